@@ -1,4 +1,4 @@
-//! Copies of the store, made while it works.
+//! Copies of a store file, made while the store is in use.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,16 +8,16 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::engine::{self, DbLocation, connect_reader};
 
-/// Why there is no backup.
+/// Why a backup failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// Nothing is ever overwritten.
+    /// The target exists; a backup never overwrites a file.
     #[error("{0} exists already")]
     Exists(PathBuf),
-    /// The copy does not pass the check of its own pages.
+    /// The copy fails the check of its own pages.
     #[error("the copy is damaged: {0}")]
     Damaged(String),
-    /// The engine failed.
+    /// SQLite failed.
     #[error("the file cannot be copied")]
     Engine(#[from] rusqlite::Error),
     /// The file system failed.
@@ -25,13 +25,13 @@ pub enum BackupError {
     Io(#[from] io::Error),
 }
 
-/// Copies a store as it is now into a new file, also while another process has it open. The copy is
-/// checked and on the disk when this returns; a half-made one never bears its name.
+/// Copies a store as it is now into a new file, even while another process has it open. When this
+/// returns, the copy is checked and on the disk. An unfinished copy never has the final name.
 pub fn backup(db: &Path, to: &Path) -> Result<(), BackupError> {
     backup_without(db, to, "")
 }
 
-/// The same, without what the statements take out of the copy.
+/// Like a plain backup, but runs these statements on the copy to remove data from it.
 pub(crate) fn backup_without(db: &Path, to: &Path, statements: &str) -> Result<(), BackupError> {
     if to.try_exists()? {
         return Err(BackupError::Exists(to.to_owned()));
@@ -50,7 +50,7 @@ pub(crate) fn backup_without(db: &Path, to: &Path, statements: &str) -> Result<(
 fn copy(db: &Path, partial: &Path, statements: &str) -> Result<(), BackupError> {
     let conn = connect_reader(&DbLocation::at(db))?;
     conn.execute_batch("PRAGMA query_only = OFF")?;
-    // Made by us beforehand, so that nobody else can read it at any moment.
+    // Created beforehand with our permissions, so that no other user can read it at any time.
     engine::create(partial)?;
     let name = partial
         .to_str()
@@ -73,13 +73,13 @@ fn copy(db: &Path, partial: &Path, statements: &str) -> Result<(), BackupError> 
 }
 
 fn name(partial: &Path, to: &Path) -> Result<(), BackupError> {
-    // Unlike a rename, a link never replaces a file that came to be meanwhile.
+    // Unlike a rename, a hard link never replaces a file that was created meanwhile.
     match fs::hard_link(partial, to) {
         Ok(()) => fs::remove_file(partial)?,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err(BackupError::Exists(to.to_owned()));
         }
-        // Not every file system has links.
+        // Not every file system has hard links.
         Err(_) => fs::rename(partial, to)?,
     }
     Ok(engine::sync_folder_of(to)?)

@@ -13,12 +13,12 @@ use crate::writes::LinkWrites;
 
 pub(crate) const CHANGES: &str =
     "SELECT id, domain, code, revision, at FROM changes WHERE id > ?1 ORDER BY id LIMIT ?2";
-/// The oldest rows, as far as they are too old. Rows rise in time as they rise in number.
+/// The oldest rows, if they are too old. Row times rise with row numbers.
 pub(crate) const OUTDATED: &str = "id <= (SELECT max(id) FROM \
      (SELECT id, at FROM changes ORDER BY id LIMIT ?2) WHERE at < ?1)";
-/// How many rows one commit prunes at most.
+/// The largest number of rows that one commit prunes.
 const PRUNED_PER_COMMIT: i64 = 1000;
-/// How many rows are read at once at most.
+/// The largest number of rows that one query reads.
 const MAX_PAGE: usize = 10_000;
 
 impl LinkQueries {
@@ -61,7 +61,7 @@ impl LinkQueries {
 }
 
 impl LinkWrites {
-    /// To be called in the transaction of every write that nodes must hear of.
+    /// Call this in the transaction of every write that other nodes must learn about.
     pub(crate) fn record_change(
         &mut self,
         key: &LinkKey,

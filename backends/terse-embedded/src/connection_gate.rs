@@ -1,20 +1,20 @@
-//! Who is connected, so that all can be made to leave at once.
+//! Counts open connections, so that all of them can be closed at once.
 //!
-//! SQLite keeps, in memory that all connections share, how much of the log it has copied into the
-//! file. It counts pages that were written and never synced. Once a sync has failed that count
-//! cannot be trusted, and it is forgotten only when no connection is left: the next one then reads
+//! SQLite stores, in memory that all connections share, how much of the log it has copied into the
+//! file. This count includes pages that were written but never synced, so it is wrong after a
+//! failed sync. SQLite discards it only when no connection is left; the next connection then reads
 //! the log from its beginning.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Longer than anything that is read in one go.
+/// Longer than any single read takes.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub(crate) struct ConnectionGate {
-    /// Counts how many times everyone was sent away.
+    /// How many times all connections were dismissed.
     term: AtomicU64,
     counts: Mutex<Counts>,
     left: Condvar,
@@ -22,20 +22,20 @@ pub(crate) struct ConnectionGate {
 
 #[derive(Default)]
 struct Counts {
-    /// Of this term.
+    /// Connections of the current term.
     present: usize,
-    /// Of earlier ones.
+    /// Connections of earlier terms that are still open.
     leaving: usize,
 }
 
-/// The right to have a connection. To be dropped after it.
+/// Permits one connection. Drop it after the connection.
 pub(crate) struct Permit {
     connection_gate: Arc<ConnectionGate>,
     term: u64,
 }
 
 impl ConnectionGate {
-    /// Waits for everyone who was sent away; `None` if one of them does not leave.
+    /// Waits until all dismissed connections are closed; `None` if one of them stays open.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<Permit> {
         let counts = self.lock();
         let (mut counts, _) = self
@@ -49,7 +49,7 @@ impl ConnectionGate {
         Some(Permit { connection_gate: self.clone(), term: self.term.load(Ordering::Relaxed) })
     }
 
-    /// Sends everyone away. Nobody comes in until all have left.
+    /// Dismisses all connections. No new one opens until all of them are closed.
     pub(crate) fn dismiss(&self) {
         let mut counts = self.lock();
         counts.leaving += std::mem::take(&mut counts.present);
@@ -62,7 +62,7 @@ impl ConnectionGate {
 }
 
 impl Permit {
-    /// Whether its holder was sent away.
+    /// Whether this permit's connection was dismissed.
     pub(crate) fn is_over(&self) -> bool {
         self.term != self.connection_gate.term.load(Ordering::Acquire)
     }

@@ -1,8 +1,8 @@
 //! The data folder: its lock, and how commands reach the server that holds it.
 //!
 //! One process at a time works on the folder and holds its lock. A server also writes `run.json`,
-//! which tells commands on the same machine how to reach it. The file counts only while the lock is
-//! held, so one that a crash left behind misleads no command.
+//! which gives commands on the same host its address. The file counts only while the lock is held,
+//! so commands ignore one that a crash left behind.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 const LOCK: &str = "lock";
 const RUN: &str = "run.json";
-/// Neither file is ever longer.
+/// The largest size of either file.
 const MAX_FILE_SIZE: u64 = 64 << 10;
 
 /// The folder that holds all data.
@@ -61,9 +61,9 @@ pub enum DataDirError {
     /// A file or folder cannot be read or written.
     #[error("{doing} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The failed operation.
         doing: &'static str,
-        /// With which file.
+        /// The file or folder.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
@@ -226,8 +226,8 @@ mod tests {
         let mut said = [0; 5];
         holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         assert!(dir.lock().is_err());
-        // The lock belongs to the whole group of the holder's handles; the shell replaced itself,
-        // so two processes share it.
+        // All handles of the holder share the lock; the shell replaced itself, so two processes
+        // share it.
         let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", holder.id()))
             .unwrap_or_default();
         for child in children.split_whitespace() {

@@ -1,39 +1,39 @@
-//! What a store does with its connections.
+//! How the generic threads work with each store.
 
 use rusqlite::Connection;
 
 use crate::engine::DbLocation;
 
-/// What tells one store's threads from another's.
+/// The parts in which one store's threads differ from another's.
 pub(crate) trait Database: Clone + Send + 'static {
-    /// Through which a thread reads.
+    /// The reader threads' side of a connection.
     type Queries: AsRef<Connection> + 'static;
-    /// Through which the one thread writes.
+    /// The writer thread's side of a connection.
     type Writes: Writes + 'static;
-    /// What the store holds.
+    /// The store's name in logs.
     const NAME: &'static str;
-    /// The most writes to share one fsync.
+    /// The largest number of writes that share one fsync.
     const MAX_WRITES_PER_COMMIT: usize;
-    /// From this many pages on, the log is copied into the file after each batch: the stall is
-    /// proportional, 1,000 ≈ 20 ms.
+    /// From this many pages on, the writer copies the log into the file after each batch. The stall
+    /// grows with the pages: 1,000 take about 20 ms.
     const CHECKPOINT_PAGES: u32;
-    /// Whether its writing is nobody's hurry: when there is not enough processor for all, it falls
-    /// behind.
+    /// Whether the writer thread runs with low priority, so that it falls behind when processors
+    /// are busy.
     const BEHIND_OTHERS: bool = false;
 
-    /// Where its file is.
+    /// The store's file.
     fn site(&self) -> &DbLocation;
-    /// Puts a connection to use for reading.
+    /// Prepares a connection for reading.
     fn queries(&self, conn: Connection) -> Self::Queries;
-    /// Puts a connection to use for writing.
+    /// Prepares a connection for writing.
     fn writes(&self, conn: Connection) -> rusqlite::Result<Self::Writes>;
 }
 
-/// One who writes, inside transactions that somebody else begins and ends.
+/// Writes inside transactions that the writer thread begins and ends.
 pub(crate) trait Writes {
     fn conn(&self) -> &Connection;
-    /// Forgets unfinished work: what the file says counts.
+    /// Drops cached state of uncommitted work and reads it from the file again.
     fn reload(&mut self) -> rusqlite::Result<()>;
-    /// To be called before each commit.
+    /// Runs before each commit.
     fn finish(&mut self) -> rusqlite::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! Connections, set up as measured.
+//! Connections to SQLite, with settings chosen by measurement.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-/// Where a file is, and by which way it is reached.
+/// A database file and how to open it.
 #[derive(Clone, Debug)]
 pub(crate) struct DbLocation {
     pub(crate) path: PathBuf,
-    /// Another way to the file system.
+    /// A VFS of SQLite instead of the default one.
     pub(crate) vfs: Option<String>,
     /// The largest the file may grow.
     pub(crate) max_pages: Option<u32>,
@@ -22,7 +22,7 @@ pub(crate) struct DbLocation {
 }
 
 impl DbLocation {
-    /// The usual way.
+    /// The default settings.
     pub(crate) fn at(path: &Path) -> Self {
         Self { path: path.to_owned(), vfs: None, max_pages: None, unsafe_no_sync: false }
     }
@@ -38,7 +38,7 @@ impl DbLocation {
     }
 }
 
-/// Makes the file, readable by its owner alone, and makes sure that its name survives a power cut.
+/// Creates the file, readable by its owner only, and syncs its name to the disk.
 pub(crate) fn create(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -76,8 +76,8 @@ pub(crate) fn connect_writer(site: &DbLocation) -> rusqlite::Result<(Connection,
             .to_owned();
         return Err(rusqlite::Error::SqliteFailure(code, Some(why)));
     }
-    // FULL syncs the log at every commit: what was acknowledged survives a power cut. On macOS a
-    // sync needs asking twice. A log that a long backup let grow gives its room back.
+    // FULL syncs the log at every commit, so acknowledged writes survive a power cut. macOS needs
+    // the fullfsync options too. The size limit shrinks a log that grew during a long backup.
     let synchronous = if site.unsafe_no_sync { "OFF" } else { "FULL" };
     conn.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous}; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = \
@@ -89,8 +89,8 @@ pub(crate) fn connect_writer(site: &DbLocation) -> rusqlite::Result<(Connection,
     if let Some(pages) = site.max_pages {
         conn.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
     }
-    // Instead of the automatic checkpoint, whose errors nobody hears and whose stall delays answers
-    // already earned.
+    // Replaces the automatic checkpoint, which hides its errors and delays answers to committed
+    // writes.
     let length = LogLength::default();
     let seen = length.clone();
     conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: std::ffi::c_int| {
@@ -100,19 +100,19 @@ pub(crate) fn connect_writer(site: &DbLocation) -> rusqlite::Result<(Connection,
     Ok((conn, length))
 }
 
-/// Whether closing this connection leaves the log as it is. The last one to close would otherwise
-/// copy it into the file and delete it: right at the end of an untroubled life, but not after a
-/// sync has failed.
+/// Sets whether closing this connection leaves the log as it is. By default, the last connection to
+/// close copies the log into the file and deletes it: correct at a normal end, but not after a
+/// failed sync.
 pub(crate) fn close_quietly(conn: &Connection, quietly: bool) -> rusqlite::Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, quietly).map(|_| ())
 }
 
-/// A connection that only reads.
+/// A read-only connection.
 pub(crate) fn connect_reader(site: &DbLocation) -> rusqlite::Result<Connection> {
     let conn = open(site, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     conn.busy_timeout(Duration::from_secs(1))?;
-    // A map of a file that is written at the same time halves reads; a larger cache is dropped at
-    // every foreign commit.
+    // Mapping a file that is written at the same time halves read throughput. SQLite drops a larger
+    // cache at every commit of another connection.
     conn.execute_batch(
         "PRAGMA query_only = ON; PRAGMA cache_size = -16384; PRAGMA mmap_size = 0; \
         PRAGMA temp_store = MEMORY;",
@@ -120,7 +120,7 @@ pub(crate) fn connect_reader(site: &DbLocation) -> rusqlite::Result<Connection> 
     Ok(conn)
 }
 
-/// A bare connection, which has changed nothing yet.
+/// A connection without any settings applied.
 pub(crate) fn connect_bare(site: &DbLocation) -> rusqlite::Result<Connection> {
     open(site, OpenFlags::SQLITE_OPEN_READ_WRITE)
 }
@@ -136,7 +136,7 @@ fn open(site: &DbLocation, access: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// Moves the log into the file and leaves nothing in it. `Ok(false)` if somebody stood in the way.
+/// Moves the whole log into the file and empties it. `Ok(false)` if another connection prevents it.
 pub(crate) fn empty_log(site: &DbLocation) -> rusqlite::Result<bool> {
     let (conn, _) = connect_writer(site)?;
     conn.busy_timeout(Duration::from_secs(1))?;
@@ -148,7 +148,7 @@ pub(crate) fn backfilled(conn: &Connection) -> rusqlite::Result<i64> {
     conn.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(2))
 }
 
-/// Copies the log into the file. `Ok(false)` if a reader stood in the way of finishing.
+/// Copies the log into the file. `Ok(false)` if a reader prevented it from finishing.
 pub(crate) fn checkpoint(conn: &Connection, how: &str) -> rusqlite::Result<bool> {
     let mut statement = conn.prepare_cached(&format!("PRAGMA wal_checkpoint({how})"))?;
     let busy: i64 = statement.query_row([], |row| row.get(0))?;

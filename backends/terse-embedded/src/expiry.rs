@@ -1,4 +1,4 @@
-//! What happens to links at their end.
+//! Marks expired links, and purges expired and deleted ones.
 
 use std::collections::HashSet;
 
@@ -10,11 +10,11 @@ use crate::failure::Failure;
 use crate::row::{COLUMNS, FIRST_NAMED};
 use crate::writes::LinkWrites;
 
-/// However many are asked for: everyone else's writes wait behind these.
+/// The largest batch, whatever the caller asks for: all other writes wait behind it.
 const MAX_BATCH: usize = 10_000;
 
-/// What can be purged, blocked links left out (32, as in the schema): most have been marked; some
-/// were not yet; some were deleted.
+/// Links that can be purged, except blocked ones (32, as in the schema): marked ones, unmarked ones
+/// and deleted ones.
 pub(crate) const MARKED: &str = "expires_at IS NOT NULL AND marked IS NOT NULL AND (flags & 32) = \
     0 AND expires_at <= ?1 ORDER BY expires_at";
 pub(crate) const UNMARKED: &str = "expires_at IS NOT NULL AND marked IS NULL AND (flags & 32) = 0 \
@@ -93,8 +93,7 @@ impl LinkWrites {
         Ok(statement.execute(params![before.as_ms(), limit.min(MAX_BATCH) as i64])?)
     }
 
-    /// Links to which something should happen. Damaged ones are left where they are, for somebody
-    /// to look at.
+    /// Due links. Damaged ones stay where they are, for an operator to inspect.
     fn due(
         &self,
         condition: &str,
@@ -111,7 +110,7 @@ impl LinkWrites {
             match self.read(row, None) {
                 Ok(link) => due.push((row.get(0)?, link)),
                 Err(Failure::Refused(error)) => {
-                    tracing::error!(%error, "left a damaged link alone");
+                    tracing::error!(%error, "skipped a damaged link that has ended");
                 }
                 Err(error) => return Err(error),
             }

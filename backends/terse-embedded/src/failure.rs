@@ -1,4 +1,4 @@
-//! What can go wrong inside, by what it means for others.
+//! Internal errors, by their effect on other callers.
 
 use rusqlite::ErrorCode;
 use terse_core::StoreError;
@@ -6,9 +6,9 @@ use terse_core::StoreError;
 /// Why one piece of work was not done.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Decided before anything was written: only this caller is concerned.
+    /// Refused before anything was written; it affects only this caller.
     Refused(StoreError),
-    /// The engine itself failed: what was written so far in this transaction cannot stay.
+    /// SQLite failed: the transaction must be rolled back.
     Engine(rusqlite::Error),
 }
 
@@ -22,8 +22,7 @@ impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(_) => Self::Engine(error),
-            // A value of the wrong type or no text where text should be: the row is not what we
-            // wrote.
+            // A value of the wrong type, or NULL instead of text: terse did not write this row.
             None => Self::Refused(StoreError::Corrupt(error.into())),
         }
     }
@@ -43,7 +42,7 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// The driver's words, for logs and for `check`.
+/// The error text of SQLite, for logs and for `check`.
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -56,14 +55,13 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Whether the engine stumbled over one piece of work, rather than over the disk: the others can
-/// still be done.
+/// Whether SQLite failed at one job and not because of the disk: the other jobs can still run.
 pub(crate) fn concerns_one(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
         Some(
             ErrorCode::ConstraintViolation
-                // A damaged page: what lies elsewhere can still be written.
+                // A damaged page; other pages can still be written.
                 | ErrorCode::DatabaseCorrupt
                 | ErrorCode::TooBig
                 | ErrorCode::TypeMismatch
@@ -73,18 +71,17 @@ pub(crate) fn concerns_one(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Whether the disk itself failed, after which nobody knows which of the pages written before are
-/// on it.
+/// Whether the disk itself failed. It is then unknown which of the pages written before are on it.
 pub(crate) fn drops_pages(failure: &Failure) -> bool {
     matches!(failure, Failure::Engine(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
 }
 
-/// A row that does not say what we once wrote.
+/// A row whose content is not what terse wrote.
 pub(crate) fn corrupt(what: impl Into<String>) -> StoreError {
     StoreError::Corrupt(what.into().into())
 }
 
-/// Nothing can be done right now.
+/// The store cannot work at present.
 pub(crate) fn unavailable(why: impl Into<String>) -> StoreError {
     StoreError::Unavailable(why.into().into())
 }

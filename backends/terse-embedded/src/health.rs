@@ -1,4 +1,4 @@
-//! Whether writes can be expected to succeed.
+//! Whether the store accepts writes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,8 +12,8 @@ pub(crate) struct Health {
     born: Instant,
     broken: AtomicBool,
     why: Mutex<String>,
-    /// When the batch being written was begun, in milliseconds after `born`, plus one; 0 while
-    /// there is none.
+    /// When the writer began the current batch, in milliseconds after `born`, plus one; 0 between
+    /// batches.
     writing_since: AtomicU64,
 }
 
@@ -27,7 +27,7 @@ impl Health {
         }
     }
 
-    /// Asked before every write, so that none has to wait for a disk that is known to be broken.
+    /// Runs before every write, so that no write waits for a disk that is known to be broken.
     pub(crate) fn refuse_if_broken(&self) -> Result<(), StoreError> {
         if !self.broken.load(Ordering::Acquire) {
             return Ok(());
@@ -35,7 +35,7 @@ impl Health {
         Err(unavailable(self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()))
     }
 
-    /// The same, and whether the disk has stopped answering.
+    /// Like [`Self::refuse_if_broken`], and also fails if the disk has stopped answering.
     pub(crate) fn check(&self, patience: Duration) -> Result<(), StoreError> {
         self.refuse_if_broken()?;
         let since = self.writing_since.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What links were before each of their last changes.
+//! Earlier revisions of links.
 
 use rusqlite::params;
 use terse_core::{LinkKey, LinkVersion, MAX_REVISIONS, Timestamp};
@@ -8,7 +8,7 @@ use crate::queries::LinkQueries;
 use crate::row::COLUMNS;
 use crate::writes::LinkWrites;
 
-/// All but the newest ones of a link.
+/// All revisions of a link but the newest ones.
 pub(crate) const TOO_OLD: &str =
     "id = ?1 AND n <= (SELECT n FROM revisions WHERE id = ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)";
 
@@ -30,7 +30,7 @@ impl LinkQueries {
                     history
                         .push(LinkVersion { link, until: Timestamp::from_ms(row.get("until")?) });
                 }
-                // One damaged row must not hide all that came before.
+                // One damaged row must not hide all earlier ones.
                 Err(Failure::Refused(error)) => {
                     tracing::error!(%error, "left a damaged revision out of a history");
                 }
@@ -42,7 +42,7 @@ impl LinkQueries {
 }
 
 impl LinkWrites {
-    /// Keeps a link as it lies in the file, where it is about to be changed.
+    /// Copies the stored row of a link into its history, before it is changed.
     pub(crate) fn keep(&self, id: i64, until: Timestamp) -> Result<(), Failure> {
         let sql = format!(
             "INSERT INTO revisions ({COLUMNS}, until) SELECT {COLUMNS}, ?2 FROM links WHERE id = ?1"
@@ -57,7 +57,7 @@ impl LinkWrites {
         self.locate(key)?.map_or(Ok(()), |id| self.forget_history(id))
     }
 
-    /// Forgets what a link was.
+    /// Deletes the history of a link.
     pub(crate) fn forget_history(&self, id: i64) -> Result<(), Failure> {
         self.conn.prepare_cached("DELETE FROM revisions WHERE id = ?1")?.execute([id])?;
         Ok(())

@@ -1,5 +1,4 @@
-//! What is known about codes without looking: which numbers were leased, and which other codes look
-//! as if they were.
+//! Answers from memory which numbers were leased, and which other codes look like generated ones.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,13 +10,13 @@ use rusqlite::Connection;
 use terse_core::{Absence, Domain, LinkKey, MAX_CODE_LENGTH, Numbering};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// More codes than this that only look generated are not kept in memory.
+/// The largest number of codes that only look generated to keep in memory.
 const MAX_REMEMBERED: usize = 200_000;
-/// Nor are more rows than this read for it when the store is opened, which should take no time.
+/// The largest number of rows to read for it when the store is opened, so that opening stays fast.
 const MAX_ROWS: usize = 1_000_000;
 
-/// Errs to one side only: it may know of numbers and codes whose write then failed, never the other
-/// way round.
+/// Errs to one side only: it may know numbers and codes whose write then failed, but never misses
+/// one that was written.
 pub(crate) struct IssuedCodes {
     leased: [AtomicU64; MAX_CODE_LENGTH as usize + 1],
     alike: RwLock<HashSet<u64, BuildHasherDefault<AsIs>>>,
@@ -25,7 +24,7 @@ pub(crate) struct IssuedCodes {
 }
 
 impl IssuedCodes {
-    /// As the file says.
+    /// Loads the state from the file.
     pub(crate) fn load(conn: &Connection, numbering: &Numbering) -> rusqlite::Result<Self> {
         let issued = Self {
             leased: Default::default(),
@@ -53,19 +52,19 @@ impl IssuedCodes {
         Ok(issued)
     }
 
-    /// How many numbers of this length were given out.
+    /// How many numbers of this length were leased.
     pub(crate) fn leased(&self, length: u8) -> u64 {
         self.leased.get(usize::from(length)).map_or(0, |next| next.load(Ordering::Acquire))
     }
 
-    /// To be called before leases are committed.
+    /// Call this before leases are committed.
     pub(crate) fn publish_leases(&self, leases: &Leases) {
         for (leased, next) in self.leased.iter().zip(leases) {
             leased.fetch_max(*next, Ordering::AcqRel);
         }
     }
 
-    /// To be called before a link with such a code is committed.
+    /// Call this before a link with such a code is committed.
     pub(crate) fn publish_alike(&self, key: &LinkKey) {
         self.add(hash(key.domain.as_str(), key.code.as_str()));
     }
@@ -109,7 +108,7 @@ fn hash(domain: &str, code: &str) -> u64 {
     xxh3_64_with_seed(code.as_bytes(), xxh3_64(domain.as_bytes()))
 }
 
-/// What is already a hash needs no second one.
+/// The keys are hashes already, so this hasher passes them through.
 #[derive(Default)]
 struct AsIs(u64);
 

@@ -1,4 +1,4 @@
-//! Which numbers were given out.
+//! Which numbers of generated codes were leased.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use crate::options::OpenError;
 use crate::row::FIRST_NAMED;
 use crate::schema;
 
-/// By code length, the first number that was not given out.
+/// By code length, the first number that was not leased.
 pub(crate) type Leases = [u64; MAX_CODE_LENGTH as usize + 1];
 
-/// As the file says.
+/// The leases that the file stores.
 pub(crate) fn stored(conn: &Connection) -> rusqlite::Result<Leases> {
     let mut leases = Leases::default();
     let mut statement = conn.prepare_cached("SELECT length, next FROM leases")?;
@@ -26,7 +26,7 @@ pub(crate) fn stored(conn: &Connection) -> rusqlite::Result<Leases> {
     Ok(leases)
 }
 
-/// As the file says, and beyond every link there is: whatever became of the counters, no number is
+/// The stored leases, raised beyond every existing link: even with wrong counters, no number is
 /// used twice.
 pub(crate) fn beyond_links(conn: &Connection, numbering: &Numbering) -> rusqlite::Result<Leases> {
     let mut leases = stored(conn)?;
@@ -40,7 +40,7 @@ pub(crate) fn beyond_links(conn: &Connection, numbering: &Numbering) -> rusqlite
     Ok(leases)
 }
 
-/// The same for named links: what the file says, and what it must be.
+/// The same for named links: the stored next id, and the lowest correct one.
 pub(crate) fn next_named(conn: &Connection) -> rusqlite::Result<(i64, i64)> {
     let mut statement = conn.prepare_cached("SELECT value FROM meta WHERE name = 'next_named'")?;
     let stored = statement.query_row([], |row| row.get(0)).optional()?.unwrap_or(FIRST_NAMED);
@@ -53,10 +53,10 @@ fn last_between(conn: &Connection, from: i64, to: i64) -> rusqlite::Result<Optio
         .query_row([from, to], |row| row.get(0))
 }
 
-/// The most numbers to skip of one length.
+/// The largest number of codes to skip of one length.
 const SKIP: u64 = 1_000_000_000;
 
-/// With a billion numbers of each length left out, or a sixteenth of a length that has fewer.
+/// Skips a billion numbers of each length, or a sixteenth of a length that has fewer.
 pub(crate) fn skipped(leases: &Leases, numbering: &Numbering) -> Leases {
     let mut skipped = *leases;
     for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
@@ -73,7 +73,7 @@ pub(crate) fn write(conn: &Connection, length: u8, next: u64) -> rusqlite::Resul
         .map(drop)
 }
 
-/// Which life of the store this is.
+/// The incarnation of the store.
 pub(crate) fn incarnation(conn: &Connection) -> rusqlite::Result<u64> {
     let mut statement = conn.prepare_cached("SELECT value FROM meta WHERE name = 'incarnation'")?;
     let stored: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
@@ -86,12 +86,12 @@ pub(crate) fn write_incarnation(conn: &Connection, incarnation: u64) -> rusqlite
         .map(drop)
 }
 
-/// Makes a copy from the past safe to go on with: codes that were given out since are known to the
-/// world, but not to the copy. Raises the incarnation and skips ahead in all ranges. No other
-/// process may have the file open.
+/// Makes an old copy safe to use again: codes issued since are in use elsewhere, but unknown to the
+/// copy. Raises the incarnation and skips ahead in all ranges. No other process may have the file
+/// open.
 pub fn skip_ahead(db: &Path) -> Result<(), OpenError> {
     let mut conn = engine::connect_bare(&DbLocation::at(db))?;
-    // One file before and after, with nothing beside it.
+    // One file before and after, without a log file beside it.
     conn.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
     conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON")?;
     let version = schema::LINKS.inspect(&conn, db)?;

@@ -1,11 +1,11 @@
-//! The embedded stores: links in one SQLite file, clicks in another, owners in a third, and the
-//! counts behind limits in memory. What a single machine needs, without another server.
+//! The embedded stores: links in one SQLite file, clicks in another, owners in a third, and rate
+//! limits in memory. They serve a single node without another server.
 //!
-//! One thread writes, and commits what many callers wait for in one fsync; a few threads look links
-//! up, many lookups to a read transaction; one more thread lists and searches, so that a long
-//! search never delays a redirect. Generated links are filed under their number, so new ones are
-//! appended side by side; aliases are found through a table of their own. Every row carries a
-//! checksum, and a row that does not fit it is an error, never a redirect.
+//! One thread writes, and commits the writes of many callers with one fsync. A few threads look
+//! links up, many lookups per read transaction. One more thread lists and searches, so that a long
+//! search never delays a redirect. Generated links are stored under their number, so new ones are
+//! appended; aliases have a table of their own. Every row carries a checksum, and a row that does
+//! not match it is an error, never a redirect.
 //!
 //! One process at a time uses the files: it holds the lock of the data folder.
 

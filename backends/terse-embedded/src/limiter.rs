@@ -1,4 +1,4 @@
-//! Limits kept in this process's memory.
+//! Rate limits in this process's memory.
 
 mod buckets;
 
@@ -10,8 +10,8 @@ use terse_core::limits::{Gcra, LimitDecision, LimitSubject, Limiter, NotEnough, 
 
 use buckets::Buckets;
 
-/// Keeps count in memory: for one process, until it stops. It remembers at most 131,072 subjects
-/// in less than 12 MiB, and forgets a subject whose bucket is full again.
+/// Counts in memory: for one process, until it stops. It stores at most 131,072 subjects in less
+/// than 12 MiB, and drops a subject whose bucket is full again.
 #[derive(Debug)]
 pub struct LocalLimiter {
     buckets: Buckets,
@@ -23,17 +23,17 @@ impl LocalLimiter {
         Self { buckets: Buckets::new(clock) }
     }
 
-    /// How many subjects are remembered.
+    /// The number of stored subjects.
     pub fn len(&self) -> usize {
         self.buckets.len()
     }
 
-    /// Whether no subject is remembered.
+    /// Whether no subject is stored.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many subjects were forgotten before their buckets were full, to make room for others.
+    /// How many subjects were dropped before their buckets were full, because a table was full.
     pub fn evicted(&self) -> u64 {
         self.buckets.evicted()
     }
@@ -45,8 +45,8 @@ impl Limiter for LocalLimiter {
         let takes = limited(takes);
         let mut buckets = self.buckets.lock(&takes);
         let mut decision = LimitDecision::UNLIMITED;
-        // Nothing is written before every bucket has allowed it. A subject that is named twice pays
-        // twice.
+        // Writes nothing before every bucket has allowed the call. A subject that is named twice
+        // pays twice.
         let mut pending: Vec<(LimitSubject, u64)> = Vec::with_capacity(takes.len());
         for take in &takes {
             let earlier = pending.iter().rfind(|(subject, _)| *subject == take.subject);
@@ -83,7 +83,7 @@ fn limited(takes: &[Take]) -> Vec<Take> {
     limited.map(|take| Take { count: take.count.max(1), ..*take }).collect()
 }
 
-/// What one bucket says, and how long it takes until it is full afterwards.
+/// The decision of one bucket, and how long it takes until the bucket is full afterwards.
 fn decide(take: &Take, before: u64) -> (LimitDecision, u64) {
     let (gcra, limit) = (Gcra::of(take.limit), take.limit.count());
     let remaining =

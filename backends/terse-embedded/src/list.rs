@@ -6,14 +6,13 @@ use crate::failure::{Failure, corrupt};
 use crate::queries::LinkQueries;
 use crate::row::COLUMNS;
 
-/// A search looks at this many links, then hands back what it has and where to go on.
+/// A search examines this many links, then returns what it has found and where to continue.
 const MAX_EXAMINED: usize = 20_000;
-/// And gives back at most this many, however many are asked for.
+/// The largest page, whatever the caller asks for.
 const MAX_PAGE: usize = 1000;
 
 impl LinkQueries {
-    /// Links by age, and by id where they are of the same age: both never change, so a walk misses
-    /// nothing.
+    /// Lists links by creation time, then by id. Neither ever changes, so paging misses no link.
     pub(crate) fn list(&self, query: &ListQuery) -> Result<Page, Failure> {
         let domain = match &query.domain {
             None => None,
@@ -32,7 +31,7 @@ impl LinkQueries {
             let mut statement = self.conn.prepare_cached(&sql)?;
             let mut rows = statement.query(rusqlite::params_from_iter(values))?;
             while let Some(row) = rows.next()? {
-                // One row further than needed has been seen: there is more.
+                // There is a row beyond the page, so there is a next page.
                 if links.len() == limit || examined == MAX_EXAMINED {
                     return Ok(Page { links, next: last.as_ref().map(ListPosition::write) });
                 }
@@ -46,7 +45,7 @@ impl LinkQueries {
                 match self.read(row, None) {
                     Ok(link) if wanted.matches(&link) => links.push(link),
                     Ok(_) => {}
-                    // One damaged row must not hide all that come behind it.
+                    // One damaged row must not hide all rows after it.
                     Err(Failure::Refused(error)) => {
                         tracing::error!(%error, "left a damaged link out of a list");
                     }
@@ -58,9 +57,9 @@ impl LinkQueries {
     }
 }
 
-/// The queries that lead, one after the other, through everything behind a place. First the rest of
-/// its own moment, by id: in one query, SQLite would find the moment through the index and step
-/// over all of its links.
+/// The queries that together list everything after a position. The first one lists the links with
+/// the same creation time, by id: in one query, SQLite would find that time through the index and
+/// step over all of its links.
 pub(crate) fn steps(
     owner: Option<OwnerId>,
     sort: Sort,
@@ -71,8 +70,8 @@ pub(crate) fn steps(
         Sort::Oldest => (">", "ASC"),
     };
     let step = |condition: &str, values: &[i64]| {
-        // The owners' index leaves out the anonymous one, and this is how SQLite knows that it does
-        // not matter.
+        // The owners' index leaves out anonymous links. `owner <> 0` lets SQLite see that it can
+        // use the index.
         let (owned, owner) = match owner {
             Some(owner) if owner != OwnerId::ANONYMOUS => {
                 (" AND owner = ? AND owner <> 0", Some(owner.0 as i64))
@@ -94,7 +93,7 @@ pub(crate) fn steps(
     }
 }
 
-/// The part of a query that only the link itself can answer.
+/// The conditions that need the decoded link.
 struct Wanted<'a> {
     query: &'a ListQuery,
     text: Option<String>,
@@ -123,7 +122,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// A place in a list.
+/// A position in a list.
 pub(crate) struct ListPosition {
     pub(crate) created_at: i64,
     pub(crate) id: i64,

@@ -1,4 +1,4 @@
-//! How a store is opened, and why it may not be.
+//! The options of a links file, and the errors of opening one.
 
 use std::path::PathBuf;
 
@@ -9,15 +9,15 @@ use crate::engine::DbLocation;
 /// How to open a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The links file; made if it is missing. Its folder must exist.
+    /// The links file; created if it is missing. Its folder must exist.
     pub path: PathBuf,
-    /// What generated codes are written in. Fixed when the store is made.
+    /// The alphabet of generated codes. Fixed when the store is created.
     pub alphabet: Alphabet,
-    /// How many writes may wait. One more is answered `Busy`.
+    /// How many writes may wait. The store answers one more with `Busy`.
     pub queue: usize,
     /// How many threads look links up.
     pub readers: usize,
-    /// For tests of broken disks: another way to the file system.
+    /// For tests of broken disks: another VFS of SQLite.
     #[doc(hidden)]
     pub vfs: Option<String>,
     /// For tests of full disks: the largest the file may grow, in pages.
@@ -51,35 +51,35 @@ impl Options {
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A later version of terse has been here. Opening it could lose what this one does not know.
+    /// A later version of terse wrote the file. Opening it could lose data.
     #[error(
         "the file has schema version {found}, but this version of terse knows only up to {known}: \
          use a newer terse"
     )]
     Newer {
-        /// What the file says.
+        /// The version of the file.
         found: i64,
-        /// The latest this binary knows.
+        /// The latest version this binary knows.
         known: i64,
     },
-    /// Some other file.
-    #[error("{0} is not such a file of terse")]
+    /// The file is of another kind, or of another program.
+    #[error("{0} is not a terse file of the expected kind")]
     NotTerse(PathBuf),
-    /// The file says it is ours, but cannot be read.
+    /// The file is marked as terse's, but cannot be read.
     #[error("the file is damaged: {0}")]
     Damaged(String),
-    /// The store was made with another alphabet, and its codes are filed by it.
+    /// The store was created with another alphabet, which determines where its codes are stored.
     #[error(
         "the links file was made with the alphabet {stored}, but {wanted} is configured; it \
          cannot be changed later"
     )]
     Alphabet {
-        /// What the store was made with.
+        /// The alphabet the store was created with.
         stored: &'static str,
-        /// What was asked for.
+        /// The configured alphabet.
         wanted: &'static str,
     },
-    /// The file system refused.
+    /// The file system failed.
     #[error("the file cannot be opened")]
     Io(#[source] terse_core::BoxError),
 }
@@ -90,7 +90,7 @@ impl From<rusqlite::Error> for OpenError {
         match error.sqlite_error_code() {
             Some(DatabaseCorrupt | NotADatabase) => Self::Damaged(error.to_string()),
             Some(_) => Self::Io(error.into()),
-            // A value of the wrong type, or one that is missing: not what we wrote.
+            // A value of the wrong type, or a missing one: terse did not write this.
             None => Self::Damaged(error.to_string()),
         }
     }

@@ -1,4 +1,4 @@
-//! Events that were written with a link and wait to be handed over.
+//! Events that were written with a link and wait for dispatch.
 
 use rusqlite::params;
 use terse_core::registry::EventKind;
@@ -10,7 +10,7 @@ use crate::writes::LinkWrites;
 
 pub(crate) const WAITING: &str =
     "SELECT id, kind, at, link FROM outbox WHERE id > ?1 ORDER BY id LIMIT ?2";
-/// How many rows are read at once at most.
+/// The largest number of rows that one query reads.
 const MAX_PAGE: usize = 1000;
 
 impl LinkQueries {
@@ -35,7 +35,7 @@ impl LinkQueries {
 }
 
 impl LinkWrites {
-    /// To be called in the transaction of the write that the event is about.
+    /// Call this in the transaction of the write that the event describes.
     pub(crate) fn post(&self, event: OutboxEvent, link: &Link) -> Result<(), Failure> {
         let mut statement =
             self.conn.prepare_cached("INSERT INTO outbox (kind, at, link) VALUES (?1, ?2, ?3)")?;

@@ -1,5 +1,5 @@
-//! Aliases of links that are gone: held for a while, so that what was printed does not lead to a
-//! stranger.
+//! Aliases of purged links: quarantined for a while, so that printed links do not lead to another
+//! owner's target.
 
 use rusqlite::params;
 use terse_core::{Link, Timestamp};
@@ -9,16 +9,16 @@ use crate::writes::LinkWrites;
 
 pub(crate) const QUARANTINED_CODE: &str =
     "SELECT EXISTS (SELECT 1 FROM held WHERE domain = ?1 AND code = ?2)";
-/// Those with the folded form ?2, but for those that were of ?3.
+/// Aliases with the folded form ?2, except those that belonged to owner ?3.
 pub(crate) const QUARANTINED_ALIAS: &str = "SELECT EXISTS (SELECT 1 FROM held INDEXED BY \
     held_folded \
      WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT ?3)";
 pub(crate) const OVER: &str = "SELECT domain, code FROM held WHERE until <= ?1 LIMIT ?2";
-/// However many are asked for: everyone else's writes wait behind these.
+/// The largest batch, whatever the caller asks for: all other writes wait behind it.
 const MAX_BATCH: usize = 10_000;
 
 impl LinkWrites {
-    /// Holds the alias of a link that is being purged.
+    /// Quarantines the alias of a link that is being purged.
     pub(crate) fn hold(&self, domain: i64, link: &Link, until: Timestamp) -> Result<(), Failure> {
         let mut statement =
             self.conn.prepare_cached("INSERT OR REPLACE INTO held VALUES (?1, ?2, ?3, ?4)")?;
@@ -31,7 +31,7 @@ impl LinkWrites {
         Ok(())
     }
 
-    /// Its former owner has it back.
+    /// Releases the alias to its former owner.
     pub(crate) fn take_back(&self, domain: i64, link: &Link) -> Result<(), Failure> {
         let mut statement =
             self.conn.prepare_cached("DELETE FROM held WHERE domain = ?1 AND code = ?2")?;

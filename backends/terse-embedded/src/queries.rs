@@ -1,4 +1,4 @@
-//! Finding links through a connection.
+//! Finds links through a connection.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,12 +11,12 @@ use crate::failure::{Failure, corrupt};
 use crate::issued_codes::IssuedCodes;
 use crate::row::{COLUMNS, FIRST_NAMED, RawRow};
 
-/// A connection, with what is needed to find links through it. Belongs to one thread.
+/// A connection with everything it takes to find links. Belongs to one thread.
 pub(crate) struct LinkQueries {
     pub(crate) conn: Connection,
     pub(crate) numbering: Numbering,
     pub(crate) issued: Arc<IssuedCodes>,
-    /// Domains never change their number, so what was once seen stays true.
+    /// Domains never change their number, so cached entries stay valid.
     domains: RefCell<Domains>,
     by_id: String,
 }
@@ -43,7 +43,7 @@ impl LinkQueries {
         self.get_through(&mut *self.conn.prepare_cached(&self.by_id)?, key)
     }
 
-    /// Each as `get` would answer. The statement is fetched once for all.
+    /// Looks up each key like `get`. Prepares the statement once for all of them.
     pub(crate) fn get_many(
         &self,
         keys: &[LinkKey],
@@ -61,7 +61,7 @@ impl LinkQueries {
             return Ok(None);
         };
         if let Some(id) = self.number_id(&key.code, |length| self.issued.leased(length)) {
-            // One step for most: the row itself says whose domain's it is.
+            // Most lookups need one query: the row itself names its domain.
             let mut rows = by_id.query([id])?;
             if let Some(row) = rows.next()?
                 && row.get::<_, i64>(1)? == domain
@@ -77,7 +77,7 @@ impl LinkQueries {
         }
     }
 
-    /// Where the link is.
+    /// The row id of a link.
     pub(crate) fn locate(&self, key: &LinkKey) -> Result<Option<i64>, Failure> {
         let Some(domain) = self.domain_id(&key.domain)? else {
             return Ok(None);
@@ -96,13 +96,13 @@ impl LinkQueries {
         Ok(statement.query_row(params![domain, code.as_str()], |row| row.get(0)).optional()?)
     }
 
-    /// Under which id a generated link with this code is filed, if its number was leased.
+    /// The row id of a generated link with this code, if its number was leased.
     pub(crate) fn number_id(&self, code: &Code, leased: impl Fn(u8) -> u64) -> Option<i64> {
         let (length, n) = self.numbering.number(code.as_str().as_bytes())?;
         (n < leased(length)).then(|| self.numbering.id(length, n) as i64)
     }
 
-    /// Whose domain's link has this id.
+    /// The domain of the link with this id.
     pub(crate) fn domain_at(&self, id: i64) -> Result<Option<i64>, Failure> {
         let mut statement = self.conn.prepare_cached("SELECT domain FROM links WHERE id = ?1")?;
         Ok(statement.query_row([id], |row| row.get(0)).optional()?)
@@ -115,7 +115,7 @@ impl LinkQueries {
         rows.next()?.map(|row| self.read(row, code)).transpose()
     }
 
-    /// Makes a link of a row with [`COLUMNS`].
+    /// Converts a row with [`COLUMNS`] into a link.
     pub(crate) fn read(&self, row: &Row<'_>, code: Option<&Code>) -> Result<Link, Failure> {
         let raw = RawRow::read(row)?;
         let domain = self.domain_name(raw.domain)?;
@@ -143,7 +143,7 @@ impl LinkQueries {
         raw.into_link(domain, code)
     }
 
-    /// The only chosen alias that folds like this one.
+    /// The only chosen alias with the same folded form as this key's code.
     pub(crate) fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, Failure> {
         let Some(domain) = self.domain_id(&key.domain)? else {
             return Ok(None);
@@ -161,7 +161,7 @@ impl LinkQueries {
         }
     }
 
-    /// The domain's number, if any link was ever made there.
+    /// The domain's number, if a link was ever created there.
     pub(crate) fn domain_id(&self, domain: &Domain) -> Result<Option<i64>, Failure> {
         if let Some(id) = self.domains.borrow().ids.get(domain) {
             return Ok(Some(*id));
@@ -193,7 +193,7 @@ impl LinkQueries {
         domains.ids.insert(domain, id);
     }
 
-    /// After a rollback, what was seen inside of it is no longer true.
+    /// After a rollback, domains read within the transaction are no longer valid.
     pub(crate) fn forget_domains(&self) {
         self.domains.take();
     }

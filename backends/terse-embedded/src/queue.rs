@@ -1,4 +1,4 @@
-//! A bounded queue from async callers to threads, emptied many at a time.
+//! A bounded queue from async callers to threads, which take many items at once.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,25 +12,25 @@ pub(crate) struct Queue<T> {
 
 struct Inner<T> {
     items: VecDeque<T>,
-    /// Threads asleep: waking one is a system call, saved when all are busy.
+    /// Sleeping threads. Waking one is a system call, skipped when all are busy.
     waiting: usize,
     nudges: u64,
     closed: bool,
 }
 
-/// Why nothing more is taken in.
+/// Why the queue refuses an item.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Refused {
     Full,
     Closed,
 }
 
-/// What a thread finds.
+/// The result of a take.
 pub(crate) enum Dequeued<T> {
     Items(Vec<T>),
-    /// Nothing in the time given.
+    /// No item arrived in the given time.
     Nothing,
-    /// Closed and empty.
+    /// The queue is closed and empty.
     End,
 }
 
@@ -40,7 +40,7 @@ impl<T> Queue<T> {
         Self { inner: Mutex::new(inner), ready: Condvar::new(), bound: bound.max(1) }
     }
 
-    /// Never waits.
+    /// Adds an item. Never waits.
     pub(crate) fn push(&self, item: T) -> Result<(), Refused> {
         let mut inner = self.lock();
         if inner.closed {
@@ -58,7 +58,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for something and takes up to `most` of it.
+    /// Waits for items and takes up to `most` of them.
     pub(crate) fn take(&self, most: usize) -> Dequeued<T> {
         loop {
             match self.take_within(most, Duration::from_secs(3600)) {
@@ -68,7 +68,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The same, but not for longer than this, and not beyond a nudge.
+    /// Like [`Self::take`], but returns after this time, or when [`Self::wake`] is called.
     pub(crate) fn take_within(&self, most: usize, patience: Duration) -> Dequeued<T> {
         let until = Instant::now() + patience;
         let mut inner = self.lock();
@@ -91,19 +91,19 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Wakes the threads that have nothing to do, so that they look around.
+    /// Wakes the idle threads, so that they check their connections.
     pub(crate) fn wake(&self) {
         self.lock().nudges += 1;
         self.ready.notify_all();
     }
 
-    /// Takes nothing more in; what is waiting can still be taken out.
+    /// Refuses new items; threads can still take the waiting ones.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.ready.notify_all();
     }
 
-    /// Takes nothing more in, and forgets what is waiting.
+    /// Refuses new items and drops the waiting ones.
     pub(crate) fn abandon(&self) {
         let items = {
             let mut inner = self.lock();
@@ -127,8 +127,8 @@ impl<T> Queue<T> {
     }
 }
 
-/// Closes a queue when its last thread ends, even by a panic: whoever waits is answered instead of
-/// waiting for nobody.
+/// Closes a queue when its last thread ends, even by a panic, so that waiting callers get an
+/// answer.
 pub(crate) struct QueueReceiver<T>(pub(crate) std::sync::Arc<Queue<T>>);
 
 impl<T> Drop for QueueReceiver<T> {

@@ -1,4 +1,4 @@
-//! The threads that read.
+//! The reader threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::engine::connect_reader;
 use crate::failure::{Failure, unavailable};
 use crate::queue::{Dequeued, Queue};
 
-/// Something to look up, given a connection or the reason why there is none. Says whether the
+/// A queued read. It gets a connection, or the reason why there is none, and returns whether the
 /// connection still works.
 pub(crate) type ReadJob<S> = Box<dyn FnOnce(Result<&S, &str>) -> Connected + Send>;
 
@@ -27,9 +27,9 @@ pub(crate) struct Reader<T: Database> {
     pub(crate) trade: T,
     pub(crate) queue: Arc<Queue<ReadJob<T::Queries>>>,
     pub(crate) connection_gate: Arc<ConnectionGate>,
-    /// How many errands share one read transaction, at most.
+    /// The largest number of jobs that share one read transaction.
     pub(crate) batch: usize,
-    /// How many readers serve this queue: the last one to leave closes it.
+    /// How many readers serve this queue: the last one to end closes it.
     pub(crate) threads: Arc<AtomicUsize>,
 }
 
@@ -41,7 +41,7 @@ impl<T: Database> Drop for Reader<T> {
     }
 }
 
-/// An open connection. In this order, so that it is closed before its seat is free.
+/// An open connection. The field order closes the connection before it releases the permit.
 struct Open<S> {
     queries: S,
     permit: Permit,
@@ -57,7 +57,7 @@ impl<T: Database> Reader<T> {
                 Dequeued::Nothing => Vec::new(),
                 Dequeued::End => return,
             };
-            // Whoever was sent away leaves at once, also one who has nothing to read.
+            // Close a dismissed connection at once, even without a job.
             let kept = open.take_if(|open| !open.permit.is_over());
             drop(open.take());
             if errands.is_empty() {
@@ -99,8 +99,8 @@ impl<T: Database> Reader<T> {
     }
 }
 
-/// The snapshot is taken by the first lookup, so it holds everything that was answered before any
-/// of them was asked.
+/// The first lookup takes the snapshot, so it contains every write that was answered before any of
+/// these jobs was queued.
 fn begin(conn: &Connection) -> rusqlite::Result<()> {
     conn.prepare_cached("BEGIN")?.execute([]).map(|_| ())
 }

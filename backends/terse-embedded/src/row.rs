@@ -1,4 +1,4 @@
-//! Links as rows, and rows as links.
+//! Converts links into rows, and rows into links.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, ToSql};
@@ -11,11 +11,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::{Failure, corrupt};
 
-/// Ids below are numbers of codes; ids from here on belong to named links. Far above every number
-/// there is.
+/// Ids below are numbers of codes; ids from here on belong to named links. Far above every possible
+/// number.
 pub(crate) const FIRST_NAMED: i64 = 1 << 61;
 
-/// In the order in which [`RawRow::read`] expects them.
+/// The columns in the order that [`RawRow::read`] expects.
 pub(crate) const COLUMNS: &str = "id, domain, code, owner, target, created_at, updated_at, flags, \
     checksum, reuse, revision, \
      expires_at, valid_from, max_clicks, spent_clicks, title, tags, deleted_at, signs, password, \
@@ -30,7 +30,7 @@ const GENERATED: i64 = 64;
 /// moderator for all others, as in rows from before screening existed.
 const OTHER_SOURCE: i64 = 128;
 
-/// A row as it lies in the file, its texts not yet copied.
+/// A stored row, its texts not yet copied.
 pub(crate) struct RawRow<'a> {
     pub(crate) id: i64,
     pub(crate) domain: i64,
@@ -40,7 +40,7 @@ pub(crate) struct RawRow<'a> {
     spent_clicks: u64,
 }
 
-/// What the checksum covers besides id, domain and code.
+/// The fields that the checksum covers besides id, domain and code.
 struct Fields<'a> {
     owner: i64,
     target: &'a str,
@@ -93,8 +93,8 @@ impl<'a> RawRow<'a> {
         })
     }
 
-    /// The link, if the row is what was once written. `code` is what the id or the row's own code
-    /// says.
+    /// The link, if the row matches its checksum. `code` comes from the id or from the row's own
+    /// code.
     pub(crate) fn into_link(self, domain: Domain, code: Code) -> Result<Link, Failure> {
         let Fields { owner, created_at, flags, .. } = self.fields;
         if self.fields.checksum(self.id, domain.as_str(), self.code) != self.checksum {
@@ -155,7 +155,7 @@ fn text<'a>(row: &'a Row<'_>, index: usize) -> Result<Option<&'a str>, Failure> 
     }
 }
 
-/// What of a link is written as text and is not text itself.
+/// The fields of a link that are stored as text but have another type.
 pub(crate) struct Texts {
     tags: String,
     rules: Option<String>,
@@ -167,7 +167,7 @@ impl Texts {
     }
 }
 
-/// A link on its way into a row.
+/// A link in the form of a new row.
 pub(crate) struct NewRow<'a> {
     id: i64,
     domain: i64,
@@ -177,7 +177,7 @@ pub(crate) struct NewRow<'a> {
 }
 
 impl<'a> NewRow<'a> {
-    /// `texts` are the link's, which the caller keeps alive.
+    /// `texts` belong to the link; the caller keeps them alive.
     pub(crate) fn new(id: i64, domain: i64, link: &'a Link, texts: &'a Texts) -> Self {
         let code = (id >= FIRST_NAMED).then(|| link.key.code.as_str());
         let created_at = link.created_at.as_ms();
@@ -222,8 +222,8 @@ impl<'a> NewRow<'a> {
         Self { id, domain, code, fields, checksum }
     }
 
-    /// Every column of [`COLUMNS`], `spent_clicks` given apart as it is not part of the row's
-    /// identity.
+    /// Every column of [`COLUMNS`]. `spent_clicks` is separate because the checksum does not cover
+    /// it.
     pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 23] {
         let f = &self.fields;
         [
@@ -254,7 +254,7 @@ impl<'a> NewRow<'a> {
     }
 }
 
-/// Under which a reusable link is found again.
+/// The key under which a reusable link is found again.
 pub(crate) fn reuse_hash(owner: OwnerId, domain: &Domain, target: &Target) -> i64 {
     let mut bytes = Vec::with_capacity(64 + target.as_str().len());
     bytes.extend(owner.0.to_le_bytes());
@@ -284,11 +284,11 @@ impl Fields<'_> {
         for text in [Some(domain), code, Some(self.target), self.title, self.tags] {
             put_text(&mut bytes, text);
         }
-        // Only where there are any: rows from before there were signs keep their checksum.
+        // Only if there are signs: rows from before signs existed keep their checksum.
         if self.signs.is_some() {
             put_text(&mut bytes, self.signs);
         }
-        // What came later likewise, each with a letter of its own.
+        // Likewise for later columns, each with a letter of its own.
         let archived_at = self.archived_at.map(|at| at.to_string());
         let later = [
             (b'p', self.password),
@@ -306,7 +306,7 @@ impl Fields<'_> {
     }
 }
 
-/// With its length first, so that no two lists of texts are written alike.
+/// Writes the length first, so that no two lists of texts are encoded alike.
 fn put_text(bytes: &mut Vec<u8>, text: Option<&str>) {
     bytes.extend(text.map_or(u32::MAX, |text| text.len() as u32).to_le_bytes());
     bytes.extend(text.unwrap_or("").as_bytes());

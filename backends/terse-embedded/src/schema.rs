@@ -1,4 +1,4 @@
-//! The shape of the file, and how older shapes become the present one.
+//! The schema of a file, and its migrations.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use terse_core::{Alphabet, Identity};
 use crate::engine::{self, DbLocation};
 use crate::options::OpenError;
 
-/// What a file is made to be.
+/// The kind of a file.
 pub(crate) struct Shape {
-    /// What it holds.
+    /// The name of its content.
     pub(crate) name: &'static str,
-    /// How tools and we ourselves tell that a SQLite file is ours.
+    /// The application id by which terse and other tools recognise the file.
     pub(crate) application: i64,
     /// Each step leads from one version to the next. Steps are never changed, only added.
     pub(crate) steps: &'static [&'static str],
@@ -34,18 +34,18 @@ pub(crate) const LINKS: Shape = Shape {
 };
 
 impl Shape {
-    /// Opens a file for writing, making it if it is missing, and brings it up to date.
+    /// Opens a file for writing, creates it if it is missing, and migrates it.
     pub(crate) fn open(&self, site: &DbLocation) -> Result<Connection, OpenError> {
         engine::create(&site.path)?;
-        // Looked at before anything is changed: a file that is not ours stays as it is.
+        // Checked before anything is changed: a file of another program stays as it is.
         let version = self.inspect(&engine::connect_bare(site)?, &site.path)?;
         let (mut conn, _) = engine::connect_writer(site)?;
         self.migrate(&mut conn, version)?;
         Ok(conn)
     }
 
-    /// Checks that the file is ours and not from the future, without changing anything. Tells its
-    /// version.
+    /// Checks that the file is terse's and not from a later version, without changing it. Returns
+    /// its version.
     pub(crate) fn inspect(&self, conn: &Connection, path: &Path) -> Result<i64, OpenError> {
         let not_ours = |error: rusqlite::Error| match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::NotADatabase) => OpenError::NotTerse(path.to_owned()),
@@ -56,7 +56,7 @@ impl Shape {
         let objects: i64 = conn
             .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
             .map_err(not_ours)?;
-        // An empty file is one whose making was interrupted, or was prepared by an operator.
+        // An empty file: its creation was interrupted, or an operator prepared it.
         if application != self.application && (application != 0 || objects > 0) {
             return Err(OpenError::NotTerse(path.to_owned()));
         }
@@ -68,7 +68,7 @@ impl Shape {
         Ok(version)
     }
 
-    /// Brings the file from `version` up to date.
+    /// Migrates the file from `version` to the latest one.
     pub(crate) fn migrate(&self, conn: &mut Connection, version: i64) -> Result<(), OpenError> {
         let Self { name, application, steps } = self;
         let found = version;
@@ -79,7 +79,7 @@ impl Shape {
                 "PRAGMA application_id = {application}; PRAGMA user_version = {version}"
             ))?;
             transaction.commit()?;
-            // A file that was just made has nothing to be told about.
+            // A new file needs no log line.
             if found > 0 {
                 tracing::info!(version, "brought the {name} file to schema version {version}");
             }
@@ -88,7 +88,7 @@ impl Shape {
     }
 }
 
-/// Reads the store's identity, or gives it one if it has none yet.
+/// Reads the store's identity, or creates one if there is none yet.
 pub(crate) fn identity(conn: &mut Connection, alphabet: Alphabet) -> Result<Identity, OpenError> {
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if let Some(identity) = stored_identity(&transaction)? {
@@ -101,8 +101,8 @@ pub(crate) fn identity(conn: &mut Connection, alphabet: Alphabet) -> Result<Iden
             })
         };
     }
-    // Without its secret, nothing that was filed by number could be found again: better to say so
-    // than to make another.
+    // Without its secret, links stored by number cannot be found: refuse instead of creating
+    // another secret.
     let used: bool = transaction.query_row(
         "SELECT EXISTS (SELECT 1 FROM leases) OR EXISTS (SELECT 1 FROM links)",
         [],
@@ -118,7 +118,7 @@ pub(crate) fn identity(conn: &mut Connection, alphabet: Alphabet) -> Result<Iden
     Ok(identity)
 }
 
-/// The identity as it was written, if it was.
+/// The stored identity, if there is one.
 pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, OpenError> {
     let read = |name: &str| {
         conn.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0))
@@ -152,7 +152,7 @@ pub(crate) mod tests {
     use crate::tags::TAGS;
     use crate::writes::ALIAS_ALIKE;
 
-    /// Every query that could meet millions of rows.
+    /// Every query that could read millions of rows.
     #[test]
     fn every_query_finds_its_index() {
         let mut conn = Connection::open_in_memory().unwrap();

@@ -1,4 +1,4 @@
-//! The store, as everyone else sees it.
+//! The link store's public interface.
 
 use std::ops::Range;
 use std::path::Path;
@@ -31,16 +31,16 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many lookups, and how many lists, may wait.
 const LOOKUPS: usize = 65_536;
 const LISTS: usize = 256;
-/// How many of them share one read transaction: half of a lookup is beginning and ending it. A list
-/// would only hold on to an old state of the file for as long as all the others take.
+/// How many of them share one read transaction. Beginning and ending it is half the cost of a
+/// lookup. Lists do not share: they would hold an old snapshot for as long as all of them take.
 const MAX_LOOKUPS_PER_BATCH: usize = 256;
 const MAX_LISTS_PER_BATCH: usize = 1;
 
-/// Where the readers of each kind wait.
+/// The index of each reader pool.
 const LOOKUP: usize = 0;
 const LIST: usize = 1;
 
-/// Links in one SQLite file. Dropping it finishes what is waiting.
+/// Links in one SQLite file. Dropping it finishes the waiting work.
 pub struct Embedded {
     site: DbLocation,
     identity: Identity,
@@ -49,7 +49,7 @@ pub struct Embedded {
     threads: StoreThreads<Links>,
 }
 
-/// What the threads of this store know.
+/// The data that this store's threads share.
 #[derive(Clone)]
 pub(crate) struct Links {
     site: DbLocation,
@@ -78,7 +78,7 @@ impl Database for Links {
 }
 
 impl Embedded {
-    /// Opens the store, making it if it is missing. May take a moment; not for async threads.
+    /// Opens the store, creating it if it is missing. Blocks: not for async threads.
     pub fn open(options: Options) -> Result<Self, OpenError> {
         let site = options.site();
         let mut conn = schema::LINKS.open(&site)?;
@@ -99,13 +99,13 @@ impl Embedded {
         let trade =
             Links { site: site.clone(), numbering: numbering.clone(), issued: issued.clone() };
         let threads = StoreThreads::start(&trade, options.queue, WRITE_TIMEOUT, &pools)?;
-        // Only now, so that the log is never cleaned away between two connections.
+        // Closed last, so that SQLite never deletes the log between two connections.
         drop(conn);
         Ok(Self { site, identity, numbering, issued, threads })
     }
 
-    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`.
-    /// Blocks meanwhile.
+    /// Finishes the waiting work and closes the file. Later calls get `Unavailable`. Blocks until
+    /// done.
     pub fn close(&self) {
         self.threads.close();
     }
@@ -125,8 +125,7 @@ impl Embedded {
         &self.threads
     }
 
-    /// Copies the store as it is now into a new file, while everyone goes on working. Blocks for as
-    /// long as it takes.
+    /// Copies the store as it is now into a new file, while it stays in use. Blocks until done.
     pub fn backup(&self, to: &Path) -> Result<(), BackupError> {
         crate::backup::backup(&self.site.path, to)
     }
@@ -136,7 +135,7 @@ impl Embedded {
         self.threads.read(LIST, LinkQueries::admin_key).await
     }
 
-    /// Deletes it, once the registry has it.
+    /// Deletes the admin key from this file, once the registry has it.
     pub(crate) async fn delete_admin_key(&self) -> Result<(), StoreError> {
         self.threads.write(LinkWrites::delete_admin_key).await
     }
@@ -179,7 +178,7 @@ impl LinkReader for Embedded {
 
     async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         let key = key.clone();
-        // With the lookups: a visitor waits for this, and a search may take long.
+        // In the lookup pool: a visitor waits for this, and a search may take long.
         self.threads.read(LOOKUP, move |queries| queries.get_folded(&key)).await
     }
 

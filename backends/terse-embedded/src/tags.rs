@@ -1,4 +1,4 @@
-//! Which tags an owner's links have.
+//! Counts the tags of an owner's links.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use terse_core::{OwnerId, TagCount};
 use crate::failure::Failure;
 use crate::queries::LinkQueries;
 
-/// Tags are kept joined, so links that have the same ones are counted together.
+/// Tags are stored joined, so links with the same tags are counted together.
 pub(crate) const TAGS: &str = "SELECT tags, count(*) FROM links \
      WHERE owner = ?1 AND owner <> 0 AND tags IS NOT NULL AND deleted_at IS NULL GROUP BY tags";
 
 impl LinkQueries {
-    /// The tags that most links of an owner have.
+    /// An owner's most frequent tags.
     pub(crate) fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, Failure> {
         let mut statement = self.conn.prepare_cached(TAGS)?;
         let mut rows = statement.query([owner.0 as i64])?;

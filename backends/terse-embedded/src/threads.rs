@@ -1,4 +1,4 @@
-//! The threads of a store, and how work is handed to them.
+//! The threads of a store, and how callers queue work for them.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,13 +18,13 @@ use crate::writer::{Job, Pending, Writer};
 
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Some threads that read.
+/// The settings of a group of reader threads.
 pub(crate) struct ReadPool {
     pub(crate) name: &'static str,
     pub(crate) threads: usize,
-    /// How many errands may wait.
+    /// How many jobs may wait.
     pub(crate) bound: usize,
-    /// How many errands share one read transaction.
+    /// How many jobs share one read transaction.
     pub(crate) at_once: usize,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct StoreThreads<T: Database> {
 }
 
 impl<T: Database> StoreThreads<T> {
-    /// Starts them. `writes` may wait, each no longer than `patience`.
+    /// Starts the threads. Up to `writes` writes may wait, each no longer than `patience`.
     pub(crate) fn start(
         trade: &T,
         writes: usize,
@@ -77,8 +77,8 @@ impl<T: Database> StoreThreads<T> {
         };
         start::<T>(&threads.writer, "write", move || {
             if T::BEHIND_OTHERS {
-                // In Linux niceness is a thread's own. Where it cannot be changed, all goes on as
-                // before.
+                // In Linux, niceness belongs to a thread. If setting it fails, the thread runs at
+                // normal priority.
                 let _refused = rustix::process::setpriority_process(None, 19);
             }
             writer.run();
@@ -86,11 +86,11 @@ impl<T: Database> StoreThreads<T> {
         Ok(threads)
     }
 
-    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`.
-    /// Blocks meanwhile.
+    /// Finishes the waiting work and closes the file. Later calls get `Unavailable`. Blocks until
+    /// done.
     pub(crate) fn close(&self) {
         // Readers first: the last connection to close moves the log into the file, which only the
-        // writer's can.
+        // writer's connection can do.
         self.pools.iter().for_each(|queue| queue.close());
         join(&self.readers);
         self.writes.close();
@@ -102,16 +102,16 @@ impl<T: Database> StoreThreads<T> {
         self.writes.len()
     }
 
-    /// Whether writes and reads can be expected to succeed.
+    /// Whether the store accepts writes and reads.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
-        // Also if a thread has panicked.
+        // Fails also if a thread has panicked.
         if self.writes.is_closed() || self.pools.iter().any(|queue| queue.is_closed()) {
             return Err(unavailable("the store has stopped"));
         }
         self.health.check(self.patience)
     }
 
-    /// Hands work to the writer and waits until it is on the disk.
+    /// Queues work for the writer thread and waits until it is on the disk.
     pub(crate) async fn write<A: Send + 'static>(
         &self,
         work: impl FnMut(&mut T::Writes) -> Result<A, Failure> + Send + 'static,
@@ -125,7 +125,7 @@ impl<T: Database> StoreThreads<T> {
         wait(answer, self.patience).await
     }
 
-    /// Hands work to a reader of a hall and waits for what it finds.
+    /// Queues work for a reader pool and waits for the result.
     pub(crate) async fn read<A: Send + 'static>(
         &self,
         pool: usize,
@@ -137,7 +137,7 @@ impl<T: Database> StoreThreads<T> {
         .await
     }
 
-    /// The same for work of several parts, of which some may fail.
+    /// Like [`Self::read`], for work of several parts, of which some may fail.
     pub(crate) async fn read_part_by_part<A: Send + 'static>(
         &self,
         pool: usize,
@@ -157,7 +157,7 @@ impl<T: Database> StoreThreads<T> {
             connected
         });
         self.pools[pool].push(read_job).map_err(|refused| match refused {
-            Refused::Full => unavailable("too many are waiting to read"),
+            Refused::Full => unavailable("too many reads are waiting"),
             Refused::Closed => unavailable("the store is closed"),
         })?;
         wait(answer, READ_TIMEOUT).await
@@ -170,7 +170,7 @@ impl<T: Database> Drop for StoreThreads<T> {
     }
 }
 
-/// What the caller hears, and what it says about the connection.
+/// Converts a failure for the caller, and marks the connection as broken if SQLite failed.
 pub(crate) fn to_store_error(failure: Failure, connected: &mut Connected) -> StoreError {
     if matches!(failure, Failure::Engine(_)) {
         *connected = Connected::No;

@@ -1,4 +1,4 @@
-//! A thorough look at a store, for those who suspect it.
+//! Full checks of a links file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::queries::LinkQueries;
 use crate::row::{COLUMNS, FIRST_NAMED};
 use crate::schema;
 
-/// More problems than this are only counted.
+/// Problems beyond this number are only counted.
 const MAX_SHOWN: usize = 100;
 
 /// What is wrong with a file.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Problems {
-    /// How many there are.
+    /// The number of problems.
     pub count: u64,
-    /// The first hundred of them.
+    /// The first hundred problems.
     pub shown: Vec<String>,
 }
 
@@ -35,12 +35,12 @@ impl Problems {
     }
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LinkFileCheck {
-    /// How many links can be read.
+    /// The number of readable links.
     pub links: u64,
-    /// What is wrong.
+    /// The problems found.
     pub problems: Problems,
 }
 
@@ -51,19 +51,19 @@ impl LinkFileCheck {
     }
 }
 
-/// A glance: whether this is a file of ours, of a version we know, whose identity can be read. Also
-/// while the store is in use.
+/// A quick check: whether this is a links file of terse, of a known version, with a readable
+/// identity. Works while the store is in use.
 pub fn inspect(db: &Path) -> Result<(), OpenError> {
     let conn = connect_reader(&DbLocation::at(db))?;
     schema::LINKS.inspect(&conn, db)?;
     schema::stored_identity(&conn)?.map(|_| ()).ok_or_else(|| OpenError::NotTerse(db.to_owned()))
 }
 
-/// Checks every page, every index, every link's checksum, what links were before, and every alias,
-/// also while the store is in use.
+/// Checks every page, every index, every link's checksum, every revision and every alias. Works
+/// while the store is in use.
 pub fn verify(db: &Path) -> Result<LinkFileCheck, OpenError> {
     let conn = connect_reader(&DbLocation::at(db))?;
-    // All of it as of one moment.
+    // One transaction, so that all queries read the same state.
     conn.execute_batch("BEGIN")?;
     let identity =
         schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;
@@ -124,7 +124,7 @@ fn check_links(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite::R
     }
 }
 
-/// A damaged revision misleads nobody but whoever goes back to it.
+/// Checks the revisions. A damaged one affects only requests that read or restore it.
 fn check_history(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite::Result<()> {
     let mut statement =
         queries.conn.prepare(&format!("SELECT {COLUMNS} FROM revisions ORDER BY n"))?;

@@ -24,26 +24,25 @@ use crate::health::Health;
 use crate::queue::{Dequeued, Queue, QueueReceiver};
 use crate::reader::ReadJob;
 
-/// A log this many times as long as it should be was kept so by readers; now they are waited for, a
-/// little.
+/// Readers kept a log that is this many times too long from being reset; the writer now waits
+/// briefly for them.
 const TOO_LONG: u32 = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// A queued write.
 pub(crate) trait Job<S>: Send {
-    /// Does the work inside a transaction, and keeps the answer. May be called again after a
-    /// rollback.
+    /// Does the work inside a transaction and stores the answer. Runs again after a rollback.
     fn run(&mut self, writes: &mut S) -> Result<(), rusqlite::Error>;
-    /// The work is on the disk.
+    /// Sends the answer, once the work is on the disk.
     fn answer(self: Box<Self>);
-    /// The write failed, or its outcome is unknown.
+    /// Sends an error: the write failed, or its outcome is unknown.
     fn refuse(self: Box<Self>, error: StoreError);
-    /// Nobody waits any more.
+    /// Whether the caller no longer waits.
     fn is_abandoned(&self) -> bool;
 }
 
-/// Work of any kind, its answer, and who waits for it.
+/// Work of any kind, its answer, and the channel to its caller.
 pub(crate) struct Pending<W, T> {
     work: W,
     outcome: Option<Result<T, StoreError>>,
@@ -91,11 +90,11 @@ pub(crate) struct Writer<T: Database> {
     pub(crate) health: Arc<Health>,
     pub(crate) queue: Arc<Queue<Box<dyn Job<T::Writes>>>>,
     pub(crate) connection_gate: Arc<ConnectionGate>,
-    /// Where the readers wait.
+    /// The queues of the readers.
     pub(crate) readers: Vec<Arc<Queue<ReadJob<T::Queries>>>>,
 }
 
-/// An open connection. Its seat comes last, and is free when it is closed.
+/// An open connection. The last field, the permit, is released after it is closed.
 struct WriterState<S> {
     writes: S,
     log: LogLength,
@@ -104,10 +103,10 @@ struct WriterState<S> {
     _seat: Permit,
 }
 
-/// What kept a transaction from being committed.
+/// Why a transaction was not committed.
 struct TransactionError {
     error: rusqlite::Error,
-    /// Which of the jobs it happened in, if in one.
+    /// The index of the job that failed, if one did.
     over: Option<usize>,
 }
 
@@ -117,7 +116,7 @@ impl From<rusqlite::Error> for TransactionError {
     }
 }
 
-/// The disk failed: the connection cannot be trusted any more.
+/// The disk failed: the connection can no longer be trusted.
 struct WriterFailed(rusqlite::Error);
 
 impl<T: Database> Writer<T> {
@@ -130,7 +129,7 @@ impl<T: Database> Writer<T> {
         };
         while let Some(mut seated) = desk.take() {
             let Dequeued::Items(mut jobs) = self.queue.take(T::MAX_WRITES_PER_COMMIT) else {
-                // All is well, and everyone else has left: the log may go.
+                // No error, and all other connections are closed: SQLite may delete the log.
                 if let Err(error) = close_quietly(seated.writes.conn(), false) {
                     tracing::warn!(%error, "the log stays beside the {} file", T::NAME);
                 }
@@ -161,7 +160,7 @@ impl<T: Database> Writer<T> {
         let permit = self
             .connection_gate
             .enter()
-            .ok_or_else(|| unavailable("a reader does not let go of the file"))?;
+            .ok_or_else(|| unavailable("a reader still has the file open"))?;
         let (conn, log) = connect_writer(self.trade.site())?;
         Ok(WriterState {
             writes: self.trade.writes(conn)?,
@@ -172,7 +171,7 @@ impl<T: Database> Writer<T> {
         })
     }
 
-    /// Turns everyone away until the disk is well again. `None` if the store is closed meanwhile.
+    /// Refuses all jobs until the disk works again. `None` if the store is closed meanwhile.
     fn recover(&self, error: Failure) -> Option<WriterState<T::Writes>> {
         let mut why = error.to_string();
         tracing::error!(error = why, "{} cannot be written; trying to recover", T::NAME);
@@ -195,7 +194,7 @@ impl<T: Database> Writer<T> {
                 }
                 Dequeued::Nothing => {}
             }
-            // Once more, as one may have been about to fall asleep.
+            // Wake again: a reader may have been about to fall asleep.
             self.readers.iter().for_each(|queue| queue.wake());
             let error = match self.sit_down_again(pages_dropped) {
                 Ok(Some(desk)) => {
@@ -218,8 +217,8 @@ impl<T: Database> Writer<T> {
         }
     }
 
-    /// A new connection. If pages may have been dropped, nothing is left in the log, and all of it
-    /// was written anew; `None` if that cannot be, as SQLite still believes from before that a part
+    /// Opens a new connection. If the kernel may have dropped pages, it checkpoints the whole log
+    /// again and empties it; `None` if that fails because SQLite's old state still says that a part
     /// of the log is in the file.
     fn sit_down_again(
         &self,
@@ -254,9 +253,9 @@ impl<S: Writes> WriterState<S> {
         loop {
             match self.commit(&mut jobs) {
                 Ok(()) => break,
-                // It takes none of the others with it: they are tried again, together.
+                // Only this job fails: the others are tried again, together.
                 Err(TransactionError { error, over: Some(one) }) if concerns_one(&error) => {
-                    tracing::error!(%error, "something cannot be written");
+                    tracing::error!(%error, "SQLite refused one write; the others are tried again");
                     jobs.remove(one).refuse(corrupt(error.to_string()));
                 }
                 Err(TransactionError { error, .. }) => return Err((WriterFailed(error), jobs)),
@@ -266,15 +265,15 @@ impl<S: Writes> WriterState<S> {
         self.prune().map_err(|error| (WriterFailed(error), Vec::new()))
     }
 
-    /// One transaction. After an error nothing of it has happened, unless the error came from the
-    /// very end of it.
+    /// Runs one transaction. After an error nothing of it is stored, unless the commit itself
+    /// failed.
     fn commit(&mut self, jobs: &mut Jobs<S>) -> Result<(), TransactionError> {
         let done = self.try_commit(jobs);
         if done.is_err() {
             if !self.writes.conn().is_autocommit() {
                 self.writes.conn().execute_batch("ROLLBACK")?;
             }
-            // Without its counters, nothing more may be written.
+            // Without the counters from the file, nothing more may be written.
             self.writes.reload()?;
         }
         done
@@ -290,7 +289,7 @@ impl<S: Writes> WriterState<S> {
         Ok(())
     }
 
-    /// Keeps the log short. Everyone has been answered by now.
+    /// Keeps the log short. All callers have their answers by now.
     fn prune(&mut self) -> Result<(), rusqlite::Error> {
         let pages = self.log.load(Ordering::Relaxed);
         if pages < self.checkpoint_at {

@@ -1,4 +1,4 @@
-//! Every write, each to be run inside a transaction that somebody else begins and ends.
+//! All writes. Each runs inside a transaction that the writer thread begins and ends.
 
 use std::ops::{Deref, Range};
 
@@ -15,13 +15,13 @@ use crate::quarantined_aliases::{QUARANTINED_ALIAS, QUARANTINED_CODE};
 use crate::queries::LinkQueries;
 use crate::row::{COLUMNS, FIRST_NAMED, NewRow, Texts, reuse_hash};
 
-/// Aliases with the folded form ?2, but for those of ?3.
+/// Aliases with the folded form ?2, except those of owner ?3.
 pub(crate) const ALIAS_ALIKE: &str = "SELECT EXISTS (SELECT 1 FROM aliases INDEXED BY \
     aliases_folded \
      WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL AND owner IS NOT ?3)";
 
-/// The one who writes. What it remembers is what the file says, as of the last commit or of its own
-/// unfinished work.
+/// The writer's side of a connection. Its caches hold what the file says, including what the
+/// current transaction has written.
 pub(crate) struct LinkWrites {
     queries: LinkQueries,
     leased: Leases,
@@ -84,7 +84,7 @@ impl LinkWrites {
         Ok(())
     }
 
-    /// Ids of named links are never used twice, even after a purge: remembered requests speak of
+    /// Ids of named links are never reused, even after a purge, because stored requests refer to
     /// links by id.
     fn keep_next_named(&mut self) -> rusqlite::Result<()> {
         if self.next_named != self.stored_next_named {
@@ -119,7 +119,7 @@ impl LinkWrites {
                 return Err(StoreError::CodeTaken.into());
             }
         }
-        // Nothing was written so far, and nothing is refused from here on.
+        // Nothing is written so far, and nothing is refused from here on.
         let domain = self.domain_id_or_new(&link.key.domain)?;
         if alias.is_some() {
             self.take_back(domain, link)?;
@@ -131,7 +131,7 @@ impl LinkWrites {
             None
         };
         let id = match number {
-            // A number stands for the same code on every domain; who comes second is filed by name.
+            // A number stands for the same code on every domain; a second link is stored by name.
             Some(id) if self.domain_at(id)?.is_none() => id,
             _ => self.name(link, domain, alias.as_ref())?,
         };
@@ -146,7 +146,7 @@ impl LinkWrites {
         Ok(Inserted::Created)
     }
 
-    /// From now on, this request is answered with this link.
+    /// Stores that this request was answered with this link.
     fn remember(
         &self,
         request: Option<&Request>,
@@ -168,7 +168,7 @@ impl LinkWrites {
         Ok(())
     }
 
-    /// What this request was answered with before.
+    /// The stored answer to this request.
     fn answered(&self, request: &Request) -> Result<Option<Inserted>, Failure> {
         let mut statement = self.conn.prepare_cached(
             "SELECT fingerprint, link, link_created_at FROM requests WHERE id = ?1",
@@ -182,20 +182,20 @@ impl LinkWrites {
         if fingerprint != request.fingerprint {
             return Ok(Some(Inserted::RequestMismatch));
         }
-        // A number can come back after a purge, where codes are made of their targets: that is
+        // A number can be used again after a purge if codes are derived from targets: that is
         // another link.
         let link = self.link(id, None)?.filter(|link| link.created_at.as_ms() == created_at);
         Ok(Some(Inserted::Replayed(link.map(Box::new))))
     }
 
-    /// A link to give back instead of a new one.
+    /// A link to return instead of creating a new one.
     fn existing(&self, reuse: &ReuseKey) -> Result<Option<(i64, Link)>, Failure> {
         let mut statement = self.conn.prepare_cached(&self.reusable_rows)?;
         let mut rows = statement.query([reuse_hash(reuse.owner, &reuse.domain, &reuse.target)])?;
         while let Some(row) = rows.next()? {
             let have = match self.read(row, None) {
                 Ok(have) => have,
-                // A damaged row is nothing to give back; a new link is made instead.
+                // A damaged row is not reused; the caller creates a new link.
                 Err(Failure::Refused(error)) => {
                     tracing::error!(%error, "skipped a damaged link");
                     continue;
@@ -245,7 +245,7 @@ impl LinkWrites {
         Ok(self.conn.last_insert_rowid())
     }
 
-    /// Files a link by its name and gives it an id.
+    /// Stores a link by its name and gives it an id.
     fn name(
         &mut self,
         link: &Link,
@@ -257,7 +257,7 @@ impl LinkWrites {
         if self.numbering.number(link.key.code.as_str().as_bytes()).is_some() {
             self.issued.publish_alike(&link.key);
         }
-        // The folded form needs no column: the index folds the code.
+        // The folded form needs no column: the index computes it from the code.
         let owner = alias.map(|alias| alias.owner.0 as i64);
         let mut statement = self.conn.prepare_cached(
             "INSERT INTO aliases (domain, code, id, owner) VALUES (?1, ?2, ?3, ?4)",
@@ -299,7 +299,7 @@ impl LinkWrites {
             self.post(*event, &new)?;
         }
         if renewed {
-            // With another end, it can expire once more.
+            // With a new expiry, the link can expire once more.
             self.conn
                 .prepare_cached("UPDATE links SET marked = NULL WHERE id = ?1")?
                 .execute([id])?;
@@ -307,7 +307,7 @@ impl LinkWrites {
         Ok(Updated::Done)
     }
 
-    /// Writes everything of a link that can change.
+    /// Writes every column of a link that can change.
     pub(crate) fn rewrite(&self, id: i64, link: &Link) -> Result<(), Failure> {
         let domain = self.domain_id_or_new(&link.key.domain)?;
         let texts = Texts::of(link);
@@ -361,7 +361,7 @@ impl LinkWrites {
         let all = self.numbering.capacity(length);
         let mut leases = self.leased;
         let next = &mut leases[usize::from(length)];
-        // A caller that knows of more was given it before this file was restored from a copy.
+        // A caller that knows a higher number got it before this file was restored from a copy.
         let restored = at_least.min(all) > *next;
         if restored {
             *next = at_least.min(all);
@@ -390,7 +390,7 @@ impl LinkWrites {
         Ok(present + 1)
     }
 
-    /// Writes those that have changed.
+    /// Writes the leases that have changed.
     fn write_leases(&mut self, leases: Leases) -> Result<(), Failure> {
         for (length, next) in (0u8..).zip(leases) {
             if next != self.leased[usize::from(length)] {
@@ -398,7 +398,7 @@ impl LinkWrites {
             }
         }
         self.leased = leases;
-        // Before the commit: from then on links with these numbers may exist.
+        // Published before the commit: after it, links with these numbers may exist.
         self.issued.publish_leases(&leases);
         Ok(())
     }

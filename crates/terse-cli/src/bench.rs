@@ -1,9 +1,9 @@
-//! `terse bench`: visitors and callers by the thousand, to learn what a server can bear.
+//! `terse bench`: a load generator that measures redirects and creates.
 //!
-//! Speaks plain HTTP/1.1 over sockets of its own, so that it costs less than what it measures: a
-//! request is bytes in a buffer that is used again, an answer is looked at where it arrived. Every
-//! answer is looked at; what is not the expected one is counted as an error and never as a request
-//! served. TLS and HTTP/2 are absent: see `bench/run` for the latter.
+//! It speaks plain HTTP/1.1 over its own sockets, so that it costs less than the server it
+//! measures: it reuses request buffers and parses responses in place. It checks every response and
+//! counts an unexpected one as an error, never as a served request. It has no TLS and no HTTP/2:
+//! see `bench/run` for the latter.
 
 mod callers;
 mod create;
@@ -28,10 +28,10 @@ use terse_core::Secret;
 pub use report::{BenchReport, Errors, Latency};
 pub use wire::Server;
 
-/// How many connections or threads may be asked for; more is a typing error.
+/// The largest number of connections or threads; more is probably a typo.
 const MAX_CONNECTIONS: u64 = 65_535;
 
-/// What `terse bench` is asked to do.
+/// The options of `terse bench`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// What to measure.
@@ -40,7 +40,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// With the key that links are made with.
+    /// Sets the API key to create links with.
     pub fn with_key(mut self, given: Option<Secret>) -> Self {
         match &mut self.mode {
             Mode::Create(CreateOptions { key, .. }) | Mode::Load(LoadOptions { key, .. }) => {
@@ -52,7 +52,7 @@ impl Options {
     }
 }
 
-/// What can be measured.
+/// The modes of the load generator.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Mode {
     /// Follow links and count the redirects.
@@ -63,7 +63,7 @@ pub enum Mode {
     Load(LoadOptions),
 }
 
-/// How links are followed.
+/// Options for following links.
 #[derive(Args, Clone, Debug)]
 pub struct RedirectOptions {
     /// The server, as http://HOST:PORT.
@@ -75,10 +75,10 @@ pub struct RedirectOptions {
     /// A single path instead of a file.
     #[arg(long, conflicts_with = "paths")]
     pub path: Option<String>,
-    /// Which of the paths the next visitor wants.
+    /// How visitors choose among the paths.
     #[arg(long, value_enum, default_value_t = Pick::Zipf)]
     pub pick: Pick,
-    /// Visitors at once.
+    /// The number of concurrent visitors.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS))]
     pub connections: u64,
     /// Threads of this load generator.
@@ -87,29 +87,28 @@ pub struct RedirectOptions {
     /// How long to measure, in seconds.
     #[arg(long, default_value = "10", value_parser = seconds)]
     pub seconds: Duration,
-    /// How long to visit before measuring, in seconds.
+    /// How long to warm up before measuring, in seconds.
     #[arg(long, default_value = "0", value_parser = seconds)]
     pub warm_up: Duration,
     /// A new connection for every visit.
     #[arg(long)]
     pub new_connections: bool,
     /// Visits per second, evenly spaced, whether or not the server keeps up. Latency then counts
-    /// from the moment a visit was due, and waiting is done by spinning: give this process a core
-    /// of its own.
+    /// from the time a visit was due. The process waits by spinning: give it a core of its own.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub rate: Option<u64>,
 }
 
-/// How links are created.
+/// Options for creating links.
 #[derive(Args, Clone, Debug)]
 pub struct CreateOptions {
     /// The server, as http://HOST:PORT.
     #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = Server::parse)]
     pub url: Server,
-    /// An API key without limits; links made without one expire.
+    /// An API key without limits; links created without one expire.
     #[arg(skip)]
     pub key: Option<Secret>,
-    /// Callers at once, each waiting for its answer.
+    /// The number of concurrent callers, each waiting for its response.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS))]
     pub callers: u64,
     /// Threads of this load generator.
@@ -120,42 +119,42 @@ pub struct CreateOptions {
     pub seconds: Duration,
 }
 
-/// How a server is filled.
+/// Options for filling a server.
 #[derive(Args, Clone, Debug)]
 pub struct LoadOptions {
     /// The server, as http://HOST:PORT.
     #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = Server::parse)]
     pub url: Server,
-    /// An API key without limits; needed, as links made without one expire.
+    /// An API key without limits; required, because links created without one expire.
     #[arg(skip)]
     pub key: Option<Secret>,
     /// How many links.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub links: u64,
-    /// Bulk requests at once.
+    /// The number of concurrent bulk requests.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=256))]
     pub callers: u64,
-    /// Where the paths go, one per line, in the order of the targets.
+    /// The output file for the paths, one per line, in the order of the targets.
     #[arg(long, value_name = "FILE")]
     pub paths: PathBuf,
 }
 
-/// Which of the paths a visitor wants.
+/// How visitors choose among the paths.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Pick {
-    /// Few are popular: the n-th is wanted 1/n as often as the first.
+    /// Few are popular: the n-th is chosen 1/n as often as the first.
     Zipf,
-    /// All are wanted alike.
+    /// All are equally popular.
     Uniform,
     /// Only the first.
     Single,
-    /// Each once, in order: proves that all of them answer, and warms the server.
+    /// Each once, in order: checks that all of them answer, and warms the server.
     Each,
     /// None of them: random codes, as a scanner would try. The right answer is 404.
     Unknown,
 }
 
-/// Does what is asked and reports it; nothing is printed.
+/// Runs the load generator and returns its report. Prints nothing.
 pub fn run(options: Options) -> anyhow::Result<BenchReport> {
     match options.mode {
         Mode::Redirect(redirect) => redirect::run(redirect),
@@ -164,7 +163,7 @@ pub fn run(options: Options) -> anyhow::Result<BenchReport> {
     }
 }
 
-/// `2`, `0.5`: what people type for a duration on a command line that only knows seconds.
+/// Parses a duration in seconds: `2`, `0.5`.
 fn seconds(text: &str) -> anyhow::Result<Duration> {
     match text.trim_end_matches('s').parse::<f64>() {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),

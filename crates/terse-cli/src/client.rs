@@ -1,7 +1,7 @@
 //! The API client: every command reaches links through the API, wherever it runs.
 //!
-//! The API is a server elsewhere, the server running on this machine's data folder, or, if none is
-//! running, the same router inside this process. Commands cannot tell the difference, so every
+//! The API is that of a remote server, of the server that runs on the local data folder, or, if
+//! none runs, the same router inside this process. Commands cannot tell the difference, so every
 //! rule of the API holds for them too.
 
 use std::any::Any;
@@ -19,14 +19,14 @@ use url::Url;
 
 use crate::problem::Problem;
 
-/// No answer is longer.
+/// The largest response, in bytes.
 const MAX_RESPONSE_SIZE: u64 = 64 << 20;
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a call may take; an import of many links waits for the disk.
 const CALL: Duration = Duration::from_secs(120);
 
-/// A server elsewhere.
+/// A remote server.
 #[derive(Clone, Debug)]
 pub struct Remote {
     /// The server's URL.
@@ -51,14 +51,14 @@ pub struct InProcessApi {
     pub guard: Box<dyn Any>,
 }
 
-/// What the API said.
+/// A response of the API.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// The JSON, or null where there was none.
+    /// The JSON, or null if there was none.
     pub body: Value,
-    /// When to try again, if it said so.
+    /// The value of `Retry-After`, if there was one.
     pub retry_after: Option<Duration>,
 }
 
@@ -76,20 +76,20 @@ enum Transport {
 /// What to do when the data folder does not exist.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Absent {
-    /// Make it: the command is about to put something in.
+    /// Create it: the command is about to write to it.
     Make,
-    /// Say so: there is nothing to find.
+    /// Report an error: there is nothing to read.
     Refuse,
 }
 
 impl ApiClient {
-    /// The API of a server elsewhere, through the proxy that the environment names.
+    /// The API of a remote server, through the proxy that the environment names.
     pub fn remote(remote: &Remote) -> Self {
         let place = remote.server.as_str().to_owned();
         Self::http(remote.server.clone(), remote.key.clone(), place, true)
     }
 
-    /// The API of the server that runs on this machine's data folder, never through a proxy.
+    /// The API of the server that runs on the local data folder, never through a proxy.
     pub fn same_machine(base: Url, key: Secret, place: String) -> Self {
         Self::http(base, Some(key), place, false)
     }
@@ -127,13 +127,13 @@ impl ApiClient {
         matches!(self.transport, Transport::InProcess(_))
     }
 
-    /// A name for the server or data folder, the same at each start: an interrupted import goes on
-    /// only at the same place.
+    /// A name for the server or data folder, the same at each start: an interrupted import
+    /// continues only at the same place.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Calls the API. `path` begins with `/api/v1/`. An answer of any status is `Ok`.
+    /// Calls the API. `path` begins with `/api/v1/`. A response of any status is `Ok`.
     pub fn call(
         &self,
         method: &Method,
@@ -150,8 +150,7 @@ impl ApiClient {
         }
     }
 
-    /// Calls the API for something that must succeed; a refusal is an error that says what the API
-    /// said.
+    /// Calls the API and requires success; a refusal becomes an error with the API's message.
     pub(crate) fn expect(
         &self,
         method: &Method,
@@ -241,7 +240,7 @@ fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
-/// The JSON of an answer. A success that is not JSON comes from something that is not terse.
+/// The JSON of a response. A success that is not JSON does not come from a terse server.
 fn parse(status: u16, bytes: &[u8]) -> anyhow::Result<Value> {
     if bytes.is_empty() {
         return Ok(Value::Null);
@@ -253,16 +252,16 @@ fn parse(status: u16, bytes: &[u8]) -> anyhow::Result<Value> {
     }
 }
 
-/// What need not be escaped in a code. A dot must be: a segment of dots means another folder.
+/// The characters of a code that are not escaped. Dots are: a segment of dots means another folder.
 const IN_SEGMENT: &percent_encoding::AsciiSet =
     &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
-/// One segment of a path, safe whatever is in it.
+/// Escapes one segment of a path.
 pub(crate) fn segment(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, IN_SEGMENT).to_string()
 }
 
-/// A query, from the pairs that have a value.
+/// Builds a query from the pairs that have a value.
 pub(crate) fn query(pairs: &[(&str, Option<String>)]) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     for (name, value) in pairs {

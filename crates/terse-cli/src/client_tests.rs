@@ -2,7 +2,7 @@ use std::io::{Read as _, Write as _};
 
 use super::*;
 
-/// A server that answers one request and gives back what it was asked.
+/// A server that answers one request and returns that request.
 fn answer_once(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

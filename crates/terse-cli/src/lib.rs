@@ -1,9 +1,8 @@
 //! The command line: commands, the API client, import and export, and the load generator.
 //!
-//! Every command here works through the API. The binary passes in how to reach the API of this
-//! machine's data folder ([`Context::local`]), so that this crate knows neither the stores nor the
-//! server. Commands that need the stores' files (`serve`, `backup`, `restore`, `doctor`) are in the
-//! binary.
+//! Every command here works through the API. The binary passes in how to reach the API of the local
+//! data folder ([`Context::local`]), so that this crate knows neither the stores nor the server.
+//! Commands that need the stores' files (`serve`, `backup`, `restore`, `doctor`) are in the binary.
 
 pub mod bench;
 mod client;

@@ -1,10 +1,10 @@
-//! What went wrong, for people and for programs.
+//! Errors, as text and as JSON.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// The API's own words for a refusal (RFC 9457).
+/// A problem response of the API (RFC 9457).
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) status: u16,
@@ -15,7 +15,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Reads an answer that is not a success.
+    /// Parses a response that is not a success.
     pub(crate) fn read(status: u16, body: &Value) -> Self {
         let text = |name: &str| {
             body.get(name)
@@ -53,12 +53,12 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// The command was given wrongly in a way that only the command itself can tell.
+/// A usage error that clap cannot detect, only the command itself.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub(crate) &'static str);
 
-/// One line for people, one object for programs; both say the whole chain of causes.
+/// One line of text, or one JSON object; both contain the whole chain of causes.
 pub fn describe(error: &anyhow::Error, as_json: bool) -> String {
     if !as_json {
         return format!("terse: {}", crate::terminal::one_line(&format!("{error:#}")));

@@ -1,29 +1,29 @@
-//! Writing for people: widths, tables, and nothing that could drive their terminal.
+//! Terminal output: widths, tables, and no control characters from stored data.
 
 use std::io::{IsTerminal as _, Write as _};
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Whether standard output is read by a person.
+/// Whether standard output is a terminal.
 pub(crate) fn is_out() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// How many columns there are.
+/// The number of columns of the terminal.
 pub(crate) fn width() -> usize {
     let columns =
         rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_col)).ok();
     columns.filter(|columns| *columns > 0).unwrap_or(100)
 }
 
-/// How many lines there are.
+/// The number of lines of the terminal.
 pub(crate) fn height() -> usize {
     let lines =
         rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_row)).ok();
     lines.filter(|lines| *lines > 0).unwrap_or(24)
 }
 
-/// Whether more than ASCII can be shown, as far as the locale says.
+/// Whether the terminal can show more than ASCII, according to the locale.
 pub(crate) fn is_utf8() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).unwrap_or_default());
     says_utf8(set.iter().map(String::as_str))
@@ -35,8 +35,7 @@ fn says_utf8<'a>(mut locales: impl Iterator<Item = &'a str>) -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// Writes a line to standard output. A reader who went away is an error like any other, not a
-/// panic.
+/// Writes a line to standard output. A closed pipe is an error like any other, not a panic.
 pub fn say(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(line.as_bytes())?;
@@ -54,7 +53,7 @@ fn is_bidi(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// The text, or its beginning and an ellipsis, in at most so many columns.
+/// The text, or its beginning and an ellipsis, in at most `columns` columns.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     let text = one_line(text);
     if text.width() <= columns {
@@ -72,8 +71,8 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     cut
 }
 
-/// A table fitted to a width: columns take what they need, and the flexible ones share what is
-/// left. `flexible` names the columns that may be cut.
+/// A table fitted to a width: columns take what they need, and the flexible ones share the rest.
+/// `flexible` names the columns that may be cut.
 pub(crate) fn table(
     header: &[&str],
     rows: &[Vec<String>],
@@ -91,7 +90,7 @@ pub(crate) fn table(
     let gaps = GAP * header.len().saturating_sub(1);
     let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
     while excess > 0 {
-        // The widest gives first, down to the next one.
+        // Shrinks the widest column first, down to the next one.
         let Some(&widest) =
             flexible.iter().filter(|&&i| widths[i] > NARROWEST).max_by_key(|&&i| widths[i])
         else {

@@ -18,12 +18,12 @@ pub trait RouteCache: Send + Sync + 'static {
     /// is not cached when it ends.
     fn forget(&self, key: &LinkKey);
 
-    /// Drops everything, with the same promise about look-ups under way. May take a while where
-    /// much is cached: not for a serving thread.
+    /// Drops everything, with the same promise about look-ups under way. Takes long if the cache is
+    /// large: do not call it on a serving thread.
     fn forget_all(&self);
 }
 
-/// For programs that cache nothing.
+/// A cache that does nothing, for programs that cache no routes.
 #[derive(Debug, Default)]
 pub struct NoRouteCache;
 
@@ -33,12 +33,12 @@ impl RouteCache for NoRouteCache {
     fn forget_all(&self) {}
 }
 
-/// A place in the feed: all changes up to here were read. Meaningful only to the store that made
-/// it.
+/// A position in the feed: all changes up to here were read. Only the store that created it can
+/// read it.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct ChangeCursor(pub u64);
 
-/// A link was changed, removed, or newly made with an alias.
+/// A link was changed, removed, or created with an alias.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Change {
     /// Which link.
@@ -56,7 +56,7 @@ pub struct ChangePage {
     /// The changes, oldest first. A store whose writes become visible out of order repeats rows
     /// rather than leaving one out: forgetting twice is harmless.
     pub changes: Vec<Change>,
-    /// Where to go on.
+    /// The cursor to continue from.
     pub next: ChangeCursor,
     /// Whether changes after the given cursor are no longer in the feed, because they are older
     /// than [`CHANGES_KEPT`] or because the store was restored from a backup. The reader must
@@ -82,9 +82,9 @@ pub trait ChangeFeed: Send + Sync + 'static {
     async fn changes(&self, after: ChangeCursor, limit: usize) -> Result<ChangePage, StoreError>;
 }
 
-/// How many changes are read at once.
+/// How many changes the follower reads per page.
 const PAGE: usize = 1000;
-/// How many pages one poll reads at most. What is left waits for the next poll.
+/// The largest number of pages that one poll reads. The next poll reads the rest.
 const MAX_PAGES: usize = 100;
 
 /// Reads the feed and drops what changed from this node's cache.
@@ -107,7 +107,7 @@ impl ChangeFollower {
             Some(cursor) => cursor,
             None => {
                 let cursor = self.feed.last_change().await?;
-                // What was cached before this moment may have changed unseen.
+                // Anything cached before this point may have changed unseen.
                 self.cache.forget_all();
                 self.cursor = Some(cursor);
                 cursor

@@ -48,7 +48,7 @@ pub struct CreateLink {
     pub crawlable: Option<bool>,
     /// Whether it is archived from the start.
     pub archived: Option<bool>,
-    /// `false` asks for a new link even if the owner has one for this target.
+    /// `false` creates a new link even if the owner has one for this target.
     pub reuse: Option<bool>,
 }
 

@@ -9,8 +9,8 @@ use crate::codes::Alphabet;
 #[derive(Clone)]
 pub struct Identity {
     secret: [u8; 32],
-    /// The alphabet of this store's generated codes. It never changes, because codes are stored by
-    /// it.
+    /// The alphabet of this store's generated codes. It never changes, because stored codes are
+    /// written in it.
     pub alphabet: Alphabet,
 }
 

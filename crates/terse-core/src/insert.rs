@@ -10,17 +10,17 @@ use crate::outbox::OutboxEvent;
 use crate::target::Target;
 use crate::time::Timestamp;
 
-/// Makes a write safe to repeat: the second time, the first answer is given again.
+/// Makes a write safe to repeat: the store returns the first answer again.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Request {
     /// Names the attempt; unique per owner and intent.
     pub id: [u8; 32],
-    /// What was asked for. The same id with another fingerprint is a mistake of the caller.
+    /// A hash of the request. The same id with another fingerprint is a mistake of the caller.
     pub fingerprint: [u8; 32],
 }
 
-/// An alias in its case-folded form, and whose it is. A store keeps one for every alias, to find
-/// those that differ only by case.
+/// An alias in its case-folded form, and its owner. A store keeps one for every alias, to find
+/// aliases that differ only by case.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FoldedAlias {
     /// The code, folded.
@@ -32,43 +32,43 @@ pub struct FoldedAlias {
 /// Something that must not exist on the link's domain, or the insert is refused with `CodeTaken`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum MustBeAbsent {
-    /// Aliases with this folded form, unless all of them are of `except`.
+    /// Aliases with this folded form, unless `except` owns all of them.
     Alias {
         /// The folded form.
         folded: String,
-        /// Whose aliases do not count.
+        /// The owner whose aliases do not count.
         except: Option<OwnerId>,
     },
-    /// This very code in quarantine, whosever it was.
+    /// This exact code in quarantine, whoever owned it.
     QuarantinedCode(Code),
-    /// Quarantined aliases with this folded form, unless all of them were of `except`.
+    /// Quarantined aliases with this folded form, unless `except` owned all of them.
     QuarantinedAlias {
         /// The folded form.
         folded: String,
-        /// Whose aliases do not count.
+        /// The owner whose aliases do not count.
         except: Option<OwnerId>,
     },
-    /// A lease that covers the number of this code: the code was given out by us once, whatever
-    /// became of its link.
+    /// A lease that covers the number of this code: the code may have been issued, even if its link
+    /// is gone.
     Issued(Code),
 }
 
-/// Which existing link may be given back instead of a new one.
+/// Which existing link the store may return instead of a new one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ReuseKey {
-    /// Of this owner.
+    /// The owner of the link.
     pub owner: OwnerId,
-    /// On this domain.
+    /// The domain of the link.
     pub domain: Domain,
-    /// For this target.
+    /// The target of the link.
     pub target: Target,
-    /// It must be active at this moment.
+    /// The time at which the link must be active.
     pub active_at: Timestamp,
 }
 
 impl ReuseKey {
-    /// Whether a stored link is such a one. A store finds candidates by its own index and asks this
-    /// of each.
+    /// Whether a stored link matches. A store finds candidates by its own index and checks each
+    /// with this.
     pub fn matches(&self, link: &Link) -> bool {
         link.reusable
             && (link.owner, &link.key.domain, &link.target)
@@ -77,22 +77,22 @@ impl ReuseKey {
     }
 }
 
-/// A link to be stored. A store checks in this order: the request, the link to reuse, the link's
-/// own key, then `absent`. It writes all of it or nothing.
+/// A link to store. A store checks in this order: the request, the link to reuse, the link's own
+/// key, then `absent`. It writes all of it or nothing.
 #[derive(Clone, Debug)]
 pub struct Insert {
     /// The link. No other link may have its key.
     pub link: Link,
     /// What else must not exist.
     pub absent: Vec<MustBeAbsent>,
-    /// If the code is an alias: what to write for it. The store also takes this very code out of
+    /// The record to write if the code is an alias. The store also takes this exact code out of
     /// quarantine.
     pub alias: Option<FoldedAlias>,
-    /// If given and such a link exists, it is given back and nothing but the request is written.
+    /// If given and such a link exists, the store returns it and writes only the request.
     pub reuse: Option<ReuseKey>,
-    /// If given, kept for at least 24 hours together with the link.
+    /// If given, the store keeps it for at least 24 hours, together with the link.
     pub request: Option<Request>,
-    /// What goes to the outbox if the link is new.
+    /// The events that go to the outbox if the link is new.
     pub events: Vec<OutboxEvent>,
 }
 
@@ -101,10 +101,10 @@ impl Insert {
     ///
     /// - An alias may differ only by case from aliases of the same owner. Anonymous links share an
     ///   owner id but not an owner, so theirs may not.
-    /// - An alias in quarantine is free to its former owner, also in another case; never to an
-    ///   anonymous caller. A generated code avoids every quarantined one.
-    /// - A code that was issued once is no alias for anybody but the operator.
-    /// - A reusable link is not made twice while the first is active.
+    /// - The former owner of a quarantined alias may take it again, also in another case; an
+    ///   anonymous caller never may. A generated code avoids every quarantined one.
+    /// - Only the operator may use a code that was issued before as an alias.
+    /// - A reusable link is not created twice while the first is active.
     pub fn new(link: Link, request: Option<Request>) -> Self {
         let code = &link.key.code;
         let mut absent = Vec::with_capacity(3);
@@ -135,11 +135,11 @@ impl Insert {
 pub enum Inserted {
     /// It is durable, and every `get` from now on finds it.
     Created,
-    /// The owner's live reusable link for the same target. Only the request, if there is one, was
-    /// written: the link is its answer from now on.
+    /// The owner's live reusable link for the same target. The store wrote only the request, if
+    /// there is one: this link is its answer from now on.
     Existing(Box<Link>),
-    /// This request was answered before with this link. Nothing was written. `None` if that link is
-    /// gone for good.
+    /// This request was answered before with this link. Nothing was written. `None` if that link
+    /// was deleted permanently.
     Replayed(Option<Box<Link>>),
     /// This request id was used before for something else. Nothing was written.
     RequestMismatch,

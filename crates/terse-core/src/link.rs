@@ -1,4 +1,4 @@
-//! A link: a code joined to a target, and what its owner wished for it.
+//! A link: a code, its target, and the options that its owner set.
 
 use crate::time::Timestamp;
 
@@ -13,7 +13,7 @@ use crate::text::{Notes, Tags, Title};
 /// What identifies a link.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LinkKey {
-    /// The domain it lives under.
+    /// The domain of the link.
     pub domain: Domain,
     /// Its code on that domain.
     pub code: Code,
@@ -24,20 +24,21 @@ pub struct LinkKey {
 pub struct OwnerId(pub u64);
 
 impl OwnerId {
-    /// Nobody: links made without a key.
+    /// No owner: links created without a key.
     pub const ANONYMOUS: Self = Self(0);
     /// The operator.
     pub const ADMIN: Self = Self(1);
 }
 
-/// Counts the changes of a link; a change is accepted only by whoever saw the latest one.
+/// Counts the changes of a link. A store accepts a change only if it is based on the latest
+/// revision.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Revision(pub u64);
 
-/// The status a redirect is answered with.
+/// The HTTP status of a redirect.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum RedirectKind {
-    /// 301: browsers may remember it for long.
+    /// 301: browsers may cache it for a long time.
     MovedPermanently,
     /// 302: the default.
     #[default]
@@ -72,20 +73,20 @@ impl RedirectKind {
     }
 }
 
-/// What moderation thinks of a link.
+/// The moderation status of a link.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ModerationStatus {
-    /// Nothing is known against it.
+    /// No warning and no block.
     #[default]
     Clear,
-    /// A warning page stands before it.
+    /// Visitors see a warning page first.
     Suspicious,
-    /// Taken down; its code is never given out again.
+    /// Taken down; its code is never issued again.
     Blocked,
 }
 
 impl ModerationStatus {
-    /// The word on the wire and in the audit log.
+    /// The stable name in the API and in the audit log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Clear => "clear",
@@ -95,18 +96,18 @@ impl ModerationStatus {
     }
 }
 
-/// Whose word a link's standing is.
+/// Who set the moderation status of a link.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ModerationSource {
-    /// The screen's, which may think otherwise tomorrow.
+    /// The screening; a later scan may change the status.
     #[default]
     Screen,
-    /// A moderator's, which stays.
+    /// A moderator; scans do not change the status.
     Moderator,
 }
 
 impl ModerationSource {
-    /// The word on the wire and in the audit log.
+    /// The stable name in the API and in the audit log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Screen => "screen",
@@ -118,60 +119,60 @@ impl ModerationSource {
 /// A link as a store keeps it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Link {
-    /// Its name.
+    /// Its domain and code.
     pub key: LinkKey,
-    /// Whether the code was made by us rather than chosen by a person.
+    /// Whether terse generated the code; `false` for a custom alias.
     pub generated: bool,
     /// Its owner.
     pub owner: OwnerId,
-    /// Where it leads.
+    /// Its target.
     pub target: Target,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Timestamp,
-    /// From this moment on it is gone.
+    /// The time from which it is expired.
     pub expires_at: Option<Timestamp>,
-    /// Before this moment it does not exist for visitors.
+    /// The time before which visitors get 404.
     pub valid_from: Option<Timestamp>,
-    /// How many visits it is good for.
+    /// How many visits it allows.
     pub max_clicks: Option<u64>,
     /// How many of these were used; counted only where `max_clicks` is set.
     pub spent_clicks: u64,
     /// How it redirects.
     pub redirect: RedirectKind,
-    /// A name for people.
+    /// A title for display.
     pub title: Option<Title>,
-    /// Words to find it by.
+    /// Tags to find it by.
     pub tags: Tags,
-    /// What the owner wants to remember about it; nobody else sees it.
+    /// The owner's private notes.
     pub notes: Option<Notes>,
-    /// What a visitor must know to follow it.
+    /// The hash of the password that visitors must enter.
     pub password: Option<PasswordHash>,
-    /// When its owner put it away. It goes on working, and is left out of lists.
+    /// When its owner archived it. It keeps working, but lists leave it out.
     pub archived_at: Option<Timestamp>,
-    /// Which visitors go elsewhere than to the target.
+    /// Rules that send some visitors to other targets.
     pub rules: Option<Rules>,
     /// Whether a visitor's query is passed on to the target.
     pub forward_query: bool,
     /// Whether search engines may follow it.
     pub crawlable: bool,
-    /// What moderation thinks of it.
+    /// Its moderation status.
     pub standing: ModerationStatus,
-    /// Whose word that is.
+    /// Who set that status.
     pub judged: ModerationSource,
-    /// What is odd about its targets.
+    /// Warning flags of its targets.
     pub flags: Flags,
     /// When its owner deleted it; it can be restored until it is reaped.
     pub deleted_at: Option<Timestamp>,
-    /// Whether this very link is given back when its owner shortens the same target on the same
+    /// Whether the service returns this link when its owner shortens the same target on the same
     /// domain again.
     pub reusable: bool,
-    /// Which change of it this is.
+    /// The revision: counts its changes.
     pub revision: Revision,
 }
 
-/// What a link is at a given moment, for owners and programs.
+/// The status of a link at a given time, for owners and programs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Status {
     /// Redirects.
@@ -180,9 +181,9 @@ pub enum Status {
     Scheduled,
     /// `expires_at` has passed.
     Expired,
-    /// `max_clicks` were made.
+    /// All `max_clicks` were spent.
     UsedUp,
-    /// A warning page stands before it.
+    /// Visitors see a warning page first.
     Suspicious,
     /// Taken down.
     Blocked,
@@ -202,7 +203,7 @@ impl Status {
         Self::Deleted,
     ];
 
-    /// The word on the wire.
+    /// The stable name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -215,7 +216,7 @@ impl Status {
         }
     }
 
-    /// From the word on the wire.
+    /// Parses the stable name.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
@@ -241,13 +242,13 @@ impl Link {
         }
     }
 
-    /// Every place that it may lead to: its target first, then those of its rules.
+    /// All targets of the link: its own first, then those of its rules.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
         std::iter::once(&self.target).chain(self.rules.iter().flat_map(Rules::targets))
     }
 
-    /// Whether nothing but the target was wished for, so that the link may serve its owner again
-    /// for the same target.
+    /// Whether the link has no options besides its target, so that it can be reused for the same
+    /// target.
     pub fn is_plain(&self) -> bool {
         self.generated
             && self.expires_at.is_none()
@@ -262,8 +263,8 @@ impl Link {
             && self.archived_at.is_none()
     }
 
-    /// Whether an owner would see no difference: what moderation thinks, what was spent, and
-    /// whether it is deleted do not count.
+    /// Whether an owner would see no difference: the moderation status, spent clicks and the
+    /// deletion do not count.
     pub fn owner_visible_eq(&self, other: &Self) -> bool {
         let like_other = Self {
             spent_clicks: other.spent_clicks,

@@ -51,7 +51,7 @@ pub trait LinkReader: Send + Sync + 'static {
 pub enum ClickSpend {
     /// One more visit was counted.
     Yes,
-    /// All of them were used before.
+    /// All clicks were spent before.
     UsedUp,
     /// No such link.
     Missing,

@@ -1,4 +1,4 @@
-//! What a visitor of a link gets: the decision, and what was answered.
+//! The decision about a visit, and the answer that the visitor got.
 
 use crate::link::{Link, Status};
 use crate::time::Timestamp;
@@ -45,7 +45,7 @@ impl VisitDecision {
     }
 }
 
-/// What a visitor was answered. Counters, the click journal and the statistics go by this.
+/// What terse answered a visitor. Counters, the click journal and the statistics use it.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Answered {
     /// A click: the visitor was redirected to a target.
@@ -96,9 +96,9 @@ impl Answered {
         }
     }
 
-    /// The byte that stands for it in a journal record. `None` if the journal has no record of such
-    /// a visit: the visitor is still on the way to the target, or has not learned whether the link
-    /// exists. The bytes are part of the journal's format and never change.
+    /// Its byte in a journal record. `None` if the journal has no record of such a visit: the
+    /// visitor is still on the way to the target, or has not learned whether the link exists. The
+    /// bytes are part of the journal's format and never change.
     #[inline]
     pub fn journal_byte(self) -> Option<u8> {
         match self {
@@ -110,7 +110,7 @@ impl Answered {
         }
     }
 
-    /// What a byte of a journal record stands for; `None` if the format has no such byte.
+    /// The answer for a byte of a journal record; `None` if the format has no such byte.
     pub fn from_journal_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             0 => Self::Redirected,

@@ -1,10 +1,10 @@
-//! Passwords: how they are kept, and the contract of the component that hashes them.
+//! Passwords: their stored form, and the contract of the component that hashes them.
 
 use std::fmt;
 
 use async_trait::async_trait;
 
-/// Why a password was neither hashed nor checked.
+/// Why a password could not be hashed or checked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PasswordError {
     /// Too many passwords are being hashed. Try again.
@@ -13,20 +13,20 @@ pub enum PasswordError {
     /// It is empty or too long.
     #[error("a password has 1 to 1024 octets")]
     Length,
-    /// The hash function failed, or the kept hash is not one.
+    /// The hash function failed, or the stored hash is not valid.
     #[error("the password could not be hashed")]
     Failed,
 }
 
 /// Hashes and checks passwords. Hashing takes memory and time on purpose, so an implementation
-/// bounds how much of it runs and waits at once, and answers `Busy` beyond that.
+/// limits how many calls run and wait at once, and answers `Busy` beyond that.
 #[async_trait]
 pub trait PasswordHasher: Send + Sync {
     /// The hash to keep, salted, in the PHC format. `Length` for an empty or oversized password.
     async fn hash(&self, password: String) -> Result<String, PasswordError>;
 
-    /// Whether this is the password whose hash is kept. Without a hash it takes as long and is
-    /// `false`, so that the time does not tell whether an account exists.
+    /// Whether the password matches the stored hash. Without a hash it takes as long and returns
+    /// `false`, so that the time does not reveal whether an account exists.
     async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, PasswordError>;
 }
 

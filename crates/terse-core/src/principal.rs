@@ -1,4 +1,4 @@
-//! Who calls a service, by what they prove it, and what that permits.
+//! Who calls a service, with which credential, and what that permits.
 
 use crate::limits::Limit;
 use crate::link::OwnerId;
@@ -8,7 +8,7 @@ use crate::registry::{Account, KeyId, Role, Scope, Token};
 /// An authenticated caller, or an anonymous one.
 #[derive(Clone, Debug)]
 pub struct Principal {
-    /// Whose links the caller sees and makes.
+    /// Whose links the caller sees and creates.
     pub caller: Caller,
     /// What the account may do.
     pub role: Role,
@@ -18,7 +18,7 @@ pub struct Principal {
     pub credential: Credential,
 }
 
-/// What a caller presented.
+/// The credential that a caller presented.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Credential {
     /// Nothing.
@@ -65,7 +65,7 @@ impl Principal {
         credential: Credential::Nothing,
     };
 
-    /// The operator, by a key of theirs.
+    /// The operator, with one of the operator's keys.
     pub const OPERATOR: Self = Self {
         caller: Caller::OPERATOR,
         role: Role::Admin,
@@ -73,7 +73,7 @@ impl Principal {
         credential: Credential::OperatorKey,
     };
 
-    /// An account, by a credential of its own.
+    /// An account, with one of its credentials.
     pub fn of_account(account: &Account, scope: Scope, credential: Credential) -> Self {
         let caller = match account.role {
             Role::Admin => Caller::Admin(account.id),

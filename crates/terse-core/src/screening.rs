@@ -98,7 +98,7 @@ impl Screening for NoScreening {
     }
 }
 
-/// The flag of a link that several people have reported. Only a moderator removes it, not the
+/// The flag of a link that several reporters have reported. Only a moderator removes it, not the
 /// screening.
 pub const REPORTED: &str = "reported";
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A duration as people type it: `500ms`, `30s`, `15m`, `8h`, `90d`.
+/// A duration in its text form: `500ms`, `30s`, `15m`, `8h`, `90d`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Span(Duration);
 

@@ -1,4 +1,4 @@
-//! What a store of links must promise.
+//! The contract of a link store.
 
 use std::ops::Range;
 
@@ -13,42 +13,42 @@ use crate::link::{Link, LinkKey, OwnerId, Revision, Status};
 use crate::link_reader::{ClickSpender, LinkReader};
 use crate::outbox::{Outbox, OutboxEvent};
 
-/// How many earlier states of a link are kept.
+/// How many earlier versions of a link a store keeps.
 pub const MAX_REVISIONS: usize = 50;
 
-/// A driver's own error, kept as the source of ours.
+/// The error of a database driver, kept as the source of a [`StoreError`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What went wrong, by what can be done about it.
+/// Errors of a store, grouped by what the caller can do.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another link has this code (or an alias of another owner differs from it only by case). Take
-    /// another.
+    /// Another link has this code (or an alias of another owner differs from it only by case).
+    /// Choose another code.
     #[error("the code is already taken")]
     CodeTaken,
-    /// Somebody changed the link in between. Read it again.
-    #[error("the link was changed by somebody else")]
+    /// Another caller changed the link in between. Read it again.
+    #[error("another caller changed the link")]
     Conflict,
-    /// Too much is waiting to be written. Nothing was done; try again in a moment.
+    /// The write queue is full. Nothing was written; try again shortly.
     #[error("the store is busy")]
     Busy,
-    /// Every number of this code length was given out. Take the next length.
+    /// Every number of this code length is leased. Use the next length.
     #[error("all codes of this length are used up")]
     Exhausted,
-    /// Redirects serve what they remember.
+    /// The store does not answer. Redirects are served from the cache.
     #[error("the store cannot be reached")]
     Unavailable(#[source] BoxError),
-    /// Never becomes a redirect.
-    #[error("the store holds something we cannot read")]
+    /// Stored data is damaged. It is never used for a redirect.
+    #[error("stored data cannot be read")]
     Corrupt(#[source] BoxError),
 }
 
 /// A link before one of its changes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LinkVersion {
-    /// As it was.
+    /// The link before the change.
     pub link: Link,
-    /// Until it was changed: when the link that took its place says to have been updated.
+    /// When it was replaced: the `updated_at` of the version that followed it.
     pub until: Timestamp,
 }
 
@@ -61,7 +61,7 @@ pub enum Updated {
     Missing,
 }
 
-/// A place in a list, meaningful only to the store that made it.
+/// A position in a list. Only the store that created it can read it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cursor(pub Vec<u8>);
 
@@ -78,30 +78,30 @@ pub enum Sort {
 /// Which links to list.
 #[derive(Clone, Debug)]
 pub struct ListQuery {
-    /// Only of this owner.
+    /// Only links of this owner.
     pub owner: Option<OwnerId>,
-    /// Only on this domain.
+    /// Only links on this domain.
     pub domain: Option<Domain>,
-    /// Only with this tag.
+    /// Only links with this tag.
     pub tag: Option<String>,
-    /// Only those whose code, target or title contains this text; ASCII case does not matter.
+    /// Only links whose code, target or title contains this text, ignoring ASCII case.
     pub text: Option<String>,
-    /// Only in this state at `now`. Deleted links are listed only if asked for.
+    /// Only links with this status at `now`. Deleted links are listed only with `Status::Deleted`.
     pub status: Option<Status>,
-    /// Only those that are put away, or only those that are not.
+    /// Only archived links, or only links that are not archived.
     pub archived: Option<bool>,
-    /// In which order.
+    /// The order.
     pub sort: Sort,
-    /// Behind this place.
+    /// Only links after this position.
     pub after: Option<Cursor>,
-    /// At most this many.
+    /// The largest number of links to return.
     pub limit: usize,
-    /// The moment to judge states by.
+    /// The time at which statuses are evaluated.
     pub now: Timestamp,
 }
 
 impl ListQuery {
-    /// All that are not deleted, the first `limit` of them. What else is wished is changed in it.
+    /// The first `limit` links that are not deleted. Callers set further filters on the result.
     pub fn all(sort: Sort, limit: usize, now: Timestamp) -> Self {
         let (owner, domain, tag, text, status, archived, after) =
             (None, None, None, None, None, None, None);
@@ -109,13 +109,13 @@ impl ListQuery {
     }
 }
 
-/// A part of a list. It may be shorter than asked for, even empty, although `next` says that there
-/// is more: a store may stop looking after a while.
+/// A page of a list. It may have fewer links than `limit`, even none, although `next` is set: a
+/// store may stop a long search early.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// The links.
     pub links: Vec<Link>,
-    /// Where to go on; `None` at the end.
+    /// Where the next page starts; `None` at the end.
     pub next: Option<Cursor>,
 }
 
@@ -129,10 +129,11 @@ pub struct TagCount {
 }
 
 impl TagCount {
-    /// How many different tags of one owner are counted; what comes after these is left out.
+    /// The largest number of distinct tags of one owner that a store counts; it leaves out the
+    /// rest.
     pub const MAX_TAGS: usize = 100_000;
 
-    /// The `limit` of them that most links have, those first; by name where as many have them.
+    /// The `limit` most frequent tags, the most frequent first; ties are ordered by name.
     pub fn ranked(counts: impl IntoIterator<Item = (String, u64)>, limit: usize) -> Vec<Self> {
         let mut all: Vec<Self> =
             counts.into_iter().map(|(tag, links)| Self { tag, links }).collect();
@@ -142,7 +143,7 @@ impl TagCount {
     }
 }
 
-/// Where links live. Every implementation runs `terse_testkit::link_store!`.
+/// Stores links. Every implementation runs `terse_testkit::link_store!`.
 ///
 /// Every write is one atomic, conditional operation and is durable when it returns `Ok`. A write
 /// that returns an error other than `Unavailable` changed nothing; after `Unavailable` it may or
@@ -150,18 +151,18 @@ impl TagCount {
 /// point leaves the write done or not done, never half.
 #[async_trait]
 pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
-    /// The store's own secret, made at its birth.
+    /// The secret of the store, created with it.
     fn identity(&self) -> &Identity;
 
-    /// Applies an [`Insert`] in one atomic conditional write: of two racing inserts of one key one
-    /// wins, the other is refused with `CodeTaken`, as it is if one of the conditions does not
-    /// hold. A deleted or expired link holds its code until it is purged.
+    /// Applies an [`Insert`] in one atomic conditional write: of two concurrent inserts of one key
+    /// one wins and the store refuses the other with `CodeTaken`. It answers the same if one of the
+    /// conditions does not hold. A deleted or expired link keeps its code until it is purged.
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError>;
 
     /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner,
-    /// `generated`, `created_at` and `spent_clicks` are never changed by an update. In the same
-    /// write, what the link was before is kept for [`LinkStore::history`], unless its owner would
-    /// see no difference ([`Link::owner_visible_eq`]). The events go to the outbox in the same write.
+    /// `generated`, `created_at` and `spent_clicks` never change in an update. In the same write,
+    /// the store keeps the previous version for [`LinkStore::history`], unless its owner would see
+    /// no difference ([`Link::owner_visible_eq`]), and adds the events to the outbox.
     async fn update(
         &self,
         link: &Link,
@@ -169,24 +170,23 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
         events: &[OutboxEvent],
     ) -> Result<Updated, StoreError>;
 
-    /// What a link was before each of its last changes, the latest first: at most `limit` of them,
-    /// and of the oldest nothing is left once there are more than [`MAX_REVISIONS`]. They go for
-    /// good with the link.
+    /// Up to `limit` earlier versions of a link, the latest first. The store keeps the last
+    /// [`MAX_REVISIONS`] and deletes them with the link.
     async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError>;
 
-    /// Forgets what a link was before its changes. Nothing happens where there is nothing to
-    /// forget.
+    /// Deletes the earlier versions of a link, if there are any.
     async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError>;
 
-    /// Lists links that existed throughout a walk exactly once, whatever is written meanwhile.
+    /// Lists links page by page. A link that exists during the whole walk is listed exactly once,
+    /// whatever is written meanwhile.
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
-    /// The tags of an owner's links, but for deleted ones, as [`TagCount::ranked`] has them.
-    /// Nobody's links have none here.
+    /// The tags of an owner's links, except deleted ones, as [`TagCount::ranked`] orders them.
+    /// Empty for anonymous links.
     async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError>;
 
-    /// Hands out numbers for codes of this length that no other caller ever gets. May be shorter
-    /// than asked for, never empty. `Exhausted` at `capacity`.
+    /// Leases numbers for codes of this length that no other caller ever gets. The range may be
+    /// shorter than requested, never empty. `Exhausted` at `capacity`.
     ///
     /// `at_least` is the highest end of a range of this length that the caller knows of, 0 if it
     /// knows of none; the range begins no lower. A store whose own mark is lower has lost leases,
@@ -200,18 +200,18 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
         at_least: u64,
     ) -> Result<Range<u64>, StoreError>;
 
-    /// Which life of the store this is. A restore from a copy begins another, because everything
-    /// that happened since the copy was made is known to the world and not to the store. Caches
-    /// outside of the store put it in front of their keys.
+    /// The incarnation number of the store. A restore from a backup raises it, because the restored
+    /// store lacks every write since the backup. Caches outside of the store prefix their keys with
+    /// it.
     async fn incarnation(&self) -> Result<u64, StoreError>;
 
-    /// Begins another life if the present one is still `seen`, and returns the present one: if
-    /// several nodes notice the same restore, it is raised once. In the same write all ranges skip
-    /// ahead by a billion numbers, or by a sixteenth of a length that has fewer.
+    /// Raises the incarnation if it is still `seen`, and returns the current one: if several nodes
+    /// notice the same restore, it is raised once. In the same write all ranges skip ahead by a
+    /// billion numbers, or by a sixteenth of a length that has fewer.
     async fn raise_incarnation(&self, seen: u64) -> Result<u64, StoreError>;
 
-    /// Frees up to `limit` links that expired by `now` from being reused, once each, and says
-    /// which. For those that are `Status::Expired` at `now`, a `LinkExpired` event goes to the
+    /// Ends the reuse of up to `limit` links that expired by `now`, once each, and returns their
+    /// keys. For those that are `Status::Expired` at `now`, a `LinkExpired` event goes to the
     /// outbox in the same write if their owner is one of `subscribers`.
     async fn mark_expired(
         &self,
@@ -220,11 +220,11 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
         subscribers: &[OwnerId],
     ) -> Result<Vec<LinkKey>, StoreError>;
 
-    /// Deletes for good up to `limit` links that expired or were deleted by `before`, and says
-    /// which. Blocked links stay, so that their codes are never given out again. With
-    /// `quarantine_until`, aliases that people chose are held until then in the same step: what was
-    /// printed and sent around must not lead to a stranger's page the day after. Their former
-    /// owners can have them back; nobody was the owner of an anonymous one.
+    /// Deletes up to `limit` links that expired or were deleted by `before`, and returns their
+    /// keys. Blocked links stay, so that their codes are never issued again. With
+    /// `quarantine_until`, the same write quarantines custom aliases until then: a printed short
+    /// link must not lead to another owner's target the next day. Former owners can take their
+    /// aliases back; an anonymous alias has no owner.
     async fn purge(
         &self,
         before: Timestamp,
@@ -232,12 +232,12 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
         quarantine_until: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, StoreError>;
 
-    /// Frees up to `limit` aliases that were held until `now` or earlier, and says how many.
+    /// Releases up to `limit` aliases whose quarantine ended by `now`, and returns how many.
     async fn release(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
-    /// Forgets up to `limit` request ids older than `before`.
+    /// Deletes up to `limit` request ids older than `before`.
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
-    /// Whether writes can be expected to succeed right now.
+    /// Checks whether writes are likely to succeed now.
     async fn check(&self) -> Result<(), StoreError>;
 }

@@ -1,4 +1,4 @@
-//! The one service for the webhooks of owners. Sending is a job of its own.
+//! The one service for the webhooks of owners. A separate job sends the events.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl From<RegistryError> for WebhookError {
     }
 }
 
-/// Learns what the job that sends events must know.
+/// Receives signals for the job that sends events.
 pub trait WebhookSignals: Send + Sync {
     /// The owner has a webhook that is on.
     fn owner_added(&self, owner: OwnerId);
@@ -43,7 +43,7 @@ pub trait WebhookSignals: Send + Sync {
     fn wake(&self);
 }
 
-/// Changes to a webhook; `None` stays.
+/// Changes to a webhook; `None` keeps a value.
 #[derive(Clone, Debug, Default)]
 pub struct WebhookEdit {
     /// Another receiver.
@@ -88,7 +88,7 @@ impl OwnerWebhooks {
         webhooks.find(|webhook| webhook.id == id).ok_or(WebhookError::NotFound)
     }
 
-    /// Creates a webhook, for all events unless some are named: the webhook and its secret, which is
+    /// Creates a webhook, for all events unless some are named. Returns it and its secret, which is
     /// shown once.
     pub async fn create(
         &self,
@@ -109,7 +109,7 @@ impl OwnerWebhooks {
         Ok((webhook, secret))
     }
 
-    /// Changes a webhook: what it is now, and its secret if that is new.
+    /// Changes a webhook. Returns it, and its secret if that is new.
     pub async fn edit(
         &self,
         owner: OwnerId,
@@ -133,12 +133,12 @@ impl OwnerWebhooks {
         Ok((webhook, secret))
     }
 
-    /// Removes a webhook with all that waits for it.
+    /// Removes a webhook and its waiting deliveries.
     pub async fn remove(&self, owner: OwnerId, id: WebhookId) -> Result<(), WebhookError> {
         Ok(self.registry.remove_webhook(owner, id, self.by(owner)).await?)
     }
 
-    /// Sends an event `webhook.test`: its id. A webhook that is off is sent nothing.
+    /// Sends a `webhook.test` event and returns its id. A webhook that is off receives nothing.
     pub async fn test(&self, owner: OwnerId, id: WebhookId) -> Result<String, WebhookError> {
         let webhook = self.get(owner, id).await?;
         if webhook.disabled.is_some() {

@@ -1,5 +1,5 @@
-//! Passes: what a visitor who knew a link's password carries for a while, so as not to be asked at
-//! every visit.
+//! Access cookies (passes). A visitor who entered a link's password carries one for ten minutes and
+//! is not asked again.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use terse_core::{Link, Timestamp};
 
-/// How long a pass is good for.
+/// How long a pass is valid.
 const LIFE: Duration = Duration::from_secs(600);
 const NAME: &str = "terse_pass";
-/// A browser sends one cookie per link; further ones are ignored.
+/// A browser sends one pass per link. Passes beyond this number are ignored.
 const MAX_COOKIES: usize = 4;
 
-/// Signs passes and knows them again. Nothing is kept of them: a pass says until when it is good,
-/// and fits one password of one link, so that a new password ends all of them.
+/// Signs and verifies passes. The server stores none: a pass contains its expiry and is bound to
+/// one password of one link, so a new password ends all earlier passes.
 #[derive(Clone)]
 pub(crate) struct AccessCookies<'a>(&'a [u8; 32]);
 
@@ -27,7 +27,7 @@ impl<'a> AccessCookies<'a> {
         Self(key)
     }
 
-    /// A cookie with a pass for this link. `None` for a link without a password.
+    /// Makes a cookie with a pass for this link. `None` for a link without a password.
     pub(crate) fn give(&self, link: &Link, secure: bool, now: Timestamp) -> Option<HeaderValue> {
         let until = now.checked_add(LIFE)?;
         let mut pass = until.as_ms().to_be_bytes().to_vec();
@@ -39,7 +39,7 @@ impl<'a> AccessCookies<'a> {
         HeaderValue::try_from(cookie).ok()
     }
 
-    /// Whether a request carries a pass for this link that is still good.
+    /// Whether a request carries a valid pass for this link.
     pub(crate) fn credential(&self, headers: &HeaderMap, link: &Link, now: Timestamp) -> bool {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
         let pairs =
@@ -56,12 +56,12 @@ impl<'a> AccessCookies<'a> {
         let Ok(pass) = URL_SAFE_NO_PAD.decode(pass) else { return false };
         let Some((until, tag)) = pass.split_first_chunk() else { return false };
         let until = Timestamp::from_ms(i64::from_be_bytes(*until));
-        // No pass of ours is good for longer, whatever the clock did since.
+        // No pass is valid for longer than `LIFE`, even if the clock went back since.
         let in_time = now < until && now.checked_add(LIFE).is_some_and(|latest| until <= latest);
         in_time && self.sign(link, until).is_some_and(|want| bool::from(want.ct_eq(tag)))
     }
 
-    /// Each text is preceded by its length, so that no two links are signed alike.
+    /// Each text is preceded by its length, so that no two links have the same signed input.
     fn sign(&self, link: &Link, until: Timestamp) -> Option<[u8; 32]> {
         let password = link.password.as_ref()?;
         let mut mac =
@@ -70,7 +70,7 @@ impl<'a> AccessCookies<'a> {
             mac.update(&(text.len() as u64).to_be_bytes());
             mac.update(text.as_bytes());
         }
-        // A code may come to belong to a later link.
+        // A later link may get the same code.
         mac.update(&link.created_at.as_ms().to_be_bytes());
         mac.update(&until.as_ms().to_be_bytes());
         Some(mac.finalize().into_bytes().into())

@@ -1,4 +1,4 @@
-//! What the operator decided about accounts.
+//! The operator's settings for accounts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use terse_core::accounts::AccountPolicy;
 
 use crate::oidc::Oidc;
 
-/// What the operator decided about accounts.
+/// The operator's settings for accounts.
 #[derive(Clone, Debug)]
 pub struct AccountSettings {
-    /// Whether anyone may sign up. Otherwise it takes an invitation.
+    /// Whether anyone may sign up. Otherwise an invitation is required.
     pub open: bool,
     /// How long a browser stays signed in.
     pub session_ttl: Duration,
@@ -19,7 +19,7 @@ pub struct AccountSettings {
 }
 
 impl AccountSettings {
-    /// By invitation only, and sessions of a month.
+    /// Sign-up by invitation only, and sessions of 30 days.
     pub fn closed() -> Self {
         Self { open: false, session_ttl: Duration::from_secs(30 * 86_400), oidc: None }
     }

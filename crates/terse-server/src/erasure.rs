@@ -1,9 +1,9 @@
-//! The end of an account, and of everything that was its owner's.
+//! Erases an account and everything that belongs to its owner.
 //!
-//! An erasure is many steps in several stores, and may be cut off after any of them. So the first
-//! one makes the account known as being erased, durably, and closes it; the last one erases it. All
-//! between them can be done again, and whoever comes upon an account in between goes on: the one
-//! who was asked, or the next start.
+//! An erasure takes many steps in several stores and may be interrupted after any of them. The
+//! first step durably marks the account as being erased and closes it; the last step erases it. All
+//! steps between are idempotent: the request's task or the erasure job repeats them until the last
+//! one succeeds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,27 +17,27 @@ use terse_core::registry::{
 use terse_core::{Caller, Link, LinkError, Links, ListQuery, OwnerId, Sort, Status, StoreError};
 use tokio::sync::Semaphore;
 
-/// How many links are read at once, and how many of them are on their way to the store together.
+/// The number of links per page, and the largest number of link erasures in flight to the store.
 const PAGE: usize = 500;
 const TOGETHER: usize = 64;
 
-/// What kept an erasure from its end. It can be done again.
+/// Why an erasure did not finish. It can be repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum ErasureError {
     /// The links could not be erased.
     #[error("erasing links: {0}")]
     Links(#[from] LinkError),
-    /// The clicks could not be forgotten.
-    #[error("forgetting clicks: {0}")]
+    /// The clicks could not be erased.
+    #[error("erasing clicks: {0}")]
     Clicks(#[from] StoreError),
     /// The account could not be erased.
     #[error("erasing the account: {0}")]
     Registry(#[from] RegistryError),
 }
 
-/// How long a request waits for an erasure; a large one goes on by itself.
+/// How long a request waits for its erasure. A larger one continues in the background.
 const REQUEST_WAIT: Duration = Duration::from_secs(10);
-/// How many erasures run at once. Further ones are begun, and left to the next round of jobs.
+/// The largest number of erasures that run at once. The erasure job finishes further ones.
 const AT_ONCE: usize = 4;
 
 /// Erases accounts.
@@ -49,17 +49,17 @@ pub struct Erasures {
     running: Arc<Semaphore>,
 }
 
-/// How far an erasure is when its request is answered. The account is closed in any case.
+/// The progress of an erasure when its request is answered. The account is closed in any case.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Erased {
-    /// Everything is gone.
+    /// Everything is erased.
     Done,
     /// The rest is still being erased.
     UnderWay,
 }
 
 impl Erasures {
-    /// From the stores that know something of owners.
+    /// From the stores that hold data of owners.
     pub fn new(
         links: Arc<Links>,
         clicks: Arc<dyn ClickStore>,
@@ -69,8 +69,8 @@ impl Erasures {
         Self { links, clicks, registry, running }
     }
 
-    /// Closes an account at once, and erases it. A large one takes longer than a request waits: it
-    /// goes on, and if this process ends, the next one finishes it. So nothing need join the task.
+    /// Closes an account at once and erases it. A large erasure outlives the request. If the
+    /// process ends, the erasure job finishes it after the next start, so nothing joins the task.
     pub(crate) async fn erase(
         &self,
         refresh: &dyn RefreshHook,
@@ -98,8 +98,8 @@ impl Erasures {
         }
     }
 
-    /// Closes an account for good, if it is still as it was seen. From now on the erasure will be
-    /// finished, whatever happens.
+    /// Closes an account for good, if its revision is unchanged. From here on the erasure job
+    /// finishes the erasure after any failure.
     async fn begin(&self, account: &Account, by: Attribution) -> Result<(), RegistryError> {
         if account.suspended.as_ref().is_some_and(Suspension::is_erasure) {
             return Ok(());
@@ -119,22 +119,22 @@ impl Erasures {
             .map(|_| ())
     }
 
-    /// Takes an account that is closed to its end.
+    /// Erases an account that is closed.
     async fn end(&self, id: OwnerId, by: Attribution) -> Result<(), ErasureError> {
         self.erase_links(id).await?;
         self.clicks.erase_owner(id, self.links.now()).await?;
         match self.registry.erase_account(id, by).await {
-            // Somebody else was faster.
+            // Another task or node erased it first.
             Ok(()) | Err(RegistryError::Missing) => {}
             Err(error) => return Err(error.into()),
         }
-        // A link may have been on its way to the store when the account was closed.
+        // A request may have stored a link while the account was being closed.
         self.erase_links(id).await?;
         Ok(())
     }
 
-    /// Finishes all erasures that were begun, and says how many. To be called at the start, and now
-    /// and then.
+    /// Finishes all erasures that were begun and returns their number. The erasure job calls it at
+    /// the start and at intervals.
     pub async fn finish(&self) -> Result<usize, ErasureError> {
         let mut finished = 0;
         for id in self.registry.suspended().await? {
@@ -149,7 +149,7 @@ impl Erasures {
         Ok(finished)
     }
 
-    /// Erases what an owner has made: what is there, and what they had deleted themselves.
+    /// Erases all links of an owner, including those that the owner deleted.
     async fn erase_links(&self, owner: OwnerId) -> Result<(), LinkError> {
         for status in [None, Some(Status::Deleted)] {
             let mut after = None;

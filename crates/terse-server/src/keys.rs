@@ -1,27 +1,27 @@
-//! The keys that programs show, kept only as hashes.
+//! The operator's API keys, stored only as hashes.
 
 use subtle::{Choice, ConstantTimeEq};
 use terse_core::accounts::BearerSecret;
 use terse_core::registry::Token;
 
-/// The keys of whoever runs this server, as SHA-256 hashes. A key holds 256 random bits, so a fast
-/// hash is enough and nothing can be guessed.
+/// The operator's keys as SHA-256 hashes. A key has 256 random bits, so it cannot be guessed and a
+/// fast hash is enough.
 #[derive(Clone, Default)]
 pub struct Keys(Vec<[u8; 32]>);
 
 impl Keys {
-    /// Keys that open everything.
+    /// From hashes of keys that permit everything.
     pub fn new(operator: Vec<[u8; 32]>) -> Self {
         Self(operator)
     }
 
-    /// One more.
+    /// Adds the hash of a key.
     pub fn add(&mut self, operator: [u8; 32]) {
         self.0.push(operator);
     }
 
-    /// Whether this is one of them. Takes equally long for every wrong key: all hashes are
-    /// compared, each in constant time.
+    /// Whether this is a key of the operator. Compares all hashes, each in constant time, so every
+    /// wrong key takes equally long.
     pub(crate) fn is_operator(&self, presented: &str) -> bool {
         let Some(Token(hash)) = BearerSecret::presented(presented) else { return false };
         let known = self.0.iter().fold(Choice::from(0), |known, kept| known | kept.ct_eq(&hash));
@@ -35,7 +35,7 @@ impl Keys {
         Ok((secret.reveal(), hash))
     }
 
-    /// What is kept of a key.
+    /// The hash that is stored for a key.
     pub fn hash(key: &str) -> [u8; 32] {
         BearerSecret::hash(key).0
     }

@@ -1,9 +1,8 @@
 //! The web side of terse: the REST API and the pages.
 //!
-//! Turns requests into calls of [`terse_core::Links`] and answers into JSON or HTML. Every rule
-//! about links lives in the core; what is decided here is how things look from outside. Absent on
-//! purpose: redirects (their plane is a crate of its own), health and metrics (the binary's), and
-//! anything about how links are stored.
+//! Turns requests into calls of [`terse_core::Links`] and results into JSON or HTML. The core holds
+//! every rule about links; this crate defines only the HTTP interface. Absent on purpose: redirects
+//! (the crate `terse-redirect`), health and metrics (the binary), and the storage of links.
 
 mod access_cookies;
 mod accounts;

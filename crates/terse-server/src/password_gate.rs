@@ -1,5 +1,5 @@
-//! The gate before links that have a password: who shows a pass goes through, who tells the
-//! password is given one.
+//! Protects links that have a password. A valid pass opens the link; the right password earns a
+//! pass.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,58 +25,58 @@ use crate::http::problem::{
 use crate::http::state::{App, AppState};
 use crate::pages::{self, password_page};
 
-/// Longer than a password takes to arrive and to be checked.
+/// Longer than a password takes to arrive and to be verified.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest password, each octet escaped, and its name.
 const MAX_FORM_LEN: usize = 1024;
 
-/// Keeps the gate. Asked by whoever answers visitors, about links that have a password.
+/// Decides about visits to links that have a password. The HTTP fallback of the binary calls it.
 #[derive(Clone)]
 pub struct PasswordGate(Arc<App>);
 
-/// Somebody before the gate.
+/// A visit to a link that has a password.
 #[derive(Clone, Debug)]
 pub struct PasswordRequest {
-    /// The link's own code, whatever was asked for.
+    /// The link's own code, even if the path has another spelling.
     pub code: Code,
-    /// As it was asked for.
+    /// The URI as requested.
     pub uri: Uri,
-    /// All of them.
+    /// All headers of the request.
     pub headers: HeaderMap,
-    /// Whom it is from.
+    /// The client's address.
     pub client: IpAddr,
-    /// Whether a page is preferred to a problem.
+    /// Whether the client prefers a page to a problem document.
     pub html: bool,
 }
 
-/// What the gatekeeper says.
+/// The result of a check.
 #[derive(Debug)]
 pub enum GateDecision {
     /// The visitor knows the password.
     Open {
-        /// Whose hash this is. The link may have another one by now.
+        /// The hash of that password. The link may have another password by now.
         knows: PasswordHash,
-        /// A cookie to give on the way, where the password was told just now.
+        /// The pass to set as a cookie, if the visitor has just entered the password.
         pass: Option<HeaderValue>,
     },
-    /// This is all there is to see.
+    /// The link stays closed; send this response.
     Closed(Response),
-    /// There is nothing to open: no such link, or none with a password.
+    /// No such link, or a link without a password.
     None,
 }
 
 impl PasswordGate {
-    /// With what the web side is made of.
+    /// From the state of the web side.
     pub fn new(state: AppState) -> Self {
         Self(Arc::new(App::new(state)))
     }
 
-    /// Somebody wants to go through: only with a pass.
+    /// Checks a visit: only a valid pass opens the link.
     pub async fn check_cookie(&self, request: PasswordRequest) -> GateDecision {
         self.in_time(&request, self.passed(&request)).await
     }
 
-    /// Somebody tells a password, by the form that asks for it.
+    /// Checks a password that the password form sent.
     pub async fn check_password(&self, request: PasswordRequest, body: Body) -> GateDecision {
         self.in_time(&request, self.heard(&request, body)).await
     }
@@ -125,12 +125,13 @@ impl PasswordGate {
         let Some((link, password)) =
             link.and_then(|link| link.password.clone().map(|password| (link, password)))
         else {
-            // Else this would be a place to find links by guessing.
+            // Without this limit, a client could find links here by guessing codes.
             state.limits.guess(Some(request.client)).await?;
             return Ok(GateDecision::None);
         };
         if !matches!(link.status(state.links.now()), Status::Active | Status::Suspicious) {
-            // It ended while somebody was typing: the link itself says how.
+            // The link ended while the visitor typed: redirect to it, which shows its present
+            // state.
             let again =
                 (StatusCode::SEE_OTHER, [(header::LOCATION, format!("/{}", link.key.code))])
                     .into_response();
@@ -138,7 +139,7 @@ impl PasswordGate {
         }
         let base = state.links.rules().hosts.base_of(&link.key.domain).to_owned();
         if Origin::of(state, &request.uri, &request.headers) == Origin::Foreign {
-            // Another site would have its visitors guess for it.
+            // Another site could make its visitors' browsers guess passwords.
             return Ok(GateDecision::Closed(self.refuse(
                 request,
                 &link,
@@ -155,7 +156,7 @@ impl PasswordGate {
                 "This is not the password.",
             )));
         }
-        // Only wrong ones count: many may know the right one.
+        // Only wrong passwords count towards the limit: many visitors may share the right one.
         state.limits.right_password(request.client, number).await;
         let pass = AccessCookies::new(&state.pass_key).give(
             &link,
@@ -190,7 +191,7 @@ impl PasswordGate {
     }
 }
 
-/// What was typed into the form.
+/// Reads the password from the form.
 async fn typed(headers: &HeaderMap, body: Body) -> Result<String, Problem> {
     let kind =
         headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -210,7 +211,7 @@ async fn typed(headers: &HeaderMap, body: Body) -> Result<String, Problem> {
     Ok(password)
 }
 
-/// A problem as whoever knocked wants it.
+/// Renders a problem as a page or as a problem document.
 fn told(problem: Problem, html: bool) -> Response {
     if !html {
         return closed_to_caches(problem.into_response());
@@ -228,7 +229,7 @@ fn closed_to_caches(mut response: Response) -> Response {
     response
 }
 
-/// A number that stands for a link's name.
+/// A hash of a link's domain and code, as a key for limits.
 fn number_of(key: &LinkKey) -> u64 {
     let digest = Sha256::new()
         .chain_update(key.domain.as_str())

@@ -1,4 +1,4 @@
-//! Passwords, kept only as Argon2id hashes.
+//! Hashes passwords with Argon2id. Only the hashes are stored.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -10,18 +10,18 @@ use async_trait::async_trait;
 use terse_core::{PasswordError, PasswordHasher};
 use tokio::sync::Semaphore;
 
-/// A password is at most this long: nobody hashes more for a stranger.
+/// The largest length of a password in octets. It bounds the work that a request can cause.
 pub(crate) const MAX_PASSWORD_LEN: usize = 1024;
-/// 19 MiB and two passes, as OWASP has it for Argon2id.
+/// 19 MiB and two passes, as OWASP recommends for Argon2id.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
-/// So many may wait for their turn.
+/// The largest number of calls that wait for a permit.
 const WAITING: usize = 64;
-/// And so long.
+/// The longest that a call waits for a permit.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Hashes and checks passwords, few at a time: each takes memory and time on purpose, and a flood
-/// of them must not take the machine.
+/// Hashes and verifies passwords, a few at a time: each takes memory and time on purpose, and a
+/// flood of them must not exhaust the host.
 #[derive(Clone)]
 pub struct Passwords(Arc<HashingPool>);
 
@@ -31,7 +31,7 @@ struct HashingPool {
 }
 
 impl Passwords {
-    /// So many at the same time.
+    /// Hashes up to `at_once` passwords at the same time.
     pub fn new(at_once: usize) -> Self {
         let seats = |count| Arc::new(Semaphore::new(count));
         Self(Arc::new(HashingPool {
@@ -48,8 +48,8 @@ impl Passwords {
             Arc::clone(&self.0.queue).try_acquire_owned().map_err(|_| PasswordError::Busy)?;
         let turn = tokio::time::timeout(TIMEOUT, Arc::clone(&self.0.turns).acquire_owned()).await;
         let turn = turn.map_err(|_| PasswordError::Busy)?.map_err(|_| PasswordError::Failed)?;
-        // Both go with the work, which nothing can call off: whoever stops waiting for it must not
-        // let another begin.
+        // The work cannot be cancelled, so it keeps both permits until it ends: a caller that stops
+        // waiting must not let another begin.
         let work = move || {
             let _seats = (place, turn);
             work()
@@ -90,7 +90,8 @@ fn hash(password: &str) -> Result<String, PasswordError> {
     hash.map(|hash| hash.to_string()).map_err(|_| PasswordError::Failed)
 }
 
-/// The hash of a password that nobody has.
+/// The hash of a password that no account has. Verifying against it hides that an account is
+/// unknown.
 fn nobodys() -> Option<&'static String> {
     static HASH: OnceLock<Option<String>> = OnceLock::new();
     HASH.get_or_init(|| hash("nobody's").ok()).as_ref()

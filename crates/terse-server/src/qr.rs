@@ -59,7 +59,7 @@ impl Matrix {
         path
     }
 
-    /// With the quiet zone, in modules.
+    /// The width including the quiet zone, in modules.
     pub(crate) fn across(&self, margin: u32) -> u32 {
         self.width + 2 * margin
     }
@@ -77,7 +77,7 @@ impl Matrix {
         )
     }
 
-    /// Whole pixels per module, as scanners like it; what is left over becomes margin.
+    /// Draws whole pixels per module, which scanners read best; the remainder becomes margin.
     pub(crate) fn png(&self, drawing: &Drawing) -> Option<Vec<u8>> {
         let across = self.across(drawing.margin);
         let scale = (drawing.size / across).max(1);

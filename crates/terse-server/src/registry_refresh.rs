@@ -1,4 +1,4 @@
-//! Rung when the registry was changed in a way that visitors should feel.
+//! Asks the registry watcher to read the registry now, after a change that affects visitors.
 
 use std::time::Duration;
 
@@ -7,29 +7,29 @@ use terse_core::accounts::RefreshHook;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// How long whoever rings waits to be heard. If it takes longer, the change is found at the next
-/// look all the same.
+/// How long a caller waits for the watcher. After that, the watcher finds the change at its next
+/// poll.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How many may be waiting to be heard.
+/// The largest number of requests that wait for the watcher.
 const WAITING: usize = 64;
 
-/// The bell of whoever looks into the registry for those who answer visitors: suspended owners,
-/// blocked hosts, short domains.
+/// The sending end: requests that the watcher apply suspended owners, blocked hosts and short
+/// domains to the redirect plane.
 #[derive(Clone, Debug, Default)]
 pub struct RegistryRefresh(Option<mpsc::Sender<oneshot::Sender<()>>>);
 
-/// Where the bell is heard.
+/// The receiving end, which the watcher holds.
 #[derive(Debug)]
 pub struct RefreshReceiver(mpsc::Receiver<oneshot::Sender<()>>);
 
-/// To be dropped when what the bell was rung for has been read and is in force.
+/// Callers that wait. The watcher drops this once it has read the registry and applied the changes.
 #[derive(Debug, Default)]
 pub struct PendingRefreshes(
     #[allow(dead_code, reason = "dropping it is the answer")] Vec<oneshot::Sender<()>>,
 );
 
 impl RegistryRefresh {
-    /// A bell, and where it is heard. The default is one that nobody hears.
+    /// Makes both ends. The default has no receiver, and its `refresh` returns at once.
     pub fn new() -> (Self, RefreshReceiver) {
         let (sender, receiver) = mpsc::channel(WAITING);
         (Self(Some(sender)), RefreshReceiver(receiver))
@@ -43,21 +43,21 @@ impl RefreshHook for RegistryRefresh {
         let heard = async {
             let (done, over) = oneshot::channel();
             if sender.send(done).await.is_ok() {
-                // Dropped rather than sent: either way it is over.
+                // The watcher drops the sender instead of sending; either way the wait is over.
                 let _ = over.await;
             }
         };
         if timeout(TIMEOUT, heard).await.is_err() {
             tracing::warn!(
-                "a change of the registry is not in force yet; it will be at the next look"
+                "the registry watcher has not applied a change yet; it will at its next poll"
             );
         }
     }
 }
 
 impl RefreshReceiver {
-    /// Waits until somebody rings. Everyone who is waiting by then is heard at once. Never returns
-    /// if nobody can ring any more.
+    /// Waits for a request and takes all that are queued by then. Never returns if every sender is
+    /// dropped.
     pub async fn requested(&mut self) -> PendingRefreshes {
         match self.0.recv().await {
             Some(first) => {
@@ -87,7 +87,7 @@ mod tests {
         assert!(!ringing.is_finished());
         drop(requested);
         ringing.await.unwrap();
-        registry_refresh.refresh().await; // Nobody answers.
+        registry_refresh.refresh().await; // No receiver answers.
         RegistryRefresh::default().refresh().await;
     }
 }

@@ -22,11 +22,11 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// All of them, the gravest first.
+    /// All reasons, the gravest first.
     pub(crate) const ALL: [Self; 5] =
         [Self::Phishing, Self::Malware, Self::Spam, Self::Illegal, Self::Other];
 
-    /// The word on the wire.
+    /// The name of the reason in JSON and forms.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Phishing => "phishing",
@@ -37,13 +37,14 @@ impl Reason {
         }
     }
 
-    /// From the word on the wire.
+    /// Parses the name of a reason.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == word)
     }
 }
 
-/// Keeps a report. `Ok` means durable. Enough independent ones put a warning page before the link.
+/// Stores a report. `Ok` means durable. Enough independent reports put a warning page before the
+/// link.
 pub(crate) async fn report(
     state: &Arc<App>,
     from: Reporter,
@@ -53,7 +54,7 @@ pub(crate) async fn report(
 ) -> Result<(), Problem> {
     let code = key.code.clone();
     let report = state.moderation.draft_report(from, key, reason.as_str(), text).await?;
-    // A task of its own: a client that hangs up does not keep the link from its warning.
+    // In a separate task, so that a client that disconnects cannot prevent the warning page.
     let kept = tokio::spawn({
         let state = Arc::clone(state);
         async move { state.moderation.keep_report(report).await }

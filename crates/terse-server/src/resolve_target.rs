@@ -1,5 +1,5 @@
-//! The way of a single visitor, for pages and trials: the same that the redirect plane would send
-//! them.
+//! Resolves the target of a single visitor, for pages and dry runs, exactly as the redirect plane
+//! does.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,16 +11,15 @@ use terse_core::{Link, Target};
 
 use crate::http::state::App;
 
-/// Reading the tables of devices and countries takes a moment, once in the life of a process.
+/// Long enough to load the tables of devices and countries, which happens once per process.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The query that somebody brought to a link who is shown a page instead. Told by whoever leads
-/// them to that page.
+/// The query of a visit that gets a page instead of a redirect. The HTTP fallback of the binary
+/// adds it to the request's extensions.
 #[derive(Clone, Debug, Default)]
 pub struct ForwardedQuery(pub String);
 
-/// What can be told of a visitor, found out on a thread where that may take its time. `None` if it
-/// took too long.
+/// Classifies a visitor on a blocking thread. `None` if that takes too long or fails.
 pub(crate) async fn classify(
     state: &App,
     agent: Option<Vec<u8>>,
@@ -34,7 +33,7 @@ pub(crate) async fn classify(
     tokio::time::timeout(TIMEOUT, looking).await.ok()?.ok()
 }
 
-/// Where a link leads whoever asks with these fields.
+/// The target of a link for a visitor with these headers.
 pub(crate) async fn resolve_target<'l>(
     state: &App,
     link: &'l Link,
@@ -43,7 +42,7 @@ pub(crate) async fn resolve_target<'l>(
     query: &str,
 ) -> &'l Target {
     let Some(rules) = &link.rules else { return &link.target };
-    // The first that says something, as for visits.
+    // The first value that is not empty, as for visits.
     let field = |name: HeaderName| {
         headers.get_all(name).iter().map(HeaderValue::as_bytes).find(|value| !value.is_empty())
     };

@@ -1,4 +1,4 @@
-//! The router: every route of the web side, and what is true of each answer.
+//! The router: every route of the web side, and the layer that wraps each response.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::http::problem::{self, Problem};
 use crate::http::state::{App, AppState, Web};
 use crate::{api, pages};
 
-/// Longer than any request should take; the caller is told to try again rather than left waiting.
+/// Longer than any request should take. After it, the client gets 503 and may try again.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Everything but redirects, `/livez`, `/readyz` and `/metrics`.
@@ -45,8 +45,8 @@ pub fn router(state: AppState) -> Router {
         .with_state(state)
 }
 
-/// The description of the API and the page made of it. They name the domains that there are, so
-/// they are made again when those change.
+/// The OpenAPI document and the page made from it. Both name the short domains, so they are rebuilt
+/// when the domains change.
 #[derive(Default)]
 struct Described(Mutex<(Vec<String>, Bytes, Bytes)>);
 
@@ -63,7 +63,7 @@ impl Described {
     }
 }
 
-/// A path that is no route.
+/// Answers a path that has no route.
 pub(crate) async fn nothing_here(uri: Uri, headers: HeaderMap) -> Response {
     if wants_page(&uri, &headers) {
         return pages::not_found();
@@ -71,7 +71,7 @@ pub(crate) async fn nothing_here(uri: Uri, headers: HeaderMap) -> Response {
     Problem::new(&problem::NOT_FOUND, "there is nothing at this address").into_response()
 }
 
-/// A route that does not know the method. The router adds `Allow`.
+/// Answers a method that the route does not have. The router adds `Allow`.
 async fn wrong_method(uri: Uri, headers: HeaderMap) -> Response {
     if wants_page(&uri, &headers) {
         return pages::wrong_method();
@@ -93,8 +93,8 @@ fn is_api(path: &str) -> bool {
     path == "/api" || path.starts_with("/api/")
 }
 
-/// Wraps every request: bounds the time until its answer begins, counts it, and sets the headers
-/// that hold for all.
+/// Wraps every request: bounds the time until its response begins, counts it, and sets the common
+/// headers.
 async fn finish(State(state): Web, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let api = is_api(request.uri().path());
@@ -103,7 +103,7 @@ async fn finish(State(state): Web, request: Request, next: Next) -> Response {
         Err(_) => {
             tracing::error!(
                 route = route.as_ref().map(MatchedPath::as_str),
-                "a request took too long and was given up"
+                "a request took too long; the client gets 503"
             );
             Problem::new(&problem::STORE_UNAVAILABLE, "this took too long; try again")
                 .into_response()

@@ -1,4 +1,4 @@
-//! What the web side counts about itself.
+//! Counters of the web side.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::http::StatusCode;
 use terse_core::{CreateMetrics, CreateResult};
 
-/// Counters of the web side, for whoever publishes them.
+/// Counters of the web side. The binary publishes them as metrics.
 #[derive(Debug, Default)]
 pub struct ApiStats {
     creates: [AtomicU64; CreateResult::ALL.len()],
-    /// By route template and status class. Routes are few and fixed, and nothing here is on a
-    /// redirect's way: a lock will do.
+    /// By route template and status class. Routes are few and fixed, and redirects do not come
+    /// through here, so a lock is enough.
     requests: Mutex<BTreeMap<(Box<str>, u8), u64>>,
 }
 
 impl ApiStats {
-    /// How often asking for a link ended like this.
+    /// The number of attempts to create a link that had this result.
     pub fn creates(&self, outcome: CreateResult) -> u64 {
         self.creates[outcome as usize].load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! When keys were last used, noted in memory and written down now and then.
+//! When keys were last used: kept in memory, and written to the registry at intervals.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +7,10 @@ use terse_core::Timestamp;
 use terse_core::accounts::KeyUse;
 use terse_core::registry::KeyId;
 
-/// Never more than this many at once: further ones are noted the next time they are used.
+/// The largest number of keys in memory. Further keys are recorded at a later use.
 const MAX_KEYS: usize = 100_000;
 
-/// The keys that were used since they were last written down.
+/// The keys that were used since the last flush to the registry.
 #[derive(Debug, Default)]
 pub struct UsedKeys(Mutex<HashMap<KeyId, Timestamp>>);
 
@@ -24,7 +24,7 @@ impl KeyUse for UsedKeys {
 }
 
 impl UsedKeys {
-    /// All of them, to be written down; they are noted no longer.
+    /// Removes and returns all keys, for the flush to the registry.
     pub fn take(&self) -> Vec<(KeyId, Timestamp)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain().collect()
     }

@@ -1,4 +1,4 @@
-//! What the web side must know to look after webhooks. Sending is somebody else's.
+//! Webhook state that the web side needs. The binary's sender delivers the events.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,16 +10,16 @@ use tokio::sync::Notify;
 
 use crate::api::shapes::LinkBody;
 
-/// Webhooks, where the operator allows them.
+/// Webhook state, if the operator enables webhooks.
 #[derive(Clone, Debug)]
 pub struct Webhooks {
-    /// What secrets are made from.
+    /// The key from which signing secrets are derived.
     pub key: WebhookKey,
-    /// Which receivers are allowed.
+    /// The rules for receivers' URLs.
     pub rules: TargetRules,
-    /// Who has a webhook.
+    /// The owners that have a webhook.
     pub owners: Arc<HookedOwners>,
-    /// Rung when there is something to be sent.
+    /// Wakes the sender when an event is queued.
     pub wake: Arc<Notify>,
 }
 
@@ -33,43 +33,43 @@ impl WebhookSignals for Webhooks {
     }
 }
 
-/// Whoever has a webhook, so that nobody else pays for there being such a thing. May name a few too
-/// many for a moment, and those who made their first one on another node a few seconds late.
+/// The owners that have a webhook, so that other owners' links cause no webhook work. It may
+/// briefly list an owner without one, and learns of a first webhook on another node seconds later.
 #[derive(Debug, Default)]
 pub struct HookedOwners(RwLock<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     owners: HashSet<OwnerId>,
-    /// Counts those added here: a list that was read before the last of them may lack it.
+    /// Counts calls of `add`: a list that was read before the last call may lack that owner.
     added: u64,
 }
 
 impl HookedOwners {
-    /// Whether somebody has one.
+    /// Whether an owner has a webhook.
     pub fn contains(&self, owner: OwnerId) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).owners.contains(&owner)
     }
 
-    /// All owners that have one.
+    /// All owners that have a webhook.
     pub fn all(&self) -> Vec<OwnerId> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.owners.iter().copied().collect()
     }
 
-    /// Somebody has one from now on.
+    /// Adds an owner, who has made a webhook.
     pub fn add(&self, owner: OwnerId) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.owners.insert(owner);
         known.added += 1;
     }
 
-    /// To be asked before the list is read, and given to `replace`.
+    /// The number of additions. Read it before reading the list, and pass it to `replace`.
     pub fn added(&self) -> u64 {
         self.0.read().unwrap_or_else(PoisonError::into_inner).added
     }
 
-    /// The list as the registry has it.
+    /// Takes over the list that was read from the registry.
     pub fn replace(&self, owners: Vec<OwnerId>, added: u64) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.added == added {
@@ -79,7 +79,7 @@ impl HookedOwners {
     }
 }
 
-/// A link as the API shows it, but for what only a look at its clicks could tell.
+/// A link as the API shows it, without `click_count`, which needs the click store.
 pub fn link_json(link: &Link, hosts: &Hosts, now: Timestamp) -> serde_json::Value {
     let mut value = serde_json::to_value(LinkBody::new(link, None, hosts, now)).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {

@@ -1,8 +1,8 @@
-//! Contract suites and fakes. Knows only the core.
+//! Contract suites and fakes. Depends only on the core.
 //!
-//! A backend proves itself with one line, [`link_store!`], [`click_store!`], [`limiter!`] or
-//! [`registry!`]; whoever needs a store in a test takes a [`MemoryStore`], a [`MemoryClickStore`]
-//! or a [`MemoryRegistry`]. There is nothing here about HTTP, and nothing about any one backend.
+//! A backend tests its promises with one line: [`link_store!`], [`click_store!`], [`limiter!`] or
+//! [`registry!`]. Other tests use a [`MemoryStore`], a [`MemoryClickStore`] or a
+//! [`MemoryRegistry`]. This crate contains nothing about HTTP and nothing about any single backend.
 
 #[doc(hidden)]
 pub mod click_store;

@@ -61,7 +61,7 @@ impl Offered {
     }
 }
 
-/// Counts how many of these are allowed one by one.
+/// Counts how many of these single takes are allowed.
 async fn allowed(given: &Given, subject: LimitSubject, limit: Limit, tries: u32) -> u32 {
     let mut allowed = 0;
     for _ in 0..tries {
@@ -136,7 +136,7 @@ pub async fn what_was_given_back_can_be_taken_again(given: Given) {
     assert_eq!(allowed(&given, key(1), LIMIT, 7).await, 6);
     given.give_back(key(1), LIMIT, 2).await;
     assert_eq!(allowed(&given, key(1), LIMIT, 7).await, 2);
-    // A bucket holds no more than it does.
+    // Tokens given back never exceed the capacity of a bucket.
     given.give_back(key(2), LIMIT, 100).await;
     given.give_back(key(1), LIMIT, 100).await;
     assert_eq!(allowed(&given, key(1), LIMIT, 9).await, 6);
@@ -167,7 +167,7 @@ pub async fn without_a_limit_nothing_is_counted(given: Given) {
     given.give_back(key(1), Limit::OFF, 1).await;
 }
 
-/// One token of each of these subjects.
+/// Takes one token of each of these subjects.
 fn one_of_each(subjects: &[u64]) -> Vec<Take> {
     let take = |subject: &u64| Take { subject: key(*subject), limit: LIMIT, count: 1 };
     subjects.iter().map(take).collect()
@@ -181,7 +181,7 @@ pub async fn a_refused_bucket_leaves_the_others_untouched(given: Given) {
     }
     assert_eq!(allowed(&given, key(1), LIMIT, 9).await, 6, "nothing was taken before the refusal");
     assert_eq!(allowed(&given, key(3), LIMIT, 9).await, 6, "nor after it");
-    // Nor is anything taken where one bucket can never hold as much.
+    // Nothing is taken either if one bucket can never hold that many tokens.
     let mut takes = one_of_each(&[4, 5]);
     takes[1].count = 7;
     assert!(!given.limiter.take(&takes).await.allowed);
@@ -198,7 +198,7 @@ pub async fn of_several_buckets_the_strictest_decides(given: Given) {
     let mut takes = one_of_each(&[1, 2]);
     takes.push(Take { subject: key(3), limit: Limit::OFF, count: 9 });
     assert_eq!(given.limiter.take(&takes).await.remaining, 2, "the one that leaves less");
-    // 1 is short of two tokens, 2 of one: the wait is for the first.
+    // Subject 1 lacks two tokens, subject 2 one: the wait is for subject 1.
     given.take(key(2), LIMIT, 3).await;
     let takes = [(1, 4), (2, 3)].map(|(subject, count)| Take {
         subject: key(subject),
@@ -218,7 +218,7 @@ pub async fn a_subject_named_twice_pays_twice(given: Given) {
 }
 
 pub async fn racing_takes_of_several_buckets_take_all_or_none(given: Given) {
-    // Bucket 0 is the scarce one; each racer also takes from a bucket of its own, and names the two
+    // All racers compete for bucket 0; each also takes from a bucket of its own, and names the two
     // in its own order.
     let limit = Limit::per_hour(1000);
     let racers = (1..9).map(|own| {
@@ -240,7 +240,7 @@ pub async fn racing_takes_of_several_buckets_take_all_or_none(given: Given) {
     for racer in racers.collect::<Vec<_>>() {
         let (own, taken) = racer.await.unwrap();
         let left = allowed(&given, key(own), limit, 1000).await;
-        // In the time that it takes, a few tokens may have come back.
+        // A few tokens may have come back during the test.
         assert!((1000..1010).contains(&(taken + left)), "{own} took {taken} and left {left}");
         sum += taken;
     }
@@ -256,7 +256,7 @@ pub async fn of_racing_takes_no_more_than_the_limit_are_allowed(given: Given) {
     for racer in racers.collect::<Vec<_>>() {
         sum += racer.await.unwrap();
     }
-    // In the time that it takes, one more may have become free.
+    // One more may have come back during the test.
     assert!((1000..1010).contains(&sum), "{sum}");
 }
 

@@ -1,4 +1,4 @@
-//! A store in memory: true to every promise, and breakable on command.
+//! A link store in memory that keeps every promise and fails on command.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -16,11 +16,10 @@ use terse_core::{
     OwnerId, Page, Revision, Sort, Status, StoreError, TagCount, Timestamp, Updated,
 };
 
-/// The most numbers to skip of one length.
+/// The largest number of codes to skip of one length.
 const SKIP: u64 = 1_000_000_000;
 
-/// Keeps links in memory and nowhere else. Tests can make it fail, make it slow, and count what is
-/// read from it.
+/// Stores links only in memory. Tests can make it fail, make it slow, and count its reads.
 #[derive(Debug)]
 pub struct MemoryStore {
     identity: Identity,
@@ -39,20 +38,20 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By serial number, which is never used twice: a request must not be answered with a later
-    /// link of the same name.
+    /// By serial number, which is never reused: a request must not be answered with a later link of
+    /// the same name.
     links: BTreeMap<u64, Link>,
     serials: HashMap<LinkKey, u64>,
     last: u64,
     marked: HashSet<u64>,
-    /// Latest last.
+    /// The latest revision is last.
     history: HashMap<u64, Vec<LinkVersion>>,
     requests: HashMap<[u8; 32], Answered>,
     leased: HashMap<u8, u64>,
-    /// Aliases of links that are gone: whose they were, and until when nobody else gets them.
+    /// Aliases of purged links: their former owner, and the end of their quarantine.
     held: HashMap<LinkKey, (OwnerId, Timestamp)>,
     aliases: HashMap<LinkKey, FoldedAlias>,
-    /// The first one has the number `pruned + 1`.
+    /// The first change has the number `pruned + 1`.
     changes: Vec<Change>,
     pruned: u64,
     outbox: Vec<OutboxEntry>,
@@ -76,8 +75,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty one. Every one has the same identity, so that codes in tests are the same in every
-    /// run.
+    /// An empty store. All have the same identity, so that tests see the same codes in every run.
     pub fn new() -> Self {
         let identity = Identity::from_stored([7; 32], Alphabet::Base62);
         Self {
@@ -94,22 +92,22 @@ impl MemoryStore {
         }
     }
 
-    /// From now on every call answers `Unavailable`, or no longer.
+    /// Sets whether every call answers `Unavailable`.
     pub fn fail(&self, failing: bool) {
         self.failing.store(failing, Ordering::SeqCst);
     }
 
-    /// From now on `get` of this key answers `Corrupt`, as for a row that cannot be read.
+    /// Makes `get` of this key answer `Corrupt`, as for an unreadable row.
     pub fn corrupt(&self, key: LinkKey) {
         self.corrupt.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
 
-    /// From now on every call takes at least this long.
+    /// Delays every call by at least this long.
     pub fn delay(&self, by: Duration) {
         self.delay_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    /// From now on `surely_absent` answers `Likely` at best, as a store of several nodes does.
+    /// Makes `surely_absent` answer `Likely` at best, as a store of several nodes does.
     pub fn be_unsure(&self) {
         self.unsure.store(true, Ordering::SeqCst);
     }
@@ -124,12 +122,12 @@ impl MemoryStore {
         self.leases.load(Ordering::SeqCst)
     }
 
-    /// From now on `lease` waits, or no longer.
+    /// Sets whether `lease` waits.
     pub fn stall_leases(&self, stalled: bool) {
         self.stalled.store(stalled, Ordering::SeqCst);
     }
 
-    /// Forgets all leases, as a store does that is restored from an older copy.
+    /// Forgets all leases, like a store that was restored from an older copy.
     pub fn forget_leases(&self) {
         self.state().leased.clear();
     }
@@ -139,14 +137,14 @@ impl MemoryStore {
         self.state().outbox.push(entry);
     }
 
-    /// Removes all change rows, as happens to old ones.
+    /// Removes all change rows, as the pruning of old ones does.
     pub fn prune_changes(&self) {
         let mut state = self.state();
         state.pruned = state.last_change();
         state.changes.clear();
     }
 
-    /// The gate every call passes before it does anything.
+    /// Every call runs this first; it delays or fails the call on command.
     async fn enter(&self) -> Result<(), StoreError> {
         let delay = self.delay_ms.load(Ordering::SeqCst);
         if delay > 0 {
@@ -198,7 +196,7 @@ impl State {
         }
     }
 
-    /// Leaves out numbers of every length, `at_least` of one of them known to be given out.
+    /// Raises the incarnation and skips numbers of every length.
     fn raise_incarnation(&mut self, numbering: &Numbering) {
         self.raised += 1;
         for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {

@@ -1,4 +1,4 @@
-//! A store of clicks in memory: true to every promise, and breakable on command.
+//! A click store in memory that keeps every promise and fails on command.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,8 +15,8 @@ use terse_core::clicks::{
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use tokio::sync::watch;
 
-/// Counts clicks in memory and nowhere else. Tests can make it fail, make it slow, stop it, and let
-/// its answers get lost.
+/// Counts clicks only in memory. Tests can make it fail, make it slow, stop it, and lose its
+/// answers.
 #[derive(Debug)]
 pub struct MemoryClickStore {
     state: Mutex<State>,
@@ -41,10 +41,10 @@ struct State {
 
 #[derive(Debug, Default)]
 struct SubjectClicks {
-    /// Of a link: whose it is.
+    /// The owner, if the subject is a link.
     owner: Option<OwnerId>,
     total: Sum,
-    /// By when they begin.
+    /// By their start.
     hours: BTreeMap<Timestamp, Sum>,
     days: BTreeMap<Timestamp, Sum>,
     raw: BTreeMap<ClickCursor, Click>,
@@ -84,7 +84,7 @@ impl SubjectClicks {
             bucket.start.as_ms() < to && bucket.start.as_ms() + bucket.unit.ms() > from
         });
         found.iter_mut().for_each(|(bucket, sum)| bucket.clicks = sum.tally.clicks);
-        // Days were put in first, and the order of equals is kept.
+        // Days were added first, and the sort is stable.
         found.sort_by_key(|(bucket, _)| bucket.start);
         found
     }
@@ -97,7 +97,7 @@ impl Default for MemoryClickStore {
 }
 
 impl MemoryClickStore {
-    /// An empty one.
+    /// An empty store.
     pub fn new() -> Self {
         Self {
             state: Mutex::default(),
@@ -109,22 +109,22 @@ impl MemoryClickStore {
         }
     }
 
-    /// From now on every call answers `Unavailable` and does nothing, or no longer.
+    /// Sets whether every call answers `Unavailable` and does nothing.
     pub fn fail(&self, failing: bool) {
         self.failing.store(failing, Ordering::SeqCst);
     }
 
-    /// From now on `add` does its work and answers `Unavailable` all the same, or no longer.
+    /// Sets whether `add` does its work and still answers `Unavailable`.
     pub fn lose_answers(&self, losing: bool) {
         self.losing.store(losing, Ordering::SeqCst);
     }
 
-    /// From now on every call takes at least this long.
+    /// Delays every call by at least this long.
     pub fn delay(&self, by: Duration) {
         self.delay_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    /// From now on every call waits until the store is no longer stopped.
+    /// Makes every call wait until the store is no longer stopped.
     pub fn stop(&self, stopped: bool) {
         self.stopped.send_replace(stopped);
     }
@@ -134,9 +134,9 @@ impl MemoryClickStore {
         self.recorded.load(Ordering::SeqCst)
     }
 
-    /// The gate every call passes before it does anything.
+    /// Every call runs this first; it delays or fails the call on command.
     async fn enter(&self) -> Result<MutexGuard<'_, State>, StoreError> {
-        // The sender lives in `self`, so this ends only when it should.
+        // The sender lives in `self`, so the wait ends only when the store is started again.
         let _started = self.stopped.subscribe().wait_for(|stopped| !stopped).await.is_ok();
         let delay = self.delay_ms.load(Ordering::SeqCst);
         if delay > 0 {

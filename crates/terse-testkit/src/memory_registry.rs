@@ -1,4 +1,4 @@
-//! A registry in memory: true to every promise, and breakable on command.
+//! A registry in memory that keeps every promise and fails on command.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ mod webhooks;
 
 type Answer<T> = Result<T, RegistryError>;
 
-/// Keeps owners in memory and nowhere else. Tests can make it fail and make it slow.
+/// Stores owners only in memory. Tests can make it fail and make it slow.
 #[derive(Debug, Default)]
 pub struct MemoryRegistry {
     state: Arc<Mutex<State>>,
@@ -41,14 +41,14 @@ struct State {
     version: u64,
     setup: Option<Token>,
     had_admin: bool,
-    /// How many there have ever been.
+    /// The number of accounts ever created.
     users_made: u64,
     keys_made: u64,
     reports_made: u64,
     lines_made: u64,
     accounts: BTreeMap<OwnerId, Account>,
     keys: BTreeMap<KeyId, (Token, ApiKey)>,
-    /// In the order in which they began.
+    /// In the order of their beginning.
     sessions: Vec<Session>,
     invitations: Vec<Invitation>,
     domain_configs: BTreeMap<Domain, DomainConfig>,
@@ -58,33 +58,33 @@ struct State {
     jobs: Jobs,
     salts: BTreeMap<i64, Salt>,
     admin_key: Option<Token>,
-    /// With the account each tells something of.
+    /// Each entry with the account that it is about.
     audit: BTreeMap<u64, (Option<OwnerId>, AuditEntry)>,
 }
 
 impl MemoryRegistry {
-    /// An empty one.
+    /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Another handle on the same registry, as another node has one. Failures and delays are each
-    /// handle's own.
+    /// Another handle on the same registry, as another node has one. Each handle has its own
+    /// failures and delays.
     pub fn another_handle(&self) -> Self {
         Self { state: Arc::clone(&self.state), ..Self::default() }
     }
 
-    /// From now on every call answers `Unavailable` and does nothing, or no longer.
+    /// Sets whether every call answers `Unavailable` and does nothing.
     pub fn fail(&self, failing: bool) {
         self.failing.store(failing, Ordering::SeqCst);
     }
 
-    /// From now on every call takes at least this long.
+    /// Delays every call by at least this long.
     pub fn delay(&self, by: Duration) {
         self.delay_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    /// The gate every call passes before it does anything.
+    /// Every call runs this first; it delays or fails the call on command.
     async fn enter(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         let delay = self.delay_ms.load(Ordering::SeqCst);
         if delay > 0 {
@@ -107,7 +107,7 @@ impl State {
         self.audit.insert(self.lines_made, (about, entry));
     }
 
-    /// Says that what the redirect plane must know has changed.
+    /// Records a change of data that the redirect plane caches.
     fn change_version(&mut self) {
         self.version += 1;
     }
@@ -146,7 +146,7 @@ impl State {
         Ok(account)
     }
 
-    /// Makes an account whose owner is the one who makes it.
+    /// Creates an account by sign-up; the audit log names the account itself as actor.
     fn come(&mut self, account: NewAccount, invited_by: Option<OwnerId>) -> Answer<Account> {
         let at = account.created_at;
         let account = self.make(account)?;
@@ -157,7 +157,7 @@ impl State {
         Ok(account)
     }
 
-    /// Whether nobody else could do everything.
+    /// Whether this account is the only active admin.
     fn is_last_admin(&self, account: &Account) -> bool {
         account.governs()
             && !self.accounts.values().any(|other| other.id != account.id && other.governs())
@@ -167,7 +167,7 @@ impl State {
         self.accounts.get(&id).ok_or(RegistryError::Missing)
     }
 
-    /// Whether an invitation is as good as on the day it was written.
+    /// Whether the inviter's present role still covers the invitation.
     fn stands(&self, invitation: &Invitation) -> bool {
         let writer = self.accounts.get(&invitation.by);
         writer.map_or(invitation.by == OwnerId::ADMIN, |account| {

@@ -1,4 +1,4 @@
-//! Links to test with.
+//! Sample links for tests.
 
 use terse_core::rules::Rules;
 use terse_core::{
@@ -6,7 +6,7 @@ use terse_core::{
     Revision, Tags, Target, Timestamp,
 };
 
-/// When sample links are made: 2026-01-01T00:00:00Z, and `ms` later.
+/// The creation time of sample links: `ms` after 2026-01-01T00:00:00Z.
 pub fn moment(ms: i64) -> Timestamp {
     Timestamp::from_ms(1_767_225_600_000 + ms)
 }
@@ -19,7 +19,7 @@ pub fn key(code: &str) -> LinkKey {
     }
 }
 
-/// A plain link whose code was made by us, owned by the operator.
+/// A plain link with a generated code, owned by the operator.
 pub fn generated(code: &str, target: &str) -> Link {
     Link {
         key: key(code),
@@ -50,12 +50,12 @@ pub fn generated(code: &str, target: &str) -> Link {
     }
 }
 
-/// A plain link whose code was chosen by a person.
+/// A plain link with a chosen alias.
 pub fn alias(code: &str, target: &str) -> Link {
     Link { generated: false, ..generated(code, target) }
 }
 
-/// Rules with some of everything.
+/// Rules of every kind.
 pub fn rules() -> Option<Rules> {
     let stored = concat!(
         r#"[{"country":["AT","DE"],"query":{"name":"a","value":"\"ü%_'"},"#,

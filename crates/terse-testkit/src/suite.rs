@@ -1,4 +1,4 @@
-//! How a list of promises becomes tests.
+//! Turns a list of promises into tests.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,7 +12,7 @@ macro_rules! promises {
     ($suite:ident, $fresh:path => $($promise:ident)*) => {
         $crate::promises! { $suite, $fresh, ::std::sync::Arc::new => $($promise)* }
     };
-    // With what each list of promises is given of what `fresh` gives.
+    // Each list of promises gets the given part of what `fresh` returns.
     ($suite:ident, $fresh:path, $($given:expr => $($promise:ident)*);+) => {
         mod $suite {
             #[allow(unused_imports)]
@@ -31,8 +31,8 @@ macro_rules! promises {
     };
 }
 
-/// The same for a suite whose `fresh` gives two handles on one store. Promises of the first list get
-/// the first handle, those of the second list both.
+/// The same for a suite whose `fresh` returns two handles on one store. Promises of the first list
+/// get the first handle, those of the second list both.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! shared_promises {

@@ -54,7 +54,7 @@ impl Job for UsedKeyFlush {
 
 /// Finishes the erasure of accounts that a stop or a crash interrupted.
 pub(crate) struct ErasureJob {
-    /// What is being erased.
+    /// The service that erases accounts.
     pub(crate) erasures: Erasures,
 }
 

@@ -1,4 +1,4 @@
-//! The command line: what can be typed, and which command does it.
+//! The command line: parses arguments and runs the commands.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,8 +15,8 @@ use crate::{local_api, logging, serve};
 
 /// A URL shortener: one binary, durable links, very fast redirects.
 ///
-/// Without a command, terse serves. Commands about links work on a server elsewhere (--server), on
-/// the server that is running on the data folder, or, if none is running, on the data folder
+/// Without a command, terse serves. Commands about links work on a remote server (--server), on
+/// the server that is running on the data folder or, if none is running, on the data folder
 /// itself.
 #[derive(Debug, Parser)]
 #[command(
@@ -28,7 +28,7 @@ Examples:
   terse                                         serve on 127.0.0.1:8080, data in ./terse-data
   terse shorten https://example.com/some/page   create a short link and print it
   terse list                                    the newest links
-  terse --server https://go.example list        the same, on a server elsewhere (key in TERSE_KEY)
+  terse --server https://go.example list        the same, on a remote server (key in TERSE_KEY)
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage."
 )]
@@ -76,7 +76,7 @@ struct Global {
     key: Option<Secret>,
 }
 
-/// A server's URL, or nothing: an empty variable is no server.
+/// A server's URL; an empty variable means no server.
 #[derive(Clone, Debug)]
 struct Server(Option<Url>);
 
@@ -121,7 +121,7 @@ struct ServeArgs {
     roles: Option<String>,
 }
 
-/// What the commands that work on the data folder itself get.
+/// The context of commands that work on the data folder itself.
 pub(crate) struct Context {
     pub(crate) loaded: Loaded,
     pub(crate) json: bool,
@@ -133,7 +133,7 @@ impl Context {
     }
 }
 
-/// Runs what the process was called with.
+/// Runs the command of this process.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let json = cli.global.json;
@@ -153,7 +153,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(is)
 }
 
-/// Runs a command; `false` if it found or met a problem that it has already told of.
+/// Runs a command. `false` if it found a problem that it has already printed.
 fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
     let command = cli.command.unwrap_or(Command::Serve(ServeArgs::default()));
     if let Command::Completions { shell } = command {

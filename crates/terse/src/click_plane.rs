@@ -33,31 +33,31 @@ pub(crate) struct ClickPlane {
     pruned: Arc<ClickRetentionCounts>,
 }
 
-/// What the click plane has counted, at one moment.
+/// A snapshot of the click plane's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     /// Clicks counted.
     pub(crate) counted: u64,
-    /// Clicks dropped because the journal was at its bound.
+    /// Clicks dropped because the journal was full.
     pub(crate) dropped: u64,
     /// Records that could not be read.
     pub(crate) unreadable: u64,
-    /// Batches that the store did not take.
+    /// Batches that the store refused.
     pub(crate) failures: u64,
-    /// Whether the thread that counts has ended without an order.
+    /// Whether the counting thread has ended unexpectedly.
     pub(crate) dead: bool,
     /// Bytes of the journal that wait to be counted.
     pub(crate) waiting: u64,
-    /// Single clicks deleted with age.
+    /// Single clicks deleted because of their age.
     pub(crate) aged: u64,
-    /// Hours that became part of a day.
+    /// Hours merged into days.
     pub(crate) compacted: u64,
     /// Erased links whose clicks were deleted.
     pub(crate) forgotten: u64,
 }
 
 impl ClickPlane {
-    /// Starts what the settings ask for. To be called before the serving threads start.
+    /// Starts what the settings enable. Call this before the serving threads start.
     pub(crate) fn start(
         config: &Config,
         clicks: &Arc<dyn ClickStore>,
@@ -159,8 +159,8 @@ impl ClickPlane {
         }
     }
 
-    /// Counts what there is and ends. To be called when the serving threads have ended or timed
-    /// out. The rest is counted at the next start.
+    /// Counts the remaining clicks and ends. Call this after the serving threads have ended or
+    /// timed out. The next start counts the rest.
     pub(crate) fn stop(self, patience: Duration, all_gone: bool) {
         if let Some(journal) = &self.journal {
             journal.stop();

@@ -28,19 +28,19 @@ settings! {
     pub struct Config {
         /// The address and port for redirects, the API and the pages.
         pub listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8080)),
-        /// The folder that holds all data. terse creates it at the first start, readable by its owner
-        /// only.
+        /// The folder that holds all data. terse creates it at the first start, readable by its
+        /// owner only.
         pub data_dir: PathBuf = "./terse-data".into(),
-        /// The start of every short URL: scheme and host, no path. If not set, terse derives it from
-        /// `listen`.
+        /// The start of every short URL: scheme and host, no path. If not set, terse derives it
+        /// from `listen`.
         pub base_url: Option<BaseUrl> = None,
         /// More short domains, as host names.
         pub domains: Vec<String> = vec![],
         /// Proxies in front of terse, as addresses or ranges such as `10.0.0.0/8`. terse takes a
         /// visitor's address from `X-Forwarded-For` only if one of them sent it.
         pub trusted_proxies: Vec<String> = vec![],
-        /// An API key with all permissions; 16 to 256 visible characters. If not set, terse generates
-        /// one at the first start.
+        /// An API key with all permissions; 16 to 256 visible characters. If not set, terse
+        /// generates one at the first start.
         pub admin_key: Option<Secret> = None,
         /// The store of links. `file:` is the embedded store; its path is relative to `data_dir`
         /// unless it is absolute.
@@ -81,18 +81,18 @@ settings! {
 settings! {
     /// `[codes]`: generated codes.
     pub struct Codes {
-        /// How terse generates codes. `numbered`: unique by construction, looks random. `random`: tries
-        /// until a code is free. `hash`: the same target of the same owner gets the same code.
-        /// `snowflake`: time, machine and a counter; longer codes.
+        /// How terse generates codes. `numbered`: unique by construction, looks random. `random`:
+        /// tries until a code is free. `hash`: the same target of the same owner gets the same
+        /// code. `snowflake`: time, machine and a counter; longer codes.
         pub strategy: Strategy = Strategy::Numbered,
         /// The length of generated codes, 4 to 10. When all codes of a length are used, terse
         /// continues with the next length.
         pub length: u8 = 7,
-        /// The characters of generated codes. `base58` leaves out `0`, `O`, `I` and `l`. Fixed when the
-        /// store is created.
+        /// The characters of generated codes. `base58` leaves out `0`, `O`, `I` and `l`. Fixed when
+        /// the store is created.
         pub alphabet: Alphabet = Alphabet::Base62,
-        /// How many numbers terse leases from the store at once, 1 to 100000. A crash wastes the rest
-        /// of a lease.
+        /// How many numbers terse leases from the store at once, 1 to 100000. A crash wastes the
+        /// rest of a lease.
         pub lease: u32 = 1000,
         /// The number of this machine, for `snowflake`. It must differ on every machine.
         pub machine: u8 = 0,
@@ -110,7 +110,7 @@ choice! {
         Random = "random",
         /// From target and owner.
         Hash = "hash",
-        /// Time, machine, sequence.
+        /// Time, node number, sequence.
         Snowflake = "snowflake",
     }
 }
@@ -144,8 +144,8 @@ settings! {
     pub struct Redirect {
         /// The number of threads that serve redirects; 0 is one per core.
         pub threads: u16 = 0,
-        /// How terse answers a visit that fails. `status`: with its status and a page. `page`: with a
-        /// redirect to `/r/{code}?error=…`.
+        /// How terse answers a visit that fails. `status`: with its status and a page. `page`: with
+        /// a redirect to `/r/{code}?error=…`.
         pub errors: Errors = Errors::Status,
         /// How long browsers may cache a 301 or 308, `0s` to `365d`. A cached redirect cannot be
         /// revoked.
@@ -180,21 +180,21 @@ settings! {
         pub enabled: bool = true,
         /// The store of clicks, in the form of `store`.
         pub store: StoreUrl = StoreUrl::File("clicks.db".into()),
-        /// The most disk space for clicks that are not counted yet, at least `16MiB`, beside what is
-        /// being written. If it is full, terse drops the oldest clicks.
+        /// The most disk space for clicks that are not counted yet, at least `16MiB`, beside what
+        /// is being written. If it is full, terse drops the oldest clicks.
         pub journal_size: ByteSize = ByteSize::mib(1024),
         /// How long terse keeps single clicks; `0s` keeps sums only.
         pub keep_raw: Span = Span::days(90),
         /// How long terse keeps sums per hour, at least `2d`; older sums are per day.
         pub keep_hours: Span = Span::days(30),
-        /// How much of a visitor's IP address terse stores: `cut` the first 24 bits of IPv4 and 48 of
-        /// IPv6, `none` only its country, `full` the whole address.
+        /// How much of a visitor's IP address terse stores: `cut` the first 24 bits of IPv4 and 48
+        /// of IPv6, `none` only its country, `full` the whole address.
         pub address: Addresses = Addresses::Cut,
-        /// Whether terse stores nothing but the count for visitors who ask not to be tracked (`DNT`,
-        /// `Sec-GPC`).
+        /// Whether terse stores nothing but the count for visitors who ask not to be tracked
+        /// (`DNT`, `Sec-GPC`).
         pub honour_dnt: bool = true,
-        /// A geo database in MaxMind's format, instead of the built-in countries. terse reads it again
-        /// when it changes.
+        /// A geo database in MaxMind's format, instead of the built-in countries. terse reads it
+        /// again when it changes.
         pub geo_database: Option<PathBuf> = None,
     }
 }
@@ -224,8 +224,8 @@ settings! {
 settings! {
     /// `[accounts]`: accounts.
     pub struct Accounts {
-        /// Who may create an account. `closed`: admins, and people with an invitation. `open`: everyone,
-        /// at `/signup`.
+        /// Who may create an account. `closed`: admins, and people with an invitation. `open`:
+        /// everyone, at `/signup`.
         pub sign_up: SignUp = SignUp::Closed,
         /// How long a browser stays signed in; `1m` to `365d`.
         pub session_ttl: Span = Span::days(30),
@@ -245,8 +245,9 @@ choice! {
 settings! {
     /// `[oidc]`: single sign-on with OpenID Connect.
     pub struct Oidc {
-        /// The provider, such as `https://id.example.com`; https, unless it is on this machine. terse
-        /// reads the rest from its discovery document. The redirect URI is `/auth/oidc/callback`.
+        /// The provider, such as `https://id.example.com`; https, unless it is on this machine.
+        /// terse reads the rest from its discovery document. The redirect URI is
+        /// `/auth/oidc/callback`.
         pub issuer: Option<String> = None,
         /// The client id that the provider issued for terse.
         pub client_id: Option<String> = None,
@@ -255,8 +256,8 @@ settings! {
         pub client_secret: Option<Secret> = None,
         /// The name of the provider on the sign-in page. If not set, its host name.
         pub name: Option<String> = None,
-        /// Whether terse creates an account at the first sign-in. Otherwise people connect an existing
-        /// account or need an invitation.
+        /// Whether terse creates an account at the first sign-in. Otherwise people connect an
+        /// existing account or need an invitation.
         pub sign_up: bool = false,
     }
 }
@@ -274,8 +275,8 @@ settings! {
         pub redirect_per_ip: Limit = Limit::OFF,
         /// How often one link may be followed.
         pub redirect_per_code: Limit = Limit::OFF,
-        /// How many codes that do not exist one address may request. Beyond it, such requests get 429;
-        /// existing links keep working.
+        /// How many codes that do not exist one address may request. Beyond it, such requests get
+        /// 429; existing links keep working.
         pub guesses_per_ip: Limit = Limit::per_minute(60),
         /// How many wrong passwords of links one address may send; beyond it, 429. All addresses
         /// together may send twenty times as many for one link.
@@ -291,19 +292,19 @@ settings! {
 settings! {
     /// `[safety]`: URL screening.
     pub struct Safety {
-        /// Blocklists: files and https URLs, each also as `name=…`. Supported are hosts files, lists of
-        /// domains or URLs, and the CSV of PhishTank and URLhaus. terse refuses new links to an entry
-        /// and blocks existing ones.
+        /// Blocklists: files and https URLs, each also as `name=…`. Supported are hosts files,
+        /// lists of domains or URLs, and the CSV of PhishTank and URLhaus. terse refuses new links
+        /// to an entry and blocks existing ones.
         pub lists: Lists = Lists::default(),
         /// How often terse fetches lists from URLs, `1m` to `7d`. It reads files again when they
         /// change.
         pub lists_every: Span = Span::secs(3600),
-        /// The flags that put a warning page before a link. Leave out flags that your links often get;
-        /// an empty list turns warnings off.
+        /// The flags that put a warning page before a link. Leave out flags that your links often
+        /// get; an empty list turns warnings off.
         pub warn_on: Vec<String> = terse_safety::FlagSet::default_warnings().iter().map(|flag| flag.as_str().to_owned()).collect(),
-        /// A key for Google Safe Browsing. With it, terse keeps local copies of its lists, and asks it
-        /// about targets that may be on them. The request holds a part of a hash and does not reveal
-        /// the target.
+        /// A key for Google Safe Browsing. With it, terse keeps local copies of its lists, and asks
+        /// it about targets that may be on them. The request holds a part of a hash and does not
+        /// reveal the target.
         pub safe_browsing_key: Option<Secret> = None,
         /// The URL of a proxy for Safe Browsing, instead of Google's. https, unless it is on this
         /// machine.
@@ -320,16 +321,16 @@ settings! {
 settings! {
     /// `[outgoing]`: requests to other servers. All are off by default.
     pub struct Outgoing {
-        /// Whether owners may have webhooks, which receive an event when a link of theirs changes; see
-        /// webhooks.md.
+        /// Whether owners may have webhooks, which receive an event when a link of theirs changes;
+        /// see webhooks.md.
         pub webhooks: bool = false,
         /// Whether terse reads the title of the target for a link that is created without a title.
         pub titles: bool = false,
-        /// Whether terse checks that targets still answer. A link whose target did not answer on three
-        /// days gets the flag `unreachable`.
+        /// Whether terse checks that targets still answer. A link whose target did not answer on
+        /// three days gets the flag `unreachable`.
         pub check_targets: bool = false,
-        /// Whether these requests may go to private networks, and webhooks may use http. Only for an
-        /// intranet: every owner can then make terse send requests inside it.
+        /// Whether these requests may go to private networks, and webhooks may use http. Only for
+        /// an intranet: every owner can then make terse send requests inside it.
         pub allow_private: bool = false,
     }
 }
@@ -337,10 +338,11 @@ settings! {
 settings! {
     /// `[links]`: deleted and expired links.
     pub struct LinkRetention {
-        /// How long terse keeps a deleted or expired link. Until then a deleted link can be restored.
+        /// How long terse keeps a deleted or expired link. Until then a deleted link can be
+        /// restored.
         pub grace: Span = Span::days(7),
-        /// How long after that an alias stays reserved for its former owner. `0s` turns this off. The
-        /// codes of blocked links stay reserved for ever.
+        /// How long after that an alias stays reserved for its former owner. `0s` turns this off.
+        /// The codes of blocked links stay reserved for ever.
         pub quarantine: Span = Span::days(365),
         /// How often terse marks expired links and deletes old ones; `1s` to `1d`.
         pub reap_every: Span = Span::secs(15 * 60),
@@ -371,9 +373,9 @@ settings! {
 choice! {
     /// The format of log lines.
     pub enum LogFormat ("`text`, `json`") {
-        /// For people.
+        /// Readable text.
         Text = "text",
-        /// For programs.
+        /// One JSON object per line.
         Json = "json",
     }
 }
@@ -381,8 +383,8 @@ choice! {
 settings! {
     /// `[shutdown]`: shutdown.
     pub struct Shutdown {
-        /// How long terse continues to serve after `/readyz` answers 503, so that load balancers notice;
-        /// set `5s` behind one.
+        /// How long terse continues to serve after `/readyz` answers 503, so that load balancers
+        /// notice; set `5s` behind one.
         pub drain_delay: Span = Span::secs(0),
         /// The longest time open requests may take to finish after that.
         pub timeout: Span = Span::secs(10),
@@ -461,7 +463,7 @@ impl Config {
             None => false,
         };
         if url.scheme() != "https" && !(url.scheme() == "http" && local) {
-            return Err("https is needed, but for a provider on this machine".into());
+            return Err("https is needed, except for a provider on this machine".into());
         }
         if url.query().is_some()
             || url.fragment().is_some()

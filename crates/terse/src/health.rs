@@ -12,17 +12,17 @@ use http::{StatusCode, header};
 use prometheus_client::registry::Registry;
 use terse_core::LinkStore;
 
-/// Longer than a healthy store ever takes.
+/// Longer than a healthy store takes.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What those who watch over the server want to know.
+/// The state of the health and metrics endpoints.
 #[derive(Clone)]
 pub(crate) struct HealthEndpoints {
-    /// The store, whose health decides readiness.
+    /// The store that `/readyz` checks.
     pub(crate) store: Arc<dyn LinkStore>,
     /// Whether the server has begun to stop.
     pub(crate) draining: Arc<AtomicBool>,
-    /// Everything that is counted.
+    /// The registry of all metrics.
     pub(crate) registry: Arc<Registry>,
 }
 
@@ -37,8 +37,8 @@ impl HealthEndpoints {
     }
 }
 
-/// Can serve: not stopping. A store that is away is told, but does not take the machine out: what
-/// it remembers it serves, and no other machine could do better.
+/// The node is ready unless it is stopping. A failing store is reported but does not make the node
+/// unready: it still serves cached links, and no other node could do better.
 async fn ready(State(health): State<HealthEndpoints>) -> impl IntoResponse {
     if health.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n");

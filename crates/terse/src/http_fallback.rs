@@ -21,13 +21,13 @@ use tower::ServiceExt as _;
 
 use crate::config::Roles;
 
-/// A longer request target is refused.
+/// The longest request target.
 const MAX_TARGET: usize = 8 * 1024;
-/// Answered whatever the `Host`: those who probe a machine know it by its address.
+/// Answered for any `Host`: probes address a node by its IP address.
 const OPERATING: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
-/// Redirects are answered right here, wrapped in nothing. Everything else crosses to the
-/// back-office runtime, where it may take its time without delaying a visitor.
+/// Answers redirects on the serving thread. All other requests run on the back-office runtime,
+/// where slow ones do not delay visitors.
 #[derive(Clone)]
 pub(crate) struct HttpFallback(Arc<Shared>);
 
@@ -41,7 +41,7 @@ struct Shared {
 }
 
 impl HttpFallback {
-    /// `web` holds everything but redirects.
+    /// `web` serves everything except redirects.
     pub(crate) fn new(
         redirector: Arc<Redirector>,
         web: Router,
@@ -63,19 +63,19 @@ impl terse_redirect::FallbackService for HttpFallback {
         _peer: SocketAddr,
         desk: VisitHandler,
     ) -> impl Future<Output = Response<Self::Body>> + 'static {
-        // Most are answered from memory: for them there is nothing to wait for, and only for the
-        // others a future worth a box.
+        // Most requests are answered from memory without waiting; only the others need a boxed
+        // future.
         if let Some(response) = self.0.open_now(&request, &desk) {
             return Sooner::Left(std::future::ready(response));
         }
-        // The address of the client, not of a proxy in between.
+        // The client's address, not that of a proxy.
         let client = desk.client(request.headers());
         request.extensions_mut().insert(terse_server::Peer(client));
         Sooner::Right(Box::pin(async move { self.0.open(request, desk).await }))
     }
 }
 
-/// Refuses a request before it is routed.
+/// A request that is refused before routing.
 struct Refused(StatusCode, &'static str, String);
 
 impl IntoResponse for Refused {
@@ -94,7 +94,7 @@ impl IntoResponse for Refused {
 }
 
 impl Shared {
-    /// Visits of links that are in memory, and of roots that lead elsewhere.
+    /// Answers visits of cached links, and of root paths that redirect.
     fn open_now(
         &self,
         request: &Request<Incoming>,
@@ -131,7 +131,7 @@ impl Shared {
             Err(refused) => return refused.into_response().map(Either::Right),
         };
         if let Some(code) = code.as_ref().filter(|_| is_about_report(&request)) {
-            // A report of a link must not follow the link.
+            // A report must not follow the link.
             let page = format!("/r/{code}/report");
             return self.back_office(elsewhere(request, &page)).await.map(Either::Right);
         }
@@ -153,7 +153,7 @@ impl Shared {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
             Reply::Page(Answered::Warned, code) => {
                 let page = format!("/r/{code}");
-                // What the page says depends on it: rules may, and the target may be given it.
+                // The warning page needs the query: rules may test it, and the link may forward it.
                 let brought = request.uri().query().unwrap_or_default().to_owned();
                 request.extensions_mut().insert(terse_server::ForwardedQuery(brought));
                 self.back_office(elsewhere(request, &page)).await.map(Either::Right)
@@ -182,7 +182,7 @@ impl Shared {
             Ok(GateDecision::Open { knows, .. }) => {
                 desk.answer(Visitor { password: Some(knows), ..visitor }).await
             }
-            // It lost its password just now.
+            // The link has just lost its password.
             Ok(GateDecision::None) => desk.answer(visitor).await,
             Ok(GateDecision::Closed(_)) | Err(_) => return self.closed(gate).map(Either::Right),
         };
@@ -214,7 +214,7 @@ impl Shared {
             Visitor { password: Some(&knows), ..Visitor::of(&request, domain, own.as_str()) };
         let mut response = match desk.answer(visitor).await {
             Reply::Response(mut response) => {
-                // However the link redirects, what was posted here is not to be posted there.
+                // Always 303, so that the browser does not post the password to the target.
                 if response.status().is_redirection() {
                     *response.status_mut() = StatusCode::SEE_OTHER;
                 }
@@ -281,7 +281,7 @@ impl Shared {
         }
     }
 
-    /// Everything but redirects. A panic there is an error here.
+    /// Runs everything except redirects. A panic there becomes an error response here.
     async fn back_office(&self, mut request: Request<Incoming>) -> Response {
         let uri = request.uri().clone();
         name_host(&uri, request.headers_mut());
@@ -326,7 +326,7 @@ fn see_other(code: &Code) -> Response {
     (StatusCode::SEE_OTHER, fields).into_response()
 }
 
-/// A visitor of a link with a password.
+/// Describes a request for a link with a password.
 fn knock(request: &Request<()>, code: Code, desk: &VisitHandler) -> PasswordRequest {
     let mut headers = request.headers().clone();
     name_host(request.uri(), &mut headers);
@@ -340,8 +340,7 @@ fn knock(request: &Request<()>, code: Code, desk: &VisitHandler) -> PasswordRequ
     }
 }
 
-/// One place to look for the host: the authority of an absolute target, or of HTTP/2, becomes the
-/// field.
+/// Copies the authority of an absolute target, or of HTTP/2, to `Host`, where handlers look for it.
 fn name_host(uri: &Uri, headers: &mut http::HeaderMap) {
     if let Some(host) =
         uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
@@ -350,7 +349,7 @@ fn name_host(uri: &Uri, headers: &mut http::HeaderMap) {
     }
 }
 
-/// The code in a path of one segment, unescaped once; `None` if no link can be there.
+/// The code in a path of one segment, percent-decoded once; `None` if the path cannot be a link.
 fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, Refused> {
     let escaped =
         |detail: &str| Refused(StatusCode::BAD_REQUEST, "invalid_request", detail.to_owned());
@@ -371,7 +370,7 @@ fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, Refused> {
     Ok((Code::shaped(decoded.as_bytes()) && !is_reserved(&decoded)).then_some(decoded))
 }
 
-/// Whether the form is asked for or sent with which a link is reported.
+/// Whether the request shows or sends the form that reports a link.
 fn is_about_report(request: &Request<Incoming>) -> bool {
     request.uri().query() == Some("report")
         && matches!(*request.method(), Method::GET | Method::HEAD | Method::POST)

@@ -1,8 +1,8 @@
 //! The terse binary: configuration, command line and wiring.
 //!
-//! Rules live in `terse-core`, answers in `terse-redirect` and `terse-server`, links in a backend.
-//! What is here reads the settings, opens the parts and joins them, and offers the command line,
-//! which reaches links through the same API as everyone else.
+//! `terse-core` has the rules, `terse-redirect` and `terse-server` answer requests, and a backend
+//! stores links. This crate reads the settings, builds and connects those parts, and has the
+//! command line, which uses the same API as other clients.
 
 mod account_jobs;
 pub mod backends;

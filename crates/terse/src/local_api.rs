@@ -1,5 +1,5 @@
-//! The API of this machine's data folder, for commands: the server that runs on the folder, or the
-//! same router inside this process if none is running.
+//! The API of the local data folder, for commands: the server that runs on the folder or, if none
+//! does, the same router inside this process.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use url::Url;
 use crate::backends::{DataDir, DataDirError, LockGuard};
 use crate::config::{Config, Secret};
 
-/// How long a server that has just started may take to write where it listens.
+/// The longest time that a starting server may take to write its address.
 const STARTING: Duration = Duration::from_secs(3);
 
 /// Finds the API of the data folder.
@@ -57,7 +57,7 @@ fn in_process(config: &Config, lock: LockGuard) -> anyhow::Result<ApiClient> {
     Ok(ApiClient::in_process(api, place_of(config)))
 }
 
-/// The data folder by its full name, whether or not a server is running on it.
+/// The absolute path of the data folder, whether or not a server is running on it.
 fn place_of(config: &Config) -> String {
     config.data_dir.canonicalize().unwrap_or_else(|_| config.data_dir.clone()).display().to_string()
 }

@@ -1,4 +1,4 @@
-//! Log lines on standard error, for people or for programs.
+//! Writes log lines to standard error, as text or JSON.
 
 use std::io::IsTerminal as _;
 

@@ -1,4 +1,4 @@
-//! `/metrics`: what the parts of the server count, in the format of Prometheus.
+//! `/metrics`: the counters of all components, in the format of Prometheus.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use crate::safety::{ListCounts, Service};
 
 /// Reads all counters when `/metrics` is requested.
 pub(crate) struct MetricsSources {
-    /// What the redirect plane has counted.
+    /// The counters of the redirect plane.
     pub(crate) redirects: Box<dyn Fn() -> Snapshot + Send + Sync>,
-    /// Routes in memory, and their bytes.
+    /// The number and bytes of cached routes.
     pub(crate) remembered: Box<dyn Fn() -> (usize, usize) + Send + Sync>,
-    /// What the web side has counted.
+    /// The counters of the web plane.
     pub(crate) api: Arc<ApiStats>,
-    /// What the reaper has done.
+    /// The counters of the reaper.
     pub(crate) reaper: Arc<ReaperCounts>,
-    /// What became of blocklists.
+    /// The counters of blocklists.
     pub(crate) lists: Arc<ListCounts>,
-    /// What the re-scan has done.
+    /// The counters of the re-scan.
     pub(crate) rescan: Arc<RescanCounts>,
-    /// How many remembered links were read again because the lists have changed.
+    /// Cached links that were dropped because the screen changed.
     pub(crate) recalled: Arc<AtomicU64>,
-    /// What Safe Browsing was asked, where it is.
+    /// Safe Browsing, if a key is configured.
     pub(crate) safe_browsing: Option<Arc<Service>>,
-    /// What was asked of other servers.
+    /// The counters of the integrations.
     pub(crate) outgoing: Arc<OutgoingCounts>,
-    /// What the click plane has done.
+    /// The counters of the click plane.
     pub(crate) clicks: Box<dyn Fn() -> Counted + Send + Sync>,
     /// Writes waiting for the store.
     pub(crate) queue: Box<dyn Fn() -> usize + Send + Sync>,

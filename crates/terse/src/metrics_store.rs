@@ -1,4 +1,4 @@
-//! A store that counts its calls and how long they take, whichever store it is.
+//! A store that wraps another one, and counts and times its calls.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use terse_core::{
     OutboxEvent, OutboxPage, OwnerId, Page, Revision, StoreError, TagCount, Timestamp, Updated,
 };
 
-/// One of the store's calls, and how it ended.
+/// A call of the store and its result.
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct Ended {
     call: &'static str,
     outcome: &'static str,
 }
 
-/// One of the store's calls.
+/// A call of the store.
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct Call {
     call: &'static str,
@@ -34,13 +34,13 @@ pub(crate) struct MetricsStore {
     store: Arc<dyn LinkStore>,
     ended: Family<Ended, Counter>,
     seconds: Family<Call, Histogram, fn() -> Histogram>,
-    /// Looked up beforehand for the call that visitors wait for.
+    /// Looked up in advance, because visitors wait for this call.
     got: Counter,
     get_many: Histogram,
 }
 
 impl MetricsStore {
-    /// Counts into a registry.
+    /// Registers the metrics and wraps the store.
     pub(crate) fn new(store: Arc<dyn LinkStore>, registry: &mut Registry) -> Self {
         let histogram: fn() -> Histogram = || {
             Histogram::new([

@@ -1,6 +1,5 @@
-//! Requests to other people's servers that the operator has switched on: webhooks, titles, checks of
-//! targets. One guarded client sends them all; with everything off there is no client, no thread and
-//! no job.
+//! Requests to other servers that the operator has enabled: webhooks, titles, checks of targets.
+//! One guarded client sends them all. If all are disabled there is no client, no thread and no job.
 
 mod hooks;
 mod link_checker;
@@ -28,41 +27,41 @@ pub(crate) use oidc::ProviderHttp;
 use sender::WebhookDelivery;
 use titles::{Titles, Untitled};
 
-/// Events that are sent at once,
+/// The largest number of webhook deliveries at once.
 const POSTS: usize = 12;
-/// and pages that are read, and targets that are checked. Together these are all that the client
-/// does at once.
+/// The largest numbers of title fetches and target checks at once. The client's limit is the sum of
+/// all three.
 const PAGES: usize = 2;
 const CHECKS: usize = 2;
 
-/// What was done so far.
+/// Counters of the integrations.
 #[derive(Debug, Default)]
 pub(crate) struct OutgoingCounts {
-    /// Events that wait for a receiver.
+    /// Events stored for delivery.
     pub(crate) enqueued: AtomicU64,
-    /// Events that could not be written down and are lost.
+    /// Events lost because they could not be stored.
     pub(crate) lost: AtomicU64,
-    /// Attempts that a receiver took.
+    /// Deliveries that a receiver accepted.
     pub(crate) delivered: AtomicU64,
-    /// Attempts that are made again later.
+    /// Deliveries that failed and will be retried.
     pub(crate) again: AtomicU64,
-    /// Events that were given up.
+    /// Events dropped after the last retry.
     pub(crate) given_up: AtomicU64,
-    /// Webhooks that were switched off.
+    /// Webhooks that were disabled.
     pub(crate) disabled: AtomicU64,
-    /// Titles found,
+    /// Titles found.
     pub(crate) titles: AtomicU64,
-    /// pages without one, or out of reach,
+    /// Pages that have no title or could not be read.
     pub(crate) untitled: AtomicU64,
-    /// and links that were skipped because too many waited.
+    /// Links skipped because the queue of titles was full.
     pub(crate) skipped: AtomicU64,
-    /// Targets that answered,
+    /// Targets that answered.
     pub(crate) reached: AtomicU64,
-    /// and those that did not.
+    /// Targets that did not answer.
     pub(crate) unreached: AtomicU64,
 }
 
-/// What is switched on.
+/// The enabled integrations.
 pub(crate) struct Integrations {
     hooks: Option<Hooks>,
     titles: Option<(mpsc::Sender<Untitled>, mpsc::Receiver<Untitled>)>,
@@ -71,7 +70,7 @@ pub(crate) struct Integrations {
 }
 
 impl Integrations {
-    /// Reads who has webhooks, if they are on, so that nothing that happens from now on is missed.
+    /// If webhooks are enabled, reads which owners have some, so that no later event is missed.
     pub(crate) async fn open(
         config: &Config,
         registry: &Arc<dyn Registry>,
@@ -92,7 +91,7 @@ impl Integrations {
                 counts: Arc::clone(&counts),
                 outbox: Arc::default(),
             };
-            hooks.refresh().await.context("reading who has webhooks")?;
+            hooks.refresh().await.context("reading which owners have webhooks")?;
             Some(hooks)
         } else {
             None
@@ -108,12 +107,12 @@ impl Integrations {
         Ok(Self { hooks, titles: settings.titles.then(titles::queue), client, counts })
     }
 
-    /// For the API.
+    /// The webhooks, for the API.
     pub(crate) fn webhooks(&self) -> Option<Webhooks> {
         self.hooks.as_ref().map(|hooks| hooks.desk.clone())
     }
 
-    /// The listener to what happens to links, if anything needs one.
+    /// The listener for link events, if an integration needs one.
     pub(crate) fn events(&self) -> Option<Arc<dyn LinkEvents>> {
         match (&self.hooks, &self.titles) {
             (None, None) => None,
@@ -125,7 +124,7 @@ impl Integrations {
         }
     }
 
-    /// Adds the jobs of what is switched on.
+    /// Adds the jobs of the enabled integrations.
     pub(crate) fn add_jobs(
         self,
         config: &Config,

@@ -87,11 +87,11 @@ impl RegistryWatcher {
         self.redirector.set_domains(&domains);
         self.links.suspended().replace(suspended.iter().copied());
         let (redirector, safety) = (Arc::clone(&self.redirector), Arc::clone(&self.safety));
-        // May visit every remembered route and compile all lists.
+        // This may visit every cached route and compile all lists.
         let applying = tokio::task::spawn_blocking(move || {
             redirector.suspend(&suspended);
-            // The cache would be screened again in a moment anyway. A handler that waits for this
-            // poll answers only when it is done.
+            // Screen the cache now instead of at the job's next poll. A handler that waits for this
+            // poll answers only when this is done.
             if safety.block_by_hand(&blocked_hosts) {
                 redirector.rescreen();
             }

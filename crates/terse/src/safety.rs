@@ -1,5 +1,5 @@
-//! Blocklists: opened at start, read again when they change, compiled into the one index that every
-//! target is judged by.
+//! Blocklists: read at start, read again when they change, and compiled into the one index that
+//! screens every target.
 
 mod cache_rescreen;
 mod cached_copy;
@@ -34,20 +34,20 @@ use moderator_blocks::ModeratorBlocks;
 pub(crate) use safe_browsing::{Service, is_loopback};
 use screen_with_lookup::ScreenWithLookup;
 
-/// How often files are looked at. A change is taken when it was the same at two looks: half a file
-/// is a wrong list.
+/// How often the job polls the files. It reads a changed file once two polls find it the same, so
+/// that it never reads a half-written list.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The lists and the screen they become.
+/// The blocklists and the screen that they are compiled into.
 pub(crate) struct Safety {
     /// Screens targets.
     pub(crate) screen: Arc<Screen>,
-    /// Who is asked where the lists do not tell.
+    /// Safe Browsing, which is asked if the lists do not decide.
     pub(crate) service: Option<Arc<Service>>,
-    /// What was done.
+    /// Counters of list updates.
     pub(crate) counts: Arc<ListCounts>,
-    /// One per setting, in order. Held by one at a time: parsing and compiling are done with it in
-    /// hand, off the async threads.
+    /// One per setting, in order. The lock is held while lists are parsed and compiled, which runs
+    /// off the async threads.
     held: Mutex<Vec<LoadedList>>,
     /// The operator's own hosts, as a list.
     blocked_hosts: ParsedList,
@@ -81,20 +81,20 @@ impl Job for ListFiles {
     }
 }
 
-/// What became of lists so far.
+/// Counters of list updates.
 #[derive(Debug, Default)]
 pub(crate) struct ListCounts {
-    /// New versions taken.
+    /// New versions accepted.
     pub(crate) taken: AtomicU64,
-    /// Looked at and found the same.
+    /// Versions that were unchanged.
     pub(crate) unchanged: AtomicU64,
-    /// New versions that look broken.
+    /// New versions refused because they look broken.
     pub(crate) refused: AtomicU64,
-    /// Could not be read or fetched.
+    /// Versions that could not be read or fetched.
     pub(crate) failed: AtomicU64,
     /// Entries in force.
     pub(crate) entries: AtomicU64,
-    /// Lists of which there is no version at all.
+    /// Lists without any version.
     pub(crate) missing: AtomicU64,
     /// Hosts that moderators have blocked.
     pub(crate) moderated: AtomicU64,
@@ -103,9 +103,9 @@ pub(crate) struct ListCounts {
 }
 
 impl Safety {
-    /// Reads what is on this machine. A file that cannot be read is an error now, and only a
-    /// warning later. Of a list from elsewhere the last good copy is taken; without one the list is
-    /// missing until it was fetched.
+    /// Reads the local files. A file that cannot be read is an error here, and only a warning
+    /// later. A list from another server starts with its cached copy; without one it is missing
+    /// until fetched.
     pub(crate) fn open(config: &Config, hosts: &Hosts, clock: &Clock) -> anyhow::Result<Self> {
         let safety = Self::closed(config, clock);
         let mut held = Vec::new();
@@ -129,7 +129,7 @@ impl Safety {
         Ok(safety)
     }
 
-    /// Without any list yet.
+    /// Builds the screen without any list.
     fn closed(config: &Config, clock: &Clock) -> Self {
         let warn_on: FlagSet =
             config.safety.warn_on.iter().filter_map(|word| Flag::parse(word)).collect();
@@ -168,7 +168,7 @@ impl Safety {
         self.changed.subscribe()
     }
 
-    /// Where notes and copies are kept.
+    /// The folder of the copies.
     pub(crate) fn folder(&self) -> &PathBuf {
         &self.folder
     }
@@ -222,7 +222,7 @@ impl Safety {
         }
     }
 
-    /// A version of a list from elsewhere. Tells whether it was taken.
+    /// Offers a fetched version of a list. Returns whether it was accepted.
     fn offer(&self, at: usize, bytes: &[u8], validators: &Validators) -> bool {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(list) = held.get_mut(at) else { return false };
@@ -242,7 +242,7 @@ impl Safety {
         held.get(at).map(LoadedList::validators).unwrap_or_default()
     }
 
-    /// Tells whether there is something new.
+    /// Logs and counts the result. Returns whether there is a new version.
     fn count(&self, name: &str, offered: ListUpdate) -> bool {
         let (counter, new) = match offered {
             ListUpdate::Taken { entries, skipped } => {
@@ -263,7 +263,7 @@ impl Safety {
         new
     }
 
-    /// Puts all lists in force.
+    /// Compiles all lists and puts the index in force.
     fn compile(&self, held: &[LoadedList]) {
         let lists = held.iter().filter_map(LoadedList::parsed);
         let index = Index::build([&self.blocked_hosts].into_iter().chain(lists));
@@ -274,7 +274,7 @@ impl Safety {
             Ordering::Relaxed,
         );
         self.screen.replace(index);
-        // Behind the index: a receiver scans by it.
+        // After the index: receivers scan links with it.
         self.changed.send_replace(self.fingerprint(held));
     }
 

@@ -78,7 +78,7 @@ impl Server {
         Self::start_with(config, clock, |_| ())
     }
 
-    /// Like `start`, and changes settings of the redirect plane that have no configuration, for
+    /// Like `start`, but changes settings of the redirect plane that have no configuration, for
     /// tests that compare.
     #[doc(hidden)]
     pub fn start_with(
@@ -108,16 +108,16 @@ impl Server {
         let services =
             Services::open(config, &store, &hosts, address.port(), settings, &clock, &mut metrics);
         let services = runtime.block_on(services)?;
-        // Behind everything that an operator can configure wrongly: a generated key that was
-        // stored but never printed would be lost.
+        // After every step that a wrong setting can make fail: a generated key that was stored but
+        // never printed would be lost.
         let (keys, fresh_key, local_key) = runtime.block_on(credentials::keys(config, &store))?;
         let setup_link = match config.roles.web {
             true => runtime.block_on(credentials::setup_link(&store, &base_url))?,
             false => None,
         };
 
-        // Planes. The registry is read before the first request: no link may be created or followed
-        // that a moderator has blocked.
+        // Planes. The watcher reads the registry before the first request: no link that a moderator
+        // has blocked may be created or followed.
         let (stop, stopped) = watch::channel(false);
         let mut jobs = Scheduler::new(LeaseKeeper::new(store.leases(), store.node()?));
         let (registry_refresh, receiver) = RegistryRefresh::new();
@@ -130,7 +130,7 @@ impl Server {
         ))?);
         let cache: Arc<dyn RouteCache> = services.redirector.clone();
         let mut follower = ChangeFollower::new(services.store.clone(), cache);
-        // Now, while nothing is cached: the first poll starts at the end of the feed.
+        // Now, while the cache is empty: the first poll starts at the end of the feed.
         runtime.block_on(follower.poll()).context("reading the changes of links")?;
         jobs.add(LinkChanges(follower));
         let salts: Arc<dyn Salts> = store.registry.clone();
@@ -195,7 +195,7 @@ impl Server {
         let _ = workers.set(Arc::clone(&running));
         let jobs = jobs.start(runtime.handle());
         let (pid, url) = (std::process::id(), listeners::local_url(address));
-        // Not an error: connections are served already, and a full disk must not end that.
+        // Not fatal: the server already serves connections, and a full disk must not stop it.
         if let Err(error) = data_dir.write_run(&RunInfo { pid, url, key: local_key }) {
             let error = format!("{:#}", anyhow::Error::new(error));
             tracing::warn!(error, "commands on this machine cannot find this server by its folder");
@@ -257,7 +257,7 @@ impl Server {
         let _ = self.stop.send(true);
         let all_gone = self.workers.stop(patience);
         self.click_plane.stop(patience, all_gone);
-        // Behind the requests: the last uses of keys are recorded.
+        // After the requests: the job records the last uses of keys.
         if !self.runtime.block_on(self.jobs.stop(JOBS_TIMEOUT)) {
             tracing::warn!("a background job did not end in time");
         }
@@ -267,8 +267,8 @@ impl Server {
         self.runtime.shutdown_timeout(Duration::from_secs(1));
     }
 
-    /// Prints the address and the first steps on standard output. Standard error is the log, where
-    /// keys do not belong.
+    /// Prints the address and the first steps to standard output. Standard error is the log, which
+    /// must not contain keys.
     fn greet(&self, config: &Config) {
         let base = self.base_url.as_str().trim_end_matches('/');
         tracing::info!(address = %self.address, base_url = base, "terse is listening");

@@ -17,7 +17,7 @@ fn days(day: i64) -> i64 {
     day - Timestamp::MIN.as_ms().div_euclid(Unit::Day.ms())
 }
 
-/// The hour of a day (since 1970): the day first, so that what is written today lies together.
+/// The key of an hour: the day (since 1970) first, so that what is written today lies together.
 pub(crate) fn hour_id(day: i64, subject: i64, hour: i64) -> i64 {
     days(day) << (SUBJECT + HOUR) | subject << HOUR | hour
 }
@@ -28,7 +28,7 @@ pub(crate) fn of_hour_id(id: i64) -> (i64, i64, i64) {
     ((id >> (SUBJECT + HOUR)) + first, id >> HOUR & ((1 << SUBJECT) - 1), id & ((1 << HOUR) - 1))
 }
 
-/// A day: the subject first, as it is only read from then on.
+/// The key of a day: the subject first, because a finished day is only read.
 pub(crate) fn day_id(subject: i64, day: i64) -> i64 {
     subject << DAY | days(day)
 }

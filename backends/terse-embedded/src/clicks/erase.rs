@@ -1,4 +1,4 @@
-//! What is deleted with a link or an owner, and the tombstones that stay.
+//! Deletes the clicks of a link or an owner, and writes the tombstones that stay.
 
 use rusqlite::params;
 use terse_core::clicks::{ClickSubject, LinkId, Period};
@@ -52,8 +52,8 @@ impl ClickWrites {
         Ok(())
     }
 
-    /// Erases up to `limit` links of an owner, and once there are none, the owner. Says whether
-    /// that is done. The tombstone is there from the first step on.
+    /// Erases up to `limit` links of an owner, and the owner after the last one. Returns whether it
+    /// is done. The first step writes the tombstone.
     pub(crate) fn erase_owner(
         &mut self,
         owner: OwnerId,
@@ -94,7 +94,7 @@ impl ClickWrites {
         Ok(self.conn.prepare_cached(OWNER_ERASED)?.exists([owner.0.cast_signed()])?)
     }
 
-    /// Deletes up to `limit` tombstones from before a moment. Says how many, and whether there are
+    /// Deletes up to `limit` tombstones from before a time. Returns how many, and whether there are
     /// more.
     pub(crate) fn drop_tombstones(
         &self,

@@ -7,8 +7,8 @@ use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::sum::Sum;
 
-/// The most values of a dimension in the sum of a batch. The rarest of more would become "other"
-/// anyway; this bounds the cost of a flood of values.
+/// The largest number of values of a dimension in the sum of a batch. The rarest of more would
+/// become "other" anyway; this bounds the cost of a flood of values.
 const MAX_VALUES_PER_BATCH: usize = 5 * MAX_VALUES_TOTAL;
 
 /// The subject of a sum.
@@ -23,7 +23,7 @@ pub(crate) enum SumKey<'a> {
 /// What a batch adds to one subject.
 pub(crate) struct Group<'a> {
     pub(crate) who: SumKey<'a>,
-    /// Of a link, the latest; of an owner, itself.
+    /// For a link, its latest owner; for an owner, itself.
     pub(crate) owner: OwnerId,
     /// By hours since 1970. Nearly always one.
     pub(crate) hours: Vec<(i64, Sum)>,
@@ -32,7 +32,7 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Drops the clicks that were made by a moment.
+    /// Drops the clicks up to and including a time.
     pub(crate) fn keep_after(&mut self, at: Timestamp) {
         self.clicks.retain(|click| click.at > at);
         self.hours.clear();
@@ -53,7 +53,7 @@ impl Group<'_> {
     }
 }
 
-/// The groups of a batch, and where in the list each of them is.
+/// The groups of a batch, and the index of each in the list.
 #[derive(Default)]
 struct Groups<'a> {
     list: Vec<Group<'a>>,
@@ -93,7 +93,7 @@ pub(crate) fn groups(clicks: &[Click]) -> Vec<Group<'_>> {
         .iter_mut()
         .flat_map(|group| &mut group.hours)
         .for_each(|(_, sum)| sum.tally.trim(MAX_VALUES_PER_BATCH));
-    // An owner has what the links have, and everything is what the owners have.
+    // An owner's sum adds up its links, and the total adds up the owners.
     for at in 0..links {
         if let Group { who: SumKey::Link(_), owner, .. } = groups.list[at] {
             let hours = std::mem::take(&mut groups.list[at].hours);

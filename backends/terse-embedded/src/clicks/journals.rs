@@ -1,4 +1,4 @@
-//! Which journals there are, who counts them, and how far they were counted.
+//! The known journals, which node counts each, and up to which position.
 
 use rusqlite::{CachedStatement, OptionalExtension, params};
 use terse_core::clicks::{Added, Forgotten, JournalId, JournalSpan, Opened, Position};

@@ -1,4 +1,4 @@
-//! How a clicks file is opened.
+//! The options of a clicks file.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub struct ClickOptions {
     pub path: PathBuf,
     /// Whether single clicks are stored beside the sums.
     pub keep_raw: bool,
-    /// How many writes may wait. One more is answered `Busy`.
+    /// How many writes may wait. The store answers one more with `Busy`.
     pub queue: usize,
     /// How many threads answer reports.
     pub readers: usize,

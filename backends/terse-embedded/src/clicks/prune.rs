@@ -1,4 +1,4 @@
-//! What is no longer kept: raw clicks are deleted, hours become days.
+//! Applies the retention: deletes raw clicks and joins hours into days.
 
 use rusqlite::{OptionalExtension, params};
 use terse_core::clicks::{Count, MAX_VALUES_PER_DAY, Pruned, Retention, Unit};
@@ -35,7 +35,7 @@ impl ClickWrites {
         Ok(Pruned { raw: raw as u64, hours, tombstones: tombstones as u64, more })
     }
 
-    /// Deletes raw clicks before an hour. Says how many, and whether there are more.
+    /// Deletes raw clicks before an hour. Returns how many, and whether there are more.
     fn drop_raw(&self, hour: i64, limit: usize) -> Result<(usize, bool), Failure> {
         let first_to_stay: Option<[i64; 4]> = self
             .conn
@@ -49,7 +49,7 @@ impl ClickWrites {
         Ok((self.conn.prepare_cached(DONE_CLICKS)?.execute(end)?, more))
     }
 
-    /// Puts hours of days before this one into their days.
+    /// Joins the hours of days before this one into their days.
     fn join_hours(&self, before: i64, limit: usize) -> Result<u64, Failure> {
         let mut statement = self.conn.prepare_cached(OLD_HOURS)?;
         let mut rows = statement.query([hour_id(before, 0, 0), limit as i64])?;
@@ -70,7 +70,7 @@ impl ClickWrites {
         drop(rows);
         self.add_to_day(joined)?;
         if let Some(last) = last {
-            // One writer, one order: what lies before the last of them is all of them.
+            // The only writer read in key order: all rows up to the last one are joined.
             self.conn.prepare_cached(DONE_HOURS)?.execute([last])?;
         }
         Ok(count)

@@ -25,7 +25,7 @@ pub(crate) const NEXT_DAY: &str = "SELECT id FROM hours WHERE id >= ?1 ORDER BY 
 /// A connection for reading clicks. Belongs to one thread.
 pub(crate) struct ClickQueries {
     pub(crate) conn: Connection,
-    /// What reports have cost so far.
+    /// What reports have read so far.
     pub(crate) cost: Cell<Cost>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct ClickQueries {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Cost {
     pub(crate) rows: u64,
-    /// Of sums, which are nearly all there is to read.
+    /// Bytes of sums, which are nearly everything that a report reads.
     pub(crate) bytes: u64,
 }
 
@@ -65,7 +65,7 @@ impl ClickQueries {
         Ok(salts.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Where a subject is filed.
+    /// The row id of a subject.
     pub(crate) fn id(&self, subject: &ClickSubject) -> Result<Option<i64>, Failure> {
         match (subject, filed(subject)) {
             (ClickSubject::Link(link), _) => Ok(self.link(link)?.map(|(id, _)| id)),
@@ -78,7 +78,7 @@ impl ClickQueries {
         }
     }
 
-    /// Where a link is filed, and whose it is.
+    /// The row id of a link, and its owner.
     pub(crate) fn link(&self, link: &LinkId) -> Result<Option<(i64, i64)>, Failure> {
         let LinkId { key, born } = link;
         let mut statement = self.conn.prepare_cached(LINK)?;
@@ -137,7 +137,7 @@ impl ClickQueries {
         let mut statement = self.conn.prepare_cached(NEXT_DAY)?;
         let mut days = Vec::new();
         let mut from = first;
-        // Skips from day to day: there are few days, and many rows in each.
+        // Jumps from day to day: there are few days, and many rows in each.
         while let Some(id) =
             statement.query_row([hour_id(from, 0, 0)], |row| row.get(0)).optional()?
             && let (day, ..) = of_hour_id(id)

@@ -20,7 +20,7 @@ pub(crate) const CLICKS: &str = "SELECT at, number, took, visitor, address, mach
 pub(crate) const INSERT: &str = "INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
     ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
 
-/// The largest page: all of it is in memory at once.
+/// The largest page, because a whole page is in memory at once.
 const MAX_PAGE: usize = 10_000;
 const HOUR: i64 = Unit::Hour.ms();
 
@@ -63,7 +63,7 @@ impl ClickQueries {
         };
         let range = TimeRange::of(terse_core::clicks::Period { from: query.from, to: query.to });
         let limit = query.limit.min(MAX_PAGE);
-        // Behind this place: just before the first millisecond, or where the last page ended.
+        // Begins just before the first millisecond, or where the last page ended.
         let begin = (range.from - 1, i64::MAX);
         let after =
             query.after.map_or(begin, |after| (after.at_ms, after.number.cast_signed()).max(begin));
@@ -86,8 +86,8 @@ impl ClickQueries {
         Ok(page)
     }
 
-    /// In which hours there may be raw clicks of a subject: those that were counted, as far as raw
-    /// clicks are kept at all.
+    /// The hours that may have raw clicks of a subject: those with counted clicks, within the time
+    /// for which raw clicks are kept.
     pub(crate) fn hours_with_clicks(
         &self,
         subject: i64,
@@ -128,7 +128,7 @@ impl ClickQueries {
     }
 }
 
-/// From a row of [`CLICKS`].
+/// Reads a row of [`CLICKS`].
 fn read(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
     let text = |column: usize| -> rusqlite::Result<Option<Interned>> {
         Ok(row.get_ref(column)?.as_str_or_null()?.map(Interned::from))

@@ -12,7 +12,7 @@ use crate::clicks::sum::{Slot, Sum, count};
 use crate::failure::Failure;
 
 pub(crate) const EVER: &str = "SELECT people, machines, sum FROM subjects WHERE id = ?1";
-/// With the sums, and without: what is not asked for is not read.
+/// The queries without and with the sums, so that a report reads the sums only if it needs them.
 pub(crate) const HOURS: [&str; 2] = [
     "SELECT id, people, machines FROM hours WHERE id >= ?1 AND id < ?2 ORDER BY id",
     "SELECT id, people, machines, sum FROM hours WHERE id >= ?1 AND id < ?2 ORDER BY id",
@@ -21,7 +21,7 @@ pub(crate) const DAYS: [&str; 2] = [
     "SELECT id, people, machines FROM days WHERE id >= ?1 AND id <= ?2 ORDER BY id",
     "SELECT id, people, machines, sum FROM days WHERE id >= ?1 AND id <= ?2 ORDER BY id",
 ];
-/// Which of them.
+/// Indexes of these queries.
 const PLAIN: usize = 0;
 const WITH_SUMS: usize = 1;
 
@@ -68,8 +68,7 @@ impl ClickQueries {
         let mut buckets = Vec::new();
         let range = TimeRange::of(period);
         if period == Period::default() {
-            // What was summed up all along needs no buckets, of which only the plain numbers are
-            // read.
+            // The all-time sum is stored, so only the plain numbers of the buckets are read.
             self.ever(subject, &mut sum)?;
             self.buckets(subject, range, PLAIN, |bucket, _, _| {
                 buckets.push(bucket);
@@ -82,7 +81,7 @@ impl ClickQueries {
                 sum.merge_row(row, 1, slot)
             })?;
         }
-        // Days come first, also those in which late hours stand; equals stay in this order.
+        // Days come first, even those that also have late hours; the sort is stable.
         buckets.sort_by_key(|bucket| bucket.start);
         sum.tally.trim(MAX_VALUES_TOTAL);
         Ok(ClickReport {
@@ -163,7 +162,7 @@ impl ClickQueries {
         self.cost.set(Cost { rows: cost.rows + 1, ..cost });
     }
 
-    /// Notes down a sum that was read; it is the last column.
+    /// Adds the size of a sum that was read to the cost; the sum is the last column.
     fn pay(&self, row: &Row<'_>) -> rusqlite::Result<()> {
         let cost = self.cost.get();
         let last = row.as_ref().column_count() - 1;
@@ -253,7 +252,7 @@ mod tests {
         };
         let (always, buckets) = cost(Period::default());
         assert_eq!(buckets, HOURS_KEPT + DAYS_KEPT);
-        // A row a bucket, and 24 more for what is recent; one sum, however long the link has lived.
+        // One row per bucket and 24 more for recent hours; one sum, whatever the age of the link.
         assert!(always.rows <= (HOURS_KEPT + DAYS_KEPT + 48) as u64, "{always:?}");
         assert!(always.bytes < 150_000, "{always:?}");
         let (week, buckets) =

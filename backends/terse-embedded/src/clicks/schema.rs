@@ -1,4 +1,4 @@
-//! The shape of the clicks file.
+//! The schema of the clicks file.
 
 use crate::schema::Shape;
 
@@ -33,7 +33,7 @@ mod tests {
             (report::HOURS[1], "PRIMARY KEY (rowid>? AND rowid<?)"),
             (report::DAYS[0], "PRIMARY KEY (rowid>? AND rowid<?)"),
             (report::DAYS[1], "PRIMARY KEY (rowid>? AND rowid<?)"),
-            // In order, and it ends at the first.
+            // It scans in order and stops at the first row.
             (raw::FIRST_HOUR, "SCAN clicks"),
             (raw::CLICKS, "PRIMARY KEY (hour=? AND subject=? AND (at,number)>(?,?)"),
             (writes::HOUR, "PRIMARY KEY (rowid=?)"),

@@ -22,7 +22,7 @@ use crate::engine::{self, DbLocation};
 use crate::options::OpenError;
 use crate::threads::{ReadPool, StoreThreads};
 
-/// A large batch on a slow disk takes its time, and no visitor waits for it.
+/// A large batch takes long on a slow disk, and no visitor waits for it.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How many reports may wait.
 const REPORTS: usize = 1024;
@@ -31,15 +31,15 @@ const READ: usize = 0;
 const BATCH: usize = 2000;
 const LINKS_A_STEP: usize = 200;
 
-/// Clicks in one SQLite file. Dropping it finishes what is waiting.
+/// Clicks in one SQLite file. Dropping it finishes the waiting work.
 pub struct EmbeddedClicks {
     site: DbLocation,
     threads: StoreThreads<Clicks>,
-    /// Whether a salt was deleted that may still stand in the log.
+    /// Whether the log may still hold a deleted salt.
     to_wipe: AtomicBool,
 }
 
-/// What the threads of this store know.
+/// The data that this store's threads share.
 #[derive(Clone)]
 pub(crate) struct Clicks {
     site: DbLocation,
@@ -51,8 +51,8 @@ impl Database for Clicks {
     type Writes = ClickWrites;
     const NAME: &'static str = "clicks";
     const MAX_WRITES_PER_COMMIT: usize = 16;
-    // The same rows change in batch after batch: copying each page once in a while saves most of
-    // the copying, and nobody waits for it.
+    // The same rows change in batch after batch, so rare checkpoints copy each page less often. No
+    // caller waits for them.
     const CHECKPOINT_PAGES: u32 = 8000;
     const BEHIND_OTHERS: bool = true;
 
@@ -70,7 +70,7 @@ impl Database for Clicks {
 }
 
 impl EmbeddedClicks {
-    /// Opens the store, making it if it is missing. May take a moment; not for async threads.
+    /// Opens the store, creating it if it is missing. Blocks: not for async threads.
     pub fn open(options: ClickOptions) -> Result<Self, OpenError> {
         let site = options.site();
         let conn = CLICKS.open(&site)?;
@@ -83,20 +83,20 @@ impl EmbeddedClicks {
         }];
         let trade = Clicks { site: site.clone(), keep_raw: options.keep_raw };
         let threads = StoreThreads::start(&trade, options.queue, TIMEOUT, &pools)?;
-        // Only now, so that the log is never cleaned away between two connections.
+        // Closed last, so that SQLite never deletes the log between two connections.
         drop(conn);
-        // A process that was killed may have left one behind.
+        // A killed process may have left a deleted salt in the log.
         Ok(Self { site, threads, to_wipe: AtomicBool::new(true) })
     }
 
-    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`.
-    /// Blocks meanwhile.
+    /// Finishes the waiting work and closes the file. Later calls get `Unavailable`. Blocks until
+    /// done.
     pub fn close(&self) {
         self.threads.close();
     }
 
-    /// Empties the log if a salt that was forgotten may still stand in it. If a reader stands in
-    /// the way, the next chore tries again.
+    /// Empties the log if it may still hold a deleted salt. If a reader prevents that, the next
+    /// call tries again.
     async fn wipe(&self) {
         if !self.to_wipe.load(Ordering::Relaxed) {
             return;
@@ -107,8 +107,8 @@ impl EmbeddedClicks {
             Ok(Ok(true)) => self.to_wipe.store(false, Ordering::Relaxed),
             Ok(Ok(false)) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "a forgotten salt may still stand in the log of the \
-                    clicks; trying again later");
+                tracing::warn!(%error, "the log of the clicks may still hold a deleted salt; \
+                    trying again later");
             }
             Err(_stopping) => {}
         }
@@ -137,8 +137,7 @@ impl EmbeddedClicks {
         self.site.disk_size()
     }
 
-    /// Copies the store as it is now into a new file, while everyone goes on working. Blocks for as
-    /// long as it takes.
+    /// Copies the store as it is now into a new file, while it stays in use. Blocks until done.
     pub fn backup(&self, to: &Path) -> Result<(), BackupError> {
         crate::clicks::backup_clicks(&self.site.path, to)
     }
@@ -157,7 +156,7 @@ impl ClickIngest for EmbeddedClicks {
     }
 
     async fn add(&self, batch: &Batch) -> Result<Added, StoreError> {
-        // While nothing can be written, tries that timed out would pile up in the queue.
+        // While writes fail, retries after timeouts would fill the queue.
         self.threads.check()?;
         let batch = batch.clone();
         self.threads.write(move |writes| writes.add(&batch)).await

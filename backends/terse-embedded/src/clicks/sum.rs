@@ -1,4 +1,4 @@
-//! A sum as a row holds it.
+//! The stored form of a sum.
 
 use rusqlite::Row;
 use terse_core::clicks::{Click, Count, Sketch, Tally};
@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::failure::{Failure, corrupt};
 
-/// Octets before the sketch: the checksum of all that follows, and how long the sketch is.
+/// Bytes before the sketch: the checksum of all that follows, and the length of the sketch.
 const HEAD: usize = 10;
 
 /// Which row a sum belongs to. It seeds the checksum, so that the sum of one row is invalid in
@@ -65,7 +65,7 @@ impl Sum {
         }
     }
 
-    /// The stored form for this row.
+    /// Encodes the sum for this row.
     pub(crate) fn encode(&self, slot: Slot) -> Vec<u8> {
         let sketch = if self.visited { self.visitors.encode() } else { Vec::new() };
         let tally = self.tally.encode();
@@ -93,7 +93,7 @@ impl Sum {
         };
         let visitors = match sketch {
             [] => None,
-            // Safe: the checksum says that these bytes are ours.
+            // Safe: the checksum proves that terse wrote these bytes.
             bytes => match Sketch::decode(bytes) {
                 Some(visitors) => Some(visitors),
                 None => return false,
@@ -109,8 +109,8 @@ impl Sum {
         true
     }
 
-    /// The same for a row of `humans, bots, sum` from column `at` on, whose plain numbers must fit
-    /// too. After an error the sum is in an unknown state.
+    /// Like [`Self::merge_stored`], for `humans, bots, sum` from column `at` on, whose plain
+    /// numbers must match too. After an error the sum is in an unknown state.
     pub(crate) fn merge_row(
         &mut self,
         row: &Row<'_>,
@@ -127,7 +127,7 @@ impl Sum {
         Ok(())
     }
 
-    /// The same for counting on: of a damaged row, only the plain numbers are added.
+    /// Like [`Self::merge_row`], for counting: of a damaged row, it adds only the plain numbers.
     pub(crate) fn merge_or_mend(
         &mut self,
         row: &Row<'_>,
@@ -142,7 +142,7 @@ impl Sum {
                     std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
                 tracing::error!(
                     cause,
-                    "a sum of clicks is damaged: its count goes on, its details are lost"
+                    "a sum of clicks is damaged: its count continues, its details are lost"
                 );
                 kept = Self::default();
                 kept.tally.clicks = count(row, at)?;

@@ -16,11 +16,11 @@ use crate::verify::{Problems, check_pages};
 /// The result of a verification.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClickFileCheck {
-    /// How many links have clicks.
+    /// The number of links with clicks.
     pub links: u64,
-    /// How many clicks of links were counted.
+    /// The number of counted clicks of links.
     pub clicks: u64,
-    /// How many of them are kept one by one.
+    /// The number of stored raw clicks.
     pub raw: u64,
     /// The problems that were found.
     pub problems: Problems,
@@ -33,9 +33,9 @@ impl ClickFileCheck {
     }
 }
 
-/// Copies a clicks file as it is now into a new file, also while another process has it open. The
-/// salts of the last days stay behind: a copy may be kept for years, and with them it could be
-/// found out who its visitors were.
+/// Copies a clicks file as it is now into a new file, even while another process has it open. The
+/// copy leaves out the salts of the last days: it may be kept for years, and with them it could
+/// identify visitors.
 pub fn backup_clicks(db: &Path, to: &Path) -> Result<(), BackupError> {
     backup::backup_without(db, to, "PRAGMA secure_delete = ON; DELETE FROM salts")
 }
@@ -49,12 +49,12 @@ pub fn inspect_clicks(db: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Checks every page, every index, every sum and whether the sums of each subject fit together,
-/// also while the store is in use.
+/// Checks every page, every index and every sum, and that the sums of each subject match. Works
+/// while the store is in use.
 pub fn verify_clicks(db: &Path) -> Result<ClickFileCheck, OpenError> {
     inspect_clicks(db)?;
     let conn = connect_reader(&DbLocation::at(db))?;
-    // All of it as of one moment.
+    // One transaction, so that all queries read the same state.
     conn.execute_batch("BEGIN")?;
     let mut report = ClickFileCheck::default();
     check_pages(&conn, &mut |problem| report.problems.tell(problem))?;
@@ -101,7 +101,7 @@ fn check_sums(
                 }
             }
             Err(error) => {
-                // The rest of the table cannot be reached.
+                // The rest of the table is unreachable.
                 report.problems.tell(error.to_string());
                 return Ok(());
             }
@@ -112,7 +112,7 @@ fn check_sums(
 /// Checks that each subject's total is the sum of its hours and days, and that no rows belong to a
 /// subject that does not exist.
 fn check_totals(conn: &Connection, report: &mut ClickFileCheck) {
-    // One pass over each table: a join of all subjects with all sums would compare each with each.
+    // One pass over each table; a join of all subjects with all sums would be quadratic.
     let wrong = "SELECT count(*) FROM (SELECT sum(people) AS people, sum(machines) AS machines \
         FROM ( \
          SELECT id AS subject, people, machines FROM subjects \

@@ -79,7 +79,7 @@ impl crate::database::Writes for ClickWrites {
     }
 }
 
-/// The statements of a batch, fetched once for all of its rows.
+/// The statements of a batch, prepared once for all of its rows.
 struct Statements<'c> {
     ever: CachedStatement<'c>,
     new_subject: CachedStatement<'c>,
@@ -104,7 +104,7 @@ impl<'c> Statements<'c> {
 
 impl ClickWrites {
     pub(crate) fn new(queries: ClickQueries, keep_raw: bool) -> rusqlite::Result<Self> {
-        // What is deleted, a salt above all, is overwritten on disk.
+        // SQLite overwrites deleted data, above all salts, on disk.
         queries.conn.query_row("PRAGMA secure_delete = FAST", [], |_| Ok(()))?;
         let mut writes = Self {
             queries,
@@ -129,7 +129,7 @@ impl ClickWrites {
                 groups.push((subject, new, group));
             }
         }
-        // In the order of the file.
+        // Sorted in the order of the file.
         groups.sort_unstable_by_key(|(subject, ..)| *subject);
         let mut next_number = self.next_number;
         let mut statements = Statements::new(&self.queries.conn)?;

@@ -86,7 +86,7 @@ impl LockedBuckets<'_> {
         self.shard(subject).full_at.get(subject).map_or(0, |full_at| full_at.saturating_sub(now))
     }
 
-    /// Remembers that a subject's bucket is full after this time.
+    /// Stores that a subject's bucket is full after this time.
     pub(super) fn set(&mut self, subject: LimitSubject, until_full: u64) {
         let (now, evicted) = (self.now, &self.buckets.evicted);
         let shard = self.shard(&subject);
@@ -106,7 +106,7 @@ impl LockedBuckets<'_> {
 }
 
 impl Shard {
-    /// Makes room for one more subject. Returns how many were forgotten too early.
+    /// Frees a place. Returns how many buckets were dropped before they were full.
     fn make_room(&mut self, now: u64) -> usize {
         let full = self.full_at.len() >= MAX_BUCKETS;
         if !full && now.saturating_sub(self.pruned) < nanos(PRUNE_INTERVAL) {

@@ -1,4 +1,4 @@
-//! Writing accounts: made, changed, erased.
+//! Writes accounts: created, changed, erased.
 
 use async_trait::async_trait;
 use rusqlite::params;
@@ -68,7 +68,7 @@ impl RegistryWrites {
         Ok(account)
     }
 
-    /// Makes an account whose owner is the one who makes it.
+    /// Creates an account by sign-up; the audit log names the account itself as actor.
     pub(crate) fn come(
         &self,
         account: NewAccount,
@@ -108,7 +108,7 @@ impl RegistryWrites {
         if taken { Err(RegistryError::NameTaken.into()) } else { Ok(()) }
     }
 
-    /// Once there was an admin, nobody can become the first.
+    /// Records that there was an admin. From then on, the setup of the first admin is closed.
     fn crown(&self, account: &Account) -> Result<(), Failure> {
         if account.role == Role::Admin {
             self.run("INSERT OR REPLACE INTO meta VALUES ('had_admin', 1)", [])?;

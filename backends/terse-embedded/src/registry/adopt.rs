@@ -1,4 +1,4 @@
-//! What earlier versions kept in the files of links and clicks and the registry keeps now.
+//! Moves data that earlier versions stored in the links and clicks files into the registry.
 
 use terse_core::registry::{AdminKeyStore as _, RegistryError, Salts as _, Token};
 

@@ -1,4 +1,4 @@
-//! Writing what opens doors: keys, sessions, invitations.
+//! Writes credentials: keys, sessions, invitations.
 
 use async_trait::async_trait;
 use rusqlite::params;
@@ -21,7 +21,7 @@ pub(crate) const KEY_BY_ID: &str =
 pub(crate) const TOUCH: &str = "UPDATE keys SET last_used_at = ?2 WHERE id = ?1 AND (last_used_at \
     IS NULL OR last_used_at < ?2)";
 pub(crate) const SESSION_KNOWN: &str = "SELECT 1 FROM sessions WHERE token = ?1";
-/// All but the latest.
+/// All sessions of an owner but the latest.
 pub(crate) const CROWDED_OUT: &str = "DELETE FROM sessions WHERE token IN \
      (SELECT token FROM sessions WHERE owner = ?1 ORDER BY created_at DESC, token DESC LIMIT -1 \
      OFFSET ?2)";
@@ -145,7 +145,7 @@ impl RegistryWrites {
         let found =
             self.one(INVITATION, params![token.0, account.created_at.as_ms()], rows::invitation)?;
         let Invitation { role, by, .. } = found.ok_or(RegistryError::Missing)?;
-        // Worth no more than whoever wrote it is now.
+        // The inviter's present role must still cover the role of the invitation.
         match self.authority(by)? {
             Some(Some(least)) if least >= role => {}
             _ => return Err(RegistryError::Missing.into()),
@@ -154,7 +154,7 @@ impl RegistryWrites {
         self.come(NewAccount { role, ..account.clone() }, Some(by))
     }
 
-    /// What somebody may do; nothing while they are suspended. `None` if there is nobody.
+    /// The role of an account; `Some(None)` while it is suspended, `None` if it does not exist.
     fn authority(&self, id: OwnerId) -> Result<Option<Option<Role>>, WriteError> {
         if id == OwnerId::ADMIN {
             return Ok(Some(Some(Role::Admin)));
@@ -201,7 +201,7 @@ impl CredentialStore for EmbeddedRegistry {
     }
 
     async fn touch_keys(&self, used: &[(KeyId, Timestamp)]) -> Answer<()> {
-        // Each step is whole; that some were noted before others matters to nobody.
+        // Each batch is atomic; the batches together need not be.
         for some in used.chunks(BATCH) {
             let some = some.to_vec();
             self.write(move |writes| writes.touch_keys(&some)).await?;

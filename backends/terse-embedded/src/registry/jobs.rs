@@ -1,4 +1,4 @@
-//! Leases and the progress of jobs.
+//! Leases and the progress of background jobs.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::registry::rows::filed;
 use crate::registry::store::{Answer, EmbeddedRegistry};
 use crate::registry::writes::{RegistryWrites, WriteError};
 
-/// The file's clock, in milliseconds. A macro, so that statements can be put together with it.
+/// SQLite's clock in milliseconds. A macro, so that statements can be concatenated with it.
 macro_rules! now_ms {
     () => {
         "CAST(unixepoch('subsec') * 1000 AS INTEGER)"
@@ -92,7 +92,7 @@ impl RegistryWrites {
     }
 }
 
-/// Milliseconds, at most a century: no sum of it and the time overflows.
+/// A duration in milliseconds, at most a century: adding it to the time never overflows.
 fn in_ms(ttl: Duration) -> i64 {
     const CENTURY: i64 = 100 * 366 * 24 * 3_600_000;
     i64::try_from(ttl.as_millis()).unwrap_or(CENTURY).min(CENTURY)
@@ -119,7 +119,7 @@ impl JobLease for EmbeddedRegistry {
     }
 
     async fn check_lease(&self, token: FencingToken) -> Answer<()> {
-        // Among the writes: a reader could see the file as it was before another node's commit.
+        // Runs on the writer thread: a reader could see the file from before another node's commit.
         self.write(move |writes| writes.check_lease(token)).await
     }
 }

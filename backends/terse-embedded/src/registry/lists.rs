@@ -1,4 +1,4 @@
-//! What moderators read: domains, hosts, reports and the audit log.
+//! The moderators' lists: domains, hosts, reports and the audit log.
 
 use async_trait::async_trait;
 use rusqlite::{Row, params};
@@ -21,8 +21,7 @@ pub(crate) const REPORTS: &str = concat!(
     report_columns!(),
     " FROM reports WHERE state = ?1 AND id > ?2 ORDER BY id LIMIT ?3"
 );
-/// The first report about each link. A link with many is found through its own index, not once per
-/// report.
+/// The first report about each link. A link with many reports is found once, through its own index.
 pub(crate) const REPORTED: &str = concat!(
     "SELECT ",
     report_columns!(),
@@ -85,7 +84,7 @@ impl RegistryQueries {
         firsts.into_iter().map(|first| self.reported_link(first)).collect()
     }
 
-    /// Everything said about the link of a report.
+    /// All reports about the link of a report.
     fn reported_link(
         &self,
         AbuseReport { id, link, born, at, state, .. }: AbuseReport,

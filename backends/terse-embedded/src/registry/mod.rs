@@ -1,9 +1,9 @@
-//! The owners, in a file of their own: who they are never waits for links or clicks.
+//! The owners, in a file of their own, so that looking them up never waits for links or clicks.
 //!
-//! A token is looked up through its index, and brings its owner along in the same query. Every
-//! write is a step that is done whole or not at all, its lines in the audit log included; steps of
-//! many callers share one fsync. What follows from an act is the core's to say; here it is only
-//! written.
+//! A token lookup uses an index and returns the owner in the same query. Every write is a step that
+//! is done completely or not at all, including its lines in the audit log; the steps of many
+//! callers share one fsync. The core decides what follows from an action; this module only writes
+//! it.
 
 mod accounts;
 mod admin_key;

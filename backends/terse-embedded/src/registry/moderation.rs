@@ -1,4 +1,4 @@
-//! Writing what moderators decide, and what people tell them.
+//! Writes moderation decisions and reports.
 
 use async_trait::async_trait;
 use rusqlite::params;

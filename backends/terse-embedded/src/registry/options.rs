@@ -1,4 +1,4 @@
-//! How a registry file is opened.
+//! The options of a registry file.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use crate::engine::DbLocation;
 /// How to open a registry.
 #[derive(Clone, Debug)]
 pub struct RegistryOptions {
-    /// The registry file; made if it is missing. Its folder must exist.
+    /// The registry file; created if it is missing. Its folder must exist.
     pub path: PathBuf,
-    /// How many writes may wait. One more is answered `Busy`.
+    /// How many writes may wait. The registry answers one more with `Busy`.
     pub queue: usize,
     /// How many threads look keys and sessions up.
     pub readers: usize,
-    /// For tests of broken disks: another way to the file system.
+    /// For tests of broken disks: another VFS of SQLite.
     #[doc(hidden)]
     pub vfs: Option<String>,
     /// For tests of full disks: the largest the file may grow, in pages.

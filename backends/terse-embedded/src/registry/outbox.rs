@@ -1,4 +1,4 @@
-//! Webhooks and what waits for them.
+//! Webhooks and their queued deliveries.
 
 use async_trait::async_trait;
 use rusqlite::{Row, params};
@@ -34,7 +34,7 @@ pub(crate) const DELIVERY: &str = concat!(
     delivery_columns!(),
     " FROM deliveries d WHERE d.id = ?1 AND d.webhook = ?2"
 );
-/// Webhooks from one id to another that have something due, are on, lent to nobody, and whose owner
+/// Webhooks in a range of ids that are enabled and not lent, have a due delivery, and whose owner
 /// is not suspended.
 pub(crate) const READY: &str = concat!(
     "SELECT ",
@@ -63,7 +63,7 @@ pub(crate) const EMPTY: &str = "DELETE FROM deliveries WHERE webhook = ?1";
 pub(crate) const EMPTY_OF: &str =
     "DELETE FROM deliveries WHERE webhook IN (SELECT id FROM webhooks WHERE owner = ?1)";
 pub(crate) const REMOVE_OF: &str = "DELETE FROM webhooks WHERE owner = ?1";
-/// What was lent to a process that is gone.
+/// Ends the loans of an earlier process.
 pub(crate) const RECALL: &str =
     "UPDATE webhooks SET lent_until = NULL WHERE lent_until IS NOT NULL";
 const ADD: &str = "INSERT INTO webhooks (owner, url, events, created_at, generation, waiting, \
@@ -107,7 +107,7 @@ impl RegistryQueries {
         }
     }
 
-    /// A webhook, maybe only if it is this owner's, and the number of its last loan.
+    /// A webhook, optionally only if it belongs to this owner, and the number of its last loan.
     fn webhook(
         &self,
         owner: Option<OwnerId>,
@@ -116,7 +116,7 @@ impl RegistryQueries {
         self.one(WEBHOOK, params![filed(id.0), owner.map(|owner| filed(owner.0))], lent)
     }
 
-    /// Webhooks that have something to be sent, those behind one of them first.
+    /// Webhooks with a due delivery, starting after the given id and wrapping around.
     pub(crate) fn ready(&self, claim: &Claim) -> Result<Vec<(Webhook, u64)>, Failure> {
         let (after, now) = (bound(claim.after.0), claim.now.as_ms());
         let mut ready =
@@ -162,7 +162,7 @@ impl RegistryWrites {
         Ok(after)
     }
 
-    /// Writes a webhook as it is to be, with a line if that is somebody's doing.
+    /// Writes a changed webhook, with a line in the audit log unless only its counters changed.
     fn keep_webhook(
         &self,
         before: &Webhook,
@@ -203,7 +203,7 @@ impl RegistryWrites {
             delivered
         ];
         self.run(CHANGE, row)?;
-        // What terse counts for itself is nobody's act.
+        // Counters that terse updates itself do not go into the audit log.
         let counted = Webhook {
             waiting: before.waiting,
             dropped: before.dropped,
@@ -346,7 +346,7 @@ impl WebhookStore for EmbeddedRegistry {
     }
 
     async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
-        // Asked all the time, and mostly in vain: that is not worth a place among the writes.
+        // Callers poll this, mostly without a result, so a reader checks first and saves a write.
         let any = self
             .list(move |queries| queries.ready(&Claim { limit: claim.limit.min(1), ..claim }))
             .await?;

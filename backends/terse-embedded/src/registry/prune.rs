@@ -1,4 +1,4 @@
-//! What is over, taken away.
+//! Deletes expired rows.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use terse_core::registry::{EXPIRED_KEY_RETENTION, RegistryMaintenance};
 use crate::registry::store::{Answer, BATCH, EmbeddedRegistry};
 use crate::registry::writes::{RegistryWrites, WriteError};
 
-/// What ends by itself, and when. In each, at most so many rows, from the old end.
+/// The rows that expire. Each statement deletes a limited number of rows, oldest first.
 pub(crate) const SESSIONS: &str = "DELETE FROM sessions WHERE token IN \
      (SELECT token FROM sessions WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
 pub(crate) const INVITATIONS: &str = "DELETE FROM invitations WHERE token IN \

@@ -1,4 +1,4 @@
-//! Finding owners, and what opens doors for them, through a connection.
+//! Finds owners and their credentials through a connection.
 
 use rusqlite::{Connection, Params, Row, params};
 use terse_core::registry::{
@@ -79,7 +79,7 @@ impl RegistryQueries {
         Ok(found)
     }
 
-    /// Whether there is any row.
+    /// Whether the query returns any row.
     pub(crate) fn any(&self, sql: &str, params: impl Params) -> Result<bool, Failure> {
         Ok(self.conn.prepare_cached(sql)?.exists(params)?)
     }

@@ -1,4 +1,4 @@
-//! Rows as what they stand for. A row that cannot be understood is an error, never a guess.
+//! Converts rows into values. A row that cannot be read is an error, never a guess.
 
 use rusqlite::Row;
 use terse_core::registry::{
@@ -13,9 +13,9 @@ use crate::failure::{Failure, corrupt};
 
 type Read<T> = Result<T, Failure>;
 
-/// How many columns a user has.
+/// The number of columns of a user.
 pub(crate) const ACCOUNT: usize = 10;
-/// How many columns a webhook has.
+/// The number of columns of a webhook.
 pub(crate) const WEBHOOK: usize = 12;
 
 /// The columns of users, as [`account`] reads them.
@@ -63,17 +63,17 @@ pub(crate) use {
     audit_columns, delivery_columns, key_columns, report_columns, user_columns, webhook_columns,
 };
 
-/// A number as it is filed. Numbers past the end are filed nowhere.
+/// A number as a row stores it. Numbers beyond `i64::MAX` become negative and match no row.
 pub(crate) fn filed(number: u64) -> i64 {
     number.cast_signed()
 }
 
-/// Where to go on behind a number, or before it.
+/// A number as the bound of a range of ids.
 pub(crate) fn bound(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// How many rows one question may bring.
+/// The largest number of rows that one query returns.
 pub(crate) fn at_most(limit: usize) -> i64 {
     limit.min(10_000) as i64
 }
@@ -90,14 +90,14 @@ fn maybe_timestamp(row: &Row<'_>, at: usize) -> Read<Option<Timestamp>> {
     Ok(row.get::<_, Option<i64>>(at)?.map(Timestamp::from_ms))
 }
 
-/// A text that must be one of our words.
+/// A text that must be one of a fixed set of words.
 fn word<T>(row: &Row<'_>, at: usize, what: &str, parse: impl Fn(&str) -> Option<T>) -> Read<T> {
     let text = row.get_ref(at)?.as_str().map_err(|error| corrupt(error.to_string()))?;
-    // Not the text itself: it may be anything.
+    // The error leaves out the text itself: it may be anything.
     parse(text).ok_or_else(|| corrupt(format!("a {what} cannot be read")).into())
 }
 
-/// From [`user_columns`], the first of them at a place.
+/// Reads [`user_columns`], beginning at column `at`.
 pub(crate) fn account(row: &Row<'_>, at: usize) -> Read<Account> {
     let id = number(row, at)?;
     let half = || corrupt(format!("user {id} is half written"));
@@ -123,7 +123,7 @@ pub(crate) fn account(row: &Row<'_>, at: usize) -> Read<Account> {
     })
 }
 
-/// From [`key_columns`], the first of them at a place.
+/// Reads [`key_columns`], beginning at column `at`.
 pub(crate) fn key(row: &Row<'_>, at: usize) -> Read<ApiKey> {
     Ok(ApiKey {
         id: KeyId(number(row, at)?),
@@ -138,7 +138,7 @@ pub(crate) fn key(row: &Row<'_>, at: usize) -> Read<ApiKey> {
     })
 }
 
-/// From token, owner, created_at, expires_at, the first of them at a place.
+/// Reads token, owner, created_at, expires_at, beginning at column `at`.
 pub(crate) fn session(row: &Row<'_>, at: usize) -> Read<Session> {
     Ok(Session {
         token: Token(row.get(at)?),
@@ -148,7 +148,7 @@ pub(crate) fn session(row: &Row<'_>, at: usize) -> Read<Session> {
     })
 }
 
-/// From token, role, writer, expires_at.
+/// Reads token, role, writer, expires_at.
 pub(crate) fn invitation(row: &Row<'_>) -> Read<Invitation> {
     Ok(Invitation {
         token: Token(row.get(0)?),
@@ -158,7 +158,7 @@ pub(crate) fn invitation(row: &Row<'_>) -> Read<Invitation> {
     })
 }
 
-/// From domain, root, not_found, expired.
+/// Reads domain, root, not_found, expired.
 pub(crate) fn place(row: &Row<'_>) -> Read<DomainConfig> {
     let target = |at| Ok::<_, Failure>(row.get::<_, Option<String>>(at)?.map(Target::from_stored));
     Ok(DomainConfig {
@@ -169,12 +169,12 @@ pub(crate) fn place(row: &Row<'_>) -> Read<DomainConfig> {
     })
 }
 
-/// From host, at, why.
+/// Reads host, at, why.
 pub(crate) fn blocked_host(row: &Row<'_>) -> Read<BlockedHost> {
     Ok(BlockedHost { host: row.get(0)?, at: timestamp(row, 1)?, why: row.get(2)? })
 }
 
-/// From [`report_columns`].
+/// Reads [`report_columns`].
 pub(crate) fn report(row: &Row<'_>) -> Read<AbuseReport> {
     let domain = word(row, 1, "reported link's domain", |name| Some(Domain::from_stored(name)))?;
     Ok(AbuseReport {
@@ -189,7 +189,7 @@ pub(crate) fn report(row: &Row<'_>) -> Read<AbuseReport> {
     })
 }
 
-/// From [`webhook_columns`].
+/// Reads [`webhook_columns`].
 pub(crate) fn webhook(row: &Row<'_>) -> Read<Webhook> {
     let id = number(row, 0)?;
     let disabled = match (maybe_timestamp(row, 7)?, row.get(8)?) {
@@ -212,7 +212,7 @@ pub(crate) fn webhook(row: &Row<'_>) -> Read<Webhook> {
     })
 }
 
-/// From [`delivery_columns`].
+/// Reads [`delivery_columns`].
 pub(crate) fn delivery(row: &Row<'_>) -> Read<Delivery> {
     Ok(Delivery {
         id: DeliveryId(number(row, 0)?),
@@ -230,7 +230,7 @@ pub(crate) fn delivery(row: &Row<'_>) -> Read<Delivery> {
     })
 }
 
-/// From [`audit_columns`].
+/// Reads [`audit_columns`].
 pub(crate) fn entry(row: &Row<'_>) -> Read<AuditEntry> {
     Ok(AuditEntry {
         number: number(row, 0)?,

@@ -15,8 +15,8 @@ use crate::registry::writes::{RegistryWrites, WriteError};
 
 pub(crate) const SALT: &str = "SELECT salt FROM salts WHERE day = ?1";
 const ADD_SALT: &str = "INSERT INTO salts VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-/// Yesterday's stays, as clicks of yesterday may still arrive, and tomorrow's, which nodes make
-/// ahead.
+/// Keeps yesterday's salt, because clicks of yesterday may still arrive, and tomorrow's, which
+/// nodes create ahead.
 const DELETE_OLD: &str = "DELETE FROM salts WHERE day < unixepoch() / 86400 - 1 \
     OR day > unixepoch() / 86400 + 1";
 
@@ -27,7 +27,7 @@ impl RegistryQueries {
 }
 
 impl RegistryWrites {
-    /// Adds a salt unless the day has one, and reads the one that is there.
+    /// Adds a salt unless the day has one, and returns the day's salt.
     fn make_salt(&self, day: i64) -> Result<Salt, WriteError> {
         let mut salt = Salt::default();
         getrandom::fill(&mut salt)

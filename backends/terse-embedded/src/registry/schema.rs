@@ -1,4 +1,4 @@
-//! The shape of the registry file.
+//! The schema of the registry file.
 
 use crate::schema::Shape;
 

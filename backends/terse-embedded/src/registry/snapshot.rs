@@ -1,4 +1,4 @@
-//! The registry's version, and the content it stands for.
+//! The registry's version, and the content with that version.
 
 use async_trait::async_trait;
 use terse_core::registry::{RegistrySnapshot, RegistrySnapshots, RegistryVersion};
@@ -20,7 +20,7 @@ impl RegistryQueries {
         Ok(RegistryVersion { incarnation: number("incarnation")?, version: number("version")? })
     }
 
-    /// One connection reads all of it within one transaction, so all of it is of one moment.
+    /// One connection reads everything within one transaction, so all of it has the same state.
     fn snapshot(&self) -> Result<RegistrySnapshot, Failure> {
         Ok(RegistrySnapshot {
             version: self.version()?,

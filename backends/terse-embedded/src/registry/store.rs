@@ -1,4 +1,4 @@
-//! The registry, as everyone else sees it.
+//! The registry's public interface.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -32,7 +32,7 @@ pub(crate) const BATCH: usize = 1000;
 
 pub(crate) type Answer<T> = Result<T, RegistryError>;
 
-/// Owners in one SQLite file. Dropping it finishes what is waiting.
+/// Owners in one SQLite file. Dropping it finishes the waiting work.
 pub struct EmbeddedRegistry {
     site: DbLocation,
     threads: StoreThreads<Owners>,
@@ -40,7 +40,7 @@ pub struct EmbeddedRegistry {
     pub(crate) to_wipe: AtomicBool,
 }
 
-/// What the threads of this registry know.
+/// The data that this registry's threads share.
 #[derive(Clone)]
 pub(crate) struct Owners {
     site: DbLocation,
@@ -67,14 +67,14 @@ impl Database for Owners {
 }
 
 impl EmbeddedRegistry {
-    /// Opens the registry, making it if it is missing. May take a moment; not for async threads.
+    /// Opens the registry, creating it if it is missing. Blocks: not for async threads.
     pub fn open(options: RegistryOptions) -> Result<Self, OpenError> {
         let site = options.site();
         let conn = REGISTRY.open(&site)?;
         engine::sync_folder_of(&site.path)?;
-        // A file has one process at a time: whoever was to send something is gone.
+        // One process at a time uses the file, so every loan belongs to a process that has ended.
         conn.execute(RECALL, [])?;
-        // A long list never delays a key.
+        // Lists have their own thread, so that a long one never delays the lookup of a key.
         let pools = [
             ReadPool {
                 name: "look",
@@ -86,14 +86,14 @@ impl EmbeddedRegistry {
         ];
         let threads =
             StoreThreads::start(&Owners { site: site.clone() }, options.queue, TIMEOUT, &pools)?;
-        // Only now, so that the log is never cleaned away between two connections.
+        // Closed last, so that SQLite never deletes the log between two connections.
         drop(conn);
-        // A process that was killed may have left one there.
+        // A killed process may have left a deleted salt in the log.
         Ok(Self { site, threads, to_wipe: AtomicBool::new(true) })
     }
 
-    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`.
-    /// Blocks meanwhile.
+    /// Finishes the waiting work and closes the file. Later calls get `Unavailable`. Blocks until
+    /// done.
     pub fn close(&self) {
         self.threads.close();
     }
@@ -108,8 +108,7 @@ impl EmbeddedRegistry {
         self.site.disk_size()
     }
 
-    /// Copies the registry as it is now into a new file, while everyone goes on working. Blocks for
-    /// as long as it takes.
+    /// Copies the registry as it is now into a new file, while it stays in use. Blocks until done.
     pub fn backup(&self, to: &Path) -> Result<(), BackupError> {
         crate::registry::backup_registry(&self.site.path, to)
     }

@@ -1,4 +1,4 @@
-//! Copies of the registry file, and thorough looks at it.
+//! Backup and verification of the registry file.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ use crate::registry::rows::{
 use crate::registry::schema::REGISTRY;
 use crate::verify::{Problems, check_pages};
 
-/// Also numbers a table that never had a row: it may have had one since. Other nodes know versions and
-/// fencing tokens, so these go on behind all that were given out since.
+/// Also numbers a table that never had a row: it may have had one since. Other nodes know versions
+/// and fencing tokens, so these continue beyond all that were issued since.
 const SKIP: &str = "
     INSERT INTO sqlite_sequence SELECT name, 0 FROM sqlite_schema
         WHERE name IN ('keys', 'reports', 'audit', 'webhooks', 'deliveries') AND name NOT IN \
@@ -29,32 +29,32 @@ const SKIP: &str = "
     DELETE FROM sessions;
     DELETE FROM invitations;";
 
-/// What was found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RegistryFileCheck {
-    /// How many accounts can be read.
+    /// The number of readable accounts.
     pub accounts: u64,
-    /// How many keys can be read.
+    /// The number of readable keys.
     pub keys: u64,
-    /// How many lines of the audit log can be read.
+    /// The number of readable lines of the audit log.
     pub lines: u64,
-    /// What is wrong.
+    /// The problems that were found.
     pub problems: Problems,
 }
 
 impl RegistryFileCheck {
-    /// Whether nothing is wrong.
+    /// Whether there are no problems.
     pub fn is_clean(&self) -> bool {
         self.problems.count == 0
     }
 }
 
-/// Copies a registry file as it is now into a new file, also while another process has it open. The
-/// salts are left out: a copy may be kept for years, and with them it would tell who the visitors of
-/// those days were.
+/// Copies a registry file as it is now into a new file, even while another process has it open. The
+/// copy leaves out the salts: it may be kept for years, and with them it could identify the
+/// visitors of those days.
 pub fn backup_registry(db: &Path, to: &Path) -> Result<(), BackupError> {
     let conn = connect_reader(&DbLocation::at(db))?;
-    // A file of an earlier version has none.
+    // A file of an earlier version has no salts.
     let has_salts: bool = conn.query_row(
         "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'salts')",
         [],
@@ -65,14 +65,14 @@ pub fn backup_registry(db: &Path, to: &Path) -> Result<(), BackupError> {
     backup::backup_without(db, to, if has_salts { without_salts } else { "" })
 }
 
-/// Makes a copy from the past safe to go on with. A million ids of each kind are left out, as links
-/// and logs elsewhere may know those given out since; sessions and invitations go, as some may have
-/// been ended or used since. Keys that were revoked since are back, which nobody can tell from
-/// here. Nobody else may have the file open.
+/// Makes an old copy safe to use again. It skips a million ids of each kind, because links and logs
+/// elsewhere may refer to ids issued since. It deletes sessions and invitations, because some may
+/// have been ended or used since. Keys revoked since are valid again; the copy cannot know them. No
+/// other process may have the file open.
 pub fn skip_ahead_registry(db: &Path) -> Result<(), OpenError> {
     inspect_registry(db)?;
     let mut conn = connect_bare(&DbLocation::at(db))?;
-    // One file before and after, with nothing beside it.
+    // One file before and after, without a log file beside it.
     conn.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
     conn.execute_batch(
         "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA secure_delete = FAST",
@@ -84,8 +84,8 @@ pub fn skip_ahead_registry(db: &Path) -> Result<(), OpenError> {
     Ok(transaction.commit()?)
 }
 
-/// A glance: whether this is a registry file of ours, of a version we know. Also while the registry
-/// is in use.
+/// Checks that this is a registry file of terse, of a known version. Works while the registry is in
+/// use.
 pub fn inspect_registry(db: &Path) -> Result<(), OpenError> {
     match REGISTRY.inspect(&connect_reader(&DbLocation::at(db))?, db)? {
         0 => Err(OpenError::NotTerse(db.to_owned())),
@@ -93,12 +93,12 @@ pub fn inspect_registry(db: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Checks every page, every index and every row, and that nothing belongs to nobody, also while the
+/// Checks every page, every index and every row, and that every row's owner exists. Works while the
 /// registry is in use.
 pub fn verify_registry(db: &Path) -> Result<RegistryFileCheck, OpenError> {
     inspect_registry(db)?;
     let queries = RegistryQueries { conn: connect_reader(&DbLocation::at(db))? };
-    // All of it as of one moment.
+    // One transaction, so that all queries read the same state.
     queries.conn.execute_batch("BEGIN")?;
     let mut report = RegistryFileCheck::default();
     check_pages(&queries.conn, &mut |problem| report.problems.tell(problem))?;
@@ -129,7 +129,7 @@ pub fn verify_registry(db: &Path) -> Result<RegistryFileCheck, OpenError> {
         rows::blocked_host(row).map(|_| ())
     })?;
     let strays = ["keys", "sessions", "webhooks"].map(|what| {
-        // The operator has webhooks and no account.
+        // The operator has webhooks but no account.
         let sql = format!(
             "SELECT count(*) FROM {what} WHERE owner NOT IN (SELECT id FROM users) AND owner <> 1"
         );
@@ -146,7 +146,7 @@ pub fn verify_registry(db: &Path) -> Result<RegistryFileCheck, OpenError> {
     Ok(report)
 }
 
-/// Reads every row of a table and says how many can be read.
+/// Reads every row of a table and returns how many are readable.
 fn check_rows(
     queries: &RegistryQueries,
     report: &mut RegistryFileCheck,
@@ -165,7 +165,7 @@ fn check_rows(
                 Err(failure) => report.problems.tell(failure.to_string()),
             },
             Err(error) => {
-                // The rest of the table cannot be reached.
+                // The rest of the table is unreachable.
                 report.problems.tell(error.to_string());
                 return Ok(count);
             }

@@ -1,4 +1,4 @@
-//! Writing, in steps that are done whole or not at all.
+//! Writes in steps that are done completely or not at all.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -13,16 +13,16 @@ use crate::registry::rows::filed;
 const WRITE_LINE: &str = "INSERT INTO audit (at, actor, act, subject, about, why, before, after) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
-/// The connection that writes. It caches nothing: the file is the truth.
+/// The writer's connection. It caches nothing: only the file counts.
 pub(crate) struct RegistryWrites {
     queries: RegistryQueries,
-    /// Whether a step of this transaction changed what the redirect plane must know.
+    /// Whether a step of this transaction changed data that the redirect plane caches.
     version_changed: Cell<bool>,
 }
 
 /// Why a step was not done.
 pub(crate) enum WriteError {
-    /// Only this caller is concerned.
+    /// It affects only this caller.
     Refused(RegistryError),
     /// The file could not be read or written.
     Failed(Failure),
@@ -77,13 +77,13 @@ impl crate::database::Writes for RegistryWrites {
 
 impl RegistryWrites {
     pub(crate) fn new(queries: RegistryQueries) -> rusqlite::Result<Self> {
-        // What was erased is overwritten and not only given up.
+        // SQLite overwrites erased data instead of only freeing its pages.
         queries.conn.query_row("PRAGMA secure_delete = FAST", [], |_| Ok(()))?;
         Ok(Self { queries, version_changed: Cell::new(false) })
     }
 
-    /// Does one caller's work among that of others. Work that is refused half-way leaves nothing
-    /// behind.
+    /// Runs one caller's work inside the shared transaction. Work that is refused half-way is
+    /// undone.
     pub(crate) fn step<A>(
         &mut self,
         work: impl FnOnce(&Self) -> Result<A, WriteError>,
@@ -101,17 +101,17 @@ impl RegistryWrites {
                 self.run("RELEASE step", [])?;
                 Ok(Err(error))
             }
-            // All of the transaction is undone, with every step in it.
+            // The whole transaction is rolled back, with every step in it.
             Err(WriteError::Failed(failure)) => Err(failure),
         }
     }
 
-    /// Runs a statement and says how many rows it changed.
+    /// Runs a statement and returns how many rows it changed.
     pub(crate) fn run(&self, sql: &str, params: impl Params) -> Result<usize, Failure> {
         Ok(self.conn.prepare_cached(sql)?.execute(params)?)
     }
 
-    /// Puts a row into a table that numbers its rows, and says which number it got.
+    /// Inserts a row into a table that numbers its rows, and returns its number.
     pub(crate) fn insert(&self, sql: &str, params: impl Params) -> Result<u64, Failure> {
         Ok(self.conn.prepare_cached(sql)?.insert(params)?.cast_unsigned())
     }
@@ -130,8 +130,8 @@ impl RegistryWrites {
         Ok(())
     }
 
-    /// Says that this step changes what the redirect plane must know. The version is raised by the
-    /// last statement of the transaction.
+    /// Records that this step changes data that the redirect plane caches. The last statement of
+    /// the transaction raises the version.
     pub(crate) fn change_version(&self) {
         self.version_changed.set(true);
     }

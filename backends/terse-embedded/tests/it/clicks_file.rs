@@ -60,7 +60,7 @@ fn batch(n: u64, epoch: u32) -> Batch {
     Batch { clicks: clicks.collect(), spans: vec![span] }
 }
 
-/// Opens the journal. Says the epoch, and which batch is next.
+/// Opens the journal. Returns the epoch and the number of the next batch.
 async fn open_journal(store: &EmbeddedClicks) -> (u32, u64) {
     let Opened { epoch, positions, .. } = store.open(JOURNAL).await.unwrap();
     assert!(positions.iter().all(|position| position.segment == 9));
@@ -457,7 +457,7 @@ async fn a_salt_of_an_earlier_version_is_read_and_deleted_and_no_copy_has_it() {
     let folder = Folder::new();
     let store = folder.open();
     let wal = folder.db().with_extension("db-wal");
-    // As an earlier version kept them.
+    // As an earlier version stored them.
     let salt = [0xa7; 16];
     Connection::open(folder.db())
         .unwrap()

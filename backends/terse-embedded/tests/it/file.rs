@@ -589,7 +589,7 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
     assert!(matches!(copy.lease(4, 10, u64::MAX, 0).await, Err(StoreError::Exhausted)));
 }
 
-/// A follower that was away too long must forget everything; one that is ahead of the store, too.
+/// A follower that is too far behind, or ahead of the store, must forget everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn old_change_rows_go_and_whoever_missed_them_is_told() {
     let folder = Folder::new();
@@ -612,7 +612,7 @@ async fn old_change_rows_go_and_whoever_missed_them_is_told() {
     assert!(page.gap && page.changes.len() == 2, "{page:?}");
     let page = store.changes(end, 10).await.unwrap();
     assert!(!page.gap && page.changes.len() == 1, "{page:?}");
-    // All of them may go: their numbers are not used again.
+    // All rows may be deleted: their numbers are not used again.
     sql(&folder.db(), "DELETE FROM changes");
     let page = store.changes(page.next, 10).await.unwrap();
     assert_eq!((page.gap, page.changes.len(), page.next), (false, 0, ChangeCursor(6)));

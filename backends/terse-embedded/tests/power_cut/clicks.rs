@@ -1,4 +1,4 @@
-//! The same for the clicks: what was acknowledged is counted, once, and nothing else is.
+//! The same for clicks: every acknowledged click is counted exactly once, and no other is.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use terse_testkit::{key, moment};
 use crate::disk::{self, Dice, Fault, Luck};
 use crate::folder;
 
-/// A store on the forgetful disk, and one who feeds it, batch after batch, as often as it takes.
+/// A store on the forgetful disk, and a feeder that retries each batch until it is acknowledged.
 struct Counter {
     folder: tempfile::TempDir,
     store: Arc<EmbeddedClicks>,
@@ -109,8 +109,8 @@ impl Counter {
         panic!("the store makes no progress: {:?}", self.store.check().await);
     }
 
-    /// What is found after a power cut now is every batch up to one, which is no earlier than the
-    /// last acknowledged.
+    /// After a power cut now, the store holds every batch up to one that is no earlier than the
+    /// last acknowledged batch.
     async fn assert_exact_after_a_cut(&self, dice: &mut Dice, luck: Luck) {
         let acknowledged = self.acknowledged.load(Ordering::Acquire);
         let after = folder();

@@ -1,10 +1,10 @@
-//! A disk that forgets what was not synced.
+//! A simulated disk that forgets unsynced writes.
 //!
-//! A file system for SQLite that wraps the real one. Beside passing every call on, it keeps for
-//! each file what would be on the platter: the bytes as of the last sync, and the writes since, in
-//! order. A power cut writes what would be found afterwards into another folder: all that was
-//! synced, and an arbitrary part of what was not. Syncs and writes can be made to fail; a failed
-//! sync forgets the writes it was for, as Linux does, so that a later sync succeeds without them.
+//! A VFS for SQLite that wraps the real one. It passes every call on, and stores for each file what
+//! would be on the platter: the bytes as of the last sync, and the writes since, in order. A power
+//! cut writes the surviving content into another folder: everything synced, and an arbitrary part
+//! of the rest. Syncs and writes can be made to fail; a failed sync forgets its writes, as Linux
+//! does, so that a later sync succeeds without them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -14,7 +14,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
 
 use rusqlite::ffi;
 
-/// The name under which SQLite knows this file system.
+/// The name of this VFS in SQLite.
 pub(crate) const NAME: &str = "forgetful";
 
 const SECTOR: usize = 512;
@@ -23,9 +23,9 @@ const SECTOR: usize = 512;
 pub(crate) enum Fault {
     #[default]
     None,
-    /// Of every file.
+    /// Syncs of every file fail.
     Sync,
-    /// Of the store's own file, but not of its log: what only a checkpoint meets.
+    /// Only syncs of the store's own file fail, not of its log: only checkpoints sync that file.
     FileSync,
     Full,
 }
@@ -81,7 +81,7 @@ impl Platter {
         }
     }
 
-    /// What is found after a power cut.
+    /// The content of the file after a power cut.
     fn after_cut(&self, dice: &mut Dice, luck: Luck) -> Vec<u8> {
         let mut bytes = self.synced.clone();
         match luck {
@@ -114,7 +114,7 @@ impl Platter {
     }
 }
 
-/// How much of what was not synced survives.
+/// How much of the unsynced data survives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Luck {
     Nothing,
@@ -122,7 +122,7 @@ pub(crate) enum Luck {
     Sectors,
 }
 
-/// The same numbers in every run.
+/// A random generator with the same numbers in every run.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -135,8 +135,8 @@ impl Dice {
     }
 }
 
-/// Writes what would be found of a folder after a power cut at this very moment into another
-/// folder. The store goes on.
+/// Simulates a power cut now: writes the surviving content of a folder into another folder. The
+/// store continues to run.
 pub(crate) fn cut(folder: &Path, to: &Path, dice: &mut Dice, luck: Luck) {
     let files: Vec<_> = {
         let world = world();
@@ -154,17 +154,17 @@ pub(crate) fn cut(folder: &Path, to: &Path, dice: &mut Dice, luck: Luck) {
     }
 }
 
-/// From now on, this goes wrong in this folder.
+/// Sets the fault of this folder.
 pub(crate) fn fault(folder: &Path, fault: Fault) {
     world().faults.insert(folder.to_owned(), fault);
 }
 
-/// Makes SQLite know this disk.
+/// Registers this VFS with SQLite.
 pub(crate) fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the default file system lives as long as the process, and so does our leaked copy
-        // of it. Its functions take the copy as well as the original, as they only look at its
+        // SAFETY: the default VFS lives as long as the process, and so does our leaked copy of it.
+        // Its functions accept the copy as well as the original, because they only read its
         // application data, which is copied too.
         unsafe {
             ffi::sqlite3_initialize();
@@ -180,11 +180,11 @@ pub(crate) fn register() {
     });
 }
 
-/// Our part of an open file; the real one lies right behind it.
+/// Our part of an open file; the real file follows it in memory.
 #[repr(C)]
 struct File {
     base: ffi::sqlite3_file,
-    /// Null if what happens to this file does not matter.
+    /// Null if this file is not tracked.
     path: *mut PathBuf,
 }
 
@@ -324,7 +324,7 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
         platter.pending.clear();
         return ffi::SQLITE_IOERR_FSYNC;
     }
-    // The real disk need not hurry: nobody cuts its power.
+    // The real disk need not sync: its power is never cut.
     platter.sync();
     ffi::SQLITE_OK
 }

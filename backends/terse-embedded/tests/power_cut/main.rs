@@ -1,4 +1,4 @@
-//! Power cuts and failing disks, simulated: what was acknowledged is there, byte for byte.
+//! Simulated power cuts and failing disks: acknowledged data survives, byte for byte.
 #![allow(unsafe_code, reason = "a file system for SQLite is written against its C interface")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![cfg(unix)]
@@ -19,7 +19,7 @@ use terse_core::{
 use terse_embedded::{Embedded, Options, verify};
 use terse_testkit::{alias, generated, moment};
 
-/// A store on the forgetful disk, with callers who create, change and remember what was
+/// A store on the forgetful disk, with callers that create and change links and record what was
 /// acknowledged.
 struct BotKind {
     folder: tempfile::TempDir,
@@ -30,7 +30,7 @@ struct BotKind {
     callers: Vec<tokio::task::JoinHandle<()>>,
 }
 
-/// A search that finds nothing and therefore reads a lot.
+/// A search without a match, which therefore reads a lot.
 fn everything() -> ListQuery {
     ListQuery {
         owner: None,
@@ -76,8 +76,8 @@ impl BotKind {
         self.folder.path()
     }
 
-    /// Creates links, long and short, numbered and named, until told to stop; some are changed and
-    /// deleted right away.
+    /// Creates links, long and short, numbered and named, until stopped; changes and deletes some
+    /// of them at once.
     fn call(&self, caller: u64) -> tokio::task::JoinHandle<()> {
         let (store, stop) = (self.store.clone(), self.stop.clone());
         let (acknowledged, refused) = (self.acknowledged.clone(), self.refused.clone());
@@ -121,7 +121,7 @@ impl BotKind {
                 }
                 if dice.below(4) == 0 {
                     let at = {
-                        // From here on either state may be found, until the change is acknowledged.
+                        // Either state may survive from here on, until the change is acknowledged.
                         let mut acknowledged = acknowledged.lock().unwrap();
                         let at = acknowledged.iter().position(|have| have.key == link.key).unwrap();
                         acknowledged.swap_remove(at)
@@ -141,8 +141,8 @@ impl BotKind {
         })
     }
 
-    /// Looks up and lists until told to stop: readers keep old snapshots, and with them checkpoints
-    /// from being complete.
+    /// Looks up and lists until stopped: readers hold old snapshots, which keep checkpoints from
+    /// completing.
     fn browse(&mut self) {
         let (store, stop, acknowledged) =
             (self.store.clone(), self.stop.clone(), self.acknowledged.clone());
@@ -180,10 +180,10 @@ impl BotKind {
         panic!("the store makes no progress: {:?}", self.store.check().await);
     }
 
-    /// What is missing or wrong after a power cut now. The machine itself goes on.
+    /// Checks the data after a simulated power cut. The running store continues.
     async fn lost_in_a_cut(&self, dice: &mut Dice, luck: Luck) -> Result<usize, String> {
-        // Asked first, cut second: whatever is acknowledged in between is not held against the
-        // store.
+        // The list is taken before the cut, so writes acknowledged in between do not count against
+        // the store.
         let acknowledged = self.acknowledged();
         let after = folder();
         disk::cut(self.path(), after.path(), dice, luck);
@@ -193,13 +193,13 @@ impl BotKind {
         for link in &acknowledged {
             match store.get(&link.key).await {
                 Ok(Some(found)) if found == *link => {}
-                // Somebody deleted it since we asked.
+                // A caller deleted the link after the list was taken.
                 Ok(Some(found)) if found.revision > link.revision => {}
                 Ok(_) => lost += 1,
                 Err(error) => return Err(format!("{error:?}")),
             }
         }
-        // It is not only readable but whole, and can be written.
+        // The copy is readable, passes the checks and accepts writes.
         store
             .insert(Insert::new(alias("after-the-cut", "https://example.com/"), None))
             .await
@@ -263,8 +263,8 @@ async fn a_fault_passes(fault: Fault) {
             assert!(patience > 0, "the store does not notice");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // Writes are turned away at once, reads go on, and nothing is acknowledged that is not on
-        // the disk.
+        // The store refuses writes at once, continues to read, and acknowledges nothing that is not
+        // on disk.
         let link = alias(&format!("refused-{round}"), "https://example.com/");
         let begun = std::time::Instant::now();
         let outcome = machine.store.insert(Insert::new(link, None)).await;
@@ -306,9 +306,9 @@ async fn a_failing_checkpoint_acknowledges_nothing_and_is_recovered_from() {
     a_fault_passes(Fault::FileSync).await;
 }
 
-/// A checkpoint that a reader keeps from being complete writes into the file without syncing it,
-/// and SQLite remembers those pages as copied. If the sync that comes later fails, they are gone
-/// from the file, and only the log has them.
+/// A checkpoint that a reader keeps from completing writes into the file without syncing it, and
+/// SQLite remembers those pages as copied. If the later sync fails, the file loses them, and only
+/// the log has them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_of_an_unfinished_checkpoint_survive_a_failing_sync() {
     let mut dice = Dice(4);
@@ -326,7 +326,7 @@ async fn pages_of_an_unfinished_checkpoint_survive_a_failing_sync() {
         }
     };
     put(0, 50).await;
-    // Every reader has a connection, and then nothing to do.
+    // Every reader opens a connection and is idle afterwards.
     store.list(&everything()).await.unwrap();
     store.get(&terse_testkit::key("link-1")).await.unwrap().unwrap();
     let other = rusqlite::Connection::open_with_flags_and_vfs(
@@ -352,7 +352,7 @@ async fn pages_of_an_unfinished_checkpoint_survive_a_failing_sync() {
         assert!(patience > 0, "the store does not recover");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // The log begins anew, so that nothing old is left in it.
+    // The log restarts, so that it holds no old pages.
     put(2000, 2010).await;
     assert_eq!(machine.lost_in_a_cut(&mut dice, Luck::Nothing).await, Ok(0), "recovered");
     machine.stop().await;

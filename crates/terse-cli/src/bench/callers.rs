@@ -1,5 +1,5 @@
-//! Many callers on few threads: one single-threaded runtime each, nothing shared while the clock
-//! runs.
+//! Many callers on few threads: each thread has a single-threaded runtime and shares nothing during
+//! the measurement.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::tally::Tally;
 
-/// Runs `call` once for each of `callers`, spread over `threads`, and sums what they saw.
+/// Runs `call` once for each of `callers`, spread over `threads`, and sums their tallies.
 pub(super) fn spread<F, C>(threads: u64, callers: u64, call: F) -> anyhow::Result<Tally>
 where
     F: Fn(usize) -> C + Send + Sync + 'static,

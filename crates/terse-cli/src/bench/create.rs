@@ -1,5 +1,4 @@
-//! Callers who create links, one after another, each with a target that nobody has shortened
-//! before.
+//! Callers that create links, one after another, each with a new target.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
@@ -12,12 +11,12 @@ use super::report::BenchReport;
 use super::tally::Tally;
 use super::wire::Wire;
 
-/// A create may wait for the disk, but not for longer than this after the end.
+/// How long a create may take after the end, for example to wait for the disk.
 const GRACE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(10);
 
 pub(super) fn run(options: CreateOptions) -> anyhow::Result<BenchReport> {
-    // Targets of an earlier run would be given back instead of created.
+    // The server would return the links of an earlier run instead of creating new ones.
     let run = RandomState::new().hash_one(0);
     let begin = Instant::now();
     let end = begin + options.seconds;
@@ -74,7 +73,7 @@ async fn calls(options: &CreateOptions, run: u64, index: usize, end: Instant, ta
         let called = called.await;
         let now = Instant::now();
         match called {
-            // Created, but after the bell: neither counted nor an error.
+            // Created after the end of the measurement: neither counted nor an error.
             Ok((wire, answer)) if now >= end && answer.status == 201 => {
                 open = answer.keep.then_some(wire);
             }

@@ -1,4 +1,4 @@
-//! A server for tests that answers whatever it is told to, and remembers what it was asked.
+//! A server for tests that sends configured responses and records its requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// Answers the request with this head and body, the `n`-th from 0.
+    /// Answers each request, numbered from 0, with this head and body.
     pub(super) fn answering(
         answer: impl Fn(usize, &str) -> String + Send + Sync + 'static,
     ) -> Self {

@@ -1,11 +1,11 @@
-//! Latencies, counted in buckets that grow with the value: 64 to each doubling, so no figure is off
-//! by more than 1.6 %.
+//! Latencies, counted in buckets that grow with the value: 64 per doubling, so the error is at most
+//! 1.6 %.
 
 use std::time::Duration;
 
 const BITS: u32 = 6;
 const PER_DOUBLING: usize = 1 << BITS;
-/// Up to 2⁴¹ ns, more than half an hour; what takes longer is counted there.
+/// Up to 2⁴¹ ns, more than half an hour; the last bucket also counts longer times.
 const BUCKETS: usize = PER_DOUBLING * 36;
 
 /// Counted durations.
@@ -72,7 +72,7 @@ fn bucket(nanos: u64) -> usize {
     (shift as usize * PER_DOUBLING + within).min(BUCKETS - 1)
 }
 
-/// The largest value that a bucket stands for.
+/// The largest value of a bucket.
 fn highest(index: usize) -> u64 {
     if index < 2 * PER_DOUBLING {
         return index as u64;

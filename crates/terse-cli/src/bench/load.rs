@@ -17,7 +17,7 @@ use super::tally::Tally;
 use super::wire::Wire;
 use terse_core::Secret;
 
-/// As many links as one bulk request may hold.
+/// The largest number of links in one bulk request.
 const BATCH: u64 = 1_000;
 /// How long one bulk request may take, and how often it is tried: the same targets again give the
 /// same links.
@@ -43,7 +43,7 @@ struct BulkLink<'a> {
     short_code: &'a str,
 }
 
-/// What the callers share: the next batch to take, and where its paths go.
+/// State shared by the callers: the next batch, and the paths of finished ones.
 struct Filling {
     options: LoadOptions,
     next: AtomicU64,
@@ -52,7 +52,7 @@ struct Filling {
 }
 
 pub(super) fn run(options: &LoadOptions) -> anyhow::Result<BenchReport> {
-    // Opened first: learning after ten million links that the folder is missing would be unkind.
+    // Opened first, so that a missing folder is reported before ten million links are created.
     let file = File::create(&options.paths)
         .with_context(|| format!("creating {}", options.paths.display()))?;
     let style = ProgressStyle::with_template(
@@ -110,7 +110,7 @@ async fn fill(filling: Arc<Filling>) -> anyhow::Result<Tally> {
                 }
                 Ok(Err(error)) | Err(error) => error,
             };
-            // The others would only run into the same wall.
+            // Stops the other callers: they would get the same error.
             filling.next.store(filling.options.links, Ordering::Relaxed);
             return Err(error.context(format!("creating the links from number {first}")));
         };
@@ -136,8 +136,8 @@ fn request(options: &LoadOptions, links: std::ops::Range<u64>) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The paths of the created links, a line each. The outer error may pass, the inner one would come
-/// again.
+/// The paths of the created links, one per line. The outer error may be temporary; the inner one is
+/// permanent.
 async fn send(
     options: &LoadOptions,
     open: &mut Option<Wire>,
@@ -190,7 +190,7 @@ mod tests {
     use super::super::fake::Fake;
     use super::*;
 
-    /// Codes made from the targets' numbers, so that the order can be seen.
+    /// Codes derived from the targets' numbers, so that a test can check the order.
     fn bulk(request: &str) -> String {
         let numbers = request
             .split("/articles/")

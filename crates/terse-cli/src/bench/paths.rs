@@ -1,4 +1,4 @@
-//! Which link the next visitor wants.
+//! Which link the next visitor follows.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -8,11 +8,11 @@ use anyhow::{Context, bail};
 use super::Pick;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// The length of a code when nobody has set another.
+/// The default length of a code.
 const CODE_LENGTH: usize = 7;
 const MAX_PATH: usize = 2048;
 
-/// Paths, side by side in one piece of memory: ten million of them are a usual number.
+/// Paths, side by side in one allocation: ten million of them are usual.
 #[derive(Debug)]
 pub(super) struct Paths {
     text: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// One path per line; a missing slash is added when it is asked for.
+    /// One path per line; a request adds a missing slash.
     pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
         Self::parse(
             std::fs::read(file)
@@ -58,7 +58,7 @@ impl Paths {
     }
 }
 
-/// One visitor's taste.
+/// Chooses the paths of one visitor.
 #[derive(Debug)]
 pub(super) struct Picker {
     pick: Pick,
@@ -69,7 +69,7 @@ pub(super) struct Picker {
 }
 
 impl Picker {
-    /// For the `index`-th of `all` visitors, over so many paths.
+    /// For the `index`-th of `all` visitors, over `paths` paths.
     pub(super) fn new(pick: Pick, paths: usize, index: usize, all: usize) -> Self {
         Self { pick, random: Random::new(), zipf: Zipf::new(paths), next: index, step: all }
     }
@@ -140,7 +140,7 @@ impl Zipf {
 struct Random(u64);
 
 impl Random {
-    /// Seeded anew each time: a scanner that tries the same codes twice would find them remembered.
+    /// Seeded anew each time: the server would have cached the codes of an earlier run.
     fn new() -> Self {
         Self(RandomState::new().hash_one(0))
     }

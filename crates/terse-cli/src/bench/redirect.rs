@@ -1,4 +1,4 @@
-//! Visitors who follow links.
+//! Visitors that follow links.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,19 +14,19 @@ use super::{Pick, RedirectOptions};
 
 /// How long after the end the last answers may arrive before they count as timeouts.
 const GRACE: Duration = Duration::from_secs(5);
-/// Between two attempts to connect to a server that refuses: an idle loop would measure the
-/// refusal.
+/// The pause between attempts to connect to a server that refuses: without it the loop would
+/// measure the refusals.
 const RETRY: Duration = Duration::from_millis(10);
-/// Timers tick in milliseconds; what is due earlier is waited for by yielding.
+/// Timers have a resolution of milliseconds; for shorter waits the visitor yields in a loop.
 const SPIN: Duration = Duration::from_millis(3);
-/// Visiting each path once takes as long as it takes, but not forever.
+/// The longest run that visits each path once.
 const MAX_DURATION: Duration = Duration::from_hours(2);
 
 struct Plan {
     options: RedirectOptions,
     paths: Paths,
     begin: Instant,
-    /// What begins earlier is warm-up.
+    /// Visits that begin earlier are warm-up.
     measure: Instant,
     end: Instant,
 }
@@ -35,7 +35,7 @@ pub(super) fn run(options: RedirectOptions) -> anyhow::Result<BenchReport> {
     let paths = match (&options.paths, &options.path) {
         (Some(file), _) => Paths::read(file)?,
         (None, Some(path)) => Paths::parse(path.clone().into_bytes())?,
-        // A scanner knows no path.
+        // Random codes need no paths.
         (None, None) if options.pick == Pick::Unknown => Paths::parse(b"/".to_vec())?,
         (None, None) => bail!(
             "give the paths to visit: --paths FILE, as `terse bench load` writes it, or --path PATH"
@@ -124,16 +124,15 @@ async fn visits(plan: &Plan, index: usize, tally: &mut Tally) {
     }
 }
 
-/// Moments evenly spaced, whatever becomes of the visits: a server that stalls is charged for
-/// everyone who had to wait.
+/// Evenly spaced start times that do not wait for responses: if the server stalls, every visit that
+/// was due counts the delay.
 struct Pace {
     due: Instant,
     every: Duration,
 }
 
 impl Pace {
-    /// The visitors take turns: each comes `all` times less often than the whole, and a little
-    /// after the one before.
+    /// Visitors alternate: each visits at 1/`all` of the rate, offset from the one before.
     fn new(rate: u64, index: usize, all: usize, begin: Instant) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "times, not counts")]
         let (gap, index, all) = (1.0 / rate as f64, index as f64, all as f64);
@@ -143,7 +142,7 @@ impl Pace {
         }
     }
 
-    /// Waits for the next moment and gives it back, also when it has already passed.
+    /// Waits for the next start time and returns it; returns at once if it has passed.
     async fn next(&mut self) -> Instant {
         let due = self.due;
         self.due += self.every;
@@ -236,7 +235,7 @@ mod tests {
         let report =
             run(RedirectOptions { new_connections: true, ..options(&fake, Pick::Single) }).unwrap();
         assert_eq!(report.errors.total(), 0);
-        // Those after the bell are connections too, but not requests.
+        // Visits after the end open connections too, but do not count as requests.
         let connections = fake.connections.load(Ordering::SeqCst) as u64;
         assert!(
             (report.requests..=report.requests + 2).contains(&connections),
@@ -267,8 +266,8 @@ mod tests {
             ..options(&fake, Pick::Single)
         };
         let report = run(paced).unwrap();
-        // Sixty visits fell due during the stall: with the usual loop only one of them would have
-        // noticed.
+        // Sixty visits were due during the stall: a closed loop would have delayed only one of
+        // them.
         assert!(report.latency.p90_us > 100_000.0, "{report:?}");
         assert!((130..=160).contains(&report.requests), "{report:?}");
     }

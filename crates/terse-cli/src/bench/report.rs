@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! The report of a run, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,26 +10,26 @@ use serde::Serialize;
 use super::histogram::Histogram;
 use super::tally::Tally;
 
-/// What a run of `terse bench` has measured.
+/// The results of a run of `terse bench`.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
     /// `redirect`, `create` or `load`.
     pub mode: &'static str,
-    /// How long it was measured.
+    /// The duration of the measurement.
     pub seconds: f64,
-    /// Right answers.
+    /// Expected responses.
     pub requests: u64,
-    /// Right answers per second.
+    /// Expected responses per second.
     pub per_second: f64,
-    /// Links created per second, when they came in bulk.
+    /// Links created per second, for bulk requests.
     pub links_per_second: Option<f64>,
-    /// How long right answers took.
+    /// Latencies of expected responses.
     pub latency: Latency,
-    /// Answers by status, the wrong ones too.
+    /// Responses by status, including unexpected ones.
     pub statuses: BTreeMap<u16, u64>,
-    /// What went wrong.
+    /// Errors by kind.
     pub errors: Errors,
-    /// One of the things that went wrong, as the server or the system put it.
+    /// The text of one error, from the server or the system.
     pub sample: Option<String>,
 }
 
@@ -48,10 +48,10 @@ pub struct Latency {
     pub max_us: f64,
 }
 
-/// Requests that were not answered as they should have been.
+/// Requests without the expected response.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Errors {
-    /// Answered with another status.
+    /// Responses with another status.
     pub status: u64,
     /// Redirects without a `Location`.
     pub location: u64,
@@ -109,7 +109,7 @@ impl BenchReport {
         self
     }
 
-    /// Prints it: a table, or JSON.
+    /// Prints the report as a table or as JSON.
     pub fn print(&self, json: bool) -> anyhow::Result<()> {
         if json {
             println!("{}", serde_json::to_string(self).context("writing the report as JSON")?);

@@ -1,4 +1,4 @@
-//! What one connection has seen, kept by itself and summed at the end.
+//! Counts of one connection, summed at the end.
 
 use std::io;
 use std::time::Duration;
@@ -10,34 +10,34 @@ use super::report::Errors;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) latencies: Histogram,
-    /// A handful at most, so a list beats a map.
+    /// Only a few, so a list is faster than a map.
     pub(super) statuses: Vec<(u16, u64)>,
     pub(super) errors: Errors,
-    /// A body of a wrong answer, so that a person can see what went wrong.
+    /// The body of one unexpected response, to show in the report.
     pub(super) sample: Option<String>,
 }
 
 impl Tally {
-    /// An answer that was as it should be.
+    /// Counts an expected response.
     pub(super) fn good(&mut self, status: u16, latency: Duration) {
         self.status(status, 1);
         self.latencies.add(latency);
     }
 
-    /// An answer with a status nobody expected.
+    /// Counts a response with an unexpected status.
     pub(super) fn wrong_status(&mut self, status: u16, body: &[u8]) {
         self.status(status, 1);
         self.errors.status += 1;
         self.keep_sample(body);
     }
 
-    /// A redirect to nowhere.
+    /// Counts a redirect without a `Location`.
     pub(super) fn no_location(&mut self, status: u16) {
         self.status(status, 1);
         self.errors.location += 1;
     }
 
-    /// No answer.
+    /// Counts a request without a response.
     pub(super) fn failed(&mut self, error: &io::Error) {
         self.errors.connection += 1;
         if self.sample.is_none() {

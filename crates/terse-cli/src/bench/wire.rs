@@ -1,4 +1,4 @@
-//! A connection that sends bytes and reads one answer at a time, without allocating.
+//! A connection that sends bytes and reads one response at a time, without allocating.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A bulk answer about a thousand links is well below this.
+/// The largest response. A bulk response for a thousand links is much smaller.
 const MAX_ANSWER: usize = 64 << 20;
 const MAX_FIELDS: usize = 64;
 
@@ -21,10 +21,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// From `http://HOST:PORT`; the name is looked up once, here.
+    /// Parses `http://HOST:PORT` and resolves the name, once.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let Some(rest) = text.strip_prefix("http://") else {
-            bail!("expected http://HOST:PORT; TLS is not spoken here")
+            bail!("expected http://HOST:PORT; TLS is not supported")
         };
         let host = rest.trim_end_matches('/');
         if host.is_empty() || host.contains(|c: char| c == '/' || c.is_ascii_control() || c == ' ')
@@ -40,7 +40,7 @@ impl Server {
         Ok(Self { address, host: host.into() })
     }
 
-    /// What goes into `Host`.
+    /// The value of `Host`.
     pub(super) fn host(&self) -> &str {
         &self.host
     }
@@ -68,21 +68,21 @@ pub(super) struct Wire {
     used: usize,
 }
 
-/// An answer, its body still in the wire's buffer.
+/// A response; its body is still in the wire's buffer.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// Whether there is a `Location` with something in it.
+    /// Whether there is a `Location` that is not empty.
     pub(super) location: bool,
-    /// Whether the server will take another request on this connection.
+    /// Whether the server accepts another request on this connection.
     pub(super) keep: bool,
     body: Range<usize>,
 }
 
 impl Wire {
-    /// Sends a request and waits for the whole of its answer.
+    /// Sends a request and waits for the complete response.
     pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer> {
-        // More bytes than one answer to one request: whoever speaks unasked is not to be measured.
+        // The server sent more bytes than one response: its latency cannot be measured.
         if self.filled != self.used {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -117,7 +117,7 @@ impl Wire {
         }
     }
 
-    /// The body of the answer that came last.
+    /// The body of the last response.
     pub(super) fn body(&self, answer: &Answer) -> &[u8] {
         &self.buffer[answer.body.clone()]
     }
@@ -135,7 +135,7 @@ impl Wire {
     }
 }
 
-/// The head of an answer, if it is there in full.
+/// Parses the head of a response; `None` if it is not complete yet.
 fn parse(bytes: &[u8]) -> io::Result<Option<Answer>> {
     let invalid = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
@@ -148,7 +148,7 @@ fn parse(bytes: &[u8]) -> io::Result<Option<Answer>> {
     let status = head.code.unwrap_or(0);
     let (mut length, mut location, mut keep) = (None, false, head.version == Some(1));
     for field in head.headers.iter() {
-        // The length tells most fields apart, and costs nothing.
+        // Comparing the length first is cheap and rules out most fields.
         match field.name.len() {
             14 if field.name.eq_ignore_ascii_case("content-length") => {
                 let digits = std::str::from_utf8(field.value)

@@ -76,7 +76,7 @@ impl Block {
     }
 }
 
-/// A host as one segment of a path, with its dots as they are: a host never consists of dots alone.
+/// Escapes a host as one segment of a path. Its dots stay: a host never consists of dots alone.
 fn escaped(host: &str) -> String {
     segment(host).replace("%2E", ".").trim_matches('.').to_owned()
 }

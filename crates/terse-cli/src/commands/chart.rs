@@ -1,4 +1,4 @@
-//! Numbers as pictures, made of characters.
+//! Text charts.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -6,15 +6,15 @@ use crate::terminal::cut;
 
 /// How many rows a chart over time has.
 const ROWS: usize = 6;
-/// The widest column of it.
+/// The widest column of a chart over time.
 const WIDEST: usize = 6;
-/// Room for the scale on the left: `18.4E` and a line.
+/// The width of the scale on the left: `18.4E` and a line.
 const SCALE: usize = 7;
 
-/// What pictures are made of.
+/// The characters of charts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ink {
-    /// From nothing to a full cell, growing upwards.
+    /// From an empty to a full cell, growing upwards.
     up: [char; 9],
     /// The same, growing to the right.
     right: [char; 9],
@@ -24,7 +24,7 @@ pub(crate) struct Ink {
 }
 
 impl Ink {
-    /// Fine where the terminal can show it, plain where not.
+    /// Block characters if the terminal can show them, ASCII otherwise.
     pub(crate) fn new(unicode: bool) -> Self {
         if unicode {
             let up = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -38,8 +38,8 @@ impl Ink {
     }
 
     /// A chart of values over time, with the labels of its first and last below, in at most `width`
-    /// columns. Values that do not fit side by side are put together; the second result says how
-    /// many make a column.
+    /// columns. Values that do not fit side by side are summed; the second result is the number of
+    /// values per column.
     pub(crate) fn over_time(
         &self,
         values: &[u64],
@@ -54,7 +54,7 @@ impl Ink {
             .map(|part| part.iter().fold(0_u64, |sum, value| sum.saturating_add(*value)));
         let sums: Vec<u64> = sums.collect();
         let thick = (room / sums.len().max(1)).clamp(1, WIDEST);
-        // A gap between columns where there is room for one.
+        // A gap between columns if they are wide enough.
         let ink = if thick > 2 { thick - 1 } else { thick };
         let most = sums.iter().copied().max().unwrap_or(0);
         let heights: Vec<usize> = sums.iter().map(|sum| eighths(*sum, most, ROWS)).collect();
@@ -91,7 +91,7 @@ impl Ink {
     ) -> Vec<String> {
         let most = items.iter().map(|(_, value)| *value).max().unwrap_or(0);
         let numbers: Vec<String> = items.iter().map(|(_, value)| number(*value)).collect();
-        // Where even the numbers take more than half the room, they are told in short.
+        // If a number takes more than half the width, all numbers are abbreviated.
         let shortened = numbers.iter().any(|number| number.len() * 2 > width);
         let numbers = if shortened {
             items.iter().map(|(_, value)| short(*value)).collect()
@@ -128,7 +128,7 @@ impl Ink {
     }
 }
 
-/// How many eighths of so many cells a value fills. Whatever is not nothing can be seen.
+/// How many eighths of `cells` cells a value fills; at least one unless it is 0.
 fn eighths(value: u64, most: u64, cells: usize) -> usize {
     if value == 0 || most == 0 || cells == 0 {
         return 0;
@@ -137,7 +137,7 @@ fn eighths(value: u64, most: u64, cells: usize) -> usize {
     usize::try_from(filled).unwrap_or(0).clamp(1, cells * 8)
 }
 
-/// Cut or filled up to so many columns.
+/// Cuts or pads a text to `width` columns.
 pub(crate) fn padded(text: &str, width: usize) -> String {
     let mut text = cut(text, width);
     let pad = width.saturating_sub(text.width());
@@ -145,7 +145,7 @@ pub(crate) fn padded(text: &str, width: usize) -> String {
     text
 }
 
-/// Blocks of lines, side by side where there is room, each `block` columns wide.
+/// Arranges blocks of lines side by side if they fit, each `block` columns wide.
 pub(crate) fn side_by_side(
     blocks: &[Vec<String>],
     block: usize,

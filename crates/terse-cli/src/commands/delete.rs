@@ -50,7 +50,7 @@ impl Undelete {
 }
 
 impl Which {
-    /// Each link in a request of its own: one that fails does not stop the others.
+    /// Sends one request per link: one that fails does not stop the others.
     fn each(
         &self,
         context: &Context,

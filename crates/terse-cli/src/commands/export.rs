@@ -28,7 +28,7 @@ pub struct Export {
     /// The file, or - for standard output
     #[arg(value_name = "FILE|-", default_value = "-")]
     file: PathBuf,
-    /// The format of the file [default: jsonl if its name ends in .jsonl, .ndjson or .json, else csv]
+    /// The format [default: jsonl if the file name ends in .jsonl, .ndjson or .json, else csv]
     #[arg(long)]
     format: Option<Format>,
     /// Include deleted links that can still be restored

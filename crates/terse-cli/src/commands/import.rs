@@ -161,7 +161,7 @@ impl Import {
         }
     }
 
-    /// The next rows to hand over, and whether there may be more behind them.
+    /// The next rows to send, and whether there may be more after them.
     fn batch(&self, work: &mut Work<'_>, rows: &mut Rows) -> anyhow::Result<(Vec<Row>, bool)> {
         let (mut batch, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
         while batch.len() < BATCH && bytes < BATCH_BYTES && looked_at < 10 * BATCH {

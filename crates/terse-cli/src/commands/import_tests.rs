@@ -10,14 +10,14 @@ use http::StatusCode;
 use super::*;
 use crate::commands::export::Export;
 
-/// As much of the API as an import and an export need.
+/// The part of the API that an import and an export need.
 #[derive(Clone, Default)]
 struct Api {
     links: Arc<Mutex<BTreeMap<String, Value>>>,
     batches: Arc<Mutex<Vec<usize>>>,
-    /// Answers before the first success.
+    /// Statuses to answer with before the first success.
     busy: Arc<Mutex<Vec<u16>>>,
-    /// Fails for good once so many links are there.
+    /// The number of links at which it fails permanently.
     full_at: Option<usize>,
 }
 

@@ -81,7 +81,7 @@ pub struct Context {
     pub json: bool,
     /// The server to work on, if one was named.
     pub remote: Option<Remote>,
-    /// Opens the API of this machine's data folder.
+    /// Opens the API of the local data folder.
     pub local: Box<dyn Fn(Absent) -> anyhow::Result<ApiClient>>,
 }
 
@@ -103,7 +103,7 @@ fn text<'a>(link: &'a Value, field: &str) -> &'a str {
     link.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The code in what was typed: a code, or a whole short URL, also of the preview page.
+/// The code in an argument: a code, or a whole short URL, also of the preview page.
 fn code_of(typed: &str) -> &str {
     let path = typed
         .trim()
@@ -114,7 +114,7 @@ fn code_of(typed: &str) -> &str {
     last.strip_suffix('+').unwrap_or(last)
 }
 
-/// The API path of the link that was typed.
+/// The API path of the link in an argument.
 fn link_path(typed: &str, domain: Option<&str>, below: &str) -> anyhow::Result<String> {
     let code = code_of(typed);
     anyhow::ensure!(
@@ -128,8 +128,7 @@ fn link_path(typed: &str, domain: Option<&str>, below: &str) -> anyhow::Result<S
     ))
 }
 
-/// Reads a password from a file or from standard input: other users of the machine can see
-/// arguments.
+/// Reads a password from a file or from standard input: other local users can see arguments.
 fn read_password(file: &Path) -> anyhow::Result<String> {
     // More than the longest password and a line break; the API refuses a longer one.
     let text = read_text(file, 4096)?;

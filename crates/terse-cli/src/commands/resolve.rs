@@ -126,7 +126,7 @@ impl Resolve {
     }
 }
 
-/// What else there is to know about a link, a line each.
+/// The details of a link, one per line.
 pub(crate) fn details(link: &Value) -> Vec<String> {
     let shown = |(name, field): (&str, &str)| {
         let value = match link.get(field)? {

@@ -12,7 +12,7 @@ use crate::terminal::{cut, is_utf8, one_line, say, width};
 
 /// How many values of a list are shown; the API returns more.
 const SHOWN: usize = 8;
-/// How wide a list is, where there is room.
+/// The width of a list, if the terminal is wide enough.
 const BLOCK: usize = 38;
 const GAP: usize = 4;
 
@@ -41,7 +41,7 @@ pub struct Stats {
     /// Bots: include, exclude or only
     #[arg(long, value_name = "WHICH")]
     bots: Option<String>,
-    /// The time zone of days: Europe/Berlin, UTC, +05:30 [default: this machine's]
+    /// The time zone of days: Europe/Berlin, UTC, +05:30 [default: the local time zone]
     #[arg(long, value_name = "ZONE")]
     tz: Option<String>,
     /// The short domain, if not the primary one
@@ -86,12 +86,12 @@ impl Stats {
     }
 }
 
-/// The name of this machine's time zone, if it has an IANA name.
+/// The IANA name of the local time zone, if it has one.
 fn zone_here() -> Option<String> {
     jiff::tz::TimeZone::try_system().ok()?.iana_name().map(str::to_owned)
 }
 
-/// Everything, in lines of at most `width` columns.
+/// Formats the statistics in lines of at most `width` columns.
 fn page(stats: &Value, width: usize, unicode: bool) -> Vec<String> {
     let ink = Ink::new(unicode);
     let mut lines =
@@ -99,7 +99,7 @@ fn page(stats: &Value, width: usize, unicode: bool) -> Vec<String> {
     lines.push(String::new());
     lines.extend(over_time(stats, &ink, width));
     let block = BLOCK.min(width);
-    // On a wide terminal lists take all of it.
+    // On a wide terminal the lists use its full width.
     let across = ((width + GAP) / (block + GAP)).max(1);
     let block = ((width + GAP) / across).saturating_sub(GAP).clamp(block, BLOCK * 2);
     let blocks: Vec<Vec<String>> =
@@ -191,7 +191,7 @@ const LISTS: [(&str, &str); 16] = [
     ("bot_reasons", "Why bots"),
 ];
 
-/// One list; nothing where it says nothing.
+/// Formats one list; empty if it has no known values.
 fn list(stats: &Value, field: &str, title: &str, ink: &Ink, width: usize) -> Option<Vec<String>> {
     let item = |item: &Value| {
         let name = if field == "top_links" { text(item, "short_code") } else { text(item, "name") };
@@ -269,7 +269,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        // Nothing is known of devices, and nobody had a browser.
+        // Devices are unknown, and there are no browsers.
         assert!(
             !text.contains("Devices") && !text.contains("Browsers") && !text.contains("n6 "),
             "{text}"

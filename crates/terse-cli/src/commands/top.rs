@@ -16,11 +16,11 @@ use terse_core::Span;
 
 /// Lines of a screen that are not links.
 const AROUND: usize = 4;
-/// The numbers of a link, and how wide each is.
+/// The counts of a link, and their widths.
 const COUNTS: [(&str, usize); 3] = [("clicks", 11), ("human_clicks", 11), ("bot_clicks", 11)];
-/// How wide the bars are, where there is room for them.
+/// The width of the bars, if the terminal is wide enough.
 const BARS: usize = 20;
-/// Up to here there is room for no bars.
+/// The widest terminal without bars.
 const NARROW: usize = 90;
 
 /// Show the links with the most clicks right now.
@@ -33,7 +33,7 @@ Examples:
 
 Repeats until Ctrl-C; prints once in a pipe, with --once or with --json.")]
 pub struct Top {
-    /// Count the clicks of the last so many minutes, up to 60
+    /// Count clicks of this many past minutes, up to 60
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=60))]
     minutes: u8,
     /// The most links to show, up to 100
@@ -75,7 +75,7 @@ impl Top {
         Ok(api.expect(&Method::GET, &format!("/api/v1/top{which}"), None)?.body)
     }
 
-    /// Draws in place until the reader has had enough.
+    /// Redraws the list in place until the user stops it.
     fn watch(&self, api: &ApiClient, first: Value) -> anyhow::Result<bool> {
         let mut screen = Screen::take()?;
         let mut top = first;
@@ -85,7 +85,7 @@ impl Top {
                 picture(&top, width(), height().saturating_sub(AROUND).max(1), is_utf8());
             lines.extend(trouble.take().map(|line: String| cut(&line, width())));
             screen.draw(&lines)?;
-            // At least a moment, whatever was asked for.
+            // At least 100 ms, whatever the option says.
             std::thread::sleep(self.every.get().max(std::time::Duration::from_millis(100)));
             match self.fetch(api) {
                 Ok(seen) => top = seen,
@@ -95,7 +95,7 @@ impl Top {
     }
 }
 
-/// What is going on, in lines of at most `width` columns and at most `rows` links.
+/// Formats the list in lines of at most `width` columns, with at most `rows` links.
 fn picture(top: &Value, width: usize, rows: usize, unicode: bool) -> Vec<String> {
     let ink = Ink::new(unicode);
     let count =
@@ -110,7 +110,7 @@ fn picture(top: &Value, width: usize, rows: usize, unicode: bool) -> Vec<String>
         return lines;
     }
     let most = links.iter().map(|link| count(link, "clicks")).max().unwrap_or(0);
-    // In a narrow window, which link it is says more than a bar.
+    // In a narrow terminal, the links are more useful than bars.
     let bars = width.saturating_sub(NARROW).min(BARS);
     let row = |link: &Value| {
         let name = text(link, "short_url")
@@ -139,8 +139,7 @@ fn picture(top: &Value, width: usize, rows: usize, unicode: bool) -> Vec<String>
     lines
 }
 
-/// The part of a terminal that is drawn again and again, without its cursor. Whatever happens, the
-/// cursor comes back.
+/// The part of a terminal that is redrawn, with the cursor hidden. The cursor is always restored.
 struct Screen {
     drawn: usize,
 }
@@ -155,7 +154,7 @@ impl Screen {
             .name("signals".into())
             .spawn(move || {
                 if signals.block_on(stop_signal()).is_ok() {
-                    // Not in the middle of a picture: the lock waits for its end.
+                    // Waits for the lock, so that it does not write into the middle of a frame.
                     let mut out = std::io::stdout().lock();
                     let _ = write!(out, "{SHOW}").and_then(|()| out.flush());
                     std::process::exit(0);
@@ -182,12 +181,12 @@ impl Drop for Screen {
     }
 }
 
-/// Lines in the place of those that were drawn before.
+/// The output that replaces the lines that were drawn before.
 fn frame(drawn: usize, lines: &[String]) -> String {
     let mut text = if drawn > 0 { format!("\x1b[{drawn}F") } else { String::new() };
     for line in lines {
         text.push_str(line);
-        // What was longer before is wiped away.
+        // Clears the rest of a line that was longer before.
         text.push_str("\x1b[K\n");
     }
     text.push_str("\x1b[J");

@@ -1,4 +1,4 @@
-//! `terse user …`: accounts, for whoever runs the server.
+//! `terse user …`: accounts, for the operator.
 
 use std::path::PathBuf;
 
@@ -67,7 +67,7 @@ enum Act {
         #[arg(long)]
         why: Option<String>,
     },
-    /// Erase an account with all its links and their clicks, for good
+    /// Permanently erase an account with all its links and their clicks
     Erase {
         /// A name, or a number
         user: String,

@@ -1,22 +1,22 @@
 //! Cells that a spreadsheet would run as formulas.
 
-/// What makes a spreadsheet calculate.
+/// Whether a spreadsheet runs a cell that begins with this character.
 fn is_formula_start(c: char) -> bool {
     matches!(c, '=' | '+' | '-' | '@' | '\t' | '\r' | '\n')
 }
 
-/// Whether a cell, behind any number of apostrophes, begins like a formula.
+/// Whether a cell begins like a formula, after any number of apostrophes.
 fn looks_like_formula(cell: &str) -> bool {
     cell.trim_start_matches('\'').starts_with(is_formula_start)
 }
 
 /// The cell with an apostrophe before it if a spreadsheet would run it. Cells that already look
-/// guarded get one more, so that [`unguard`] always gives back exactly what was there.
+/// guarded get one more, so that [`unguard`] always restores the exact cell.
 pub(crate) fn guard(cell: &str) -> std::borrow::Cow<'_, str> {
     if looks_like_formula(cell) { format!("'{cell}").into() } else { cell.into() }
 }
 
-/// Takes one guarding apostrophe away.
+/// Removes one guarding apostrophe.
 pub(crate) fn unguard(cell: &str) -> &str {
     match cell.strip_prefix('\'') {
         Some(rest) if looks_like_formula(rest) => rest,

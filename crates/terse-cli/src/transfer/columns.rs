@@ -1,21 +1,20 @@
-//! Which column of a CSV file means what, in our own words and in those of other shorteners.
+//! The meaning of CSV columns, by their names in terse and in other shorteners.
 
 use super::fields::Field;
 
-/// No file has more columns.
+/// The largest number of columns.
 pub(crate) const MAX_COLUMNS: usize = 100;
 
-/// What a column is for.
+/// The meaning of a column.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Column {
     /// A field of the link.
     Field(Field),
     /// A whole short URL, whose last part is the code.
     ShortUrl,
-    /// Known, and of no use here. Counts are still checked, since a broken count means a broken
-    /// file.
+    /// Known but not imported. Counts are still checked: an invalid count means a damaged file.
     Count,
-    /// Known, and of no use here.
+    /// Known but not imported.
     Ignored,
 }
 
@@ -67,7 +66,7 @@ impl Columns {
     }
 }
 
-/// What a name means: case, spaces, dashes and underscores do not matter.
+/// The meaning of a name, ignoring case, spaces, dashes and underscores.
 fn meaning(name: &str) -> Option<Column> {
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();

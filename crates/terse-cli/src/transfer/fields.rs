@@ -1,12 +1,12 @@
 //! The fields of a link in a file, and how each becomes JSON for the API.
 //!
-//! The API has the last word on every value. What is done here is only what the API does not know
-//! of: other shorteners' ways to write a time, and rows that say they are not to be followed.
+//! The API validates every value. This module handles only what the API does not know: time formats
+//! of other shorteners, and rows that are marked as not to be followed.
 
 use serde_json::{Map, Value};
 use terse_core::Timestamp;
 
-/// A field that rows carry.
+/// A field of a row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Field {
     LongUrl,
@@ -72,7 +72,7 @@ impl Field {
         }
     }
 
-    /// A cell as the API wants it; `None` for an empty one.
+    /// Converts a cell to JSON for the API; `None` for an empty one.
     pub(crate) fn read_cell(
         self,
         cell: &str,
@@ -118,7 +118,7 @@ impl Field {
     }
 }
 
-/// Fields of a link's JSON that say nothing an import could use.
+/// Fields of a link's JSON that an import does not use.
 const IGNORED: [&str; 10] = [
     "short_url",
     "flags",
@@ -132,7 +132,7 @@ const IGNORED: [&str; 10] = [
     "click_count",
 ];
 
-/// Keeps what an import can use of a line of JSON. Nulls mean nothing; unknown fields are refused.
+/// Keeps the fields of a JSON line that an import uses. Ignores nulls; refuses unknown fields.
 pub(crate) fn from_object(
     object: Map<String, Value>,
     ignore_unknown: bool,
@@ -174,8 +174,7 @@ pub(crate) fn from_object(
 }
 
 /// Other shorteners' times as RFC 3339: without an offset they are taken as UTC, a number is
-/// seconds since 1970, and `+0000` is an offset. What is none of these is left for the API to
-/// refuse.
+/// seconds since 1970, and `+0000` is an offset. The API refuses anything else.
 fn rfc3339(text: &str) -> String {
     let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
     if (9..=11).contains(&shape.len()) && shape.bytes().all(|b| b == b'9') {

@@ -1,7 +1,7 @@
 //! Links in files: CSV and JSON lines, in and out.
 //!
-//! What is read was written by anyone, so every row is bounded and a bad row is refused by number
-//! without stopping the rest. Nothing here talks to a server.
+//! Files are untrusted: every row is bounded, and a bad row is refused by number without stopping
+//! the rest. This module does not call the server.
 
 mod cells;
 mod columns;

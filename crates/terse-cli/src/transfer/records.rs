@@ -1,15 +1,15 @@
-//! Splitting a file into records, with bounded memory whatever is in it.
+//! Splits a file into records, with bounded memory for any content.
 //!
 //! A record of CSV ends at a line break that is not inside quotes; of JSON lines, at any line
-//! break. One that does not end within the limit is given back as too long. If an open quote is the
-//! reason, reading goes on at the record's second line, so that one forgotten quote costs one row
-//! and not the rest of the file.
+//! break. A record that does not end within the limit is reported as too long. If an open quote is
+//! the reason, reading continues at the record's second line, so that one forgotten quote costs one
+//! row and not the rest of the file.
 
 use std::io::{BufRead, Read};
 
 use sha2::{Digest as _, Sha256};
 
-/// No record is longer; the longest legal target is 8 KiB.
+/// The longest record, in bytes; the longest valid target has 8 KiB.
 pub(crate) const MAX_RECORD_LEN: usize = 64 << 10;
 
 /// A record, or why there is none.
@@ -23,18 +23,18 @@ pub(crate) enum Record {
     OpenQuote,
 }
 
-/// Reads records one by one, and knows where it is.
+/// Reads records one by one, and tracks its position.
 pub(crate) struct Records<R> {
     input: R,
     /// The character that separates cells; `None` where quotes mean nothing.
     delimiter: Option<u8>,
-    /// Read and to be read again.
+    /// Bytes that were read and must be read again.
     again: Vec<u8>,
-    /// How many bytes were given out as records.
+    /// How many bytes were returned as records.
     pub(crate) offset: u64,
     /// The number of the next line, from 1.
     pub(crate) line: u64,
-    /// Of all bytes given out.
+    /// The checksum of all bytes returned.
     digest: Sha256,
 }
 
@@ -53,7 +53,7 @@ impl<R: BufRead> Records<R> {
         hex(&self.digest.clone().finalize())
     }
 
-    /// Goes forward to a place where an earlier reading had come.
+    /// Skips to the position of an earlier import.
     pub(crate) fn skip_to(&mut self, offset: u64, line: u64) -> std::io::Result<()> {
         let mut left = offset.saturating_sub(self.offset);
         let mut buffer = vec![0; 64 << 10];
@@ -118,7 +118,7 @@ impl<R: BufRead> Records<R> {
         Ok(Some((begins, self.give(bytes))))
     }
 
-    /// Counts the bytes as given out, and takes the line break off.
+    /// Counts the bytes as returned, and removes the line break.
     fn give(&mut self, mut bytes: Vec<u8>) -> Record {
         self.count(&bytes);
         if bytes.last() == Some(&b'\n') {
@@ -136,7 +136,7 @@ impl<R: BufRead> Records<R> {
         self.line += bytes.iter().filter(|b| **b == b'\n').count() as u64;
     }
 
-    /// Leaves a record that does not end: at its first line break, wherever that is.
+    /// Skips a record that does not end, up to its first line break.
     fn too_long(&mut self, mut bytes: Vec<u8>, quoted: bool) -> std::io::Result<Record> {
         let record = if quoted { Record::OpenQuote } else { Record::TooLong };
         if let Some(end) = bytes.iter().position(|b| *b == b'\n') {
@@ -161,7 +161,7 @@ impl<R: BufRead> Records<R> {
     }
 }
 
-/// Where in a record a byte stands.
+/// The position of a byte within a record.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum ScanState {
     CellStart,
@@ -196,8 +196,8 @@ impl Scan {
     }
 }
 
-/// The cells of a record of CSV. A quote that is closed in the middle of a cell is taken as it
-/// comes, as most readers do.
+/// The cells of a record of CSV. Accepts a quote that is closed in the middle of a cell, as most
+/// readers do.
 pub(crate) fn cells(record: &[u8], delimiter: u8) -> Vec<Vec<u8>> {
     let mut cells = vec![Vec::new()];
     let mut scan = Scan { delimiter: Some(delimiter), place: ScanState::CellStart };

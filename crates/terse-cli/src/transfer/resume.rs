@@ -6,50 +6,50 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-/// What an import has done so far.
+/// The progress of an import.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Done {
-    /// Links made.
+    /// Links created.
     pub(crate) created: u64,
     /// Links that already existed.
     pub(crate) existing: u64,
     /// Rows refused.
     pub(crate) refused: u64,
-    /// Rows left out on purpose.
+    /// Rows skipped on purpose.
     pub(crate) skipped: u64,
 }
 
 impl Done {
-    /// How many rows were looked at.
+    /// How many rows were processed.
     pub(crate) fn rows(self) -> u64 {
         self.created + self.existing + self.refused + self.skipped
     }
 }
 
-/// A place in a file up to which everything was acknowledged.
+/// The position in a file up to which the server has acknowledged every row.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Position {
-    /// Into which server or folder.
+    /// The server or data folder.
     pub(crate) place: String,
     /// In bytes.
     pub(crate) offset: u64,
     /// The next line.
     pub(crate) line: u64,
-    /// SHA-256 of the file up to there: another file, or a changed one, is not gone on with.
+    /// SHA-256 of the file up to there: an import does not continue with another or a changed file.
     pub(crate) sha256: String,
-    /// What was done up to there.
+    /// The progress up to there.
     pub(crate) done: Done,
 }
 
 impl Position {
-    /// The note beside a file.
+    /// The path of the resume file beside a file.
     pub(crate) fn path(file: &Path) -> PathBuf {
         let mut name = file.as_os_str().to_owned();
         name.push(".terse-progress");
         name.into()
     }
 
-    /// The note, if there is one.
+    /// Reads the resume file, if there is one.
     pub(crate) fn read(file: &Path) -> anyhow::Result<Option<Self>> {
         let path = Self::path(file);
         match std::fs::read(&path) {
@@ -64,7 +64,7 @@ impl Position {
         }
     }
 
-    /// Leaves the note, whole or not at all.
+    /// Writes the resume file atomically.
     pub(crate) fn write(&self, file: &Path) -> anyhow::Result<()> {
         let path = Self::path(file);
         let write = || -> anyhow::Result<()> {
@@ -80,9 +80,9 @@ impl Position {
         write().with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Takes the note away.
+    /// Removes the resume file.
     pub(crate) fn remove(file: &Path) {
-        // A note that stays is found out of date by its checksum, or goes on at the very end.
+        // If it stays, its checksum shows that it is outdated, or it points to the very end.
         let _ = std::fs::remove_file(Self::path(file));
     }
 }

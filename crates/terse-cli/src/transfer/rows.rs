@@ -11,7 +11,7 @@ use super::columns::{Column, Columns};
 use super::fields::{Field, from_object};
 use super::records::{MAX_RECORD_LEN, Record, Records, cells};
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// Comma-separated values with a header.
@@ -25,18 +25,18 @@ pub(crate) enum Format {
 pub(crate) struct Row {
     /// Where it begins.
     pub(crate) line: u64,
-    /// What the API is given.
+    /// The JSON to send to the API.
     pub(crate) body: Map<String, Value>,
 }
 
 impl Row {
-    /// The code it asks for.
+    /// The requested code.
     pub(crate) fn code(&self) -> Option<String> {
         self.body.get("short_code").and_then(Value::as_str).map(str::to_owned)
     }
 }
 
-/// A row that is no link, and why.
+/// A row that cannot become a link, and why.
 #[derive(Clone, Debug, Eq, PartialEq, serde::Serialize)]
 pub(crate) struct Refused {
     pub(crate) line: u64,
@@ -45,10 +45,10 @@ pub(crate) struct Refused {
     pub(crate) reason: String,
 }
 
-/// A row that is left out on purpose: it was deleted or taken down where it comes from.
+/// A row that is skipped on purpose: it was deleted or taken down at its source.
 pub(crate) type Skipped = Refused;
 
-/// What becomes of a row.
+/// The result of reading a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RowResult {
     Link(Row),
@@ -71,12 +71,12 @@ enum Shape {
     Jsonl,
 }
 
-/// How far ahead of ours another machine's clock may be.
+/// How far the clock of another server may be ahead of ours.
 const CLOCKS_DIFFER: std::time::Duration = std::time::Duration::from_secs(300);
 
 impl Rows {
-    /// Looks at the beginning of a file, and reads the header if it has one. Errors are about the
-    /// file as a whole.
+    /// Detects the format of a file, and reads the header if it has one. Errors are about the file
+    /// as a whole.
     pub(crate) fn open(
         mut input: Box<dyn BufRead>,
         format: Option<Format>,
@@ -112,7 +112,7 @@ impl Rows {
             }
         };
         let header = without_mark(&header);
-        // Spreadsheets of half the world write semicolons.
+        // In many locales, spreadsheets write semicolons.
         let count = |delimiter: u8| header.iter().filter(|b| **b == delimiter).count();
         let delimiter =
             [b',', b';', b'\t'].into_iter().rev().max_by_key(|d| count(*d)).unwrap_or(b',');
@@ -127,7 +127,7 @@ impl Rows {
         Ok(Self { records, shape: Shape::Csv { delimiter, columns }, ignore_unknown, now })
     }
 
-    /// How many bytes were read as rows, and which line is next.
+    /// How many bytes were read as rows, and the number of the next line.
     pub(crate) fn at(&self) -> (u64, u64) {
         (self.records.offset, self.records.line)
     }
@@ -137,7 +137,7 @@ impl Rows {
         self.records.digest()
     }
 
-    /// Goes forward to where an earlier import had come.
+    /// Skips to the position of an earlier import.
     pub(crate) fn skip_to(&mut self, offset: u64, line: u64) -> std::io::Result<()> {
         self.records.skip_to(offset, line)
     }
@@ -174,7 +174,7 @@ impl Rows {
         }
     }
 
-    /// What is decided before the API is asked.
+    /// Checks a row before it is sent to the API.
     fn judge(
         &self,
         line: u64,
@@ -195,7 +195,7 @@ impl Rows {
         if let Some(status @ ("deleted" | "blocked" | "suspicious")) =
             status.as_ref().and_then(Value::as_str)
         {
-            // Coming in as a fresh link, it would be followed again.
+            // Imported as a new link, it would redirect again.
             return RowResult::Skipped(refused(
                 code,
                 Some("status".into()),
@@ -204,7 +204,8 @@ impl Rows {
         }
         match body.remove(Field::HasPassword.name()) {
             None | Some(Value::Bool(false)) => {}
-            // The password is in no file. Coming in without it, the link would be open to everyone.
+            // Files do not contain passwords. Imported without one, the link would be open to
+            // everyone.
             Some(_) => {
                 return RowResult::Skipped(refused(
                     code,
@@ -286,7 +287,7 @@ fn last_segment(url: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Without the mark that some programs put at the beginning of a file.
+/// Removes the byte order mark that some programs write at the beginning of a file.
 fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }

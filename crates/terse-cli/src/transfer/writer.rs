@@ -12,7 +12,7 @@ use super::rows::Format;
 pub(crate) enum Writer<W: Write> {
     /// With a header, and with no cell that a spreadsheet would run.
     Csv(Box<csv::Writer<W>>),
-    /// As the API gives them.
+    /// As the API returns them.
     Jsonl(W),
 }
 

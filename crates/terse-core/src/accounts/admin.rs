@@ -1,4 +1,4 @@
-//! What admins do with accounts, and reading accounts.
+//! Reading accounts, and the changes that admins make.
 
 use super::profile::account_name;
 use super::{AccountError, Accounts, invalid, reason};
@@ -17,7 +17,7 @@ pub struct AccountDraft {
     pub password: Option<String>,
 }
 
-/// Changes that an admin makes to an account; `None` stays.
+/// Changes that an admin makes to an account; `None` keeps a value.
 #[derive(Clone, Debug, Default)]
 pub struct AccountEdit {
     /// Another name.
@@ -49,7 +49,7 @@ impl Accounts {
         Ok(account.map(|account| account.name.as_str().to_owned()))
     }
 
-    /// Up to `limit` accounts behind `after`, the oldest first.
+    /// Up to `limit` accounts after `after`, the oldest first.
     pub async fn accounts(
         &self,
         after: Option<OwnerId>,
@@ -108,7 +108,7 @@ impl Accounts {
     }
 }
 
-/// A role by its word.
+/// Parses a role.
 pub fn role_of(word: &str) -> Result<Role, crate::validation::ValidationError> {
     Role::parse(word).ok_or_else(|| invalid("role", "must be user, moderator or admin"))
 }

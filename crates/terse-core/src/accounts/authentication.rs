@@ -9,7 +9,7 @@ use crate::registry::{Account, AccountName, Scope, Token};
 /// A browser session and its account.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
-    /// What is kept of the cookie.
+    /// The hash of the cookie.
     pub token: Token,
     /// The account.
     pub account: Account,
@@ -49,9 +49,9 @@ impl Accounts {
         Ok(Principal::of_account(account, Scope::Full, Credential::Session(*token)))
     }
 
-    /// The account with this name and password. A wrong name takes as long as a wrong password, and
-    /// the answer does not tell them apart. Attempts are counted by address and by name, whether an
-    /// account has it or not; a successful one does not count.
+    /// The account with this name and password. A wrong name takes as long as a wrong password and
+    /// gets the same answer. Attempts count by address and by name, whether or not an account has
+    /// it; a successful one does not count.
     pub async fn check_password(
         &self,
         address: IpAddr,
@@ -70,8 +70,8 @@ impl Accounts {
         Ok(account)
     }
 
-    /// Proves that the caller of a session or key knows the account's password, which another
-    /// person at the same browser does not. Attempts are counted by account.
+    /// Checks that the caller of a session or key knows the account's password, so that a session
+    /// left open is not enough. Attempts count by account.
     pub(super) async fn prove(
         &self,
         account: &Account,

@@ -1,4 +1,4 @@
-//! Why the service did not do what was asked.
+//! Errors of the account service.
 
 use std::borrow::Cow;
 
@@ -29,13 +29,13 @@ pub enum AccountError {
     /// The password is not that of the account.
     #[error("the password is wrong")]
     WrongPassword {
-        /// The field that it was given in.
+        /// The field that contained it.
         field: &'static str,
     },
     /// The caller may not do this.
     #[error("{detail}")]
     Forbidden {
-        /// What it is about, if a field is.
+        /// The field at fault, if there is one.
         field: Option<&'static str>,
         /// Why.
         detail: Cow<'static, str>,
@@ -46,18 +46,18 @@ pub enum AccountError {
     /// The operator's keys belong to no account.
     #[error("this key belongs to no account")]
     NoAccount,
-    /// The set-up link or invitation is used, withdrawn or over.
+    /// The set-up link or invitation is used, withdrawn or expired.
     #[error("this link is not valid any more")]
     LinkOver,
     /// The account is being erased, which cannot be undone.
     #[error("this account is being erased, which cannot be undone")]
     BeingErased,
-    /// There are as many as there may be.
+    /// A maximum number is reached.
     #[error("limit of {limit} {what} reached; remove one first")]
     TooMany {
-        /// Of what.
+        /// What is limited.
         what: &'static str,
-        /// How many.
+        /// The maximum.
         limit: usize,
     },
     /// Another account has this identity.
@@ -82,7 +82,7 @@ impl AccountError {
         Self::Forbidden { field: None, detail: detail.into() }
     }
 
-    /// The same, about a field.
+    /// The same error, with a field.
     #[must_use]
     pub(super) fn on(self, field: &'static str) -> Self {
         match self {

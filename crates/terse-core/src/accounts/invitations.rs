@@ -1,4 +1,4 @@
-//! Invitations: links that make one account each.
+//! Invitations: links that create one account each.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{AccountError, Accounts, BearerSecret, invalid};
 use crate::principal::Principal;
 use crate::registry::{Invitation, RegistryError, Role, Token};
 
-/// How long an invitation is good for, in seconds, unless the caller says otherwise.
+/// How long an invitation is valid, in seconds, unless the caller says otherwise.
 const DEFAULT_TTL: u64 = 7 * 86_400;
 const MAX_TTL: u64 = 30 * 86_400;
 /// How many may be open at once, and how many of them by one moderator.
@@ -25,15 +25,15 @@ impl Accounts {
         Ok(open)
     }
 
-    /// Whether an invitation can still be taken. Whether its author may still invite is checked when
-    /// it is taken.
+    /// Whether an invitation can still be used. Its use also checks whether its author may still
+    /// invite.
     pub async fn is_invited(&self, token: &str) -> Result<bool, AccountError> {
         let token = BearerSecret::hash(token);
         Ok(self.open_invitations().await?.iter().any(|invitation| invitation.token == token))
     }
 
-    /// Invites: the token to put into a link, shown once, and what is kept. Moderators invite users
-    /// only.
+    /// Creates an invitation. Returns the token for its link, shown once, and the stored
+    /// invitation. Moderators invite users only.
     pub async fn invite(
         &self,
         principal: &Principal,
@@ -66,7 +66,7 @@ impl Accounts {
         Ok((secret.reveal(), invitation))
     }
 
-    /// Withdraws the invitation that `is_wanted` recognises, among those the principal may see.
+    /// Withdraws the invitation that `is_wanted` selects, among those the principal may see.
     pub async fn revoke_invitation(
         &self,
         principal: &Principal,

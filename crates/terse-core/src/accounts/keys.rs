@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 pub const MAX_KEY_NAME: usize = 100;
 const MAX_PLAN_LEN: usize = 32;
 
-/// A key to create, as the caller asks for it.
+/// A key to create, not yet checked.
 #[derive(Clone, Debug, Default)]
 pub struct KeyDraft {
     /// Its name.
@@ -61,9 +61,9 @@ impl Accounts {
         Ok(self.registry.keys(owner).await?)
     }
 
-    /// Creates a key for the caller's own account: the key itself, which is shown once, and what is
-    /// kept of it. It permits no more than the credential that asks for it: no higher limit, unless
-    /// an admin asks, and no later end. Attempts are counted, as each key brings a limit of its own.
+    /// Creates a key for the caller's own account. Returns the key, shown once, and its stored
+    /// form. It permits no more than the caller's credential: no higher limit, except for admins,
+    /// and no later expiry. Attempts are limited, because each key has its own limit of links.
     pub async fn create_own_key(
         &self,
         principal: &Principal,
@@ -142,20 +142,20 @@ impl Accounts {
         if principal.role == Role::Admin {
             return Ok(KeyBounds { highest: None, default: None, expires_at });
         }
-        // A key below the usual limit creates none at the usual limit.
+        // A key below the usual limit cannot create one with the usual limit.
         let default = own.filter(|own| !is_within(usual, *own));
         Ok(KeyBounds { highest: Some(own.unwrap_or(usual)), default, expires_at })
     }
 }
 
-/// What a principal may put into a new key.
+/// The bounds of a key that a principal creates.
 #[derive(Debug)]
 struct KeyBounds {
     /// The highest limit; `None` for any.
     highest: Option<Limit>,
-    /// The limit of a key that asks for none.
+    /// The limit of a key whose request names none.
     default: Option<Limit>,
-    /// The latest end; `None` for any.
+    /// The latest expiry; `None` for any.
     expires_at: Option<Timestamp>,
 }
 

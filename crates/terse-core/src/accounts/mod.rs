@@ -1,8 +1,8 @@
-//! The one service for accounts: how they come to be, how they prove who they are, what they may
-//! change about themselves and each other, and how they end.
+//! The one service for accounts: sign-up, authentication, changes to the own and to other accounts,
+//! suspension and erasure.
 //!
-//! It counts attempts, checks permissions, attributes every change in the audit log and has changes
-//! take effect on this node, whichever adapter calls.
+//! For every adapter it counts attempts, checks permissions, attributes every change in the audit
+//! log and makes changes take effect on this node.
 
 mod admin;
 mod authentication;
@@ -38,15 +38,15 @@ use crate::registry::{
 };
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// Shorter passwords are guessed. In characters.
+/// The shortest password, in characters; shorter ones are easily guessed.
 pub const MIN_PASSWORD_LEN: usize = 10;
 /// The longest reason in the audit log, in characters.
 pub const MAX_REASON: usize = 1000;
 
-/// What the operator decided about accounts.
+/// The operator's settings for accounts.
 #[derive(Clone, Copy, Debug)]
 pub struct AccountPolicy {
-    /// Whether anyone may sign up. Otherwise it takes an invitation.
+    /// Whether anyone may sign up. Otherwise sign-up needs an invitation.
     pub open: bool,
     /// How long a browser stays signed in.
     pub session_ttl: Duration,
@@ -60,7 +60,7 @@ pub trait RefreshHook: Send + Sync {
     async fn refresh(&self);
 }
 
-/// Learns which keys were used, to note it in the registry now and then.
+/// Collects when keys were used, and writes it to the registry from time to time.
 pub trait KeyUse: Send + Sync {
     /// A key was used.
     fn note(&self, key: crate::registry::KeyId, at: crate::time::Timestamp);
@@ -91,12 +91,12 @@ impl Accounts {
         Self { registry, passwords, limits, policy, refresh, key_use, clock }
     }
 
-    /// What the operator decided.
+    /// The operator's settings.
     pub fn policy(&self) -> &AccountPolicy {
         &self.policy
     }
 
-    /// Attributes an act to an account, now.
+    /// Attributes an action to an account, now.
     fn by(&self, owner: OwnerId, why: Option<String>) -> Attribution {
         Attribution { actor: Actor::Owner(owner), at: self.clock.now(), why }
     }
@@ -130,7 +130,7 @@ impl Accounts {
     }
 }
 
-/// A text of one line, trimmed, with 1 to `max` characters.
+/// Checks a text of one line with 1 to `max` characters, and trims it.
 pub fn one_line(field: &'static str, text: &str, max: usize) -> Result<String, ValidationError> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > max || text.chars().any(char::is_control) {

@@ -1,4 +1,4 @@
-//! What an account reads and changes about itself.
+//! An account's own profile: reading, changing and erasing it.
 
 use super::{AccountError, Accounts, invalid};
 use crate::principal::{Credential, Principal};
@@ -7,18 +7,18 @@ use crate::registry::{
 };
 use crate::validation::ValidationError;
 
-/// Changes to the caller's own account; `None` stays.
+/// Changes to the caller's own account; `None` keeps a value.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileEdit {
     /// Another name.
     pub name: Option<String>,
     /// Another password.
     pub password: Option<String>,
-    /// The password until now, needed for another one.
+    /// The current password, required to set another one.
     pub current_password: Option<String>,
 }
 
-/// What proves that the caller means to erase the account.
+/// Confirms that the caller intends to erase the account.
 #[derive(Clone, Debug, Default)]
 pub struct ErasureProof {
     /// The password, where the account has one.
@@ -36,9 +36,9 @@ impl Accounts {
         self.registry.account(principal.owner()).await?.ok_or(AccountError::NoAccount)
     }
 
-    /// Changes the caller's own account. Another password needs the one until now; an account
-    /// without a password gets its first only in a session, or else a leaked key would become the
-    /// whole account. A new password ends all sessions but the caller's.
+    /// Changes the caller's own account. A new password requires the current one. An account
+    /// without a password sets its first only in a session, or else a leaked key could take over
+    /// the account. A new password ends all sessions but the caller's.
     pub async fn edit_profile(
         &self,
         principal: &Principal,
@@ -78,7 +78,8 @@ impl Accounts {
         Ok(changed)
     }
 
-    /// Changes the password of an account in its own session. All its sessions end, this one too.
+    /// Changes the password of an account in its own session. Ends all its sessions, including this
+    /// one.
     pub async fn change_password(
         &self,
         account: &Account,
@@ -94,7 +95,7 @@ impl Accounts {
         self.change(account, change, self.by(account.id, None)).await
     }
 
-    /// Checks that the caller means to erase this account.
+    /// Checks that the caller intends to erase this account.
     pub async fn confirm_erasure(
         &self,
         account: &Account,
@@ -108,7 +109,7 @@ impl Accounts {
         }
     }
 
-    /// Connects an account with an identity elsewhere, in its own session.
+    /// Connects an account with an OpenID Connect identity, in its own session.
     pub async fn connect(
         &self,
         account: &Account,
@@ -123,7 +124,7 @@ impl Accounts {
         }
     }
 
-    /// Disconnects it, if the account can sign in by a password.
+    /// Disconnects the identity, if the account can sign in with a password.
     pub async fn disconnect(&self, account: &Account) -> Result<Account, AccountError> {
         if account.password.is_none() {
             return Err(AccountError::forbidden("this is the only way to sign in"));
@@ -138,14 +139,14 @@ impl Accounts {
     }
 }
 
-/// A name that an account can have.
+/// Checks an account name.
 pub(super) fn account_name(text: &str) -> Result<AccountName, ValidationError> {
     let detail =
         "the name must have 3 to 64 letters, digits or . _ - + @ and begin with a letter or digit";
     AccountName::parse(text).ok_or_else(|| invalid("name", detail))
 }
 
-/// A password that an account chose, beyond its length.
+/// Checks a new password, except for its length.
 pub(super) fn check_password(name: &AccountName, password: &str) -> Result<(), ValidationError> {
     let least = super::MIN_PASSWORD_LEN;
     if password.chars().count() < least {

@@ -1,4 +1,4 @@
-//! Secrets that prove something once shown, and what is kept of them.
+//! Bearer secrets (API keys, link tokens, session cookies) and their hashes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,15 +6,15 @@ use sha2::{Digest as _, Sha256};
 
 use crate::registry::Token;
 
-/// What an API key begins with, so that people and secret scanners recognise one.
+/// The prefix of API keys, so that owners and secret scanners recognise one.
 const KEY_PREFIX: &str = "terse_";
-/// Longer texts are not hashed.
+/// The longest text that is hashed, in bytes.
 const MAX_LEN: usize = 512;
-/// How much of a key is kept to recognise it by: the prefix and six characters.
+/// How many characters of a key are stored to recognise it: the prefix and six more.
 const RECOGNISABLE: usize = 12;
 
-/// A fresh secret of 256 random bits. It is shown once; only its hash is kept. A fast hash is
-/// enough, as nobody guesses 256 bits.
+/// A fresh secret of 256 random bits. It is shown once; only its hash is stored. A fast hash is
+/// enough, because 256 random bits cannot be guessed.
 pub struct BearerSecret {
     text: String,
 }
@@ -30,7 +30,7 @@ impl BearerSecret {
         Ok(Self { text: random()? })
     }
 
-    /// What to keep of it.
+    /// The hash to store.
     pub fn token(&self) -> Token {
         Self::hash(&self.text)
     }
@@ -40,17 +40,17 @@ impl BearerSecret {
         &self.text[..RECOGNISABLE]
     }
 
-    /// The secret itself, to be shown.
+    /// The secret itself, to show it.
     pub fn reveal(self) -> String {
         self.text
     }
 
-    /// What is kept of a secret.
+    /// The stored hash of a secret.
     pub fn hash(text: &str) -> Token {
         Token(Sha256::digest(text.as_bytes()).into())
     }
 
-    /// What would be kept of a presented text, if it can be a secret at all.
+    /// The hash of a presented text; `None` if it cannot be a secret.
     pub fn presented(text: &str) -> Option<Token> {
         (!text.is_empty() && text.len() <= MAX_LEN).then(|| Self::hash(text))
     }

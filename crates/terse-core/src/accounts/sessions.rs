@@ -7,19 +7,19 @@ use crate::link::OwnerId;
 use crate::registry::{Account, Session, Token};
 use crate::time::Timestamp;
 
-/// A session that has begun: what to set the cookie with.
+/// The cookie of a new session.
 #[derive(Clone)]
 pub struct SessionSecret {
     /// The value of the cookie.
     pub secret: String,
-    /// How long it is good for.
+    /// How long it is valid.
     pub ttl: Duration,
 }
 
 impl Accounts {
-    /// Begins a session of an account that has just proved itself, in place of the one that the
-    /// browser had: a cookie that another person set before is worth nothing then. `Suspended` if
-    /// the account is suspended by now.
+    /// Begins a session of an account that has just authenticated, and ends the browser's earlier
+    /// one, so that a cookie planted before the sign-in is worthless. `Suspended` if the account is
+    /// suspended.
     pub async fn begin_session(
         &self,
         account: &Account,
@@ -39,7 +39,7 @@ impl Accounts {
         Ok(SessionSecret { secret: secret.reveal(), ttl })
     }
 
-    /// Ends the session of a cookie. An ended one stays ended.
+    /// Ends the session of a cookie. Ending it again changes nothing.
     pub async fn end_session(&self, cookie: &str) -> Result<(), AccountError> {
         match BearerSecret::presented(cookie) {
             Some(token) => Ok(self.registry.end_session(&token).await?),
@@ -52,7 +52,7 @@ impl Accounts {
         Ok(self.registry.sessions(owner, self.clock.now()).await?)
     }
 
-    /// Ends the session of an account that `is_wanted` recognises.
+    /// Ends the session of an account that `is_wanted` selects.
     pub async fn end_session_where(
         &self,
         owner: OwnerId,

@@ -1,5 +1,4 @@
-//! How an account comes to be: by the set-up link, an invitation, open sign-up, or an identity
-//! elsewhere.
+//! Sign-up: by the set-up link, an invitation, open sign-up, or an OpenID Connect identity.
 
 use std::net::IpAddr;
 
@@ -9,10 +8,10 @@ use crate::registry::{
     Account, AccountName, Actor, Attribution, ForeignIdentity, NewAccount, RegistryError, Role,
 };
 
-/// Longer tokens are none.
+/// The longest token, in bytes.
 const MAX_TOKEN_LEN: usize = 512;
 
-/// By which way an account comes to be.
+/// The way in which an account signs up.
 #[derive(Clone, Debug)]
 pub enum SignUp<'a> {
     /// The set-up link with this token: the first admin.
@@ -23,17 +22,17 @@ pub enum SignUp<'a> {
     Open,
 }
 
-/// A person whom an OpenID Connect provider vouches for.
+/// A user that an OpenID Connect provider has authenticated.
 #[derive(Clone, Debug)]
 pub struct ForeignAccount {
-    /// Who they are there.
+    /// Their identity at the provider.
     pub identity: ForeignIdentity,
     /// Names to try, the best first.
     pub names: Vec<String>,
 }
 
 impl Accounts {
-    /// Whether this way is open at all. A closed one is to look like no page.
+    /// Whether this way is open. A closed one answers like a page that does not exist.
     pub async fn is_open(&self, way: &SignUp<'_>) -> Result<bool, AccountError> {
         Ok(match way {
             SignUp::Setup(token) => {
@@ -44,9 +43,9 @@ impl Accounts {
         })
     }
 
-    /// Makes an account with a name and a password. Attempts are counted by address, as hashing
-    /// costs time and every answer tells whether a name is taken. `LinkOver` if the link is used,
-    /// withdrawn or over.
+    /// Creates an account with a name and a password. Attempts count by address, because hashing
+    /// costs time and every answer reveals whether a name is taken. `LinkOver` if the link is used,
+    /// withdrawn or expired.
     pub async fn sign_up(
         &self,
         way: &SignUp<'_>,
@@ -61,7 +60,7 @@ impl Accounts {
         self.add(way, NewAccount { password, ..self.draft(name, None) }).await
     }
 
-    /// The account of an identity elsewhere.
+    /// The account with an OpenID Connect identity.
     pub async fn by_identity(
         &self,
         identity: &ForeignIdentity,
@@ -69,7 +68,7 @@ impl Accounts {
         Ok(self.registry.account_by_identity(identity).await?)
     }
 
-    /// Makes an account for an identity elsewhere, under the name it has there or one like it.
+    /// Creates an account for an OpenID Connect identity, under its name there or a similar one.
     /// `IdentityTaken` if an account has the identity already.
     pub async fn sign_up_foreign(
         &self,
@@ -87,8 +86,8 @@ impl Accounts {
             let new = self.draft(name, Some(person.identity.clone()));
             match self.add(way, new).await {
                 Err(AccountError::Registry(RegistryError::NameTaken)) => {
-                    // Either the name or the identity is taken. Two sign-ups of one identity at the
-                    // same time end here, too.
+                    // Either the name or the identity is taken. Concurrent sign-ups of one identity
+                    // also end here.
                     if self.by_identity(&person.identity).await?.is_some() {
                         return Err(AccountError::IdentityTaken);
                     }

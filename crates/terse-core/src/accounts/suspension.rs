@@ -1,4 +1,4 @@
-//! Who may suspend whom, and doing so.
+//! Suspending and reinstating accounts.
 
 use super::{AccountError, Accounts};
 use crate::link::OwnerId;
@@ -29,8 +29,8 @@ impl Accounts {
         Ok(())
     }
 
-    /// Suspends an account: its links lead nowhere, its keys and sessions open nothing. One that is
-    /// suspended already stays so since then, with the new reason.
+    /// Suspends an account: its links, keys and sessions stop working. If it is suspended already,
+    /// it keeps its start time and gets the new reason.
     pub async fn suspend(
         &self,
         principal: &Principal,

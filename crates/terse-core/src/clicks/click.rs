@@ -1,4 +1,4 @@
-//! A click as it is counted: the journal's record, enriched.
+//! A click as the store counts it: the journal's record, enriched.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::time::Timestamp;
 /// A short text that many clicks share in memory.
 pub type Interned = Arc<str>;
 
-/// The identity of a link. A code can be given to another link later; the creation time tells them
-/// apart.
+/// The identity of a link. Another link can get the same code later; the creation time
+/// distinguishes them.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LinkId {
     /// Its domain and code.
@@ -35,7 +35,7 @@ pub enum ClickTarget {
     Nowhere(LinkKey, Answered),
 }
 
-/// Why a click is taken for a bot's.
+/// Why a click counts as a bot's.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum BotKind {
     /// A search engine, an archive, a scraper.
@@ -50,7 +50,7 @@ pub enum BotKind {
     Tool,
     /// The request had no user agent.
     Nameless,
-    /// Fetched ahead of a click that may never come.
+    /// A prefetch: the click may never follow.
     Prefetch,
     /// A HEAD request.
     Head,
@@ -72,7 +72,7 @@ impl BotKind {
         Self::Repeat,
     ];
 
-    /// The word on the wire.
+    /// The stable name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Crawler => "crawler",
@@ -87,7 +87,7 @@ impl BotKind {
         }
     }
 
-    /// From the word on the wire.
+    /// Parses the stable name.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|machine| machine.as_str() == word)
     }
@@ -141,7 +141,7 @@ dimensions! {
     Term = 10, "utm_term";
     /// `utm_content`.
     Content = 11, "utm_content";
-    /// Why a click is taken for a bot's.
+    /// Why a click counts as a bot's.
     BotKind = 12, "machine";
     /// Of orphans: the answer to the visit.
     Outcome = 13, "outcome";
@@ -149,14 +149,14 @@ dimensions! {
     Code = 14, "code";
 }
 
-/// An enriched click. What is not known is `None`.
+/// An enriched click. Unknown values are `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Click {
     /// When.
     pub at: Timestamp,
     /// Where it led.
     pub place: ClickTarget,
-    /// How many visits it stands for; more than one only for orphans.
+    /// How many visits it represents; more than one only for orphans.
     pub weight: u32,
     /// How long its answer took, in microseconds.
     pub took_micros: u32,
@@ -164,7 +164,7 @@ pub struct Click {
     pub visitor: Option<u64>,
     /// The cut address: `203.0.113.0/24`.
     pub address: Option<Interned>,
-    /// Why it is taken for a bot's; `None` for humans.
+    /// Why it counts as a bot's; `None` for humans.
     pub machine: Option<BotKind>,
     /// See [`Dimension::Referrer`].
     pub referrer: Option<Interned>,
@@ -185,7 +185,7 @@ pub struct Click {
 }
 
 impl Click {
-    /// A click of which nothing more is known.
+    /// A click with only a time and a target.
     pub fn bare(at: Timestamp, place: ClickTarget) -> Self {
         Self {
             at,

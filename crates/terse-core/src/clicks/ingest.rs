@@ -70,8 +70,8 @@ pub struct Position {
 
 /// Clicks, and the spans of journals they were read from.
 ///
-/// The clicks are a list today. A columnar form and sums made beforehand belong here too, beside
-/// the list, so that each store can use the form that suits it.
+/// The clicks are a list for now. A columnar form and precomputed sums belong here too, beside the
+/// list, so that each store can use the form that suits it.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// Each segment at most once.
@@ -130,7 +130,7 @@ pub struct Opened {
     /// forgotten. So a folder of a lower generation than this is an old copy, and a segment in it
     /// without a position may have been counted already.
     pub generation: u64,
-    /// How far each segment of this journal was counted that is not forgotten.
+    /// The position in each segment of this journal that is not forgotten.
     pub positions: Vec<Position>,
 }
 
@@ -150,8 +150,8 @@ pub trait ClickIngest: Send + Sync + 'static {
     /// Counts all clicks and moves all positions in one atomic, durable step, or does nothing.
     ///
     /// After `Unavailable` the step may have happened: the caller adds the same batch again before
-    /// any other of these journals. Clicks of links and owners that were erased are left out of
-    /// what was erased, see [`ClickRetention`](super::ClickRetention).
+    /// any other of these journals. The store leaves clicks of erased links and owners out of the
+    /// erased sums, see [`ClickRetention`](super::ClickRetention).
     async fn add(&self, batch: &Batch) -> Result<Added, StoreError>;
 
     /// Forgets the positions of segments whose files exist no longer. `generation` is the one that
@@ -164,7 +164,7 @@ pub trait ClickIngest: Send + Sync + 'static {
         segments: &[u64],
     ) -> Result<Forgotten, StoreError>;
 
-    /// Whether clicks can be expected to be counted right now.
+    /// Checks whether the store is likely to accept clicks now.
     async fn check(&self) -> Result<(), StoreError>;
 }
 
@@ -196,7 +196,7 @@ mod tests {
             JournalSpan { journal: JournalId([7; 16]), epoch: 1, segment: 5, from: 0, to: 9 };
         let id = |spans: &[JournalSpan]| Batch { spans: spans.to_vec(), clicks: vec![] }.id();
         assert_eq!(id(&[span]), id(&[JournalSpan { epoch: 2, ..span }]));
-        // Stores on disk know batches by this number: it must never change.
+        // Stores on disk identify batches by this number: it must never change.
         assert_eq!(u128::from_be_bytes(id(&[span])), 0x01fd_b246_488b_fe1a_2f39_7706_bd4a_c1df);
         for other in [
             JournalSpan { journal: JournalId([8; 16]), ..span },

@@ -11,21 +11,21 @@ use crate::outcome::Answered;
 
 /// Octets before the first frame.
 pub const HEADER: usize = 64;
-/// A frame is never longer than this.
+/// The largest frame, in octets.
 pub const MAX_FRAME_SIZE: usize = 2048;
 
 const MAGIC: &[u8; 8] = b"terseJ\x01\n";
 /// Length and checksum.
 const FRAME_HEAD: usize = 8;
-/// Instead of a length: the end of the segment, its writer continues in another.
+/// The end mark, in place of a length: the writer continues in another segment.
 const END: u32 = u32::MAX;
-/// The part of a record that is always there: numbers first, then the lengths of its texts.
+/// The size of a record's fixed part: numbers first, then the lengths of its texts.
 const FIXED: usize = 52;
 const LENGTHS: usize = 40;
 const AGENT_UPPER: usize = 47;
 const CAMPAIGN_UPPER: usize = 48;
 
-/// The longest of each text that is kept; the rest is cut off.
+/// The longest form of each text; longer texts are truncated.
 const MAX_DOMAIN_LEN: usize = 253;
 const MAX_CODE_LEN: usize = 64;
 const MAX_REFERRER_LEN: usize = 253;
@@ -66,14 +66,14 @@ impl SegmentHeader {
     }
 }
 
-/// What a request said about itself, besides its texts.
+/// Flags of a request.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RequestFlags(pub u8);
 
 impl RequestFlags {
     /// A HEAD request.
     pub const HEAD: Self = Self(1);
-    /// Fetched ahead of a click that may never come.
+    /// A prefetch: the click may never follow.
     pub const PREFETCH: Self = Self(2);
     /// The visitor asked not to be tracked: the record holds no details.
     pub const QUIET: Self = Self(4);
@@ -90,8 +90,8 @@ impl RequestFlags {
     }
 }
 
-/// A visit as the journal holds it. Whatever must not reach a disk is removed before: the address
-/// is cut, the referrer is a host, the visitor a hash.
+/// A visit as the journal stores it. Personal data never reaches the disk: the address is
+/// truncated, the referrer is only a host, the visitor a hash.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Record<'a> {
     /// When.
@@ -102,7 +102,7 @@ pub struct Record<'a> {
     pub outcome: Answered,
     /// Other properties of the request.
     pub marks: RequestFlags,
-    /// How many visits it stands for: during a flood of failures only a sample is written.
+    /// How many visits it represents: during a flood of failures the writer keeps only a sample.
     pub weight: u16,
     /// The visitor's hash, the same for one day; 0 if there is none.
     pub visitor: u64,
@@ -112,10 +112,10 @@ pub struct Record<'a> {
     pub born_ms: i64,
     /// The domain; empty for the primary one.
     pub domain: &'a [u8],
-    /// The code as the link has it, or as it was requested.
+    /// The code of the link, or the requested code if there is no link.
     pub code: &'a [u8],
-    /// 3 or 6 octets: the cut address. 4 or 16: a whole one, only if an operator wants it. 0:
-    /// unknown.
+    /// 3 or 6 octets: the truncated address. 4 or 16: a whole one, only if the operator enables it.
+    /// 0: unknown.
     pub address: &'a [u8],
     /// A host, perhaps with a port.
     pub referrer: &'a [u8],
@@ -132,12 +132,12 @@ pub struct Record<'a> {
 pub enum Journaled {
     /// It is in the segment; the next record begins here.
     Next(usize),
-    /// It did not fit any more.
+    /// The segment has no space left for it.
     Full,
 }
 
 impl<'a> Record<'a> {
-    /// Writes the record as a frame at `at` of a segment, leaving room for the end mark. No
+    /// Writes the record as a frame at `at` of a segment, leaving space for the end mark. No
     /// allocation. Writes nothing if the journal does not record such an outcome.
     pub fn write(&self, segment: &mut [u8], id: u64, at: usize) -> Journaled {
         let Some(outcome) = self.outcome.journal_byte() else { return Journaled::Next(at) };
@@ -226,10 +226,10 @@ pub fn finish(segment: &mut [u8], id: u64, at: usize) {
     }
 }
 
-/// What is at a position of a segment.
+/// The frame at a position of a segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Frame<'a> {
-    /// A record, and the position behind it.
+    /// A record, and the position after it.
     Record(Record<'a>, usize),
     /// The end mark.
     End,

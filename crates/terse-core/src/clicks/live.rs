@@ -1,4 +1,4 @@
-//! Clicks as they are counted: for watchers of a link, and for the list of busiest links.
+//! Live clicks: for watchers of a link, and for the list of busiest links.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,14 +11,14 @@ use super::tally::Count;
 use crate::link::OwnerId;
 use crate::time::Timestamp;
 
-/// Clicks that wait for a watcher. A slow watcher misses clicks instead of delaying the shipper.
+/// The queue length of a watcher. A slow watcher misses clicks instead of delaying the shipper.
 const WAITING: usize = 256;
-/// The most watchers at a time.
+/// The largest number of watchers at a time.
 const WATCHERS: usize = 1000;
 /// How many past minutes are kept, and how many links of each.
 const MINUTES: usize = 60;
 const LINKS: usize = 1000;
-/// Clicks published under one hold of the lock.
+/// How many clicks are published per hold of the lock.
 const CHUNK: usize = 1000;
 
 /// The clicks of a watched link.
@@ -140,7 +140,7 @@ impl State {
         self.watching = self.watchers.values().map(Vec::len).sum();
     }
 
-    /// Drops old minutes, and minutes in the future that a wrong clock has left.
+    /// Drops old minutes, and minutes in the future that a wrong clock created.
     fn forget(&mut self, current: i64) {
         self.minutes.retain(|minute| is_recent(minute.number, current));
     }
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(codes(None, 3), [("aaa".to_owned(), 3), ("bbbb".to_owned(), 3)]);
         assert_eq!(codes(Some(OwnerId(4)), 60), [("bbbb".to_owned(), 3)]);
         assert_eq!(live.busiest(None, 60, now, 1).len(), 1);
-        // A clock that was far ahead has no effect once it is right again.
+        // A clock that ran far ahead has no effect once it is correct again.
         let ahead = Timestamp::from_ms(1000 * 60_000);
         live.publish(&[click("aaa", 1000)], ahead);
         assert_eq!(live.state().minutes.len(), 1);

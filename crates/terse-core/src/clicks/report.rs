@@ -1,4 +1,4 @@
-//! Reading: what a store tells about clicks.
+//! Reading: reports of a store about clicks.
 
 use async_trait::async_trait;
 
@@ -8,15 +8,15 @@ use crate::link::OwnerId;
 use crate::store::StoreError;
 use crate::time::Timestamp;
 
-/// Whose clicks are summed up.
+/// Which clicks are summed up.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ClickSubject {
-    /// Those of one link.
+    /// The clicks of one link.
     Link(LinkId),
-    /// Those of all links an owner has or had. The clicks of a link stay in this sum when the link
-    /// is deleted.
+    /// The clicks of all links that an owner has or had. The clicks of a link stay in this sum when
+    /// the link is deleted.
     Owner(OwnerId),
-    /// Those of all links.
+    /// The clicks of all links.
     Everything,
     /// Visits that did not lead to a link.
     Orphans,
@@ -26,42 +26,42 @@ pub enum ClickSubject {
 /// that overlaps it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Period {
-    /// From here on; from the beginning if `None`.
+    /// The start; from the beginning if `None`.
     pub from: Option<Timestamp>,
-    /// To before here; to the end if `None`.
+    /// The end, exclusive; to the end if `None`.
     pub to: Option<Timestamp>,
 }
 
-/// A place among a link's raw clicks.
+/// A position among a link's raw clicks.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct ClickCursor {
     /// When the click was.
     pub at_ms: i64,
-    /// Tells clicks of one millisecond apart.
+    /// Distinguishes clicks of one millisecond.
     pub number: u64,
 }
 
 /// Which raw clicks to read, the earliest first.
 #[derive(Clone, Debug)]
 pub struct RawQuery {
-    /// Of this link.
+    /// The link.
     pub link: LinkId,
     /// The start, inclusive.
     pub from: Option<Timestamp>,
     /// The end, exclusive.
     pub to: Option<Timestamp>,
-    /// Behind this place.
+    /// Only clicks after this position.
     pub after: Option<ClickCursor>,
-    /// At most this many.
+    /// The largest number of clicks to return.
     pub limit: usize,
 }
 
-/// Some raw clicks.
+/// A page of raw clicks.
 #[derive(Clone, Debug, Default)]
 pub struct ClickPage {
     /// The clicks.
     pub clicks: Vec<Click>,
-    /// Where to go on; `None` at the end.
+    /// Where the next page starts; `None` at the end.
     pub next: Option<ClickCursor>,
 }
 
@@ -107,21 +107,21 @@ pub struct ClickReport {
     pub tally: Tally,
     /// About how many different visitors, each counted once a day.
     pub visitors: u64,
-    /// Those of the current hour and the 23 before it, whatever the period.
+    /// The clicks of the current hour and the 23 before it, whatever the period.
     pub recent: Count,
     /// The buckets of the period that are not empty, the earliest first.
     pub buckets: Vec<Bucket>,
 }
 
-/// Whose clicks to show.
+/// Whether to show clicks of bots.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Bots {
-    /// Those of humans and of bots.
+    /// Clicks of humans and of bots.
     #[default]
     Include,
-    /// Those of humans.
+    /// Clicks of humans only.
     Exclude,
-    /// Those of bots.
+    /// Clicks of bots only.
     Only,
 }
 
@@ -135,7 +135,7 @@ impl Bots {
         }
     }
 
-    /// From the word on the wire.
+    /// Parses the stable name.
     pub fn parse(word: &str) -> Option<Self> {
         match word {
             "include" | "true" => Some(Self::Include),
@@ -146,7 +146,7 @@ impl Bots {
     }
 }
 
-/// Answers questions about clicks.
+/// Reads clicks and their sums.
 ///
 /// Sums are kept per subject and hour, capped in the number of values of each dimension: the most
 /// frequent ones by name, all others as "other". Each click is counted for its link, its owner and
@@ -156,10 +156,10 @@ impl Bots {
 /// Each promise has a test in `terse_testkit::click_store!`.
 #[async_trait]
 pub trait ClickReports: Send + Sync + 'static {
-    /// How many clicks each link has had, in order; zero for one that is unknown.
+    /// How many clicks each link has had, in order; zero for an unknown link.
     async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError>;
 
-    /// All about a subject's clicks; empty for one that is unknown.
+    /// The report about a subject's clicks; empty for an unknown subject.
     async fn report(
         &self,
         subject: &ClickSubject,
@@ -167,9 +167,9 @@ pub trait ClickReports: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<ClickReport, StoreError>;
 
-    /// Raw clicks of a link, as long as they are kept.
+    /// Raw clicks of a link, within their retention time.
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError>;
 
-    /// Up to `limit` of the links that have clicks, behind `after`, in the order of their ids.
+    /// Up to `limit` of the links that have clicks, after `after`, in the order of their ids.
     async fn links(&self, after: Option<&LinkId>, limit: usize) -> Result<Vec<LinkId>, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! Deleting: what a store no longer keeps, and what it must not count any more.
+//! Deleting: which clicks a store deletes, and which it must not count any more.
 
 use async_trait::async_trait;
 
@@ -6,26 +6,26 @@ use crate::link::{LinkKey, OwnerId};
 use crate::store::StoreError;
 use crate::time::Timestamp;
 
-/// What is no longer to be kept.
+/// Which data to delete.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Retention {
-    /// Raw clicks of hours that ended by this moment are deleted.
+    /// Raw clicks of hours that ended by this time are deleted.
     pub raw_before: Timestamp,
-    /// Days that ended by this moment are no longer kept by the hour.
+    /// The hours of days that ended by this time are merged into days.
     pub hours_before: Timestamp,
-    /// Tombstones of erasures before this moment are deleted: the caller knows that every journal
-    /// has been counted past it.
+    /// Tombstones of erasures before this time are deleted: the caller knows that every journal has
+    /// been counted past it.
     pub tombstones_before: Timestamp,
-    /// At most this many rows are touched in one call.
+    /// The largest number of rows that one call changes.
     pub limit: usize,
 }
 
-/// What one call of [`ClickRetention::prune`] has done.
+/// The result of one call of [`ClickRetention::prune`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Pruned {
     /// Raw clicks deleted.
     pub raw: u64,
-    /// Hours that became part of a day.
+    /// Hours merged into days.
     pub hours: u64,
     /// Tombstones deleted.
     pub tombstones: u64,
@@ -58,6 +58,6 @@ pub trait ClickRetention: Send + Sync + 'static {
     async fn erase_owner(&self, owner: OwnerId, erased_at: Timestamp) -> Result<(), StoreError>;
 
     /// One bounded step, safe to repeat: deletes raw clicks and tombstones that are old enough, and
-    /// puts hours together into days. The caller repeats it as long as there is more.
+    /// merges hours into days. The caller repeats it while there is more.
     async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError>;
 }

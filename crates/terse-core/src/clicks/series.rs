@@ -7,7 +7,7 @@ use super::report::{Bucket, Unit};
 use super::tally::Count;
 use crate::time::Timestamp;
 
-/// More points than this are refused.
+/// The largest number of points of a series.
 const MAX_POINTS: usize = 2000;
 
 /// The length of a point of a series.
@@ -34,7 +34,7 @@ impl Interval {
         }
     }
 
-    /// The word on the wire.
+    /// The stable name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hour => "hour",
@@ -44,7 +44,7 @@ impl Interval {
         }
     }
 
-    /// From the word on the wire.
+    /// Parses the stable name.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Hour, Self::Day, Self::Week, Self::Month]
             .into_iter()
@@ -72,8 +72,8 @@ impl Interval {
     fn next(self, start: &Zoned) -> Result<Zoned, jiff::Error> {
         match self {
             Self::Hour => start.checked_add(1.hour()),
-            // By the calendar, then to the day's own beginning: some days have no midnight, others
-            // have two.
+            // Adds a calendar day, then takes the start of that day: some days have no midnight,
+            // others have two.
             Self::Day => start.checked_add(1.day())?.start_of_day(),
             Self::Week => start.checked_add(7.days())?.start_of_day(),
             Self::Month => start.checked_add(1.month())?.start_of_day(),
@@ -84,16 +84,16 @@ impl Interval {
 /// One point of a series.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Point {
-    /// When it begins: RFC 3339 with the zone's offset at that moment.
+    /// When it begins: RFC 3339 with the zone's offset at that time.
     pub start: String,
     /// The clicks from there to the next point.
     pub clicks: Count,
 }
 
-/// Why there is no such series.
+/// Why a series cannot be computed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SeriesError {
-    /// Take a longer interval or a shorter period.
+    /// Too many points: use a longer interval or a shorter period.
     #[error("more than 2,000 points")]
     TooMany,
     /// The period lies outside the calendar's range.
@@ -116,8 +116,8 @@ pub fn series(
     let out = |_| SeriesError::OutOfRange;
     let mut start = zoned(from).and_then(|from| interval.floor(&from)).map_err(out)?;
     let mut points = Vec::new();
-    // What begins before the first point, such as a UTC day that reaches into it, is part of it: no
-    // click is left out.
+    // A bucket that begins before the first point, such as a UTC day that overlaps it, counts in
+    // that point: no click is left out.
     let mut rest = buckets.iter().peekable();
     while start.timestamp().as_millisecond() < to.as_ms() {
         if points.len() == MAX_POINTS {

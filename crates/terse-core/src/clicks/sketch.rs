@@ -2,14 +2,14 @@
 
 use cardinality_estimator::CardinalityEstimator;
 
-/// The bits of the first word that tell the representation.
+/// The bits of the first word that encode the representation.
 const FORM: u64 = 3;
 /// The representation of up to two visitors: their hashes, in the word itself.
 const SMALL: u64 = 0;
 
 /// A HyperLogLog sketch: exact up to 128 visitors, within about 1.6 % beyond, at most 3 KiB.
 ///
-/// The stored form is frozen, see the tests: the word of the library that tells its representation,
+/// The stored form is frozen, see the tests: the library's word that encodes its representation,
 /// without the memory address in it, and then the hashes or registers, by postcard.
 #[derive(Clone, Default)]
 pub struct Sketch(CardinalityEstimator<u64>);
@@ -33,7 +33,7 @@ impl Sketch {
     /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
         let bytes = postcard::to_allocvec(&self.0).unwrap_or_default();
-        // First comes a word whose two lowest bits tell the representation. Where a list follows,
+        // First comes a word whose two lowest bits encode the representation. Where a list follows,
         // the rest of the word is the list's address in memory, which differs each time.
         match postcard::take_from_bytes::<u64>(&bytes) {
             Ok((word, list)) if word & FORM != SMALL => [&[(word & FORM) as u8], list].concat(),
@@ -93,8 +93,8 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Stores hold these bytes for years, and other nodes read them: they must never change. An
-    /// update of the library that fails here needs a version of its own for what it writes.
+    /// Stores hold these bytes for years, and other nodes read them: they must never change. If an
+    /// update of the library fails here, its output needs a new version.
     #[test]
     fn the_stored_form_is_frozen() {
         // Up to two visitors in a word, a list of hashes, registers.
@@ -115,7 +115,7 @@ mod tests {
         let read = Sketch::decode(registers).unwrap();
         assert_eq!(read.count(), 1020);
         assert!(read.encode() == registers);
-        // What was stored merges with what is counted now.
+        // A stored sketch merges with a new one.
         let mut merged = Sketch::decode(&of(5).encode()).unwrap();
         merged.merge(&read);
         assert!(merged.encode() == registers);

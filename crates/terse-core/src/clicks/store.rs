@@ -8,7 +8,7 @@ use super::retention::ClickRetention;
 /// be traced to visitors.
 pub type Salt = [u8; 16];
 
-/// Everything that one store does for clicks, for wiring. Code that needs less asks for less.
+/// All traits of a click store, for wiring. Code that needs less takes a smaller trait.
 pub trait ClickStore: ClickIngest + ClickReports + ClickRetention {}
 
 impl<S: ClickIngest + ClickReports + ClickRetention + ?Sized> ClickStore for S {}

@@ -13,17 +13,17 @@ use crate::time::Timestamp;
 
 /// The version of the stored form.
 const VERSION: u8 = 1;
-/// The longest value; the rest is cut off.
+/// The longest value; longer values are truncated.
 const MAX_VALUE_LEN: usize = 100;
 
 /// How many values of each dimension a store keeps by name in the sum of an hour.
 pub const MAX_VALUES_PER_HOUR: usize = 50;
 /// The same in the sum of a day.
 pub const MAX_VALUES_PER_DAY: usize = 100;
-/// The same in the sum of all time, and of whatever period is asked for.
+/// The same in the sum of all time, and in the sum of a requested period.
 pub const MAX_VALUES_TOTAL: usize = 200;
 
-/// How many clicks, those of humans and of bots apart.
+/// A number of clicks, with humans and bots counted separately.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Count {
     /// By humans.
@@ -64,7 +64,7 @@ pub struct Values {
     other: Count,
 }
 
-/// A longer list is indexed.
+/// The longest list without an index.
 const SHORT: usize = 16;
 
 impl PartialEq for Values {
@@ -139,8 +139,8 @@ impl Values {
         if self.named.len() <= cap {
             return;
         }
-        // Ties are broken another way each time, so that of many values seen once, those that are
-        // seen again can get a name.
+        // Ties are broken differently each time, so that of many values seen once, those that are
+        // seen again can be kept by name.
         let turn = FixedState::with_seed(self.sum().all());
         let rank =
             |(value, count): &(Interned, Count)| (Reverse(count.all()), turn.hash_one(value));
@@ -221,7 +221,7 @@ impl Tally {
         }
     }
 
-    /// The values of a dimension. Clicks for which none is known are in none of them.
+    /// The values of a dimension. Clicks without a known value are not in it.
     pub fn values(&self, dimension: Dimension) -> Option<&Values> {
         self.values.get(dimension as usize)
     }
@@ -264,7 +264,7 @@ impl Tally {
         self.took.merge(&stored.took);
         self.last = self.last.max(stored.last_ms.map(Timestamp::from_ms));
         for stored in stored.values {
-            // A dimension of a newer version is left out rather than the whole sum.
+            // Skips an unknown dimension of a newer version instead of the whole sum.
             let Some(&dimension) = Dimension::ALL.get(usize::from(stored.dimension)) else {
                 continue;
             };

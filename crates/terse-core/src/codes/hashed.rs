@@ -1,4 +1,4 @@
-//! Codes that follow from what they stand for: same target, same owner, same code; no state at all.
+//! Codes derived by hashing: the same target and owner give the same code, without any state.
 
 use async_trait::async_trait;
 use sha2::{Digest, Sha256};

@@ -1,8 +1,8 @@
-//! How codes are made.
+//! How codes are generated.
 //!
 //! The default is [`Numbered`]: numbers leased from the store, sent through a keyed bijection
-//! ([`Numbering`]). The others are for those who want them; all of them live behind [`CodeSource`],
-//! and every insert is conditional, so that a code met twice costs one more try and never a wrong
+//! ([`Numbering`]). The other generators are optional. All implement [`CodeSource`]. Every insert
+//! is conditional, so a code that is generated twice costs one more attempt and never overwrites a
 //! link.
 
 mod hashed;
@@ -25,13 +25,13 @@ use crate::link::OwnerId;
 use crate::store::StoreError;
 use crate::target::Target;
 
-/// Which characters generated codes are made of.
+/// The characters of generated codes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Alphabet {
     /// `0-9A-Za-z`.
     #[default]
     Base62,
-    /// Without `0`, `O`, `I` and `l`, which people confuse.
+    /// Without `0`, `O`, `I` and `l`, which look alike.
     Base58,
 }
 
@@ -63,24 +63,24 @@ impl Alphabet {
     }
 }
 
-/// What a code is wanted for; most sources do not care.
+/// The link that needs a code; most sources ignore it.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Who asks.
+    /// The owner of the link.
     pub owner: OwnerId,
-    /// For which target.
+    /// The target of the link.
     pub target: &'a Target,
     /// 0 at first, then one more each time the code was taken.
     pub attempt: u32,
 }
 
-/// Why no code could be made.
+/// Why no code could be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum CodeSourceError {
     /// Numbers could not be leased.
     #[error("no numbers could be leased")]
     Store(#[from] StoreError),
-    /// Every code of every allowed length was given out.
+    /// Every code of every allowed length is in use.
     #[error("all codes of all lengths are used up")]
     Exhausted,
     /// The operating system gave no random numbers.
@@ -88,14 +88,14 @@ pub enum CodeSourceError {
     Random(#[source] getrandom::Error),
 }
 
-/// Makes codes. Uniqueness is the store's promise; a source only has to make taken codes rare.
+/// Generates codes. The store guarantees uniqueness; a source only has to make conflicts rare.
 #[async_trait]
 pub trait CodeSource: Send + Sync + 'static {
     /// A code to try next.
     async fn next(&self, wanted: Wanted<'_>) -> Result<Code, CodeSourceError>;
 }
 
-/// Whether a generated code may be shown to people: not a page of ours, and not offensive.
+/// Whether a generated code may be used: neither a reserved word nor offensive.
 fn is_presentable(code: &str) -> bool {
     !is_reserved(code) && !offensive::is_offensive(code)
 }

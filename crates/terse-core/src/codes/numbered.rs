@@ -1,4 +1,4 @@
-//! Codes from leased numbers: unique by construction, unpredictable, and filed side by side.
+//! Codes from leased numbers: unique by construction, unpredictable, and stored side by side.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,9 +16,9 @@ const REFILL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Takes numbers from ranges leased from the store.
 ///
-/// A task leases the next range when half of the present one is used, so that a caller waits for
+/// A task leases the next range when half of the current one is used, so that a caller waits for
 /// the store only if the range runs empty first. At most one refill is under way. A crash wastes
-/// what is left of the two ranges, nothing else.
+/// only the rest of the two ranges.
 pub struct Numbered {
     shared: Arc<Shared>,
 }
@@ -36,10 +36,10 @@ struct State {
     range: Range<u64>,
     /// How many numbers `range` had at first.
     granted: u64,
-    /// The range to go on with.
+    /// The next range.
     spare: Option<(u8, Range<u64>)>,
-    /// By length, the end of the highest range this node was given. The store continues behind it
-    /// even if it was restored from an older copy.
+    /// By length, the end of the highest range that the store leased to this node. The store
+    /// continues after it even if it was restored from an older copy.
     marks: [u64; MAX_CODE_LENGTH as usize + 1],
     refilling: bool,
     /// Callers that found no number.
@@ -182,7 +182,7 @@ impl Drop for Refill {
         if !self.finished {
             let mut state = self.shared.state();
             state.refilling = false;
-            // Their receivers see that no answer comes.
+            // Dropping the senders wakes the waiting callers.
             state.waiting.clear();
         }
     }

@@ -3,8 +3,8 @@
 //! For each length, a Feistel network over the smallest even number of bits that holds all codes of
 //! that length, walked until the result is a code again (cycle-walking). The round function is
 //! SipHash, a keyed pseudo-random function: without the key neighbouring numbers give unrelated
-//! codes, and the count of links stays hidden. The inverse tells from a code alone which number it
-//! has, so whether it was ever given out is arithmetic.
+//! codes, and the count of links stays hidden. The inverse computes the number of a code, so terse
+//! knows by arithmetic whether a code was ever issued.
 
 use std::hash::Hasher;
 
@@ -26,7 +26,7 @@ const ROUNDS: u64 = 8;
 pub struct Numbering {
     alphabet: Alphabet,
     key: [u8; 16],
-    /// Character to digit; 255 where it is none.
+    /// Character to digit; 255 for other characters.
     digits: [u8; 256],
 }
 
@@ -65,7 +65,7 @@ impl Numbering {
             .expect("alphabets consist of code characters")
     }
 
-    /// Which length and number a code has, or `None` if it is not written like a generated code.
+    /// The length and number of a code; `None` if it cannot be a generated code.
     pub fn number(&self, code: &[u8]) -> Option<(u8, u64)> {
         let length = u8::try_from(code.len())
             .ok()
@@ -86,8 +86,8 @@ impl Numbering {
         }
     }
 
-    /// One number for all lengths: those of length 4 first, then 5, and so on. Fits a signed 64-bit
-    /// integer with room to spare.
+    /// One number for all lengths: those of length 4 first, then 5, and so on. Fits easily into a
+    /// signed 64-bit integer.
     pub fn id(&self, length: u8, n: u64) -> u64 {
         (MIN_CODE_LENGTH..length).map(|shorter| self.capacity(shorter)).sum::<u64>() + n
     }

@@ -1,7 +1,7 @@
-//! Words nobody wants to find in a short link they hand to a customer.
+//! Offensive words that generated codes must not contain.
 
-/// Stems, in lower case, without digits. Short ones that occur in ordinary words are left out on
-/// purpose: generated codes are noise, and only what jumps at a reader matters.
+/// Stems, in lower case, without digits. Short stems that occur in ordinary words are left out on
+/// purpose: generated codes are random, and only obvious words matter.
 const STEMS: &[&str] = &[
     "anal", "anus", "arse", "bitch", "bollock", "boob", "cock", "coon", "crap", "cunt", "dick",
     "dildo", "fag", "fotze", "fuck", "fuk", "hitler", "hure", "jizz", "kike", "merde", "nazi",
@@ -9,7 +9,7 @@ const STEMS: &[&str] = &[
     "sex", "shit", "slut", "spic", "tits", "titten", "twat", "vagina", "wank", "whore",
 ];
 
-/// Whether a code reads as one of them, with the usual digits for letters.
+/// Whether a code contains one of them, also with the usual digits for letters.
 pub(super) fn is_offensive(code: &str) -> bool {
     let read: String = code
         .chars()

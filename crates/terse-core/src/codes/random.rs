@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use super::{Alphabet, CodeSource, CodeSourceError, MAX_CODE_LENGTH, Wanted, is_presentable};
 use crate::code::Code;
 
-/// Draws codes. After a few conflicts in a row the next length is used, as the present one is
-/// getting full.
+/// Draws codes. After a few consecutive conflicts it uses the next length, because the current one
+/// is getting full.
 #[derive(Debug)]
 pub struct Random {
     alphabet: Alphabet,

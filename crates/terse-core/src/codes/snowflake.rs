@@ -1,5 +1,5 @@
-//! Codes that tell when and where they were made: time, machine and sequence, for those who sort by
-//! code.
+//! Codes that encode when and on which node they were generated: time, node and sequence. They sort
+//! by creation time.
 
 use std::sync::Mutex;
 
@@ -14,8 +14,8 @@ const EPOCH_MS: i64 = 1_767_225_600_000;
 const SEQUENCE_BITS: u32 = 10;
 const MACHINE_BITS: u32 = 8;
 
-/// Milliseconds since 2026, 8 bits of machine, 10 bits of sequence: ten characters, good until the
-/// year 2100 and beyond.
+/// Milliseconds since 2026, 8 bits of node, 10 bits of sequence: ten characters, enough until after
+/// the year 2100.
 #[derive(Debug)]
 pub struct Snowflake {
     alphabet: Alphabet,
@@ -36,8 +36,8 @@ impl CodeSource for Snowflake {
     async fn next(&self, _wanted: Wanted<'_>) -> Result<Code, CodeSourceError> {
         loop {
             let ms = u64::try_from(self.clock.now().as_ms() - EPOCH_MS).unwrap_or(0);
-            // Time and sequence are one counter: it never goes back, even where the clock does, and
-            // a full millisecond borrows from the next one instead of waiting for it.
+            // Time and sequence form one counter. It never goes back, even if the clock does, and a
+            // full millisecond borrows from the next one instead of waiting.
             let tick = {
                 let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 *last = (*last + 1).max(ms << SEQUENCE_BITS);

@@ -4,15 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// So many in so long: `100/h`, `5/s`, `30/m`, `1000/d`; `0` is none. As a bucket: it holds that
-/// many tokens when it is full, and fills up evenly within that time.
+/// A number of actions per time: `100/h`, `5/s`, `30/m`, `1000/d`; `0` means no limit. As a token
+/// bucket: it holds that many tokens when full, and fills up evenly within that time.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Limit {
     count: u32,
     per: Duration,
 }
 
-/// The units, the first spelling of each being how it is shown.
+/// The units. The first spelling of each is the one that is displayed.
 const UNITS: [(&str, u64); 12] = [
     ("s", 1),
     ("sec", 1),
@@ -31,20 +31,20 @@ const UNITS: [(&str, u64); 12] = [
 impl Limit {
     /// No limit.
     pub const OFF: Self = Self { count: 0, per: Duration::ZERO };
-    /// The most that can be allowed at once.
+    /// The largest count of a limit.
     pub const MAX_COUNT: u32 = 1_000_000;
 
-    /// So many each second.
+    /// `count` per second.
     pub const fn per_second(count: u32) -> Self {
         Self::new(count, 1)
     }
 
-    /// So many each minute.
+    /// `count` per minute.
     pub const fn per_minute(count: u32) -> Self {
         Self::new(count, 60)
     }
 
-    /// So many each hour.
+    /// `count` per hour.
     pub const fn per_hour(count: u32) -> Self {
         Self::new(count, 3_600)
     }
@@ -64,7 +64,7 @@ impl Limit {
         self.count == 0
     }
 
-    /// How many at once.
+    /// How many actions are allowed at once.
     pub const fn count(self) -> u32 {
         self.count
     }
@@ -74,7 +74,7 @@ impl Limit {
         self.per
     }
 
-    /// How long until one more is allowed; at least a microsecond.
+    /// How long until one more action is allowed; at least a microsecond.
     pub fn interval(self) -> Duration {
         if self.is_off() {
             Duration::ZERO
@@ -83,7 +83,7 @@ impl Limit {
         }
     }
 
-    /// So many times as generous. None stays none.
+    /// `factor` times the count in the same time. No limit stays no limit.
     pub const fn times(self, factor: u32) -> Self {
         let count = self.count.saturating_mul(factor);
         Self { count: if count > Self::MAX_COUNT { Self::MAX_COUNT } else { count }, per: self.per }

@@ -1,4 +1,4 @@
-//! The contract of what counts actions against their limits.
+//! The contract of limiters, which count actions against their limits.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::limit::Limit;
 use super::network::{Network, SUBNET_FACTOR};
 
-/// What is limited.
+/// A limited action.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum LimitedAction {
     /// Creating a link.
@@ -32,20 +32,20 @@ pub enum LimitedAction {
 /// Whose actions are counted together.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum LimitKey {
-    /// Those of one network.
+    /// The actions of one network.
     Network(Network),
-    /// Those of one API key, or of its owner.
+    /// The actions of one API key, or of its owner.
     Key(u64),
-    /// Those on one link, by a number that stands for its name.
+    /// The actions on one link, by a number derived from its name.
     Link(u64),
 }
 
-/// What has one bucket: an action, and whose it is.
+/// Identifies a bucket: an action, and whose actions are counted together.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LimitSubject {
-    /// What is done.
+    /// The action.
     pub action: LimitedAction,
-    /// Whose action it is.
+    /// Whose actions are counted together.
     pub key: LimitKey,
 }
 
@@ -87,7 +87,7 @@ impl LimitDecision {
         retry: Duration::ZERO,
     };
 
-    /// Seconds until the whole limit is there again, rounded up.
+    /// Seconds until the bucket is full again, rounded up.
     pub fn reset_seconds(&self) -> u64 {
         whole_seconds(self.reset)
     }
@@ -113,7 +113,7 @@ impl LimitDecision {
 /// Counts actions in token buckets.
 ///
 /// A limiter uses a bounded amount of memory, however many subjects there are. When it is full, it
-/// forgets the fullest buckets first: it would rather allow some too much than refuse a subject
+/// forgets the fullest buckets first: it allows some actions too many rather than refuse a subject
 /// that did nothing. It never fails and never waits long: a limiter that keeps its counts on
 /// another server counts locally while that server is unreachable.
 #[async_trait]
@@ -127,8 +127,8 @@ pub trait Limiter: Send + Sync {
     async fn give_back(&self, takes: &[Take]);
 }
 
-/// The takes for an action of which only the address is known: one of the bucket of its network,
-/// and one of the bucket of the wider network, if it has one.
+/// The takes for an action of which only the address is known: one from the bucket of its network,
+/// and one from the bucket of the wider network, if there is one.
 pub fn by_address(action: LimitedAction, address: IpAddr, limit: Limit, count: u32) -> Vec<Take> {
     let (network, wider) = Network::of(address);
     let take = |network, limit| {

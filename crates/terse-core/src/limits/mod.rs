@@ -1,4 +1,4 @@
-//! Rate limits: how often something may be done, and the contract of what keeps count.
+//! Rate limits: how often actions are allowed, and the contract of the limiter that counts them.
 
 mod gcra;
 mod limit;

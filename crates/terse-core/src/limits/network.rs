@@ -1,24 +1,23 @@
-//! Who counts as one, by address.
+//! Networks: which addresses a limiter counts together.
 
 use std::net::IpAddr;
 
-/// How many times as much is allowed to a network that holds many of those that are usually told
-/// apart.
+/// How many times the limit of a /64 an IPv6 /48 gets, because it contains many /64 networks.
 pub const SUBNET_FACTOR: u32 = 8;
 
-/// The addresses that are counted as one. With IPv4 that is each by itself. With IPv6 whoever has
-/// one usually has 2⁶⁴ of them, and many have 65,536 times that: a /64 is counted as one, and above
-/// it the /48 it belongs to, with [`SUBNET_FACTOR`] times as much.
+/// Addresses that a limiter counts together. An IPv4 address counts alone. An IPv6 client usually
+/// has 2⁶⁴ addresses and often 65,536 times that, so a /64 counts as one network, and so does its
+/// /48, with [`SUBNET_FACTOR`] times the limit.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Network {
-    /// The first bits, at the lower end.
+    /// The leading bits of the address, right-aligned.
     prefix: u64,
-    /// How many there are: 32 is IPv4, 64 and 48 are IPv6.
+    /// The number of these bits: 32 for IPv4, 64 and 48 for IPv6.
     bits: u8,
 }
 
 impl Network {
-    /// The smallest one that an address belongs to, and the one above it.
+    /// The smallest network of an address, and the wider one above it.
     pub fn of(address: IpAddr) -> (Self, Option<Self>) {
         match address.to_canonical() {
             IpAddr::V4(address) => (Self { prefix: address.to_bits().into(), bits: 32 }, None),
@@ -29,12 +28,12 @@ impl Network {
         }
     }
 
-    /// As one number that differs between any two of one width.
+    /// The prefix as a number, unique among networks of the same width.
     pub fn prefix(self) -> u64 {
         self.prefix
     }
 
-    /// The width.
+    /// The width in bits.
     pub fn bits(self) -> u8 {
         self.bits
     }

@@ -20,8 +20,8 @@ use crate::registry::{Account, Role};
 /// a typo costs no link, and a flood of requests is refused before their bodies are read.
 const ASKING: u32 = 10;
 
-/// How often a signed-in account may try its password, so that a session that was left open does
-/// not serve to guess it.
+/// How often a signed-in account may try its password, so that a session left open cannot be used
+/// to guess it.
 const PROOFS: Limit = Limit::per_minute(10);
 
 /// How often an account may create an API key. Each key has its own limit of links, so without this
@@ -39,7 +39,7 @@ const ALL_TOGETHER: u32 = 20;
 /// The limits of the services.
 #[derive(Clone)]
 pub struct Limits {
-    /// Keeps count.
+    /// Counts the actions.
     pub limiter: Arc<dyn Limiter>,
     /// Links created by one address without a key.
     pub create_per_address: Limit,
@@ -56,7 +56,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Nothing is limited.
+    /// Limits that allow everything.
     pub fn off() -> Self {
         Self {
             limiter: Arc::new(NoLimiter),
@@ -309,7 +309,7 @@ pub struct Attempt {
     name: Option<u64>,
 }
 
-/// A number that stands for a name, without regard to case.
+/// A number derived from a name, ignoring case.
 fn number_of(name: &str) -> u64 {
     let hash: [u8; 32] = Sha256::digest(name.to_ascii_lowercase().as_bytes()).into();
     hash.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
@@ -329,13 +329,13 @@ impl LimitOutcome {
     }
 }
 
-/// A limit was reached: nothing was counted, and nothing may be done.
+/// A limit was reached: nothing was counted, and the action is refused.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{detail}")]
 pub struct LimitReached {
     /// Which limit, and when to try again.
     pub decision: LimitDecision,
-    /// What to tell the caller.
+    /// The message for the caller.
     pub detail: String,
 }
 

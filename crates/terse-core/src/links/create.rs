@@ -13,10 +13,10 @@ use crate::store::StoreError;
 use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// How many generated codes may be taken already before the generator counts as broken.
+/// How many generated codes may be in use already before the service gives up.
 const CODE_ATTEMPTS: u32 = 32;
 
-/// What a create request came to.
+/// The result of a create request.
 #[derive(Clone, Debug)]
 pub struct Created {
     /// The link.
@@ -84,9 +84,8 @@ impl Links {
                     self.revisit_if_unscreened(&link);
                     return Ok(Created { link, new: true, replayed: false });
                 }
-                // An earlier attempt may have been written although its answer got lost, and looked
-                // for in vain before: whoever remembers the link as missing, or as it was, should
-                // look again.
+                // An earlier attempt may have been written although its answer got lost. The cache
+                // may hold the link as missing or in its old form, so the service drops it.
                 Ok(Inserted::Existing(link)) => {
                     self.cache.forget(&link.key);
                     return Ok(Created { link: *link, new: false, replayed: false });

@@ -1,5 +1,5 @@
-//! Creating links on behalf of a caller: permission, limits, passwords and metrics, in one place for
-//! every adapter.
+//! Creating links for a caller: permission, limits, passwords and metrics, in one place for every
+//! adapter.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,25 +23,25 @@ pub struct Creator {
 }
 
 impl Creator {
-    /// Whose links these are.
+    /// The caller who owns the links.
     pub fn caller(&self) -> Caller {
         self.caller
     }
 
-    /// Tells anonymous callers apart, who share one owner. `None` for owners.
+    /// Distinguishes anonymous callers, who share one owner. `None` for owners.
     pub fn anonymous_address(&self) -> Option<IpAddr> {
         self.address.filter(|_| self.caller == Caller::Anonymous)
     }
 }
 
-/// A link to create, and what an adapter adds to it.
+/// A link to create, with its password and its request id.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     /// The link. Its `password` is replaced by the hash of the one below.
     pub link: CreateLink,
     /// The password that visitors must know, in clear text.
     pub password: Option<String>,
-    /// Names the attempt, so that repeating it gives the same link.
+    /// Identifies the attempt, so that repeating it returns the same link.
     pub request: Option<Request>,
 }
 
@@ -95,8 +95,8 @@ pub trait CreateMetrics: Send + Sync {
     fn count(&self, result: CreateResult);
 }
 
-/// Creates links on behalf of callers. The API, the form on the home page and lists of links all use
-/// it, so that a limit or a permission is checked in one place.
+/// Creates links on behalf of callers. The API, the form on the home page and bulk requests all use
+/// it, so that limits and permissions are checked in one place.
 pub struct LinkCreation {
     links: Arc<Links>,
     limits: Limits,
@@ -104,8 +104,8 @@ pub struct LinkCreation {
     metrics: Arc<dyn CreateMetrics>,
 }
 
-/// A number of links that the limiter has granted to one caller. [`Creation::finish`] returns what
-/// was granted in vain.
+/// A number of links that the limiter has granted to one caller. [`Creation::finish`] gives back
+/// the unused ones.
 #[must_use = "finish returns unused tokens to the limiter"]
 pub struct Creation<'a> {
     service: &'a LinkCreation,

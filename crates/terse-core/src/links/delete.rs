@@ -45,7 +45,7 @@ impl Links {
         .inspect(|link| self.revisit_if_unscreened(link))
     }
 
-    /// Erases a link of an owner who leaves: it cannot be restored, and [`Links::purge_erased`]
+    /// Erases a link with its owner's account: it cannot be restored, and [`Links::purge_erased`]
     /// deletes it. A blocked link stays, so that its code is never issued again, but without its
     /// owner's texts. Erasing again, or a link that is gone, changes nothing.
     pub async fn erase(&self, owner: OwnerId, key: &LinkKey) -> Result<(), LinkError> {
@@ -67,7 +67,7 @@ impl Links {
         }
     }
 
-    /// Deletes up to `limit` erased links for good, and says how many.
+    /// Deletes up to `limit` erased links permanently, and returns how many.
     pub async fn purge_erased(&self, limit: usize) -> Result<usize, LinkError> {
         let keys = self
             .store

@@ -1,4 +1,4 @@
-//! Why the service did not do what was asked.
+//! Errors of the link service.
 
 use crate::codes::CodeSourceError;
 use crate::limits::LimitReached;
@@ -29,7 +29,7 @@ pub enum LinkError {
     #[error(transparent)]
     Password(#[from] PasswordError),
     /// Concurrent changes of the same link won.
-    #[error("the link was changed by somebody else")]
+    #[error("another caller changed the link")]
     Conflict,
     /// The idempotency key was used for another request.
     #[error("this idempotency key was used for another request")]
@@ -38,7 +38,7 @@ pub enum LinkError {
     #[error(transparent)]
     Store(StoreError),
     /// No code could be generated.
-    #[error("no code could be made")]
+    #[error("no code could be generated")]
     NoCode(#[source] CodeSourceError),
 }
 

@@ -36,7 +36,7 @@ use crate::store::LinkStore;
 use crate::target::TargetRules;
 use crate::time::Timestamp;
 
-/// What the operator decided.
+/// The operator's settings.
 #[derive(Clone, Debug)]
 pub struct LinkPolicy {
     /// Which targets are allowed.
@@ -45,7 +45,7 @@ pub struct LinkPolicy {
     pub hosts: Hosts,
     /// Whether links can be created without a key.
     pub anonymous_create: bool,
-    /// How long such links live.
+    /// How long links without a key live.
     pub anonymous_ttl: Duration,
     /// How long deleted links can be restored.
     pub grace: Duration,
@@ -67,7 +67,7 @@ pub struct Links {
 }
 
 impl LinkPolicy {
-    /// Until when the aliases of links that are deleted now stay reserved.
+    /// The end of the quarantine for aliases of links that are deleted now.
     pub fn quarantine_until(&self, now: Timestamp) -> Option<Timestamp> {
         (!self.quarantine.is_zero())
             .then(|| now.checked_add(self.quarantine).unwrap_or(Timestamp::MAX))
@@ -93,7 +93,7 @@ impl Links {
         Self { events, ..self }
     }
 
-    /// What the operator decided.
+    /// The operator's settings.
     pub fn rules(&self) -> &LinkPolicy {
         &self.rules
     }
@@ -113,12 +113,12 @@ impl Links {
         self.clock.now()
     }
 
-    /// The event to put into a write, if the link's owner wants to know.
+    /// The event to add to a write, if the link's owner wants events.
     fn event(&self, kind: EventKind, owner: OwnerId) -> Option<OutboxEvent> {
         self.events.wants(owner).then(|| OutboxEvent { kind, at: self.clock.now() })
     }
 
-    /// To be called once a write is durable.
+    /// Signals that an event was written. Called once the write is durable.
     fn written(&self, event: Option<OutboxEvent>) {
         if event.is_some() {
             self.events.written();

@@ -1,5 +1,5 @@
-//! What time does to links: they expire, and what has been deleted or expired long enough goes for
-//! good. The reaper calls these in rounds, each in batches.
+//! Expiry and deletion by age: links expire, and links that were deleted or expired long enough ago
+//! are deleted permanently. The reaper calls these functions in rounds, each in batches.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use super::Links;
 use crate::link::LinkKey;
 use crate::store::StoreError;
 
-/// How long a request id is remembered: the promised day, and an hour to spare.
+/// How long a request id is kept: the guaranteed 24 hours, and one hour more.
 const REMEMBER_REQUESTS: Duration = Duration::from_hours(25);
 
 impl Links {
-    /// Marks up to `limit` links whose time is over as expired, drops their cached routes, and says
-    /// which. Owners who want events get one for each, written in the same transaction. Expiring is
-    /// no change of a link: it happens by itself.
+    /// Marks up to `limit` links past their expiry as expired, drops their cached routes, and
+    /// returns their keys. Owners who want events get one for each, written in the same
+    /// transaction. Expiry does not change the link itself.
     pub async fn expire(&self, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
         let subscribers = self.events.subscribers();
         let keys = self.store.mark_expired(self.clock.now(), limit, &subscribers).await?;
@@ -24,8 +24,8 @@ impl Links {
         Ok(keys)
     }
 
-    /// Deletes up to `limit` links for good whose grace time is over, quarantines their aliases,
-    /// drops their cached routes, and says which.
+    /// Permanently deletes up to `limit` links whose grace time is over, quarantines their aliases,
+    /// drops their cached routes, and returns their keys.
     pub async fn purge(&self, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
         let now = self.clock.now();
         let before = now.saturating_sub(self.rules.grace);
@@ -35,12 +35,12 @@ impl Links {
         Ok(keys)
     }
 
-    /// Releases up to `limit` aliases whose quarantine is over, and says how many.
+    /// Releases up to `limit` aliases whose quarantine is over, and returns how many.
     pub async fn release_aliases(&self, limit: usize) -> Result<usize, StoreError> {
         self.store.release(self.clock.now(), limit).await
     }
 
-    /// Forgets up to `limit` request ids that need no longer be remembered, and says how many.
+    /// Deletes up to `limit` request ids that are no longer needed, and returns how many.
     pub async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
         let before = self.clock.now().saturating_sub(REMEMBER_REQUESTS);
         self.store.forget_requests(before, limit).await

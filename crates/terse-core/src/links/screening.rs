@@ -1,4 +1,4 @@
-//! Screening of targets, and what follows for a link.
+//! Screening of targets, and its effect on a link.
 
 use super::update::UPDATE_ATTEMPTS;
 use super::{Caller, Links};
@@ -36,7 +36,7 @@ impl Links {
         };
         let host = canonical_host(typed)
             .ok_or_else(|| refuse("a host name or an address, without scheme, port or path"))?;
-        // Such a name would be in the list and match nothing.
+        // Such an entry would match nothing.
         if host.contains('*') || host.split('.').any(str::is_empty) {
             return Err(refuse(
                 "a host with all names below it is meant anyway; leave out stars and empty labels",
@@ -55,7 +55,7 @@ impl Links {
         Ok(host)
     }
 
-    /// A target that is not a link's, such as a domain's fallback, under the same rules.
+    /// Checks a target that is not a link's, such as a domain's fallback, by the same rules.
     pub fn target(
         &self,
         caller: Caller,
@@ -69,14 +69,13 @@ impl Links {
         Ok(target)
     }
 
-    /// A stored link with the screen's present verdict, or `None` if that changes nothing. A
+    /// A stored link with the current screening result, or `None` if that changes nothing. A
     /// moderator's decision stays.
     pub fn screened(&self, link: &Link) -> Option<Link> {
         screening::screened(&*self.screen, link, self.clock.now())
     }
 
-    /// Queues a link for another scan if a look-up would tell more about its targets than is known
-    /// here.
+    /// Queues a link for another scan if a look-up would add information about its targets.
     pub fn revisit_if_unsure(&self, link: &Link) {
         if link.judged == ModerationSource::Screen {
             self.unsure_of(link).for_each(|target| self.screen.revisit(&link.key, target));
@@ -88,15 +87,15 @@ impl Links {
             return;
         }
         let mut unsure = self.unsure_of(link).peekable();
-        // If the answers have arrived meanwhile, nothing is left to look up, but the link is still
-        // to be scanned.
+        // If the answers have arrived meanwhile, no look-up is left, but the link still needs a
+        // scan.
         if unsure.peek().is_none() {
             self.screen.revisit(&link.key, &link.target);
         }
         unsure.for_each(|target| self.screen.revisit(&link.key, target));
     }
 
-    /// A visitor may be redirected to any of them.
+    /// The targets that need a look-up. A visitor may be redirected to any of them.
     fn unsure_of<'a>(&'a self, link: &'a Link) -> impl Iterator<Item = &'a Target> {
         link.targets().filter(|target| self.screen.is_unsure(target))
     }
@@ -114,7 +113,7 @@ impl Links {
         self.judge_stored(key, |link| self.screened(link)).await
     }
 
-    /// Puts a warning page before a link that has enough reports. A moderator's decision stays.
+    /// Shows a warning page for a link that has enough reports. A moderator's decision stays.
     /// `None` if that changes nothing, or if the link created at that time is gone.
     pub async fn warn(&self, key: &LinkKey, born: Timestamp) -> Result<Option<Link>, StoreError> {
         let reported = |link: &Link| screening::reported(&*self.screen, link, self.clock.now());
@@ -122,7 +121,7 @@ impl Links {
             .await
     }
 
-    /// Reads, judges, writes if no other change came first, drops the cached route.
+    /// Reads and scans the link, writes it if no other change came first, drops the cached route.
     async fn judge_stored(
         &self,
         key: &LinkKey,
@@ -149,7 +148,7 @@ impl Links {
         Err(StoreError::Conflict)
     }
 
-    /// Screens targets that are to become a link's.
+    /// Screens the targets of a new or changed link.
     pub(super) fn judge<'a>(
         &self,
         caller: Caller,
@@ -159,7 +158,7 @@ impl Links {
         let mut all: Option<Judgement> = None;
         for TargetToScreen { field, target, evidence } in asked {
             let one = match self.screen.judge(target, evidence) {
-                // The name of the list would help to find a way around it.
+                // The name of the list would help to evade it, so only admins see it.
                 Judgement::Blocked { source } if caller.sees_all() => {
                     let detail = format!("this destination is blocked by {source}");
                     return Err(ValidationError::new(
@@ -191,7 +190,7 @@ impl Links {
     }
 
     /// Scans a link again if the lists changed while it was written: a re-scan of all links may
-    /// have passed it before it was there. If that fails, the next re-scan finds it.
+    /// have passed its place before it was stored. If that fails, the next re-scan finds it.
     pub(super) async fn learned_since(&self, version: u64, link: Link) -> Link {
         if self.screen.version() == version {
             return link;
@@ -200,7 +199,7 @@ impl Links {
     }
 }
 
-/// A target that is to become a link's, and the field it came in.
+/// A target to screen, and the field that contained it.
 pub(super) struct TargetToScreen<'a> {
     pub(super) field: &'a str,
     pub(super) target: &'a Target,

@@ -5,7 +5,7 @@ use crate::link::{Link, LinkKey};
 use crate::store::TagCount;
 
 impl Links {
-    /// The caller's tags, by number of links, the most first.
+    /// The caller's tags, the most frequent first.
     pub async fn tags(&self, caller: Caller, limit: usize) -> Result<Vec<TagCount>, LinkError> {
         match caller {
             Caller::Anonymous => Err(LinkError::KeyNeeded),

@@ -1,4 +1,4 @@
-//! Earlier versions of a link, and going back to one.
+//! Earlier versions of a link, and undoing changes.
 
 use super::screening::TargetToScreen;
 use super::{Caller, LinkError, Links};
@@ -114,7 +114,7 @@ impl Links {
             // Reports since then are about this link.
             let (standing, flags) = screening::still_reported(link, judged);
             new.flags = flags;
-            // As for any new target: a block by a moderator meant the owner, and stays.
+            // As for any new target: a block by a moderator is about the owner, and stays.
             if link.judged == ModerationSource::Screen || link.standing == ModerationStatus::Clear {
                 (new.standing, new.judged) = (standing, ModerationSource::Screen);
             }

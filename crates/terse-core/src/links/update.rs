@@ -49,11 +49,11 @@ impl Links {
                 };
                 let targets = targets_of_change(patch, link, &new, &drafted);
                 let judged = self.judge(caller, link.owner, targets)?;
-                // Reports stay, or else an owner would shed them by changing the target and back.
+                // Reports stay, or else an owner could clear them by changing the target and back.
                 let (standing, flags) = screening::still_reported(link, judged);
                 new.flags = flags;
-                // A moderator who cleared the link did not know the new target. One who blocked it
-                // meant the owner, so a block stays.
+                // A moderator who cleared the link did not know the new target. A block is about
+                // the owner, so it stays.
                 if patch.standing.is_none()
                     && (link.judged == ModerationSource::Screen
                         || link.standing == ModerationStatus::Clear)
@@ -139,7 +139,7 @@ impl Links {
             }
             let new = decide(&old, self.clock.now())?;
             if new == old {
-                // Perhaps by an earlier attempt whose answer got lost.
+                // An earlier attempt whose answer got lost may have made this change.
                 self.cache.forget(key);
                 return Ok(old);
             }
@@ -152,8 +152,8 @@ impl Links {
                 }
                 Ok(Updated::Missing) => return Err(LinkError::NotFound),
                 Err(StoreError::Conflict) => {}
-                // It may have been written all the same: whoever remembers the link should look
-                // again.
+                // The write may have happened in spite of the error, so the cached route is
+                // dropped.
                 Err(error) => {
                     self.cache.forget(key);
                     return Err(error.into());

@@ -8,8 +8,8 @@ use crate::principal::Principal;
 use crate::registry::{Account, Role};
 
 impl Moderation {
-    /// Suspends the owner of a link, by the rule of [`Accounts::may_suspend`]. One who is suspended
-    /// already stays so, with the reason it has.
+    /// Suspends the owner of a link, by the rule of [`Accounts::may_suspend`]. An owner who is
+    /// suspended already keeps the suspension and its reason.
     pub async fn ban_owner(
         &self,
         principal: &Principal,

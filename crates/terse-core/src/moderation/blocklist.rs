@@ -1,4 +1,4 @@
-//! Hosts that moderators block, each with all names below it.
+//! Hosts that moderators block, each with all its subdomains.
 
 use super::{Moderation, ModerationError};
 use crate::accounts::Accounts;
@@ -6,7 +6,7 @@ use crate::host::canonical_host;
 use crate::principal::Principal;
 use crate::registry::{BlockedHost, RegistryError, Role};
 
-/// More than this belong into a list of their own.
+/// The largest number of blocked hosts; more belong into a blocklist file.
 const MAX_HOSTS: usize = 10_000;
 
 impl Moderation {
@@ -15,8 +15,8 @@ impl Moderation {
         Ok(self.registry.blocked_hosts().await?)
     }
 
-    /// Blocks a host, in force on this node when this returns. `false` if it was blocked before; then
-    /// nothing changes.
+    /// Blocks a host. The block is in force on this node when this returns. `false` if it was
+    /// blocked before; then nothing changes.
     pub async fn block_host(
         &self,
         principal: &Principal,
@@ -39,7 +39,7 @@ impl Moderation {
         Ok((blocked, true))
     }
 
-    /// Unblocks a host, in force on this node when this returns.
+    /// Unblocks a host. The change is in force on this node when this returns.
     pub async fn unblock_host(
         &self,
         principal: &Principal,
@@ -47,7 +47,7 @@ impl Moderation {
         why: Option<String>,
     ) -> Result<(), ModerationError> {
         Accounts::require(principal, Role::Moderator)?;
-        // Not by the rules for blocking: what was once blocked can be unblocked.
+        // Skips the checks for blocking, so that every blocked host can be unblocked.
         let host = canonical_host(host.trim()).ok_or(ModerationError::NotBlocked)?;
         match self.registry.unblock_host(&host, self.by(principal.owner(), why)).await {
             Err(RegistryError::Missing) => return Err(ModerationError::NotBlocked),

@@ -8,15 +8,15 @@ use crate::registry::{DomainConfig, Role};
 use crate::target::Target;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// Each node answers for all of them, from memory.
+/// The largest number of domains. Each node keeps all of them in memory.
 const MAX_DOMAINS: usize = 1_000;
 
-/// A domain as an admin wants it; an absent fallback answers with a page of ours.
+/// The fallbacks of a domain. Without one, terse serves its own page.
 #[derive(Clone, Debug, Default)]
 pub struct DomainDraft {
     /// Where `/` leads.
     pub root: Option<String>,
-    /// Where a code leads that no link has.
+    /// Where an unknown code leads.
     pub not_found: Option<String>,
     /// Where a link leads that has expired or is used up.
     pub expired: Option<String>,
@@ -28,7 +28,7 @@ impl Moderation {
         Ok(self.registry.domain_configs().await?)
     }
 
-    /// Adds or changes a domain, in force on this node when this returns.
+    /// Adds or changes a domain. The change is in force on this node when this returns.
     pub async fn put_domain(
         &self,
         principal: &Principal,
@@ -55,7 +55,7 @@ impl Moderation {
         Ok(config)
     }
 
-    /// Removes a domain that has no links. Of a domain of the settings, only its fallbacks are
+    /// Removes a domain that has no links. Of a domain from the settings, only the fallbacks are
     /// removed.
     pub async fn remove_domain(
         &self,
@@ -77,7 +77,7 @@ impl Moderation {
         Ok(())
     }
 
-    /// The domain with a name, ours or not yet.
+    /// The domain with this name, whether or not this server has it.
     fn domain_named(&self, name: &str) -> Result<Domain, ValidationError> {
         let invalid = |detail: &'static str| {
             ValidationError::new(ValidationErrorKind::InvalidRequest, "domain", detail)
@@ -99,7 +99,7 @@ impl Moderation {
         }
     }
 
-    /// A target under all rules, and not on the domain that is just being added.
+    /// Checks a fallback by the rules for targets; it must not be on the domain itself.
     fn fallback(
         &self,
         principal: &Principal,

@@ -1,4 +1,4 @@
-//! Why the service did not do what was asked.
+//! Errors of the moderation service.
 
 use crate::accounts::AccountError;
 use crate::limits::LimitReached;
@@ -28,7 +28,7 @@ pub enum ModerationError {
     /// The host is not blocked.
     #[error("this host is not blocked")]
     NotBlocked,
-    /// As many hosts are blocked as may be.
+    /// The largest number of hosts is blocked.
     #[error("{0} hosts are blocked, which is the limit; put more of them into a list")]
     TooManyHosts(usize),
     /// There is no such domain.
@@ -37,7 +37,7 @@ pub enum ModerationError {
     /// There are links on the domain.
     #[error("there are links on this domain; delete them first")]
     DomainInUse,
-    /// There are as many domains as there may be.
+    /// The largest number of domains is reached.
     #[error("there are {0} domains, which is the limit; remove one first")]
     TooManyDomains(usize),
     /// A limit is reached.

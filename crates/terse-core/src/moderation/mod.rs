@@ -1,8 +1,8 @@
 //! The one service for what moderators and admins do: statuses of links, blocked hosts, reports,
 //! bans, short domains, and the audit log.
 //!
-//! Every act is in the audit log before it is done: a crash in between leaves a record too many,
-//! never one too few.
+//! The service writes every action to the audit log before it acts: a crash in between can leave a
+//! record without its action, but never an action without its record.
 
 mod bans;
 mod blocklist;
@@ -30,7 +30,7 @@ pub struct Moderation {
     registry: Arc<dyn Registry>,
     limits: Limits,
     refresh: Arc<dyn RefreshHook>,
-    /// Tells reporters apart without keeping who they are. The same on every node of a fleet.
+    /// Keys the hash that identifies reporters anonymously. The same on every node of a fleet.
     reporter_key: [u8; 32],
 }
 
@@ -52,7 +52,7 @@ impl Moderation {
         Ok(self.registry.audit(query).await?)
     }
 
-    /// Attributes an act to an account, now.
+    /// Attributes an action to an account, now.
     fn by(&self, owner: OwnerId, why: Option<String>) -> Attribution {
         Attribution { actor: Actor::Owner(owner), at: self.links.now(), why }
     }

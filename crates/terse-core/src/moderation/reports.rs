@@ -16,12 +16,12 @@ use crate::validation::{ValidationError, ValidationErrorKind};
 /// The longest text of a report, in characters.
 pub const MAX_REPORT_TEXT: usize = 2_000;
 
-/// Who reports.
+/// The author of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Reporter {
     /// The account, if there is one.
     pub caller: Caller,
-    /// From where.
+    /// The address.
     pub address: IpAddr,
 }
 
@@ -30,8 +30,8 @@ impl Reporter {
         (self.caller != Caller::Anonymous).then(|| self.caller.owner())
     }
 
-    /// Tells reporters apart: by account, or else by network. Without the key neither can be found
-    /// out. Where anyone can sign up, three accounts are not three people, so accounts do not count.
+    /// Distinguishes reporters: by account, or else by network. Without the key neither can be
+    /// recovered. With open sign-up one user can have many accounts, so only the network counts.
     fn id(self, key: &[u8; 32], anyone_signs_up: bool) -> [u8; 16] {
         let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
         match (self.account().filter(|_| !anyone_signs_up), self.address.to_canonical()) {
@@ -39,7 +39,7 @@ impl Reporter {
                 mac.update(b"account");
                 mac.update(&account.0.to_be_bytes());
             }
-            // The part of an address that one person can easily change does not count.
+            // Ignores the part of an address that one client can easily change.
             (None, IpAddr::V4(v4)) => {
                 mac.update(b"v4");
                 mac.update(&v4.octets()[..3]);
@@ -56,8 +56,8 @@ impl Reporter {
 }
 
 impl Moderation {
-    /// Checks and counts a report before it is kept: the text, the limit, and whether a visitor
-    /// would find the link.
+    /// Checks and counts a report before it is stored: the text, the limit, and whether visitors
+    /// can see the link.
     pub async fn draft_report(
         &self,
         from: Reporter,
@@ -94,7 +94,8 @@ impl Moderation {
 
     /// Keeps a report, durably. Enough independent reports put a warning page before the link; the
     /// inner result says whether this one did. If that fails, a job does it later.
-    /// Run it as a task of its own, so that a client that hangs up does not keep it from the warning.
+    /// Run this in a task of its own, so that a client that disconnects does not prevent the
+    /// warning.
     pub async fn keep_report(
         &self,
         report: NewReport,
@@ -107,7 +108,7 @@ impl Moderation {
         Ok(self.links.warn(&key, born).await.map(|link| link.is_some()).map_err(LinkError::from))
     }
 
-    /// Links with reports in a state, ordered by their first report, behind `after`.
+    /// Links with reports in a state, ordered by their first report, after `after`.
     pub async fn reported(
         &self,
         state: ReportState,
@@ -117,7 +118,7 @@ impl Moderation {
         Ok(self.registry.reported(state, after, limit).await?)
     }
 
-    /// Single reports in a state, the oldest first, behind `after`.
+    /// Single reports in a state, the oldest first, after `after`.
     pub async fn reports(
         &self,
         state: ReportState,

@@ -1,4 +1,4 @@
-//! Deciding about a link.
+//! Setting the moderation status of a link.
 
 use serde_json::{Value, json};
 
@@ -11,12 +11,12 @@ use crate::principal::Principal;
 use crate::registry::{AuditAction, ReportState, Role, subject};
 use crate::screening::REPORTED;
 
-/// How often a decision is tried again when others change the same link.
+/// How often the service tries again when concurrent changes win.
 const ATTEMPTS: u32 = 8;
 
 impl Moderation {
-    /// Sets the moderation status of a link, in the audit log first, and settles its open reports:
-    /// as confirmed if it is blocked, as cleared if nothing is wrong with it.
+    /// Writes the decision to the audit log, sets the moderation status of the link and settles its
+    /// open reports: as confirmed if it is blocked, as cleared if it is cleared.
     pub async fn set_status(
         &self,
         principal: &Principal,
@@ -50,7 +50,7 @@ impl Moderation {
             if before == after {
                 return Ok(link);
             }
-            // A concurrent change of the title, say, does not make this another act.
+            // A concurrent change of, say, the title does not need a second record.
             if noted.as_ref() != Some(&before) {
                 let change = (Some(before.to_string()), Some(after.to_string()));
                 let by = self.by(principal.owner(), why.clone());

@@ -1,17 +1,17 @@
-//! People with an account.
+//! Accounts: names, roles, identities and suspension.
 
 use std::fmt;
 
 use crate::link::{OwnerId, Revision};
 use crate::time::Timestamp;
 
-/// The sign-in name of an account: 3 to 64 of letters, digits and `. _ - + @`. Kept as it was
-/// given; two that differ only by case are the same.
+/// The sign-in name of an account: 3 to 64 of letters, digits and `. _ - + @`. Kept as entered; two
+/// that differ only by case are the same.
 #[derive(Clone, Debug)]
 pub struct AccountName(Box<str>);
 
 impl AccountName {
-    /// The only way to make one.
+    /// Checks and parses a name.
     pub fn parse(text: &str) -> Option<Self> {
         let fits = (3..=64).contains(&text.len());
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+@".contains(&byte);
@@ -19,7 +19,7 @@ impl AccountName {
         (fits && begins && text.bytes().all(allowed)).then(|| Self(text.into()))
     }
 
-    /// As it was given.
+    /// The name as entered.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,12 +47,12 @@ impl fmt::Display for AccountName {
 /// What an account may do.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Role {
-    /// Their own links.
+    /// Manages their own links.
     #[default]
     User,
     /// Also moderates all links and reports.
     Moderator,
-    /// Everything.
+    /// May do everything.
     Admin,
 }
 
@@ -60,7 +60,7 @@ impl Role {
     /// All of them, the least first.
     pub const ALL: [Self; 3] = [Self::User, Self::Moderator, Self::Admin];
 
-    /// The word on the wire.
+    /// The stable name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -69,7 +69,7 @@ impl Role {
         }
     }
 
-    /// From the word on the wire.
+    /// Parses the stable name.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == word)
     }
@@ -80,7 +80,7 @@ impl Role {
 pub struct ForeignIdentity {
     /// The provider.
     pub issuer: String,
-    /// Its name for the person; never given to another.
+    /// The provider's id for the user; never reused for another.
     pub subject: String,
 }
 
@@ -110,37 +110,37 @@ impl Suspension {
     }
 }
 
-/// An account. While it is suspended its keys and sessions open nothing and its links lead nowhere:
-/// all three ask here, so one write is enough to switch them off, and one to switch them on again.
+/// An account. While it is suspended, its keys, sessions and links do not work: all three check the
+/// account, so one write switches them off, and one switches them on again.
 #[derive(Clone, PartialEq)]
 pub struct Account {
-    /// Whose links are theirs. Never given out again.
+    /// The owner id of its links. Never reused.
     pub id: OwnerId,
-    /// Their name.
+    /// Its name.
     pub name: AccountName,
-    /// What they may do.
+    /// Its role.
     pub role: Role,
-    /// When the account was made.
+    /// When the account was created.
     pub created_at: Timestamp,
-    /// An Argon2id hash in the PHC format, if they have a password.
+    /// An Argon2id hash in the PHC format, if the account has a password.
     pub password: Option<String>,
-    /// Who they are elsewhere, if they sign in from there.
+    /// Its OpenID Connect identity, if it signs in with one.
     pub identity: Option<ForeignIdentity>,
-    /// Whether and why they are suspended.
+    /// Whether and why it is suspended.
     pub suspended: Option<Suspension>,
     /// Counts the changes of the account.
     pub revision: Revision,
 }
 
 impl Account {
-    /// Whether they may do everything right now.
+    /// Whether this is an admin that is not suspended.
     pub fn governs(&self) -> bool {
         self.role == Role::Admin && self.suspended.is_none()
     }
 }
 
 impl NewAccount {
-    /// The account it becomes.
+    /// The account with this id.
     pub fn into_account(self, id: OwnerId) -> Account {
         let Self { name, role, password, identity, created_at } = self;
         Account {
@@ -169,33 +169,33 @@ impl fmt::Debug for Account {
     }
 }
 
-/// An account to be made.
+/// An account to create.
 #[derive(Clone)]
 pub struct NewAccount {
     /// Its name.
     pub name: AccountName,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
     /// An Argon2id hash in the PHC format.
     pub password: Option<String>,
-    /// Who they are elsewhere.
+    /// Its OpenID Connect identity.
     pub identity: Option<ForeignIdentity>,
     /// When.
     pub created_at: Timestamp,
 }
 
-/// What is to change about an account; `None` stays.
+/// Changes to an account; `None` keeps a value.
 #[derive(Clone, Default)]
 pub struct AccountChange {
     /// Another name.
     pub name: Option<AccountName>,
     /// Another role.
     pub role: Option<Role>,
-    /// Another password, or none any more.
+    /// Another password, or `Some(None)` to remove it.
     pub password: Option<Option<String>>,
-    /// Another identity elsewhere, or none any more.
+    /// Another OpenID Connect identity, or `Some(None)` to remove it.
     pub identity: Option<Option<ForeignIdentity>>,
-    /// Suspended, or no longer.
+    /// A suspension, or `Some(None)` to end it.
     pub suspended: Option<Option<Suspension>>,
 }
 

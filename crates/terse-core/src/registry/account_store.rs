@@ -45,14 +45,14 @@ pub trait AccountStore: Send + Sync + 'static {
         identity: &ForeignIdentity,
     ) -> Result<Option<Account>, RegistryError>;
 
-    /// Up to `limit` accounts behind `after`, the oldest first.
+    /// Up to `limit` accounts after `after`, the oldest first.
     async fn accounts(
         &self,
         after: Option<OwnerId>,
         limit: usize,
     ) -> Result<Vec<Account>, RegistryError>;
 
-    /// Changes an account and returns it as it is now. Never takes away the last admin who is not
+    /// Changes an account and returns it as it is now. Refuses to remove the last admin who is not
     /// suspended (`LastAdmin`). A new password, a lesser role and a suspension end all its sessions
     /// in the same step. Suspending and reinstating have audit records of their own and change the
     /// version.

@@ -1,25 +1,25 @@
-//! What a change of an account brings about, the same in every registry.
+//! The effects of a change of an account, the same in every registry.
 
 use super::account::{Account, AccountChange};
 use super::audit::AuditAction;
 use super::audit_record::AuditRecord;
 use crate::link::Revision;
 
-/// All that is to be written, in one step.
+/// Everything that the registry writes, in one step.
 #[derive(Clone, Debug)]
 pub struct AccountUpdate {
-    /// The account as it is to be.
+    /// The changed account.
     pub account: Account,
-    /// The lines for the audit log, in this order.
+    /// The records for the audit log, in this order.
     pub lines: Vec<AuditRecord>,
     /// Whether all its sessions end.
     pub ends_sessions: bool,
-    /// Whether those who answer visitors must know.
+    /// Whether the registry version changes, so that the redirect plane reads it again.
     pub bumps_version: bool,
 }
 
 impl AccountChange {
-    /// What comes of it; `None` if the account is like that already.
+    /// The effects on an account; `None` if nothing changes.
     pub fn effect(&self, before: &Account) -> Option<AccountUpdate> {
         let mut changed = before.clone();
         let new_password =
@@ -34,7 +34,7 @@ impl AccountChange {
         if let Some(identity) = &self.identity {
             changed.identity = identity.clone();
         }
-        // Names are equal in any case, but how it is written may change too.
+        // Names compare without case, but a change of case is a change too.
         let is_changed = changed != *before || changed.name.as_str() != before.name.as_str();
         let mut after = changed.clone();
         if let Some(suspended) = &self.suspended {

@@ -12,7 +12,7 @@ pub trait AdminKeyStore: Send + Sync + 'static {
     /// The hash of the admin key, if there is one.
     async fn admin_key(&self) -> Result<Option<Token>, RegistryError>;
 
-    /// Keeps this hash if there is none yet, and returns the one that is kept. Of several nodes that
+    /// Stores this hash if there is none yet, and returns the stored one. Of several nodes that
     /// start at once, the key of one becomes the admin key.
     async fn create_admin_key(&self, hash: Token) -> Result<Token, RegistryError>;
 }

@@ -1,4 +1,4 @@
-//! Who did what, when and why.
+//! The audit log: who did what, when and why.
 
 use crate::link::OwnerId;
 use crate::time::Timestamp;
@@ -6,13 +6,13 @@ use crate::time::Timestamp;
 /// Who did something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Actor {
-    /// Somebody with an account, or the operator.
+    /// An account, or the operator.
     Owner(OwnerId),
-    /// terse itself: a chore, a list.
+    /// terse itself: a background job or a blocklist.
     Terse,
 }
 
-/// On whose behalf a change is made, when, and why. Written to the audit log in the same step as
+/// The actor, time and reason of a change. The store writes it to the audit log in the same step as
 /// the change.
 #[derive(Clone, Debug)]
 pub struct Attribution {
@@ -20,14 +20,14 @@ pub struct Attribution {
     pub actor: Actor,
     /// When.
     pub at: Timestamp,
-    /// Why, if they said so.
+    /// The reason, if one was given.
     pub why: Option<String>,
 }
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum AuditAction {
-    /// An account was made.
+    /// An account was created.
     UserAdded,
     /// An account was changed.
     UserChanged,
@@ -37,13 +37,13 @@ pub enum AuditAction {
     UserReinstated,
     /// An account was erased.
     UserErased,
-    /// A key was made.
+    /// A key was created.
     KeyAdded,
     /// A key was revoked.
     KeyRevoked,
-    /// An invitation was written.
+    /// An invitation was created.
     Invited,
-    /// An invitation was taken back.
+    /// An invitation was revoked.
     InvitationRevoked,
     /// A short domain was added or changed.
     DomainChanged,
@@ -53,11 +53,11 @@ pub enum AuditAction {
     HostBlocked,
     /// A host is no longer blocked.
     HostUnblocked,
-    /// A link was judged.
+    /// A moderator set the status of a link.
     LinkJudged,
     /// A report was settled.
     ReportSettled,
-    /// A webhook was made.
+    /// A webhook was created.
     WebhookAdded,
     /// A webhook was changed.
     WebhookChanged,
@@ -91,7 +91,7 @@ impl AuditAction {
         Self::WebhookRemoved,
     ];
 
-    /// The word that is kept and shown.
+    /// The stable name, stored and displayed.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::UserAdded => "user_added",
@@ -116,17 +116,17 @@ impl AuditAction {
         }
     }
 
-    /// From the word.
+    /// Parses the stable name.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|act| act.as_str() == word)
     }
 }
 
-/// A line of the audit log. Never deleted but with age, and never changed but to forget a person
-/// who is gone.
+/// A record of the audit log. It is deleted only by age, and changed only to redact an erased
+/// account.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AuditEntry {
-    /// Its place in the log.
+    /// Its number in the log.
     pub number: u64,
     /// When.
     pub at: Timestamp,
@@ -134,12 +134,12 @@ pub struct AuditEntry {
     pub actor: Actor,
     /// What.
     pub act: AuditAction,
-    /// To whom or what, as [`subject`](super::subject) writes it.
+    /// The object of the action, in the form of [`subject`](super::subject).
     pub subject: String,
     /// Why.
     pub why: Option<String>,
-    /// How it was before, as JSON. Never a secret, nor the hash of one.
+    /// The state before, as JSON. Never contains a secret or its hash.
     pub before: Option<String>,
-    /// How it is now, as JSON.
+    /// The state after, as JSON.
     pub after: Option<String>,
 }

@@ -14,7 +14,7 @@ pub struct Audits {
     pub subject: Option<String>,
     /// Only this action.
     pub act: Option<AuditAction>,
-    /// At most this many.
+    /// The largest number of records to return.
     pub limit: usize,
 }
 

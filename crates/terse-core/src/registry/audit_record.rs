@@ -1,4 +1,4 @@
-//! What the audit log says about each act, the same in every registry.
+//! The audit record of each action, the same in every registry.
 
 use serde_json::{Value, json};
 
@@ -12,10 +12,10 @@ use crate::link::{LinkKey, OwnerId};
 use crate::target::Target;
 use crate::time::Timestamp;
 
-/// What stands in the place of a name that was taken out.
+/// Replaces a redacted name.
 const ERASED: &str = "[erased]";
 
-/// How the audit log names what something was done to.
+/// Names of the objects of actions in the audit log.
 pub mod subject {
     use super::{LinkKey, OwnerId};
     use crate::domain::Domain;
@@ -52,18 +52,18 @@ pub mod subject {
     }
 }
 
-/// A line to be written, without who, when and why.
+/// A record to write, without who, when and why.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AuditRecord {
     /// What.
     pub act: AuditAction,
-    /// To whom or what.
+    /// The object of the action.
     pub subject: String,
-    /// The account it tells something of; to be found again when that is erased.
+    /// The account it is about, to find the record when that account is erased.
     pub about: Option<OwnerId>,
-    /// How it was before, as JSON.
+    /// The state before, as JSON.
     pub before: Option<String>,
-    /// How it is now, as JSON.
+    /// The state after, as JSON.
     pub after: Option<String>,
 }
 
@@ -98,7 +98,7 @@ impl AuditRecord {
         Self::about(AuditAction::UserErased, account.id, Some(before), None)
     }
 
-    /// A key was made.
+    /// A key was created.
     pub fn key_added(key: &ApiKey) -> Self {
         let after = told_key(key);
         Self {
@@ -116,12 +116,12 @@ impl AuditRecord {
         }
     }
 
-    /// A webhook was made.
+    /// A webhook was created.
     pub fn webhook_added(webhook: &Webhook) -> Self {
         Self::of_webhook(AuditAction::WebhookAdded, None, Some(webhook))
     }
 
-    /// A webhook was changed; `None` if it is as it was. Switching it off has a word of its own.
+    /// A webhook was changed; `None` if nothing changed. Switching it off is an action of its own.
     pub fn webhook_changed(before: &Webhook, after: &Webhook) -> Option<Self> {
         let act = match (&before.disabled, &after.disabled) {
             (None, Some(_)) => AuditAction::WebhookDisabled,
@@ -148,7 +148,7 @@ impl AuditRecord {
         }
     }
 
-    /// An invitation was written.
+    /// An invitation was created.
     pub fn invited(invitation: &Invitation) -> Self {
         Self::new(
             AuditAction::Invited,
@@ -158,7 +158,7 @@ impl AuditRecord {
         )
     }
 
-    /// An invitation was taken back.
+    /// An invitation was revoked.
     pub fn invitation_revoked(invitation: &Invitation) -> Self {
         Self::new(
             AuditAction::InvitationRevoked,
@@ -214,7 +214,7 @@ impl AuditRecord {
         )
     }
 
-    /// Something that happened elsewhere.
+    /// An action outside the registry.
     pub fn noted(
         act: AuditAction,
         subject: &str,
@@ -272,8 +272,8 @@ fn told_invitation(invitation: &Invitation) -> Value {
     json!({ "role": role.as_str(), "by": by.0, "expires_at": expires_at.to_string() })
 }
 
-/// Of the address only the host, as its path may be a secret; it has the name under which a
-/// person's things are forgotten.
+/// Only the host of the URL, as its path may be a secret. It is in the field `name`, which
+/// [`redact_account`] clears.
 fn told_webhook(webhook: &Webhook) -> Value {
     json!({
         "owner": webhook.owner.0,
@@ -296,20 +296,20 @@ fn told_host(host: &BlockedHost) -> Value {
     json!({ "at": host.at.to_string(), "why": host.why })
 }
 
-/// Takes a person out of the lines about their account: every name they and their keys had, and who
-/// they were elsewhere. What was done, when, and by which id, stays.
+/// Redacts the records about an erased account: every name of it and of its keys, and its OpenID
+/// Connect identity. The action, the time and the actor's id stay.
 pub fn redact_account(lines: &mut [AuditEntry], name: &AccountName) {
     let mut names = vec![name.folded()];
     for line in lines.iter_mut() {
         for text in [&mut line.before, &mut line.after].into_iter().flatten() {
-            // What cannot be read cannot be cleaned, and goes.
+            // A text that is not JSON cannot be redacted, so it is removed.
             let mut value = serde_json::from_str(text).unwrap_or(Value::Null);
             let name = clear(&mut value).filter(|_| line.subject.starts_with("user:"));
             names.extend(name.and_then(|name| AccountName::parse(&name)).map(|name| name.folded()));
             *text = value.to_string();
         }
     }
-    // A longer one may contain a shorter one.
+    // Longer names first: they may contain shorter ones.
     names.sort_by_key(|name| std::cmp::Reverse(name.len()));
     for line in lines {
         line.why.iter_mut().for_each(|why| names.iter().for_each(|name| strike(why, name)));
@@ -333,7 +333,7 @@ fn clear(value: &mut Value) -> Option<String> {
     }
 }
 
-/// Takes a name out of a text, in any case, where it stands as a word.
+/// Redacts a name in a text, in any case, where it is a whole word.
 fn strike(text: &mut String, name: &str) {
     let mut from = 0;
     while let Some(at) = text[from..].to_ascii_lowercase().find(name).map(|at| from + at) {

@@ -14,29 +14,29 @@ pub const MAX_KEYS_PER_OWNER: usize = 100;
 /// How many sessions an owner may have.
 pub const MAX_SESSIONS_PER_OWNER: usize = 50;
 
-/// What lets people and programs in. Only hashes of secrets are kept.
+/// Credentials of owners and programs. Only hashes of secrets are stored.
 #[async_trait]
 pub trait CredentialStore: Send + Sync + 'static {
-    /// Keeps the token of the one-time set-up link, in place of an earlier one. `false`, and nothing
-    /// is done, if there has ever been an admin.
+    /// Stores the token of the one-time set-up link in place of an earlier one. Does nothing and
+    /// returns `false` if there has ever been an admin.
     async fn offer_setup(&self, token: Token) -> Result<bool, RegistryError>;
 
-    /// Adds the first admin, if the token is the one that was offered. After that, and as soon as an
-    /// admin was added in another way, the token is `Missing`. The audit record names the new
-    /// account as its actor.
+    /// Adds the first admin, if the token is the one that was offered. After that, or once an admin
+    /// was added in another way, the token is `Missing`. The audit record names the new account as
+    /// its actor.
     async fn take_setup(
         &self,
         token: &Token,
         account: NewAccount,
     ) -> Result<Account, RegistryError>;
 
-    /// Whether a set-up link waits to be used.
+    /// Whether there is an unused set-up link.
     async fn awaits_setup(&self) -> Result<bool, RegistryError>;
 
-    /// Whether the set-up link with this token waits to be used.
+    /// Whether the set-up link with this token is unused.
     async fn awaits_setup_by(&self, token: &Token) -> Result<bool, RegistryError>;
 
-    /// Adds a key. At most [`MAX_KEYS_PER_OWNER`] per owner: `TooMany`. `Missing` if there is no such
+    /// Adds a key. `TooMany` above [`MAX_KEYS_PER_OWNER`] per owner. `Missing` if there is no such
     /// owner.
     async fn add_key(&self, key: NewKey, by: Attribution) -> Result<ApiKey, RegistryError>;
 
@@ -93,11 +93,12 @@ pub trait CredentialStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Invitation>, RegistryError>;
 
-    /// Revokes an invitation; `Missing` if there is no such one.
+    /// Revokes an invitation; `Missing` if there is none.
     async fn revoke_invitation(&self, token: &Token, by: Attribution) -> Result<(), RegistryError>;
 
-    /// Adds an account by an invitation, which is used up by that; the role is the invitation's.
-    /// `Missing` if the invitation is used up or expired by `account.created_at`, or while its author
-    /// is suspended or has a lesser role. The audit record names the new account as its actor.
+    /// Adds an account by an invitation, which also sets its role, and uses the invitation up.
+    /// `Missing` if the invitation is used up or expired by `account.created_at`, or while its
+    /// author is suspended or has a lesser role. The audit record names the new account as its
+    /// actor.
     async fn accept(&self, token: &Token, account: NewAccount) -> Result<Account, RegistryError>;
 }

@@ -1,4 +1,4 @@
-//! Events on their way to a receiver, and what becomes of each attempt.
+//! Deliveries of events to webhooks, and the results of attempts.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use super::webhook::{EventKind, Webhook, WebhookId};
 use crate::link::OwnerId;
 use crate::time::Timestamp;
 
-/// How many events may wait for one receiver; beyond it the oldest go, and are counted.
+/// How many events may wait for one webhook. Beyond it, the oldest are dropped and counted.
 pub const MAX_WAITING_PER_WEBHOOK: u64 = 10_000;
-/// How many events that are settled are kept of each webhook, for its owner to look at.
+/// How many settled deliveries of each webhook are kept for its owner to see.
 pub const MAX_SETTLED_PER_WEBHOOK: usize = 100;
 /// How long each pause between two attempts is. There is one attempt more than there are pauses.
 pub const RETRY_PAUSES: [Duration; 11] = {
@@ -37,38 +37,38 @@ pub const RETRY_PAUSES: [Duration; 11] = {
     }
     pauses
 };
-/// A receiver may ask for a longer pause, up to this.
+/// The longest pause that a receiver may ask for.
 const MAX_PAUSE: Duration = Duration::from_secs(12 * 3600);
 
-/// Names a delivery.
+/// The id of a delivery.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct DeliveryId(pub u64);
 
-/// Something that happened, to be told to every webhook of its owner that is for it.
+/// An event, to be delivered to every webhook of its owner that subscribes to it.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
-    /// Its name: the same in every attempt, so that a receiver can tell that it has seen it.
+    /// Its id: the same in every attempt, so that a receiver recognises a duplicate.
     pub id: String,
-    /// Whose link it happened to.
+    /// The owner of the link.
     pub owner: OwnerId,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
-    /// What is sent, as JSON.
+    /// The request body, as JSON.
     pub body: String,
     /// When.
     pub at: Timestamp,
-    /// Only to this webhook, whatever it is for.
+    /// Only for this webhook, whatever its subscriptions.
     pub only: Option<WebhookId>,
 }
 
-/// What became of a delivery.
+/// The state of a delivery.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DeliveryState {
-    /// It is to be sent, for the first time or again.
+    /// It waits for its first or next attempt.
     Waiting,
-    /// The receiver has it.
+    /// The receiver accepted it.
     Delivered,
-    /// It was given up.
+    /// All attempts failed.
     Failed,
 }
 
@@ -76,7 +76,7 @@ impl DeliveryState {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Waiting, Self::Delivered, Self::Failed];
 
-    /// The word on the wire.
+    /// The stable name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -85,62 +85,62 @@ impl DeliveryState {
         }
     }
 
-    /// From the word on the wire.
+    /// Parses the stable name.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 }
 
-/// An event on its way to one receiver.
+/// The delivery of an event to one webhook.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Delivery {
-    /// Its name.
+    /// Its id.
     pub id: DeliveryId,
-    /// The receiver.
+    /// The webhook.
     pub webhook: WebhookId,
-    /// The event's name.
+    /// The event's id.
     pub event: String,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
-    /// What is sent. Empty once it is settled.
+    /// The request body. Empty once it is settled.
     pub body: String,
     /// When it happened.
     pub created_at: Timestamp,
-    /// What became of it.
+    /// Its state.
     pub state: DeliveryState,
-    /// How many attempts have come to an end.
+    /// How many attempts have ended.
     pub attempts: u32,
-    /// When it is to be sent next, while it waits.
+    /// When the next attempt is due, while it waits.
     pub next_at: Timestamp,
     /// When the last attempt ended.
     pub tried_at: Option<Timestamp>,
-    /// The receiver's last status, if it answered.
+    /// The last HTTP status of the receiver, if it answered.
     pub status: Option<u16>,
-    /// Why there was none, in a word.
+    /// Why the receiver did not answer.
     pub problem: Option<String>,
 }
 
-/// What somebody who sends asks for.
+/// A sender's request for deliveries that are due.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     /// The time.
     pub now: Timestamp,
-    /// How long nobody else is given what is given now, unless it is settled before.
+    /// How long other senders do not get the claimed webhooks, unless they are settled before.
     pub lease: Duration,
-    /// Webhooks behind this one come first, so that everybody's turn comes.
+    /// Webhooks after this one come first, so that no webhook starves.
     pub after: WebhookId,
-    /// At most this many deliveries.
+    /// The largest number of deliveries to return.
     pub limit: usize,
 }
 
-/// A delivery that is due, lent to whoever asked first.
+/// A delivery that is due, claimed by one sender.
 #[derive(Clone, Debug)]
 pub struct Due {
-    /// The receiver.
+    /// The webhook.
     pub webhook: Webhook,
     /// The delivery.
     pub delivery: Delivery,
-    /// Which loan of this webhook it is. Whoever holds an older one settles nothing.
+    /// The number of the claim on this webhook. A sender with an older claim settles nothing.
     pub loan: u64,
 }
 
@@ -149,31 +149,31 @@ pub struct Due {
 pub enum DeliveryResult {
     /// The receiver answered.
     Answered {
-        /// With this status.
+        /// The HTTP status.
         status: u16,
-        /// And asked for this much patience.
+        /// The pause that the receiver asked for.
         retry_after: Option<Duration>,
     },
-    /// It did not, for this reason.
+    /// The receiver did not answer, for this reason.
     Unanswered(String),
 }
 
-/// What is to be written about an attempt.
+/// The result of an attempt, to be stored.
 #[derive(Clone, Debug)]
 pub struct Settlement {
     /// The webhook.
     pub webhook: WebhookId,
-    /// The loan.
+    /// The number of the claim.
     pub loan: u64,
-    /// The delivery as it is to be.
+    /// The updated delivery.
     pub delivery: Delivery,
     /// Switches the webhook off, for this reason.
     pub disable: Option<String>,
 }
 
 impl Due {
-    /// What follows from an attempt that ended at `now`. `dice` is from 0 to 1 and spreads
-    /// attempts, so that those who failed together do not come again together.
+    /// The result of an attempt that ended at `now`. `dice` is a random number from 0 to 1 that
+    /// spreads retries, so that deliveries that failed together are not retried together.
     pub fn settle(&self, outcome: DeliveryResult, now: Timestamp, dice: f64) -> Settlement {
         let mut delivery = Delivery {
             attempts: self.delivery.attempts + 1,
@@ -202,7 +202,7 @@ impl Due {
                 }
                 None => {
                     delivery.state = DeliveryState::Failed;
-                    // A receiver that takes everything else is not gone: it dislikes this one.
+                    // A receiver that accepted later events works: it refuses only this one.
                     if self.webhook.delivered_at.is_none_or(|at| at < self.delivery.created_at) {
                         disable = Some(format!(
                             "the receiver took nothing in {} attempts",
@@ -220,8 +220,8 @@ impl Due {
 }
 
 impl NewEvent {
-    /// An event with a name of its own, and these fields in its body. `None` if the system has no
-    /// random numbers.
+    /// An event with a new id, and these fields in its body. `None` if the system has no random
+    /// numbers.
     pub fn new(
         kind: EventKind,
         owner: OwnerId,
@@ -234,7 +234,7 @@ impl NewEvent {
         Some(Self::named(format!("evt_{hex}"), kind, owner, at, fields))
     }
 
-    /// An event with a given name, so that it can be written again under the same one.
+    /// An event with a given id, so that it can be written again under the same one.
     pub fn named(
         id: String,
         kind: EventKind,
@@ -247,7 +247,7 @@ impl NewEvent {
         Self { id, owner, kind, body: body.to_string(), at, only: None }
     }
 
-    /// One of its deliveries, as it begins.
+    /// A new delivery of this event.
     pub fn delivery(&self, id: DeliveryId, webhook: WebhookId) -> Delivery {
         Delivery {
             id,
@@ -265,7 +265,7 @@ impl NewEvent {
         }
     }
 
-    /// Whether a webhook is to be told.
+    /// Whether a webhook receives this event.
     pub fn concerns(&self, webhook: &Webhook) -> bool {
         webhook.owner == self.owner
             && webhook.disabled.is_none()

@@ -1,10 +1,10 @@
-//! Short domains that were added while running, and hosts that were blocked by hand.
+//! Short domains that were added at run time, and hosts that moderators blocked.
 
 use crate::domain::Domain;
 use crate::target::Target;
 use crate::time::Timestamp;
 
-/// A short domain and where it sends those whom no link is for.
+/// A short domain and its fallback targets.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DomainConfig {
     /// The domain.
@@ -17,7 +17,7 @@ pub struct DomainConfig {
     pub expired: Option<Target>,
 }
 
-/// A host that a moderator has blocked, with all names below it.
+/// A host that a moderator has blocked, with all its subdomains.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BlockedHost {
     /// The host, canonical.

@@ -1,4 +1,4 @@
-//! Short domains that were added while running, and hosts that moderators blocked.
+//! Short domains that were added at run time, and hosts that moderators blocked.
 
 use async_trait::async_trait;
 
@@ -7,7 +7,7 @@ use super::domain_config::{BlockedHost, DomainConfig};
 use super::store::RegistryError;
 use crate::domain::Domain;
 
-/// Short domains that were added while running.
+/// Short domains that were added at run time.
 #[async_trait]
 pub trait DomainStore: Send + Sync + 'static {
     /// All of them, by name.

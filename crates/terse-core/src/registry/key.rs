@@ -6,7 +6,7 @@ use super::account::Role;
 use crate::link::OwnerId;
 use crate::time::Timestamp;
 
-/// The SHA-256 of a secret of 256 random bits. The secret itself is shown once and never kept.
+/// The SHA-256 of a secret of 256 random bits. The secret itself is shown once and never stored.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct Token(pub [u8; 32]);
 
@@ -16,18 +16,18 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Names a key to its owner.
+/// The id of a key.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct KeyId(pub u64);
 
-/// What a key opens.
+/// What a key permits.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Scope {
-    /// Making links, and nothing else.
+    /// Only creating links.
     Create,
-    /// Looking, and nothing else.
+    /// Only reading.
     Read,
-    /// All that its owner may do.
+    /// Everything that its owner may do.
     #[default]
     Full,
 }
@@ -36,7 +36,7 @@ impl Scope {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Create, Self::Read, Self::Full];
 
-    /// The word on the wire.
+    /// The stable name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -45,7 +45,7 @@ impl Scope {
         }
     }
 
-    /// From the word on the wire.
+    /// Parses the stable name.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.as_str() == word)
     }
@@ -54,49 +54,49 @@ impl Scope {
 /// A key for programs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ApiKey {
-    /// Its name to us.
+    /// Its id.
     pub id: KeyId,
-    /// Whose it is.
+    /// Its owner.
     pub owner: OwnerId,
-    /// Its name to people.
+    /// Its name, for display.
     pub name: String,
-    /// How it begins, so that its owner recognises it.
+    /// Its first characters, so that its owner recognises it.
     pub prefix: String,
-    /// What it opens.
+    /// What it permits.
     pub scope: Scope,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When the key expires.
     pub expires_at: Option<Timestamp>,
-    /// How many links it may make, written `100/h`; the operator's setting if `None`.
+    /// How many links it may create, as in `100/h`; the operator's setting if `None`.
     pub plan: Option<String>,
     /// When it was last used, to the minute.
     pub last_used_at: Option<Timestamp>,
 }
 
-/// A key to be made.
+/// A key to create.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// Whose it is to be.
+    /// Its owner.
     pub owner: OwnerId,
-    /// Its name to people.
+    /// Its name, for display.
     pub name: String,
-    /// How it begins.
+    /// Its first characters.
     pub prefix: String,
-    /// What is kept of it.
+    /// The hash of the key.
     pub token: Token,
-    /// What it opens.
+    /// What it permits.
     pub scope: Scope,
-    /// When.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// Until when.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
-    /// How many links it may make.
+    /// How many links it may create.
     pub plan: Option<String>,
 }
 
 impl NewKey {
-    /// The key it becomes.
+    /// The key with this id.
     pub fn into_key(self, id: KeyId) -> ApiKey {
         let Self { owner, name, prefix, token: _, scope, created_at, expires_at, plan } = self;
         ApiKey { id, owner, name, prefix, scope, created_at, expires_at, plan, last_used_at: None }
@@ -106,13 +106,13 @@ impl NewKey {
 /// A browser that is signed in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Session {
-    /// What is kept of its cookie.
+    /// The hash of its cookie.
     pub token: Token,
-    /// Who it is.
+    /// The account.
     pub owner: OwnerId,
-    /// Since when.
+    /// When it began.
     pub created_at: Timestamp,
-    /// Until when.
+    /// When it expires.
     pub expires_at: Timestamp,
 }
 
@@ -125,6 +125,6 @@ pub struct Invitation {
     pub role: Role,
     /// The account that created it.
     pub by: OwnerId,
-    /// Until when.
+    /// When it expires.
     pub expires_at: Timestamp,
 }

@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 pub struct NodeId(Box<str>);
 
 impl NodeId {
-    /// The longest name.
+    /// The longest name, in characters.
     pub const MAX_LENGTH: usize = 64;
 
     /// One to 64 visible ASCII characters; `None` for anything else.
@@ -48,7 +48,7 @@ pub struct FencingToken {
 /// A lease that a node holds.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Lease {
-    /// What the node sends with the writes of its jobs.
+    /// The token that the node sends with the writes of its jobs.
     pub token: FencingToken,
     /// The node that holds it.
     pub node: NodeId,
@@ -97,7 +97,7 @@ pub const MAX_PROGRESS_BYTES: usize = 64 * 1024;
 /// How far each background job has come, so that the next holder of the lease continues there.
 #[async_trait]
 pub trait JobProgress: Send + Sync + 'static {
-    /// What the job wrote last.
+    /// The progress that the job wrote last.
     async fn job_progress(&self, job: &str) -> Result<Option<Vec<u8>>, RegistryError>;
 
     /// Replaces the progress of a job. `Fenced`, and nothing is written, if the token is not

@@ -1,4 +1,4 @@
-//! Deleting what is over, and the health of the registry.
+//! Deletion of expired rows, and the health of the registry.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ pub const EXPIRED_KEY_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Upkeep of the whole registry.
 #[async_trait]
 pub trait RegistryMaintenance: Send + Sync + 'static {
-    /// Deletes up to `limit` rows that are over by `now` and returns how many: sessions,
-    /// invitations, keys that expired [`EXPIRED_KEY_RETENTION`] before, and settled reports, settled
-    /// deliveries and audit records older than `keep`.
+    /// Deletes up to `limit` rows that expired by `now` and returns how many: sessions,
+    /// invitations, keys that expired [`EXPIRED_KEY_RETENTION`] before, and settled reports,
+    /// settled deliveries and audit records older than `keep`.
     async fn prune(
         &self,
         now: Timestamp,
@@ -23,6 +23,6 @@ pub trait RegistryMaintenance: Send + Sync + 'static {
         limit: usize,
     ) -> Result<u64, RegistryError>;
 
-    /// Whether writes can be expected to succeed right now.
+    /// Checks whether writes are likely to succeed now.
     async fn check(&self) -> Result<(), RegistryError>;
 }

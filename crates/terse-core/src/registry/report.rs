@@ -1,21 +1,21 @@
-//! What people tell us about links that should not be.
+//! Abuse reports about links.
 
 use crate::link::{LinkKey, OwnerId};
 use crate::time::Timestamp;
 
-/// So many independent reporters put a warning page before a link.
+/// How many independent reporters cause a warning page.
 pub const REPORTERS_TO_WARN: u64 = 3;
-/// How many of the texts about one link are shown together.
+/// The largest number of report texts shown for one link.
 pub const TEXTS_SHOWN: usize = 10;
 
-/// Names a report.
+/// The id of a report.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ReportId(pub u64);
 
-/// What became of a report.
+/// The state of a report.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ReportState {
-    /// Nobody has looked yet.
+    /// No moderator has decided yet.
     #[default]
     Open,
     /// The link was taken down.
@@ -28,7 +28,7 @@ impl ReportState {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Open, Self::Confirmed, Self::Cleared];
 
-    /// The word on the wire.
+    /// The stable name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -37,58 +37,58 @@ impl ReportState {
         }
     }
 
-    /// From the word on the wire.
+    /// Parses the stable name.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 }
 
-/// A report to be kept.
+/// A report to store.
 #[derive(Clone, Debug)]
 pub struct NewReport {
     /// The link.
     pub link: LinkKey,
-    /// When that link was made, to tell it from others of its name.
+    /// When that link was created, to distinguish it from other links with its code.
     pub born: Timestamp,
-    /// Tells reporters apart: an account, or a keyed hash of an address's prefix. Two reports of
-    /// one reporter count as one.
+    /// Identifies the reporter: a keyed hash of an account or of an address's prefix. Two reports
+    /// of one reporter count as one.
     pub reporter: [u8; 16],
-    /// The account, if it was one.
+    /// The reporter's account, if there is one.
     pub account: Option<OwnerId>,
-    /// In a word: `phishing`, `malware`, `spam`, `illegal`, `other`.
+    /// The reason: `phishing`, `malware`, `spam`, `illegal`, `other`.
     pub reason: String,
-    /// What else they said.
+    /// Further text of the reporter.
     pub text: Option<String>,
     /// When.
     pub at: Timestamp,
 }
 
-/// A report as it is kept.
+/// A stored report.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AbuseReport {
-    /// Its name.
+    /// Its id.
     pub id: ReportId,
     /// The link.
     pub link: LinkKey,
-    /// When that link was made.
+    /// When that link was created.
     pub born: Timestamp,
-    /// The account that wrote it, if it was one.
+    /// The reporter's account, if there is one.
     pub account: Option<OwnerId>,
-    /// In a word.
+    /// The reason.
     pub reason: String,
-    /// What else they said.
+    /// Further text of the reporter.
     pub text: Option<String>,
     /// When.
     pub at: Timestamp,
-    /// What became of it.
+    /// Its state.
     pub state: ReportState,
 }
 
-/// What keeping a report has come to.
+/// The result of storing a report.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Reported {
-    /// Its name; that of the earlier one if the same reporter had reported the same link before and
-    /// it is still open.
+    /// Its id; that of the earlier report if the same reporter has an open report about the same
+    /// link.
     pub id: ReportId,
     /// How many independent reporters have an open report about the link now.
     pub reporters: u64,
@@ -99,7 +99,7 @@ pub struct Reported {
 pub struct ReportedLink {
     /// The link.
     pub link: LinkKey,
-    /// When that link was made.
+    /// When that link was created.
     pub born: Timestamp,
     /// The first of the reports.
     pub first: ReportId,
@@ -111,6 +111,6 @@ pub struct ReportedLink {
     pub since: Timestamp,
     /// When the last was written.
     pub last: Timestamp,
-    /// What else was said, the latest first; at most [`TEXTS_SHOWN`].
+    /// The texts of the reports, the latest first; at most [`TEXTS_SHOWN`].
     pub texts: Vec<String>,
 }

@@ -10,10 +10,10 @@ use crate::link::LinkKey;
 /// Reports about links, until a moderator settles them.
 #[async_trait]
 pub trait ReportStore: Send + Sync + 'static {
-    /// Keeps a report. A second report of one reporter about a link counts once while it is open.
+    /// Stores a report. Reports of one reporter about a link count once while the first is open.
     async fn report(&self, report: NewReport) -> Result<Reported, RegistryError>;
 
-    /// Up to `limit` reports in a state behind `after`, the oldest first.
+    /// Up to `limit` reports in a state after `after`, the oldest first.
     async fn reports(
         &self,
         state: ReportState,
@@ -21,8 +21,8 @@ pub trait ReportStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<AbuseReport>, RegistryError>;
 
-    /// Up to `limit` links with reports in a state, behind `after`. Reports of one link are put
-    /// together; links are ordered by their first report, the oldest first.
+    /// Up to `limit` links with reports in a state, after `after`. Groups reports by link; links
+    /// are ordered by their first report, the oldest first.
     async fn reported(
         &self,
         state: ReportState,
@@ -30,8 +30,8 @@ pub trait ReportStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ReportedLink>, RegistryError>;
 
-    /// Settles all open reports about a link and returns how many there were. Writes an audit record
-    /// if there were any.
+    /// Settles all open reports about a link and returns how many. Writes an audit record if there
+    /// were any.
     async fn settle_reports(
         &self,
         link: &LinkKey,

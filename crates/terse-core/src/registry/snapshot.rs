@@ -1,4 +1,4 @@
-//! What the redirect plane must know of the registry, and how it learns that this changed.
+//! The part of the registry that the redirect plane needs, and how it detects changes.
 
 use async_trait::async_trait;
 
@@ -6,7 +6,7 @@ use super::domain_config::{BlockedHost, DomainConfig};
 use super::store::RegistryError;
 use crate::link::OwnerId;
 
-/// Names one state of what the redirect plane must know: suspended owners, blocked hosts and short
+/// The version of the data that the redirect plane needs: suspended owners, blocked hosts and short
 /// domains. Two reads with the same version found the same content.
 ///
 /// Versions have no order: a restored backup counts again from an earlier number, under another
@@ -20,24 +20,24 @@ pub struct RegistryVersion {
     pub version: u64,
 }
 
-/// All that the redirect plane must know, with the version of exactly this content.
+/// The data that the redirect plane needs, with the version of exactly this content.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RegistrySnapshot {
-    /// The version of what follows.
+    /// The version of this content.
     pub version: RegistryVersion,
-    /// Accounts whose links lead nowhere, in the order of their ids.
+    /// Suspended accounts, in the order of their ids.
     pub suspended: Vec<OwnerId>,
-    /// Short domains that were added while running, by name.
+    /// Short domains that were added at run time, by name.
     pub domains: Vec<DomainConfig>,
     /// Hosts that moderators blocked, by name.
     pub blocked_hosts: Vec<BlockedHost>,
 }
 
-/// Versions of the registry and the content they stand for.
+/// Versions of the registry and their content.
 #[async_trait]
 pub trait RegistrySnapshots: Send + Sync + 'static {
-    /// The version of now. Cheap: every node asks once a second. Sessions and the last use of keys
-    /// never change it.
+    /// The current version. Cheap: every node reads it once a second. Sessions and the last use of
+    /// keys never change it.
     async fn version(&self) -> Result<RegistryVersion, RegistryError>;
 
     /// Content and version, read in one snapshot of the store.

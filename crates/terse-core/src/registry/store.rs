@@ -1,4 +1,4 @@
-//! The registry as a whole, and what can go wrong in it.
+//! The registry as a whole, and its errors.
 
 use super::account_store::AccountStore;
 use super::admin_key::AdminKeyStore;
@@ -13,22 +13,22 @@ use super::snapshot::RegistrySnapshots;
 use super::webhook_store::WebhookStore;
 use crate::store::StoreError;
 
-/// What went wrong, by what can be done about it.
+/// Errors of a registry, grouped by what the caller can do.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// Another account has this name or this identity. Choose another.
     #[error("the name is taken")]
     NameTaken,
     /// Another caller changed it in between, or the token is known already. Read it again.
-    #[error("it was changed by somebody else")]
+    #[error("another caller changed it")]
     Conflict,
     /// It does not exist, or it is used up or expired.
-    #[error("there is no such thing")]
+    #[error("it does not exist")]
     Missing,
     /// The change would leave no admin.
     #[error("this is the last admin")]
     LastAdmin,
-    /// The owner has as many as one owner may have.
+    /// The owner has reached the maximum number.
     #[error("there are too many")]
     TooMany,
     /// The fencing token is not the current one: another node runs the job now. Stop the job.
@@ -42,10 +42,10 @@ pub enum RegistryError {
 /// Everything about owners in one store: the sum of the small traits. Every implementation of them
 /// runs `terse_testkit::registry!`.
 ///
-/// Every write is one atomic, durable step, together with its record in the audit log where it takes
-/// an [`Attribution`](super::Attribution). A write that returns an error other than `Unavailable`
-/// changed nothing and wrote no record; nor does a write that finds everything as it should be
-/// already. What a record says is decided by [`AuditRecord`](super::AuditRecord).
+/// Every write is one atomic, durable step, together with its record in the audit log where it
+/// takes an [`Attribution`](super::Attribution). A write that returns an error other than
+/// `Unavailable` changed nothing and wrote no record. A write that would change nothing writes no
+/// record either. [`AuditRecord`](super::AuditRecord) decides what a record contains.
 pub trait Registry:
     AccountStore
     + CredentialStore

@@ -1,19 +1,19 @@
-//! Owners whose links lead nowhere for now.
+//! Suspended owners, whose links do not redirect.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::link::{Link, ModerationStatus, OwnerId};
 
-/// What is known of who is suspended, for those who answer visitors. Links are not written for it:
-/// one change of an account switches all of them off, and one switches them on again as they were.
+/// The suspended owners, in memory for the redirect plane. A suspension does not write to links:
+/// one change of an account switches all of them off, and one switches them on again.
 #[derive(Debug, Default)]
 pub struct Suspended {
     owners: RwLock<Arc<HashSet<OwnerId>>>,
 }
 
 impl Suspended {
-    /// Replaces all that is known, and says whose state is another now.
+    /// Replaces the set, and returns the owners whose state changed.
     pub fn replace(&self, owners: impl IntoIterator<Item = OwnerId>) -> HashSet<OwnerId> {
         let new = Arc::new(owners.into_iter().collect::<HashSet<_>>());
         let mut known = self.owners.write().unwrap_or_else(PoisonError::into_inner);

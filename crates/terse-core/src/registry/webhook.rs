@@ -13,14 +13,14 @@ use crate::validation::{ValidationError, ValidationErrorKind};
 /// How many webhooks an owner may have.
 pub const MAX_WEBHOOKS_PER_OWNER: usize = 20;
 
-/// Names a webhook. Never given out again.
+/// The id of a webhook. Never reused.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct WebhookId(pub u64);
 
-/// What can happen.
+/// The kinds of events.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum EventKind {
-    /// A link was made.
+    /// A link was created.
     LinkCreated,
     /// A link was changed or restored.
     LinkChanged,
@@ -32,12 +32,12 @@ pub enum EventKind {
     LinkFlagged,
     /// A link was taken down.
     LinkBlocked,
-    /// Its owner wants to see whether a webhook works. Nobody subscribes to it.
+    /// A test that the owner requests. Webhooks cannot subscribe to it.
     Test,
 }
 
 impl EventKind {
-    /// Those that can be subscribed to.
+    /// All kinds that webhooks can subscribe to.
     pub const ALL: [Self; 6] = [
         Self::LinkCreated,
         Self::LinkChanged,
@@ -47,7 +47,7 @@ impl EventKind {
         Self::LinkBlocked,
     ];
 
-    /// The word on the wire.
+    /// The stable name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::LinkCreated => "link.created",
@@ -60,13 +60,13 @@ impl EventKind {
         }
     }
 
-    /// From the word on the wire.
+    /// Parses the stable name.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().chain([Self::Test]).find(|kind| kind.as_str() == word)
     }
 }
 
-/// Which events a webhook is for.
+/// The events that a webhook subscribes to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Events(u8);
 
@@ -90,7 +90,7 @@ impl Events {
             .map(|(_, kind)| kind)
     }
 
-    /// As a store wrote it. `None` if a word is not known.
+    /// Parses the stored form. `None` if a word is unknown.
     pub fn from_stored(text: &str) -> Option<Self> {
         text.split(' ').filter(|word| !word.is_empty()).map(EventKind::parse).collect()
     }
@@ -105,7 +105,7 @@ impl FromIterator<EventKind> for Events {
     }
 }
 
-/// As stores write it.
+/// The stored form.
 impl fmt::Display for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, kind) in self.iter().enumerate() {
@@ -155,7 +155,7 @@ pub struct Disabled {
 /// A receiver of events.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Webhook {
-    /// Its name.
+    /// Its id.
     pub id: WebhookId,
     /// The owner whose links it receives events for.
     pub owner: OwnerId,
@@ -163,11 +163,11 @@ pub struct Webhook {
     pub url: Target,
     /// Which events.
     pub events: Events,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// Which of its secrets is in force; the first is 1.
+    /// The generation of its current secret; the first is 1.
     pub generation: u32,
-    /// Since when that one is, if it is not the first. The one before it signs along for a while.
+    /// When the current secret replaced the one before, which also signs for a while.
     pub rotated_at: Option<Timestamp>,
     /// Whether and why nothing is sent.
     pub disabled: Option<Disabled>,
@@ -175,16 +175,16 @@ pub struct Webhook {
     pub waiting: u64,
     /// How many were dropped because too many waited.
     pub dropped: u64,
-    /// When the receiver last took an event.
+    /// When the receiver last accepted an event.
     pub delivered_at: Option<Timestamp>,
 }
 
-/// A webhook to be made.
+/// A webhook to create.
 #[derive(Clone, Debug)]
 pub struct NewWebhook {
-    /// Whose.
+    /// Its owner.
     pub owner: OwnerId,
-    /// Where events are to be sent.
+    /// Where events are sent.
     pub url: Target,
     /// Which events.
     pub events: Events,
@@ -193,7 +193,7 @@ pub struct NewWebhook {
 }
 
 impl NewWebhook {
-    /// The webhook it becomes.
+    /// The webhook with this id.
     pub fn into_webhook(self, id: WebhookId) -> Webhook {
         let Self { owner, url, events, created_at } = self;
         Webhook {
@@ -212,10 +212,10 @@ impl NewWebhook {
     }
 }
 
-/// What is to change about a webhook; `None` stays.
+/// Changes to a webhook; `None` keeps a value.
 #[derive(Clone, Debug, Default)]
 pub struct WebhookChange {
-    /// Another address.
+    /// Another URL.
     pub url: Option<Target>,
     /// Other events.
     pub events: Option<Events>,
@@ -226,7 +226,7 @@ pub struct WebhookChange {
 }
 
 impl WebhookChange {
-    /// The webhook as it is to be.
+    /// The changed webhook.
     pub fn apply(&self, before: &Webhook) -> Webhook {
         let mut after = before.clone();
         if let Some(url) = &self.url {
@@ -234,7 +234,7 @@ impl WebhookChange {
         }
         after.events = self.events.unwrap_or(after.events);
         match (&self.disabled, &before.disabled) {
-            // It was off before, and the first reason is the one to know.
+            // It was off before: the first reason stays.
             (Some(Some(_)), Some(_)) | (None, _) => {}
             (Some(disabled), _) => after.disabled = disabled.clone(),
         }
@@ -246,20 +246,20 @@ impl WebhookChange {
     }
 }
 
-/// What all secrets of webhooks are made from: nothing secret is kept with them.
+/// The key that all webhook secrets are derived from: stores keep no secret of a webhook.
 #[derive(Clone)]
 pub struct WebhookKey([u8; 32]);
 
 impl WebhookKey {
-    /// How long the secret before the last rotation signs along.
+    /// How long the secret before the last rotation also signs.
     pub const OVERLAP: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
-    /// From a key that is used for nothing else.
+    /// Wraps a key that is used for nothing else.
     pub fn new(key: [u8; 32]) -> Self {
         Self(key)
     }
 
-    /// The secret in force, to be shown once.
+    /// The current secret, to be shown once.
     pub fn secret(&self, webhook: &Webhook) -> String {
         self.of(webhook, webhook.generation)
     }

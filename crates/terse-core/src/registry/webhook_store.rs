@@ -22,8 +22,7 @@ pub trait WebhookStore: Send + Sync + 'static {
     /// An owner's webhooks, the oldest first.
     async fn webhooks(&self, owner: OwnerId) -> Result<Vec<Webhook>, RegistryError>;
 
-    /// Changes a webhook of an owner and returns it as it is now; `Missing` if the owner has no such
-    /// webhook.
+    /// Changes a webhook of an owner and returns it; `Missing` if the owner has no such webhook.
     async fn change_webhook(
         &self,
         owner: OwnerId,
@@ -45,14 +44,13 @@ pub trait WebhookStore: Send + Sync + 'static {
     async fn owners_with_webhooks(&self) -> Result<Vec<OwnerId>, RegistryError>;
 
     /// Adds one delivery of an event for each webhook that it [concerns](NewEvent::concerns), and
-    /// returns for how many. Of more than
-    /// [`MAX_WAITING_PER_WEBHOOK`](super::MAX_WAITING_PER_WEBHOOK) that wait, the oldest are deleted
-    /// and counted.
+    /// returns how many. If more than [`MAX_WAITING_PER_WEBHOOK`](super::MAX_WAITING_PER_WEBHOOK)
+    /// wait, the store deletes the oldest and counts them.
     async fn enqueue(&self, event: NewEvent) -> Result<u64, RegistryError>;
 
-    /// Deliveries that are due: of each webhook the one that is due longest. The caller holds that
-    /// webhook until it settles the delivery or its claim expires. Webhooks that are switched off
-    /// and those of suspended owners are left out.
+    /// Deliveries that are due: the oldest due one of each webhook. The caller holds that webhook
+    /// until it settles the delivery or its claim expires. Webhooks that are switched off and those
+    /// of suspended owners are left out.
     async fn due(&self, claim: Claim) -> Result<Vec<Due>, RegistryError>;
 
     /// Writes the result of an attempt and ends the claim. `false`, and nothing is written, if

@@ -1,4 +1,4 @@
-//! The account of whoever asks.
+//! The caller's own account.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -1,4 +1,4 @@
-//! Accounts, as they are shown and spoken of.
+//! Accounts as the API shows them.
 
 use serde::Serialize;
 use terse_core::OwnerId;
@@ -86,18 +86,18 @@ impl From<&Account> for UserBody {
 impl From<&Suspension> for SuspensionBody {
     fn from(suspension: &Suspension) -> Self {
         let Suspension { at, why } = suspension;
-        // Its first character is not for people.
+        // A leading control character marks an erasure; it is not shown.
         let why = why.trim_start_matches(char::is_control).to_owned();
         Self { at: at.to_string(), why, erasing: suspension.is_erasure() }
     }
 }
 
-/// The id in a path; one that no account can have is not found.
+/// Parses the account id in a path. An invalid id is reported as not found.
 pub(super) fn account_id(id: &str) -> Result<OwnerId, Problem> {
     number(id).map(OwnerId).ok_or_else(|| AccountError::NotFound("account").into())
 }
 
-/// A number as we write it, and in no other way.
+/// Parses a number in its canonical form only: digits without a leading zero.
 pub(super) fn number(text: &str) -> Option<u64> {
     let plain = (1..=19).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! Everyone's links, for moderators.
+//! The links of all owners, for moderators.
 
 use axum::extract::State;
 use serde::Serialize;
@@ -62,7 +62,7 @@ pub(super) async fn list(
             .ok_or_else(|| Problem::invalid("owner", "the number of an owner"))
     });
     let owner = owner.transpose()?;
-    // A moderator sees as much as an admin, of links.
+    // Moderators see the same links as admins.
     let caller = Caller::Admin(principal.owner());
     let (query, seal) = read_query(&state, params, caller, owner)?;
     let listing = state.links.list(caller, query).await?;

@@ -1,4 +1,4 @@
-//! The answers a call can give, for its description.
+//! The problem responses of each call, for the OpenAPI document.
 
 use std::collections::BTreeMap;
 
@@ -24,51 +24,51 @@ macro_rules! problems {
 }
 
 problems! {
-    /// Making one link.
+    /// Creating one link.
     CreateProblems: 400 401 403 409 413 415 422 429 503;
-    /// Making many.
+    /// Creating many links.
     BulkProblems: 400 401 403 413 415 429 503;
-    /// Taking over many.
+    /// Importing many links.
     ImportProblems: 400 401 403 413 415 503;
-    /// Looking at many.
+    /// Listing links.
     ListProblems: 400 401 403 503;
-    /// What only the operator looks at.
+    /// Listing what only the operator may see.
     AdminListProblems: 400 401 403 503;
-    /// Looking at one.
+    /// Reading one link.
     GetProblems: 400 401 403 404 503;
-    /// Changing one.
+    /// Changing one link.
     PatchProblems: 400 401 403 404 409 412 413 415 422 503;
-    /// Removing or restoring one.
+    /// Deleting or restoring one link.
     TouchProblems: 400 401 403 404 409 503;
-    /// Trying one on a visitor.
+    /// Trying a link's rules on a visitor.
     TryProblems: 400 401 403 404 413 415 503;
     /// Trying rules on a visitor.
     TrialProblems: 400 401 403 413 415 422 503;
-    /// Judging one.
+    /// Setting the moderation status of a link.
     StandingProblems: 400 401 403 404 409 413 415 503;
-    /// Looking at what is the caller's own.
+    /// Reading the caller's own account, keys or sessions.
     OwnReadProblems: 400 401 403 409 503;
-    /// Changing it.
+    /// Changing the caller's own account, keys or sessions.
     OwnChangeProblems: 400 401 403 404 409 413 415 429 503;
-    /// Looking at somebody's account.
+    /// Reading another account.
     UserReadProblems: 400 401 403 404 503;
-    /// Changing it.
+    /// Changing another account.
     UserChangeProblems: 400 401 403 404 409 413 415 503;
-    /// Looking at webhooks.
+    /// Listing webhooks.
     WebhookListProblems: 400 401 403 503;
-    /// Looking at one webhook, or removing it.
+    /// Reading or removing a webhook.
     WebhookProblems: 400 401 403 404 503;
-    /// Making or changing a webhook.
+    /// Creating or changing a webhook.
     WebhookChangeProblems: 400 401 403 404 409 413 415 422 503;
     /// Renaming a tag.
     RenameTagProblems: 400 401 403 409 413 415 503;
-    /// Removing one.
+    /// Removing a tag.
     TouchTagProblems: 400 401 403 409 503;
     /// Adding or changing a domain.
     PutDomainProblems: 400 401 403 409 413 415 422 503;
-    /// Removing one.
+    /// Removing a domain.
     RemoveDomainProblems: 400 401 403 404 409 503;
-    /// Reporting one.
+    /// Reporting a link.
     ReportProblems: 400 401 403 404 413 415 429 503;
     /// Suspending an owner.
     BanProblems: 400 401 403 404 409 413 415 503;
@@ -76,12 +76,12 @@ problems! {
     BlockProblems: 400 401 403 409 413 415 503;
     /// Unblocking a host.
     UnblockProblems: 400 401 403 404 503;
-    /// Drawing one.
+    /// Drawing a QR code.
     QrProblems: 400 404 429 503;
 }
 
 fn problem_answer(status: u16) -> RefOr<Response> {
-    // What only visitors of a link meet is no answer of the API.
+    // Only visitors of a link get this problem; the API never returns it.
     let visitors = problem::PASSWORD_NEEDED.code;
     let kinds: Vec<_> =
         problem::ALL.iter().filter(|kind| kind.status == status && kind.code != visitors).collect();

@@ -1,4 +1,4 @@
-//! Many links at once, each with an outcome of its own.
+//! Creates or imports many links in one request, each with its own result.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,11 +24,11 @@ use crate::http::params::NoParams;
 use crate::http::problem::{INVALID_REQUEST, Problem, ProblemBody};
 use crate::http::state::{App, Web};
 
-/// How many items of one request are on their way to the store together: enough to share its syncs,
-/// few enough for others.
+/// The largest number of items of one request in flight to the store: enough to share its syncs,
+/// few enough to leave capacity for other requests.
 const TOGETHER: usize = 256;
 
-/// How many of them may have a password: each takes its time, on purpose.
+/// The largest number of items with a password: hashing is slow on purpose.
 const MAX_PASSWORDS: usize = 50;
 
 /// The results, in the order of the items.
@@ -155,7 +155,7 @@ async fn import_one(state: &App, caller: Caller, item: Box<RawValue>) -> Result<
     imported.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
 }
 
-/// The items, each still as its own text: what is wrong with one is that one's problem.
+/// The items as unparsed text, so that an invalid item gets its own problem and affects no other.
 fn items(body: &[u8]) -> Result<Vec<Box<RawValue>>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -178,7 +178,7 @@ fn items(body: &[u8]) -> Result<Vec<Box<RawValue>>, Problem> {
     Ok(items)
 }
 
-/// Runs the items side by side and answers in their order.
+/// Runs the items concurrently and returns their results in order.
 async fn answer_all<F>(state: &App, running: Vec<F>) -> Response
 where
     F: Future<Output = Result<Created, Problem>>,
@@ -186,7 +186,7 @@ where
     let hosts = &state.links.rules().hosts;
     let outcomes: Vec<_> = futures_util::stream::iter(running).buffered(TOGETHER).collect().await;
     let now = state.links.now();
-    // Those that are new have had none; the others are asked for together.
+    // New links have no clicks. One query reads the counts of the others.
     let old = outcomes.iter().flatten().filter(|made| !made.new).map(|made| &made.link);
     let mut old_counts = click_counts(state, old).await.into_iter();
     let results = outcomes.into_iter().enumerate().map(|(index, outcome)| match outcome {

@@ -1,4 +1,4 @@
-//! One click, as it is shown.
+//! One click as the API shows it.
 
 use serde::Serialize;
 use terse_core::clicks::Click;
@@ -63,7 +63,7 @@ pub(crate) struct ClickRow<'a> {
     redirect_ms: f64,
 }
 
-/// The names of the columns of a table of clicks.
+/// The column names of the CSV table.
 pub(super) const COLUMNS: [&str; 16] = [
     "at",
     "country",
@@ -106,7 +106,7 @@ impl<'a> ClickRow<'a> {
         }
     }
 
-    /// One cell for each of the columns; empty where nothing is known.
+    /// One cell per column; empty if the value is unknown.
     pub(super) fn cells(&self) -> [String; COLUMNS.len()] {
         let took = self.redirect_ms.to_string();
         let cells = [
@@ -131,7 +131,7 @@ impl<'a> ClickRow<'a> {
     }
 }
 
-/// A cell that no spreadsheet takes for a formula: visitors choose what is in here.
+/// Makes a cell that no spreadsheet takes for a formula: visitors control these values.
 fn safe(cell: &str) -> String {
     if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) {
         format!("'{cell}")
@@ -140,7 +140,7 @@ fn safe(cell: &str) -> String {
     }
 }
 
-/// A click as those who watch see it: what is going on, not the whole record.
+/// A click as the live stream shows it, without the rest of the record.
 #[derive(Serialize)]
 pub(super) struct LiveClick<'a> {
     at: String,

@@ -22,13 +22,13 @@ use crate::http::params::Params;
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
 use crate::http::state::{App, Web};
 
-/// How many clicks are read at once, and are in memory together.
+/// The number of clicks per page. One page is in memory at a time.
 const PAGE: usize = 1000;
-/// How many such answers are under way at once.
+/// The largest number of responses in progress at once.
 static UNDER_WAY: Semaphore = Semaphore::const_new(32);
-/// What is sent at once: little enough that a slow line, too, takes one in time.
+/// The size of a portion: small enough that a slow client takes one within `TAKING`.
 const PORTION: usize = 32 * 1024;
-/// How long a page may take to be read, and a client to take a portion of it.
+/// How long the store may take to read a page, and a client to take a portion.
 const READING: Duration = Duration::from_secs(30);
 const TAKING: Duration = Duration::from_secs(60);
 
@@ -90,7 +90,7 @@ pub(super) async fn link_clicks(
         .try_acquire()
         .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many clicks are being read at once"))?;
     let query = RawQuery { link: LinkId::of(&link), from, to, after: None, limit: PAGE };
-    // The first page before the answer begins: a store that is away can still be told of.
+    // Reads the first page before the response begins: if the store fails, the client gets a 503.
     let first = read(&state, &query).await?;
     let (sender, body) = streamed::body();
     tokio::spawn(write(state, query, first, format, sender, turn));
@@ -98,7 +98,7 @@ pub(super) async fn link_clicks(
         Format::Lines => ("application/x-ndjson", "jsonl"),
         Format::Csv => ("text/csv; charset=utf-8; header=present", "csv"),
     };
-    // A code is letters, digits, `-` and `_`: nothing in a file's name that anybody could misread.
+    // A code has only letters, digits, `-` and `_`, so the file name needs no escaping.
     let name = HeaderValue::try_from(format!(
         "attachment; filename=\"{}-clicks.{ending}\"",
         link.key.code
@@ -115,8 +115,8 @@ async fn read(state: &App, query: &RawQuery) -> Result<ClickPage, StoreError> {
     }
 }
 
-/// Sends page after page, each read when the one before has been taken. Between pages nothing of
-/// the store is held.
+/// Sends page after page, and reads each when the client has taken the one before. Between pages it
+/// holds no resource of the store.
 async fn write(
     state: std::sync::Arc<App>,
     mut query: RawQuery,
@@ -142,14 +142,14 @@ async fn write(
         page = match read(&state, &query).await {
             Ok(page) => page,
             Err(error) => {
-                tracing::error!(%error, "clicks that were being sent could not be read to the end");
+                tracing::error!(%error, "a list of clicks ended early: the click store failed");
                 return;
             }
         };
     }
 }
 
-/// A page as text; `None` if it cannot be written, which breaks the answer off.
+/// A page as text. `None` if it cannot be serialised, which ends the response early.
 fn written(page: &ClickPage, format: Format, head: bool) -> Option<Bytes> {
     let rows = page.clicks.iter().map(ClickRow::new);
     match format {

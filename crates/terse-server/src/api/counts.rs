@@ -1,4 +1,4 @@
-//! How many clicks links have had, as far as that can be said at once.
+//! Click counts of links, if the click store answers in time.
 
 use std::time::Duration;
 
@@ -7,11 +7,10 @@ use terse_core::clicks::LinkId;
 
 use crate::http::state::App;
 
-/// A link is worth more than its count: whoever asks for one does not wait longer than this for the
-/// other.
+/// How long a response waits for click counts. After that it shows the links without them.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The counts of links, in order; `None` where the clicks cannot be asked.
+/// The counts of links, in order; `None` if the click store fails or times out.
 pub(super) async fn click_counts<'a>(
     state: &App,
     links: impl Iterator<Item = &'a Link>,
@@ -25,11 +24,11 @@ pub(super) async fn click_counts<'a>(
             counts.into_iter().map(|count| Some(count.all())).collect()
         }
         Ok(Err(error)) => {
-            tracing::warn!(%error, "links are shown without their clicks");
+            tracing::warn!(%error, "the click store failed; links are shown without click counts");
             vec![None; ids.len()]
         }
         _ => {
-            tracing::warn!("links are shown without their clicks: the click store takes too long");
+            tracing::warn!("the click store timed out; links are shown without click counts");
             vec![None; ids.len()]
         }
     }

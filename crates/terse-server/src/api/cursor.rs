@@ -1,4 +1,4 @@
-//! Cursors as clients hold them: opaque, and good only for the list and the caller they were made
+//! Cursors as clients see them: opaque, and valid only for the list and the caller they were made
 //! for.
 
 use base64::Engine as _;
@@ -10,7 +10,7 @@ use terse_core::{Caller, Cursor};
 
 use crate::http::problem::Problem;
 
-/// How much of the HMAC is kept: too much to guess.
+/// The number of octets of the HMAC in a cursor: too many to guess.
 const TAG: usize = 16;
 
 /// Seals cursors of one list.
@@ -25,8 +25,8 @@ impl Seal {
         Self(mac)
     }
 
-    /// One more filter of the list. Each is preceded by its length, so that no two lists are bound
-    /// alike.
+    /// Binds a filter of the list. Each is preceded by its length, so that no two lists have the
+    /// same signed input.
     pub(super) fn bind(&mut self, filter: Option<&str>) {
         match filter {
             None => self.0.update(&u64::MAX.to_be_bytes()),
@@ -43,7 +43,7 @@ impl Seal {
         URL_SAFE_NO_PAD.encode(sealed)
     }
 
-    /// `None` if we did not close it, or for another list.
+    /// `None` if this server did not seal it, or sealed it for another list.
     pub(super) fn open(&self, text: &str) -> Option<Cursor> {
         if text.len() > 1024 {
             return None;
@@ -53,7 +53,7 @@ impl Seal {
         bool::from(self.tag(cursor).ct_eq(tag)).then(|| Cursor(cursor.to_vec()))
     }
 
-    /// The number that a cursor was made of.
+    /// The number in a cursor.
     pub(super) fn open_number(&self, text: &str) -> Result<u64, Problem> {
         let Cursor(bytes) = self.open(text).ok_or_else(bad_cursor)?;
         bytes.try_into().map(u64::from_be_bytes).map_err(|_| bad_cursor())
@@ -67,7 +67,7 @@ impl Seal {
     }
 }
 
-/// A cursor that does not belong here.
+/// The problem of a cursor that is invalid for this list.
 pub(super) fn bad_cursor() -> Problem {
     Problem::invalid(
         "cursor",

@@ -1,4 +1,4 @@
-//! The short domains, and where each sends those whom no link is for.
+//! The short domains and the fallback targets of each.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -15,7 +15,7 @@ use crate::http::params::NoParams;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
-/// The most a body may hold: three of the longest targets, however they are spelled.
+/// The largest body: three targets of the largest length, even with every character escaped.
 const THREE_TARGETS: usize = 4 * SMALL;
 
 /// A short domain.
@@ -99,9 +99,9 @@ pub(super) async fn list(
 ) -> Result<axum::Json<DomainList>, Problem> {
     let places = state.moderation.domains().await?;
     let hosts = &state.links.rules().hosts;
-    // What the registry says, which may be newer than what this node has heard of.
+    // `places` is from the registry and may be newer than this node's list of hosts.
     let settled: Vec<Domain> = hosts.configured().collect();
-    // A name that has become another name of the primary domain since is not one of its own.
+    // Skips a name that has since become an alias of the primary domain.
     let apart =
         |domain: &&Domain| hosts.domain_of(domain.as_str()).is_none_or(|known| known == **domain);
     let added = places

@@ -1,4 +1,4 @@
-//! Trials of rules: where a given visitor would go, and why.
+//! Dry runs of rules: where a given visitor would go, and why.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -200,7 +200,7 @@ pub(super) async fn try_rules(
         .map(axum::Json)
 }
 
-/// A visitor whose every detail can be one.
+/// A visitor whose fields are validated.
 struct Visitor {
     agent: Option<String>,
     address: Option<IpAddr>,
@@ -212,7 +212,7 @@ struct Visitor {
 }
 
 impl Visitor {
-    /// `within` stands before the names of its fields.
+    /// `within` is the prefix of field names in problems.
     fn parse(sent: TriedVisitor, within: &str, now: Timestamp) -> Result<Self, Problem> {
         let refuse = |field: &str, detail: &'static str| {
             Problem::invalid(format!("{within}{field}"), detail)
@@ -256,7 +256,7 @@ impl Visitor {
         })
     }
 
-    /// Who that is in a split.
+    /// The visitor's key in a split.
     fn who(&self, key: Option<&LinkKey>) -> SplitKey {
         let agent = self.agent.as_deref().unwrap_or_default().as_bytes();
         let address = self.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
@@ -268,7 +268,7 @@ impl Visitor {
     }
 }
 
-/// What a visitor is tried on.
+/// The rules and the default target of a dry run.
 struct Tried<'a> {
     rules: Option<&'a Rules>,
     target: &'a Target,
@@ -325,7 +325,7 @@ fn sentence(rule: usize, step: Option<&Step>) -> String {
     }
 }
 
-/// What can be told of the visitor.
+/// Classifies the visitor. A given country overrides the one of the address.
 async fn classify(state: &App, visitor: &Visitor) -> Result<VisitorTraits, Problem> {
     let agent = visitor.agent.as_ref().map(|agent| agent.clone().into_bytes());
     let mut traits =

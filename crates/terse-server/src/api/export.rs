@@ -1,4 +1,4 @@
-//! All that is known of an account, for its owner to take away.
+//! Exports all data of an account for its owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,14 +28,14 @@ use crate::http::params::NoParams;
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
 use crate::http::state::{App, Web};
 
-/// How much of each is read at once.
+/// The number of links, audit entries and clicks per page.
 const PAGE: usize = 200;
 const CLICKS: usize = 1000;
-/// How many exports are under way at once: each reads all that somebody has.
+/// The largest number of exports at once: each reads all data of an account.
 static UNDER_WAY: Semaphore = Semaphore::const_new(16);
-/// What is sent at once.
+/// The size of a portion.
 const PORTION: usize = 32 * 1024;
-/// How long a client may take for a portion.
+/// How long a client may take to read a portion.
 const TAKING: Duration = Duration::from_secs(60);
 
 /// Export your data
@@ -58,7 +58,7 @@ pub(super) async fn export(
     let turn = UNDER_WAY
         .try_acquire()
         .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many exports at once; try again"))?;
-    // Before the answer begins: a registry that is away can still be told of.
+    // Read before the response begins: if the registry fails, the client gets a 503.
     let (keys, webhooks) =
         (state.accounts.keys(account.id).await?, state.accounts.webhooks(&account).await?);
     let (sender, body) = streamed::body();
@@ -88,9 +88,9 @@ pub(super) async fn export(
 
 /// Why an export ended early.
 enum Stop {
-    /// Nobody is reading any more.
+    /// The client disconnected or reads too slowly.
     Left,
-    /// Something could not be read.
+    /// A store could not be read.
     Failed(Problem),
 }
 
@@ -100,7 +100,7 @@ impl<E: Into<Problem>> From<E> for Stop {
     }
 }
 
-/// Lines on their way out.
+/// Lines that wait to be sent.
 struct Lines {
     sender: Sender,
     waiting: Vec<u8>,
@@ -114,15 +114,15 @@ impl Lines {
             #[serde(flatten)]
             line: &'a T,
         }
-        // Names are text and values are plain: this cannot fail, and what did would be missing, not
-        // broken.
+        // Names are text and values are plain, so serialising cannot fail. If it did, the line
+        // would be missing, not malformed.
         if let Ok(mut text) = serde_json::to_vec(&TypedTarget { r#type: kind, line }) {
             text.push(b'\n');
             self.waiting.append(&mut text);
         }
     }
 
-    /// Sends what is waiting, as fast as it is taken.
+    /// Sends the waiting lines, as fast as the client reads.
     async fn send(&mut self) -> Result<(), Stop> {
         let mut bytes = Bytes::from(std::mem::take(&mut self.waiting));
         while !bytes.is_empty() {
@@ -148,7 +148,7 @@ async fn write(
         }
         Err(Stop::Left) => {}
         Err(Stop::Failed(problem)) => {
-            tracing::error!(problem = problem.detail(), "an export was broken off");
+            tracing::error!(problem = problem.detail(), "an account export ended early");
         }
     }
 }
@@ -185,7 +185,7 @@ async fn write_links(
     loop {
         let now = state.links.now();
         let query = ListQuery { status, after, ..ListQuery::all(Sort::Oldest, PAGE, now) };
-        // An admin too takes only their own away.
+        // Also for an admin, the export has only the account's own links.
         let page = state.links.list(Caller::Owner(owner), query).await?.page;
         let counts = click_counts(state, page.links.iter()).await;
         for (link, count) in page.links.iter().zip(counts) {
@@ -270,7 +270,7 @@ async fn write_audit(
     }
 }
 
-/// A line of the log, without who else was at work.
+/// A line of the audit log, without the identity of other accounts.
 fn told(entry: &AuditEntry, owner: OwnerId) -> Value {
     let by = match entry.actor {
         Actor::Owner(id) if id == owner => "you",

@@ -1,4 +1,4 @@
-//! Ways in for those without an account.
+//! Invitations to create an account.
 
 use axum::extract::State;
 use axum::http::StatusCode;

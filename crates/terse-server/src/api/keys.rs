@@ -1,4 +1,4 @@
-//! Keys for programs.
+//! API keys of an account.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -215,7 +215,7 @@ fn made((key, made): (String, ApiKey)) -> (StatusCode, axum::Json<MadeKey>) {
     (StatusCode::CREATED, axum::Json(MadeKey { key, about: KeyBody::from(&made) }))
 }
 
-/// The id in a path; one that no key can have is not found.
+/// Parses the key id in a path. An invalid id is reported as not found.
 fn key_id(id: &str) -> Result<KeyId, Problem> {
     number(id).map(KeyId).ok_or_else(no_key)
 }

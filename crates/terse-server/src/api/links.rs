@@ -1,4 +1,4 @@
-//! One link at a time: make, read, change, delete, restore.
+//! Creates, reads, changes, deletes and restores one link at a time.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -109,7 +109,7 @@ async fn create_one(
 async fn created(state: &App, made: &Created) -> Response {
     let link = &made.link;
     let mut response = match made.new {
-        // A new link has no clicks: the click store need not be asked.
+        // A new link has no clicks, so this does not query the click store.
         true => answer_with(state, StatusCode::CREATED, link, Some(0)),
         false => answer(state, StatusCode::OK, link).await,
     };
@@ -124,7 +124,7 @@ async fn created(state: &App, made: &Created) -> Response {
     response
 }
 
-/// Where the API knows the link.
+/// The link's path in the API.
 fn location(link: &Link) -> String {
     let LinkKey { domain, code } = &link.key;
     match domain.is_primary() {
@@ -200,8 +200,7 @@ pub(super) async fn patch(
     Ok(answer(&state, StatusCode::OK, &link).await)
 }
 
-/// Why a link was not changed: somebody else was first, and whoever said what they expected is told
-/// so.
+/// Maps the error of a change. After a conflict, a client that sent `If-Match` gets 412.
 pub(super) fn conflict(error: LinkError, expected: Option<Revision>) -> Problem {
     match error {
         LinkError::Conflict if expected.is_some() => {
@@ -254,7 +253,7 @@ pub(super) async fn restore(
     Ok(answer(&state, StatusCode::OK, &link).await)
 }
 
-/// The link a path and `?domain=` speak of. A code that no link can have is simply not there.
+/// The key of the link that a path and `?domain=` name. An invalid code is reported as not found.
 pub(super) fn link_key(state: &App, mut params: Params, code: &str) -> Result<LinkKey, Problem> {
     let domain = params.take("domain");
     params.done()?;
@@ -278,7 +277,7 @@ pub(super) fn domain_of(hosts: &Hosts, host: &str) -> Result<Domain, Problem> {
     hosts.domain_of(host).ok_or_else(refusal)
 }
 
-/// The revision that the client saw; `*` is any.
+/// The revision in `If-Match`; `None` for `*` or without the header.
 pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
     let refuse = || Problem::invalid("If-Match", "one ETag as we gave it, such as \"3\", or *");
     let mut sent = headers.get_all(header::IF_MATCH).iter();
@@ -290,7 +289,7 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem>
     if text == "*" {
         return Ok(None);
     }
-    // Many clients lose the quotation marks on the way; what they mean is clear.
+    // Many clients drop the quotation marks; the value is unambiguous without them.
     let digits = text.strip_prefix('"').map_or(Some(text), |rest| rest.strip_suffix('"'));
     let digits = digits.filter(|digits| {
         (1..=19).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
@@ -301,7 +300,7 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem>
         .ok_or_else(refuse)
 }
 
-/// The link of the caller's that a path and `?domain=` speak of.
+/// The caller's link that a path and `?domain=` name.
 pub(super) async fn readable(
     state: &App,
     caller: Caller,
@@ -309,7 +308,7 @@ pub(super) async fn readable(
     code: &str,
 ) -> Result<Link, Problem> {
     let link = state.links.get(caller, &link_key(state, params, code)?).await?;
-    // A deleted link can still be listed and restored, but it is no longer there.
+    // A deleted link can be listed and restored, but not read.
     if link.deleted_at.is_some() { Err(Problem::no_link()) } else { Ok(link) }
 }
 

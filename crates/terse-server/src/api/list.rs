@@ -71,7 +71,7 @@ pub(super) async fn list(
     }))
 }
 
-/// Which links are asked for, and what seals the cursors of their list.
+/// Reads the query of a list, and makes the seal of its cursors.
 pub(super) fn read_query(
     state: &App,
     mut params: Params,
@@ -91,7 +91,7 @@ pub(super) fn read_query(
         })
         .transpose()?;
     let archived = match params.take("archived").as_deref() {
-        // To restore a link, its owner need not know whether it was archived.
+        // Lists deleted links whether archived or not, so that an owner finds any link to restore.
         None if status == Some(Status::Deleted) => None,
         None | Some("false") => Some(false),
         Some("true") => Some(true),

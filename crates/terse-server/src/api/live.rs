@@ -1,4 +1,4 @@
-//! The clicks of a link as they come.
+//! Streams the clicks of a link as they arrive.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,18 +24,17 @@ use crate::http::problem::{Problem, STORE_UNAVAILABLE};
 use crate::http::state::{App, Web};
 use terse_core::Principal;
 
-/// How often something is said when there is nothing to say, so that nobody in between takes the
-/// connection for dead.
+/// The interval of comments while there are no clicks, so that no proxy closes the connection as
+/// idle.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// At once, so that the client knows that it is heard: how long to wait before coming again, in
-/// milliseconds.
+/// Sent at once, so that the client sees the stream open: the reconnection delay in milliseconds.
 const BEGIN: &[u8] = b"retry: 2000\n\n";
-/// How often it is asked whether a client may still look: its key or session may have ended, or the
-/// link.
+/// How often the stream checks that the client may still read: its key, its session or the link may
+/// have ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// How long a client may take to hear that it is over.
+/// How long the stream waits for a client to take its end.
 const PARTING: Duration = Duration::from_secs(1);
-/// How many clicks are sent together where many come at once.
+/// The largest number of clicks per portion.
 const TOGETHER: usize = 64;
 
 /// Watch the clicks of a link
@@ -76,7 +75,7 @@ pub(super) async fn watch_link(
 
 const X_ACCEL_BUFFERING: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
 
-/// Somebody who watches a link, with what they showed.
+/// A client that watches a link, with the headers that hold its credential.
 struct Onlooker {
     state: Arc<App>,
     headers: HeaderMap,
@@ -84,8 +83,8 @@ struct Onlooker {
 }
 
 impl Onlooker {
-    /// Whether they would be let in now. A registry or a store that is away takes nothing from
-    /// anybody.
+    /// Whether the client may still read. While the registry or the store fails, the stream
+    /// continues.
     async fn may_look(&self) -> bool {
         let Self { state, headers, link } = self;
         let principal = reader_of(state, headers).await;
@@ -117,7 +116,7 @@ async fn tell(
             let mut silence = pin!(sleep(KEEP_ALIVE));
             next = loop {
                 tokio::select! {
-                    // First, or a busy link would never come to it.
+                    // Polled first, since a busy link would otherwise starve this branch.
                     biased;
                     _ = again.tick() => if !classifier.may_look().await {
                         return;
@@ -136,14 +135,14 @@ async fn tell(
     };
     tokio::select! {
         () = talk => {}
-        // Whoever serves is gone or about to go.
+        // The server stops or is gone.
         _ = stop.wait_for(|stop| *stop) => {}
     }
-    // Whoever is not even listening is not waited for.
+    // Does not wait for a client that does not read.
     let _ = tokio::time::timeout(PARTING, sender.end()).await;
 }
 
-/// JSON has no line breaks of its own, so one line of data is all of it.
+/// Compact JSON has no line breaks, so one `data` line holds all of it.
 fn event(click: &Click) -> Vec<u8> {
     let mut event = b"event: click\ndata: ".to_vec();
     if serde_json::to_writer(&mut event, &LiveClick::new(click)).is_err() {

@@ -1,5 +1,5 @@
-//! The REST API. Each call is described beside its handler; the OpenAPI document and the
-//! documentation page are made from that.
+//! The REST API. Each handler carries the description of its call; the OpenAPI document and the
+//! documentation page are generated from these.
 
 pub(crate) mod account;
 pub(crate) mod account_bodies;
@@ -73,7 +73,7 @@ use crate::http::state::App;
 )]
 struct Base;
 
-/// Every call that is described, as a router and as a document: what is in one is in the other.
+/// All calls, as a router and as an OpenAPI document with the same content.
 pub(crate) fn described() -> OpenApiRouter<Arc<App>> {
     let mut base = Base::openapi();
     let bearer = HttpBuilder::new()
@@ -134,12 +134,12 @@ pub(crate) fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(bulk::import_many))
 }
 
-/// The description of the API, whatever server it runs on.
+/// The OpenAPI document, independent of the server's domains.
 pub fn openapi() -> OpenApi {
     described().into_openapi()
 }
 
-/// The description of the API on this server, as JSON: it names the domains that there are.
+/// The OpenAPI document of this server as JSON, with the names of its short domains.
 pub(crate) fn document(hosts: &[String]) -> String {
     let hosts: Vec<Value> = hosts.iter().map(String::as_str).map(Into::into).collect();
     let mut document = serde_json::to_value(openapi()).unwrap_or_default();
@@ -154,7 +154,7 @@ pub(crate) fn document(hosts: &[String]) -> String {
         for parameter in
             operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten()
         {
-            // Where a domain is part of the path, it may be one that is not there yet.
+            // A domain in a path may be one that does not exist yet.
             if parameter["name"] == "domain" && parameter["in"] == "query" {
                 parameter["schema"]["enum"] = json!(hosts);
             }

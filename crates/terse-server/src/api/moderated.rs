@@ -1,4 +1,4 @@
-//! A link as moderators see it: whose it is and what is thought of it, and none of its owner's own
+//! A link as moderators see it: with its owner and moderation status, and without the owner's
 //! notes.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::http::host::unicode_host;
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
-/// Names of owners that were looked up already.
+/// Caches the names of owners during one request.
 #[derive(Default)]
 pub(super) struct Names(HashMap<OwnerId, Option<String>>);
 
@@ -85,7 +85,7 @@ pub(crate) struct ModeratedLink {
     /// Its status now.
     #[schema(schema_with = schemas::status)]
     status: &'static str,
-    /// What is thought of it.
+    /// Its moderation status.
     #[schema(schema_with = schemas::standing)]
     standing: &'static str,
     /// Who decided: `moderator`, or `screen` for lists, flags and reports.

@@ -1,4 +1,4 @@
-//! What moderators do about links and their owners.
+//! Moderators' actions on links and their owners.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -145,7 +145,7 @@ pub(super) async fn ban_owner(
     Ok(axum::Json(BannedOwner { id: id.0, name: name.as_str().to_owned(), suspended_at }))
 }
 
-/// Decides about a link and answers with it.
+/// Applies a moderation decision and returns the link.
 async fn judge(
     state: &App,
     principal: &Principal,

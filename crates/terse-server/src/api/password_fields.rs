@@ -1,4 +1,4 @@
-//! A password in a request, on its short way to being hashed.
+//! A password in a request, before it is hashed.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use terse_core::{PasswordHash, PatchField};
 use crate::http::problem::Problem;
 use crate::passwords::Passwords;
 
-/// A password as it was typed. It is neither printed nor written anywhere.
+/// A password in clear text. It is never logged or stored.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct PasswordFields(String);
@@ -20,7 +20,7 @@ impl PasswordFields {
         self.0
     }
 
-    /// What is kept of it.
+    /// The hash, which is stored.
     async fn hashed(self, passwords: &Passwords) -> Result<PasswordHash, Problem> {
         let hash =
             passwords.hash(self.0).await.map_err(|error| Problem::from(error).on("password"))?;
@@ -28,7 +28,7 @@ impl PasswordFields {
     }
 }
 
-/// What happens to a link's password.
+/// The change of a link's password, hashed.
 pub(crate) async fn change(
     passwords: &Passwords,
     given: Option<Option<PasswordFields>>,
@@ -46,8 +46,8 @@ impl fmt::Debug for PasswordFields {
     }
 }
 
-/// Only that there is one: what a request is remembered by is kept for a day, and a password could
-/// be guessed from it.
+/// Serialises only the presence of a password: the fingerprint of a request is stored for a day,
+/// and an attacker could guess the password from it.
 impl Serialize for PasswordFields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bool(true)

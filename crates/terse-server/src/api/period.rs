@@ -1,4 +1,5 @@
-//! Which clicks a caller wants to see: from when to when, in whose time, put together how.
+//! The parameters of a statistics query: its period, time zone and interval, and which clicks it
+//! counts.
 
 use std::time::Duration;
 
@@ -10,11 +11,10 @@ use terse_core::clicks::{Bots, Bucket, Interval, Period, Point, SeriesError, Uni
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 
-/// Nobody looks back further unless they say so: what is older than this was certainly not clicked
-/// here.
+/// The longest period without `from`. No click here is older.
 const MAX_PERIOD: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The words of a query about clicks, not yet understood.
+/// The parameters of a query about clicks, not yet parsed.
 pub(super) struct Words {
     from: Option<String>,
     to: Option<String>,
@@ -23,12 +23,12 @@ pub(super) struct Words {
     tz: Option<String>,
 }
 
-/// What a query about clicks means.
+/// The parsed parameters of a query about clicks.
 pub(super) struct Asked {
     pub(super) from: Timestamp,
     pub(super) to: Timestamp,
     pub(super) bots: Bots,
-    /// Whether neither beginning nor end was given: all there is.
+    /// Whether the query gives neither `from` nor `to` and so covers all clicks.
     pub(super) whole: bool,
     zone: TimeZone,
     interval: Option<Interval>,
@@ -45,7 +45,7 @@ impl Words {
         }
     }
 
-    /// What is asked for. Without `from`, the answer begins where `since` says for its end.
+    /// Parses the parameters. Without `from`, the period begins at `since(to)`.
     pub(super) fn read(
         self,
         now: Timestamp,
@@ -87,7 +87,7 @@ impl Words {
 }
 
 impl Asked {
-    /// What to ask a store for.
+    /// The period to query the store for.
     pub(super) fn period(&self) -> Period {
         if self.whole {
             Period::default()
@@ -96,8 +96,8 @@ impl Asked {
         }
     }
 
-    /// Reaching to all that was found, where all was asked for: a clock may have been wrong when a
-    /// link was made or visited.
+    /// If the query covers all clicks, extends the period to all buckets found: a clock may have
+    /// been wrong when a link was created or visited.
     pub(super) fn reaching(mut self, buckets: &[Bucket]) -> Self {
         if let (true, [first, ..], [.., last]) = (self.whole, buckets, buckets) {
             self.from = self.from.min(first.start);
@@ -114,7 +114,7 @@ impl Asked {
         }
     }
 
-    /// The points over time, and how they are put together.
+    /// The points of the series and their interval.
     pub(super) fn series(&self, buckets: &[Bucket]) -> Result<(Interval, Vec<Point>), Problem> {
         let by_day = buckets.iter().any(|bucket| bucket.unit == Unit::Day);
         let interval = match self.interval {
@@ -178,7 +178,7 @@ pub(super) fn moment(
     Ok(Timestamp::from_ms(start.timestamp().as_millisecond()))
 }
 
-/// An offset as it was typed: in a query, a plus that is not escaped arrives as a space.
+/// Restores the plus of an offset: an unescaped plus in a query arrives as a space.
 fn with_plus(text: &str) -> String {
     match text.len().checked_sub("+00:00".len()) {
         Some(place) if text.is_char_boundary(place) && text[place..].starts_with(' ') => {

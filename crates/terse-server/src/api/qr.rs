@@ -120,7 +120,7 @@ pub(super) async fn draw(
     Ok((headers, [(header::CONTENT_TYPE, kind)], bytes).into_response())
 }
 
-/// The short URL, if there is such a link to be drawn.
+/// The short URL, if the link exists and is neither deleted nor blocked.
 async fn existing(
     state: &Arc<App>,
     uri: &Uri,

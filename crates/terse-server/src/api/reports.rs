@@ -1,4 +1,4 @@
-//! Reports: anyone writes them, moderators read them link by link.
+//! Reports about links: anyone sends them, and moderators read them grouped by link.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -25,7 +25,7 @@ use crate::reporting::{self, Reason, Reporter};
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "reason": "phishing", "text": "It imitates my bank." }))]
 pub(crate) struct WriteReport {
-    /// In a word.
+    /// The reason.
     #[schema(schema_with = schemas::reason)]
     reason: Reason,
     /// Details.
@@ -169,7 +169,7 @@ async fn body(
     reported: ReportedLink,
 ) -> Result<ReportedBody, Problem> {
     let ReportedLink { link: key, born, count, reasons, since, last, texts, .. } = reported;
-    // Another link that has got the same code since is none of theirs.
+    // A later link with the same code is not the reported one.
     let link = state.links.preview(&key).await?.filter(|link| link.created_at == born);
     let link = match link {
         Some(link) => Some(ModeratedLink::new(state, names, &link).await?),

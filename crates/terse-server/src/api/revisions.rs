@@ -1,4 +1,4 @@
-//! What a link was before its last changes, and the way back.
+//! Earlier revisions of a link, and undo.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -17,7 +17,7 @@ use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::Web;
 
-/// The fields of a link that its owner can change, as they are called on the wire.
+/// The fields of a link that its owner can change, by their JSON names.
 const FIELDS: [&str; 13] = [
     "long_url",
     "title",

@@ -1,4 +1,4 @@
-//! What a rule looks like, for the description of the API.
+//! The schema of a rule, for the OpenAPI document.
 
 use serde_json::json;
 use terse_core::rules::{DEVICES, Rules, SYSTEMS};
@@ -110,7 +110,7 @@ fn format(format: &[&str]) -> Object {
     kind(Type::String).enum_values(Some(format.iter().copied())).build()
 }
 
-/// One, or a list of alternatives.
+/// A value, or a list of alternatives.
 fn any(one: Object, about: &str) -> Schema {
     let mut list = Array::new(one.clone());
     (list.min_items, list.max_items) = (Some(1), Some(250));

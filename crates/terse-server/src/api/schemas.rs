@@ -1,4 +1,4 @@
-//! Schemas that say exactly what is accepted, where the derived ones would say less.
+//! Schemas that are more exact than the derived ones.
 
 use serde_json::json;
 use terse_core::Status;
@@ -10,7 +10,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 use crate::reporting::Reason;
 
-/// How many links one request may bring.
+/// The largest number of links in one request.
 pub(crate) const MAX_ITEMS: usize = 1000;
 
 const REDIRECT: &str = "The status the link redirects with: 302 unless wished otherwise. Browsers \
@@ -79,7 +79,7 @@ pub(super) fn status_or_null() -> Object {
     or_null(Type::String).description(Some(about)).enum_values(Some(format)).build()
 }
 
-/// One of a few words.
+/// A string that is one of the given words.
 pub(super) fn word(about: &str, format: &[&str]) -> Object {
     kind(Type::String).description(Some(about)).enum_values(Some(format.iter().copied())).build()
 }
@@ -103,7 +103,7 @@ pub(super) fn tags_or_null() -> Array {
     tags
 }
 
-/// A list of links to be made: as it is, or as the only member of an object.
+/// A list of links to create: a plain array, or the only member of an object.
 fn list_of(item: &str, names: &[&str]) -> RefOr<Schema> {
     let anything = kind(Type::Object);
     let anything = anything

@@ -1,4 +1,4 @@
-//! The browsers in which somebody is signed in.
+//! The sessions of an account: browsers that are signed in.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -96,7 +96,7 @@ pub(super) async fn end(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Names what a token stands for: the beginning of the hash of a secret, which tells nothing of the
+/// The public id of a token: the beginning of the secret's hash, which reveals nothing of the
 /// secret.
 pub(super) fn handle(token: &Token) -> String {
     token.0[..8].iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,4 +1,4 @@
-//! The JSON that clients send and get.
+//! The JSON bodies of links in requests and responses.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -81,8 +81,8 @@ pub(crate) struct CreateLinkBody {
 }
 
 impl CreateLinkBody {
-    /// The link to create. `key` is the caller's idempotency key, and `index` the place of this link
-    /// in a list.
+    /// The draft to create. `key` is the caller's idempotency key, and `index` the position of this
+    /// link in a list.
     pub(crate) fn into_draft(
         self,
         creator: &Creator,
@@ -112,10 +112,10 @@ impl CreateLinkBody {
         Draft { link, password: self.password.map(PasswordFields::into_text), request }
     }
 
-    /// Names this attempt by its owner and key, with a fingerprint of what it asks for.
+    /// Identifies this request by owner and key, with a fingerprint of its fields.
     fn request(&self, creator: &Creator, key: &str, index: Option<usize>) -> Request {
-        // A key contains neither an octet 0 nor 1, so these separate the parts unambiguously.
-        // Anonymous callers, who share one owner, are told apart by their address.
+        // A key contains neither octet 0 nor 1, so these separate the parts unambiguously.
+        // Anonymous callers share one owner, so their address distinguishes them.
         let address = creator.anonymous_address();
         let mut id = Sha256::new()
             .chain_update("idempotency")
@@ -126,7 +126,8 @@ impl CreateLinkBody {
         if let Some(index) = index {
             id = id.chain_update("\0").chain_update((index as u64).to_be_bytes());
         }
-        // Field by field in a fixed order: spelling and order in the client's text do not matter.
+        // Serialised in a fixed field order, independent of spelling and order in the client's
+        // text.
         let canonical = serde_json::to_vec(self).unwrap_or_default();
         Request { id: id.finalize().into(), fingerprint: Sha256::digest(canonical).into() }
     }
@@ -211,7 +212,7 @@ impl ImportLink {
             title: self.title,
             tags: self.tags,
             notes: self.notes,
-            // Not taken over: a file with passwords in it is nothing to keep.
+            // Not imported: files should not contain passwords.
             password: None,
             rules: self.rules,
             domain: self.domain,
@@ -289,7 +290,7 @@ pub(crate) struct PatchLink {
     crawlable: Option<bool>,
 }
 
-/// Present, whatever it is: keeps an explicit null apart from an absent field.
+/// Wraps any present value in `Some`, to distinguish an explicit null from an absent field.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -297,7 +298,7 @@ fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 impl PatchLink {
-    /// With what happens to the password, hashed.
+    /// Makes the patch, with the change of the password already hashed.
     pub(crate) fn into_patch(self, password: PatchField<PasswordHash>) -> Patch {
         Patch {
             long_url: self.long_url,
@@ -478,7 +479,7 @@ impl LinkBody {
     }
 }
 
-/// The host that a link lives under.
+/// The host name of a link's domain.
 pub(crate) fn host_of<'a>(link: &'a LinkKey, hosts: &'a Hosts) -> &'a str {
     hosts.name_of(&link.domain)
 }

@@ -1,4 +1,4 @@
-//! Clicks summed up: of a link, of all links, of visits that led nowhere; and who is busiest right
+//! Statistics of a link, of all links and of visits without a redirect, and the busiest links right
 //! now.
 
 use std::time::Duration;
@@ -21,9 +21,9 @@ use crate::http::params::{Params, whole_number};
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
-/// How far the sums of many links look back unless told otherwise.
+/// The default period of statistics over many links.
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
-/// More links than any answer shows; the filter for machines may leave few of them.
+/// More links than any response shows, since the `bots` filter may leave few of them.
 const CANDIDATES: usize = 1000;
 
 /// Statistics of a link
@@ -198,7 +198,7 @@ pub(super) async fn top(
     Ok(Json(Top { minutes, links: links.collect() }))
 }
 
-/// Whose links a caller sees; `None` is everyone's.
+/// The owner whose links a caller sees; `None` means all owners.
 fn whose(caller: Caller) -> Option<OwnerId> {
     (!caller.sees_all()).then(|| caller.owner())
 }
@@ -206,7 +206,7 @@ fn whose(caller: Caller) -> Option<OwnerId> {
 fn read_all(mut params: Params, state: &App) -> Result<Asked, Problem> {
     let format = Words::take(&mut params);
     params.done()?;
-    // Of everything, a month is shown unless more is asked for.
+    // Without `from`, statistics over many links cover a month.
     let mut asked = format.read(state.links.now(), |to| to.saturating_sub(MONTH))?;
     asked.whole = false;
     Ok(asked)
@@ -217,7 +217,7 @@ async fn report(
     subject: &ClickSubject,
     asked: &Asked,
 ) -> Result<ClickReport, Problem> {
-    // Too many points are refused before anybody sums them up.
+    // Refuses too many points before the store sums up clicks.
     asked.series(&[])?;
     Ok(state.clicks.report(subject, asked.period(), state.links.now()).await?)
 }

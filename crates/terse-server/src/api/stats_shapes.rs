@@ -1,4 +1,4 @@
-//! What is told about clicks.
+//! The JSON bodies of statistics.
 
 use serde::Serialize;
 use terse_core::clicks::{
@@ -12,9 +12,9 @@ use super::shapes::host_of;
 use crate::http::host::short_url;
 use crate::http::problem::Problem;
 
-/// How many values are told by name.
+/// The largest number of values listed by name.
 const MAX_LISTED: usize = 20;
-/// How many of the busiest links are told.
+/// The largest number of busiest links listed.
 pub(super) const BUSIEST: usize = 20;
 
 /// A value and its number of clicks.
@@ -55,7 +55,7 @@ pub(crate) struct TopLink {
 }
 
 impl TopLink {
-    /// The busiest, of whatever is wanted of each.
+    /// The busiest links by the clicks that `bots` selects.
     pub(super) fn ranked(busy: Vec<Busy>, bots: Bots, hosts: &Hosts) -> Vec<Self> {
         let mut busy: Vec<(u64, Busy)> =
             busy.into_iter().map(|busy| (bots.of(busy.clicks), busy)).collect();
@@ -72,7 +72,7 @@ impl TopLink {
     }
 }
 
-/// How an answer's series is put together.
+/// The schema of a series' interval.
 fn interval_word() -> utoipa::openapi::schema::Object {
     super::schemas::word("How the series is put together.", &["hour", "day", "week", "month"])
 }
@@ -82,8 +82,7 @@ fn bots_word() -> utoipa::openapi::schema::Object {
     super::schemas::word("Whose clicks are shown.", &["include", "exclude", "only"])
 }
 
-/// The bodies have most fields in common, and each is to be one flat object with a schema of its
-/// own.
+/// Declares the bodies, which share most fields. Each is one flat object with its own schema.
 macro_rules! stats_bodies {
     ($($(#[$about:meta])* $name:ident { $($first:tt)* } { $($last:tt)* })*) => { $(
         #[derive(Serialize, ToSchema)]
@@ -226,11 +225,11 @@ macro_rules! stats_body {
             bots: bots_name(asked.bots),
             total_clicks: asked.bots.of(tally.clicks),
             clicks_24h: asked.bots.of(*recent),
-            // An estimate; there cannot be more visitors than visits.
+            // The number of visitors is an estimate; it cannot exceed the number of visits.
             unique_visitors: (*visitors).min(tally.clicks.humans),
             human_clicks: tally.clicks.humans,
             bot_clicks: tally.clicks.bots,
-            // To the microsecond, as it is measured.
+            // Rounded to microseconds, the precision of the measurement.
             avg_redirect_ms: (tally.took.count > 0).then(|| (tally.took.mean * 1000.0).round() / 1000.0),
             last_click_at: tally.last.map(|at| at.to_string()),
             series: points.into_iter().map(|point| stretch(point, asked.bots)).collect(),
@@ -300,19 +299,19 @@ fn bots_name(bots: Bots) -> &'static str {
     }
 }
 
-/// What there is to list.
+/// Makes the lists of values and their clicks.
 struct Lists<'a> {
     tally: &'a Tally,
     bots: Bots,
 }
 
 impl Lists<'_> {
-    /// The values that are known, the most frequent first, and all that had no room as `other`.
+    /// The known values, the most frequent first, and the sum of all further values as `other`.
     fn known(&self, dimension: Dimension) -> Vec<Named> {
         self.list(dimension, false)
     }
 
-    /// Also how many clicks it is not known of.
+    /// The same, with the number of clicks without a value as `unknown`.
     fn with_unknown(&self, dimension: Dimension) -> Vec<Named> {
         self.list(dimension, true)
     }
@@ -327,7 +326,7 @@ impl Lists<'_> {
         for (name, count) in values.named() {
             match (&**name, self.bots.of(count)) {
                 (_, 0) => {}
-                // Somebody may well call a campaign so; a name is told once.
+                // A campaign may have this name; each name is listed once.
                 ("other", clicks) => other += clicks,
                 ("unknown", clicks) if unknown => missing += clicks,
                 (name, clicks) => named.push(Named { name: name.to_owned(), clicks }),

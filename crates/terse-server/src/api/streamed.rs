@@ -1,7 +1,7 @@
-//! Answers that are sent while they are made.
+//! Responses that are sent while they are produced.
 //!
-//! They are made by a task of the back office, a portion at a time, and only as fast as the client
-//! takes them: the thread that sends them also sends visitors on, and has better things to do.
+//! A task of the back-office runtime produces them portion by portion, only as fast as the client
+//! reads. The thread that sends them also serves redirects and must not do this work.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use futures_util::stream;
 use terse_core::BoxError;
 use tokio::sync::mpsc::{self, Receiver};
 
-/// Portions that are made but not sent yet.
+/// The number of portions that are produced but not sent yet.
 const READY: usize = 1;
 
 enum Portion {
@@ -17,28 +17,28 @@ enum Portion {
     End,
 }
 
-/// Takes the portions of an answer. Dropped without `end`, it breaks the answer off: no client
-/// takes a part for the whole.
+/// Takes the portions of a response. If it is dropped without `end`, the response fails, so no
+/// client takes a part for the whole.
 pub(super) struct Sender(mpsc::Sender<Portion>);
 
 impl Sender {
-    /// Waits until there is room; `false` if nobody is reading any more.
+    /// Waits for capacity; `false` if the client has disconnected.
     pub(super) async fn send(&self, bytes: Bytes) -> bool {
         self.0.send(Portion::Bytes(bytes)).await.is_ok()
     }
 
-    /// That was all.
+    /// Ends the response properly.
     pub(super) async fn end(self) {
         let _ = self.0.send(Portion::End).await;
     }
 
-    /// Returns when nobody is reading any more.
+    /// Returns when the client has disconnected.
     pub(super) async fn closed(&self) {
         self.0.closed().await;
     }
 }
 
-/// A body and the one who fills it.
+/// A body and its sender.
 pub(super) fn body() -> (Sender, Body) {
     let (sender, receiver) = mpsc::channel(READY);
     let portions = stream::unfold(Some(receiver), |receiver: Option<Receiver<Portion>>| async {

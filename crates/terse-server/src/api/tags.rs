@@ -1,4 +1,4 @@
-//! The words that an owner finds links by, over all of their links at once.
+//! An owner's tags, listed and changed over all their links.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ use crate::http::params::NoParams;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
-/// How many tags are told.
+/// The largest number of tags listed.
 const MAX_SHOWN: usize = 1000;
-/// How many links one call changes. Whoever has more calls again.
+/// The number of links after which a call stops. The client calls again for the rest.
 const MAX_CHANGED: usize = 1000;
-/// How long one call goes on to look for links. It may take longer by what it has found by then.
+/// The time after which a call reads no further page. It still changes the links it has read.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Links read at once.
+/// The number of links per page.
 const PAGE: usize = 100;
-/// Writes under way at once: the store takes them together.
+/// The largest number of writes in flight: the store commits them together.
 const WRITES: usize = 16;
 
 /// A tag of yours.
@@ -100,7 +100,7 @@ pub(super) async fn rename(
     let RenameTag { name } = parse_object(&body)?;
     let tag = one(&tag, "tag")?;
     let name = one(&name, "name")?;
-    // Else every link would be found again and again.
+    // Otherwise every page would find the same links again.
     if name == tag {
         return Ok(axum::Json(Retagged { changed: 0, more: false }));
     }
@@ -123,20 +123,20 @@ pub(super) async fn remove(
     retag(&state, caller, &one(&tag, "tag")?, None).await.map(axum::Json)
 }
 
-/// A tag as links have it.
+/// Parses a single tag in its canonical form.
 fn one(text: &str, field: &'static str) -> Result<String, Problem> {
     let tags = Tags::parse(&[text]).map_err(|refusal| refusal.on(field))?;
     Ok(tags.joined())
 }
 
-/// Changes what is found, until there is no more, or until it was enough for one call.
+/// Changes page after page of links, until none is left or a limit of one call is reached.
 async fn retag(
     state: &App,
     caller: Caller,
     tag: &str,
     by: Option<&str>,
 ) -> Result<Retagged, Problem> {
-    // An admin sees everyone's links, but tags are about one's own.
+    // An admin sees all links, but changes tags only on their own.
     let caller = Caller::Owner(caller.owner());
     let (begun, mut changed) = (Instant::now(), 0);
     let mut query = ListQuery {
@@ -156,7 +156,7 @@ async fn retag(
         changed += page.links.len();
         let writes = page.links.into_iter().map(|link| async move {
             match state.links.retag(caller, &link.key, tag, by).await {
-                // Purged meanwhile.
+                // The link was purged in the meantime.
                 Ok(_) | Err(LinkError::NotFound) => Ok(()),
                 Err(error) => Err(error),
             }

@@ -1,4 +1,4 @@
-//! Everyone's accounts, for those who look after them.
+//! All accounts, for moderators and admins.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};

@@ -1,4 +1,4 @@
-//! Webhooks: who is told what happens to the caller's links.
+//! The caller's webhooks, which receive events about their links.
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -322,7 +322,7 @@ fn id_of(text: &str) -> Result<WebhookId, Problem> {
     digits.then(|| text.parse().ok()).flatten().map(WebhookId).ok_or_else(no_webhook)
 }
 
-/// Missing, or another's: the same words.
+/// The same problem for a missing webhook and for another owner's.
 fn no_webhook() -> Problem {
     WebhookError::NotFound.into()
 }

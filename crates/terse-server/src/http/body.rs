@@ -1,5 +1,5 @@
-//! Bodies of requests, read under a limit and a timeout, and JSON read strictly: a misspelt field is
-//! refused, never ignored.
+//! Reads request bodies with a size limit and a timeout, and parses JSON strictly: an unknown field
+//! is an error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use super::problem::{
 };
 use super::state::App;
 
-/// The most a single link's body may hold: the longest target, four times over, and all the rest.
+/// The largest body of a single link: four times the longest target, and room for the other fields.
 pub(crate) const SMALL: usize = 64 * 1024;
-/// The most a list of links may hold.
+/// The largest body of a list of links.
 pub(crate) const LARGE: usize = 10 * 1024 * 1024;
-/// How many long lists are read at the same time: together they are held in memory.
+/// The largest number of long lists in memory at once.
 static LARGE_BODIES: Semaphore = Semaphore::const_new(16);
-/// A body that trickles in is given up.
+/// The longest time that a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A JSON body of at most `LIMIT` octets, not yet parsed.
@@ -59,7 +59,7 @@ impl<const LIMIT: usize> FromRequest<Arc<App>> for Json<LIMIT> {
     }
 }
 
-/// A JSON body that may be left out.
+/// An optional JSON body.
 pub(crate) struct MaybeJson<const LIMIT: usize>(pub(crate) Option<Bytes>);
 
 impl<const LIMIT: usize> FromRequest<Arc<App>> for MaybeJson<LIMIT> {
@@ -79,7 +79,7 @@ impl<const LIMIT: usize> FromRequest<Arc<App>> for MaybeJson<LIMIT> {
     }
 }
 
-/// A small compressed body may be a huge one: nobody needs that here.
+/// Refuses compressed bodies: a small one can expand to a huge one.
 fn refuse_encoding(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get(CONTENT_ENCODING) {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
@@ -90,7 +90,7 @@ fn refuse_encoding(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// The whole body, if it is not too large and does not take too long.
+/// Reads the whole body within the size limit and the timeout.
 pub(crate) async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
     match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, limit)).await {
         Ok(Ok(bytes)) => Ok(bytes),
@@ -113,9 +113,9 @@ fn is_too_large(error: &axum::Error) -> bool {
     false
 }
 
-/// A JSON object as a `T`; the problem names the field.
+/// Parses a JSON object as a `T`. An error names the field.
 pub(crate) fn parse_object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Problem> {
-    // A struct could also be read from an array of its values in order, which nobody means.
+    // serde would also accept an array of the struct's values in order.
     if json.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|&byte| byte != b'{') {
         let problem = Problem::new(&INVALID_REQUEST, "expected a JSON object");
         return Err(if serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok() {
@@ -141,8 +141,7 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
         return not_json();
     }
     let message = inner.to_string();
-    // serde names the field in the text only; where it is missing or unknown the path stops at its
-    // parent.
+    // serde names a missing or unknown field only in its message; the path ends at the parent.
     for start in ["unknown field `", "missing field `", "duplicate field `"] {
         if let Some(name) = message.strip_prefix(start).and_then(|rest| rest.split('`').next()) {
             let what = start.trim_end_matches(" field `");
@@ -152,7 +151,7 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
     let path = error.path().to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
     let mut detail: String = message.chars().take(200).collect();
-    // The names of our own types mean nothing to a client.
+    // Replace the names of Rust types, which mean nothing to a client.
     for (ours, theirs) in
         [("u64", "a whole number, 0 or more"), ("a sequence", "a list"), ("struct ", "an object ")]
     {

@@ -1,4 +1,4 @@
-//! Cookies: reading one, setting one, and the name of the session's.
+//! Reads and sets cookies, and names the session cookie.
 
 use axum::http::header::COOKIE;
 use axum::http::{HeaderMap, HeaderValue};
@@ -6,14 +6,14 @@ use terse_core::Domain;
 
 use super::state::App;
 
-/// The cookie of a browser that is signed in. By https it has a name that no other host, not even
-/// one below ours, can set.
+/// The name of the session cookie. With https it has the prefix `__Host-`, so that no other host,
+/// not even a subdomain, can set it.
 pub(crate) fn session_cookie(state: &App) -> &'static str {
     if is_secure(state) { "__Host-terse_session" } else { "terse_session" }
 }
 
-/// The value of a cookie. One that is there twice counts as none: somebody else may have set the
-/// other.
+/// The value of a cookie. A cookie that is present twice counts as absent: another host may have
+/// set one of the two.
 pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let pairs = headers
         .get_all(COOKIE)
@@ -26,15 +26,15 @@ pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     values.next().is_none().then_some(value)
 }
 
-/// A cookie that no script reads, that other sites' forms do not bring, and that goes by https
-/// alone where we have it.
+/// A cookie that scripts cannot read, that forms on other sites do not send, and that only https
+/// carries if `base_url` is https.
 pub(crate) fn set_cookie(state: &App, name: &str, value: &str, seconds: u64) -> HeaderValue {
     let secure = if is_secure(state) { "; Secure" } else { "" };
     let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// Whether people reach us by https.
+/// Whether `base_url` is https.
 pub(crate) fn is_secure(state: &App) -> bool {
     state.links.rules().hosts.base_of(&Domain::primary()).starts_with("https:")
 }

@@ -1,4 +1,4 @@
-//! Extractors: who sends a request, and from where.
+//! Extractors: the principal of a request, and the client's address.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -13,21 +13,20 @@ use super::principal::{in_scope, principal_of};
 use super::problem::Problem;
 use super::state::App;
 
-/// Whoever asks, with a key or without. A key that is shown must be right, even where none is
+/// Any caller, with or without a key. A key that is presented must be valid, even where none is
 /// needed.
 pub(crate) struct Anyone(pub(crate) Principal);
 /// A caller who may create links: see [`LinkCreation::admit`](terse_core::LinkCreation::admit). The
-/// body is not read before.
+/// check runs before the body is read.
 pub(crate) struct MayCreate(pub(crate) Creator);
-/// Whom a request is from, as far as whoever took it in knows: the client's address, not that of a
-/// proxy.
+/// The client's address, not that of a proxy. The HTTP server sets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 impl<S: Sync> FromRequestParts<S> for Peer {
     type Rejection = Infallible;
 
     async fn from_request_parts(request: &mut request::Parts, _: &S) -> Result<Self, Infallible> {
-        // Those of whom nobody knows where they are count as one.
+        // Clients without a known address share one address, and so one rate limit.
         Ok(request
             .extensions
             .get()
@@ -36,12 +35,12 @@ impl<S: Sync> FromRequestParts<S> for Peer {
     }
 }
 
-/// Somebody with a key or a session, good for looking if the method only looks, else for
-/// everything.
+/// An authenticated caller whose scope permits the method: reading for a method that only reads,
+/// else writing.
 pub(crate) struct Keyed(pub(crate) Caller);
-/// The same for a method that says more than it does: it looks, and changes nothing.
+/// The same for a method such as POST that changes nothing: the scope to read is enough.
 pub(crate) struct ReadOnly(pub(crate) Caller);
-/// The same, for what is about the account rather than about links.
+/// The same, with the whole principal, for calls about the account.
 pub(crate) struct Member(pub(crate) Principal);
 /// A moderator or an admin.
 pub(crate) struct Moderator(pub(crate) Principal);
@@ -128,14 +127,13 @@ impl FromRequestParts<Arc<App>> for Operator {
     }
 }
 
-/// Somebody who has shown what opens this method.
+/// The authenticated principal, if its scope permits the method.
 async fn known(request: &mut request::Parts, state: &Arc<App>) -> Result<Principal, Problem> {
     let principal = Anyone::from_request_parts(request, state).await?.0.known()?;
     in_scope(principal, &request.method)
 }
 
-/// The variable part of a path. What is not even UTF-8 is empty, and so never found, rather than an
-/// error of its own.
+/// The variable part of a path. A path that is not UTF-8 gives an empty name, which is never found.
 pub(crate) struct Name(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {

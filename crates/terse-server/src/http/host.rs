@@ -1,16 +1,16 @@
-//! Hosts: which of our domains a request came to, and how hosts and short URLs are written.
+//! Finds the short domain that a request is for, and formats hosts and short URLs.
 
 use axum::http::{HeaderMap, Uri, header};
 use terse_core::{Code, Domain, Hosts, LinkKey};
 
 use super::state::App;
 
-/// Which link a path on the host of this request speaks of, if it can be one.
+/// The link that a path on the request's host names, if the path can be a code.
 pub(crate) fn key_of(state: &App, uri: &Uri, headers: &HeaderMap, code: &str) -> Option<LinkKey> {
     Some(LinkKey { domain: domain_of(state, uri, headers), code: Code::parse(code)? })
 }
 
-/// The short domain that a request came to.
+/// The short domain that a request is for.
 pub(crate) fn domain_of(state: &App, uri: &Uri, headers: &HeaderMap) -> Domain {
     let host = headers
         .get(header::HOST)
@@ -24,18 +24,18 @@ pub(crate) fn domain_of(state: &App, uri: &Uri, headers: &HeaderMap) -> Domain {
     state.links.rules().hosts.domain_of(name).unwrap_or_else(Domain::primary)
 }
 
-/// What people type or scan.
+/// The short URL of a link.
 pub(crate) fn short_url(link: &LinkKey, hosts: &Hosts) -> String {
     format!("{}/{}", hosts.base_of(&link.domain), link.code)
 }
 
-/// A host in its own script, if that is not what it looks like already.
+/// A host in Unicode, if that differs from its ASCII form.
 pub(crate) fn unicode_host(host: &str) -> Option<String> {
     let (unicode, result) = idna::domain_to_unicode(host);
     (result.is_ok() && unicode != host).then_some(unicode)
 }
 
-/// Two digits an octet.
+/// Lower-case hexadecimal, two digits per byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -3,8 +3,8 @@
 use axum::http::{HeaderMap, HeaderValue, header};
 use terse_core::limits::LimitDecision;
 
-/// Says how much of a limit is left, and when to try again if that is nothing. Where there is no
-/// limit, nothing is said.
+/// Adds how much of a limit is left and, if nothing is, when to try again. Without a limit it adds
+/// nothing.
 pub(crate) fn add(decision: &LimitDecision, headers: &mut HeaderMap) {
     if decision.limit == 0 {
         return;

@@ -1,6 +1,5 @@
-//! What the API and the pages share: the state of the web side, who sends a request, how its parts
-//! are read, and how problems are answered. `api` and `pages` build on this module and do not know
-//! each other.
+//! What the API and the pages share: state, authentication, request parsing and error responses.
+//! `api` and `pages` use this module and do not depend on each other.
 
 pub(crate) mod body;
 pub(crate) mod cookies;

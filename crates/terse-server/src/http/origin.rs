@@ -2,22 +2,22 @@
 //!
 //! A browser sends our cookies with every request to us, whichever page asked for it. So a request
 //! that a cookie authorises, or that sets one, must be [`Origin::Own`]. A request without any
-//! credential may also be [`Origin::Unknown`]: programs name no origin, and without a cookie another
-//! site gains nothing. [`Origin::Foreign`] is always refused.
+//! credential may also be [`Origin::Unknown`]: programs name no origin, and without a cookie
+//! another site gains nothing. [`Origin::Foreign`] is always refused.
 
 use axum::http::{HeaderMap, Uri};
 
 use super::host::domain_of;
 use super::state::App;
 
-/// Where a request comes from, as far as the browser says.
+/// The site that caused a request, as the browser reports it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Origin {
-    /// A page of ours, or the address bar.
+    /// One of our pages, or the address bar.
     Own,
     /// A page of another site.
     Foreign,
-    /// The client does not say. Every browser that keeps cookies does.
+    /// The client sends neither header. Every browser that keeps cookies sends one.
     Unknown,
 }
 
@@ -35,10 +35,10 @@ impl Origin {
         }
         let Some(origin) = text("origin") else { return Self::Unknown };
         let Some((scheme, sender)) = origin.split_once("://") else { return Self::Foreign };
-        // HTTP/2 names the host in the request line.
+        // HTTP/2 sends the host in `:authority`.
         let host = text("host").or_else(|| uri.authority().map(axum::http::uri::Authority::as_str));
         let is_host = host.is_some_and(|host| sender.eq_ignore_ascii_case(host));
-        // Behind a proxy that changes `Host`, browsers still name the address of `base_url`.
+        // Behind a proxy that changes `Host`, browsers still send the host of `base_url`.
         let is_base = base.split_once("://").is_some_and(|(base_scheme, rest)| {
             let known = rest.split('/').next().unwrap_or_default();
             scheme.eq_ignore_ascii_case(base_scheme) && sender.eq_ignore_ascii_case(known)

@@ -1,4 +1,4 @@
-//! The query of a request, and forms, which are written the same way.
+//! Parses queries and forms, which have the same syntax.
 
 use axum::extract::FromRequestParts;
 use axum::http::request;
@@ -6,14 +6,14 @@ use percent_encoding::percent_decode_str;
 
 use super::problem::{INVALID_REQUEST, Problem};
 
-/// The query, taken apart. Whoever reads it takes what they know and then says `done`: what is left
-/// was a mistake.
+/// The parameters of a query. A handler takes those it knows and then calls `done`, which refuses
+/// the rest.
 #[derive(Debug)]
 pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {
-    /// From `a=b&c=d`, as in a query or a form. A name given twice is refused: one of the two would
-    /// be ignored.
+    /// Parses `a=b&c=d`. A name that is given twice is an error, because one of the values would be
+    /// ignored.
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let mut params: Vec<(String, String)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -36,13 +36,13 @@ impl Params {
         Ok(Self(params))
     }
 
-    /// The value of a parameter, once.
+    /// Removes a parameter and returns its value.
     pub(crate) fn take(&mut self, name: &str) -> Option<String> {
         let place = self.0.iter().position(|(have, _)| have == name)?;
         Some(self.0.swap_remove(place).1)
     }
 
-    /// Nothing may be left.
+    /// Refuses parameters that are left.
     pub(crate) fn done(self) -> Result<(), Problem> {
         match self.0.first() {
             None => Ok(()),
@@ -62,7 +62,7 @@ impl<S: Sync> FromRequestParts<S> for Params {
     }
 }
 
-/// A call that knows no parameters.
+/// A call without parameters.
 pub(crate) struct NoParams;
 
 impl<S: Sync> FromRequestParts<S> for NoParams {
@@ -78,13 +78,13 @@ fn decode(text: &str) -> Option<String> {
     percent_decode_str(&spaced).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }
 
-/// Names of strangers are shown, but not at length.
+/// Shortens a name that a client sent, for messages.
 pub(super) fn short(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
-/// A number from 1 to `most`. Digits only, so that neither a sign nor a space passes; zeros in
-/// front do not make it octal.
+/// Parses a number from 1 to `most`. It accepts digits only, no sign and no space, and ignores
+/// leading zeros.
 pub(crate) fn whole_number(field: &'static str, text: &str, most: u64) -> Result<u64, Problem> {
     let digits =
         !text.is_empty() && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -36,7 +36,7 @@ pub(crate) fn in_scope(principal: Principal, method: &Method) -> Result<Principa
 }
 
 async fn by_key(state: &App, key: &str) -> Result<Principal, Problem> {
-    // The operator's keys work even while the registry is away.
+    // The operator's keys work even if the registry is unavailable.
     if state.keys.is_operator(key) {
         return Ok(Principal::OPERATOR);
     }
@@ -66,7 +66,7 @@ fn unknown_key() -> Problem {
     AccountError::UnknownKey.into()
 }
 
-/// The key in a request, bare or as a bearer's.
+/// The API key in a request's headers, bare or as a bearer token.
 fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let mut credential = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = credential.next() else { return Ok(None) };

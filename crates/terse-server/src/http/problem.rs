@@ -1,5 +1,4 @@
-//! What went wrong, as programs are told: RFC 9457 with a stable `code`. The only place that knows
-//! which error has which status.
+//! Error responses: RFC 9457 with a stable `code`. The only module that maps errors to statuses.
 
 use std::borrow::Cow;
 
@@ -18,7 +17,7 @@ use utoipa::ToSchema;
 
 use super::limit_headers;
 
-/// A kind of problem that clients may rely on.
+/// A kind of problem, with a code that clients may rely on.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) status: u16,
@@ -29,7 +28,7 @@ pub(crate) struct Kind {
 macro_rules! kinds {
     ($($name:ident = $status:literal $code:literal $title:literal;)*) => {
         $(pub(crate) static $name: Kind = Kind { status: $status, code: $code, title: $title };)*
-        /// All of them, for the documentation.
+        /// All kinds, for the documentation.
         pub(crate) static ALL: &[&Kind] = &[$(&$name),*];
     };
 }
@@ -68,13 +67,13 @@ kinds! {
     STORE_UNAVAILABLE = 503 "store_unavailable" "Service unavailable";
 }
 
-/// A problem about to be answered.
+/// An error response before it is serialised.
 #[derive(Debug)]
 pub(crate) struct Problem {
     kind: &'static Kind,
     detail: Cow<'static, str>,
     field: Option<String>,
-    /// Where a limit was reached.
+    /// The decision of the rate limit that was exceeded.
     verdict: Option<LimitDecision>,
 }
 
@@ -108,29 +107,29 @@ impl Problem {
         Self { kind, detail: detail.into(), field: None, verdict: None }
     }
 
-    /// A request that is not well-formed, and where.
+    /// A malformed request, with the field that is wrong.
     pub(crate) fn invalid(field: impl Into<String>, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(&INVALID_REQUEST, detail).on(field)
     }
 
-    /// What it is about.
+    /// Sets the field that the problem is about.
     pub(crate) fn on(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
     }
 
-    /// With what the caller is told of the limit that was reached.
+    /// Adds the decision of the rate limit that was exceeded.
     pub(crate) fn limited(mut self, verdict: LimitDecision) -> Self {
         self.verdict = Some(verdict);
         self
     }
 
-    /// The limit that was reached, if it is about one.
+    /// The decision of the rate limit that was exceeded, if there is one.
     pub(crate) fn verdict(&self) -> Option<&LimitDecision> {
         self.verdict.as_ref()
     }
 
-    /// The same, with what clients know under another name.
+    /// Renames the field to the name that clients use.
     pub(crate) fn renamed(mut self, from: &str, to: &str) -> Self {
         if self.field.as_deref() == Some(from) {
             self.field = Some(to.to_owned());
@@ -222,8 +221,8 @@ impl From<LinkError> for Problem {
             LinkError::Store(StoreError::Busy) => {
                 Self::new(&STORE_UNAVAILABLE, "the store is busy; try again")
             }
-            // Corrupt and unavailable look alike from outside: nothing can be done but to try
-            // later. Inside they do not.
+            // The client gets the same answer for a corrupt and an unavailable store; the log has
+            // the difference.
             error @ (LinkError::Store(_) | LinkError::NoCode(_)) => {
                 tracing::error!(error = chain(&error), "the store did not answer an API request");
                 Self::new(&STORE_UNAVAILABLE, "the store cannot be reached; try again")
@@ -373,8 +372,8 @@ impl From<PasswordError> for Problem {
 }
 
 impl Problem {
-    /// No such link, or none of the caller's: the same words, so that nobody learns which codes
-    /// exist.
+    /// The link does not exist or is not the caller's. The answer is the same for both, so that it
+    /// does not reveal which codes exist.
     pub(crate) fn no_link() -> Self {
         Self::new(&NOT_FOUND, "there is no such link")
     }

@@ -1,4 +1,4 @@
-//! What the web side is made of.
+//! The state that the handlers of the API and the pages share.
 
 use std::sync::Arc;
 
@@ -23,48 +23,49 @@ use crate::stats::ApiStats;
 use crate::used_keys::UsedKeys;
 use crate::webhooks::Webhooks;
 
-/// What the binary gives to the web side.
+/// The services and settings that the binary passes to the web side.
 #[derive(Clone)]
 pub struct AppState {
-    /// The rules and the store behind them.
+    /// The links: the policy and the store.
     pub links: Arc<Links>,
-    /// The keys of whoever runs this server.
+    /// The operator's keys.
     pub keys: Keys,
     /// Owners, their keys and sessions.
     pub registry: Arc<dyn Registry>,
-    /// To be rung after a change of the registry that visitors should feel: who is suspended, which
-    /// domains there are.
+    /// Refreshes the redirect plane after a change of suspended accounts, blocked hosts or domains
+    /// in the registry.
     pub registry_refresh: RegistryRefresh,
     /// Hashes and checks passwords.
     pub passwords: Passwords,
-    /// How people come to have an account.
+    /// Who may create an account, and how long sessions last.
     pub accounts: AccountSettings,
-    /// Where it is noted that a key was used.
+    /// Records which keys were used.
     pub used_keys: Arc<UsedKeys>,
-    /// Looks closer at visitors, where rules are tried on them.
+    /// Classifies visitors, to test redirect rules on them.
     pub classifier: Arc<dyn VisitorClassifier>,
-    /// Seals list cursors. The same on every node of a fleet, so that any of them can go on with a
+    /// Seals list cursors. The same on every node of a fleet, so that each node can continue a
     /// list.
     pub cursor_key: [u8; 32],
-    /// Signs the passes of visitors who knew a link's password. The same on every node of a fleet.
+    /// Signs the access cookies of links with a password. The same on every node of a fleet.
     pub pass_key: [u8; 32],
-    /// Tells reporters apart without keeping who they are. The same on every node of a fleet.
+    /// Hashes reporters, to count them without storing who they are. The same on every node of a
+    /// fleet.
     pub reporter_key: [u8; 32],
-    /// How often links may be made.
+    /// The rate limits.
     pub limits: Limits,
-    /// Where to count.
+    /// The counters of the API.
     pub stats: Arc<ApiStats>,
-    /// Where clicks are counted.
+    /// The store of clicks.
     pub clicks: Arc<dyn ClickStore>,
-    /// Where counted clicks are made known.
+    /// Publishes counted clicks.
     pub live: Arc<Live>,
-    /// Webhooks; `None` where they are switched off.
+    /// Webhooks; `None` if they are off.
     pub webhooks: Option<Webhooks>,
-    /// True once the server stops: answers without an end of their own end then.
+    /// True once the server stops: event streams end then.
     pub stop: watch::Receiver<bool>,
 }
 
-/// What every handler is given: the services, and what the adapters themselves need.
+/// The state of every handler: the services, and what the adapters need themselves.
 pub(crate) struct App {
     pub(crate) links: Arc<Links>,
     pub(crate) creation: LinkCreation,
@@ -170,5 +171,5 @@ impl App {
     }
 }
 
-/// What every handler is given.
+/// The extractor for the state.
 pub(crate) type Web = State<Arc<App>>;

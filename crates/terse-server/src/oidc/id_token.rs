@@ -43,7 +43,7 @@ pub(super) struct Claims {
     pub(super) sub: String,
     pub(super) preferred_username: Option<String>,
     pub(super) email: Option<String>,
-    /// A list of issuers is not an ID token's: this makes sure of one.
+    /// Requires a string: an ID token has a single issuer, not a list.
     #[serde(rename = "iss")]
     _issuer: String,
     aud: Audience,
@@ -89,7 +89,7 @@ pub(super) fn verify(
     Ok(claims)
 }
 
-/// The rules for what a token says of itself, before any key is used.
+/// Checks the token's header before any key is used.
 fn check_header(header: &Header) -> Result<(), TokenError> {
     if !ALGORITHMS.contains(&header.alg) {
         return Err(invalid(format!("{:?} is not allowed", header.alg)));

@@ -38,7 +38,7 @@ impl Metadata {
         let base = issuer.trim_end_matches('/');
         let document: Document =
             get(http, &format!("{base}/.well-known/openid-configuration"), "metadata").await?;
-        // A document of another issuer would let that issuer sign people in here.
+        // A document of another issuer would let that issuer sign accounts in here.
         if document.issuer != issuer {
             return Err(unavailable("the metadata names another issuer"));
         }
@@ -70,7 +70,7 @@ async fn get<T: serde::de::DeserializeOwned>(
     response.json().ok_or_else(|| unavailable(&format!("its {what} is not valid")))
 }
 
-/// An endpoint's address. A provider with https has no endpoint without.
+/// An endpoint's address. If the provider uses https, all its endpoints must.
 fn endpoint(issuer: &str, text: &str) -> Result<Url, OidcError> {
     let url = Url::parse(text).map_err(|_| unavailable("an endpoint is not a URL"))?;
     let plain = url.scheme() == "http" && issuer.starts_with("http:");

@@ -1,4 +1,4 @@
-//! The account page: who I am, my keys, my password, and the way out.
+//! The account page: profile, API keys, password, sign-out and deletion.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
-/// How long keys can be made to live, in days.
+/// The lifetimes that the form offers for keys, in days.
 const LIVES: [(u64, &str); 4] =
     [(30, "In 30 days"), (90, "In 90 days"), (365, "In 1 year"), (0, "Never")];
 
@@ -32,12 +32,12 @@ struct AccountPage {
     role: &'static str,
     since: String,
     has_password: bool,
-    /// Who else vouches for people, and whether for this one.
+    /// The OpenID Connect provider's name, and whether this account is connected to it.
     provider: Option<(String, bool)>,
     keys: Vec<Key>,
-    /// A key that was made just now, which nobody sees again.
+    /// The API key that was just created; the page shows it only this once.
     fresh: Option<String>,
-    /// What was done.
+    /// The message about the action that was just done.
     done: Option<&'static str>,
     form: KeyForm,
     wrong: Option<Wrong>,
@@ -105,7 +105,7 @@ impl AccountPage {
         LIVES.into_iter().map(move |(days, label)| (days, label, days == chosen))
     }
 
-    /// Whether something is wrong with a field.
+    /// Whether the problem is about this field.
     fn is_wrong(&self, field: &str) -> bool {
         self.wrong.as_ref().is_some_and(|(wrong, _)| *wrong == field)
     }
@@ -115,7 +115,7 @@ impl AccountPage {
     }
 }
 
-/// What a page says after a form; the word stands in its address.
+/// The message after a redirect from a form, by the `done` word in the query.
 fn said(word: &str) -> Option<&'static str> {
     Some(match word {
         "revoked" => "The key is revoked. Requests that use it are refused from now on.",
@@ -146,7 +146,7 @@ pub(super) async fn show(
     }
 }
 
-/// Whoever is signed in; others are asked to sign in first.
+/// The signed-in account; without one, a redirect to the sign-in page.
 async fn who(state: &App, headers: &HeaderMap) -> Result<SignedIn, Response> {
     match signed_in(state, headers).await {
         Ok(Some(here)) => Ok(here),
@@ -155,7 +155,7 @@ async fn who(state: &App, headers: &HeaderMap) -> Result<SignedIn, Response> {
     }
 }
 
-/// A form of ours, sent by somebody who is signed in.
+/// A form from our own page, sent by a signed-in account.
 pub(super) struct AccountForm {
     here: SignedIn,
     fields: Params,
@@ -171,7 +171,7 @@ impl FromRequest<Arc<App>> for AccountForm {
     }
 }
 
-/// The page again, with what is wrong and what was typed.
+/// Shows the page again with the problem and the typed values.
 async fn again(
     state: &App,
     account: &Account,
@@ -232,7 +232,7 @@ pub(super) async fn revoke_key(State(state): Web, form: AccountForm) -> Response
         None => Ok(()),
     };
     match revoked {
-        // One that is gone already is as good.
+        // A key that is already gone counts as revoked.
         Ok(()) | Err(AccountError::NotFound(_)) => go("/account?done=revoked"),
         Err(error) => away(&error),
     }
@@ -254,7 +254,7 @@ pub(super) async fn change_password(
     let AccountForm { here, mut fields } = form;
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (current, password, again_typed) = (take("current"), take("password"), take("again"));
-    // For programs that keep passwords.
+    // Password managers fill in this field; the server ignores it.
     take("username");
     let changed = async {
         if password != again_typed {
@@ -263,7 +263,7 @@ pub(super) async fn change_password(
         Ok(state.accounts.change_password(&here.account, current, password).await?)
     };
     match changed.await {
-        // All sessions have ended with the old password, this one too.
+        // The password change ended all sessions, including this one, so begin a new one.
         Ok(account) => match begin(&state, &headers, &account).await {
             Ok(cookie) => go_with("/account?done=password", cookie),
             Err(_) => go_with("/login", no_cookie(&state)),

@@ -1,5 +1,5 @@
-//! The few files that pages need. Their names change with their content, so that browsers may keep
-//! them for good.
+//! The static files that pages load. Each name contains a hash of the content, so browsers may
+//! cache the file forever.
 
 use std::sync::LazyLock;
 
@@ -31,12 +31,12 @@ static JS: LazyLock<Asset> = LazyLock::new(|| {
 });
 const ICON: &str = include_str!("../../assets/favicon.svg");
 
-/// Where the style sheet is.
+/// The path of the style sheet.
 pub(crate) fn css() -> &'static str {
     &CSS.path
 }
 
-/// Where the script is.
+/// The path of the script.
 pub(crate) fn js() -> &'static str {
     &JS.path
 }

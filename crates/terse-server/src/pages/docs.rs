@@ -1,4 +1,4 @@
-//! The API for people: the OpenAPI document, written out as one page.
+//! The API documentation: renders the OpenAPI document as one HTML page.
 
 use askama::Template;
 use serde_json::Value;
@@ -48,7 +48,7 @@ struct Answer {
     example: Option<String>,
 }
 
-/// The page, from the document as it is served.
+/// Renders the page from the OpenAPI document that the server publishes.
 pub(crate) fn docs_page(document: &str) -> String {
     let document: Value = serde_json::from_str(document).unwrap_or_default();
     let mut groups: Vec<Group> = Vec::new();
@@ -60,7 +60,7 @@ pub(crate) fn docs_page(document: &str) -> String {
         });
     }
     for (path, item) in document["paths"].as_object().into_iter().flatten() {
-        // In the order of a link's life; the document has them in its own.
+        // Methods in the order of a link's life, not in the order of the document.
         for method in ["post", "get", "patch", "put", "delete"] {
             let Some(operation) = item.get(method) else { continue };
             let call = Call::new(&document, path, method, operation);
@@ -73,7 +73,7 @@ pub(crate) fn docs_page(document: &str) -> String {
     }
     let docs = Docs { about: text(&document["info"]["description"]), groups, kinds: problem::ALL };
     docs.render().unwrap_or_else(|error| {
-        tracing::error!(%error, "the documentation could not be written");
+        tracing::error!(%error, "the documentation could not be rendered");
         String::new()
     })
 }
@@ -131,7 +131,7 @@ impl Call {
     }
 }
 
-/// The fields of a body, in their order.
+/// The fields of a body, in the order of the schema.
 fn fields(schema: &Value) -> Vec<Param> {
     let needed = |name: &str| {
         schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name))
@@ -148,7 +148,7 @@ fn fields(schema: &Value) -> Vec<Param> {
         .collect()
 }
 
-/// A schema in a few words.
+/// A short description of a schema.
 fn shape(schema: &Value) -> String {
     let kind = match &schema["type"] {
         Value::Array(kinds) => kinds.iter().map(text).collect::<Vec<_>>().join(" or "),
@@ -208,7 +208,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Descriptions mark code with backticks; here they are shown as they are, without them.
+/// The text of a description, without the backticks that mark code.
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().replace('`', "")
 }

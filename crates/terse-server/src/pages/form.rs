@@ -1,4 +1,4 @@
-//! Forms: what a browser sends, and how one is shown again.
+//! Forms: reads what a browser sends, and shows a form again with its problem.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const FOREIGN: Message = Message {
     hint: "If you want to do this, start from our own page.",
 };
 
-/// What is wrong with a form: the field, and the words for people.
+/// A problem with a form: the field, and a sentence to show.
 pub(super) type Wrong = (&'static str, String);
 
 /// The fields of a form.
@@ -43,8 +43,8 @@ pub(super) async fn fields(headers: &HeaderMap, body: Body) -> Result<Params, Pr
     Params::parse(text)
 }
 
-/// The fields of a form that only a page of ours may send, because it acts for an account or sets a
-/// cookie.
+/// The fields of a form that only our own pages may send, because the form acts for an account or
+/// sets a cookie.
 pub(super) struct OwnForm(pub(super) Params);
 
 impl FromRequest<Arc<App>> for OwnForm {
@@ -59,7 +59,7 @@ impl FromRequest<Arc<App>> for OwnForm {
     }
 }
 
-/// A form that could not even be read.
+/// The error page for a form that could not be read.
 fn refusal(problem: &Problem) -> Response {
     let message = Message {
         status: problem.status(),
@@ -70,7 +70,7 @@ fn refusal(problem: &Problem) -> Response {
     page(StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST), html(&message))
 }
 
-/// A problem as a sentence. Details begin small, as they follow a field's name elsewhere.
+/// A problem as a sentence. Details start in lower case because they follow a field name elsewhere.
 pub(super) fn sentence(problem: &Problem) -> String {
     let mut detail = problem.detail().to_owned();
     if let Some(first) = detail.get(..1) {
@@ -79,7 +79,7 @@ pub(super) fn sentence(problem: &Problem) -> String {
     format!("{}.", detail.trim_end_matches('.'))
 }
 
-/// A page that shows what is wrong, with the status and the fields that go with it.
+/// The page of a form with its problem, with the problem's status and rate limit headers.
 pub(super) fn shown_again(problem: &Problem, text: String) -> Response {
     let mut response =
         page(StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST), text);

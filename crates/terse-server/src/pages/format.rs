@@ -1,10 +1,10 @@
-//! Times and spans in words for people.
+//! Formats times and durations for display on pages.
 
 use std::time::Duration;
 
 use terse_core::Timestamp;
 
-/// A time as people read it.
+/// Formats a date and time in UTC.
 pub(super) fn moment(at: Timestamp) -> String {
     match jiff::Timestamp::from_millisecond(at.as_ms()) {
         Ok(at) => at.to_zoned(jiff::tz::TimeZone::UTC).strftime("%-d %B %Y, %H:%M UTC").to_string(),
@@ -12,7 +12,7 @@ pub(super) fn moment(at: Timestamp) -> String {
     }
 }
 
-/// How long ago something was, roughly.
+/// How long ago a time was, in its largest unit.
 pub(super) fn ago(at: Timestamp, now: Timestamp) -> String {
     let seconds = u64::try_from((now.as_ms() - at.as_ms()) / 1000).unwrap_or_default();
     match seconds {
@@ -21,7 +21,7 @@ pub(super) fn ago(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// How long something lasts, in its largest unit.
+/// A duration in its largest unit.
 pub(super) fn span(of: Duration) -> String {
     const UNITS: [(u64, &str); 5] = [
         (365 * 86_400, "year"),

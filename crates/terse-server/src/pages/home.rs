@@ -1,4 +1,4 @@
-//! The home page: paste a URL, get the short one. No account, no script needed.
+//! The home page: a form that shortens a URL, without an account and without scripts.
 
 use std::time::Duration;
 
@@ -22,35 +22,35 @@ use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 use crate::qr::Matrix;
 
-/// Lives a visitor can choose, in seconds; those longer than the operator allows are not offered.
+/// The lifetimes that the form offers, in seconds, up to the longest that the operator allows.
 const LIVES: [u64; 7] = [600, 3600, 28_800, 86_400, 604_800, 2_592_000, 31_536_000];
 
 #[derive(Template)]
 #[template(path = "home.html")]
 struct Home {
-    /// Whether somebody seems to be signed in.
+    /// Whether the visitor is signed in.
     known: bool,
-    /// Whether links can be made here.
+    /// Whether the visitor can create links here.
     open: bool,
-    /// How long they live at most.
+    /// The longest lifetime of a link.
     longest: String,
     base: String,
     form: Form,
     lives: Vec<(u64, String, bool)>,
     made: Option<Made>,
-    /// Under which field a problem is shown, and the problem.
+    /// The field with the problem, and the problem.
     problem: Option<(&'static str, String)>,
 }
 
-/// Where somebody is, and whether they are signed in.
+/// The domain that the request is for, and whether the visitor is signed in.
 struct Here {
     domain: Domain,
     known: bool,
 }
 
 impl Here {
-    /// A session that has ended is none, or the page would promise a link that stays, and make one
-    /// that does not.
+    /// An ended session counts as none. Otherwise the page would promise a permanent link and
+    /// create a temporary one.
     async fn of(state: &App, uri: &Uri, headers: &HeaderMap) -> Self {
         let known = cookie(headers, session_cookie(state)).is_some()
             && reader_of(state, headers)
@@ -67,9 +67,9 @@ struct Form {
     ttl: String,
 }
 
-/// A link just made.
+/// The link that was just created.
 struct Made {
-    /// What short links begin with, and the code.
+    /// The part of the short URL before the code.
     before: String,
     code: String,
     short: String,
@@ -174,7 +174,7 @@ pub(super) async fn shorten(
     response
 }
 
-/// The form again, with what was typed and what is wrong with it.
+/// Shows the form again with the problem and the typed values.
 fn refused(state: &App, here: &Here, form: Form, problem: &Problem) -> Response {
     let mut home = Home::new(state, here, form);
     let field = match problem.field() {
@@ -198,13 +198,13 @@ async fn read_form(headers: &HeaderMap, body: Body) -> Result<Form, Problem> {
     Ok(form)
 }
 
-/// People type `example.com`. Here, where they see what becomes of it, that may mean
-/// `https://example.com`.
+/// Adds `https://` to input such as `example.com`. Only this form does so: it shows the visitor the
+/// result.
 fn with_scheme(text: &str) -> String {
     let text = text.trim();
     let first = text.split(['/', '?', '#']).next().unwrap_or_default();
-    // In `example.com:8080` what stands before the colon is a host; in `mailto:me@example.com` it
-    // is not.
+    // The part before the colon is a host in `example.com:8080`, but a scheme in
+    // `mailto:me@example.com`.
     let has_scheme = match first.split_once(':') {
         None => false,
         Some((before, port)) => {

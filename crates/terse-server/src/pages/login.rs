@@ -14,15 +14,15 @@ use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
-/// Where somebody goes who has signed in and did not want to go elsewhere.
+/// The page after a sign-in that names no other page.
 pub(super) const HOME: &str = "/account";
 
 #[derive(Template)]
 #[template(path = "login.html")]
 struct Login {
-    /// Whether anybody may make an account.
+    /// Whether sign-up is open.
     open: bool,
-    /// Who else vouches for people.
+    /// The name of the OpenID Connect provider, if one is configured.
     provider: Option<String>,
     name: String,
     next: String,
@@ -91,14 +91,14 @@ fn again(state: &App, name: String, next: String, problem: &Problem) -> Response
     response
 }
 
-/// The registry does not answer.
+/// Logs that the registry does not answer, and shows the error page.
 pub(super) fn away(error: &AccountError) -> Response {
     tracing::error!(%error, "account lookup failed");
     message(&UNAVAILABLE)
 }
 
-/// Where to go next: a path of ours, in plain characters, or home. `//host` and `/\host` lead
-/// elsewhere.
+/// The page after sign-in: `next` if it is a path on this server in plain characters, else `HOME`.
+/// `//host` and `/\host` lead to other hosts.
 pub(super) fn inside(next: &str) -> &str {
     let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let ours = next.starts_with('/') && !next.starts_with("//");

@@ -1,8 +1,8 @@
-//! The pages: home, previews, warnings, and what a visitor sees when a link does not work.
+//! The HTML pages: home, previews, warnings, accounts, and the errors that a visitor of a link
+//! sees.
 //!
-//! Made on the server, readable without scripts, nothing loaded from elsewhere. What people typed
-//! is escaped by the templates, and what was asked for is never repeated on a page that says it is
-//! not there.
+//! The server renders the pages. They work without scripts and load nothing from other sites. The
+//! templates escape all input, and an error page never repeats the requested path.
 
 mod account;
 mod assets;
@@ -33,8 +33,8 @@ pub(crate) use password::password_page;
 
 use crate::http::state::App;
 
-/// The `Content-Security-Policy` of every page: one style sheet and one script of our own, nothing
-/// from elsewhere.
+/// The `Content-Security-Policy` of every page: only our own style sheet and script, nothing from
+/// other sites.
 pub const CSP: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' \
     data:; form-action 'self'; \
     base-uri 'none'; frame-ancestors 'none'";
@@ -43,7 +43,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/", get(home::show).post(home::shorten))
         .route("/r/{code}", get(preview::state_page))
-        // Where the front door leads `/{code}?report`, which is a link's address otherwise.
+        // The fallback rewrites `/{code}?report` to this path: `/{code}` itself is the link.
         .route("/r/{code}/report", get(report::show).post(report::send))
         .route("/{code}", get(preview::preview))
         .route("/assets/{name}", get(assets::asset))
@@ -53,7 +53,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .merge(people())
 }
 
-/// The pages of people who have an account, or come to have one.
+/// The pages for signing up, signing in and managing an account.
 fn people() -> Router<Arc<App>> {
     Router::new()
         .route("/setup", get(signup::setup).post(signup::set_up))
@@ -74,7 +74,7 @@ fn people() -> Router<Arc<App>> {
         .route("/auth/oidc/callback", get(oidc::arrive))
 }
 
-/// A page that says one thing.
+/// A page with a single message.
 #[derive(Template)]
 #[template(path = "message.html")]
 struct Message {
@@ -141,7 +141,7 @@ const CROSS_SITE: Message = Message {
     hint: "If you want to do this, start from our own page.",
 };
 
-/// Pages for the redirect plane, ready to send. None of them contains anything of the request.
+/// Rendered pages for the redirect plane. None contains any part of the request.
 #[derive(Clone, Debug)]
 pub struct Pages {
     /// 404.
@@ -158,7 +158,7 @@ pub struct Pages {
     pub policy: &'static str,
 }
 
-/// The pages for the redirect plane. They load one style sheet from us.
+/// Renders the pages for the redirect plane. They load one style sheet from this server.
 pub fn pages() -> Pages {
     Pages {
         not_found: html(&NOT_FOUND),
@@ -170,8 +170,8 @@ pub fn pages() -> Pages {
     }
 }
 
-/// What a template says. Writing into a string cannot fail, and no template of ours calls anything
-/// that does.
+/// Renders a template. Writing into a string cannot fail, and no template calls a function that can
+/// fail.
 fn html(template: &impl Template) -> String {
     template.render().unwrap_or_else(|error| {
         tracing::error!(%error, "page rendering failed");
@@ -179,7 +179,7 @@ fn html(template: &impl Template) -> String {
     })
 }
 
-/// A page with the headers every page has.
+/// A page with the headers that every page has.
 pub(crate) fn page(status: StatusCode, html: impl Into<Body>) -> Response {
     let mut response = (status, Html(html.into())).into_response();
     let headers = response.headers_mut();
@@ -200,7 +200,7 @@ pub(crate) fn not_found() -> Response {
     message(&NOT_FOUND)
 }
 
-/// A page for a visitor whose form could not be dealt with.
+/// The error page for a form that failed with this status.
 pub(crate) fn trouble(status: u16) -> Response {
     message(match status {
         429 => &TOO_MANY_TRIES,

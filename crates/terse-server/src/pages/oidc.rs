@@ -1,4 +1,4 @@
-//! Signing in with an account elsewhere: the way there and the way back.
+//! Sign-in with OpenID Connect: the redirect to the provider and the callback.
 
 use std::sync::Arc;
 
@@ -68,8 +68,8 @@ const ONLY_WAY: Message = Message {
     hint: "Set a password on your account page, then disconnect the provider.",
 };
 
-/// A page with a link to the provider. A form may not lead there by itself: that is what keeps
-/// forms from leading anywhere else.
+/// A page with a link to the provider. The `form-action` policy allows our own server only, so a
+/// form cannot redirect to the provider.
 #[derive(Template)]
 #[template(path = "redirecting.html")]
 struct Onward {
@@ -77,7 +77,7 @@ struct Onward {
     url: String,
 }
 
-/// `/auth/oidc`: the way there.
+/// `/auth/oidc`: redirects the browser to the provider.
 pub(super) async fn leave(
     State(state): Web,
     uri: Uri,
@@ -85,7 +85,7 @@ pub(super) async fn leave(
     params: Result<Params, Problem>,
 ) -> Response {
     let Some(oidc) = &state.oidc else { return nothing_here(uri, headers).await };
-    // The provider sends everybody back to one address: only there is the cookie seen again.
+    // The callback is on the primary domain only, so the cookie must be set there.
     let base = state.links.rules().hosts.base_of(&Domain::primary());
     let base = base.trim_end_matches('/');
     let here = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -100,7 +100,7 @@ pub(super) async fn leave(
     }
 }
 
-/// An invitation, taken by somebody who is known elsewhere.
+/// Accepts an invitation with an account at the provider.
 pub(super) async fn join(
     State(state): Web,
     uri: Uri,
@@ -117,7 +117,7 @@ pub(super) async fn join(
     }
 }
 
-/// Somebody who is signed in wants to sign in from elsewhere later.
+/// Connects the signed-in account to an account at the provider.
 pub(super) async fn connect(
     State(state): Web,
     uri: Uri,
@@ -135,7 +135,7 @@ pub(super) async fn connect(
     }
 }
 
-/// Or does not want to any more.
+/// Disconnects the account from the provider.
 pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, _: OwnForm) -> Response {
     let account = match signed_in(&state, &headers).await {
         Ok(Some(here)) => here.account,
@@ -161,7 +161,7 @@ async fn onward(state: &App, oidc: &Arc<Oidc>, purpose: Purpose) -> Response {
     }
 }
 
-/// `/auth/oidc/callback`: the way back.
+/// `/auth/oidc/callback`: the provider redirects the browser back here.
 pub(super) async fn arrive(
     State(state): Web,
     Peer(address): Peer,
@@ -175,7 +175,7 @@ pub(super) async fn arrive(
         Err(Rejected::Message(shown)) => message(shown),
         Err(Rejected::Response(response)) => *response,
     };
-    // Good for one way back, whatever came of it.
+    // Delete the cookie: it is valid for one callback, whatever the result.
     response.headers_mut().append(SET_COOKIE, flow_cookie(&state, oidc, None));
     guard(response.headers_mut());
     response
@@ -218,7 +218,7 @@ async fn come(
         Flow::from_cookie(&oidc.settings().key, held, &flow_state, state.links.now())
     });
     let flow = held.ok_or(&FAILED)?;
-    // Where a provider says who it is, it must be the one that was asked.
+    // If the provider sends `iss`, it must be the configured issuer.
     if params.take("iss").is_some_and(|issuer| {
         issuer.trim_end_matches('/') != oidc.settings().issuer.trim_end_matches('/')
     }) {
@@ -272,7 +272,7 @@ fn flow_name(state: &App) -> &'static str {
     if is_secure(state) { "__Host-terse_flow" } else { "terse_flow" }
 }
 
-/// The cookie for the way there and back, or none any more.
+/// The cookie of a sign-in that is under way; `None` deletes it.
 fn flow_cookie(state: &App, oidc: &Oidc, flow: Option<&Flow>) -> HeaderValue {
     let (value, seconds) = flow.map_or((String::new(), 0), |flow| {
         (flow.to_cookie(&oidc.settings().key), crate::oidc::TIMEOUT)
@@ -280,7 +280,7 @@ fn flow_cookie(state: &App, oidc: &Oidc, flow: Option<&Flow>) -> HeaderValue {
     set_cookie(state, flow_name(state), &value, seconds)
 }
 
-/// What the provider said is for the log; a stranger learns only that it did not work.
+/// Logs the provider's error; the visitor learns only that the sign-in failed.
 fn failed(error: &OidcError) -> Response {
     match error {
         OidcError::Unavailable(why) => {

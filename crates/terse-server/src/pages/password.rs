@@ -1,5 +1,5 @@
-//! The page that asks for a link's password. It says nothing of where the link leads, of its title
-//! or its notes.
+//! The page that asks for a link's password. It shows neither the link's target nor its title or
+//! notes.
 
 use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -21,7 +21,7 @@ struct Password<'a> {
     problem: Option<&'a str>,
 }
 
-/// Asks for the password. `query` is what the visitor brought; a link may pass it on.
+/// Asks for the password. `query` is the query of the visit; the link may forward it to the target.
 pub(crate) fn password_page(
     state: &App,
     link: &Link,
@@ -43,8 +43,8 @@ pub(crate) fn password_page(
     };
     let mut response = page(status, html(&asking));
     let headers = response.headers_mut();
-    // Browsers hold `form-action` against where an answered form leads to, and this one leads to
-    // wherever the link does.
+    // Browsers check `form-action` against the redirect that answers a form too, and this form
+    // redirects to the link's target.
     if let Ok(policy) =
         HeaderValue::try_from(CSP.replace("form-action 'self'", "form-action http: https:"))
     {
@@ -67,7 +67,7 @@ struct Closed<'a> {
     reasons: Vec<&'static str>,
 }
 
-/// What anyone may see of a link that has a password.
+/// The public preview of a link that has a password.
 pub(super) fn closed_page(state: &App, link: &Link) -> Response {
     let now = state.links.now();
     let warn = link.status(now) == Status::Suspicious;

@@ -1,5 +1,5 @@
-//! What anyone may see of a link: where it leads, how old it is, whether it is safe. Never goes
-//! there by itself.
+//! The public preview of a link: its target, its age, and whether it is safe. The page never
+//! redirects by itself.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ use crate::router::nothing_here;
 #[template(path = "preview.html")]
 struct Preview<'a> {
     warn: bool,
-    /// Why, if that is known.
+    /// Why the page warns, if that is known.
     reasons: Vec<&'static str>,
     short: String,
     code: &'a str,
     target: &'a str,
     host: String,
-    /// The host in its own script, where that differs.
+    /// The host in Unicode, if that differs.
     host_unicode: Option<String>,
     secure: bool,
     title: Option<&'a str>,
@@ -40,7 +40,7 @@ struct Preview<'a> {
     made_at: String,
     ends: Option<(String, String)>,
     visits_left: Option<u64>,
-    /// Where its rules lead some visitors.
+    /// The other targets that the link's rules can choose.
     elsewhere: Vec<&'a str>,
 }
 
@@ -79,7 +79,7 @@ struct Warning<'a> {
     elsewhere: Vec<&'a str>,
 }
 
-/// The other places that a link leads to, each once.
+/// The other targets of a link, each once.
 fn elsewhere<'a>(link: &'a Link, credential: &Target) -> Vec<&'a str> {
     let mut places: Vec<&str> = Vec::new();
     for target in link.targets().filter(|target| *target != credential) {
@@ -90,8 +90,8 @@ fn elsewhere<'a>(link: &'a Link, credential: &Target) -> Vec<&'a str> {
     places
 }
 
-/// The page before a suspicious link: 200, and going on takes a click. It names the place where
-/// this visitor would go, and leads there: whoever is warned of one host must not come to another.
+/// The warning page before a suspicious link: status 200, and a click continues. The page names the
+/// target that the rules choose for this visitor and links to that same target.
 async fn warning(
     state: &App,
     link: &Link,
@@ -117,7 +117,7 @@ async fn warning(
     page(StatusCode::OK, html(&warning))
 }
 
-/// `/{code}+`. A path without the plus is a short link, which is none of our business, or nothing.
+/// `/{code}+`, the preview. A path without the plus is no page: the redirect plane serves links.
 pub(super) async fn preview(
     State(state): Web,
     peer: Peer,
@@ -131,8 +131,8 @@ pub(super) async fn preview(
     }
 }
 
-/// `/r/{code}`: where redirects that failed may send a browser. Tells how the link is now, whatever
-/// the query claims.
+/// `/r/{code}`: the page a browser gets when a redirect fails. It shows the link's current state
+/// and ignores what the query claims.
 pub(super) async fn state_page(
     State(state): Web,
     peer: Peer,
@@ -145,8 +145,8 @@ pub(super) async fn state_page(
     by_state(&state, peer, &uri, &headers, &code, Some(&query)).await
 }
 
-/// `stopped` is what somebody brought who was on the way to the target; `None` for whoever only
-/// asks about the link.
+/// `stopped` is the query of a visitor whose redirect was stopped; `None` for a visitor who asks
+/// for the preview.
 async fn by_state(
     state: &Arc<App>,
     peer: Peer,
@@ -168,8 +168,7 @@ async fn by_state(
         Status::Deleted | Status::Scheduled => unknown(state, peer).await,
         Status::Expired | Status::UsedUp => message(&GONE),
         Status::Blocked => message(&BLOCKED),
-        // Where a link with a password leads is for those who know it; for strangers there is not
-        // much to see.
+        // The preview never shows the target of a link with a password.
         _ if link.password.is_some() && stopped.is_none() => closed_page(state, &link),
         _ if link.password.is_some()
             && !AccessCookies::new(&state.pass_key).credential(
@@ -180,8 +179,7 @@ async fn by_state(
         {
             password_page(state, &link, stopped, StatusCode::OK, None)
         }
-        // Somebody on the way to the target is warned; somebody who asked about the link is told
-        // about it.
+        // A visitor whose redirect was stopped gets the warning; the others get the preview.
         status => match stopped.filter(|_| status == Status::Suspicious) {
             Some(query) => warning(state, &link, headers, peer, query).await,
             None => page(
@@ -192,7 +190,7 @@ async fn by_state(
     }
 }
 
-/// There is no such link; whoever says so too often to one asker helps a scanner.
+/// Answers 404, or 429 after too many requests for unknown codes: that slows scanners down.
 pub(super) async fn unknown(state: &App, Peer(address): Peer) -> Response {
     let Err(reached) = state.limits.guess(Some(address)).await else { return message(&NOT_FOUND) };
     let mut response = message(&LIMITED);

@@ -1,4 +1,4 @@
-//! The form at `/{code}?report`: for whoever thinks that a link should not be.
+//! The form at `/{code}?report`, with which visitors report an abusive link.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ use crate::reporting::{self, Reason, Reporter};
 #[derive(Template)]
 #[template(path = "report.html")]
 struct ReportForm {
-    /// Whether it was sent already.
+    /// Whether the report was sent.
     sent: bool,
     code: String,
     short: String,
     reasons: Vec<(&'static str, &'static str, bool)>,
     text: String,
     most: usize,
-    /// What is wrong with what was sent.
+    /// The problem with the report that was sent.
     problem: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl ReportForm {
     }
 }
 
-/// The form, or, once it was sent, a word of thanks.
+/// Shows the form, or the confirmation after the report was sent.
 pub(super) async fn show(
     State(state): Web,
     peer: Peer,
@@ -86,7 +86,7 @@ pub(super) async fn show(
     }
 }
 
-/// What the form sends. Answered by a page that can be loaded again without sending it twice.
+/// Takes the report, then redirects to the confirmation, so that a reload does not send it twice.
 pub(super) async fn send(
     State(state): Web,
     Peer(address): Peer,
@@ -96,11 +96,11 @@ pub(super) async fn send(
     body: Body,
 ) -> Response {
     let Some(key) = key_of(&state, &uri, &headers, &code) else { return message(&NOT_FOUND) };
-    // Or any site could have its visitors report a link, each from an address of their own.
+    // Otherwise any site could make its visitors report a link, each from another address.
     if Origin::of(&state, &uri, &headers) == Origin::Foreign {
         return message(&CROSS_SITE);
     }
-    // Who is not who they say they are is a stranger; and a stranger may report.
+    // Invalid credentials count as anonymous, since anonymous visitors may report too.
     let caller = principal_of(&state, &Method::POST, &uri, &headers)
         .await
         .map_or(Caller::Anonymous, |principal| principal.caller);
@@ -128,13 +128,13 @@ pub(super) async fn send(
 async fn read_form(headers: &HeaderMap, body: Body) -> Result<(Option<Reason>, String), Problem> {
     let mut form = fields(headers, body).await?;
     let reason = form.take("reason").as_deref().and_then(Reason::parse);
-    // Browsers send line breaks as two characters, and count them as one.
+    // Browsers send a line break as CRLF but count it as one character.
     let text = form.take("text").unwrap_or_default().replace("\r\n", "\n");
     form.done()?;
     Ok((reason, text))
 }
 
-/// The form again, with what was typed and what is wrong with it.
+/// Shows the form again with the problem and the typed values.
 fn refused(
     state: &Arc<App>,
     key: &LinkKey,

@@ -1,4 +1,4 @@
-//! Who is signed in: the cookie, where it comes from and where it goes.
+//! The session of a browser: reads, sets and deletes the session cookie.
 
 use axum::http::header::{CACHE_CONTROL, LOCATION, REFERRER_POLICY, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -10,7 +10,7 @@ use super::page;
 use crate::http::cookies::{cookie, session_cookie, set_cookie};
 use crate::http::state::App;
 
-/// Who is signed in, if anybody is. A suspended account is not.
+/// The signed-in account, if there is one. A suspended account does not count.
 pub(super) async fn signed_in(
     state: &App,
     headers: &HeaderMap,
@@ -20,8 +20,8 @@ pub(super) async fn signed_in(
     Ok(session.filter(|session| session.account.suspended.is_none()))
 }
 
-/// Begins a session of an account that has proved itself, in place of the one that the browser had:
-/// the cookie to set.
+/// Begins a session for an authenticated account and ends the browser's previous one. Returns the
+/// cookie to set.
 pub(super) async fn begin(
     state: &App,
     headers: &HeaderMap,
@@ -32,7 +32,7 @@ pub(super) async fn begin(
     Ok(set_cookie(state, name, &begun.secret, begun.ttl.as_secs()))
 }
 
-/// Ends the session of this browser: the cookie to set.
+/// Ends the session of this browser. Returns the cookie to set.
 pub(super) async fn end(state: &App, headers: &HeaderMap) -> Result<HeaderValue, AccountError> {
     if let Some(cookie) = cookie(headers, session_cookie(state)) {
         state.accounts.end_session(cookie).await?;
@@ -40,12 +40,12 @@ pub(super) async fn end(state: &App, headers: &HeaderMap) -> Result<HeaderValue,
     Ok(no_cookie(state))
 }
 
-/// Takes the cookie away.
+/// The cookie that deletes the session cookie.
 pub(super) fn no_cookie(state: &App) -> HeaderValue {
     set_cookie(state, session_cookie(state), "", 0)
 }
 
-/// Sends a browser on, after a form.
+/// Redirects the browser after a form.
 pub(super) fn go(path: &str) -> Response {
     let location = HeaderValue::from_str(path).unwrap_or_else(|_| HeaderValue::from_static("/"));
     let mut response = (StatusCode::SEE_OTHER, [(LOCATION, location)]).into_response();
@@ -53,22 +53,22 @@ pub(super) fn go(path: &str) -> Response {
     response
 }
 
-/// The same, with a cookie.
+/// The same, and sets a cookie.
 pub(super) fn go_with(path: &str, cookie: HeaderValue) -> Response {
     let mut response = go(path);
     response.headers_mut().append(SET_COOKIE, cookie);
     response
 }
 
-/// A page about somebody's account.
+/// A page about an account, with the headers of [`guard`].
 pub(super) fn private_page(status: StatusCode, html: String) -> Response {
     let mut response = page(status, html);
     guard(response.headers_mut());
     response
 }
 
-/// Nobody keeps it, and what stands in its address is told to nobody: not even to ourselves. With
-/// `no-referrer` browsers would not say that our own forms are ours.
+/// Forbids caching, and keeps the path and query out of `Referer`, also to this server. Not
+/// `no-referrer`: with it browsers send `Origin: null` for our own forms.
 pub(super) fn guard(headers: &mut HeaderMap) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("strict-origin"));

@@ -1,5 +1,5 @@
-//! How somebody comes to have an account: by the set-up link, by an invitation, or by themselves
-//! where that is allowed.
+//! Creates accounts: by the set-up link, by an invitation, or by open sign-up if the settings allow
+//! it.
 
 use askama::Template;
 use axum::extract::State;
@@ -24,7 +24,7 @@ const OVER: Message = Message {
     hint: "Ask the person who invited you for a new one.",
 };
 
-/// By which way somebody comes.
+/// The ways to create an account.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Door {
     Setup,
@@ -66,7 +66,7 @@ impl Door {
         state.provider().filter(|_| self == Self::Join)
     }
 
-    /// What this is to the service.
+    /// This way, as the account service names it.
     fn way(self, token: &str) -> SignUp<'_> {
         match self {
             Self::Setup => SignUp::Setup(token),
@@ -90,7 +90,7 @@ struct SignupPage {
     door: Door,
     token: String,
     name: String,
-    /// Who else vouches for people, where an invitation can be taken that way.
+    /// The OpenID Connect provider's name, if the invitation can be accepted with it.
     provider: Option<String>,
     wrong: Option<Wrong>,
 }
@@ -117,7 +117,7 @@ pub(super) async fn join(
 ) -> Response {
     match token_in(params) {
         token if token.is_empty() => nothing_here(uri, headers).await,
-        // Said before anything is typed.
+        // Check the invitation before the visitor fills in the form.
         token => match state.accounts.is_invited(&token).await {
             Ok(true) => form(&state, Door::Join, token),
             Ok(false) => message(&OVER),
@@ -163,7 +163,7 @@ pub(super) async fn signed_up(
     come(Door::SignUp, &web.0, peer, uri, headers, form).await
 }
 
-/// The token in a link; empty if there is none.
+/// The token in the query; empty if there is none.
 fn token_in(params: Result<Params, Problem>) -> String {
     params
         .ok()
@@ -194,7 +194,7 @@ async fn come(
     let way = door.way(&token);
     match state.accounts.is_open(&way).await {
         Ok(true) => {}
-        // A closed way looks like no page at all.
+        // A sign-up that is closed looks like a page that does not exist.
         Ok(false) => return nothing_here(uri, headers).await,
         Err(error) => return away(&error),
     }
@@ -229,7 +229,7 @@ async fn come(
     response
 }
 
-/// The form asks for the password twice, and shows neither again.
+/// The problem of two different passwords. The form asks twice and shows neither again.
 pub(super) fn mismatch() -> Problem {
     Problem::invalid("password", "the two passwords differ; type both again")
 }

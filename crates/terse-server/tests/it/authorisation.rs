@@ -1,9 +1,9 @@
-//! Who may do what: `authorisation.txt` has a row for every method of every route, and each cell is
-//! tried.
+//! Permissions: `authorisation.txt` has a row for every method of every route, and the test tries
+//! each cell.
 //!
-//! The routes are taken from the router itself, so none can be forgotten. Each cell is one request
-//! with a valid body; only who asks decides. What is refused must change nothing, and what is
-//! another's must look as if it were not there.
+//! The routes come from the router itself, so none can be forgotten. Each cell is one request with
+//! a valid body; only the caller differs. A refused request must change nothing, and another
+//! owner's data must look as if it did not exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use terse_testkit::registry::everything;
 use crate::web::{Answer, KEY, OTHER, OWNER, Web};
 
 const TABLE: &str = include_str!("../authorisation.txt");
-/// Who asks, in the order of the columns.
+/// The callers, in the order of the columns.
 const WHO: [Who; 14] = [
     Who { name: "anonymous", account: None, shows: Shows::Nothing },
     Who { name: "wrong", account: None, shows: Shows::Key("terse_nobodys") },
@@ -41,13 +41,13 @@ const WHO: [Who; 14] = [
     Who { name: "operator", account: None, shows: Shows::Key(KEY) },
 ];
 
-/// Those who may learn from the API where the owner's link leads.
+/// The callers that may read the target of the owner's link from the API.
 const SEES_IT: [&str; 6] = ["owner", "session", "forged", "read", "admin", "operator"];
 
 #[derive(Clone, Copy)]
 struct Who {
     name: &'static str,
-    /// The account behind it; `$me` in a body is its name.
+    /// The caller's account; `$me` in a body is its name.
     account: Option<&'static str>,
     shows: Shows,
 }
@@ -56,7 +56,7 @@ struct Who {
 enum Shows {
     Nothing,
     Key(&'static str),
-    /// A session, in a request that a page of this site asked for.
+    /// A session cookie, in a request from a page of this site.
     Cookie(&'static str),
 }
 
@@ -79,7 +79,7 @@ impl Row {
         self.expected[column].unwrap_or(0)
     }
 
-    /// As it should stand in the table.
+    /// The row as it should be in the table.
     fn written(&self, statuses: &[u16]) -> String {
         let statuses: String = statuses
             .iter()
@@ -110,7 +110,7 @@ fn rows() -> Vec<Row> {
     rows.collect()
 }
 
-/// A web side with something of everything, and somebody in every role.
+/// A server with data of every kind, and an account in every role.
 struct World {
     web: Web,
     cookie: String,
@@ -196,8 +196,8 @@ impl World {
         }
     }
 
-    /// What the variable parts of a path are, by what stands before them; or the same for something
-    /// that is not there.
+    /// Fills the variable parts of a path, by the part before them, with an existing or a missing
+    /// name.
     fn fill(&self, path: &str, missing: bool) -> String {
         let mut filled = String::new();
         for part in path.split('/').skip(1) {
@@ -205,7 +205,7 @@ impl World {
                 |there: String, nowhere: &str| if missing { nowhere.to_owned() } else { there };
             let value = match (filled.as_str(), part) {
                 (_, plain) if !plain.starts_with('{') => plain.to_owned(),
-                // The page of a link's own is behind a plus sign.
+                // A plus sign after the code opens the page about a link.
                 ("", "{code}") if path == "/{code}" => here("owned+".into(), "missing+"),
                 ("" | "/r", "{code}") => here("owned".into(), "missing"),
                 ("/api/v1/urls" | "/api/v1/admin/links", "{code}") => {
@@ -241,7 +241,7 @@ impl World {
         filled
     }
 
-    /// One cell.
+    /// Tries one cell.
     async fn ask(&self, row: &Row, who: Who, missing: bool) -> Answer {
         let body = row.body.replace("$me", who.account.unwrap_or("nobody"));
         let mut headers = vec![("host", "go.example")];
@@ -269,7 +269,7 @@ impl World {
             .await
     }
 
-    /// All that anybody could have changed.
+    /// Everything that a request could have changed.
     async fn state(&self) -> String {
         let registry: Arc<dyn Registry> = Arc::clone(&self.web.registry) as _;
         format!("{:#?}\n{}", self.web.store.everything(), everything(&registry).await)
@@ -285,7 +285,7 @@ async fn account(web: &Web, name: &str) -> OwnerId {
         .id
 }
 
-/// How the API names what a secret opens.
+/// The id by which the API names a secret's session or invitation.
 fn handle(secret: &str) -> String {
     Keys::hash(secret)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -305,7 +305,7 @@ async fn routes(web: &Web) -> BTreeSet<String> {
     routes
 }
 
-/// What to begin a row with: an example of the body, as the description has it.
+/// A start for a new row: an example of the body, from the OpenAPI document.
 fn sketch(document: &Value, route: &str) -> String {
     let (method, path) = route.split_once(' ').unwrap();
     let content = &document["paths"][path][method.to_lowercase()]["requestBody"]["content"]["application/json"];
@@ -362,7 +362,7 @@ async fn everyone_may_do_what_the_table_says_and_nothing_else() {
             let answer = world.ask(&row, who, false).await;
             let (status, after) = (answer.status.as_u16(), world.state().await);
             statuses.push(status);
-            // Moderators judge everyone's links, and nothing but that.
+            // Moderators see everyone's links in the admin API, and nowhere else.
             let judges = who.name == "moderator" && row.path.starts_with("/api/v1/admin/");
             if row.path.starts_with("/api/v1/") && !SEES_IT.contains(&who.name) && !judges {
                 assert!(
@@ -425,8 +425,7 @@ async fn what_is_anothers_looks_as_if_it_were_not_there() {
     assert!(compared >= 10, "only {compared} answers were compared");
 }
 
-/// The table itself, by rules that hold for all routes: what nobody may write into it, whatever a
-/// handler answers.
+/// Checks the table itself by rules that hold for all routes, whatever the handlers answer.
 #[test]
 fn the_table_keeps_to_the_rules() {
     for row in rows() {
@@ -438,7 +437,7 @@ fn the_table_keeps_to_the_rules() {
             }
             assert_eq!(cell("suspended"), 403, "{line}: the suspended do nothing");
             assert_eq!(cell("create"), 403, "{line}: a key for making links does nothing else");
-            // A trial is a question, however long.
+            // A trial only reads, although it is a POST.
             if row.method != "GET" && !row.path.ends_with("/try") {
                 assert_eq!(cell("read"), 403, "{line}: a key for looking changes nothing");
                 assert_eq!(
@@ -450,7 +449,7 @@ fn the_table_keeps_to_the_rules() {
         } else {
             assert!(!row.path.starts_with("/api/v1/admin"), "{line}: not for everyone");
             if row.path.starts_with("/api/") && row.method != "GET" {
-                // Anyone reports, whatever else their key is for.
+                // Every caller may report, whatever the permissions of its key.
                 let looks = if row.path.ends_with("/report") { cell("anonymous") } else { 403 };
                 let shown =
                     ["wrong", "revoked", "expired", "suspended", "read", "forged"].map(cell);
@@ -479,7 +478,7 @@ fn the_table_keeps_to_the_rules() {
     }
 }
 
-/// All headers, in their order.
+/// All headers, sorted by name.
 fn told(headers: &HeaderMap) -> BTreeMap<String, String> {
     headers
         .iter()
@@ -489,7 +488,7 @@ fn told(headers: &HeaderMap) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The lines that are not in both.
+/// The lines that only one of the texts has.
 fn difference(before: &str, after: &str) -> String {
     let known: BTreeSet<_> = before.lines().collect();
     after.lines().filter(|line| !known.contains(line)).collect::<Vec<_>>().join("\n")

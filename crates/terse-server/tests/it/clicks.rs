@@ -1,4 +1,4 @@
-//! Clicks one by one, sent while they are read.
+//! Raw clicks, streamed while the server reads them.
 
 use std::sync::atomic::Ordering;
 
@@ -72,7 +72,7 @@ async fn each_click_is_a_line() {
     assert!(
         !text.contains("visitor") && !text.contains("3735928559") && !text.contains("deadbeef")
     );
-    // A part of them.
+    // Only a part of the period.
     for (query, count) in
         [("from=1970-01-01T00:00:01Z", 2), ("to=1970-01-01T00:00:01Z", 1), ("from=1970-01-02", 0)]
     {
@@ -156,7 +156,7 @@ async fn fifty_thousand_clicks_are_read_only_as_fast_as_they_are_taken() {
         }
     };
     settle().await;
-    // Nobody reads ahead of a client that does not take anything.
+    // The server does not read ahead of a client that reads nothing.
     assert_eq!(pages(&web), 1);
     while let Some(bytes) = piece(response.body_mut()).await {
         let bytes = bytes.unwrap();
@@ -209,11 +209,11 @@ async fn the_time_a_request_may_take_does_not_cut_a_long_answer() {
     let mut lines = 0;
     while let Some(bytes) = piece(response.body_mut()).await {
         lines += bytes.unwrap().iter().filter(|byte| **byte == b'\n').count();
-        // Longer together than any request may take until it is answered.
+        // Together longer than the time limit of a request.
         tokio::time::sleep(std::time::Duration::from_secs(50)).await;
     }
     assert_eq!(lines, 5000);
-    // But a client that takes nothing at all is not waited for.
+    // But the server does not wait for a client that reads nothing at all.
     let mut response = web.open(PATH, KEY).await;
     tokio::time::sleep(std::time::Duration::from_secs(300)).await;
     let mut last = None;

@@ -244,7 +244,7 @@ async fn an_idempotency_key_makes_a_retry_safe() {
     let body = r#"{"long_url": "https://example.com/", "reuse": false, "title": null}"#;
     let first = send("try-1", body, true).await;
     assert_eq!(first.status, 201);
-    // The same wish in other words.
+    // The same request in another spelling.
     let again = send("try-1", r#"{"reuse": false, "longUrl": "https://example.com/"}"#, true).await;
     assert_eq!((again.status.as_u16(), again.header("idempotency-replayed")), (200, "true"));
     assert_eq!(first.json()["short_code"], again.json()["short_code"]);

@@ -2,8 +2,8 @@ use serde_json::Value;
 
 use crate::web::Web;
 
-/// The OpenAPI document is a promise: a changed one is reviewed like any other change. `UPDATE=1
-/// cargo test` rewrites it.
+/// The OpenAPI document is a promise: a change of it is reviewed like any other. `UPDATE=1 cargo
+/// test` rewrites it.
 #[test]
 fn the_description_is_as_it_was_reviewed() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/openapi.json");
@@ -48,7 +48,7 @@ async fn every_described_call_exists_and_every_call_is_described() {
     }
     let mut known = Vec::new();
     for path in document["paths"].as_object().unwrap().keys() {
-        // Any name will do: what matters is whether somebody listens.
+        // Any name will do: only whether a handler exists matters.
         let spelled: Vec<_> =
             path.split('/').map(|part| if part.starts_with('{') { "abc" } else { part }).collect();
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
@@ -72,7 +72,7 @@ fn inputs_are_closed_and_every_reference_leads_somewhere() {
         .flat_map(|item| item.as_object().unwrap().values());
     for operation in bodies {
         let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
-        // Lists are described with a schema of their own, their items below.
+        // Lists have a schema of their own; their items are checked below.
         if let Some(name) = schema["$ref"]
             .as_str()
             .and_then(|path| path.rsplit('/').next())

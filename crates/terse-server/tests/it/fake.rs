@@ -1,4 +1,4 @@
-//! A store in memory, just enough for the web side.
+//! A link store in memory, just enough for the server's tests.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub(crate) struct Fake {
     inner: Mutex<Inner>,
     /// While set, every call fails.
     pub(crate) away: AtomicBool,
-    /// If set, so many more calls succeed, and all behind them fail.
+    /// If set, this many more calls succeed, and all later ones fail.
     pub(crate) left: Mutex<Option<usize>>,
 }
 
@@ -36,7 +36,7 @@ impl Fake {
         })
     }
 
-    /// All that is kept, to compare.
+    /// All stored links, to compare.
     #[allow(dead_code, reason = "the example compares nothing")]
     pub(crate) fn everything(&self) -> Vec<Link> {
         self.inner.lock().expect("no test panics in here").links.values().cloned().collect()

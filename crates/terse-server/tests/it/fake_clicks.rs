@@ -1,4 +1,4 @@
-//! A store of clicks in memory, just enough for the web side.
+//! A click store in memory, just enough for the server's tests.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,14 +13,14 @@ pub(crate) struct FakeClicks {
     clicks: Mutex<Vec<Click>>,
     /// While set, every call fails.
     pub(crate) away: AtomicBool,
-    /// While set, no call comes to an end.
+    /// While set, no call returns.
     pub(crate) stuck: AtomicBool,
-    /// Days that begin before this moment are kept by the day.
+    /// Days that begin before this time are stored as days, without hours.
     pub(crate) days_before: Mutex<Option<Timestamp>>,
-    /// How often counts, and pages of clicks, were asked for.
+    /// How often counts, and pages of clicks, were requested.
     pub(crate) counted: AtomicUsize,
     pub(crate) pages: AtomicUsize,
-    /// Pages behind this many fail.
+    /// Pages after this many fail.
     pub(crate) last_page: Mutex<Option<usize>>,
 }
 

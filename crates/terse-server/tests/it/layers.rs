@@ -26,7 +26,7 @@ fn the_api_and_the_pages_do_not_know_each_other() {
     assert_eq!(lines_with("pages", &["crate::api"]), Vec::<String>::new());
 }
 
-/// Rules live in the services: a handler that writes to the registry itself would go past limits,
+/// Rules live in the services: a handler that writes to the registry itself would bypass limits,
 /// permissions and the audit log.
 #[test]
 fn no_handler_asks_the_registry_itself() {

@@ -13,7 +13,7 @@ use crate::web::{Answer, KEY, OTHER, OWNER, Web};
 
 const URLS: &str = "/api/v1/urls";
 
-/// Buckets that never fill up.
+/// Buckets that never refill.
 #[derive(Default)]
 struct Once(Mutex<HashMap<LimitSubject, u32>>);
 
@@ -107,7 +107,7 @@ async fn strangers_are_limited_by_address_and_told_how_much_is_left() {
     for from in ["203.0.113.8", "2001:db8:1:1::1"] {
         assert_eq!(create(&web, from, &body).await.status, 201);
     }
-    // The other door is no way around.
+    // The other route has the same limit.
     let json = [("content-type", "application/json")];
     send(&web, "203.0.113.7", "POST /api/v1/shorten", &json, body.to_string()).await.is_problem(
         429,
@@ -216,10 +216,10 @@ async fn mistakes_cost_no_link_but_not_without_an_end() {
     let answer = create(&web, "203.0.113.7", &json!({"long_urll": "https://example.com/"})).await;
     answer.is_problem(429, "rate_limited", "");
     assert_eq!(told(&answer)[..2], ["3", "0"]);
-    // Before anything of the body is read, or even looked at.
+    // Refused before any of the body is read.
     let answer = send(&web, "203.0.113.7", &format!("POST {URLS}"), &[], "x".repeat(1 << 20)).await;
     answer.is_problem(429, "rate_limited", "");
-    // What is refused for what it says was a serious wish: it costs one, and the answer says so.
+    // A request refused for its content costs a token, and the answer says so.
     let answer = create(&web, "203.0.113.8", &json!({"long_url": "http://127.0.0.1/"})).await;
     answer.is_problem(422, "destination_not_public", "long_url");
     assert_eq!(told(&answer)[1], "2");

@@ -194,7 +194,7 @@ async fn many_links_are_made_in_order_each_with_its_own_outcome() {
         assert_eq!(answer.status, 207, "{}", answer.text());
         let results = answer.json()["results"].as_array().unwrap().clone();
         let statuses: Vec<_> = results.iter().map(|one| one["status"].as_u64().unwrap()).collect();
-        // The first and the last want the same: whichever is sooner makes it, the other gets it.
+        // The first and the last ask for the same link: one of them creates it, the other gets it.
         assert_eq!(statuses[1..4], [400, 400, 201]);
         assert_eq!(statuses[0] + statuses[4], 201 + 200);
         assert_eq!(results[0]["link"]["short_code"], results[4]["link"]["short_code"]);

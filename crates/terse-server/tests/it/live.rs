@@ -1,4 +1,4 @@
-//! Clicks as they come.
+//! Live clicks.
 
 use axum::body::Body;
 use http_body_util::BodyExt;
@@ -71,7 +71,7 @@ async fn silence_is_kept_alive() {
     let mut response = web.open(PATH, KEY).await;
     let body = response.body_mut();
     piece(body).await.unwrap();
-    // Minutes of it, and longer than a request may take.
+    // Minutes of keep-alives, longer than the time limit of a request.
     for _ in 0..20 {
         assert!(piece(body).await.unwrap().starts_with(':'));
     }
@@ -100,7 +100,7 @@ async fn who_may_look_no_longer_is_told_no_more() {
         let line = if line.ends_with('/') { format!("{line}{}", id.0) } else { line.to_owned() };
         let done = web.api(&line, serde_json::from_str(body).unwrap_or_default()).await;
         assert!(done.status.is_success(), "{line}: {}", done.text());
-        // However busy the link is.
+        // The stream ends however busy the link is.
         let mut told = 0;
         while told < 60 && piece(response.body_mut()).await.is_some() {
             web.live.publish(&[click(&link)], web.clock.now());
@@ -119,7 +119,7 @@ async fn watching_ends_when_the_server_stops() {
     let silent = web.open(PATH, KEY).await;
     web.stop.send(true).unwrap();
     assert_eq!(piece(response.body_mut()).await, None);
-    // Also for one who has not taken anything yet, and for one who comes too late.
+    // The same for a client that has read nothing yet, and for one that connects too late.
     for response in [silent, web.open(PATH, KEY).await] {
         assert!(
             response.into_body().collect().await.unwrap().to_bytes().len()

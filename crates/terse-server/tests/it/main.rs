@@ -1,4 +1,4 @@
-//! The web side, from outside.
+//! The server's HTTP interface, tested from outside.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 mod authorisation;

@@ -1,4 +1,4 @@
-//! What moderators see and do.
+//! The moderators' API.
 
 use serde_json::{Value, json};
 use terse_core::OwnerId;
@@ -134,7 +134,7 @@ async fn confirming_takes_down_settles_and_is_written_down() {
         json!({"standing": "blocked", "judged_by": "moderator", "flags": ["reported"]})
     );
     assert!(line["at"].as_str().unwrap().ends_with('Z'));
-    // Doing it again is fine, and nothing to write down.
+    // Repeating it succeeds and writes nothing to the audit log.
     assert_eq!(act(&web, "POST /api/v1/admin/links/abc/confirm").await.status, 200);
     assert_eq!(look(&web, "/audit?subject=link:/abc").await, log);
 }
@@ -209,7 +209,7 @@ async fn an_owner_is_banned_by_their_link_but_not_those_above() {
         (log["entries"].as_array().unwrap().len(), &log["entries"][0]["why"]),
         (1, &json!(WHY))
     );
-    // Strangers' links, the operator's, and a moderator's.
+    // Links of anonymous clients, of the operator and of a moderator.
     web.anonymous(
         "POST /api/v1/urls",
         json!({"long_url": "https://example.com/1", "alias": "stranger"}),
@@ -235,7 +235,7 @@ async fn an_owner_is_banned_by_their_link_but_not_those_above() {
         web.api("POST /api/v1/admin/links/moderator/ban_owner", json!({"why": WHY})).await;
     assert_eq!(by_admin.status, 200);
     assert!(web.registry.account(MODERATOR.1).await.unwrap().unwrap().suspended.is_some());
-    // Nor do admins ban themselves by mistake.
+    // Nor can admins ban themselves by mistake.
     let admin = web.person("ada", Role::Admin).await;
     web.give_key(admin, "terse_ada", |_| {}).await;
     web.as_owner(

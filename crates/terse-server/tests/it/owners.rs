@@ -1,4 +1,4 @@
-//! Accounts, their keys, and their end.
+//! Accounts, their keys and their erasure.
 
 use serde_json::{Value, json};
 use terse_core::clicks::{Click, ClickTarget, LinkId};
@@ -23,7 +23,7 @@ async fn acts(web: &Web) -> Vec<AuditAction> {
     lines.iter().rev().map(|line| line.act).collect()
 }
 
-/// An account with a password, made by the operator.
+/// An account with a password, created by the operator.
 async fn enrolled(web: &Web, name: &str) -> (OwnerId, String) {
     let made =
         web.api("POST /api/v1/admin/users", json!({ "name": name, "password": PASSWORD })).await;
@@ -349,7 +349,7 @@ async fn an_erased_account_takes_everything_with_it_and_nothing_of_anybody_else(
         "Authorization",
     );
     assert_eq!(web.registry.account(ann).await.unwrap(), None);
-    // The blocked one holds its code, and nothing of hers.
+    // The blocked link keeps its code, but no data of its former owner.
     let left = web.store.everything();
     assert_eq!(
         left.iter().map(|link| link.key.code.as_str()).collect::<Vec<_>>(),
@@ -422,7 +422,7 @@ async fn an_erasure_that_was_cut_off_is_finished_later() {
     web.api(&format!("POST {user}/reinstate"), json!({})).await.is_problem(409, "conflict", "");
     assert!(web.erasures.finish().await.is_err(), "the clicks are still away");
     web.clicks.away.store(false, std::sync::atomic::Ordering::Relaxed);
-    // Somebody who is merely suspended stays, whatever reason anybody gives.
+    // An account that is only suspended is not erased, whatever the reason says.
     let other = format!("POST /api/v1/admin/users/{}/suspend", OTHER.1.0);
     web.api(&other, json!({ "why": "\u{1}the account is being erased" })).await.is_problem(
         400,
@@ -452,7 +452,7 @@ async fn an_erasure_that_is_cut_off_after_any_step_can_be_finished() {
             .as_owner("DELETE /api/v1/account", OWNER.0, json!({ "confirm": "terse-owner" }))
             .await;
         *web.store.left.lock().unwrap() = None;
-        // Closed at once, however far it came.
+        // The account is closed at once, whichever step failed.
         assert!(
             !web.as_owner("GET /api/v1/urls", OWNER.0, Value::Null).await.status.is_success(),
             "{step}"
@@ -594,7 +594,7 @@ async fn admins_look_after_accounts() {
     );
     assert_eq!(web.api(&format!("DELETE {place}"), Value::Null).await.status, 204);
     web.api(&format!("DELETE {place}"), Value::Null).await.is_problem(404, "not_found", "");
-    // Keys of others.
+    // Keys of other accounts.
     let keys = format!("/api/v1/admin/users/{}/keys", OWNER.1.0);
     let key = web
         .api(&format!("POST {keys}"), json!({ "name": "a", "scope": "read", "plan": "0" }))
@@ -705,7 +705,7 @@ async fn an_invitation_is_a_link_that_is_good_once() {
     );
     assert_eq!(web.as_owner(&revoke(&by_mod), "mod1", Value::Null).await.status, 204);
     web.as_owner(&revoke(&by_mod), "mod1", Value::Null).await.is_problem(404, "not_found", "");
-    // What is in the link is what the registry knows.
+    // The registry stores the hash of the secret in the link.
     let user = terse_core::registry::NewAccount {
         name: AccountName::parse("new.one").unwrap(),
         role: Role::User,

@@ -466,7 +466,7 @@ fn from_svg(text: &str) -> Vec<Vec<bool>> {
     rows
 }
 
-/// With a quiet zone around it, as on any wall, and large enough for the reader.
+/// Reads the code with a quiet zone around it, large enough for the decoder.
 fn read(rows: &[Vec<bool>]) -> String {
     let (zone, zoom) = (40, if rows.len() < 200 { 4 } else { 1 });
     let size = rows.len() * zoom + 2 * zone;

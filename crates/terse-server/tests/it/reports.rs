@@ -1,4 +1,4 @@
-//! Reports, from those who write them.
+//! Abuse reports, from the reporters' side.
 
 use serde_json::{Value, json};
 use terse_core::Timestamp;
@@ -119,7 +119,7 @@ async fn the_form_is_shown_sent_and_thanked_for() {
     let kept = web.registry.reports(ReportState::Open, None, 100).await.unwrap();
     assert_eq!((&*kept[0].reason, kept[0].text.as_deref()), ("malware", Some("a\n<b>")));
     assert!(web.page("/r/abc/report?sent").await.text().contains("Thank you"));
-    // What was typed comes back, escaped, with what is wrong.
+    // The form returns the typed text, escaped, and names the error.
     let again = web.call("POST /r/abc/report", &FORM, "reason=&text=%3Cb%3E").await;
     assert_eq!(again.status, 400);
     assert!(

@@ -1,4 +1,4 @@
-//! What a link was before, and the way back.
+//! Earlier revisions of a link, and undo.
 
 use serde_json::{Value, json};
 
@@ -145,12 +145,12 @@ async fn undoing_is_under_all_rules() {
         "suspicious",
         "the target is judged anew"
     );
-    // A moderator's word stays.
+    // A moderator's decision stays.
     patch(&web, json!({"long_url": "https://example.com/"})).await;
     web.api("PUT /api/v1/admin/links/abc/standing", json!({"standing": "blocked"})).await;
     assert_eq!(undo(&web, json!({})).await.json()["status"], "blocked");
     web.api("PUT /api/v1/admin/links/abc/standing", json!({"standing": "clear"})).await;
-    // An end that is past would be the link's end.
+    // Restoring a past expiry would end the link.
     patch(&web, json!({"expires_at": null})).await;
     web.clock.advance(std::time::Duration::from_secs(61));
     undo(&web, json!({})).await.is_problem(400, "invalid_expiry", "revision");

@@ -1,4 +1,4 @@
-//! Clicks summed up, and counts on links.
+//! Click statistics, and counts on links.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::web::{KEY, OTHER, OWNER, Web};
 
 const HOUR: i64 = 3_600_000;
 
-/// An owner's link `abc`, made at the given moment.
+/// An owner's link `abc`, created at the given time.
 async fn with_link(born: &str) -> (Web, LinkId) {
     let web = Web::new();
     let row =
@@ -77,7 +77,7 @@ async fn the_sums_of_a_link_look_like_this() {
         "bot_reasons": one("crawler")
     });
     assert_eq!(body, want, "{body:#}");
-    // In the order in which they are promised.
+    // The fields are in the documented order.
     assert_eq!(body.to_string(), want.to_string());
 }
 
@@ -296,7 +296,7 @@ async fn hours_that_are_no_longer_kept_are_not_made_up() {
     let answer = web.api(&format!("{line}&interval=hour"), Value::Null).await;
     answer.is_problem(400, "invalid_request", "interval");
     assert!(answer.text().contains("no longer kept by the hour"));
-    // Nobody asked for hours: days will do.
+    // Without an explicit interval, the server chooses days.
     assert_eq!(web.api(line, Value::Null).await.json()["interval"], "day");
     let kept = stats(&web, "?from=2026-01-05&to=2026-01-06&interval=hour").await;
     assert_eq!(kept["series"][10]["clicks"], 1);
@@ -320,7 +320,7 @@ async fn a_link_without_clicks_has_sums_too() {
         (&json!(0), &json!([]), &json!("hour"))
     );
     assert_eq!(body["series"].as_array().unwrap().len(), 1);
-    // One that is older than any click can be.
+    // A link that is older than any click can be.
     let row = json!([
         {"long_url": "https://example.com/2", "short_code": "old-1", "created_at": "0001-01-01"}
     ]);
@@ -429,7 +429,7 @@ async fn owners_see_their_own_and_nobody_elses() {
         "forbidden",
         "Authorization",
     );
-    // What is deleted is gone here as elsewhere.
+    // A deleted link is missing here too.
     assert_eq!(web.api("DELETE /api/v1/urls/mine", Value::Null).await.status, 204);
     for path in ["stats", "clicks", "live"] {
         web.api(&format!("GET /api/v1/urls/mine/{path}"), Value::Null).await.is_problem(
@@ -477,7 +477,7 @@ async fn links_carry_their_count_and_do_not_need_it() {
         2
     );
     assert_eq!(asked(), before + 3, "once for a page, once for a bulk");
-    // Away or stuck: links go on without.
+    // If the click store fails or hangs, the API returns links without counts.
     for trouble in [&web.clicks.away, &web.clicks.stuck] {
         trouble.store(true, Ordering::Relaxed);
         let body = web.api("GET /api/v1/urls/abc", Value::Null).await.json();

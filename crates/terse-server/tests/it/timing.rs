@@ -1,11 +1,10 @@
-//! Whether the time that a refusal takes tells anything about what was wrong. By flag, for it needs
-//! a quiet machine and a while: `TERSE_TEST_TIMING=1 cargo test -p terse-server --release --test it
-//! timing`.
+//! Whether the time of a refusal reveals what was wrong. Enabled by a variable, as it needs an idle
+//! host and a while: `TERSE_TEST_TIMING=1 cargo test -p terse-server --release --test it timing`.
 //!
-//! Two kinds of wrong answers are tried in a random order, and the times of one are compared with
-//! those of the other by Welch's t-test, the slowest tenth left out: that is other people's work.
-//! Were there no difference, |t| would stay below 4.5 in all but one of 100,000 measurements. A
-//! leak shows every time, so it takes three in a row to fail.
+//! The test tries two kinds of wrong secrets in a random order and compares their times by Welch's
+//! t-test. It leaves out the slowest tenth, which other processes cause. Without a difference, |t|
+//! stays below 4.5 in all but one of 100,000 measurements. A leak shows every time, so the test
+//! fails only after three in a row.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -35,7 +34,7 @@ impl Times {
         self.0[kind].push(took.as_secs_f64() * 1e9);
     }
 
-    /// Welch's t, without the slowest tenth of all.
+    /// Welch's t, without the slowest tenth.
     fn t(&self) -> f64 {
         let mut all: Vec<f64> = self.0.iter().flatten().copied().collect();
         all.sort_by(f64::total_cmp);
@@ -54,7 +53,7 @@ impl Times {
     }
 }
 
-/// Which kind is next: nobody can guess, so nothing that comes and goes favours one of them.
+/// Chooses the next kind at random, so that no passing load favours one of them.
 struct Coin(u64);
 
 impl Coin {
@@ -72,8 +71,8 @@ impl Coin {
     }
 }
 
-/// Wrong keys as long as the real one: such as differ only at their end, and such as have nothing
-/// in common with it.
+/// Wrong keys as long as the real one: some differ only at the end, some have nothing in common
+/// with it.
 fn wrong_keys(real: &str) -> [Vec<String>; 2] {
     let letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ".chars();
     let near = letters
@@ -94,7 +93,7 @@ async fn assert_alike(what: &str, real: &str, web: &Web) {
             let key = &keys[kind][coin.toss(50)];
             let (status, took) = web.timed("/api/v1/urls", key).await;
             assert_eq!(status, 401);
-            // The first ones warm everything up.
+            // The first tries warm up caches.
             if n > 1000 {
                 times.add(kind, took);
             }
@@ -146,7 +145,7 @@ async fn a_wrong_password_takes_as_long_as_nobodys() {
     panic!("whether there is an account shows in the time that a wrong password takes: t = {ts:?}");
 }
 
-/// The measure itself, on a comparison that stops at the first difference.
+/// Tests the measurement itself, on a comparison that stops at the first difference.
 #[test]
 fn a_comparison_that_stops_early_is_found_out() {
     if !is_wanted() {

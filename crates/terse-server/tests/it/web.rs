@@ -1,4 +1,4 @@
-//! A whole web side in memory, and ways to talk to it.
+//! A whole server in memory, and ways to call it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,13 +27,13 @@ use crate::fake::Fake;
 use crate::fake_clicks::FakeClicks;
 
 pub(crate) const KEY: &str = "terse_test-key";
-/// An owner's, and another's.
+/// The keys and ids of an owner and of another one.
 pub(crate) const OWNER: (&str, OwnerId) = ("terse_owner", FIRST_ACCOUNT);
 pub(crate) const OTHER: (&str, OwnerId) = ("terse_other", OwnerId(FIRST_ACCOUNT.0 + 1));
-/// A moderator's.
+/// The key and id of a moderator.
 pub(crate) const MODERATOR: (&str, OwnerId) = ("terse_moderator", OwnerId(FIRST_ACCOUNT.0 + 2));
 
-/// Blocks one host and finds another odd.
+/// Blocks one host and flags another as odd.
 struct Watchful;
 
 impl Screening for Watchful {
@@ -52,7 +52,7 @@ impl Screening for Watchful {
     }
 }
 
-/// An account with this id, the next one, and a key that opens all of it.
+/// Creates the account with this id, which must be the next one, and a key with all permissions.
 fn enrol(registry: &MemoryRegistry, key: &str, owner: OwnerId, role: Role) {
     let (at, by) = (Timestamp::from_ms(1), || Attribution {
         actor: Actor::Terse,
@@ -101,7 +101,7 @@ impl Answer {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Status, code and field of a problem, after checking its shape.
+    /// Status, code and field of a problem, after checking its form.
     #[track_caller]
     pub(crate) fn problem(&self) -> (u16, String, Option<String>) {
         assert_eq!(self.header("content-type"), "application/problem+json", "{}", self.text());
@@ -121,7 +121,7 @@ impl Answer {
     }
 }
 
-/// Takes the user agent for the name of the device, and everybody with an address to be in Austria.
+/// Uses the user agent as the name of the device, and locates every address in Austria.
 struct Onlooking;
 
 impl terse_core::rules::VisitorClassifier for Onlooking {
@@ -217,7 +217,7 @@ impl Web {
         Self { router, registry, store, clock, stats, clicks, live, erasures, stop }
     }
 
-    /// An account with a key of this name that opens all of it.
+    /// Creates an account with a key of this name that has all permissions.
     pub(crate) async fn person(&self, name: &str, role: Role) -> OwnerId {
         let by = || Attribution { actor: Actor::Terse, at: Timestamp::from_ms(1), why: None };
         let user_name = AccountName::parse(name).unwrap();
@@ -233,7 +233,7 @@ impl Web {
         owner
     }
 
-    /// One more key for an account, changed as wished.
+    /// Adds a key to an account, after `change` has edited it.
     pub(crate) async fn give_key(
         &self,
         owner: OwnerId,
@@ -260,7 +260,7 @@ impl Web {
             .id
     }
 
-    /// Signs somebody in: their cookie.
+    /// Signs an account in and returns its cookie.
     pub(crate) async fn sign_in(&self, owner: OwnerId, secret: &str) -> String {
         let seen = self.registry.account(owner).await.unwrap().unwrap().revision;
         let token = Token(Keys::hash(secret));
@@ -270,7 +270,7 @@ impl Web {
         format!("__Host-terse_session={secret}")
     }
 
-    /// As a browser that is signed in, from a page of ours.
+    /// Calls as a signed-in browser, from a page of this site.
     pub(crate) async fn signed_in(&self, line: &str, cookie: &str, body: Value) -> Answer {
         let headers = [
             ("cookie", cookie),
@@ -280,14 +280,14 @@ impl Web {
         self.call(line, &headers, body.to_string()).await
     }
 
-    /// As somebody with this key, with the body still to come.
+    /// Calls with this key and returns the response before its body is read.
     pub(crate) async fn open(&self, path: &str, key: &str) -> Response<Body> {
         let request =
             Request::builder().uri(path).header("authorization", key).body(Body::empty()).unwrap();
         self.router.clone().oneshot(request).await.unwrap()
     }
 
-    /// JSON from an address, without a key.
+    /// Sends JSON from an address, without a key.
     pub(crate) async fn from(&self, address: &str, line: &str, body: Value) -> Answer {
         let (method, path) = line.split_once(' ').unwrap();
         let request =
@@ -301,7 +301,7 @@ impl Web {
         .await
     }
 
-    /// As somebody with this key.
+    /// Calls with this key.
     pub(crate) async fn as_owner(&self, line: &str, key: &str, body: Value) -> Answer {
         self.call(
             line,
@@ -318,7 +318,7 @@ impl Web {
         Answer { status: head.status, headers: head.headers, bytes }
     }
 
-    /// The same, but the body is left alone where it has no end.
+    /// The same, but does not read a body that never ends.
     pub(crate) async fn begin(
         &self,
         line: &str,
@@ -340,7 +340,7 @@ impl Web {
         Answer { status: head.status, headers: head.headers, bytes }
     }
 
-    /// How long it takes to answer somebody with this key.
+    /// How long the server takes to answer a call with this key.
     pub(crate) async fn timed(&self, path: &str, key: &str) -> (StatusCode, Duration) {
         let request =
             Request::builder().uri(path).header("authorization", key).body(Body::empty()).unwrap();
@@ -350,9 +350,9 @@ impl Web {
         (response.status(), began.elapsed())
     }
 
-    /// Every path that the router knows, as it knows them.
+    /// Every path of the router, as the router writes it.
     pub(crate) fn paths(&self) -> Vec<String> {
-        // There is no other way to ask it.
+        // The router offers no other way to list them.
         let told = format!("{:?}", self.router);
         let mut paths: Vec<String> = told
             .split('"')
@@ -364,7 +364,7 @@ impl Web {
         paths
     }
 
-    /// `GET /path` with further headers.
+    /// Sends `METHOD /path` with these headers.
     pub(crate) async fn call(
         &self,
         line: &str,
@@ -379,7 +379,7 @@ impl Web {
         self.send(request.body(body.into()).unwrap()).await
     }
 
-    /// With the key, and JSON where there is any.
+    /// Calls with the operator's key, with JSON if there is any.
     pub(crate) async fn api(&self, line: &str, body: Value) -> Answer {
         let headers =
             [("authorization", &*format!("Bearer {KEY}")), ("content-type", "application/json")];
@@ -389,12 +389,12 @@ impl Web {
         }
     }
 
-    /// Without a key.
+    /// Calls without a key.
     pub(crate) async fn anonymous(&self, line: &str, body: Value) -> Answer {
         self.call(line, &[("content-type", "application/json")], body.to_string()).await
     }
 
-    /// As a browser does.
+    /// Calls as a browser does.
     pub(crate) async fn page(&self, path: &str) -> Answer {
         self.call(&format!("GET {path}"), &[("accept", "text/html"), ("host", "go.example")], "")
             .await

@@ -1,4 +1,4 @@
-//! Exactly once.
+//! Clicks are counted exactly once.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub async fn a_batch_is_counted_once_however_often_it_is_tried(store: Store) {
     }
     let earlier = batch(&journal, 3, 0, 100);
     assert_eq!(store.add(&earlier).await.unwrap(), Added::Already);
-    // Something is missing before the batch, or a part of it was counted.
+    // Positions are missing before the batch, or a part of it was counted.
     for (from, to) in [(300, 400), (50, 400), (249, 400), (251, 400)] {
         let batch = batch(&journal, 3, from, to);
         assert_eq!(store.add(&batch).await.unwrap(), gap(&[(1, 250)]), "{from}");

@@ -1,4 +1,4 @@
-//! Many calls at once.
+//! Concurrent calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! One holder for each journal: what only two handles on a store can break.
+//! One holder per journal: promises that only two handles on a store can break.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub async fn opening_a_journal_fences_the_other_handle([first, second]: [Store; 
     assert_counted(&first, 1).await;
     let after = OpenJournal { journal: JOURNAL, epoch: opened.epoch };
     assert_eq!(second.add(&batch(&[after.span(1, 10, 20)])).await.unwrap(), Added::Done);
-    // The first takes it back.
+    // The first handle takes the journal back.
     let again = OpenJournal::open(&first, JOURNAL).await;
     assert!(again.epoch > after.epoch);
     assert_eq!(second.add(&batch(&[after.span(1, 20, 30)])).await.unwrap(), Added::Fenced);

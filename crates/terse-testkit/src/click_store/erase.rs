@@ -1,4 +1,4 @@
-//! What is deleted with a link or an account.
+//! Erasing a link or an account.
 
 use terse_core::clicks::{
     Added, Batch, Click, ClickSubject, ClickTarget, Count, LinkId, RawQuery, Retention,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{key, moment};
 
-/// Nothing is left of a link.
+/// Asserts that nothing is left of a link.
 async fn assert_gone(store: &Store, link: &LinkId) {
     assert_eq!(store.counts(std::slice::from_ref(link)).await.unwrap(), [Count::default()]);
     let found = report(store, &ClickSubject::Link(link.clone()), ALWAYS).await;
@@ -32,7 +32,7 @@ pub async fn links_are_erased_up_to_a_creation_time(store: Store) {
     let other = link("other");
     put(&store, vec![click(&old, 1), click(&new, 200), click(&other, 3), click(&old, 5 * DAY)])
         .await;
-    // Some hours have become days already.
+    // Some hours are joined into days already.
     let retention = Retention {
         raw_before: moment(0),
         hours_before: moment(2 * DAY),
@@ -90,7 +90,7 @@ pub async fn a_link_made_again_after_its_erasure_is_counted(store: Store) {
 
 pub async fn a_late_click_of_an_erased_link_is_not_counted_for_it([first, second]: [Store; 2]) {
     let abc = link("abc");
-    // Nothing of the link was counted yet: all its clicks wait in a journal.
+    // Nothing of the link is counted yet: all its clicks wait in a journal.
     let journal = OpenJournal::open(&first, JOURNAL).await;
     second.erase_links(&[key("abc")], moment(0), moment(50)).await.unwrap();
     let clicks = vec![click(&abc, 1), click(&abc, 50), click(&link("other"), 2)];

@@ -41,9 +41,9 @@ pub type Store = Arc<dyn ClickStore>;
 
 /// Expands into one test per promise, in a module `click_store`.
 ///
-/// `fresh` is an `async fn() -> Option<[Store; 2]>` giving two handles on one empty store that
-/// keeps raw clicks, as two nodes would have; `None` skips, aloud. The promises of the second list
-/// are those that only two handles can break.
+/// `fresh` is an `async fn() -> Option<[Store; 2]>` that returns two handles on one empty store
+/// that keeps raw clicks, as two nodes have them; with `None` a test is skipped, and says so. Only
+/// two handles can break the promises of the second list.
 #[macro_export]
 macro_rules! click_store {
     ($fresh:path) => {
@@ -133,7 +133,7 @@ fn link(code: &str) -> LinkId {
     LinkId { key: key(code), born: moment(-DAY) }
 }
 
-/// A click of which only the essential is known, `ms` after the beginning of a year.
+/// A click with only the required fields, `ms` after the beginning of a year.
 fn click(link: &LinkId, ms: i64) -> Click {
     Click::bare(moment(ms), ClickTarget::Link(link.clone(), OWNER))
 }
@@ -169,7 +169,7 @@ impl OpenJournal {
 
 const JOURNAL: JournalId = JournalId(*b"a journal's name");
 
-/// Counts clicks that come from a journal of their own.
+/// Counts clicks from a journal of their own.
 pub async fn add_clicks(store: &(impl ClickIngest + ?Sized), clicks: Vec<Click>) {
     let journal = JournalId::generate().unwrap();
     let Opened { epoch, .. } = store.open(journal).await.unwrap();
@@ -181,7 +181,7 @@ async fn put(store: &Store, clicks: Vec<Click>) {
     add_clicks(&**store, clicks).await;
 }
 
-/// Every position of a journal, in order. Fences who has opened it before.
+/// Every position of a journal, in order. Fences its earlier holder.
 async fn positions(store: &Store, journal: JournalId) -> Vec<(u64, u64)> {
     let opened = store.open(journal).await.unwrap();
     let mut positions: Vec<_> =
@@ -198,7 +198,7 @@ async fn of_link(store: &Store, link: &LinkId, period: Period) -> ClickReport {
     report(store, &ClickSubject::Link(link.clone()), period).await
 }
 
-/// The whole sum must be found in the buckets too.
+/// The clicks of all buckets, which must equal the whole sum.
 fn in_buckets(report: &ClickReport) -> Count {
     let mut sum = Count::default();
     report.buckets.iter().for_each(|bucket| sum.add(bucket.clicks));

@@ -1,4 +1,4 @@
-//! When clicks were.
+//! Periods of reports.
 
 use terse_core::Timestamp;
 use terse_core::clicks::{Click, ClickSubject, Count, Period, Unit};
@@ -69,7 +69,7 @@ pub async fn recent_is_the_present_hour_and_the_23_before(store: Store) {
 
 pub async fn clicks_of_any_year_land_in_their_own_hour(store: Store) {
     let abc = link("abc");
-    // A clock that jumps to and fro, also in the middle of a batch.
+    // A clock that jumps back and forth, even within a batch.
     let jumps = [
         "2026-06-01T10:30:00Z",
         "1969-12-31T23:59:59.999Z",

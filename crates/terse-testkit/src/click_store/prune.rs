@@ -1,4 +1,4 @@
-//! What is deleted by age.
+//! Pruning by age.
 
 use terse_core::Timestamp;
 use terse_core::clicks::{
@@ -16,7 +16,7 @@ fn up_to(raw: i64, hours: i64, limit: usize) -> Retention {
     Retention { raw_before, hours_before, tombstones_before: Timestamp::MIN, limit }
 }
 
-/// Prunes as long as there is more.
+/// Prunes until nothing is left to prune.
 async fn prune(store: &Store, retention: Retention) -> Pruned {
     let mut all = Pruned::default();
     for _ in 0..10_000 {
@@ -57,7 +57,7 @@ pub async fn raw_clicks_are_deleted_by_the_hour(store: Store) {
     assert_eq!(prune(&store, up_to(2 * HOUR + 5, -6 * DAY, 3)).await, Pruned::default());
 }
 
-/// What must not change when hours become days.
+/// The parts of a report that must not change when hours become days.
 fn sums(report: &ClickReport) -> impl PartialEq + std::fmt::Debug + use<> {
     let dimensions: Vec<_> = terse_core::clicks::Dimension::ALL
         .iter()
@@ -95,7 +95,7 @@ pub async fn hours_become_days_and_no_sum_changes(store: Store) {
             before.push(sums(&report(&store, subject, *period).await));
         }
     }
-    // Three days have ended, and a bit.
+    // Three days and five hours have passed.
     let pruned = prune(&store, up_to(-DAY, 3 * DAY + 5 * HOUR, 10)).await;
     assert_eq!(pruned.hours, 3 * 3 * 24 + 1);
     let mut after = Vec::new();
@@ -115,7 +115,7 @@ pub async fn hours_become_days_and_no_sum_changes(store: Store) {
     assert_eq!(days, [0, 1, 2].map(|day| moment(day * DAY)));
     assert_eq!(found.buckets.len(), 3 + 28);
     assert!(found.buckets.is_sorted_by_key(|bucket| bucket.start));
-    // A day is counted whole by whatever touches it.
+    // A period that overlaps a day counts the whole day.
     assert_eq!(
         of_link(&store, &link("abc"), since(DAY + 5, DAY + 6)).await.tally.clicks,
         humans(96)

@@ -1,4 +1,4 @@
-//! Every single click.
+//! Raw clicks.
 
 use terse_core::Timestamp;
 use terse_core::clicks::{BotKind, Click, ClickCursor, ClickSubject, LinkId, RawQuery};
@@ -10,7 +10,7 @@ fn query(link: &LinkId) -> RawQuery {
     RawQuery { link: link.clone(), from: None, to: None, after: None, limit: 7 }
 }
 
-/// All pages, each no longer than asked for.
+/// Reads all pages and checks that each respects the limit.
 async fn walk(store: &Store, mut query: RawQuery) -> Vec<Click> {
     let mut all = Vec::new();
     loop {
@@ -45,7 +45,7 @@ pub async fn raw_clicks_come_back_as_they_were(store: Store) {
 
 pub async fn raw_clicks_are_paged_exactly_once_in_order(store: Store) {
     let abc = link("abc");
-    // Many in one millisecond, in several batches, among those of another link.
+    // Many clicks in one millisecond, in several batches, among clicks of another link.
     for batch in 0..6 {
         let ours = (0..20)
             .map(|n| Click { took_micros: batch * 100 + n, ..click(&abc, i64::from(n % 3)) });

@@ -1,4 +1,4 @@
-//! Whose clicks they are.
+//! Sums per link, owner and in total.
 
 use terse_core::clicks::{BotKind, Click, ClickSubject, ClickTarget, Count, LinkId};
 use terse_core::{Answered, Domain, OwnerId};

@@ -1,4 +1,4 @@
-//! By whom, and from where.
+//! Dimensions and visitors.
 
 use terse_core::Answered;
 use terse_core::clicks::{
@@ -19,7 +19,7 @@ fn words(n: usize) -> [Option<Interned>; 12] {
     std::array::from_fn(|dimension| Some(format!("value-{dimension}-{n}").into()))
 }
 
-/// A click that says something in every dimension.
+/// A click with a value in every dimension.
 pub(super) fn telling(n: usize, ms: i64) -> Click {
     let [referrer, country, city, device, browser, system, language, utm @ ..] = words(n);
     Click {
@@ -114,7 +114,7 @@ pub async fn what_is_frequent_keeps_its_name(store: Store) {
 
 pub async fn visitors_are_counted_once_a_day(store: Store) {
     let visit = |visitor: u64, ms: i64| Click { visitor: Some(visitor), ..click(&link("abc"), ms) };
-    // The same person has another hash every day.
+    // The same visitor has another hash every day.
     let today = (0..60).map(|n: i64| visit(1000 + n as u64 % 20, n * HOUR / 4));
     let tomorrow = (0..60).map(|n: i64| visit(2000 + n as u64 % 30, DAY + n * HOUR / 4));
     put(&store, today.collect()).await;

@@ -12,7 +12,7 @@ pub async fn an_alias_may_not_look_like_anothers(store: Store) {
             .await;
         assert_eq!(store.get(&key(code)).await.unwrap(), None);
     }
-    // Strangers share an owner without being each other.
+    // Anonymous creators share an owner, but are different clients.
     put(
         &store,
         &Link { owner: OwnerId::ANONYMOUS, ..alias("Autumn-Sale", "https://example.com/") },
@@ -23,7 +23,7 @@ pub async fn an_alias_may_not_look_like_anothers(store: Store) {
         &Link { owner: OwnerId::ANONYMOUS, ..alias("autumn-sale", "https://example.com/") },
     )
     .await;
-    // Elsewhere it is nobody's, and generated codes do not count: nobody reads a name into them.
+    // Another domain has no such alias, and generated codes do not count: they carry no name.
     let mut elsewhere = Link { owner: OwnerId(2), ..alias("spring-sale", "https://example.com/") };
     elsewhere.key.domain = Domain::from_stored("go.example");
     put(&store, &elsewhere).await;
@@ -86,10 +86,10 @@ pub async fn the_only_alias_of_its_look_is_found_in_any_case(store: Store) {
     let mut elsewhere = key("spring-sale");
     elsewhere.domain = Domain::from_stored("go.example");
     assert_eq!(store.get_folded(&elsewhere).await.unwrap(), None);
-    // Of two, neither is meant.
+    // With two candidates, the lookup finds neither.
     put(&store, &alias("spring-sale", "https://example.com/2")).await;
     assert_eq!(store.get_folded(&key("SPRING-SALE")).await.unwrap(), None);
-    // Generated codes are not aliases, wherever they are kept.
+    // Generated codes are not aliases, wherever they are stored.
     let code = leased_code(&store).await;
     put(&store, &generated(&code, "https://example.com/")).await;
     put(&store, &generated("unLeased9", "https://example.com/")).await;

@@ -1,4 +1,4 @@
-//! What happens to links at their end.
+//! The end of links: expiry, purging, quarantine.
 
 use std::collections::HashSet;
 
@@ -37,7 +37,7 @@ pub async fn expired_links_are_marked_once(store: Store) {
         store.mark_expired(moment(11), 3, &[]).await.unwrap(),
         [alias("later", "https://x.y/").key]
     );
-    // A link that was given a new end expires a second time.
+    // A link with a new expiry expires a second time.
     let mut renewed = store.get(&crate::key("brief-0")).await.unwrap().unwrap();
     renewed.expires_at = Some(moment(20));
     renewed.revision = Revision(2);
@@ -80,7 +80,7 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     }
     assert_eq!(store.purge(moment(10), 10, None).await.unwrap(), []);
     assert_eq!(store.get_folded(&expired.key).await.unwrap(), None);
-    // The alias is free, for another owner and in another case.
+    // The alias is free, for another owner and in another spelling.
     put(
         &store,
         &Link { owner: terse_core::OwnerId(5), ..alias("EXPIRED", "https://example.com/other") },
@@ -96,7 +96,7 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
 
 pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
     for n in 0..4 {
-        // Blocked links stay, and must not stand in the way of the others.
+        // Blocked links stay, and must not keep the others from being purged.
         let standing = if n % 2 == 0 { ModerationStatus::Blocked } else { ModerationStatus::Clear };
         put(
             &store,
@@ -130,7 +130,7 @@ pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
     assert_eq!(sorted(gone), want);
 }
 
-/// Anybody's link under an alias, already over.
+/// An expired link of any owner under an alias.
 fn over(owner: OwnerId, code: &str) -> Link {
     Link { owner, deleted_at: Some(moment(1)), ..alias(code, "https://example.com/") }
 }
@@ -146,8 +146,8 @@ pub async fn freed_aliases_are_held_for_their_owners(store: Store) {
     assert_eq!(store.purge(moment(1), 10, Some(moment(100))).await.unwrap().len(), 4);
     assert_eq!(store.get(&crate::key("Anns")).await.unwrap(), None);
     assert_eq!(store.get_folded(&crate::key("anns")).await.unwrap(), None);
-    // Nobody else gets them, in no case; nor does anybody get what nobody owned, not even another
-    // stranger.
+    // No other owner gets them, in any spelling. No one gets aliases of anonymous links, not even
+    // another anonymous client.
     for (owner, code) in [
         (bob, "Anns"),
         (bob, "ANNS"),
@@ -157,14 +157,14 @@ pub async fn freed_aliases_are_held_for_their_owners(store: Store) {
     ] {
         put_in_vain(&store, &Link { owner, ..alias(code, "https://example.com/") }).await;
     }
-    // Nor is a code made that is the same.
+    // Nor is the same code generated.
     put_in_vain(&store, &Link { owner: ann, ..generated("Anns", "https://example.com/") }).await;
     // On another domain it is another alias.
     let elsewhere =
         LinkKey { domain: Domain::from_stored("b.example"), code: Code::parse("Anns").unwrap() };
     put(&store, &Link { owner: bob, key: elsewhere, ..alias("Anns", "https://example.com/") })
         .await;
-    // What was made by us is nobody's to choose, but for the operator.
+    // A purged generated code is not available as an alias, except to the operator.
     put_in_vain(&store, &Link { owner: bob, ..alias(&code, "https://example.com/") }).await;
     put_in_vain(
         &store,
@@ -174,7 +174,7 @@ pub async fn freed_aliases_are_held_for_their_owners(store: Store) {
     put(&store, &generated(&code, "https://example.com/again")).await;
     put(&store, &Link { owner: ann, ..alias("Anns", "https://example.com/back") }).await;
     put(&store, &Link { owner: ann, ..alias("ALSO-anns", "https://example.com/back") }).await;
-    // Theirs again, it is theirs as any other; and once they let it go, it is held anew.
+    // Back with its owner, it is an ordinary alias; after another purge it is quarantined again.
     assert_eq!(store.release(moment(99), 10).await.unwrap(), 0);
     assert_eq!(store.release(moment(100), 10).await.unwrap(), 2);
     put_in_vain(&store, &Link { owner: bob, ..alias("Anns", "https://example.com/") }).await;

@@ -1,4 +1,4 @@
-//! Codes: given once, exactly as they came.
+//! Codes: each is used once, and stored exactly as given.
 
 use terse_core::{
     Domain, Insert, Inserted, MAX_CODE_LENGTH, MIN_CODE_LENGTH, ModerationStatus, OwnerId,
@@ -128,7 +128,7 @@ pub async fn an_alias_and_a_generated_code_exclude_each_other(store: Store) {
     put_in_vain(&store, &alias(&first, "https://example.com/evil")).await;
     put(&store, &alias(&second, "https://example.com/")).await;
     put_in_vain(&store, &generated(&second, "https://example.com/")).await;
-    // The same where the alias came before its number was leased.
+    // The same if the alias existed before its number was leased.
     let numbering = numbering(&store);
     let ahead = store.lease(7, 1, numbering.capacity(7), 0).await.unwrap().end + 1;
     let squatted = numbering.code(7, ahead).to_string();
@@ -146,13 +146,13 @@ pub async fn generated_codes_that_were_never_leased_are_links_too(store: Store) 
         let code = numbering.code(length, 3).to_string();
         links.push(generated(&code, &format!("https://example.com/{length}")));
     }
-    // Other strategies may write codes in any alphabet.
+    // Other strategies may generate codes in any alphabet.
     links.push(generated("0OIl0OI", "https://example.com/other"));
     for link in &links {
         put(&store, link).await;
         put_in_vain(&store, link).await;
     }
-    // Being leased later must not hide them.
+    // Leasing their numbers later must not hide them.
     for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
         store.lease(length, 10, numbering.capacity(length), 0).await.unwrap();
     }
@@ -212,7 +212,7 @@ pub async fn many_are_found_as_one_by_one(store: Store) {
     assert!(store.get_many(&[]).await.is_empty());
 }
 
-/// Whoever hears of a link, however fast, can follow it.
+/// A link can be followed as soon as its creation is acknowledged.
 pub async fn what_was_acknowledged_is_found_at_once_by_everyone(store: Store) {
     let (tell, mut told) = tokio::sync::mpsc::channel::<Link>(1);
     let visitor = {
@@ -241,7 +241,7 @@ pub async fn what_was_acknowledged_is_found_at_once_by_everyone(store: Store) {
         } else {
             generated(&leased_code(&store).await, &target)
         };
-        // Looked for before it is there, so that an answer from then would be found out.
+        // Looked up before it exists, so that a cached absence would fail the test.
         assert_eq!(store.get(&link.key).await.unwrap(), None);
         put(&store, &link).await;
         tell.send(link).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a link was before its changes.
+//! Earlier revisions of a link.
 
 use terse_core::{
     Flags, Link, LinkVersion, MAX_REVISIONS, ModerationSource, ModerationStatus, Notes, OwnerId,
@@ -78,7 +78,7 @@ pub async fn what_no_owner_sees_is_not_kept(store: Store) {
     change(&store, &new).await;
     new = Link { deleted_at: Some(moment(6)), revision: Revision(4), ..new };
     change(&store, &new).await;
-    // What an update does not change makes no difference either.
+    // Fields that an update ignores make no difference either.
     new = Link {
         owner: OwnerId(99),
         created_at: moment(7),

@@ -1,4 +1,4 @@
-//! Walking through lists.
+//! Paging through lists.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use terse_core::{Cursor, Link, LinkKey, ListQuery, Revision, Sort};
 use super::{Store, leased_code, put};
 use crate::{alias, generated, moment};
 
-/// Everything, newest first.
+/// A query for everything, newest first.
 pub(super) fn all() -> ListQuery {
     ListQuery {
         owner: None,
@@ -25,7 +25,7 @@ pub(super) fn all() -> ListQuery {
     }
 }
 
-/// All pages of a walk.
+/// All pages of a list.
 pub(super) async fn walk(store: &Store, query: &ListQuery) -> Vec<Link> {
     let mut query = query.clone();
     let mut links = Vec::new();
@@ -67,7 +67,7 @@ pub async fn lists_are_in_order(store: Store) {
         newest.reverse();
         assert_eq!(newest, made);
     }
-    // What one owner has is in the same order.
+    // One owner's links are in the same order.
     let own = ListQuery { owner: Some(made[0].owner), sort: Sort::Oldest, limit: 4, ..all() };
     assert_eq!(walk(&store, &own).await, made);
 }
@@ -85,7 +85,7 @@ pub async fn a_walk_sees_every_link_once_while_others_write(store: Store) {
         tokio::spawn(async move {
             let mut n = 1000;
             while !done.load(Ordering::Relaxed) {
-                // Comes, changes and goes, all over the list.
+                // Links are created, changed and deleted all over the list.
                 let link = made_at(&store, (n as i64 * 7) % 40 - 5, n).await;
                 put(&store, &link).await;
                 let gone = Link { deleted_at: Some(moment(0)), revision: Revision(2), ..link };

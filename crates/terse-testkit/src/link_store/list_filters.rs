@@ -1,4 +1,4 @@
-//! Choosing what to list.
+//! Filters of lists.
 
 use terse_core::{Domain, Link, ListQuery, ModerationStatus, OwnerId, Status, Tags, Title};
 

@@ -1,8 +1,7 @@
-//! What every store of links must do: one function per promise of `LinkStore`.
+//! The contract of `LinkStore`: one function per promise.
 //!
 //! [`crate::link_store!`] turns the list below into one test per promise, so a new promise reaches
-//! every backend without anybody remembering. The functions panic where a promise is broken, as
-//! tests do.
+//! every backend automatically. The functions panic where a promise is broken, as tests do.
 #![allow(clippy::unwrap_used, reason = "a suite of tests")]
 #![allow(missing_docs, reason = "each function's name is the promise")]
 #![allow(clippy::cloned_ref_to_slice_refs, reason = "an expected list reads best as a list")]
@@ -37,7 +36,7 @@ pub use shared::*;
 pub use tags::*;
 pub use update::*;
 
-/// What most promises are about.
+/// A handle on the store under test.
 pub type Store = Arc<dyn LinkStore>;
 
 /// Two handles on one store, as two nodes have them.
@@ -61,8 +60,8 @@ impl Shared {
 
 /// Expands into one test per promise of `LinkStore`, in a module `link_store`.
 ///
-/// `fresh` is an `async fn() -> Option<Shared>` that gives two handles on an empty store; `None`
-/// skips, aloud.
+/// `fresh` is an `async fn() -> Option<Shared>` that returns two handles on an empty store; with
+/// `None` a test is skipped, and says so.
 #[macro_export]
 macro_rules! link_store {
     ($fresh:path) => {
@@ -144,19 +143,19 @@ fn numbering(store: &Store) -> Numbering {
     Numbering::new(store.identity())
 }
 
-/// Inserts, and expects it to be new.
+/// Inserts a link and expects it to be new.
 async fn put(store: &Store, link: &Link) {
     let outcome = store.insert(Insert::new(link.clone(), None)).await.unwrap();
     assert_eq!(outcome, Inserted::Created, "{:?}", link.key);
 }
 
-/// Inserts, and expects the code to be taken.
+/// Inserts a link and expects its code to be taken.
 async fn put_in_vain(store: &Store, link: &Link) {
     let outcome = store.insert(Insert::new(link.clone(), None)).await;
     assert!(matches!(outcome, Err(StoreError::CodeTaken)), "{:?}: {outcome:?}", link.key);
 }
 
-/// A generated code whose number was properly leased.
+/// A generated code whose number was leased.
 async fn leased_code(store: &Store) -> String {
     let numbering = numbering(store);
     let range = store.lease(7, 1, numbering.capacity(7), 0).await.unwrap();

@@ -1,4 +1,4 @@
-//! Leased numbers, and what follows from them.
+//! Leased numbers, and the codes they allow.
 
 use terse_core::{Absence, Domain, LinkKey, StoreError};
 
@@ -19,7 +19,7 @@ pub async fn leases_never_overlap(store: Store) {
         assert!(!range.is_empty());
         ranges.push(range);
     }
-    // Lengths are counted apart.
+    // Each length is counted separately.
     assert_eq!(store.lease(8, 3, numbering(&store).capacity(8), 0).await.unwrap().start, 0);
     ranges.sort_by_key(|range| range.start);
     assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
@@ -80,7 +80,7 @@ pub async fn no_existing_link_is_surely_absent(store: Store) {
         let absence = store.surely_absent(&link.key.domain, link.key.code.as_str());
         assert_eq!(absence, Absence::Unknown, "{:?}", link.key);
     }
-    // Still, after leases reached them and a purge went by.
+    // The same after leases have reached them and after a purge.
     store.lease(7, 1_000_005, numbering.capacity(7), 0).await.unwrap();
     store.purge(crate::moment(1000), 100, None).await.unwrap();
     for link in &links {
@@ -88,7 +88,7 @@ pub async fn no_existing_link_is_surely_absent(store: Store) {
         assert_eq!(absence, Absence::Unknown, "{:?}", link.key);
         assert!(store.get(&link.key).await.unwrap().is_some());
     }
-    // A code that may exist tomorrow may be called absent today only if it is.
+    // The store may call such a code absent only while it does not exist.
     for n in 2_000_000..2_000_100 {
         let key = LinkKey { code: numbering.code(7, n), ..key("any") };
         assert!(

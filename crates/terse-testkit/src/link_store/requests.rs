@@ -1,4 +1,4 @@
-//! Writes that are safe to repeat.
+//! Idempotent writes.
 
 use terse_core::{Insert, Inserted, Link, Request, Revision, StoreError};
 
@@ -24,7 +24,7 @@ pub async fn a_repeated_request_gets_the_first_answer(store: Store) {
         );
     }
     assert_eq!(store.get(&again.key).await.unwrap(), None);
-    // It shows the link as it is now.
+    // The replay returns the link as it is now.
     let changed = Link {
         target: alias("x23", "https://example.com/new").target,
         revision: Revision(2),
@@ -35,7 +35,7 @@ pub async fn a_repeated_request_gets_the_first_answer(store: Store) {
         insert(&store, &again, request(1, 1)).await,
         Inserted::Replayed(Some(Box::new(changed)))
     );
-    // Another request is another link.
+    // Another request creates another link.
     assert_eq!(insert(&store, &again, request(2, 1)).await, Inserted::Created);
 }
 
@@ -57,7 +57,7 @@ pub async fn a_request_whose_link_is_gone_is_answered_with_nothing(store: Store)
         assert_eq!(store.purge(moment(20), 10, None).await.unwrap(), [brief.key.clone()]);
         assert_eq!(insert(&store, &brief, request(id, 1)).await, Inserted::Replayed(None));
     }
-    // The codes now belong to other links, which are none of the first caller's business.
+    // The codes now belong to other links, which the replay must not reveal.
     for (id, link) in [(1, alias("brief", "https://example.com/other")), (2, numbered)] {
         let later = Link { created_at: moment(30), updated_at: moment(30), ..link };
         put(&store, &later).await;
@@ -98,7 +98,7 @@ pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store
     let existing = Inserted::Existing(Box::new(first.clone()));
     assert_eq!(insert(&store, &wish(100).await, request(1, 1)).await, existing);
     assert_eq!(insert(&store, &wish(100).await, request(1, 2)).await, Inserted::RequestMismatch);
-    // It is as old as the request, not as the link.
+    // Its age counts from the request, not from the link.
     assert_eq!(store.forget_requests(moment(100), 10).await.unwrap(), 0);
     let deleted =
         Link { deleted_at: Some(moment(101)), reusable: false, revision: Revision(2), ..first };
@@ -141,7 +141,7 @@ pub async fn old_requests_are_forgotten(store: Store) {
     assert_eq!(store.forget_requests(moment(3), 2).await.unwrap(), 2);
     assert_eq!(store.forget_requests(moment(3), 2).await.unwrap(), 1);
     assert_eq!(store.forget_requests(moment(3), 2).await.unwrap(), 0);
-    // 0, 1 and 2 are new again; 3 and 4 are remembered.
+    // The store has forgotten 0, 1 and 2, and still knows 3 and 4.
     for id in 0..5u8 {
         let link = alias(&format!("new-{id}"), "https://example.com/");
         let outcome = insert(&store, &link, request(id, 1)).await;

@@ -1,4 +1,4 @@
-//! The same wish again.
+//! Reusing a link for the same target.
 
 use terse_core::{Domain, Insert, Inserted, Link, OwnerId, Revision, Status, Updated};
 
@@ -21,7 +21,7 @@ pub async fn the_same_wish_gives_the_same_link(store: Store) {
         assert_eq!(insert(&store, &again).await, Inserted::Existing(Box::new(first.clone())));
         assert_eq!(store.get(&again.key).await.unwrap(), None, "nothing was written");
     }
-    // Whoever asks for a new link gets one.
+    // A request for a new link creates one.
     let fresh = Link { reusable: false, ..reusable(&store, "https://example.com/a?b=c").await };
     put(&store, &fresh).await;
 }
@@ -36,7 +36,7 @@ pub async fn another_owner_domain_or_target_gives_another_link(store: Store) {
     let mut elsewhere = reusable(&store, "https://example.com/a").await;
     elsewhere.key.domain = Domain::from_stored("go.example");
     put(&store, &elsewhere).await;
-    // What was never reusable is not given back.
+    // A link that was never reusable is not reused.
     put(&store, &alias("own-name", "https://example.com/named")).await;
     put(&store, &reusable(&store, "https://example.com/named").await).await;
 }
@@ -89,14 +89,14 @@ pub async fn what_is_no_longer_reusable_is_not_given_back(store: Store) {
     // Retargeting moved the first one to its new target.
     let moved = reusable(&store, "https://example.com/elsewhere").await;
     assert!(matches!(insert(&store, &moved).await, Inserted::Existing(_)));
-    // One that has expired is of no use, marked or not.
+    // An expired link is not reused, marked or not.
     let expiring = Link {
         expires_at: Some(moment(10)),
         ..reusable(&store, "https://example.com/brief").await
     };
     put(&store, &expiring).await;
     assert_eq!(store.mark_expired(moment(10), 10, &[]).await.unwrap(), [expiring.key.clone()]);
-    // Marking alone frees it, whatever the clock of the next one says.
+    // Marking alone ends its reuse, whatever the clock of the next request says.
     let early = reusable(&store, "https://example.com/brief").await;
     assert_eq!(early.created_at, moment(0));
     put(&store, &Link { expires_at: Some(moment(10)), ..early }).await;

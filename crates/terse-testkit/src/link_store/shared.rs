@@ -11,7 +11,7 @@ use terse_core::{
 use super::{Shared, leased_code, numbering, put};
 use crate::{alias, generated, key, moment};
 
-/// The two handles in turn.
+/// Alternates between the two handles.
 fn handle(shared: &Shared, n: usize) -> super::Store {
     if n.is_multiple_of(2) { shared.a.clone() } else { shared.b.clone() }
 }
@@ -37,7 +37,7 @@ pub async fn an_alias_raced_through_two_handles_has_one_owner(shared: Shared) {
         let racers: Vec<_> = (0..40usize)
             .map(|racer| {
                 let store = handle(&shared, racer);
-                // Half of the rounds race for one spelling, half for two that look alike.
+                // Half of the rounds race for one spelling, half for two spellings that look alike.
                 let word = match (round % 2, racer % 3) {
                     (1, 0) => format!("Race-{round}"),
                     _ => format!("race-{round}"),
@@ -152,25 +152,25 @@ pub async fn changes_through_one_handle_are_read_through_the_other(shared: Share
     }
     let (changes, after) = changed(b, after).await;
     assert_eq!(changes, [(numbered.key.clone(), 2), (named.key.clone(), 2)]);
-    // What is refused changes nothing.
+    // A refused write records no change.
     assert!(a.update(&named, Revision(1), &[]).await.is_err());
     assert!(a.insert(Insert::new(named.clone(), None)).await.is_err());
     assert_eq!(changed(b, after).await, (vec![], after));
-    // Expired, and removed for good.
+    // The link expires and is purged.
     let expiring = Link { expires_at: Some(moment(5)), revision: Revision(3), ..named.clone() };
     assert_eq!(a.update(&expiring, Revision(2), &[]).await.unwrap(), Updated::Done);
     assert_eq!(a.mark_expired(moment(6), 10, &[]).await.unwrap(), [named.key.clone()]);
     assert_eq!(a.purge(moment(6), 10, None).await.unwrap(), [named.key.clone()]);
     let (changes, after) = changed(b, after).await;
     assert_eq!(changes, vec![(named.key.clone(), 3); 3]);
-    // A page has a limit and says where to go on.
+    // A page is limited and returns the cursor to continue from.
     let page = b.changes(start, 2).await.unwrap();
     assert_eq!(page.changes.len(), 2);
     let rest = b.changes(page.next, 100).await.unwrap();
     assert_eq!((rest.changes.len(), rest.next), (4, after));
 }
 
-/// Remembers what it was made to forget.
+/// A cache that records which keys it had to drop.
 #[derive(Default)]
 struct Forgotten(std::sync::Mutex<(Vec<LinkKey>, usize)>);
 
@@ -208,7 +208,7 @@ pub async fn a_store_never_continues_below_a_mark_that_a_node_knows(shared: Shar
     assert_eq!(a.lease(7, 10, seven, 0).await.unwrap(), 0..10);
     assert_eq!(b.lease(7, 10, seven, 10).await.unwrap(), 10..20, "a mark that the store knows too");
     assert_eq!(b.incarnation().await.unwrap(), born);
-    // The store has forgotten leases: it was restored from an older copy.
+    // The store has lost leases: it was restored from an older copy.
     let range = b.lease(7, 10, seven, 5000).await.unwrap();
     assert!(range.start > 5000, "others may know of more: {range:?}");
     assert_eq!(a.incarnation().await.unwrap(), born + 1);
@@ -245,7 +245,7 @@ pub async fn events_are_written_with_their_link_or_not_at_all(shared: Shared) {
         ..alias("named", "https://example.com/")
     };
     a.insert(carrying(&named, Some(request.clone()))).await.unwrap();
-    // Replayed and refused writes leave nothing behind.
+    // Replayed and refused writes leave no entries.
     a.insert(carrying(&alias("other", "https://example.com/"), Some(request))).await.unwrap();
     assert!(a.insert(carrying(&named, None)).await.is_err());
     assert!(a.update(&named, Revision(9), &[event(EventKind::LinkBlocked)]).await.is_err());
@@ -255,7 +255,7 @@ pub async fn events_are_written_with_their_link_or_not_at_all(shared: Shared) {
     let changed = Link { updated_at: moment(2), revision: Revision(2), ..named.clone() };
     let events = [event(EventKind::LinkChanged), event(EventKind::LinkFlagged)];
     assert_eq!(a.update(&changed, Revision(1), &events).await.unwrap(), Updated::Done);
-    // Of what expires, those of subscribers that were not deleted before.
+    // Expiry writes entries only for subscribers' links that were not deleted before.
     let others = Link { owner: OwnerId(8), ..named.clone() };
     let others = Link { key: key("others"), ..others };
     put(a, &others).await;

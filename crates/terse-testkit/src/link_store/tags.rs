@@ -49,7 +49,7 @@ pub async fn tags_are_counted_by_owner(store: Store) {
     assert_eq!(counted(&store, 0, 10).await, [], "nobody's");
     assert_eq!(counted(&store, u64::MAX, 10).await, told(&[("last", 1)]));
 
-    // What is changed is counted as it is, and what is deleted is not.
+    // Changed links count with their present tags, deleted ones not at all.
     let two = tagged(7, "two", &["green"]);
     let mut changed = Link { tags: Tags::parse(&["blue"]).unwrap(), ..two.clone() };
     changed.revision.0 += 1;

@@ -1,4 +1,4 @@
-//! Changing a link, and spending its clicks.
+//! Changing a link and spending its clicks.
 
 use terse_core::{
     ClickSpend, Flags, Link, ModerationSource, ModerationStatus, Notes, OwnerId, PasswordHash,
@@ -38,7 +38,7 @@ pub async fn an_update_needs_the_latest_revision(store: Store) {
             assert!(matches!(store.update(&link, stale, &[]).await, Err(StoreError::Conflict)));
         }
         assert_eq!(store.get(&link.key).await.unwrap().as_ref(), Some(&changed));
-        // And all the way back.
+        // And back to the first content.
         let back = Link { revision: Revision(3), ..link.clone() };
         assert_eq!(store.update(&back, Revision(2), &[]).await.unwrap(), Updated::Done);
         assert_eq!(store.get(&link.key).await.unwrap(), Some(back));
@@ -166,7 +166,7 @@ pub async fn clicks_are_spent_exactly(store: Store) {
         assert_eq!(counted, 37);
         let spent = store.get(&link.key).await.unwrap().unwrap();
         assert_eq!(spent, Link { spent_clicks: 37, ..link }, "spending is no change of the link");
-        // More may be allowed later.
+        // The owner can raise the limit later.
         let more = Link { max_clicks: Some(38), revision: Revision(2), ..spent };
         store.update(&more, Revision(1), &[]).await.unwrap();
         assert_eq!(store.spend(&more.key).await.unwrap(), ClickSpend::Yes);
@@ -192,7 +192,7 @@ pub async fn a_change_does_not_undo_what_is_spent_meanwhile(store: Store) {
         .collect();
     let mut revision = 1;
     while !visitors.iter().all(tokio::task::JoinHandle::is_finished) {
-        // What it was told of the clicks is old by the time it writes.
+        // The click count it has read is outdated by the time it writes.
         let seen = store.get(&link.key).await.unwrap().unwrap();
         let new =
             Link { updated_at: moment(revision as i64), revision: Revision(revision + 1), ..seen };

@@ -1,4 +1,4 @@
-//! Leases and the progress of jobs.
+//! Leases and the progress of background jobs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use terse_core::registry::{
 
 use super::{Answer, MemoryRegistry};
 
-/// What jobs have in the registry.
+/// The jobs' data in the registry.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     leases: BTreeMap<&'static str, LeaseRow>,

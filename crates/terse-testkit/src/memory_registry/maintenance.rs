@@ -50,7 +50,7 @@ impl RegistryMaintenance for MemoryRegistry {
         let old = now.saturating_sub(keep);
         let expired = now.saturating_sub(EXPIRED_KEY_RETENTION);
         let mut count = 0;
-        // Whether one that is over may be deleted too.
+        // Whether to keep an entry; at most `limit` expired ones are deleted.
         let mut is_kept = |over: bool| {
             let goes = over && count < limit as u64;
             count += u64::from(goes);

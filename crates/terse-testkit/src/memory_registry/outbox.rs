@@ -1,4 +1,4 @@
-//! Webhooks and what waits for them, in memory.
+//! Webhooks and their queued deliveries, in memory.
 
 use std::collections::BTreeMap;
 
@@ -123,7 +123,7 @@ impl Outbox {
         due
     }
 
-    /// `None` if there is nothing to settle; otherwise the line that goes with it.
+    /// `None` if there is nothing to settle; otherwise the audit line that goes with it.
     pub(super) fn settle(
         &mut self,
         settlement: Settlement,

@@ -1,4 +1,4 @@
-//! The registry's version, and the content it stands for.
+//! The registry's version, and the content with that version.
 
 use async_trait::async_trait;
 use terse_core::OwnerId;

@@ -1,4 +1,4 @@
-//! Accounts, and how they are found.
+//! Accounts and their lookups.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ pub async fn an_identity_belongs_to_one_account(store: Store) {
     refused!(change(&store, bob.id, becomes(Some(identity("7")))).await, NameTaken);
     assert_eq!(change(&store, bob.id, becomes(None)).await.unwrap().identity, None);
     assert_eq!(store.account_by_identity(&identity("8")).await.unwrap(), None);
-    // Any number of accounts have none.
+    // Any number of accounts have no identity.
     add(&store, "cid").await;
     add(&store, "dan").await;
 }

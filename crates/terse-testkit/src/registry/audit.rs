@@ -1,4 +1,4 @@
-//! Who did what, when and why.
+//! The audit log: who did what, when and why.
 
 use terse_core::OwnerId;
 use terse_core::registry::{

@@ -117,7 +117,7 @@ pub async fn the_last_admin_stays(store: Store) {
     assert_eq!(store.account(ann.id).await.unwrap(), Some(ann.clone()));
     assert!(is_signed_in(&store, 1).await);
     assert_eq!(acts(&store).await.len(), 2, "nothing happened");
-    // One who is suspended does not count.
+    // A suspended admin does not count.
     change(&store, bob.id, role(Role::Admin)).await.unwrap();
     change(&store, bob.id, suspend()).await.unwrap();
     refused!(change(&store, ann.id, role(Role::User)).await, LastAdmin);
@@ -126,7 +126,7 @@ pub async fn the_last_admin_stays(store: Store) {
         .await
         .unwrap();
     refused!(store.erase_account(bob.id, by()).await, LastAdmin);
-    // Other changes of the last one are fine, and so is the end of somebody who was none.
+    // Other changes of the last admin are allowed, and so is removing an account that is no admin.
     change(&store, bob.id, password("$argon2id$new")).await.unwrap();
     store.erase_account(ann.id, by()).await.unwrap();
 }
@@ -165,7 +165,7 @@ pub async fn of_two_admins_who_depose_each_other_one_stays(store: Store) {
     }
 }
 
-/// Signs two owners in, changes one, and says whether that one's sessions were ended.
+/// Signs two owners in, changes one, and returns whether that one's sessions were ended.
 async fn ends_sessions(store: &Store, before: Role, what: AccountChange) -> bool {
     let (ann, bob) = (add_as(store, "ann", before).await.id, add(store, "bob").await.id);
     sign_in(store, ann, 1).await;

@@ -1,4 +1,4 @@
-//! Short domains and blocked hosts, and the version that says when they changed.
+//! Short domains and blocked hosts, and the version that rises when they change.
 
 use terse_core::registry::{
     AuditAction, BlockedHost, DomainConfig, RegistryError, RegistryVersion, Role, subject,
@@ -78,7 +78,7 @@ pub async fn a_host_is_blocked_once_and_unblocked(store: Store) {
 
 pub async fn the_version_changes_for_what_visitors_meet_alone(store: Store) {
     let mut versions = vec![version(&store).await];
-    // What changes it.
+    // Writes that raise the version.
     let domain = place("a.example").domain;
     for step in 0..4 {
         match step {
@@ -91,7 +91,7 @@ pub async fn the_version_changes_for_what_visitors_meet_alone(store: Store) {
         assert!(!versions.contains(&now), "{step}");
         versions.push(now);
     }
-    // What does not.
+    // Writes that do not.
     let ann = add(&store, "ann").await.id;
     let key = add_key(&store, ann, 1).await.id;
     sign_in(&store, ann, 2).await;

@@ -1,4 +1,4 @@
-//! Something of everything, to see whether it survives.
+//! Data of every kind, to test whether it survives a restart.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{key, moment};
 
-/// Does every act there is, and leaves something of everything behind.
+/// Performs every kind of write, and leaves data of every kind behind.
 pub async fn fill(store: &Store) {
     store.offer_setup(token(900)).await.unwrap();
     let root = store.take_setup(&token(900), new("root")).await.unwrap();
@@ -92,7 +92,7 @@ pub async fn fill(store: &Store) {
         .unwrap();
 }
 
-/// All that can be read, as text, with the tokens that [`fill`] used.
+/// Everything that can be read, as text, with the tokens that [`fill`] used.
 pub async fn everything(store: &Store) -> String {
     let mut text = String::new();
     let mut tell = |what: &dyn std::fmt::Debug| writeln!(text, "{what:?}").unwrap();
@@ -102,7 +102,7 @@ pub async fn everything(store: &Store) -> String {
         store.suspended().await.unwrap(),
     ));
     for account in store.accounts(None, 1000).await.unwrap() {
-        // The debug form hides the most.
+        // The debug form of an account hides most of its fields.
         tell(&(
             &account.id,
             account.name.as_str(),

@@ -1,4 +1,4 @@
-//! Accounts that are gone.
+//! Erased accounts.
 
 use terse_core::OwnerId;
 use terse_core::registry::{
@@ -52,7 +52,7 @@ pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
     store.invite(same, by()).await.unwrap();
     refused!(store.erase_account(ann.id, by()).await, Missing);
     assert_eq!(store.version().await.unwrap(), before, "redirects are not affected");
-    // Everyone else's is as it was.
+    // Data of other accounts is unchanged.
     assert!(store.key(&token(2)).await.unwrap().is_some() && is_signed_in(&store, 4).await);
     store.accept(&token(6), new("cid")).await.unwrap();
     assert!(acts(&store).await.contains(&AuditAction::UserErased));
@@ -107,7 +107,7 @@ pub async fn an_erased_name_is_taken_out_of_the_log(store: Store) {
     let text = format!("{after:?}").to_ascii_lowercase();
     assert!(!text.contains("ann"), "{text}");
     assert!(text.contains("bob"), "others keep theirs");
-    // What was done stays, in its place.
+    // The audit entries stay, in their order.
     let shape =
         |line: &AuditEntry| (line.number, line.act, line.at, line.actor, line.subject.clone());
     assert_eq!(

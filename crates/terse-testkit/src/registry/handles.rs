@@ -34,7 +34,7 @@ pub async fn two_admins_deposed_through_two_handles_leave_one(one: Store, other:
         let ann = add_as(&one, &format!("ann{n}"), Role::Admin).await.id;
         let bob = add_as(&one, &format!("bob{n}"), Role::Admin).await.id;
         if n > 0 {
-            // The admin who was left over in the last round.
+            // Demotes the admin who was left over from the last round.
             for account in one.accounts(None, 1000).await.unwrap() {
                 if account.governs() && ![ann, bob].contains(&account.id) {
                     change(&one, account.id, role(Role::User)).await.unwrap();
@@ -78,7 +78,7 @@ pub async fn a_session_ended_through_one_handle_is_ended_for_the_other(one: Stor
     assert!(!is_signed_in(&other, 1).await && is_signed_in(&other, 2).await);
     other.end_sessions(ann, None).await.unwrap();
     assert!(!is_signed_in(&one, 2).await);
-    // A sign-in that checked a password before the other node changed it.
+    // A sign-in that checked the password before the other node changed it.
     let seen = one.account(ann).await.unwrap().unwrap().revision;
     change(&other, ann, role(Role::Moderator)).await.unwrap();
     refused!(one.add_session(super::session(ann, 3), seen).await, Conflict);

@@ -1,4 +1,4 @@
-//! Ways in.
+//! Invitations.
 
 use std::sync::Arc;
 

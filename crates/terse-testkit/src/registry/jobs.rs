@@ -1,4 +1,4 @@
-//! Leases, fencing tokens and the progress of jobs.
+//! Leases, fencing tokens and the progress of background jobs.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub async fn a_node_takes_its_own_lease_again(store: Store) {
     let first = acquire(&store, "a", LONG).await.unwrap();
     assert_eq!((first.token.lease, &first.node), (LEASE, &node("a")));
     store.check_lease(first.token).await.unwrap();
-    // As after a restart. A straggler of the process before is refused.
+    // As after a restart. A late write of the earlier process is refused.
     let second = acquire(&store, "a", LONG).await.unwrap();
     assert!(second.token.number > first.token.number);
     refused!(store.check_lease(first.token).await, Fenced);
@@ -38,7 +38,7 @@ pub async fn a_lease_that_is_given_back_is_free(store: Store) {
     store.release_lease(first.token).await.unwrap();
     refused!(store.check_lease(first.token).await, Fenced);
     refused!(store.renew_lease(first.token, LONG).await, Fenced);
-    // No holder has the number that the release itself used up.
+    // No holder has the number that the release itself consumed.
     let between = FencingToken { number: first.token.number + 1, ..first.token };
     refused!(store.check_lease(between).await, Fenced);
     refused!(store.renew_lease(between, LONG).await, Fenced);
@@ -102,14 +102,14 @@ pub async fn of_racing_nodes_one_gets_the_lease(one: Store, other: Store) {
 pub async fn a_lease_that_is_over_is_taken_with_a_higher_token(one: Store, other: Store) {
     let mut last = 0;
     for _ in 0..3 {
-        // No time at all: over at once, by any clock.
+        // A lease without duration: expired at once, by any clock.
         for (store, name) in [(&one, "a"), (&other, "b")] {
             let lease = acquire(store, name, Duration::ZERO).await.unwrap();
             assert!(lease.token.number > last, "{lease:?}");
             last = lease.token.number;
         }
     }
-    // Until another node takes it, its last holder may go on with it.
+    // Until another node takes the lease, its last holder may continue to use it.
     let token = FencingToken { lease: LEASE, number: last };
     other.renew_lease(token, LONG).await.unwrap();
     assert!(acquire(&one, "a", LONG).await.is_none());

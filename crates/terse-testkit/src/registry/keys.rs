@@ -1,4 +1,4 @@
-//! Keys for programs.
+//! API keys.
 
 use std::sync::Arc;
 

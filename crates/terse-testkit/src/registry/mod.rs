@@ -1,4 +1,4 @@
-//! What every registry must do: one function per promise of `Registry`.
+//! The contract of `Registry`: one function per promise.
 //!
 //! [`crate::registry!`] turns the list below into one test per promise. The functions panic where a
 //! promise is broken, as tests do.
@@ -53,14 +53,15 @@ pub use webhooks::*;
 
 use crate::moment;
 
-/// What every promise is about.
+/// A handle on the registry under test.
 pub type Store = Arc<dyn Registry>;
 
 /// Expands into one test per promise of `Registry`, in a module `registry`.
 ///
-/// `fresh` is an `async fn() -> Option<(R, R)>` giving two handles on the same empty registry, as two
-/// nodes have them; `None` skips and says so. One that is durable also compares `registry::everything` before and after it was opened
-/// again, having called `registry::fill`.
+/// `fresh` is an `async fn() -> Option<(R, R)>` that returns two handles on the same empty
+/// registry, as two nodes have them; with `None` a test is skipped, and says so. Tests of a durable
+/// registry also call `registry::fill` and compare `registry::everything` before and after a
+/// restart.
 #[macro_export]
 macro_rules! registry {
     ($fresh:path) => {
@@ -274,7 +275,7 @@ fn session(owner: OwnerId, n: u16) -> Session {
     Session { token: token(n), owner, created_at: moment(i64::from(n)), expires_at: moment(DAY) }
 }
 
-/// Signs in at the revision of right now.
+/// Signs in at the account's current revision.
 async fn sign_in(store: &Store, owner: OwnerId, n: u16) {
     let seen = store.account(owner).await.unwrap().unwrap().revision;
     store.add_session(session(owner, n), seen).await.unwrap();
@@ -288,12 +289,12 @@ async fn log(store: &Store) -> Vec<AuditEntry> {
     store.audit(&Audits { limit: 10_000, ..Audits::default() }).await.unwrap()
 }
 
-/// What was done, the first thing first.
+/// The recorded actions, the oldest first.
 async fn acts(store: &Store) -> Vec<AuditAction> {
     log(store).await.iter().rev().map(|line| line.act).collect()
 }
 
-/// Runs all at once, and gives back what came of each.
+/// Runs all futures concurrently and returns their results.
 async fn race<T, F>(racing: impl IntoIterator<Item = F>) -> Vec<T>
 where
     F: Future<Output = T> + Send + 'static,

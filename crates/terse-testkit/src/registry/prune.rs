@@ -1,4 +1,4 @@
-//! What is over.
+//! Pruning of expired data.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub async fn what_is_over_is_tidied_away(store: Store) {
     let prune = async || store.prune(now, KEEP, 1000).await.unwrap();
     let later = Timestamp::from_ms(now.as_ms() + 1);
     let forgotten = now.saturating_sub(EXPIRED_KEY_RETENTION);
-    // The line about the account.
+    // The audit line about the account.
     assert_eq!(prune().await, 1);
     assert_eq!(prune().await, 0);
     for (n, expires_at) in [(1, now), (2, later)] {
@@ -37,7 +37,7 @@ pub async fn what_is_over_is_tidied_away(store: Store) {
     for (n, expires_at) in [(1, Some(forgotten)), (2, Some(now)), (3, None)] {
         store.add_key(NewKey { expires_at, ..new_key(ann.id, n) }, at(now)).await.unwrap();
     }
-    // Old and settled, old and open, settled and new.
+    // Old and settled, old and open, new and settled.
     for (code, settled) in [("old", true), ("open", false), ("new", true)] {
         let mut report = report(code, 1);
         if code == "new" {

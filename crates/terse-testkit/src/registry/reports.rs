@@ -1,4 +1,4 @@
-//! What people tell us about links.
+//! Abuse reports.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub async fn reporters_are_counted_per_link(store: Store) {
     assert_eq!(reporters(&store, "abc", 1).await, 1);
     assert_eq!(reporters(&store, "ABC", 1).await, 1);
     assert_eq!(reporters(&store, "abd", 2).await, 1);
-    // Another link that had the same code is another link.
+    // A later link with the same code is another link.
     let younger = NewReport { born: moment(-4), ..report("abc", 1) };
     assert_eq!(store.report(younger).await.unwrap().reporters, 1);
     assert_eq!(reporters(&store, "abc", 2).await, 2);
@@ -104,7 +104,7 @@ pub async fn settled_reports_are_over_and_new_ones_count_anew(store: Store) {
     );
     let cleared = store.reports(ReportState::Cleared, None, 1000).await.unwrap();
     assert_eq!((cleared.len(), open(&store).await.len()), (4, 1));
-    // The same reporter may be right the next time.
+    // The same reporter may report again after a decision.
     let again = store.report(report("abc", 1)).await.unwrap();
     assert!(again.reporters == 1 && cleared.iter().all(|report| report.id < again.id));
     assert_eq!(reporters(&store, "abc", 2).await, 2);
@@ -169,7 +169,7 @@ pub async fn reports_are_told_link_by_link(store: Store) {
     store.settle_reports(&key("abc"), ReportState::Cleared, by()).await.unwrap();
     assert_eq!(reported(&store, ReportState::Open).await, links[1..2]);
     assert_eq!(reported(&store, ReportState::Cleared).await, [links[0].clone(), links[2].clone()]);
-    // However much is said, a part of it is shown.
+    // However many texts there are, the list shows only the latest.
     for n in 0..30 {
         store.report(said("loud", n, "other", Some(&n.to_string()))).await.unwrap();
     }

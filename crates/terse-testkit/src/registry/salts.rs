@@ -11,7 +11,7 @@ async fn lease(store: &Store, node: &str) -> FencingToken {
     store.acquire_lease("salts", &node, Duration::ZERO).await.unwrap().unwrap().token
 }
 
-/// The day of now, as any store on this machine has it.
+/// Today, by the clock of this host.
 fn today() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from(since.as_secs() / 86_400).unwrap()
@@ -23,7 +23,7 @@ pub async fn every_day_has_a_salt_of_its_own(store: Store) {
     assert_ne!(first, second);
     assert_eq!(store.salt(20_000).await.unwrap(), first);
     assert_ne!(store.salt(-5).await.unwrap(), store.salt(-4).await.unwrap());
-    // A day that has one keeps it.
+    // A day that has a salt keeps it.
     store.import_salts(&[(20_000, [7; 16]), (20_002, [8; 16])]).await.unwrap();
     assert_eq!(store.salt(20_000).await.unwrap(), first);
     assert_eq!(store.salt(20_002).await.unwrap(), [8; 16]);

@@ -1,4 +1,4 @@
-//! Browsers that are signed in.
+//! Browser sessions.
 
 use terse_core::registry::{AccountChange, MAX_SESSIONS_PER_OWNER, RegistryError, Role, Session};
 use terse_core::{OwnerId, Revision};
@@ -40,7 +40,7 @@ pub async fn all_sessions_but_one_can_be_ended(store: Store) {
             && is_signed_in(&store, 2).await
             && !is_signed_in(&store, 3).await
     );
-    // Somebody else's is not the one to keep.
+    // Another owner's token keeps none of Ann's sessions.
     store.end_sessions(ann, Some(&token(9))).await.unwrap();
     assert!(!is_signed_in(&store, 2).await && is_signed_in(&store, 9).await);
     store.end_sessions(bob, None).await.unwrap();
@@ -68,7 +68,7 @@ pub async fn the_oldest_of_too_many_sessions_makes_room(store: Store) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     let each = MAX_SESSIONS_PER_OWNER as u16;
     sign_in(&store, bob, 0).await;
-    // The oldest is the one that began first, in whatever order they are written.
+    // The oldest session is the one that began first, in whatever order they are written.
     for n in (1..=each).rev() {
         sign_in(&store, ann, n).await;
     }
@@ -89,7 +89,7 @@ pub async fn a_sign_in_does_not_outlive_a_change(store: Store) {
     let new_password =
         AccountChange { password: Some(Some("$argon2id$new".into())), ..AccountChange::default() };
     change(&store, ann.id, new_password).await.unwrap();
-    // The old password was checked before, and it took a while.
+    // The old password was checked before the change, and the check took a while.
     refused!(store.add_session(session(ann.id, 1), ann.revision).await, Conflict);
     assert!(!is_signed_in(&store, 1).await);
     sign_in(&store, ann.id, 1).await;

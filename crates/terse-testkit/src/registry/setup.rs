@@ -1,4 +1,4 @@
-//! The first admin.
+//! Setting up the first admin.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ pub async fn a_set_up_link_survives_a_name_that_is_taken(store: Store) {
 }
 
 pub async fn there_is_no_set_up_once_there_was_an_admin(store: Store) {
-    // However they became one, a waiting link is void.
+    // However an account becomes the first admin, an open set-up link is void.
     store.offer_setup(token(1)).await.unwrap();
     let ann = add_as(&store, "ann", Role::Admin).await;
     assert!(!store.awaits_setup().await.unwrap());

@@ -1,4 +1,4 @@
-//! Versions: one version, one content, whoever writes and through whichever handle.
+//! Versions: one version has one content, through every writer and every handle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use tokio::sync::Barrier;
 use super::domains::{blocked, place};
 use super::{Store, add, by, change, reinstate, suspend};
 
-/// Changes of each writer.
+/// The number of changes per writer.
 const CHANGES: usize = 60;
 
 pub async fn a_snapshot_has_all_of_its_version(store: Store) {

@@ -1,4 +1,4 @@
-//! Webhooks and what waits for them.
+//! Webhooks and their queued deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -167,7 +167,7 @@ pub async fn an_event_waits_for_those_it_concerns(store: Store) {
     store.change_webhook(ann, silent.id, off(), by()).await.unwrap();
     assert_eq!(store.enqueue(event(ann, 1)).await.unwrap(), 2);
     assert_eq!(store.enqueue(event(OwnerId(5), 2)).await.unwrap(), 0);
-    // A test goes to one, whatever it is for.
+    // A test event goes to one webhook, whatever events that webhook subscribes to.
     let test = NewEvent { kind: EventKind::Test, only: Some(deleted.id), ..event(ann, 3) };
     assert_eq!(store.enqueue(test.clone()).await.unwrap(), 1);
     assert_eq!(store.enqueue(NewEvent { owner: bob, ..test.clone() }).await.unwrap(), 0);
@@ -213,11 +213,11 @@ pub async fn what_is_due_is_lent_to_one(store: Store) {
     );
     assert_eq!(names(&lent), ["evt_1", "evt_1"]);
     assert!(due(&store, 10).await.is_empty());
-    // Settled, the next one is there; the other is still lent.
+    // Once it is settled, the next delivery is due; the other is still lent.
     assert!(settle(&store, &lent[0], 200, 20).await);
     let next = due(&store, 30).await;
     assert_eq!((names(&next), next[0].webhook.id), (vec!["evt_2"], one.id));
-    // After the lease has expired, its holder is too late.
+    // After the lease has expired, its holder can no longer settle.
     let late = LEASE.as_millis() as i64 + 10;
     let again = due(&store, late).await;
     assert_eq!((names(&again), again[0].webhook.id), (vec!["evt_1"], two.id));
@@ -236,7 +236,7 @@ pub async fn an_attempt_that_failed_is_made_again_later(store: Store) {
     let first = due(&store, 10).await;
     let outcome = DeliveryResult::Unanswered("too_slow".into());
     assert!(store.settle(first[0].settle(outcome, moment(10), 0.0)).await.unwrap());
-    // The others need not wait for it.
+    // The other webhooks need not wait for it.
     let second = due(&store, 11).await;
     assert_eq!(names(&second), ["evt_2"]);
     assert!(settle(&store, &second[0], 500, 11).await);
@@ -315,7 +315,7 @@ pub async fn a_receiver_that_is_gone_is_switched_off(store: Store) {
         (AuditAction::WebhookDisabled, Actor::Terse, moment(20))
     );
     assert_eq!(line.why.as_ref(), Some(&disabled.why));
-    // What waited is still there for when it is back.
+    // Waiting deliveries are still there when the webhook is enabled again.
     store.change_webhook(ann, webhook.id, on(), by()).await.unwrap();
     assert_eq!(names(&due(&store, DAY).await), ["evt_2"]);
 }
@@ -343,7 +343,7 @@ pub async fn of_too_many_that_wait_the_oldest_go(store: Store) {
     let found = store.deliveries(ann, webhook.id, 100_000).await.unwrap();
     assert_eq!(found.first().unwrap().event, format!("evt_{}", MAX_WAITING_PER_WEBHOOK + 4));
     assert!(first.is_some_and(|first| !found.contains(&first)));
-    // One that was dropped on its way is nothing to settle, unless it was not among the oldest.
+    // If the lent delivery was among those dropped, it cannot be settled.
     let is_there = found.iter().any(|one| one.id == oldest.delivery.id);
     assert_eq!(settle(&store, &oldest, 200, HOUR).await, is_there);
     assert_eq!(due(&store, HOUR).await.len(), 1, "either way the loan is over");

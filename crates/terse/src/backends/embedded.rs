@@ -16,7 +16,7 @@ use terse_embedded::{
 use crate::config::Config;
 use crate::serve::alphabet;
 
-/// The opened stores, by what they are needed for.
+/// The opened stores.
 pub struct Store {
     /// The links.
     pub links: Arc<dyn LinkStore>,
@@ -97,7 +97,7 @@ impl Store {
 }
 
 impl Drop for Store {
-    /// Writes what is waiting before the process ends.
+    /// Commits the waiting writes before the process ends.
     fn drop(&mut self) {
         self.embedded_clicks.close();
         self.embedded_registry.close();
@@ -110,60 +110,60 @@ pub fn backup(config: &Config, to: &Path) -> anyhow::Result<()> {
     terse_embedded::backup(&config.store_file(), to).context("copying the store")
 }
 
-/// The same for the clicks.
+/// The same for clicks.
 pub fn backup_clicks(config: &Config, to: &Path) -> anyhow::Result<()> {
     terse_embedded::backup_clicks(&config.clicks_file(), to).context("copying the clicks")
 }
 
-/// The same for the owners.
+/// The same for the registry.
 pub fn backup_registry(config: &Config, to: &Path) -> anyhow::Result<()> {
     terse_embedded::backup_registry(&config.registry_file(), to).context("copying the owners")
 }
 
-/// Reads a clicks file from end to end and says how many clicks it has counted.
+/// Reads a clicks file from end to end and returns the number of counted clicks.
 pub fn verify_clicks(file: &Path) -> anyhow::Result<Option<u64>> {
     let report = terse_embedded::verify_clicks(file).context("reading the clicks")?;
     anyhow::ensure!(report.is_clean(), "the clicks are damaged: {report:?}");
     Ok(Some(report.clicks))
 }
 
-/// Sees that a clicks file is one that could be opened.
+/// Checks that a clicks file can be opened.
 pub fn inspect_clicks(file: &Path) -> anyhow::Result<()> {
     terse_embedded::inspect_clicks(file).context("opening the clicks")
 }
 
-/// Sees that a registry's file is one that could be opened.
+/// Checks that a registry file can be opened.
 pub fn inspect_registry(file: &Path) -> anyhow::Result<()> {
     terse_embedded::inspect_registry(file).context("opening the registry of owners")
 }
 
-/// Reads a registry's file from end to end and says how many owners it holds.
+/// Reads a registry file from end to end and returns the number of owners.
 pub fn verify_registry(file: &Path) -> anyhow::Result<Option<u64>> {
     let report = terse_embedded::verify_registry(file).context("reading the registry of owners")?;
     anyhow::ensure!(report.is_clean(), "the registry of owners is damaged: {report:?}");
     Ok(Some(report.accounts))
 }
 
-/// Makes a registry's file that is a copy from the past safe to go on with: no id is given out
-/// twice, and who was signed in then signs in again.
+/// Prepares a restored registry file for use: it skips ids that may have been assigned since the
+/// backup, and ends all sessions.
 pub fn skip_ahead_registry(file: &Path) -> anyhow::Result<()> {
     terse_embedded::skip_ahead_registry(file)
         .context("skipping the ids that may have been given out since")
 }
 
-/// Sees that a store's file is one that could be opened.
+/// Checks that a store file can be opened.
 pub fn inspect(file: &Path) -> anyhow::Result<()> {
     terse_embedded::inspect(file).context("opening the store")
 }
 
-/// Makes a store's file that is a copy from the past safe to go on with: no code that was given out
-/// since is given out again.
+/// Prepares a restored store file for use: it skips codes that may have been generated since the
+/// backup.
 pub fn skip_ahead(file: &Path) -> anyhow::Result<()> {
     terse_embedded::skip_ahead(file)
         .context("skipping the codes that may have been given out since")
 }
 
-/// Reads a store's file from end to end and says how many links it holds.
+/// Reads a store file from end to end and returns the number of links.
 pub fn verify(file: &Path) -> anyhow::Result<Option<u64>> {
     let report = terse_embedded::verify(file).context("reading the store")?;
     anyhow::ensure!(report.is_clean(), "the store is damaged: {report:?}");

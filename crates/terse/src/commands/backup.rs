@@ -1,8 +1,8 @@
 //! `terse backup` and `terse restore`.
 //!
-//! A backup is a folder: copies of the links, of their clicks and of their owners, and a manifest
-//! with their checksums. It appears under its name only when it is complete. A restore never
-//! deletes anything: what was there before is moved aside.
+//! A backup is a folder: copies of the links, the clicks and the registry, and a manifest with
+//! their checksums. The folder gets its name only when it is complete. A restore deletes nothing:
+//! it moves the existing store aside.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -22,11 +22,11 @@ use terse_cli::digest_of;
 use terse_cli::terminal::say;
 
 const MANIFEST: &str = "manifest.json";
-/// The form of manifests; a later one may hold what we would lose. The first had no clicks, the
-/// second no owners.
+/// The version of the manifest. Newer ones are refused, since they may list files that we would
+/// lose. Version 1 had no clicks, version 2 no owners.
 const VERSION: u32 = 3;
 
-/// What is copied.
+/// A file of a backup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Piece {
     Links,
@@ -35,7 +35,7 @@ enum Piece {
 }
 
 impl Piece {
-    /// What it is called in a backup.
+    /// The file's name in a backup.
     fn name(self) -> &'static str {
         match self {
             Self::Links => "terse.db",
@@ -44,7 +44,7 @@ impl Piece {
         }
     }
 
-    /// Where it is used.
+    /// The file's path in use.
     fn place(self, config: &Config) -> PathBuf {
         match self {
             Self::Links => config.store_file(),
@@ -69,7 +69,7 @@ impl Piece {
         }
     }
 
-    /// Makes a copy from the past safe to go on with.
+    /// Prepares a restored file for use.
     fn skip_ahead(self, file: &Path) -> anyhow::Result<()> {
         match self {
             Self::Links => backends::skip_ahead(file),
@@ -84,48 +84,48 @@ impl Piece {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse backup /backups/terse-$(date +%F)")]
 pub(crate) struct Backup {
-    /// The folder to make; it must not exist, or be empty
+    /// The folder to create; it must not exist or must be empty
     dir: PathBuf,
 }
 
-/// Put a backup in the place of the store. The server must not be running.
+/// Replace the store with a backup. The server must not be running.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse restore /backups/terse-2030-01-31 --force")]
 pub(crate) struct Restore {
-    /// The folder that `terse backup` made
+    /// The folder that `terse backup` created
     dir: PathBuf,
-    /// Even if there is a store; it is moved aside, not deleted
+    /// Restore even if there is a store; it is moved aside, not deleted
     #[arg(long)]
     force: bool,
 }
 
-/// What a backup says about itself.
+/// The manifest of a backup.
 #[derive(Debug, Deserialize, Serialize)]
 struct Manifest {
-    /// The form of this manifest.
+    /// The version of the manifest.
     version: u32,
-    /// Which terse wrote it.
+    /// The version of terse that wrote it.
     terse: String,
     created_at: String,
-    /// Of the links' file.
+    /// The checksum of the links' file.
     sha256: String,
     bytes: u64,
-    /// How many links there are, if it was known.
+    /// The number of links, if known.
     links: Option<u64>,
-    /// The clicks, if there were any.
+    /// The clicks, if there is a clicks file.
     #[serde(default)]
     clicks: Option<Copied>,
-    /// The owners, if there was a registry of them.
+    /// The owners, if there is a registry file.
     #[serde(default)]
     owners: Option<Copied>,
 }
 
-/// What a backup says about one of its files.
+/// One file of a backup.
 #[derive(Debug, Deserialize, Serialize)]
 struct Copied {
     sha256: String,
     bytes: u64,
-    /// How many of them there are, if it was known.
+    /// The number of entries, if known.
     count: Option<u64>,
 }
 
@@ -152,7 +152,7 @@ impl Backup {
             .filter(|folder| !folder.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-        // 0700, and gone again if anything below fails.
+        // A private folder (0700), which is deleted if anything below fails.
         let partial = tempfile::Builder::new().prefix(".terse-backup").tempdir_in(folder)?;
         let copied = |piece: Piece| -> anyhow::Result<Copied> {
             let path = partial.path().join(piece.name());
@@ -168,8 +168,8 @@ impl Backup {
         let if_there = |piece: Piece| {
             piece.place(context.config()).exists().then(|| copied(piece)).transpose()
         };
-        // Owners after their links: an owner without links is none the worse, a link without its
-        // owner is.
+        // Copy owners after links: an owner without links is harmless, a link without its owner is
+        // not.
         let (clicks, owners) = (if_there(Piece::Clicks)?, if_there(Piece::Owners)?);
         let terse = env!("CARGO_PKG_VERSION").into();
         let manifest =
@@ -224,7 +224,7 @@ impl Restore {
             "there is a store already: {}; --force moves it aside and goes on",
             target.display()
         );
-        // Nothing is moved before all of it has arrived and is sound.
+        // Move nothing until all files have been copied and verified.
         let links = self.arrive(Piece::Links, &manifest.sha256, &target, &verify)?;
         skip_ahead(Piece::Links, &links.file)?;
         let mut all = Vec::new();
@@ -237,8 +237,8 @@ impl Restore {
             skip_ahead(piece, &arrived.file)?;
             all.push(arrived);
         }
-        // The links last: if anything goes wrong before, there is no store, and a restore can
-        // simply be done again.
+        // The links last: if a step before fails, there is no store, and the restore can be
+        // repeated.
         all.push(links);
         let mut aside = None;
         for arrived in all.iter().rev() {
@@ -270,11 +270,11 @@ impl Restore {
     }
 }
 
-/// A file of a backup, beside the place where it will be used.
+/// A file of a backup, copied next to the path where it will be used.
 struct Arrived {
     file: PathBuf,
     place: PathBuf,
-    /// Of its own, private, so that whatever verifying leaves beside the copy goes away with it.
+    /// A private folder, so that files which verification leaves next to the copy are deleted too.
     _folder: tempfile::TempDir,
 }
 
@@ -294,7 +294,7 @@ impl Restore {
         std::io::copy(&mut File::open(self.dir.join(piece.name()))?, &mut file)
             .context("copying the backup")?;
         file.sync_all()?;
-        // Of the copy, which is what will be used.
+        // The checksum of the copy, since the copy will be used.
         let found = digest_of(File::open(&incoming)?)?;
         ensure!(
             found == sha256,
@@ -323,13 +323,11 @@ fn read_manifest(dir: &Path) -> anyhow::Result<Manifest> {
     serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))
 }
 
-/// Moves a store and the files that belong to it into a folder, which is made when there is
-/// something to move.
+/// Moves a store and its files into a folder, which it creates if there is something to move.
 fn move_aside(store: &Path, aside: &mut Option<PathBuf>) -> anyhow::Result<()> {
     let name = store.file_name().context("the store has no name")?;
     let folder = store.parent().unwrap_or(Path::new("."));
-    // The log before the store itself: whatever happens, no log is left beside a store that it does
-    // not belong to.
+    // The log before the store: a failure in between must not leave a log next to another store.
     for suffix in ["-wal", "-shm", "-journal", ""] {
         let mut name = name.to_owned();
         name.push(suffix);
@@ -416,7 +414,7 @@ mod tests {
             Ok(std::fs::write(to, text)?)
         };
         let sound = |_: Piece, _: &Path| Ok(Some(7));
-        // Stands in for the leap over the codes that were given out since.
+        // Stands in for skipping the codes that were generated since the backup.
         let later = |piece: Piece, file: &Path| match piece {
             Piece::Clicks => Ok(()),
             _ => Ok(File::options().append(true).open(file)?.write_all(b", and later ones")?),

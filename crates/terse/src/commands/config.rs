@@ -6,7 +6,7 @@ use crate::cli::Context;
 use crate::config::Config;
 use terse_cli::terminal::say;
 
-/// Print the settings in force, secrets hidden, with where each came from.
+/// Print the settings in force and the origin of each, secrets hidden.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -14,7 +14,7 @@ Examples:
   TERSE_CACHE__TTL=1m terse config --json
   terse config --markdown      every setting with its default, as in the manual")]
 pub(crate) struct Show {
-    /// Every setting there is, as a table for the manual
+    /// Print every setting as a table for the manual
     #[arg(long)]
     markdown: bool,
 }

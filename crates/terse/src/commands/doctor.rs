@@ -14,7 +14,7 @@ use crate::config::Config;
 use terse_cli::Absent;
 use terse_cli::terminal::{one_line, say};
 
-/// Look for what is wrong with the settings, the data folder and this machine, and say what to do.
+/// Check the settings, the data folder and this machine, and say how to solve problems.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  terse doctor\n  terse doctor --deep --json\n\nExit code 1 if there \
@@ -33,13 +33,13 @@ enum CheckResult {
     Problem,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug)]
 struct Finding {
     what: &'static str,
     verdict: CheckResult,
     found: String,
-    /// What to do about it.
+    /// How to solve the problem.
     advice: &'static str,
 }
 
@@ -49,12 +49,12 @@ fn finding(
     found: impl Into<String>,
     advice: &'static str,
 ) -> Finding {
-    // Where nothing is wrong there is nothing to do.
+    // A good result needs no advice.
     let advice = if verdict == CheckResult::Good { "" } else { advice };
     Finding { what, verdict, found: found.into(), advice }
 }
 
-/// What can be said when there are no settings to begin with.
+/// The report if the settings cannot be loaded.
 pub(crate) fn without_settings(error: &anyhow::Error, json: bool) -> anyhow::Result<bool> {
     tell(
         &[finding(
@@ -293,7 +293,7 @@ fn server(config: &Config) -> Finding {
     }
 }
 
-/// One of the stores' files, and how many of what it holds.
+/// Checks one of the store's files and counts its entries.
 fn store(
     what: &'static str,
     held: &str,
@@ -333,7 +333,7 @@ fn store(
 fn clock(now: SystemTime, store: &Path) -> Finding {
     let what = "clock";
     let advice = "set this machine's clock, and keep it set with NTP";
-    // 2025-01-01 and 2100-01-01: terse did not exist before, and will need other tests after.
+    // 2025-01-01 to 2100-01-01: terse did not exist before; later dates need another check.
     let sane = Duration::from_secs(1_735_689_600)..Duration::from_secs(4_102_444_800);
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     if !sane.contains(&since) {

@@ -1,4 +1,4 @@
-//! Bounds, and what settings must have in common.
+//! Checks bounds and dependencies between settings.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::safety::is_loopback;
 
 use super::{ByteSize, Config, ListPlace, ListSource, Span};
 
-/// The first setting that cannot be, and why.
+/// The first setting that is invalid, and why.
 pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     let c = config;
     let day = Span::days(1);
@@ -107,7 +107,7 @@ fn lists(config: &Config) -> Result<(), (&'static str, String)> {
                 format!("two lists are called {name:?}; write name=… before one of them"),
             ));
         }
-        // An attacker who can change a list on its way decides which links work.
+        // An attacker who can change a list in transit decides which links work.
         if matches!(place, ListPlace::Url(url) if url.scheme() != "https")
             && !safety.allow_private_targets
         {
@@ -134,8 +134,8 @@ fn safe_browsing(config: &Config) -> Result<(), (&'static str, String)> {
         }
     }
     match &config.safety.safe_browsing_url {
-        // Whoever can change an answer on its way decides which links work, and whoever can read a
-        // question has the key.
+        // An attacker who can change a response in transit decides which links work; one who can
+        // read a request has the key.
         Some(url) if url.url().scheme() != "https" && !is_loopback(url.url()) => {
             Err(("safety.safe_browsing_url", "must be https, unless it is on this machine".into()))
         }

@@ -1,4 +1,5 @@
-//! Joining the layers: each later one has the last word, and every value remembers who said it.
+//! Merges the layers of configuration: later layers override earlier ones, and each value keeps its
+//! origin.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,15 +11,14 @@ use super::check::check;
 use super::node::{Described, Given, Node, SetError};
 use super::{Config, show};
 
-/// The file that is read unless another is named.
+/// The default settings file.
 const DEFAULT_FILE: &str = "terse.toml";
-/// No settings file and no secret is longer.
+/// The largest size of a settings file or a secret file.
 const MAX_FILE_SIZE: u64 = 1 << 20;
-/// Variables that begin like settings and are none: the command line's own, and what tests are
-/// told.
+/// Variables that begin with `TERSE_` but are not settings: those of the command line.
 const NOT_SETTINGS: [&str; 4] = ["TERSE_CONFIG", "TERSE_SERVER", "TERSE_KEY", "TERSE_KEY_FILE"];
 
-/// Where to look.
+/// The sources of the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// A settings file that must exist. If `None`, `terse.toml` of the current folder is read if
@@ -30,14 +30,14 @@ pub struct Sources {
     pub flags: Vec<(String, String)>,
 }
 
-/// Who said a value.
+/// The layer that set a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Origin {
     /// Not set: the default.
     Default,
     /// A settings file.
     File(PathBuf),
-    /// A variable.
+    /// An environment variable.
     Env(String),
     /// The command line.
     Flag,
@@ -54,17 +54,17 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Why there are no settings. Says which layer and which setting.
+/// Why the configuration could not be loaded. Names the layer and the setting.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file could not be read.
     #[error("{what} cannot be read: {path}")]
     Unreadable {
-        /// Which file it is.
+        /// What the file is for.
         what: String,
-        /// Where it is.
+        /// The path.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -73,28 +73,28 @@ pub enum ConfigError {
     Syntax {
         /// The file.
         path: String,
-        /// Where and why.
+        /// The line, and the parser's message.
         detail: String,
     },
-    /// An unknown name.
+    /// A setting with an unknown name.
     #[error("{origin}: there is no setting \
         {name}{}", nearest.as_ref().map(|n| format!("; did you mean {n}?")).unwrap_or_default())]
     Unknown {
-        /// Who said it.
+        /// The layer.
         origin: String,
         /// The name.
         name: String,
-        /// A name close to it.
+        /// A similar name, if there is one.
         nearest: Option<String>,
     },
-    /// A value that a setting does not take.
+    /// An invalid value.
     #[error("{origin}: {name}: {detail}")]
     Invalid {
-        /// Who said it.
+        /// The layer.
         origin: String,
         /// The setting.
         name: String,
-        /// What is wrong.
+        /// Why the value is invalid.
         detail: String,
     },
 }
@@ -104,22 +104,22 @@ pub enum ConfigError {
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// Who said what; what is not here is a default.
+    /// The origin of each setting; settings that are absent here have their default.
     origins: BTreeMap<String, Origin>,
 }
 
 impl Loaded {
-    /// Who said a setting.
+    /// The origin of a setting.
     pub fn origin(&self, name: &str) -> Origin {
         self.origins.get(name).cloned().unwrap_or(Origin::Default)
     }
 
-    /// As TOML, secrets hidden, with a remark on each value that is not a default.
+    /// The configuration as TOML, without secrets, with the origin of each value as a comment.
     pub fn to_toml(&self) -> String {
         show::toml(self)
     }
 
-    /// As JSON, secrets hidden.
+    /// The configuration as JSON, without secrets.
     pub fn to_json(&self) -> serde_json::Value {
         show::json(self)
     }
@@ -194,7 +194,7 @@ fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, toml::Table)>, Con
         let line = error
             .span()
             .map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        // Only the parser's message and the line's number: the line itself may hold a secret.
+        // Only the parser's message and the line number: the line itself may contain a secret.
         ConfigError::Syntax {
             path: shown,
             detail: format!("line {line}: {}", error.message().replace('\n', ", ")),
@@ -219,7 +219,7 @@ fn flatten(name: String, value: toml::Value, leaves: &mut Vec<(String, toml::Val
                 flatten(super::node::join(&name, &key), value, leaves);
             }
         }
-        // An empty file is no setting at all.
+        // An empty file sets nothing.
         toml::Value::Table(_) if name.is_empty() => {}
         value => leaves.push((name, value)),
     }
@@ -227,7 +227,7 @@ fn flatten(name: String, value: toml::Value, leaves: &mut Vec<(String, toml::Val
 
 type Found = Vec<(String, String, String)>;
 
-/// Setting, text and variable, for every variable of ours.
+/// Reads the environment: setting, value and variable of each `TERSE_` variable.
 fn read_env(env: &[(OsString, OsString)], names: &[Described]) -> Result<Found, ConfigError> {
     let by_variable: BTreeMap<String, &Described> =
         names.iter().map(|known| (known.env_name(), known)).collect();
@@ -286,8 +286,8 @@ fn read_env(env: &[(OsString, OsString)], names: &[Described]) -> Result<Found, 
     Ok(found)
 }
 
-/// Kubernetes tells every container about every service: one called `terse` becomes
-/// `TERSE_SERVICE_HOST`, `TERSE_PORT` and so on. They are not typing errors.
+/// Whether Kubernetes set the variable. It describes every service to every container: a service
+/// named `terse` becomes `TERSE_SERVICE_HOST`, `TERSE_PORT` and so on.
 fn is_from_kubernetes(variable: &str, value: Option<&str>) -> bool {
     if let Some((_, rest)) = variable.rsplit_once("_SERVICE_") {
         return rest == "HOST" || rest == "PORT" || rest.starts_with("PORT_");
@@ -303,12 +303,12 @@ fn is_from_kubernetes(variable: &str, value: Option<&str>) -> bool {
                     .is_some_and(|rest| matches!(rest, "" | "_PROTO" | "_PORT" | "_ADDR"))
             })
         }
-        // `TERSE_PORT_8080_TCP_PORT` splits at its last `_PORT`, having nothing behind it.
+        // `TERSE_PORT_8080_TCP_PORT` splits at its last `_PORT`, with nothing after it.
         None => variable.ends_with("_PORT") && is_address,
     }
 }
 
-/// The name that is only a slip of the finger away, or the same name in another section.
+/// The most similar name, or the same name in another section.
 fn nearest(name: &str, names: impl Iterator<Item = String>) -> Option<String> {
     const SAME_NAME_ELSEWHERE: usize = 3;
     let lower = name.to_lowercase();
@@ -326,7 +326,7 @@ fn nearest(name: &str, names: impl Iterator<Item = String>) -> Option<String> {
         .map(|(_, _, known)| known)
 }
 
-/// How many letters must be added, removed or changed.
+/// The edit distance: how many letters to add, remove or change.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

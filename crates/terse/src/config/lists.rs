@@ -1,4 +1,4 @@
-//! Where blocklists come from.
+//! The sources of blocklists.
 
 use std::path::PathBuf;
 
@@ -13,23 +13,23 @@ pub struct Lists(pub Vec<ListSource>);
 /// One blocklist: `phish=https://feeds.example/phish.csv`, or without a name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ListSource {
-    /// What it is called in logs and refusals.
+    /// The name in logs and error messages.
     pub name: String,
-    /// Where it is.
+    /// The source.
     pub place: ListPlace,
 }
 
-/// Where a blocklist is.
+/// The source of a blocklist.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ListPlace {
-    /// On this machine.
+    /// A local file.
     File(PathBuf),
-    /// Elsewhere.
+    /// A feed on another server.
     Url(Url),
 }
 
 impl ListSource {
-    /// Reads `name=place` or just a place.
+    /// Parses `name=place`, or a place alone.
     pub fn parse(text: &str) -> Result<Self, String> {
         let is_name = |name: &str| {
             (1..=32).contains(&name.len())
@@ -46,7 +46,7 @@ impl ListSource {
         }
         let (found, place) = match place.split_once("://") {
             Some((scheme, _)) => {
-                // Not repeated: the address of a feed may hold a key.
+                // Do not quote the value: the URL of a feed may contain a key.
                 let url = Url::parse(place)
                     .map_err(|_| format!("one of the {scheme} URLs is not a URL"))?;
                 if !matches!(url.scheme(), "http" | "https") {
@@ -67,7 +67,7 @@ impl ListSource {
         Ok(Self { name: name.map_or(found, str::to_owned), place })
     }
 
-    /// As it was given, but for what may be a key.
+    /// The setting as text, without the parts of a URL that may contain a key.
     fn shown(&self) -> String {
         match &self.place {
             ListPlace::File(path) => format!("{}={}", self.name, path.display()),

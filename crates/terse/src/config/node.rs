@@ -1,61 +1,60 @@
-//! What a setting is: something with a name, a description, a default, and a way to be read from
-//! text or TOML.
+//! A setting: it has a name, a description and a default, and can be read from text or TOML.
 
 use std::fmt;
 
-/// A value on its way in.
+/// A value from one of the layers.
 #[derive(Clone, Debug)]
 pub(crate) enum Given {
-    /// From the environment, a file named there, or a flag.
+    /// From an environment variable, a file that a variable names, or a flag.
     Text(String),
     /// From `terse.toml`.
     Toml(toml::Value),
 }
 
-/// Why a value was not taken.
+/// Why a value was refused.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum SetError {
     /// There is no setting of this name.
     Unknown,
-    /// There is, but it does not take this value.
+    /// The setting exists, but the value is invalid.
     Invalid(String),
 }
 
-/// A setting as it is shown to people.
+/// A setting, described for display.
 #[derive(Clone, Debug)]
 pub(crate) struct Described {
-    /// `cache.ttl`.
+    /// The name, such as `cache.ttl`.
     pub(crate) name: String,
     /// Its doc comment.
     pub(crate) about: &'static str,
-    /// What kind of value it takes.
+    /// The kind of value.
     pub(crate) kind: &'static str,
     /// Its value, secrets hidden; `None` if it is not set.
     pub(crate) value: Option<toml::Value>,
 }
 
 impl Described {
-    /// `TERSE_CACHE__TTL`.
+    /// The environment variable, such as `TERSE_CACHE__TTL`.
     pub(crate) fn env_name(&self) -> String {
         format!("TERSE_{}", self.name.replace('.', "__").to_uppercase())
     }
 }
 
-/// A setting, or a section of them.
+/// A setting or a section of settings.
 pub(crate) trait Node {
-    /// Puts a value at a path below this node.
+    /// Sets the value at a path below this node.
     fn set(&mut self, path: &[&str], value: Given) -> Result<(), SetError>;
-    /// Adds this node, or what is in it, to a list.
+    /// Appends this setting, or the settings in this section, to a list.
     fn describe(&self, name: &str, about: &'static str, out: &mut Vec<Described>);
 }
 
 /// A single setting.
 pub(crate) trait Leaf: Sized {
-    /// The kind of value, in a word or two.
+    /// The kind of value, in one or two words.
     const KIND: &'static str;
     /// Reads a value. The message never repeats a secret.
     fn read(given: Given) -> Result<Self, String>;
-    /// Shows the value, unless it is a secret.
+    /// The value, or `None` for a secret.
     fn show(&self) -> Option<toml::Value>;
 }
 
@@ -73,7 +72,7 @@ impl<T: Leaf> Node for T {
     }
 }
 
-/// Reads text that something parses, whichever layer it comes from.
+/// Reads a value that is written as text, whichever layer it comes from.
 pub(crate) fn read_text(given: Given) -> Result<String, String> {
     match given {
         Given::Text(text) | Given::Toml(toml::Value::String(text)) => Ok(text),
@@ -88,7 +87,7 @@ pub(crate) fn article(value: &toml::Value) -> String {
     }
 }
 
-/// `name` below `section`.
+/// The name of a setting in a section.
 pub(crate) fn join(section: &str, name: &str) -> String {
     if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") }
 }
@@ -96,7 +95,7 @@ pub(crate) fn join(section: &str, name: &str) -> String {
 impl<T: Leaf> Leaf for Option<T> {
     const KIND: &'static str = T::KIND;
 
-    /// Nothing, given as text, takes back what an earlier layer said.
+    /// Empty text clears the value of an earlier layer.
     fn read(given: Given) -> Result<Self, String> {
         match given {
             Given::Text(text) if text.is_empty() => Ok(None),
@@ -210,7 +209,7 @@ macro_rules! textual {
 }
 pub(crate) use textual;
 
-/// A setting that is one of a few words.
+/// Defines a setting with a fixed set of values.
 macro_rules! choice {
     ($(#[doc = $about:literal])* pub enum $name:ident ($kind:literal) { $($(#[doc = $doc:literal])+ $variant:ident = $word:literal,)+ }) => {
         $(#[doc = $about])*
@@ -239,8 +238,8 @@ macro_rules! choice {
 }
 pub(crate) use choice;
 
-/// A section: a struct whose fields are settings with defaults. The doc comments are what the
-/// manual says.
+/// Defines a section: a struct whose fields are settings with defaults. The manual shows the doc
+/// comments.
 macro_rules! settings {
     ($(#[doc = $about:literal])* pub struct $name:ident {
         $($(#[doc = $doc:literal])+ pub $field:ident: $type:ty = $default:expr,)*
@@ -262,7 +261,7 @@ macro_rules! settings {
                     $(Some((&name, rest)) if name == stringify!($field) => self.$field.set(rest, value),)*
                     Some(_) => Err(SetError::Unknown),
                     None => match value {
-                        // `[cache]` with nothing in it.
+                        // An empty section, such as `[cache]` alone.
                         Given::Toml(toml::Value::Table(table)) if table.is_empty() => Ok(()),
                         _ => Err(SetError::Invalid("this is a section, not a setting".into())),
                     },

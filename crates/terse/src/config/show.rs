@@ -1,4 +1,4 @@
-//! Settings as people and programs see them.
+//! Shows the configuration as TOML and JSON.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::layers::{Loaded, Origin};
 use super::node::{Described, Node};
 use super::{BaseUrl, Config};
 
-/// Every setting in force; what follows from others is filled in.
+/// Every setting, with derived values filled in.
 fn in_force(config: &Config) -> Vec<Described> {
     let mut config = config.clone();
     if config.base_url.is_none() {

@@ -1,4 +1,4 @@
-//! The kinds of value that settings have beyond plain numbers and text.
+//! The types of settings other than numbers and text.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use url::Url;
 
 use super::node::{Given, Leaf, article, read_text, textual};
 
-/// How many bytes: `512KiB`, `64MiB`, `1GiB`.
+/// A size in bytes: `512KiB`, `64MiB`, `1GiB`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct ByteSize(u64);
 
@@ -74,7 +74,7 @@ impl Leaf for Secret {
     }
 }
 
-/// What short links begin with.
+/// The start of every short URL.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BaseUrl(Url);
 
@@ -117,7 +117,7 @@ impl fmt::Display for BaseUrl {
     }
 }
 
-/// Where links are kept.
+/// The store of links.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum StoreUrl {
     /// The embedded store, in a file; relative paths are below `data_dir`.
@@ -128,7 +128,7 @@ impl FromStr for StoreUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // Messages repeat only the scheme: the rest of such a URL often holds a password.
+        // Errors quote only the scheme: the rest of the URL often contains a password.
         let is_scheme =
             |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+');
         let (scheme, path) = text
@@ -150,21 +150,21 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-/// What a process of a fleet does.
+/// The roles of a process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Roles {
-    /// Answers visitors.
+    /// Serves redirects.
     pub redirect: bool,
-    /// Answers programs.
+    /// Serves the API.
     pub api: bool,
-    /// Shows pages to people.
+    /// Serves the pages.
     pub web: bool,
     /// Runs the background jobs.
     pub worker: bool,
 }
 
 impl Roles {
-    /// All of them.
+    /// All roles.
     pub const ALL: Self = Self { redirect: true, api: true, web: true, worker: true };
 
     fn parse<T: AsRef<str>>(words: &[T]) -> Result<Self, String> {

@@ -1,5 +1,4 @@
-//! Checks whether targets still answer: slowly, one after the other, each host at most once a
-//! minute.
+//! Checks whether targets still answer: one target at a time, each host at most once a minute.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,20 +15,20 @@ use terse_worker::{Context, Job, Next};
 
 use super::OutgoingCounts;
 
-/// One target is looked at in this time.
+/// The time between two checks.
 const PACE: Duration = Duration::from_secs(1);
-/// A host is asked no sooner again.
+/// The shortest time between two requests to the same host.
 const SAME_HOST: Duration = Duration::from_secs(60);
-/// A link is looked at no sooner again: failures count on different days.
+/// The shortest time between two checks of the same link, so that failures count on different days.
 const SAME_LINK: Duration = Duration::from_secs(24 * 3600);
-/// So many failures in a row, and a link is marked.
+/// The number of failures in a row after which the checker flags a link.
 const FAILURES: u32 = 3;
-/// Links read at once, and those of one host among them.
+/// The links per page of the walk, and the largest number of waiting links of one host.
 const PAGE: usize = 200;
 const OF_ONE_HOST: usize = 5;
-/// Links whose failures are counted. A restart begins to count anew.
+/// The largest number of links with counted failures. A restart resets the counts.
 const MAX_FAILING: usize = 100_000;
-/// Hosts whose last look is remembered.
+/// The largest number of hosts whose last request is remembered.
 const MAX_HOSTS: usize = 10_000;
 
 /// The job: requests targets and flags links whose target does not answer.
@@ -43,7 +42,7 @@ pub(super) struct LinkChecker {
     asked: HashMap<String, Timestamp>,
 }
 
-/// How far a walk through all links has come.
+/// The progress of a walk through all links.
 #[derive(Default)]
 struct Round {
     begun: Option<Timestamp>,
@@ -134,7 +133,7 @@ impl LinkChecker {
         }
         let new = Failing { candidate: candidate.clone(), failures: 0, last: now };
         let failing = self.failing.entry(candidate.key.clone()).or_insert(new);
-        // The owner may have changed it in between: then it is another story.
+        // The owner has changed the target: start counting again.
         if failing.candidate.target != candidate.target {
             *failing = Failing { candidate: candidate.clone(), failures: 0, last: now };
         }
@@ -149,7 +148,8 @@ impl LinkChecker {
         Ok(())
     }
 
-    /// Those that failed a day ago come first, then the next of the walk whose host may be asked.
+    /// The next target to check: first links that failed a day ago, then the next link of the walk
+    /// whose host may be requested.
     async fn next(&mut self, now: Timestamp) -> Result<Option<Candidate>, LinkError> {
         let day_ago = now.saturating_sub(SAME_LINK);
         let free =

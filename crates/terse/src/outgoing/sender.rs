@@ -16,17 +16,17 @@ use tokio::task::JoinSet;
 use super::POSTS;
 use super::hooks::Hooks;
 
-/// How often the job claims what is due without being woken.
+/// How often the job claims deliveries that are due if nothing wakes it.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Deliveries claimed at once. More than are sent at once: those for a slow host wait for their turn
-/// without taking it from others.
+/// Deliveries claimed at once. More than are sent at once, so that those for a slow host wait
+/// without blocking the others.
 const LENT: usize = 128;
-/// Deliveries to one host that are sent at once.
+/// The largest number of deliveries to one host at once.
 const TO_ONE_HOST: usize = 3;
-/// How long no other node gets what this one has claimed. Longer than all of it could take at a
-/// single slow host.
+/// How long a claim lasts. Longer than all claimed deliveries take if they go to a single slow
+/// host.
 const LEASE: Duration = Duration::from_secs(180);
-/// A delivery that was not sent by then is left to the next claim.
+/// After this time the job leaves a claimed delivery to the next claim.
 const TOO_LATE: Duration = Duration::from_secs(120);
 
 /// The job: claims deliveries that are due and sends them.
@@ -36,7 +36,7 @@ const TOO_LATE: Duration = Duration::from_secs(120);
 pub(super) struct WebhookDelivery {
     sender: Arc<Sender>,
     under_way: JoinSet<()>,
-    /// The webhook that was served last: the next claim begins behind it, so that all get a turn.
+    /// The last webhook claimed. The next claim starts after it, so that every webhook is served.
     after: WebhookId,
 }
 
@@ -84,12 +84,12 @@ impl Job for WebhookDelivery {
     }
 }
 
-/// What sending takes.
+/// Sends claimed deliveries.
 struct Sender {
     hooks: Hooks,
     client: Arc<Outgoing>,
     clock: Clock,
-    /// How many may be sent at once, to all and to each host.
+    /// Limit how many deliveries are sent at once, in total and to each host.
     turns: Semaphore,
     hosts: Mutex<HashMap<String, Weak<Semaphore>>>,
 }
@@ -109,7 +109,7 @@ impl Sender {
         self.settle(settlement).await;
     }
 
-    /// The turns of one host, shared by all deliveries to it.
+    /// The semaphore of one host, shared by all deliveries to it.
     fn host(&self, host: String) -> Arc<Semaphore> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if hosts.len() > 4 * LENT {
@@ -192,7 +192,7 @@ impl Sender {
     }
 }
 
-/// From 0 to 1, different each time; nothing secret depends on it.
+/// A number from 0 to 1 for jitter; nothing secret depends on it.
 fn dice() -> f64 {
     let nanos =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());

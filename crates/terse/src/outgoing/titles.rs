@@ -1,4 +1,4 @@
-//! The titles of pages that links lead to, for links that were made without one.
+//! Fetches the titles of targets, for links that were created without one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 
 use super::{OutgoingCounts, PAGES};
 
-/// How many links may wait; a title is not worth more memory.
+/// The largest number of queued links, to bound memory.
 const WAITING: usize = 1024;
-/// How long the job waits for work before it is scheduled anew.
+/// How long the job waits for work before the scheduler starts it again.
 const IDLE_INTERVAL: Duration = Duration::from_hours(1);
 
 /// A link without a title.
@@ -103,7 +103,7 @@ async fn entitle(links: &Links, client: &Outgoing, untitled: Untitled) -> bool {
         Some(title) => match links.entitle(&key, &target, title).await {
             Ok(link) => link.is_some(),
             Err(error) => {
-                tracing::warn!(%error, "a title that was found could not be kept");
+                tracing::warn!(%error, "a fetched title could not be saved");
                 false
             }
         },

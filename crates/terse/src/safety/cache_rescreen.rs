@@ -20,7 +20,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct CacheRescreen {
     /// Holds the cache.
     pub(crate) redirector: Arc<Redirector>,
-    /// What targets are screened by.
+    /// The screen.
     pub(crate) screen: Arc<dyn Screening>,
     /// Cached links that were dropped so far.
     pub(crate) recalled: Arc<AtomicU64>,
@@ -47,7 +47,7 @@ impl Job for CacheRescreen {
         let recalled = tokio::task::spawn_blocking(move || redirector.rescreen()).await?;
         self.recalled.fetch_add(recalled as u64, Ordering::Relaxed);
         self.seen = Some(version);
-        // A screen that changes all the time costs at most half a core.
+        // A screen that changes constantly costs at most half a core.
         Ok(Next::After(begun.elapsed().clamp(POLL_INTERVAL, MAX_PAUSE)))
     }
 }

@@ -1,4 +1,4 @@
-//! The last good copy of a list from elsewhere, for a start without a network.
+//! The cached copy of a blocklist from another server, for a start without a network.
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use terse_outgoing::{Limits, Validators};
 /// A copy: one line of JSON, then the list byte for byte.
 pub(crate) struct CachedCopy {
     path: PathBuf,
-    /// Of the copy.
+    /// The HTTP validators of the version in force.
     pub(crate) validators: Validators,
 }
 
@@ -22,14 +22,14 @@ struct Head {
 }
 
 impl CachedCopy {
-    /// The name of the file says nothing of the address: it may hold a key.
+    /// The file name is a hash of the URL, because the URL may contain a key.
     pub(crate) fn new(folder: &Path, url: &str) -> Self {
         let name: String =
             Sha256::digest(url)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         Self { path: folder.join(format!("{name}.list")), validators: Validators::default() }
     }
 
-    /// The copy, if there is one.
+    /// Reads the copy, if there is one.
     pub(crate) fn read(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         match fs::File::open(&self.path) {
@@ -45,9 +45,9 @@ impl CachedCopy {
         Ok(Some(bytes.split_off(end + 1)))
     }
 
-    /// Puts a version in the place of the copy, whole or not at all.
+    /// Replaces the copy atomically.
     pub(crate) fn write(&mut self, bytes: &[u8], validators: &Validators) -> io::Result<()> {
-        // Whatever becomes of the copy, this is the version in force.
+        // Set these even if the write fails: this is the version in force.
         self.validators = validators.clone();
         let folder = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;

@@ -1,4 +1,4 @@
-//! Blocklists from other servers, fetched again when they have changed.
+//! Fetches blocklists from other servers when they change.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use url::Url;
 
 use super::Safety;
 
-/// When a feed that failed is fetched again, if its interval is longer.
+/// The retry interval after a failed fetch, if the normal interval is longer.
 const RETRY_DELAY: Duration = Duration::from_secs(300);
 
 /// Fetches one list at its interval.
@@ -20,7 +20,7 @@ pub(super) struct Feed {
     pub(super) safety: Arc<Safety>,
     pub(super) outgoing: Arc<Outgoing>,
     pub(super) every: Duration,
-    /// Which of the lists.
+    /// The index of the list.
     pub(super) at: usize,
     pub(super) name: String,
     pub(super) url: Url,

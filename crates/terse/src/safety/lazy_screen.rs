@@ -1,4 +1,4 @@
-//! For commands: most of them judge nothing, and should not wait for lists to be read.
+//! A screen for commands: most of them screen nothing and should not wait for lists to load.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,7 +27,7 @@ impl LazyScreen {
         self.screen.get_or_init(|| {
             let safety = Safety::open(&self.config, &self.hosts, &Clock::default()).unwrap_or_else(
                 |error| {
-                    // The server judges again what is made now, once its lists can be read.
+                    // The server screens these links again when it can read its lists.
                     tracing::warn!(
                         error = format!("{error:#}"),
                         "targets are screened without blocklists"

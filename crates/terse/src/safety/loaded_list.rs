@@ -1,4 +1,4 @@
-//! One list: its version in force, and what may take its place.
+//! One blocklist: the version in force, and the checks on a new version.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -13,39 +13,39 @@ use terse_safety::{Entry, ParsedList, ProtectedHosts, parse};
 use super::cached_copy::CachedCopy;
 use crate::config::{ListPlace, ListSource};
 
-/// A list that had this many entries and loses nine of ten is broken. A shorter one is kept by
-/// hand.
+/// A list of at least this length that loses nine of ten entries counts as broken. The operator
+/// edits shorter ones, so they may shrink.
 const LONG: usize = 100;
 
-/// What a file looks like from outside.
+/// A file's modification time and size.
 type Look = (SystemTime, u64);
 
-/// One list.
+/// One blocklist.
 pub(crate) struct LoadedList {
     source: ListSource,
     parsed: Option<ParsedList>,
-    /// Of the bytes it was made of.
+    /// The digest of the bytes that were parsed.
     digest: [u8; 32],
     own_hosts: Hosts,
     kept: Option<CachedCopy>,
-    /// The file as it was when it was read, and as it was at the last look.
+    /// The file's metadata when it was last read, and at the last poll.
     read: Option<Look>,
     seen: Option<Look>,
 }
 
-/// What became of a version.
+/// The result of offering a new version.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum ListUpdate {
-    /// It is in force once compiled.
+    /// Accepted; in force once compiled.
     Taken {
-        /// How many entries it has.
+        /// The number of entries.
         entries: usize,
-        /// How many were not understood, or would have blocked too much.
+        /// The number of entries that could not be parsed or would block too much.
         skipped: usize,
     },
-    /// It is the one we have.
+    /// Identical to the version in force.
     Same,
-    /// It looks broken.
+    /// Refused because it looks broken.
     Refused(&'static str),
 }
 
@@ -83,28 +83,29 @@ impl LoadedList {
         Ok(self.offer(&bytes))
     }
 
-    /// Reads the file if it has changed since it was read, and not since the last look. `None` if
+    /// Reads the file if it has changed since it was read but not since the last poll. `None` if
     /// there is nothing to do.
     pub(crate) fn look(&mut self) -> Option<io::Result<ListUpdate>> {
         let ListPlace::File(path) = &self.source.place else { return None };
         let path = path.clone();
         let now = match look(&path) {
             Ok(now) => now,
-            // Told once: the next look finds the same.
+            // Report the error once: the next poll finds the same.
             Err(error) => return self.seen.take().map(|_| Err(error)),
         };
         let settled = self.seen.replace(now) == Some(now);
         (settled && self.read != Some(now)).then(|| self.read_file(&path))
     }
 
-    /// A version of the list.
+    /// Offers a new version of the list.
     pub(crate) fn offer(&mut self, bytes: &[u8]) -> ListUpdate {
         let digest: [u8; 32] = Sha256::digest(bytes).into();
         if self.parsed.is_some() && digest == self.digest {
             return ListUpdate::Same;
         }
         let from_elsewhere = self.kept.is_some();
-        // Whether it would block us is seen below: single short links of ours are simply left out.
+        // The check below refuses a list that blocks our own hosts; single short links of ours are
+        // ignored.
         let guard = ProtectedHosts { own_hosts: Vec::new(), allow_platforms: !from_elsewhere };
         let new = parse(&self.source.name, bytes, &guard);
         let ours = self.own_hosts.names();
@@ -123,7 +124,7 @@ impl LoadedList {
         taken
     }
 
-    /// Takes the last good copy.
+    /// Loads the cached copy.
     pub(crate) fn read_kept(&mut self) {
         let read = self.kept.as_mut().map(CachedCopy::read);
         let why = match read {
@@ -144,17 +145,17 @@ impl LoadedList {
         );
     }
 
-    /// Keeps a version for the next start.
+    /// Writes a version to the cached copy, for the next start.
     pub(crate) fn keep(&mut self, bytes: &[u8], validators: &Validators) {
         let Some(kept) = &mut self.kept else { return };
         if let Err(error) = kept.write(bytes, validators) {
             let name = &self.source.name;
-            tracing::warn!(list = name, %error, "a blocklist could not be kept; after a restart \
+            tracing::warn!(list = name, %error, "a blocklist could not be saved; after a restart \
                 it has to be fetched again");
         }
     }
 
-    /// Of the version in force.
+    /// The HTTP validators of the version in force.
     pub(crate) fn validators(&self) -> Validators {
         self.kept.as_ref().map(|kept| kept.validators.clone()).unwrap_or_default()
     }
@@ -168,7 +169,7 @@ fn look(path: &Path) -> io::Result<Look> {
     Ok((found.modified()?, found.len()))
 }
 
-/// Whether an entry is about one of these hosts.
+/// Whether an entry blocks one of these hosts.
 fn blocks(entry: Entry<'_>, ours: &[String]) -> bool {
     let Entry::Host(host) = entry else { return false };
     ours.iter().any(|own| {
@@ -205,7 +206,7 @@ mod tests {
             assert_eq!(feed.parsed().map(ParsedList::len), Some(200));
         }
         assert_eq!(feed.offer(&hosts(20)), ListUpdate::Taken { entries: 20, skipped: 0 });
-        // One short link of ours on a list is no reason to refuse the list, nor to block us.
+        // A single short link of ours on a list neither refuses the list nor blocks us.
         assert!(matches!(
             feed.offer(&[&hosts(20)[..], b"https://go.example/abc\n"].concat()),
             ListUpdate::Taken { .. }

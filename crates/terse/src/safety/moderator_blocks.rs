@@ -10,10 +10,10 @@ use terse_safety::{Index, ParsedList, ProtectedHosts};
 
 use super::Safety;
 
-/// As what they are known to the operator.
+/// The name of this list in logs and messages.
 const NAME: &str = "moderators";
 
-/// These hosts as a list.
+/// The blocked hosts as a list.
 pub(super) struct ModeratorBlocks {
     parsed: ParsedList,
     digest: [u8; 32],
@@ -51,9 +51,9 @@ impl Safety {
         *moderator_blocks = new;
         drop(moderator_blocks);
         self.screen.replace_overlay(overlay);
-        // Behind the overlay: a receiver scans by it.
+        // After the overlay: receivers scan links with it.
         self.changed.send_replace(self.fingerprint(&held));
-        tracing::info!(hosts = hosts.len(), "took the hosts that moderators have blocked");
+        tracing::info!(hosts = hosts.len(), "loaded the hosts that moderators have blocked");
         true
     }
 }

@@ -1,8 +1,8 @@
 //! Google Safe Browsing: fetches the lists, asks for whole hashes, and screens links again that
 //! could not be screened.
 //!
-//! Whatever fails here, links are made and followed: a target about which nobody could be asked is
-//! marked and asked about later.
+//! A failure here never prevents the creation of a link or a redirect: a link whose target could
+//! not be checked is marked and screened later.
 
 mod client;
 mod loaded_list;
@@ -39,7 +39,7 @@ const MAX_REVISITS: usize = 10_000;
 /// fit into a URL.
 const MAX_ASKED: usize = 100;
 
-/// The service, from here.
+/// The Safe Browsing service of this process.
 pub(crate) struct Service {
     known: Arc<SafeBrowsing>,
     screen: Arc<Screen>,
@@ -49,33 +49,31 @@ pub(crate) struct Service {
     pub(crate) counts: Counts,
     queue: mpsc::Sender<Revisit>,
     waiting: Mutex<Option<mpsc::Receiver<Revisit>>>,
-    /// No request is sent before: the server did not answer lately.
+    /// No request is sent before this time, because the server has failed to answer.
     quiet_until_ms: AtomicI64,
     failures: AtomicU64,
 }
 
-/// What was done.
+/// Counters of requests and results.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Updates that brought something, nothing, a list that has to be fetched as a whole, or did
-    /// not come.
+    /// Updates that changed a list, changed nothing, required a full fetch, or failed.
     pub(crate) changed: AtomicU64,
     pub(crate) unchanged: AtomicU64,
     pub(crate) reset: AtomicU64,
     pub(crate) failed: AtomicU64,
-    /// Questions that were answered, not answered, and not asked because the service does not
-    /// answer.
+    /// Searches that succeeded, failed, or were not sent during a pause.
     pub(crate) answered: AtomicU64,
     pub(crate) unanswered: AtomicU64,
     pub(crate) unasked: AtomicU64,
-    /// Links that were screened again with an answer, given up, or too many.
+    /// Links screened again with an answer, given up, or dropped because the queue was full.
     pub(crate) revisited: AtomicU64,
     pub(crate) given_up: AtomicU64,
     pub(crate) dropped: AtomicU64,
 }
 
 impl Service {
-    /// With the lists of last time. `None` without a key.
+    /// Opens the service with the lists from the copy on disk. `None` without a key.
     pub(crate) fn open(
         config: &Config,
         folder: &Path,
@@ -122,25 +120,25 @@ impl Service {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).fingerprint()
     }
 
-    /// What is known.
+    /// The lists and cached hashes.
     pub(crate) fn known(&self) -> &SafeBrowsing {
         &self.known
     }
 
-    /// Has the server asked about a target if that is needed, and waits for it a little.
+    /// Asks the server about a target if the lists require it, and waits up to `TIMEOUT`.
     pub(crate) async fn prepare(self: &Arc<Self>, target: &Target) {
         let wanted = self.known.unknown_prefixes(target);
         if wanted.is_empty() {
             return;
         }
-        // On its own: an answer that comes too late for this link is there for when it is judged
-        // again.
+        // In its own task: an answer that arrives too late for this link is cached for its next
+        // screening.
         let service = Arc::clone(self);
         let asking = tokio::spawn(async move { service.ask(&wanted).await });
         let _in_time = tokio::time::timeout(TIMEOUT, asking).await;
     }
 
-    /// Whether the server could tell more of a target.
+    /// Whether the server must be asked about this target.
     pub(crate) fn is_unsure(&self, target: &Target) -> bool {
         !self.known.unknown_prefixes(target).is_empty()
     }
@@ -152,7 +150,7 @@ impl Service {
         }
     }
 
-    /// Asks for the whole hashes with these beginnings. Tells whether all were answered.
+    /// Fetches the full hashes with these prefixes. Returns whether the server answered for all.
     async fn ask(&self, wanted: &[u32]) -> bool {
         for some in wanted.chunks(MAX_ASKED) {
             if self.is_quiet() {
@@ -205,8 +203,8 @@ impl Service {
     }
 }
 
-/// How long to stay away after so many failures in a row: twice as long each time, and up to as
-/// much again by chance, so that not everybody comes back together.
+/// The pause after a number of failures in a row: it doubles each time, plus up to as much again at
+/// random, so that nodes do not retry together.
 fn pause(first: Duration, failures: u64, longest: Duration) -> Duration {
     let doubled = first.saturating_mul(1 << failures.min(16)).min(longest);
     let chance = getrandom::u32().unwrap_or(0) % 1000;

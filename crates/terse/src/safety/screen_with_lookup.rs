@@ -1,4 +1,4 @@
-//! The screen of a running server, which asks Safe Browsing where the lists are not enough.
+//! The screen of a running server, which asks Safe Browsing if the lists do not decide.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use terse_safety::Screen;
 
 use super::safe_browsing::Service;
 
-/// Judges by the screen, and has the service asked where it is unsure.
+/// Screens with the lists, and asks the service if they do not decide.
 pub(crate) struct ScreenWithLookup {
     pub(crate) screen: Arc<Screen>,
     pub(crate) service: Option<Arc<Service>>,

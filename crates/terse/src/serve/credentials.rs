@@ -16,8 +16,8 @@ pub(super) fn pass_key(store: &Store) -> [u8; 32] {
     store.links.identity().derive("terse link passes v1")
 }
 
-/// The keys with all permissions, the admin key if it was generated now, and a key for commands on
-/// this machine that is valid while the process runs.
+/// The keys with all permissions, the admin key if this start generated it, and a key for local
+/// commands that is valid while the process runs.
 pub(super) async fn keys(
     config: &Config,
     store: &Store,
@@ -30,7 +30,7 @@ pub(super) async fn keys(
         None if config.admin_key.is_none() => {
             let (key, hash) = Keys::generate().context("making the admin key")?;
             let kept = store.registry.create_admin_key(Token(hash)).await;
-            let Token(kept) = kept.context("keeping the admin key")?;
+            let Token(kept) = kept.context("storing the admin key")?;
             keys.add(kept);
             // Another node may have been first; then its key is the one that was shown.
             fresh = (kept == hash).then_some(key);
@@ -84,7 +84,7 @@ pub(super) fn accounts(
 pub(super) async fn setup_link(store: &Store, base: &Url) -> anyhow::Result<Option<String>> {
     let (token, hash) = Keys::generate().context("making the set-up link")?;
     let offered =
-        store.registry.offer_setup(Token(hash)).await.context("keeping the set-up link")?;
+        store.registry.offer_setup(Token(hash)).await.context("storing the set-up link")?;
     Ok(offered.then(|| format!("{}/setup?token={token}", base.as_str().trim_end_matches('/'))))
 }
 

@@ -19,7 +19,7 @@ use crate::geo_refresh::GeoRefresh;
 use crate::safety::CacheRescreen;
 use crate::salt_jobs::OldSalts;
 
-/// What jobs need beside the services.
+/// The other dependencies of jobs, besides the services.
 pub(super) struct JobParts<'a> {
     pub(super) config: &'a Config,
     pub(super) base_url: &'a Url,
@@ -27,7 +27,7 @@ pub(super) struct JobParts<'a> {
     pub(super) store: &'a Store,
 }
 
-/// What jobs count, for metrics.
+/// The counters of jobs, for metrics.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) reaper: Arc<ReaperCounts>,

@@ -46,7 +46,7 @@ pub(super) fn serve_admin(
     Ok(address)
 }
 
-/// The address for commands on this machine.
+/// The address that local commands connect to.
 pub(super) fn local_url(address: SocketAddr) -> String {
     let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),

@@ -1,4 +1,4 @@
-//! What the settings mean for the core and the redirect plane.
+//! Converts the settings to the types of the core and the redirect plane.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,8 +14,7 @@ use url::Url;
 use crate::config::{self, Config};
 use crate::outgoing::Integrations;
 
-/// The hosts that terse answers for. The machine's own names are always among them: commands use
-/// them.
+/// The hosts that terse serves. They always include the local names, which commands use.
 pub(super) fn hosts(config: &Config, base_url: &Url, address: SocketAddr) -> anyhow::Result<Hosts> {
     let here = match address.ip() {
         IpAddr::V4(ip) => ip.to_string(),
@@ -123,7 +122,7 @@ pub(super) fn failure_pages() -> FailurePages {
     }
 }
 
-/// Adds the listeners to what happens to links.
+/// Adds the event listeners to the links.
 pub(super) fn with_events(links: Links, outside: &Integrations) -> Links {
     match outside.events() {
         Some(events) => links.telling(events),

@@ -14,9 +14,9 @@ use crate::metrics_store::MetricsStore;
 use crate::outgoing::Integrations;
 use crate::safety::Safety;
 
-/// What the planes and the jobs share.
+/// The services that the planes and the jobs share.
 pub(super) struct Services {
-    /// The links, with metrics of every call.
+    /// The store of links, which records metrics of every call.
     pub(super) store: Arc<dyn LinkStore>,
     pub(super) classifier: Arc<UserAgentClassifier>,
     pub(super) safety: Arc<Safety>,

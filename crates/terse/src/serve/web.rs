@@ -1,4 +1,4 @@
-//! The web plane: what the API and the pages are given.
+//! The web plane: builds the state of the API and the pages.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::outgoing::Integrations;
 use crate::safety::LazyScreen;
 
-/// What the web plane needs beside the services.
+/// The other dependencies of the web plane, besides the services.
 pub(super) struct WebParts<'a> {
     pub(super) config: &'a Config,
     pub(super) base_url: &'a Url,
@@ -85,7 +85,7 @@ pub(crate) async fn in_process_api(
         Integrations::open(config, &store.registry, store.links.identity(), &rules.hosts).await?;
     let links =
         Links::new(Arc::clone(&store.links), codes, Arc::new(NoRouteCache), screen, rules, clock);
-    // The next server sends the events of a command; titles are not read.
+    // The next server sends the events of this command. Titles are not fetched.
     let links = Arc::new(policy::with_events(links, &integrations));
     let (key, hash) = Keys::generate().context("making a key")?;
     let cursor_key = store.links.identity().derive("terse list cursors v1");

@@ -1,4 +1,4 @@
-//! The two questions of the protocol.
+//! The client for the two requests of the Safe Browsing protocol.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use url::{Host, Url};
 
 use crate::config::{Config, Secret};
 
-/// Where Google answers.
+/// Google's server.
 const GOOGLE: &str = "https://safebrowsing.googleapis.com/";
-/// Whole hashes: a handful, soon.
+/// The limits of a search: the response is small and must arrive soon.
 const ANSWER: Limits =
     Limits { timeout: Duration::from_secs(5), max_body: 1 << 20, oversize: Oversize::Refuse };
 
-/// Asks the server.
+/// Sends requests to the Safe Browsing server.
 pub(crate) struct Client {
     outgoing: Outgoing,
     base: Url,
     key: Secret,
 }
 
-/// Why there is no answer. Never names the address: it holds the key.
+/// Why a request failed. Never contains the URL, which contains the key.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     pub(crate) why: String,
-    /// The server has answered, if only with an error.
+    /// Whether the server answered, even with an error.
     pub(crate) answered: bool,
-    /// It was not even asked: we have too much to do.
+    /// Whether the request was never sent because this process is too busy.
     pub(crate) is_ours: bool,
 }
 
 impl Trouble {
-    /// An answer that cannot be used.
+    /// A response that cannot be used.
     pub(crate) fn answer(why: String) -> Self {
         Self { why, answered: true, is_ours: false }
     }
@@ -48,12 +48,12 @@ impl Client {
         let base = base.or_else(|| Url::parse(GOOGLE).ok())?;
         let mut settings =
             OutgoingSettings::new(env!("CARGO_PKG_VERSION"), config.base_url().as_str());
-        // Whoever names a place inside means it.
+        // An operator who configures a loopback address intends it.
         settings.allow_private = config.safety.allow_private_targets || is_loopback(&base);
         Some(Self { outgoing: Outgoing::new(settings), base, key })
     }
 
-    /// What is new about these lists (`hashLists.batchGet`).
+    /// Fetches updates of these lists (`hashLists.batchGet`).
     pub(crate) async fn updates(&self, lists: &[HashList]) -> Result<Vec<u8>, Trouble> {
         let names = lists.iter().map(|list| ("names", list.name().to_owned()));
         let versions = lists.iter().map(HashList::version).filter(|version| !version.is_empty());
@@ -61,7 +61,7 @@ impl Client {
         self.get("v5/hashLists:batchGet", names.chain(versions), Limits::FEED).await
     }
 
-    /// The whole hashes with these beginnings (`hashes.search`).
+    /// Fetches the full hashes with these prefixes (`hashes.search`).
     pub(crate) async fn search(&self, prefixes: &[u32]) -> Result<Vec<u8>, Trouble> {
         let prefixes =
             prefixes.iter().map(|prefix| ("hashPrefixes", STANDARD.encode(prefix.to_be_bytes())));
@@ -91,7 +91,7 @@ impl Client {
     }
 }
 
-/// Whether a URL leads to this machine.
+/// Whether the URL's host is a loopback address.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

@@ -1,4 +1,4 @@
-//! The lists in force, and their copy for the next start.
+//! The Safe Browsing lists in force, and their copy on disk for the next start.
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use sha2::{Digest as _, Sha256};
 use terse_core::Timestamp;
 use terse_safety::safe_browsing::{HashList, LISTS, ListUpdate, MAX_LIST_AGE};
 
-/// The name of the copy.
+/// The file name of the copy.
 const COPY: &str = "safe-browsing.lists";
-/// No copy is longer.
+/// The largest size of the copy.
 const MAX_COPY_SIZE: u64 = 512 << 20;
 
 /// The lists.
@@ -25,11 +25,11 @@ pub(crate) struct LoadedList {
 /// The first line of the copy; the entries of the lists follow.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct Head {
-    /// When the lists were last the server's.
+    /// When the lists last matched the server's.
     confirmed: Option<i64>,
-    /// Since when they have been, without too long a gap.
+    /// Since when they have matched without too long a gap.
     since: i64,
-    /// Not to be asked for again before.
+    /// The time of the next update, at the earliest.
     next: i64,
     lists: Vec<Entry>,
 }
@@ -42,21 +42,21 @@ struct Entry {
     checksum: [u8; 32],
 }
 
-/// What became of updates.
+/// The result of an update.
 #[derive(Debug, Default)]
 pub(crate) struct FetchResult {
-    /// Other entries than before, or the first at all.
+    /// The entries changed, or there were none before.
     pub(crate) changed: bool,
-    /// Links may have been made meanwhile that nobody could judge.
+    /// The lists were missing or too old before, so links may have been created unscreened.
     pub(crate) back: bool,
-    /// How many lists were not the server's, and have to be fetched as a whole.
+    /// How many lists did not match the server's and must be fetched in full.
     pub(crate) reset: usize,
-    /// How long to wait before asking again.
+    /// How long to wait before the next update.
     pub(crate) wait: Duration,
 }
 
 impl LoadedList {
-    /// The copy, or lists of which nothing is known.
+    /// Reads the copy; without one the lists are empty.
     pub(crate) fn read(folder: &Path) -> Self {
         let path = folder.join(COPY);
         let (head, lists) = match read(&path) {
@@ -68,7 +68,7 @@ impl LoadedList {
                 Default::default()
             }
         };
-        // Written by a version with other lists: the missing ones are fetched as a whole.
+        // A version with other lists wrote the copy: missing lists are fetched in full.
         let known = |name: &&str| lists.iter().find(|list| list.name() == *name).cloned();
         let all: Vec<HashList> =
             LISTS.iter().map(|name| known(name).unwrap_or_else(|| HashList::new(name))).collect();
@@ -80,12 +80,12 @@ impl LoadedList {
         &self.lists
     }
 
-    /// When the lists were last the server's; `None` if there are none.
+    /// When the lists last matched the server's; `None` if there are none.
     pub(crate) fn confirmed(&self) -> Option<Timestamp> {
         self.head.confirmed.map(Timestamp::from_ms)
     }
 
-    /// Not to be asked for again before.
+    /// The time of the next update, at the earliest.
     pub(crate) fn next(&self) -> Timestamp {
         Timestamp::from_ms(self.head.next)
     }
@@ -101,8 +101,8 @@ impl LoadedList {
         digest.finalize().into()
     }
 
-    /// Takes what the server says is new. A list that would not become the server's stays as it is
-    /// and is asked for as a whole.
+    /// Applies updates from the server. A list that would not match the server's checksum stays as
+    /// it is and is fetched in full next time.
     pub(crate) fn take(
         &mut self,
         updates: &[ListUpdate],
@@ -131,8 +131,8 @@ impl LoadedList {
         }
         outcome.wait = if more { Duration::ZERO } else { waits };
         if outcome.reset > 0 {
-            // All of it or nothing: the lists in force stay together, and the others are told again
-            // what is new.
+            // Apply all updates or none, so that the lists match each other. The next update
+            // repeats the others.
             outcome.changed = false;
             return Ok(outcome);
         }
@@ -147,7 +147,7 @@ impl LoadedList {
         Ok(outcome)
     }
 
-    /// Keeps the lists for the next start, whole or not at all.
+    /// Writes the copy for the next start, atomically.
     pub(crate) fn keep(&mut self) -> io::Result<()> {
         let entry = |list: &HashList| Entry {
             name: list.name().to_owned(),

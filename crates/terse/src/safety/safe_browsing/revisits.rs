@@ -1,5 +1,5 @@
-//! Links that could not be screened when they were made, or when the lists changed: the job asks the
-//! server and screens them again.
+//! Screens links again that could not be screened when they were created or when the lists changed:
+//! the job asks the server first.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,14 +12,13 @@ use tokio::sync::mpsc;
 
 use super::{MAX_ASKED, POLL_INTERVAL, Service};
 
-/// How often the server is asked about the same links. What is left then is found by the next
-/// re-scan.
+/// The largest number of requests about the same links. The next re-scan screens the rest.
 const ATTEMPTS: u32 = 6;
 
-/// How long the job waits for work before it is scheduled anew.
+/// How long the job waits for work before the scheduler starts it again.
 const IDLE_INTERVAL: Duration = Duration::from_hours(1);
 
-/// The server may want to be left alone for an hour before each attempt.
+/// Each attempt may have to wait an hour for the pause after failures to end.
 const MAX_RUN: Duration = Duration::from_hours(8);
 
 /// A link to screen again.
@@ -83,7 +82,7 @@ impl Job for Revisits {
 }
 
 impl Service {
-    /// Asks until everything is answered, or often enough.
+    /// Asks until the server has answered for all links, or the attempts are used up.
     async fn ask_about(&self, some: &[Revisit]) -> bool {
         for _ in 0..ATTEMPTS {
             while self.is_quiet() {
@@ -98,7 +97,7 @@ impl Service {
             if wanted.is_empty() || self.ask(&wanted).await {
                 return true;
             }
-            // Where we were too busy ourselves there is no quiet time.
+            // If this process was too busy to send, there is no pause.
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         false

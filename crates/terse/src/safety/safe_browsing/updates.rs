@@ -13,14 +13,14 @@ use super::client::Trouble;
 use super::loaded_list::FetchResult;
 use super::{POLL_INTERVAL, Safety, Service, pause};
 
-/// A server that has more to say at once may say so this often in a row.
+/// The largest number of updates in a row without a wait.
 const MAX_PARALLEL: u32 = 8;
-/// If it says so for longer, or a list will not become the server's.
+/// The wait after that many updates, if the server has more or a list still does not match.
 const A_WHILE: Duration = Duration::from_mins(1);
-/// However long a server wants us to wait, by then the lists would be too old.
+/// The longest wait that a server can ask for: after it the lists would be too old.
 const MAX_WAIT: Duration = Duration::from_hours(12);
 
-/// Fetches the server's lists whenever the server asks for it.
+/// Fetches updates of the lists at the times that the server asks for.
 pub(super) struct Updates {
     service: Arc<Service>,
     safety: Arc<Safety>,
@@ -127,7 +127,7 @@ impl Service {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         if outcome.changed {
-            tracing::info!(entries = self.known.len(), "took new Safe Browsing lists");
+            tracing::info!(entries = self.known.len(), "loaded new Safe Browsing lists");
             self.screen.bump_version();
         }
         if outcome.changed || outcome.back {
@@ -140,7 +140,7 @@ impl Service {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.wait(due);
         if let Err(error) = held.keep() {
-            tracing::warn!(%error, "the Safe Browsing lists could not be kept; after a restart \
+            tracing::warn!(%error, "the Safe Browsing lists could not be saved; after a restart \
                 they have to be fetched again");
         }
     }
