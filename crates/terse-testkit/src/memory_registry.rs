@@ -147,7 +147,11 @@ impl State {
     }
 
     /// Creates an account by sign-up; the audit log names the account itself as actor.
-    fn come(&mut self, account: NewAccount, invited_by: Option<OwnerId>) -> Answer<Account> {
+    fn create_account(
+        &mut self,
+        account: NewAccount,
+        invited_by: Option<OwnerId>,
+    ) -> Answer<Account> {
         let at = account.created_at;
         let account = self.make(account)?;
         self.write(

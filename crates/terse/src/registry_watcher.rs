@@ -92,7 +92,7 @@ impl RegistryWatcher {
             redirector.suspend(&suspended);
             // Screen the cache now instead of at the job's next poll. A handler that waits for this
             // poll answers only when this is done.
-            if safety.block_by_hand(&blocked_hosts) {
+            if safety.block_host(&blocked_hosts) {
                 redirector.rescreen();
             }
         });

@@ -55,7 +55,7 @@ impl RegistryWrites {
         if self.setup()? != Some(*token) {
             return Err(RegistryError::Missing.into());
         }
-        self.come(NewAccount { role: Role::Admin, ..account.clone() }, None)
+        self.create_account(NewAccount { role: Role::Admin, ..account.clone() }, None)
     }
 
     pub(crate) fn add_account(
@@ -69,7 +69,7 @@ impl RegistryWrites {
     }
 
     /// Creates an account by sign-up; the audit log names the account itself as actor.
-    pub(crate) fn come(
+    pub(crate) fn create_account(
         &self,
         account: NewAccount,
         invited_by: Option<OwnerId>,
@@ -90,7 +90,7 @@ impl RegistryWrites {
         let row =
             params![name.as_str(), role.as_str(), created_at.as_ms(), password, issuer, subject];
         let account = account.clone().into_account(OwnerId(self.insert(ADD, row)?));
-        self.crown(&account)?;
+        self.create_first_admin(&account)?;
         Ok(account)
     }
 
@@ -109,7 +109,7 @@ impl RegistryWrites {
     }
 
     /// Records that there was an admin. From then on, the setup of the first admin is closed.
-    fn crown(&self, account: &Account) -> Result<(), Failure> {
+    fn create_first_admin(&self, account: &Account) -> Result<(), Failure> {
         if account.role == Role::Admin {
             self.run("INSERT OR REPLACE INTO meta VALUES ('had_admin', 1)", [])?;
             self.run("DELETE FROM meta WHERE name = 'setup'", [])?;
@@ -153,7 +153,7 @@ impl RegistryWrites {
             revision
         ];
         self.run(CHANGE, row)?;
-        self.crown(&effect.account)?;
+        self.create_first_admin(&effect.account)?;
         if effect.ends_sessions {
             self.run(END_SESSIONS, [filed(id.0)])?;
         }

@@ -151,7 +151,7 @@ impl RegistryWrites {
             _ => return Err(RegistryError::Missing.into()),
         }
         self.run("DELETE FROM invitations WHERE token = ?1", [token.0])?;
-        self.come(NewAccount { role, ..account.clone() }, Some(by))
+        self.create_account(NewAccount { role, ..account.clone() }, Some(by))
     }
 
     /// The role of an account; `Some(None)` while it is suspended, `None` if it does not exist.

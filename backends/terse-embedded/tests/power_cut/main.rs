@@ -21,7 +21,7 @@ use terse_testkit::{alias, generated, moment};
 
 /// A store on the forgetful disk, with callers that create and change links and record what was
 /// acknowledged.
-struct BotKind {
+struct SimulatedMachine {
     folder: tempfile::TempDir,
     store: Arc<Embedded>,
     acknowledged: Arc<Mutex<Vec<Link>>>,
@@ -50,7 +50,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-impl BotKind {
+impl SimulatedMachine {
     async fn start(callers: u64, unsafe_no_sync: bool) -> Self {
         disk::register();
         let folder = folder();
@@ -223,7 +223,7 @@ async fn no_acknowledged_link_is_lost_in_a_power_cut() {
     let mut dice = Dice(1);
     let mut survived = 0;
     for round in 0..6 {
-        let machine = BotKind::start(1 + round * 4, false).await;
+        let machine = SimulatedMachine::start(1 + round * 4, false).await;
         for luck in [Luck::Nothing, Luck::Prefix, Luck::Sectors, Luck::Sectors, Luck::Prefix] {
             tokio::time::sleep(Duration::from_micros(dice.below(60_000))).await;
             machine.wait_for_more(5).await;
@@ -242,7 +242,7 @@ async fn no_acknowledged_link_is_lost_in_a_power_cut() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_syncing_acknowledged_links_are_lost() {
     let mut dice = Dice(2);
-    let machine = BotKind::start(8, true).await;
+    let machine = SimulatedMachine::start(8, true).await;
     machine.wait_for_more(200).await;
     let lost = machine.lost_in_a_cut(&mut dice, Luck::Nothing).await;
     assert!(!matches!(lost, Ok(0)), "the simulation has no teeth");
@@ -251,7 +251,7 @@ async fn without_syncing_acknowledged_links_are_lost() {
 
 async fn a_fault_passes(fault: Fault) {
     let mut dice = Dice(3);
-    let mut machine = BotKind::start(8, false).await;
+    let mut machine = SimulatedMachine::start(8, false).await;
     machine.browse();
     for round in 0..8 {
         machine.wait_for_more(20 + dice.below(400) as usize).await;
@@ -312,7 +312,7 @@ async fn a_failing_checkpoint_acknowledges_nothing_and_is_recovered_from() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_of_an_unfinished_checkpoint_survive_a_failing_sync() {
     let mut dice = Dice(4);
-    let machine = BotKind::start(0, false).await;
+    let machine = SimulatedMachine::start(0, false).await;
     let store = &machine.store;
     let long = format!("https://example.com/{}", "x".repeat(7000));
     let put = async |from: u32, to: u32| {

@@ -72,7 +72,7 @@ const ONLY_WAY: Message = Message {
 /// form cannot redirect to the provider.
 #[derive(Template)]
 #[template(path = "redirecting.html")]
-struct Onward {
+struct RedirectingPage {
     provider: String,
     url: String,
 }
@@ -152,7 +152,7 @@ pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, _: OwnForm
 async fn onward(state: &App, oidc: &Arc<Oidc>, purpose: Purpose) -> Response {
     match oidc.begin(purpose, state.links.now()).await {
         Ok((url, flow)) => {
-            let page = html(&Onward { provider: oidc.settings().name.clone(), url });
+            let page = html(&RedirectingPage { provider: oidc.settings().name.clone(), url });
             let mut response = private_page(StatusCode::OK, page);
             response.headers_mut().append(SET_COOKIE, flow_cookie(state, oidc, Some(&flow)));
             response
@@ -170,7 +170,7 @@ pub(super) async fn arrive(
     params: Result<Params, Problem>,
 ) -> Response {
     let Some(oidc) = &state.oidc else { return nothing_here(uri, headers).await };
-    let mut response = match come(&state, oidc, address, &headers, params).await {
+    let mut response = match complete_sign_in(&state, oidc, address, &headers, params).await {
         Ok(response) => response,
         Err(Rejected::Message(shown)) => message(shown),
         Err(Rejected::Response(response)) => *response,
@@ -205,7 +205,7 @@ impl From<AccountError> for Rejected {
     }
 }
 
-async fn come(
+async fn complete_sign_in(
     state: &App,
     oidc: &Arc<Oidc>,
     address: std::net::IpAddr,

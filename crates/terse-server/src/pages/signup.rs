@@ -26,13 +26,13 @@ const OVER: Message = Message {
 
 /// The ways to create an account.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Door {
+enum SignupMethod {
     Setup,
     Join,
     SignUp,
 }
 
-impl Door {
+impl SignupMethod {
     fn heading(self) -> &'static str {
         match self {
             Self::Setup => "Set up terse",
@@ -87,7 +87,7 @@ impl Door {
 #[derive(Template)]
 #[template(path = "signup.html")]
 struct SignupPage {
-    door: Door,
+    door: SignupMethod,
     token: String,
     name: String,
     /// The OpenID Connect provider's name, if the invitation can be accepted with it.
@@ -103,7 +103,7 @@ pub(super) async fn setup(
 ) -> Response {
     let token = token_in(params);
     match state.accounts.is_open(&SignUp::Setup(&token)).await {
-        Ok(true) => form(&state, Door::Setup, token),
+        Ok(true) => form(&state, SignupMethod::Setup, token),
         Ok(false) => nothing_here(uri, headers).await,
         Err(error) => away(&error),
     }
@@ -119,7 +119,7 @@ pub(super) async fn join(
         token if token.is_empty() => nothing_here(uri, headers).await,
         // Check the invitation before the visitor fills in the form.
         token => match state.accounts.is_invited(&token).await {
-            Ok(true) => form(&state, Door::Join, token),
+            Ok(true) => form(&state, SignupMethod::Join, token),
             Ok(false) => message(&OVER),
             Err(error) => away(&error),
         },
@@ -128,7 +128,7 @@ pub(super) async fn join(
 
 pub(super) async fn sign_up(State(state): Web, uri: Uri, headers: HeaderMap) -> Response {
     match state.accounts.policy().open {
-        true => form(&state, Door::SignUp, String::new()),
+        true => form(&state, SignupMethod::SignUp, String::new()),
         false => nothing_here(uri, headers).await,
     }
 }
@@ -140,7 +140,7 @@ pub(super) async fn set_up(
     headers: HeaderMap,
     form: OwnForm,
 ) -> Response {
-    come(Door::Setup, &web.0, peer, uri, headers, form).await
+    submit(SignupMethod::Setup, &web.0, peer, uri, headers, form).await
 }
 
 pub(super) async fn joined(
@@ -150,7 +150,7 @@ pub(super) async fn joined(
     headers: HeaderMap,
     form: OwnForm,
 ) -> Response {
-    come(Door::Join, &web.0, peer, uri, headers, form).await
+    submit(SignupMethod::Join, &web.0, peer, uri, headers, form).await
 }
 
 pub(super) async fn signed_up(
@@ -160,7 +160,7 @@ pub(super) async fn signed_up(
     headers: HeaderMap,
     form: OwnForm,
 ) -> Response {
-    come(Door::SignUp, &web.0, peer, uri, headers, form).await
+    submit(SignupMethod::SignUp, &web.0, peer, uri, headers, form).await
 }
 
 /// The token in the query; empty if there is none.
@@ -172,7 +172,7 @@ fn token_in(params: Result<Params, Problem>) -> String {
         .unwrap_or_default()
 }
 
-fn form(state: &App, door: Door, token: String) -> Response {
+fn form(state: &App, door: SignupMethod, token: String) -> Response {
     let provider = door.provider(state);
     private_page(
         StatusCode::OK,
@@ -180,8 +180,8 @@ fn form(state: &App, door: Door, token: String) -> Response {
     )
 }
 
-async fn come(
-    door: Door,
+async fn submit(
+    door: SignupMethod,
     state: &App,
     Peer(address): Peer,
     uri: Uri,
@@ -211,7 +211,7 @@ async fn come(
     };
     let problem = match signed_up.await {
         Ok(Some(cookie)) => return go_with(HOME, cookie),
-        Ok(None) if door == Door::Join => return message(&OVER),
+        Ok(None) if door == SignupMethod::Join => return message(&OVER),
         Ok(None) => return nothing_here(uri, headers).await,
         Err(problem) => problem,
     };

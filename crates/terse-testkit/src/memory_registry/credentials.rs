@@ -25,7 +25,7 @@ impl CredentialStore for MemoryRegistry {
         if state.setup != Some(*token) {
             return Err(RegistryError::Missing);
         }
-        state.come(NewAccount { role: Role::Admin, ..account }, None)
+        state.create_account(NewAccount { role: Role::Admin, ..account }, None)
     }
 
     async fn awaits_setup(&self) -> Answer<bool> {
@@ -189,8 +189,8 @@ impl CredentialStore for MemoryRegistry {
             .filter(|invitation| state.stands(invitation))
             .cloned()
             .ok_or(RegistryError::Missing)?;
-        let account =
-            state.come(NewAccount { role: invitation.role, ..account }, Some(invitation.by))?;
+        let account = state
+            .create_account(NewAccount { role: invitation.role, ..account }, Some(invitation.by))?;
         state.invitations.retain(|one| one.token != *token);
         Ok(account)
     }

@@ -35,7 +35,7 @@ impl LazyScreen {
                     Safety::closed(&self.config, &Clock::default())
                 },
             );
-            safety.block_by_hand(&self.moderator_blocks);
+            safety.block_host(&self.moderator_blocks);
             safety.screen
         })
     }

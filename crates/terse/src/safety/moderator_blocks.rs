@@ -37,7 +37,7 @@ impl ModeratorBlocks {
 impl Safety {
     /// Replaces the hosts that moderators have blocked. Returns whether they differ from those
     /// before. The hosts are an overlay of the screen, so the lists are not compiled again.
-    pub(crate) fn block_by_hand(&self, hosts: &[BlockedHost]) -> bool {
+    pub(crate) fn block_host(&self, hosts: &[BlockedHost]) -> bool {
         let new = ModeratorBlocks::new(hosts);
         // Every caller takes the locks in this order.
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ mod tests {
         let host =
             |host: &str| BlockedHost { host: host.into(), at: Timestamp::from_ms(1), why: None };
         let (before, changes) = (safety.screen.version(), safety.changes());
-        safety.block_by_hand(&[
+        safety.block_host(&[
             host("evil.example.net"),
             host("8.8.8.8"),
             host("[2606:4700::1111]"),
@@ -96,14 +96,14 @@ mod tests {
         }
         assert!(!judged("https://notevil.example.net/"));
         let before = safety.screen.version();
-        let same = safety.block_by_hand(&[
+        let same = safety.block_host(&[
             host("evil.example.net"),
             host("8.8.8.8"),
             host("[2606:4700::1111]"),
             host("xn--mnchen-3ya.de"),
         ]);
         assert_eq!((safety.screen.version(), same), (before, false), "nothing new");
-        assert!(safety.block_by_hand(&[]));
+        assert!(safety.block_host(&[]));
         assert!(!judged("https://evil.example.net/"));
     }
 
@@ -134,7 +134,7 @@ mod tests {
                     why: None,
                 })
                 .collect();
-            assert!(safety.block_by_hand(&blocked));
+            assert!(safety.block_host(&blocked));
             assert!(blocks("https://evil0.example/") && blocks("https://listed.example/"));
             assert!(!blocks(&format!("https://evil{count}.example/")));
         }
