@@ -90,7 +90,7 @@ pub(crate) struct ModeratedLink {
     standing: &'static str,
     /// Who decided: `moderator`, or `screen` for lists, flags and reports.
     judged_by: &'static str,
-    /// Its flags. `reported`: several people have reported it.
+    /// Its flags. `reported`: several reporters have reported it.
     #[schema(max_items = 32)]
     flags: Vec<String>,
     /// Its revision.

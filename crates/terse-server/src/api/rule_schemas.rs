@@ -7,7 +7,7 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{RefOr, Schema};
 
-const MOMENT: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+const DATE_TIME: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
     ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$";
 const ABOUT: &str = "Which visitors go elsewhere than to `long_url`: the first rule whose \
     conditions all hold decides. Null and an \
@@ -24,9 +24,9 @@ impl utoipa::ToSchema for Rule {
 
 impl utoipa::PartialSchema for Rule {
     fn schema() -> RefOr<Schema> {
-        let about = "Sends the visitors for whom all its conditions hold to another place. A \
-            condition may be a list of \
-            alternatives; null is as good as absent; a rule without conditions is for everybody.";
+        let about = "Sends the visitors who meet all its conditions to another target. A \
+            condition may be a list of alternatives; null is the same as absent; a rule without \
+            conditions applies to every visitor.";
         let hours = text("^[0-2][0-9]:[0-5][0-9]-[0-2][0-9]:[0-5][0-9]$");
         let days = format(&["mon", "tue", "wed", "thu", "fri", "sat", "sun"]);
         let url = text("^https?://").max_length(Some(8192)).build();
@@ -43,40 +43,41 @@ impl utoipa::PartialSchema for Rule {
         let name = kind(Type::String).min_length(Some(1)).max_length(Some(100)).build();
         let value = kind(Type::String)
             .max_length(Some(500))
-            .description(Some("Without it, any value will do."))
+            .description(Some("Without it, the parameter may have any value."))
             .build();
         let query =
             object().property("name", name).property("value", value).required("name").build();
         let zone = kind(Type::String).max_length(Some(64));
         let zone = zone
             .description(Some(
-                "Whose clocks `days` and `hours` go by, such as `Europe/Berlin`; UTC by default.",
+                "The time zone of `days` and `hours`, such as `Europe/Berlin`; UTC by default.",
             ))
             .build();
         let mut branches = Array::new(branch);
         (branches.min_items, branches.max_items) = (Some(1), Some(Rules::MAX_BRANCHES));
-        let to = "Where to go: a URL, or several with weights, among which visitors are divided. \
-            The same visitor always goes the \
-            same way.";
+        let to = "The target: a URL, or several with weights, among which visitors are split. The \
+            same visitor always gets the same one.";
         let to = OneOf::builder().item(url).item(branches).description(Some(to)).build();
         object()
             .description(Some(about))
-            .property("device", any(format(DEVICES), "What the visitor holds in hand."))
+            .property("device", any(format(DEVICES), "The kind of device."))
             .property("os", any(format(SYSTEMS), "The operating system. `Linux` is any of its \
                 distributions."))
             .property(
                 "language",
-                any(text("^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$").build(), "What the visitor likes \
-                    best to read."),
+                any(
+                    text("^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$").build(),
+                    "The language that the visitor prefers.",
+                ),
             )
-            .property("country", any(text("^[A-Za-z]{2}$").build(), "Where the visitor is (ISO \
-                3166)."))
-            .property("query", any(query, "What the visitor's query has."))
-            .property("from", text(MOMENT).description(Some("From this moment on.")).build())
-            .property("until", text(MOMENT).description(Some("Before this moment.")).build())
-            .property("days", any(days, "On these days."))
-            .property("hours", any(hours.build(), "In these hours; what ends the next day belongs \
-                to the day it began on."))
+            .property("country", any(text("^[A-Za-z]{2}$").build(), "The visitor's country \
+                (ISO 3166)."))
+            .property("query", any(query, "A parameter in the visitor's query."))
+            .property("from", text(DATE_TIME).description(Some("The rule applies from this date and time.")).build())
+            .property("until", text(DATE_TIME).description(Some("The rule applies before this date and time.")).build())
+            .property("days", any(days, "The days of the week."))
+            .property("hours", any(hours.build(), "The hours of the day. A span that ends after \
+                midnight belongs to the day it begins on."))
             .property("tz", zone)
             .property("to", Schema::OneOf(to))
             .required("to")

@@ -13,8 +13,8 @@ use crate::reporting::Reason;
 /// The largest number of links in one request.
 pub(crate) const MAX_ITEMS: usize = 1000;
 
-const REDIRECT: &str = "The status the link redirects with: 302 unless wished otherwise. Browsers \
-    remember 301 and 308 for long.";
+const REDIRECT: &str = "The status the link redirects with: 302 by default. Browsers cache 301 \
+    and 308 for a long time.";
 
 fn kind(of: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(of))
@@ -51,25 +51,25 @@ pub(super) fn status() -> Object {
 }
 
 pub(super) fn role() -> Object {
-    word("What somebody may do.", &Role::ALL.map(Role::as_str))
+    word("The role of an account.", &Role::ALL.map(Role::as_str))
 }
 
 pub(super) fn role_or_null() -> Object {
     let format = Role::ALL.map(|role| json!(role.as_str())).into_iter().chain([json!(null)]);
     or_null(Type::String)
-        .description(Some("What somebody may do."))
+        .description(Some("The role of an account."))
         .enum_values(Some(format))
         .build()
 }
 
 pub(super) fn scope() -> Object {
-    let about = "What a key opens: `create` makes links and nothing else, `read` looks and \
-        nothing else, `full` does all that its owner may.";
+    let about = "The permissions of a key: `create` only creates links, `read` only reads, `full` \
+        allows everything that its account may do.";
     word(about, &Scope::ALL.map(Scope::as_str))
 }
 
 pub(super) fn reason() -> Object {
-    word("Why a link should not be.", &Reason::ALL.map(Reason::as_str))
+    word("Why the link is reported.", &Reason::ALL.map(Reason::as_str))
 }
 
 pub(super) fn status_or_null() -> Object {

@@ -74,12 +74,15 @@ impl TopLink {
 
 /// The schema of a series' interval.
 fn interval_word() -> utoipa::openapi::schema::Object {
-    super::schemas::word("How the series is put together.", &["hour", "day", "week", "month"])
+    super::schemas::word(
+        "The length of the series' time buckets.",
+        &["hour", "day", "week", "month"],
+    )
 }
 
 /// Which clicks are counted.
 fn bots_word() -> utoipa::openapi::schema::Object {
-    super::schemas::word("Whose clicks are shown.", &["include", "exclude", "only"])
+    super::schemas::word("Whether clicks of bots are included.", &["include", "exclude", "only"])
 }
 
 /// Declares the bodies, which share most fields. Each is one flat object with its own schema.
