@@ -14,7 +14,7 @@ use crate::principal::Principal;
 use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// A caller who may create links, as [`Links::admit`] found.
+/// A caller who may create links, as [`LinkCreation::admit`] found.
 #[derive(Clone, Debug)]
 pub struct Creator {
     caller: Caller,
