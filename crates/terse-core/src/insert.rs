@@ -39,7 +39,7 @@ pub enum MustBeAbsent {
         /// The owner whose aliases do not count.
         except: Option<OwnerId>,
     },
-    /// This exact code in quarantine, whoever owned it.
+    /// This exact code in quarantine, whatever account owned it.
     QuarantinedCode(Code),
     /// Quarantined aliases with this folded form, unless `except` owned all of them.
     QuarantinedAlias {

@@ -243,7 +243,7 @@ async fn a_crash_behind_the_write_loses_no_event() {
     assert_eq!((drain.poll().await.unwrap(), next.take()), (0, vec![]));
 }
 
-/// Whoever goes away in the middle of a request takes no event along.
+/// A client that disconnects in the middle of a request leaves the link with its event, or neither.
 #[tokio::test]
 async fn a_dropped_request_leaves_link_and_event_or_neither() {
     let Room { links, store, diary, drain, .. } = room();

@@ -25,7 +25,7 @@ pub struct LinkUnavailable;
 
 impl Redirector {
     /// Whether the store is certain, without a look-up, that there is no such link. `Likely` is not
-    /// enough for a 404: such a link is looked up like any other.
+    /// enough for a 404: the redirector reads such a link like any other.
     pub(crate) fn surely_absent(&self, domain: u16, code: &[u8]) -> bool {
         let Ok(code) = std::str::from_utf8(code) else { return true };
         !self.settings.loose
