@@ -224,7 +224,7 @@ async fn a_failed_refill_is_told_to_whoever_waits_and_tried_again() {
     );
     store.fail(false);
     source.next(wanted(&target, 0)).await.unwrap();
-    // With half of a range left, nobody notices.
+    // With half of a range left, callers do not wait for the refill.
     store.fail(true);
     for _ in 1..10 {
         source.next(wanted(&target, 0)).await.unwrap();
