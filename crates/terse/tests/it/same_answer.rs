@@ -105,15 +105,19 @@ fn request(dice: &mut Dice) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }
 
-/// Responses without allowed differences: the date, the order of headers, and `connection: close`,
-/// which hyper adds once it notices that an announced body is missing.
+/// Headers that may differ: those that tell the time, because a second can pass between the two
+/// requests, and `connection: close`, which hyper adds once it notices that an announced body is
+/// missing.
+const MAY_DIFFER: &[&str] = &["date:", "connection:", "ratelimit-reset:", "retry-after:"];
+
+/// Responses without allowed differences: [`MAY_DIFFER`] and the order of headers.
 fn normal(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::new();
     for part in text.split_inclusive("\r\n\r\n") {
         let mut lines: Vec<&str> = part
             .split("\r\n")
-            .filter(|line| !line.starts_with("date:") && !line.starts_with("connection:"))
+            .filter(|line| !MAY_DIFFER.iter().any(|name| line.starts_with(name)))
             .collect();
         if lines.first().is_some_and(|line| line.contains("HTTP/1.")) {
             lines[1..].sort_unstable();

@@ -48,8 +48,13 @@ fn tags_are_listed_renamed_and_removed_across_all_links_of_one_owner() {
         shown(ann.api(&terse, "GET", "/tags", None)),
         [pair("summer", 250), pair("sale & co", 125)]
     );
-    let listed = ann.api(&terse, "GET", "/urls?limit=1", None).json();
-    assert_eq!(listed["links"][0]["tags"], json!(["summer"]), "each is there once");
+    // Half of the links had both tags before: each keeps the tag once.
+    let listed = ann.api(&terse, "GET", "/urls?limit=100", None).json();
+    for link in listed["links"].as_array().unwrap() {
+        let tags = &link["tags"];
+        let allowed = [json!(["summer"]), json!(["summer", "sale & co"])];
+        assert!(allowed.contains(tags), "{tags}");
+    }
     let again = ann.api(&terse, "PATCH", "/tags/spring", Some(json!({"name": "summer"})));
     assert_eq!(again.json(), json!({"changed": 0, "more": false}));
     let removed = ann.api(&terse, "DELETE", "/tags/sale%20%26%20co", None);
