@@ -61,7 +61,7 @@ fn link(n: u64) -> LinkId {
     let code = Code::parse(&format!("c{n:06}")).unwrap();
     LinkId {
         key: LinkKey { domain: Domain::primary(), code },
-        born: Timestamp::from_ms(NOW - 1_000_000),
+        created_at: Timestamp::from_ms(NOW - 1_000_000),
     }
 }
 
@@ -71,7 +71,7 @@ fn click(dice: &mut Dice, words: &Words, n: u64, at: i64) -> Click {
     click.took_micros = dice.below(900) as u32;
     click.visitor = Some(dice.next() | 1);
     click.address = Some(format!("203.{}.{}.0/24", dice.below(256), dice.below(256)).into());
-    click.machine = (dice.below(10) == 0).then_some(BotKind::Crawler);
+    click.bot = (dice.below(10) == 0).then_some(BotKind::Crawler);
     click.referrer = words.pick(dice, 0);
     click.country = words.pick(dice, 1);
     click.city = words.pick(dice, 2);

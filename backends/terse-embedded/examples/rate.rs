@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use terse_core::{Insert, LinkReader as _, LinkStore, Numbering};
 use terse_embedded::{Embedded, Options};
-use terse_testkit::{generated, moment};
+use terse_testkit::{generated, timestamp};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
@@ -32,7 +32,7 @@ async fn main() {
                         &format!("https://example.com/some/typical/path/that/is/long?{n:010}"),
                     );
                     link.reusable = true;
-                    link.created_at = moment(n as i64 / 10);
+                    link.created_at = timestamp(n as i64 / 10);
                     link.updated_at = link.created_at;
                     let begun = Instant::now();
                     store.insert(Insert::new(link, None)).await.unwrap();

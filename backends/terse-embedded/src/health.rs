@@ -9,10 +9,10 @@ use terse_core::StoreError;
 use crate::failure::unavailable;
 
 pub(crate) struct Health {
-    born: Instant,
+    started: Instant,
     broken: AtomicBool,
     why: Mutex<String>,
-    /// When the writer began the current batch, in milliseconds after `born`, plus one; 0 between
+    /// When the writer began the current batch, in milliseconds after `created_at`, plus one; 0 between
     /// batches.
     writing_since: AtomicU64,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Health {
 impl Health {
     pub(crate) fn new() -> Self {
         Self {
-            born: Instant::now(),
+            started: Instant::now(),
             broken: AtomicBool::new(false),
             why: Mutex::new(String::new()),
             writing_since: AtomicU64::new(0),
@@ -59,6 +59,6 @@ impl Health {
     }
 
     fn now(&self) -> u64 {
-        self.born.elapsed().as_millis() as u64 + 1
+        self.started.elapsed().as_millis() as u64 + 1
     }
 }

@@ -109,7 +109,7 @@ impl<'a> RawRow<'a> {
             2 => RedirectKind::Temporary,
             _ => RedirectKind::Permanent,
         };
-        let standing = match (flags & SUSPICIOUS != 0, flags & BLOCKED != 0) {
+        let moderation = match (flags & SUSPICIOUS != 0, flags & BLOCKED != 0) {
             (_, true) => ModerationStatus::Blocked,
             (true, false) => ModerationStatus::Suspicious,
             (false, false) => ModerationStatus::Clear,
@@ -134,8 +134,9 @@ impl<'a> RawRow<'a> {
             rules: rules.transpose()?,
             forward_query: flags & FORWARD_QUERY != 0,
             crawlable: flags & CRAWLABLE != 0,
-            standing,
-            judged: if (standing == ModerationStatus::Clear) != (flags & OTHER_SOURCE != 0) {
+            moderation,
+            moderated_by: if (moderation == ModerationStatus::Clear) != (flags & OTHER_SOURCE != 0)
+            {
                 ModerationSource::Screen
             } else {
                 ModerationSource::Moderator
@@ -196,12 +197,12 @@ impl<'a> NewRow<'a> {
             flags: redirect
                 | flag(link.forward_query, FORWARD_QUERY)
                 | flag(link.crawlable, CRAWLABLE)
-                | flag(link.standing == ModerationStatus::Suspicious, SUSPICIOUS)
-                | flag(link.standing == ModerationStatus::Blocked, BLOCKED)
+                | flag(link.moderation == ModerationStatus::Suspicious, SUSPICIOUS)
+                | flag(link.moderation == ModerationStatus::Blocked, BLOCKED)
                 | flag(link.generated, GENERATED)
                 | flag(
-                    (link.standing == ModerationStatus::Clear)
-                        != (link.judged == ModerationSource::Screen),
+                    (link.moderation == ModerationStatus::Clear)
+                        != (link.moderated_by == ModerationSource::Screen),
                     OTHER_SOURCE,
                 ),
             reuse: link.reusable.then(|| reuse_hash(link.owner, &link.key.domain, &link.target)),

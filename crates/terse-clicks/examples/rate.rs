@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 batch.extend(enricher.enrich(record));
             })?;
             read += batch.len();
-            bots += batch.iter().filter(|click| click.machine.is_some()).count();
+            bots += batch.iter().filter(|click| click.bot.is_some()).count();
             batch.clear();
         }
         assert_eq!(read, clicks);
@@ -137,7 +137,7 @@ fn journal(folder: &Path, clicks: usize) -> Result<usize, Box<dyn Error>> {
             weight: 1,
             visitor: visitor + 1,
             owner: 7,
-            born_ms: 1_700_000_000_000,
+            created_ms: 1_700_000_000_000,
             code: codes[zipf.roll(&mut dice)].as_bytes(),
             address: &[a, b, c],
             referrer: if dice.below(3) > 0 {

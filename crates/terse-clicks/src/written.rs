@@ -78,7 +78,7 @@ pub(crate) fn click(number: u32) -> Record<'static> {
         weight: 1,
         visitor: u64::from(number) + 1,
         owner: 7,
-        born_ms: 5,
+        created_ms: 5,
         code: b"x7Kq2Lm",
         agent: b"Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:127.0) Gecko/20100101 Firefox/127.0",
         ..Record::default()

@@ -56,9 +56,9 @@ impl LinkEvents for NoEvents {
 pub(crate) fn kind_of(old: &Link, new: &Link) -> EventKind {
     if old.deleted_at.is_none() && new.deleted_at.is_some() {
         EventKind::LinkDeleted
-    } else if old.standing != new.standing && new.standing == ModerationStatus::Blocked {
+    } else if old.moderation != new.moderation && new.moderation == ModerationStatus::Blocked {
         EventKind::LinkBlocked
-    } else if old.standing != new.standing && new.standing == ModerationStatus::Suspicious {
+    } else if old.moderation != new.moderation && new.moderation == ModerationStatus::Suspicious {
         EventKind::LinkFlagged
     } else {
         EventKind::LinkChanged

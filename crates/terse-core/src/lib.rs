@@ -71,7 +71,7 @@ pub use patch::{MAX_TTL, Patch, PatchField};
 pub use principal::{AccessError, Credential, Principal};
 pub use proxies::{Proxies, ProxyRange};
 pub use screening::{
-    Evidence, Flags, Judgement, NoScreening, REPORTED, Screening, UNREACHABLE, UNSCREENED,
+    Flags, NoScreening, REPORTED, ScreenInput, ScreenResult, Screening, UNREACHABLE, UNSCREENED,
 };
 pub use secret::Secret;
 pub use span::Span;

@@ -158,9 +158,9 @@ pub struct Link {
     /// Whether search engines may follow it.
     pub crawlable: bool,
     /// Its moderation status.
-    pub standing: ModerationStatus,
+    pub moderation: ModerationStatus,
     /// Who set that status.
-    pub judged: ModerationSource,
+    pub moderated_by: ModerationSource,
     /// Warning flags of its targets.
     pub flags: Flags,
     /// When its owner deleted it; it can be restored until it is reaped.
@@ -227,7 +227,7 @@ impl Link {
     pub fn status(&self, now: Timestamp) -> Status {
         if self.deleted_at.is_some() {
             Status::Deleted
-        } else if self.standing == ModerationStatus::Blocked {
+        } else if self.moderation == ModerationStatus::Blocked {
             Status::Blocked
         } else if self.expires_at.is_some_and(|at| at <= now) {
             Status::Expired
@@ -235,7 +235,7 @@ impl Link {
             Status::UsedUp
         } else if self.valid_from.is_some_and(|at| at > now) {
             Status::Scheduled
-        } else if self.standing == ModerationStatus::Suspicious {
+        } else if self.moderation == ModerationStatus::Suspicious {
             Status::Suspicious
         } else {
             Status::Active
@@ -268,8 +268,8 @@ impl Link {
     pub fn owner_visible_eq(&self, other: &Self) -> bool {
         let like_other = Self {
             spent_clicks: other.spent_clicks,
-            standing: other.standing,
-            judged: other.judged,
+            moderation: other.moderation,
+            moderated_by: other.moderated_by,
             flags: other.flags.clone(),
             deleted_at: other.deleted_at,
             reusable: other.reusable,

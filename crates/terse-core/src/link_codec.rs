@@ -55,8 +55,8 @@ struct LinkV1<'a> {
     rules: Option<String>,
     forward_query: bool,
     crawlable: bool,
-    standing: u8,
-    judged: u8,
+    moderation: u8,
+    moderated_by: u8,
     flags: &'a str,
     deleted_at: Option<i64>,
     reusable: bool,
@@ -86,12 +86,12 @@ pub fn encode(link: &Link) -> Vec<u8> {
         rules: link.rules.as_ref().map(Rules::show),
         forward_query: link.forward_query,
         crawlable: link.crawlable,
-        standing: match link.standing {
+        moderation: match link.moderation {
             ModerationStatus::Clear => 0,
             ModerationStatus::Suspicious => 1,
             ModerationStatus::Blocked => 2,
         },
-        judged: match link.judged {
+        moderated_by: match link.moderated_by {
             ModerationSource::Screen => 0,
             ModerationSource::Moderator => 1,
         },
@@ -150,13 +150,13 @@ pub fn decode(bytes: &[u8]) -> Option<Link> {
         },
         forward_query: fields.forward_query,
         crawlable: fields.crawlable,
-        standing: match fields.standing {
+        moderation: match fields.moderation {
             0 => ModerationStatus::Clear,
             1 => ModerationStatus::Suspicious,
             2 => ModerationStatus::Blocked,
             _ => return None,
         },
-        judged: match fields.judged {
+        moderated_by: match fields.moderated_by {
             0 => ModerationSource::Screen,
             1 => ModerationSource::Moderator,
             _ => return None,

@@ -56,7 +56,7 @@ pub struct Patch {
     /// Whether search engines may follow.
     pub crawlable: Option<bool>,
     /// The moderation status; only admins and moderators may set it.
-    pub standing: Option<ModerationStatus>,
+    pub moderation: Option<ModerationStatus>,
 }
 
 impl Patch {
@@ -127,10 +127,10 @@ impl Patch {
         }
         new.forward_query = self.forward_query.unwrap_or(new.forward_query);
         new.crawlable = self.crawlable.unwrap_or(new.crawlable);
-        if let Some(standing) = self.standing {
-            (new.standing, new.judged) = (standing, ModerationSource::Moderator);
+        if let Some(moderation) = self.moderation {
+            (new.moderation, new.moderated_by) = (moderation, ModerationSource::Moderator);
             // A moderator who clears the link has considered the reports.
-            if standing == ModerationStatus::Clear {
+            if moderation == ModerationStatus::Clear {
                 new.flags = new.flags.without(REPORTED);
             }
         }
@@ -139,7 +139,7 @@ impl Patch {
         new.reusable = link.reusable
             && new.target == link.target
             && new.is_plain()
-            && new.standing == ModerationStatus::Clear;
+            && new.moderation == ModerationStatus::Clear;
         if new != *link {
             new.updated_at = now.max(link.updated_at);
             new.revision.0 += 1;

@@ -16,13 +16,14 @@ pub const UNSCREENED: &str = "unscreened";
 #[async_trait]
 pub trait Screening: Send + Sync + 'static {
     /// Screens a target. Must not block.
-    fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement;
+    fn screen(&self, target: &Target, evidence: ScreenInput<'_>) -> ScreenResult;
 
-    /// Whether the target is blocked, as in [`Judgement::Blocked`]. Called often, so it should be
+    /// Whether the target is blocked, as in [`ScreenResult::Blocked`]. Called often, so it should be
     /// fast. Must not block.
     fn blocks(&self, target: &Target) -> bool {
-        let kept = Evidence::Kept { flags: &Flags::default(), standing: ModerationStatus::Clear };
-        matches!(self.judge(target, kept), Judgement::Blocked { .. })
+        let kept =
+            ScreenInput::Stored { flags: &Flags::default(), moderation: ModerationStatus::Clear };
+        matches!(self.screen(target, kept), ScreenResult::Blocked { .. })
     }
 
     /// Changes whenever the result for a target may change. A caller that screens and then writes
@@ -58,22 +59,22 @@ pub trait Screening: Send + Sync + 'static {
 
 /// The input besides the target.
 #[derive(Clone, Copy, Debug)]
-pub enum Evidence<'a> {
+pub enum ScreenInput<'a> {
     /// The entered text that was parsed into the target.
-    Typed(&'a str),
+    Text(&'a str),
     /// The earlier result. The entered text is not stored, so flags that only it could raise are
     /// taken from here.
-    Kept {
+    Stored {
         /// The stored flags.
         flags: &'a Flags,
         /// The stored moderation status.
-        standing: ModerationStatus,
+        moderation: ModerationStatus,
     },
 }
 
 /// The result of screening.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Judgement {
+pub enum ScreenResult {
     /// Allowed. The flags, if any, are recorded without a warning.
     Clear(Flags),
     /// Visitors see a warning with these reasons.
@@ -90,10 +91,10 @@ pub enum Judgement {
 pub struct NoScreening;
 
 impl Screening for NoScreening {
-    fn judge(&self, _target: &Target, evidence: Evidence<'_>) -> Judgement {
-        Judgement::Clear(match evidence {
-            Evidence::Typed(_) => Flags::default(),
-            Evidence::Kept { flags, .. } => flags.clone(),
+    fn screen(&self, _target: &Target, evidence: ScreenInput<'_>) -> ScreenResult {
+        ScreenResult::Clear(match evidence {
+            ScreenInput::Text(_) => Flags::default(),
+            ScreenInput::Stored { flags, .. } => flags.clone(),
         })
     }
 }
@@ -166,11 +167,11 @@ impl fmt::Debug for Flags {
     }
 }
 
-impl Judgement {
+impl ScreenResult {
     /// Combines the results for two targets of the same link: the worse result and the flags of
     /// both, because a visitor cannot choose between them.
     pub(crate) fn and(self, other: Self) -> Self {
-        use Judgement::*;
+        use ScreenResult::*;
         match (self, other) {
             (Blocked { source }, _) | (_, Blocked { source }) => Blocked { source },
             (Clear(these), Clear(those)) => Clear(these.and(&those)),
@@ -186,30 +187,36 @@ impl Judgement {
 pub const UNREACHABLE: &str = "unreachable";
 
 /// The moderation status of a link of this owner for a result.
-pub(crate) fn standing(
-    judgement: Judgement,
+pub(crate) fn moderation(
+    result: ScreenResult,
     owner: OwnerId,
     flags: &Flags,
 ) -> (ModerationStatus, Flags) {
-    match judgement {
-        Judgement::Clear(flags) => (ModerationStatus::Clear, flags),
+    match result {
+        ScreenResult::Clear(flags) => (ModerationStatus::Clear, flags),
         // The operator's own links are not warned of, but lists still block them.
-        Judgement::Suspicious(flags) if owner == OwnerId::ADMIN => (ModerationStatus::Clear, flags),
-        Judgement::Suspicious(flags) => (ModerationStatus::Suspicious, flags),
-        Judgement::Blocked { .. } => (ModerationStatus::Blocked, flags.clone()),
+        ScreenResult::Suspicious(flags) if owner == OwnerId::ADMIN => {
+            (ModerationStatus::Clear, flags)
+        }
+        ScreenResult::Suspicious(flags) => (ModerationStatus::Suspicious, flags),
+        ScreenResult::Blocked { .. } => (ModerationStatus::Blocked, flags.clone()),
     }
 }
 
 /// A reported link keeps at least a warning, whatever the screening result.
 pub(crate) fn still_reported(
     link: &Link,
-    (standing, flags): (ModerationStatus, Flags),
+    (moderation, flags): (ModerationStatus, Flags),
 ) -> (ModerationStatus, Flags) {
     if !link.flags.contains(REPORTED) {
-        return (standing, flags);
+        return (moderation, flags);
     }
     (
-        if standing == ModerationStatus::Clear { ModerationStatus::Suspicious } else { standing },
+        if moderation == ModerationStatus::Clear {
+            ModerationStatus::Suspicious
+        } else {
+            moderation
+        },
         flags.with(REPORTED),
     )
 }
@@ -228,19 +235,19 @@ pub(crate) fn reported(screen: &dyn Screening, link: &Link, now: Timestamp) -> O
 
 /// The link with the screening result for `known`.
 fn judged_as(screen: &dyn Screening, link: &Link, known: &Link, now: Timestamp) -> Option<Link> {
-    if link.judged == ModerationSource::Moderator {
+    if link.moderated_by == ModerationSource::Moderator {
         return None;
     }
-    let kept = Evidence::Kept { flags: &known.flags, standing: known.standing };
-    let judgement =
-        known.targets().map(|target| screen.judge(target, kept)).reduce(Judgement::and)?;
-    let (standing, flags) = still_reported(known, standing(judgement, known.owner, &known.flags));
+    let kept = ScreenInput::Stored { flags: &known.flags, moderation: known.moderation };
+    let result =
+        known.targets().map(|target| screen.screen(target, kept)).reduce(ScreenResult::and)?;
+    let (moderation, flags) = still_reported(known, moderation(result, known.owner, &known.flags));
     let flags = if link.flags.contains(UNREACHABLE) { flags.with(UNREACHABLE) } else { flags };
-    if (standing, &flags) == (link.standing, &link.flags) {
+    if (moderation, &flags) == (link.moderation, &link.flags) {
         return None;
     }
-    let mut new = Link { standing, flags, ..link.clone() };
-    new.reusable &= standing == ModerationStatus::Clear;
+    let mut new = Link { moderation, flags, ..link.clone() };
+    new.reusable &= moderation == ModerationStatus::Clear;
     new.updated_at = now.max(link.updated_at);
     new.revision.0 += 1;
     Some(new)

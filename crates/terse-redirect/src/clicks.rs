@@ -94,7 +94,7 @@ impl Clicks {
             marks: headers.flags.with(RequestFlags::QUIET, opted_out),
             weight,
             owner: visit.owner,
-            born_ms: visit.created_ms,
+            created_ms: visit.created_ms,
             domain: visit.domain.as_str().as_bytes(),
             code: visit.code,
             ..Record::default()

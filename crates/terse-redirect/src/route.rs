@@ -100,7 +100,7 @@ impl Route {
             domain,
             code_len: code.len(),
             decision,
-            screened: link.judged == ModerationSource::Screen,
+            screened: link.moderated_by == ModerationSource::Screen,
             owner: link.owner.0,
             created_ms: link.created_at.as_ms(),
             refresh_at: AtomicI64::new(refresh_time(code, now_ms, fresh_until)),

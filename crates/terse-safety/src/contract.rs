@@ -1,23 +1,23 @@
 //! Implements the core's screening contract.
 
-use terse_core::{Evidence, Judgement, Screening, Target};
+use terse_core::{ScreenInput, ScreenResult, Screening, Target};
 
 use crate::flag::{Flag, FlagSet};
 use crate::list::ProtectedHosts;
 use crate::screen::{Screen, Verdict};
 
 impl Screening for Screen {
-    fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
+    fn screen(&self, target: &Target, evidence: ScreenInput<'_>) -> ScreenResult {
         let verdict = match evidence {
-            Evidence::Typed(text) => self.check_input(text, target),
-            Evidence::Kept { flags, standing } => {
-                self.recheck(target, flags.iter().filter_map(Flag::parse).collect(), standing)
+            ScreenInput::Text(text) => self.check_input(text, target),
+            ScreenInput::Stored { flags, moderation } => {
+                self.recheck(target, flags.iter().filter_map(Flag::parse).collect(), moderation)
             }
         };
         match verdict {
-            Verdict::Clear(flags) => Judgement::Clear(to_core(flags)),
-            Verdict::Suspicious(flags) => Judgement::Suspicious(to_core(flags)),
-            Verdict::Blocked(block) => Judgement::Blocked { source: block.source },
+            Verdict::Clear(flags) => ScreenResult::Clear(to_core(flags)),
+            Verdict::Suspicious(flags) => ScreenResult::Suspicious(to_core(flags)),
+            Verdict::Blocked(block) => ScreenResult::Blocked { source: block.source },
         }
     }
 
@@ -54,18 +54,18 @@ mod tests {
         let screen = Screen::default();
         let contract: &dyn Screening = &screen;
         let target = Target::parse("https://exam\u{2060}ple.com/", &Default::default()).unwrap();
-        let Judgement::Suspicious(flags) =
-            contract.judge(&target, Evidence::Typed("https://exam\u{2060}ple.com/"))
+        let ScreenResult::Suspicious(flags) =
+            contract.screen(&target, ScreenInput::Text("https://exam\u{2060}ple.com/"))
         else {
             panic!()
         };
         assert_eq!(flags.joined(), "disguised_text");
-        let kept = Evidence::Kept { flags: &flags, standing: ModerationStatus::Suspicious };
-        assert_eq!(contract.judge(&target, kept), Judgement::Suspicious(flags.clone()));
+        let kept = ScreenInput::Stored { flags: &flags, moderation: ModerationStatus::Suspicious };
+        assert_eq!(contract.screen(&target, kept), ScreenResult::Suspicious(flags.clone()));
         assert!(flags.iter().all(|flag| contract.sentence(flag).is_some()));
         let before = contract.version();
         screen.replace(Index::build(&[parse("feed", b"example.com", &ProtectedHosts::default())]));
-        assert_eq!(contract.judge(&target, kept), Judgement::Blocked { source: "feed".into() });
+        assert_eq!(contract.screen(&target, kept), ScreenResult::Blocked { source: "feed".into() });
         assert_ne!(contract.version(), before);
     }
 

@@ -80,7 +80,7 @@ impl<'a> AccessCookies<'a> {
 #[cfg(test)]
 mod tests {
     use terse_core::{Domain, PasswordHash};
-    use terse_testkit::{alias, moment};
+    use terse_testkit::{alias, timestamp};
 
     use super::*;
 
@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn pass() -> String {
-        let given = AccessCookies(&KEY).give(&locked(), true, moment(0)).unwrap();
+        let given = AccessCookies(&KEY).give(&locked(), true, timestamp(0)).unwrap();
         given.to_str().unwrap().split(';').next().unwrap().to_owned()
     }
 
@@ -107,7 +107,7 @@ mod tests {
         let headers = cookie(&format!("other=1; {}; terse_passport=2", pass()));
         for (ms, good) in [(0, true), (599_999, true), (600_000, false), (-1, false)] {
             assert_eq!(
-                AccessCookies(&KEY).credential(&headers, &locked(), moment(ms)),
+                AccessCookies(&KEY).credential(&headers, &locked(), timestamp(ms)),
                 good,
                 "{ms}"
             );
@@ -120,7 +120,7 @@ mod tests {
         let others = [
             Link { password: Some(PasswordHash::from_phc("$argon2id$b")), ..link.clone() },
             Link { password: None, ..link.clone() },
-            Link { created_at: moment(1), ..link.clone() },
+            Link { created_at: timestamp(1), ..link.clone() },
             Link { key: terse_testkit::key("abd"), ..link.clone() },
             Link {
                 key: terse_core::LinkKey {
@@ -132,18 +132,18 @@ mod tests {
         ];
         for other in others {
             assert!(
-                !AccessCookies(&KEY).credential(&cookie(&pass()), &other, moment(1)),
+                !AccessCookies(&KEY).credential(&cookie(&pass()), &other, timestamp(1)),
                 "{other:?}"
             );
         }
         assert!(
-            !AccessCookies(&[4; 32]).credential(&cookie(&pass()), &link, moment(1)),
+            !AccessCookies(&[4; 32]).credential(&cookie(&pass()), &link, timestamp(1)),
             "another store's"
         );
         let changed =
             Link { title: None, target: alias("x23", "https://example.org/").target, ..link };
         assert!(
-            AccessCookies(&KEY).credential(&cookie(&pass()), &changed, moment(1)),
+            AccessCookies(&KEY).credential(&cookie(&pass()), &changed, timestamp(1)),
             "the rest of the link may change"
         );
     }
@@ -157,7 +157,7 @@ mod tests {
             bytes[place] ^= 1;
             let forged = format!("{name}={}", URL_SAFE_NO_PAD.encode(&bytes));
             assert!(
-                !AccessCookies(&KEY).credential(&cookie(&forged), &locked(), moment(1)),
+                !AccessCookies(&KEY).credential(&cookie(&forged), &locked(), timestamp(1)),
                 "octet {place}"
             );
             bytes[place] ^= 1;
@@ -168,11 +168,11 @@ mod tests {
             "terse_pass",
             &format!("terse_pass={}", "A".repeat(10_000)),
         ] {
-            assert!(!AccessCookies(&KEY).credential(&cookie(forged), &locked(), moment(1)));
+            assert!(!AccessCookies(&KEY).credential(&cookie(forged), &locked(), timestamp(1)));
         }
         let buried = format!("{}{right}", "terse_pass=x; ".repeat(MAX_COOKIES));
         assert!(
-            !AccessCookies(&KEY).credential(&cookie(&buried), &locked(), moment(1)),
+            !AccessCookies(&KEY).credential(&cookie(&buried), &locked(), timestamp(1)),
             "few are looked at"
         );
     }
@@ -181,7 +181,7 @@ mod tests {
     fn the_cookie_goes_to_its_link_alone() {
         let give = |secure| {
             AccessCookies(&KEY)
-                .give(&locked(), secure, moment(0))
+                .give(&locked(), secure, timestamp(0))
                 .unwrap()
                 .to_str()
                 .unwrap()

@@ -23,4 +23,4 @@ pub use click_store::add_clicks;
 pub use memory::MemoryStore;
 pub use memory_clicks::MemoryClickStore;
 pub use memory_registry::MemoryRegistry;
-pub use sample::{alias, generated, key, moment, rules};
+pub use sample::{alias, generated, key, rules, timestamp};

@@ -559,7 +559,7 @@ impl LinkStore for MemoryStore {
             .links
             .iter()
             .filter(|(_, link)| {
-                link.standing != ModerationStatus::Blocked
+                link.moderation != ModerationStatus::Blocked
                     && (over(link.expires_at) || over(link.deleted_at))
             })
             .map(|(serial, _)| *serial)

@@ -59,7 +59,7 @@ struct Sum {
 impl Sum {
     fn add(&mut self, click: &Click) {
         self.tally.add(click);
-        if let (Some(visitor), None) = (click.visitor, click.machine) {
+        if let (Some(visitor), None) = (click.visitor, click.bot) {
             self.visitors.add(visitor);
         }
     }
@@ -179,13 +179,13 @@ impl State {
 
     fn is_erased(&self, link: &LinkId, clicked_at: Timestamp) -> bool {
         self.erased_links.iter().any(|(key, created_by, erased_at)| {
-            *key == link.key && link.born <= *created_by && clicked_at <= *erased_at
+            *key == link.key && link.created_at <= *created_by && clicked_at <= *erased_at
         })
     }
 
     fn count(&mut self, click: &Click) {
         let mut subjects: Vec<(ClickSubject, Option<OwnerId>)> = Vec::with_capacity(3);
-        match &click.place {
+        match &click.target {
             ClickTarget::Link(link, owner) => {
                 if !self.erased_owners.contains_key(owner) {
                     if !self.is_erased(link, click.at) {
@@ -195,7 +195,7 @@ impl State {
                 }
                 subjects.push((ClickSubject::Everything, None));
             }
-            ClickTarget::Nowhere(..) => subjects.push((ClickSubject::Orphans, None)),
+            ClickTarget::Orphan(..) => subjects.push((ClickSubject::Orphans, None)),
         }
         for (subject, owner) in subjects {
             let kept = self.subjects.entry(subject).or_default();
@@ -351,7 +351,7 @@ impl ClickRetention for MemoryClickStore {
         created_by: Timestamp,
         erased_at: Timestamp,
     ) -> Result<(), StoreError> {
-        let erased = |link: &LinkId| link.born <= created_by && links.contains(&link.key);
+        let erased = |link: &LinkId| link.created_at <= created_by && links.contains(&link.key);
         let mut state = self.enter().await?;
         state
             .subjects

@@ -7,7 +7,7 @@ use terse_core::{
 };
 
 /// The creation time of sample links: `ms` after 2026-01-01T00:00:00Z.
-pub fn moment(ms: i64) -> Timestamp {
+pub fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_ms(1_767_225_600_000 + ms)
 }
 
@@ -26,8 +26,8 @@ pub fn generated(code: &str, target: &str) -> Link {
         generated: true,
         owner: OwnerId::ADMIN,
         target: Target::from_stored(target.into()),
-        created_at: moment(0),
-        updated_at: moment(0),
+        created_at: timestamp(0),
+        updated_at: timestamp(0),
         expires_at: None,
         valid_from: None,
         max_clicks: None,
@@ -41,8 +41,8 @@ pub fn generated(code: &str, target: &str) -> Link {
         rules: None,
         forward_query: false,
         crawlable: false,
-        standing: ModerationStatus::Clear,
-        judged: ModerationSource::Screen,
+        moderation: ModerationStatus::Clear,
+        moderated_by: ModerationSource::Screen,
         flags: Flags::default(),
         deleted_at: None,
         reusable: false,

@@ -66,9 +66,9 @@ impl Reports {
     }
 
     async fn settle(&self, reported: &ReportedLink) -> Result<bool, RegistryError> {
-        let ReportedLink { link, born, count, .. } = reported;
+        let ReportedLink { link, created_at, count, .. } = reported;
         // One reporter has at most one open report about a link.
-        if *count >= REPORTERS_TO_WARN && self.links.warn(link, *born).await?.is_some() {
+        if *count >= REPORTERS_TO_WARN && self.links.warn(link, *created_at).await?.is_some() {
             return Ok(true);
         }
         if self.links.preview(link).await?.is_some() {
@@ -92,18 +92,18 @@ mod tests {
         Alphabet, Insert, LinkKey, LinkPolicy, LinkReader as _, LinkStore, ModerationStatus,
         NoRouteCache, NoScreening, Random, TargetRules,
     };
-    use terse_testkit::{MemoryRegistry, MemoryStore, alias, key, moment};
+    use terse_testkit::{MemoryRegistry, MemoryStore, alias, key, timestamp};
 
     async fn report(registry: &MemoryRegistry, link: LinkKey, reporter: u8) {
         let (reporter, reason) = ([reporter; 16], "spam".to_owned());
         let report = NewReport {
             link,
-            born: moment(0),
+            created_at: timestamp(0),
             reporter,
             account: None,
             reason,
             text: None,
-            at: moment(1),
+            at: timestamp(1),
         };
         registry.report(report).await.unwrap();
     }
@@ -140,9 +140,9 @@ mod tests {
         ));
         let job = Reports { links, registry: registry.clone(), clock: Clock::default() };
         assert_eq!(job.settle_all().await.unwrap(), 2);
-        let standing = async |code| store.get(&key(code)).await.unwrap().unwrap().standing;
+        let moderation = async |code| store.get(&key(code)).await.unwrap().unwrap().moderation;
         assert_eq!(
-            (standing("three").await, standing("two").await),
+            (moderation("three").await, moderation("two").await),
             (ModerationStatus::Suspicious, ModerationStatus::Clear)
         );
         assert_eq!(registry.reported(ReportState::Open, None, 10).await.unwrap().len(), 2);

@@ -142,7 +142,7 @@ impl Rescan {
             let links = Arc::clone(&links);
             // In a task of its own: a run that is cancelled must not leave a change without its
             // event.
-            let task = tokio::spawn(async move { links.rejudge(&key).await });
+            let task = tokio::spawn(async move { links.rescreen(&key).await });
             async move { task.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.into()))) }
         };
         let mut writes = stream::iter(differ).map(rescan).buffer_unordered(WRITES);
@@ -161,13 +161,13 @@ impl Rescan {
                 }
             };
             changed += 1;
-            let counter = match link.standing {
+            let counter = match link.moderation {
                 ModerationStatus::Blocked => &self.counts.blocked,
                 ModerationStatus::Suspicious => &self.counts.warned,
                 ModerationStatus::Clear => &self.counts.cleared,
             };
             counter.fetch_add(1, Ordering::Relaxed);
-            tracing::debug!(code = %link.key.code, standing = ?link.standing, "the scan of a \
+            tracing::debug!(code = %link.key.code, moderation = ?link.moderation, "the scan of a \
                 link has a new result");
         }
         Ok(changed)

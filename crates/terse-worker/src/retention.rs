@@ -146,13 +146,13 @@ impl ClickRetention {
             let mut gone: HashMap<Timestamp, Vec<_>> = HashMap::new();
             for (id, found) in ids.into_iter().zip(found) {
                 match found {
-                    Ok(Some(link)) if link.created_at == id.born => {}
-                    Ok(_) => gone.entry(id.born).or_default().push(id.key),
+                    Ok(Some(link)) if link.created_at == id.created_at => {}
+                    Ok(_) => gone.entry(id.created_at).or_default().push(id.key),
                     Err(error) => return Err(error),
                 }
             }
-            for (born, keys) in gone {
-                self.clicks.erase_links(&keys, born, self.clock.now()).await?;
+            for (created_at, keys) in gone {
+                self.clicks.erase_links(&keys, created_at, self.clock.now()).await?;
                 self.counts.forgotten.fetch_add(keys.len() as u64, Ordering::Relaxed);
             }
             self.swept_to = Some(last);

@@ -81,12 +81,11 @@ impl ClickWrites {
 
     /// When a link was erased, if it was.
     pub(crate) fn link_erased_at(&self, link: &LinkId) -> Result<Option<Timestamp>, Failure> {
-        let LinkId { key, born } = link;
-        let erased_at: Option<i64> =
-            self.conn.prepare_cached(LINK_ERASED)?.query_row(
-                params![key.domain.as_str(), key.code.as_str(), born.as_ms()],
-                |row| row.get(0),
-            )?;
+        let LinkId { key, created_at } = link;
+        let erased_at: Option<i64> = self.conn.prepare_cached(LINK_ERASED)?.query_row(
+            params![key.domain.as_str(), key.code.as_str(), created_at.as_ms()],
+            |row| row.get(0),
+        )?;
         Ok(erased_at.map(Timestamp::from_ms))
     }
 

@@ -75,14 +75,14 @@ pub(crate) fn groups(clicks: &[Click]) -> Vec<Group<'_>> {
     let mut groups = Groups::default();
     for click in clicks {
         let hour = click.at.as_ms().div_euclid(Unit::Hour.ms());
-        match &click.place {
+        match &click.target {
             ClickTarget::Link(link, owner) => {
                 let group = groups.of(SumKey::Link(link), *owner);
                 group.owner = *owner;
                 group.clicks.push(click);
                 group.hour(hour).add(click);
             }
-            ClickTarget::Nowhere(..) => {
+            ClickTarget::Orphan(..) => {
                 groups.of(SumKey::Orphans, OwnerId(0)).hour(hour).add(click);
             }
         }

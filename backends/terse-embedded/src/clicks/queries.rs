@@ -80,20 +80,20 @@ impl ClickQueries {
 
     /// The row id of a link, and its owner.
     pub(crate) fn link(&self, link: &LinkId) -> Result<Option<(i64, i64)>, Failure> {
-        let LinkId { key, born } = link;
+        let LinkId { key, created_at } = link;
         let mut statement = self.conn.prepare_cached(LINK)?;
-        let found = statement
-            .query_row(params![key.domain.as_str(), key.code.as_str(), born.as_ms()], |row| {
-                row.try_into()
-            });
+        let found = statement.query_row(
+            params![key.domain.as_str(), key.code.as_str(), created_at.as_ms()],
+            |row| row.try_into(),
+        );
         Ok(found.optional()?)
     }
 
     pub(crate) fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, Failure> {
         let mut statement = self.conn.prepare_cached(COUNT)?;
         let mut counts = Vec::with_capacity(links.len());
-        for LinkId { key, born } in links {
-            let place = params![key.domain.as_str(), key.code.as_str(), born.as_ms()];
+        for LinkId { key, created_at } in links {
+            let place = params![key.domain.as_str(), key.code.as_str(), created_at.as_ms()];
             counts.push(
                 statement.query_row(place, |row| count(row, 0)).optional()?.unwrap_or_default(),
             );
@@ -110,11 +110,11 @@ impl ClickQueries {
         let mut statement =
             self.conn.prepare_cached(if after.is_some() { NEXT_LINKS } else { FIRST_LINKS })?;
         let mut rows = match after {
-            Some(LinkId { key, born }) => statement.query(params![
+            Some(LinkId { key, created_at }) => statement.query(params![
                 limit,
                 key.domain.as_str(),
                 key.code.as_str(),
-                born.as_ms()
+                created_at.as_ms()
             ])?,
             None => statement.query([limit])?,
         };
@@ -126,7 +126,7 @@ impl ClickQueries {
             let code = code.ok_or_else(|| corrupt("the subject of a link has no valid code"))?;
             links.push(LinkId {
                 key: LinkKey { domain, code },
-                born: Timestamp::from_ms(row.get(2)?),
+                created_at: Timestamp::from_ms(row.get(2)?),
             });
         }
         Ok(links)

@@ -48,7 +48,7 @@ pub(crate) fn write(
     insert.raw_bind_parameter(5, click.took_micros)?;
     insert.raw_bind_parameter(6, click.visitor.map(u64::cast_signed))?;
     insert.raw_bind_parameter(7, click.address.as_deref())?;
-    insert.raw_bind_parameter(8, click.machine.map(BotKind::as_str))?;
+    insert.raw_bind_parameter(8, click.bot.map(BotKind::as_str))?;
     for (text, column) in texts.into_iter().chain(&click.utm).zip(9..) {
         insert.raw_bind_parameter(column, text.as_deref())?;
     }
@@ -133,7 +133,7 @@ fn read(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
     let text = |column: usize| -> rusqlite::Result<Option<Interned>> {
         Ok(row.get_ref(column)?.as_str_or_null()?.map(Interned::from))
     };
-    let machine = match row.get_ref(5)?.as_str_or_null().map_err(rusqlite::Error::from)? {
+    let bot = match row.get_ref(5)?.as_str_or_null().map_err(rusqlite::Error::from)? {
         Some(word) => Some(
             BotKind::parse(word).ok_or_else(|| corrupt("a click has an unknown kind of bot"))?,
         ),
@@ -141,12 +141,12 @@ fn read(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
     };
     Ok(Click {
         at: Timestamp::from_ms(row.get(0)?),
-        place: ClickTarget::Link(link.clone(), OwnerId(owner.cast_unsigned())),
+        target: ClickTarget::Link(link.clone(), OwnerId(owner.cast_unsigned())),
         weight: 1,
         took_micros: row.get(2)?,
         visitor: row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned),
         address: text(4)?,
-        machine,
+        bot,
         referrer: text(6)?,
         country: text(7)?,
         city: text(8)?,

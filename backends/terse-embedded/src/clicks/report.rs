@@ -179,7 +179,7 @@ mod tests {
         Batch, Click, ClickTarget, Interned, LinkId, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR,
         Retention,
     };
-    use terse_testkit::{key, moment};
+    use terse_testkit::{key, timestamp};
 
     use super::*;
     use crate::clicks::schema::CLICKS;
@@ -193,7 +193,7 @@ mod tests {
         let mut conn = rusqlite::Connection::open_in_memory().unwrap();
         CLICKS.migrate(&mut conn, 0).unwrap();
         let mut writes = ClickWrites::new(ClickQueries::new(conn), false).unwrap();
-        let link = LinkId { key: key("busy"), born: moment(0) };
+        let link = LinkId { key: key("busy"), created_at: timestamp(0) };
         let words: Vec<Interned> =
             (0..250).map(|n| format!("value-{n}.of-a-typical-length").into()).collect();
         let mut visitor = 0_u64;
@@ -203,7 +203,7 @@ mod tests {
                 let words: [Option<Interned>; 12] = std::array::from_fn(|_| word.clone());
                 let [referrer, country, city, device, browser, system, language, utm @ ..] = words;
                 visitor += 7919;
-                let click = Click::bare(moment(at), ClickTarget::Link(link.clone(), OwnerId(1)));
+                let click = Click::bare(timestamp(at), ClickTarget::Link(link.clone(), OwnerId(1)));
                 Click {
                     visitor: Some(visitor),
                     referrer,
@@ -227,9 +227,9 @@ mod tests {
             }
         }
         let retention = Retention {
-            raw_before: moment(0),
-            hours_before: moment(0),
-            tombstones_before: moment(0),
+            raw_before: timestamp(0),
+            hours_before: timestamp(0),
+            tombstones_before: timestamp(0),
             limit: usize::MAX,
         };
         while writes.prune(&retention, 1000).unwrap().more {}
@@ -244,7 +244,7 @@ mod tests {
     fn a_report_reads_no_more_than_it_must() {
         const { assert!(MAX_VALUES_PER_DAY >= MAX_VALUES_PER_HOUR) };
         let (writes, subject) = full();
-        let now = moment(HOURS_KEPT * HOUR - 1);
+        let now = timestamp(HOURS_KEPT * HOUR - 1);
         let cost = |period| {
             writes.cost.set(Cost::default());
             let report = writes.report(&subject, period, now).unwrap();
@@ -256,10 +256,10 @@ mod tests {
         assert!(always.rows <= (HOURS_KEPT + DAYS_KEPT + 48) as u64, "{always:?}");
         assert!(always.bytes < 150_000, "{always:?}");
         let (week, buckets) =
-            cost(Period { from: Some(moment(HOURS_KEPT * HOUR - 7 * DAY)), to: None });
+            cost(Period { from: Some(timestamp(HOURS_KEPT * HOUR - 7 * DAY)), to: None });
         assert_eq!(buckets, 7 * 24);
         assert!(week.rows <= 7 * 24 + 48 && week.bytes < 7 * 24 * 40_000, "{week:?}");
-        let (month, _) = cost(Period { from: Some(moment(0)), to: None });
+        let (month, _) = cost(Period { from: Some(timestamp(0)), to: None });
         assert!(month.rows <= HOURS_KEPT as u64 + 48 && month.bytes < 720 * 40_000, "{month:?}");
     }
 }

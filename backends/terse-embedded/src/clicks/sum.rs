@@ -51,7 +51,7 @@ pub(crate) struct Sum {
 impl Sum {
     pub(crate) fn add(&mut self, click: &Click) {
         self.tally.add(click);
-        if let (Some(visitor), None) = (click.visitor, click.machine) {
+        if let (Some(visitor), None) = (click.visitor, click.bot) {
             self.visitors.add(visitor);
             self.visited = true;
         }
@@ -170,7 +170,8 @@ mod tests {
 
     #[test]
     fn no_byte_can_change_and_no_row_can_pass_for_another() {
-        let link = terse_core::clicks::LinkId { key: key("abc"), born: Timestamp::from_ms(5) };
+        let link =
+            terse_core::clicks::LinkId { key: key("abc"), created_at: Timestamp::from_ms(5) };
         let mut sum = Sum::default();
         for n in 0..200 {
             let click =

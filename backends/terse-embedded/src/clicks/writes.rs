@@ -250,17 +250,21 @@ fn write_group(
     let Count { humans, bots } = total.tally.clicks;
     let (humans, bots, sum) = (humans.cast_signed(), bots.cast_signed(), total.encode(slot));
     if new {
-        let (kind, domain, code, born, owner) = match group.who {
-            SumKey::Link(LinkId { key, born }) => {
-                (0, key.domain.as_str(), key.code.as_str(), born.as_ms(), group.owner.0 as i64)
-            }
+        let (kind, domain, code, created_at, owner) = match group.who {
+            SumKey::Link(LinkId { key, created_at }) => (
+                0,
+                key.domain.as_str(),
+                key.code.as_str(),
+                created_at.as_ms(),
+                group.owner.0 as i64,
+            ),
             SumKey::Owner(owner) => other(&ClickSubject::Owner(owner)),
             SumKey::Everything => other(&ClickSubject::Everything),
             SumKey::Orphans => other(&ClickSubject::Orphans),
         };
         statements
             .new_subject
-            .execute(params![subject, kind, domain, code, born, owner, humans, bots, sum])?;
+            .execute(params![subject, kind, domain, code, created_at, owner, humans, bots, sum])?;
     } else {
         statements.more_of_subject.execute(params![subject, humans, bots, sum])?;
     }

@@ -87,7 +87,7 @@ impl RegistryQueries {
     /// All reports about the link of a report.
     fn reported_link(
         &self,
-        AbuseReport { id, link, born, at, state, .. }: AbuseReport,
+        AbuseReport { id, link, created_at, at, state, .. }: AbuseReport,
     ) -> Result<ReportedLink, Failure> {
         let LinkKey { domain, code } = &link;
         let (domain, code, word) = (domain.as_str(), code.as_str(), state.as_str());
@@ -101,10 +101,10 @@ impl RegistryQueries {
             ))
         };
         let found: Vec<(String, u64, Timestamp, Timestamp)> =
-            self.all(REASONS, params![domain, code, born.as_ms(), word], reason)?;
+            self.all(REASONS, params![domain, code, created_at.as_ms(), word], reason)?;
         let texts = self.all(
             TEXTS,
-            params![domain, code, born.as_ms(), word, TEXTS_SHOWN as i64],
+            params![domain, code, created_at.as_ms(), word, TEXTS_SHOWN as i64],
             |row| Ok(row.get::<_, String>(0)?),
         )?;
         Ok(ReportedLink {
@@ -114,7 +114,7 @@ impl RegistryQueries {
             last: found.iter().map(|(_, _, _, last)| *last).max().unwrap_or(at),
             reasons: found.into_iter().map(|(reason, count, _, _)| (reason, count)).collect(),
             link,
-            born,
+            created_at,
             texts,
         })
     }

@@ -85,9 +85,10 @@ impl RegistryWrites {
     }
 
     pub(crate) fn report(&self, report: &NewReport) -> Result<Reported, WriteError> {
-        let NewReport { link, born, reporter, account, reason, text, at } = report;
-        let (domain, code, born) = (link.domain.as_str(), link.code.as_str(), born.as_ms());
-        let earlier = self.one(EARLIER, params![domain, code, born, reporter], |row| {
+        let NewReport { link, created_at, reporter, account, reason, text, at } = report;
+        let (domain, code, created_at) =
+            (link.domain.as_str(), link.code.as_str(), created_at.as_ms());
+        let earlier = self.one(EARLIER, params![domain, code, created_at, reporter], |row| {
             Ok(row.get::<_, i64>(0)?.cast_unsigned())
         })?;
         let id = match earlier {
@@ -96,11 +97,11 @@ impl RegistryWrites {
                 let account = account.map(|id| filed(id.0));
                 self.insert(
                     REPORT,
-                    params![domain, code, born, reporter, account, reason, text, at.as_ms()],
+                    params![domain, code, created_at, reporter, account, reason, text, at.as_ms()],
                 )?
             }
         };
-        let reporters = self.one(REPORTERS, params![domain, code, born], |row| {
+        let reporters = self.one(REPORTERS, params![domain, code, created_at], |row| {
             Ok(row.get::<_, i64>(0)?.cast_unsigned())
         })?;
         Ok(Reported { id: ReportId(id), reporters: reporters.unwrap_or(0) })

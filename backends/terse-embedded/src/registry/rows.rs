@@ -180,7 +180,7 @@ pub(crate) fn report(row: &Row<'_>) -> Read<AbuseReport> {
     Ok(AbuseReport {
         id: ReportId(number(row, 0)?),
         link: LinkKey { domain, code: word(row, 2, "reported link's code", Code::parse)? },
-        born: timestamp(row, 3)?,
+        created_at: timestamp(row, 3)?,
         account: row.get::<_, Option<i64>>(4)?.map(|id| OwnerId(id.cast_unsigned())),
         reason: row.get(5)?,
         text: row.get(6)?,

@@ -17,7 +17,7 @@ use terse_embedded::{
     BackupError, ClickOptions, Embedded, EmbeddedClicks, OpenError, Options, backup_clicks,
     inspect_clicks, verify_clicks,
 };
-use terse_testkit::{key, moment};
+use terse_testkit::{key, timestamp};
 
 const ALWAYS: Period = Period { from: None, to: None };
 const OWNER: OwnerId = OwnerId(3);
@@ -43,11 +43,11 @@ fn sql(path: &Path, statement: &str) {
 }
 
 fn link(n: u64) -> LinkId {
-    LinkId { key: key(&format!("link-{n}")), born: moment(-5) }
+    LinkId { key: key(&format!("link-{n}")), created_at: timestamp(-5) }
 }
 
 fn click(n: u64) -> Click {
-    let click = Click::bare(moment(n as i64 * 1000), ClickTarget::Link(link(n % 10), OWNER));
+    let click = Click::bare(timestamp(n as i64 * 1000), ClickTarget::Link(link(n % 10), OWNER));
     Click { visitor: Some(n + 1), country: Some("DE".into()), took_micros: n as u32, ..click }
 }
 
@@ -68,7 +68,7 @@ async fn open_journal(store: &EmbeddedClicks) -> (u32, u64) {
 }
 
 fn up_to(raw: i64, hours: i64, limit: usize) -> Retention {
-    let (raw_before, hours_before) = (moment(raw), moment(hours));
+    let (raw_before, hours_before) = (timestamp(raw), timestamp(hours));
     Retention { raw_before, hours_before, tombstones_before: Timestamp::MIN, limit }
 }
 
@@ -81,7 +81,7 @@ async fn put(store: &EmbeddedClicks, clicks: Vec<Click>) {
 }
 
 async fn everything(store: &EmbeddedClicks) -> Count {
-    store.report(&ClickSubject::Everything, ALWAYS, moment(0)).await.unwrap().tally.clicks
+    store.report(&ClickSubject::Everything, ALWAYS, timestamp(0)).await.unwrap().tally.clicks
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -186,16 +186,16 @@ async fn a_damaged_sum_is_an_error_to_readers_and_does_not_stop_the_counting() {
         let report = verify_clicks(&folder.db()).unwrap();
         assert!(!report.is_clean(), "{table}");
         let store = folder.open();
-        let period = if buckets { Period { from: Some(moment(-1)), to: None } } else { ALWAYS };
+        let period = if buckets { Period { from: Some(timestamp(-1)), to: None } } else { ALWAYS };
         for subject in [ClickSubject::Link(link(1)), ClickSubject::Everything] {
-            let error = store.report(&subject, period, moment(0)).await.unwrap_err();
+            let error = store.report(&subject, period, timestamp(0)).await.unwrap_err();
             assert!(matches!(error, StoreError::Corrupt(_)), "{table}: {error:?}");
         }
         // The totals still exist and keep counting.
         assert_eq!(store.counts(&[link(1)]).await.unwrap()[0].humans, 10);
         put(&store, (0..100).map(click).collect()).await;
         store.prune(up_to(0, 86_400_000, 1000)).await.unwrap();
-        let found = store.report(&ClickSubject::Everything, period, moment(0)).await.unwrap();
+        let found = store.report(&ClickSubject::Everything, period, timestamp(0)).await.unwrap();
         assert_eq!(found.tally.clicks.humans, 200, "{table}");
         assert_eq!(
             found.tally.values(Dimension::Country).unwrap().sum().humans,
@@ -308,7 +308,7 @@ async fn nothing_is_left_of_what_was_erased() {
     store.prune(up_to(0, 86_400_000, 1000)).await.unwrap();
     put(&store, (0..100).map(click).collect()).await;
     let links: Vec<_> = (0..9).map(|n| link(n).key).collect();
-    store.erase_links(&links, moment(0), moment(9)).await.unwrap();
+    store.erase_links(&links, timestamp(0), timestamp(9)).await.unwrap();
     store.close();
     let report = verify_clicks(&folder.db()).unwrap();
     assert_eq!(
@@ -317,7 +317,7 @@ async fn nothing_is_left_of_what_was_erased() {
         "{report:?}"
     );
     let store = folder.open();
-    store.erase_owner(OWNER, moment(9)).await.unwrap();
+    store.erase_owner(OWNER, timestamp(9)).await.unwrap();
     assert_eq!(everything(&store).await.humans, 200);
     store.close();
     let report = verify_clicks(&folder.db()).unwrap();
@@ -347,7 +347,7 @@ async fn a_flood_of_values_adds_less_than_a_mebibyte() {
             let word = word();
             let words: [Option<Interned>; 12] = std::array::from_fn(|_| word.clone());
             let [referrer, country, city, device, browser, system, language, utm @ ..] = words;
-            let at = moment(part * 60_000 + n as i64 % 60_000);
+            let at = timestamp(part * 60_000 + n as i64 % 60_000);
             let visitor = Some((part as u64 * 20_000 + n) * 7919 + 1);
             Click {
                 at,
@@ -365,7 +365,7 @@ async fn a_flood_of_values_adds_less_than_a_mebibyte() {
         });
         put(&store, clicks.collect()).await;
     }
-    let found = store.report(&ClickSubject::Link(link(0)), ALWAYS, moment(0)).await.unwrap();
+    let found = store.report(&ClickSubject::Link(link(0)), ALWAYS, timestamp(0)).await.unwrap();
     assert_eq!(found.tally.clicks.humans, 1_000_001);
     assert_eq!(found.tally.values(Dimension::Referrer).unwrap().sum().humans, 1_000_000);
     assert!((950_000..1_050_000).contains(&found.visitors), "{}", found.visitors);

@@ -16,7 +16,7 @@ use terse_core::{
     Updated,
 };
 use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, skip_ahead, verify};
-use terse_testkit::{alias, generated, key, moment};
+use terse_testkit::{alias, generated, key, timestamp};
 
 struct Folder(tempfile::TempDir);
 
@@ -220,7 +220,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     let mut kept = Vec::new();
     let error = loop {
         let link =
-            Link { expires_at: Some(moment(0)), ..alias(&format!("big-{}", kept.len()), &long) };
+            Link { expires_at: Some(timestamp(0)), ..alias(&format!("big-{}", kept.len()), &long) };
         match store.insert(Insert::new(link.clone(), None)).await {
             Ok(_) => kept.push(link),
             Err(error) => break error,
@@ -234,7 +234,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     until_healthy(&store).await;
     drop(backup);
     // After space is freed, creating works again.
-    assert_eq!(store.purge(moment(1), 1000, None).await.unwrap().len(), kept.len());
+    assert_eq!(store.purge(timestamp(1), 1000, None).await.unwrap().len(), kept.len());
     put(&store, &alias("fits-again", "https://example.com/")).await;
     drop(store);
     assert!(verify(&folder.db()).unwrap().is_clean());
@@ -248,8 +248,8 @@ async fn lists_go_on_behind_a_damaged_link() {
         put(
             &store,
             &Link {
-                created_at: moment(n),
-                updated_at: moment(n),
+                created_at: timestamp(n),
+                updated_at: timestamp(n),
                 ..alias(&format!("link-{n}"), "https://e.com/")
             },
         )
@@ -284,7 +284,7 @@ fn everything() -> ListQuery {
         sort: Sort::Newest,
         after: None,
         limit: 100,
-        now: moment(0),
+        now: timestamp(0),
     }
 }
 
@@ -633,8 +633,8 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     let plain =
         Link { tags: Tags::parse(&["a"]).unwrap(), ..alias("plain", "https://example.com/") };
     let blocked = Link {
-        standing: ModerationStatus::Blocked,
-        judged: ModerationSource::Moderator,
+        moderation: ModerationStatus::Blocked,
+        moderated_by: ModerationSource::Moderator,
         ..alias("blocked", "https://example.com/")
     };
     {
@@ -665,7 +665,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     assert_eq!(store.get(&blocked.key).await.unwrap(), Some(blocked));
     let flagged = Link {
         flags: Flags::new(["userinfo"]),
-        standing: ModerationStatus::Suspicious,
+        moderation: ModerationStatus::Suspicious,
         notes: Some(Notes::from_stored("a note".into())),
         rules: Rules::from_stored(r#"[{"device":"mobile","to":"https://example.com/m"}]"#),
         revision: Revision(2),

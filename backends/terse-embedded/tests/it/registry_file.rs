@@ -18,8 +18,8 @@ use terse_embedded::{
     ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, OpenError, Options, RegistryOptions,
     backup_registry, inspect_registry, move_into_registry, skip_ahead_registry, verify_registry,
 };
-use terse_testkit::moment;
 use terse_testkit::registry::{Store, everything, fill};
+use terse_testkit::timestamp;
 
 struct Folder(tempfile::TempDir);
 
@@ -42,12 +42,12 @@ fn sql(path: &Path, statement: &str) {
 }
 
 fn by() -> Attribution {
-    Attribution { actor: Actor::Owner(OwnerId::ADMIN), at: moment(0), why: None }
+    Attribution { actor: Actor::Owner(OwnerId::ADMIN), at: timestamp(0), why: None }
 }
 
 fn new(name: &str) -> NewAccount {
     let name = AccountName::parse(name).unwrap();
-    NewAccount { name, role: Role::User, password: None, identity: None, created_at: moment(0) }
+    NewAccount { name, role: Role::User, password: None, identity: None, created_at: timestamp(0) }
 }
 
 fn token(of: OwnerId) -> Token {
@@ -64,7 +64,7 @@ fn new_key(owner: OwnerId) -> NewKey {
         prefix,
         token: token(owner),
         scope: Scope::Read,
-        created_at: moment(0),
+        created_at: timestamp(0),
         expires_at: None,
         plan: None,
     }
@@ -128,18 +128,18 @@ async fn deliveries_leased_by_a_dead_process_are_due_again() {
         owner: OwnerId::ADMIN,
         url,
         events: EventKind::ALL.into_iter().collect(),
-        created_at: moment(0),
+        created_at: timestamp(0),
     };
     let event = NewEvent {
         id: "evt_1".into(),
         owner: OwnerId::ADMIN,
         kind: EventKind::LinkCreated,
         body: "{}".into(),
-        at: moment(0),
+        at: timestamp(0),
         only: None,
     };
     let claim = Claim {
-        now: moment(1),
+        now: timestamp(1),
         lease: std::time::Duration::from_secs(3600),
         after: WebhookId(0),
         limit: 10,
@@ -221,8 +221,8 @@ async fn a_copy_from_the_past_gives_out_nothing_that_was_given_out_since() {
     let session = Session {
         token: token(ann.id),
         owner: ann.id,
-        created_at: moment(0),
-        expires_at: moment(9),
+        created_at: timestamp(0),
+        expires_at: timestamp(9),
     };
     registry.add_session(session, ann.revision).await.unwrap();
     let to = folder.0.path().join("copy.db");
@@ -231,14 +231,14 @@ async fn a_copy_from_the_past_gives_out_nothing_that_was_given_out_since() {
         registry.add_account(new("bob"), by()).await.unwrap(),
         registry.add_key(new_key(ann.id), by()).await.unwrap(),
     );
-    let host = BlockedHost { host: "evil.example".into(), at: moment(0), why: None };
+    let host = BlockedHost { host: "evil.example".into(), at: timestamp(0), why: None };
     registry.block_host(host, by()).await.unwrap();
     skip_ahead_registry(&to).unwrap();
     assert!(verify_registry(&to).unwrap().is_clean());
     let copy = EmbeddedRegistry::open(RegistryOptions::new(&to)).unwrap();
     assert_eq!(copy.account(ann.id).await.unwrap(), Some(ann.clone()));
     assert!(
-        copy.session(&token(ann.id), moment(1)).await.unwrap().is_none(),
+        copy.session(&token(ann.id), timestamp(1)).await.unwrap().is_none(),
         "it may have been ended since"
     );
     assert!(copy.add_account(new("cid"), by()).await.unwrap().id > bob.id);
@@ -248,7 +248,7 @@ async fn a_copy_from_the_past_gives_out_nothing_that_was_given_out_since() {
         owner: ann.id,
         url,
         events: EventKind::ALL.into_iter().collect(),
-        created_at: moment(0),
+        created_at: timestamp(0),
     };
     let since = registry.add_webhook(hook.clone(), by()).await.unwrap();
     assert!(copy.add_webhook(hook, by()).await.unwrap().id > since.id);
@@ -421,7 +421,7 @@ async fn a_file_of_schema_version_3_opens_and_keeps_what_it_had() {
     let version = registry.version().await.unwrap();
     assert_eq!(version.version, 5);
     assert!(registry.account(OwnerId(1000)).await.unwrap().is_some());
-    let host = BlockedHost { host: "evil.example".into(), at: moment(0), why: None };
+    let host = BlockedHost { host: "evil.example".into(), at: timestamp(0), why: None };
     registry.block_host(host, by()).await.unwrap();
     assert_ne!(registry.version().await.unwrap(), version);
     assert!(verify_registry(&folder.db()).unwrap().is_clean());

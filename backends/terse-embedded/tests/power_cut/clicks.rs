@@ -11,7 +11,7 @@ use terse_core::clicks::{
     JournalSpan, LinkId, Period,
 };
 use terse_embedded::{ClickOptions, EmbeddedClicks, verify_clicks};
-use terse_testkit::{key, moment};
+use terse_testkit::{key, timestamp};
 
 use crate::disk::{self, Dice, Fault, Luck};
 use crate::folder;
@@ -34,9 +34,10 @@ const JOURNAL: JournalId = JournalId([7; 16]);
 
 fn batch(n: u64, epoch: u32) -> Batch {
     let clicks = (0..size(n)).map(|m| {
-        let link = LinkId { key: key(&format!("link-{}", (n * 31 + m) % 400)), born: moment(0) };
+        let link =
+            LinkId { key: key(&format!("link-{}", (n * 31 + m) % 400)), created_at: timestamp(0) };
         let click = Click::bare(
-            moment((n * 60_000) as i64),
+            timestamp((n * 60_000) as i64),
             ClickTarget::Link(link, terse_core::OwnerId(m % 3)),
         );
         Click {
@@ -121,7 +122,7 @@ impl Counter {
         let place = opened.positions.first().map_or(0, |position| position.to);
         assert!(place >= acknowledged, "{luck:?}: {acknowledged} acknowledged, {place} found");
         let found =
-            store.report(&ClickSubject::Everything, Period::default(), moment(0)).await.unwrap();
+            store.report(&ClickSubject::Everything, Period::default(), timestamp(0)).await.unwrap();
         assert_eq!(found.tally.clicks.humans, (0..place).map(size).sum::<u64>(), "{luck:?}");
         assert_eq!(store.add(&batch(place, opened.epoch)).await.unwrap(), Added::Done);
         drop(store);

@@ -17,7 +17,7 @@ use terse_core::{
     StoreError, Updated,
 };
 use terse_embedded::{Embedded, Options, verify};
-use terse_testkit::{alias, generated, moment};
+use terse_testkit::{alias, generated, timestamp};
 
 /// A store on the forgetful disk, with callers that create and change links and record what was
 /// acknowledged.
@@ -42,7 +42,7 @@ fn everything() -> ListQuery {
         sort: Sort::Newest,
         after: None,
         limit: 100,
-        now: moment(0),
+        now: timestamp(0),
     }
 }
 

@@ -107,10 +107,10 @@ impl Enricher {
         let at = Timestamp::from_ms(record.at_ms);
         let target = match record.outcome {
             Answered::Redirected => ClickTarget::Link(
-                LinkId { key, born: Timestamp::from_ms(record.born_ms) },
+                LinkId { key, created_at: Timestamp::from_ms(record.created_ms) },
                 OwnerId(record.owner),
             ),
-            outcome => ClickTarget::Nowhere(key, outcome),
+            outcome => ClickTarget::Orphan(key, outcome),
         };
         let mut click = Click::bare(at, target);
         click.weight = u32::from(record.weight.max(1));
@@ -119,7 +119,7 @@ impl Enricher {
         if !record.marks.has(RequestFlags::QUIET) {
             named_bot = self.add_details(&mut click, record);
         }
-        click.machine = if record.marks.has(RequestFlags::HEAD) {
+        click.bot = if record.marks.has(RequestFlags::HEAD) {
             Some(BotKind::Head)
         } else if record.marks.has(RequestFlags::PREFETCH) {
             Some(BotKind::Prefetch)
@@ -151,7 +151,7 @@ impl Enricher {
     }
 
     fn repeat(&mut self, click: &Click) -> Option<BotKind> {
-        let (Some(visitor), ClickTarget::Link(link, _)) = (click.visitor, &click.place) else {
+        let (Some(visitor), ClickTarget::Link(link, _)) = (click.visitor, &click.target) else {
             return None;
         };
         let visit = (visitor, &link.key.domain, &link.key.code);

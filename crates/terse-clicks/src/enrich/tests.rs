@@ -13,7 +13,7 @@ fn record() -> Record<'static> {
         weight: 1,
         visitor: 99,
         owner: 7,
-        born_ms: 5,
+        created_ms: 5,
         code: b"x7Kq2Lm",
         address: &[8, 8, 8],
         referrer: b"www.News.example",
@@ -42,7 +42,7 @@ fn a_record_becomes_a_click() {
         utm: [text("mail"), None, None, None, None],
         ..Click::bare(
             Timestamp::from_ms(1_763_000_000_123),
-            ClickTarget::Link(LinkId { key, born: Timestamp::from_ms(5) }, OwnerId(7)),
+            ClickTarget::Link(LinkId { key, created_at: Timestamp::from_ms(5) }, OwnerId(7)),
         )
     };
     assert_eq!(click, want);
@@ -52,7 +52,7 @@ fn a_record_becomes_a_click() {
 fn a_visit_without_a_redirect_is_an_orphan() {
     let sent = Record { outcome: Answered::Gone, weight: 64, domain: b"go.example", ..record() };
     let click = enricher().enrich(&sent).unwrap();
-    let ClickTarget::Nowhere(key, Answered::Gone) = click.place else { panic!("{click:?}") };
+    let ClickTarget::Orphan(key, Answered::Gone) = click.target else { panic!("{click:?}") };
     assert_eq!(
         (key.domain.as_str(), key.code.as_str(), click.weight),
         ("go.example", "x7Kq2Lm", 64)
@@ -62,10 +62,10 @@ fn a_visit_without_a_redirect_is_an_orphan() {
 #[test]
 fn a_visitor_who_asked_not_to_be_tracked_is_only_counted() {
     let click = enricher().enrich(&Record { marks: RequestFlags::QUIET, ..record() }).unwrap();
-    let bare = Click { took_micros: 42, ..Click::bare(click.at, click.place.clone()) };
+    let bare = Click { took_micros: 42, ..Click::bare(click.at, click.target.clone()) };
     assert_eq!(click, bare);
     let nameless = enricher().enrich(&Record { agent: b"", ..record() }).unwrap();
-    assert_eq!(nameless.machine, Some(BotKind::Nameless));
+    assert_eq!(nameless.bot, Some(BotKind::Nameless));
 }
 
 #[test]
@@ -81,15 +81,15 @@ fn of_several_kinds_of_bot_the_most_certain_is_reported() {
         // The second one is no repeat either, and the first human click after it counts.
         for _ in 0..2 {
             assert_eq!(
-                enricher.enrich(&Record { marks, agent, ..record() }).unwrap().machine,
+                enricher.enrich(&Record { marks, agent, ..record() }).unwrap().bot,
                 Some(want)
             );
         }
-        assert_eq!(enricher.enrich(&record()).unwrap().machine, None);
-        assert_eq!(enricher.enrich(&record()).unwrap().machine, Some(BotKind::Repeat));
-        assert_eq!(enricher.enrich(&Record { code: b"other", ..record() }).unwrap().machine, None);
+        assert_eq!(enricher.enrich(&record()).unwrap().bot, None);
+        assert_eq!(enricher.enrich(&record()).unwrap().bot, Some(BotKind::Repeat));
+        assert_eq!(enricher.enrich(&Record { code: b"other", ..record() }).unwrap().bot, None);
         assert_eq!(
-            enricher.enrich(&Record { visitor: 0, ..record() }).unwrap().machine,
+            enricher.enrich(&Record { visitor: 0, ..record() }).unwrap().bot,
             None,
             "without a visitor hash there are no repeats"
         );
@@ -167,9 +167,9 @@ proptest! {
         code in "[A-Za-z0-9_-]{3,10}",
     ) {
         let [domain, odd_code, address, referrer, language, agent, campaign] = &texts;
-        let (at_ms, took_micros, weight, visitor, owner, born_ms, marks, outcome) = numbers;
+        let (at_ms, took_micros, weight, visitor, owner, created_ms, marks, outcome) = numbers;
         let mut record = Record {
-            at_ms, took_micros, weight, visitor, owner, born_ms,
+            at_ms, took_micros, weight, visitor, owner, created_ms,
             marks: RequestFlags(marks),
             outcome: Answered::from_journal_byte(outcome % 4).unwrap(),
             domain: b"",

@@ -91,7 +91,7 @@ impl State {
         }
         self.positions.extend(spans.iter().map(|span| ((span.journal, span.segment), span.to)));
         self.counted.extend(batch.clicks.iter().map(|click| click.took_micros));
-        self.bots.extend(batch.clicks.iter().map(|click| click.machine));
+        self.bots.extend(batch.clicks.iter().map(|click| click.bot));
         Added::Done
     }
 }
@@ -317,7 +317,8 @@ fn clicks_are_made_known_once_they_are_counted() {
         domain: terse_core::Domain::primary(),
         code: terse_core::Code::parse("x7Kq2Lm").unwrap(),
     };
-    let watch = live.watch(LinkId { key, born: Timestamp::from_ms(click(0).born_ms) }).unwrap();
+    let watch =
+        live.watch(LinkId { key, created_at: Timestamp::from_ms(click(0).created_ms) }).unwrap();
     assert!(Shipper::start_at(parts, FAST).unwrap().stop(SOON, true));
     assert_eq!(watch.len(), 40);
 }

@@ -16,13 +16,13 @@ pub struct LinkId {
     /// Its domain and code.
     pub key: LinkKey,
     /// When it was created.
-    pub born: Timestamp,
+    pub created_at: Timestamp,
 }
 
 impl LinkId {
     /// The id of a link.
     pub fn of(link: &crate::Link) -> Self {
-        Self { key: link.key.clone(), born: link.created_at }
+        Self { key: link.key.clone(), created_at: link.created_at }
     }
 }
 
@@ -32,7 +32,7 @@ pub enum ClickTarget {
     /// To the target of this link of this owner.
     Link(LinkId, OwnerId),
     /// To no link: an orphan visit, with the requested domain and code, and the answer.
-    Nowhere(LinkKey, Answered),
+    Orphan(LinkKey, Answered),
 }
 
 /// Why a click counts as a bot's.
@@ -89,7 +89,7 @@ impl BotKind {
 
     /// Parses the stable name.
     pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|machine| machine.as_str() == word)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
@@ -155,7 +155,7 @@ pub struct Click {
     /// When.
     pub at: Timestamp,
     /// Where it led.
-    pub place: ClickTarget,
+    pub target: ClickTarget,
     /// How many visits it represents; more than one only for orphans.
     pub weight: u32,
     /// How long its answer took, in microseconds.
@@ -165,7 +165,7 @@ pub struct Click {
     /// The cut address: `203.0.113.0/24`.
     pub address: Option<Interned>,
     /// Why it counts as a bot's; `None` for humans.
-    pub machine: Option<BotKind>,
+    pub bot: Option<BotKind>,
     /// See [`Dimension::Referrer`].
     pub referrer: Option<Interned>,
     /// See [`Dimension::Country`].
@@ -186,15 +186,15 @@ pub struct Click {
 
 impl Click {
     /// A click with only a time and a target.
-    pub fn bare(at: Timestamp, place: ClickTarget) -> Self {
+    pub fn bare(at: Timestamp, target: ClickTarget) -> Self {
         Self {
             at,
-            place,
+            target,
             weight: 1,
             took_micros: 0,
             visitor: None,
             address: None,
-            machine: None,
+            bot: None,
             referrer: None,
             country: None,
             city: None,
@@ -208,9 +208,9 @@ impl Click {
 
     /// The link it led to, if it did.
     pub fn link(&self) -> Option<&LinkId> {
-        match &self.place {
+        match &self.target {
             ClickTarget::Link(link, _) => Some(link),
-            ClickTarget::Nowhere(..) => None,
+            ClickTarget::Orphan(..) => None,
         }
     }
 }

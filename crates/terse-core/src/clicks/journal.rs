@@ -109,7 +109,7 @@ pub struct Record<'a> {
     /// The link's owner. Without a link, 0.
     pub owner: u64,
     /// When the link was created; tells it from earlier links with its code. Without a link, 0.
-    pub born_ms: i64,
+    pub created_ms: i64,
     /// The domain; empty for the primary one.
     pub domain: &'a [u8],
     /// The code of the link, or the requested code if there is no link.
@@ -160,7 +160,7 @@ impl<'a> Record<'a> {
         fixed[0..8].copy_from_slice(&self.at_ms.to_le_bytes());
         fixed[8..16].copy_from_slice(&self.visitor.to_le_bytes());
         fixed[16..24].copy_from_slice(&self.owner.to_le_bytes());
-        fixed[24..32].copy_from_slice(&self.born_ms.to_le_bytes());
+        fixed[24..32].copy_from_slice(&self.created_ms.to_le_bytes());
         fixed[32..36].copy_from_slice(&self.took_micros.to_le_bytes());
         fixed[36] = outcome;
         fixed[37] = self.marks.0;
@@ -202,7 +202,7 @@ impl<'a> Record<'a> {
             at_ms: word(0)?.cast_signed(),
             visitor: word(8)?,
             owner: word(16)?,
-            born_ms: word(24)?.cast_signed(),
+            created_ms: word(24)?.cast_signed(),
             took_micros: u32::from_le_bytes(*fixed[32..].first_chunk()?),
             outcome: Answered::from_journal_byte(fixed[36])?,
             marks: RequestFlags(fixed[37]),
@@ -276,7 +276,7 @@ mod tests {
             weight: 64,
             visitor: u64::MAX,
             owner: 7,
-            born_ms: -5,
+            created_ms: -5,
             domain: b"go.example",
             code: b"x7Kq2Lm",
             address: &[203, 0, 113],

@@ -60,7 +60,7 @@ impl Live {
             let mut state = self.state();
             state.forget(minute_of(now));
             for click in some {
-                let ClickTarget::Link(link, owner) = &click.place else { continue };
+                let ClickTarget::Link(link, owner) = &click.target else { continue };
                 state.note(click, link, *owner, minute_of(now));
                 if state.watching > 0 {
                     state.send(click, link);
@@ -174,7 +174,7 @@ fn is_recent(minute: i64, current: i64) -> bool {
 }
 
 fn count_of(click: &Click) -> Count {
-    match click.machine {
+    match click.bot {
         None => Count { humans: 1, bots: 0 },
         Some(_) => Count { humans: 0, bots: 1 },
     }
@@ -192,7 +192,7 @@ mod tests {
     fn link(code: &str) -> LinkId {
         LinkId {
             key: LinkKey { domain: Domain::primary(), code: Code::parse(code).unwrap() },
-            born: Timestamp::from_ms(1),
+            created_at: Timestamp::from_ms(1),
         }
     }
 

@@ -169,7 +169,7 @@ impl Tally {
     /// Adds a click.
     pub fn add(&mut self, click: &Click) {
         let weight = u64::from(click.weight);
-        let count = match click.machine {
+        let count = match click.bot {
             None => Count { humans: weight, bots: 0 },
             Some(_) => Count { humans: 0, bots: weight },
         };
@@ -195,11 +195,11 @@ impl Tally {
                 self.values_mut(dimension).add(value, count);
             }
         }
-        if let Some(machine) = click.machine {
-            let reason = machine.as_str();
+        if let Some(bot) = click.bot {
+            let reason = bot.as_str();
             self.values_mut(Dimension::BotKind).add_as(reason, count, || reason.into());
         }
-        if let ClickTarget::Nowhere(key, outcome) = &click.place {
+        if let ClickTarget::Orphan(key, outcome) = &click.target {
             let (outcome, code) = (outcome.as_str(), key.code.as_str());
             self.values_mut(Dimension::Outcome).add_as(outcome, count, || outcome.into());
             self.values_mut(Dimension::Code).add_as(code, count, || code.into());
@@ -311,13 +311,14 @@ mod tests {
     use crate::clicks::{BotKind, LinkId};
     use crate::{Code, Domain, LinkKey, OwnerId};
 
-    fn click(referrer: &str, machine: Option<BotKind>) -> Click {
+    fn click(referrer: &str, bot: Option<BotKind>) -> Click {
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc1234").unwrap() };
-        let place = ClickTarget::Link(LinkId { key, born: Timestamp::from_ms(1) }, OwnerId(5));
+        let place =
+            ClickTarget::Link(LinkId { key, created_at: Timestamp::from_ms(1) }, OwnerId(5));
         let took_micros = referrer.len() as u32;
         Click {
             referrer: Some(referrer.into()),
-            machine,
+            bot,
             took_micros,
             ..Click::bare(Timestamp::from_ms(1000), place)
         }

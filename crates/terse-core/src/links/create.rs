@@ -57,7 +57,7 @@ impl Links {
         let owner = caller.owner();
         self.prepare(targets_of_new(&new).map(|asked| asked.target)).await;
         let version = self.screen.version();
-        let (standing, flags) = self.judge(caller, owner, targets_of_new(&new))?;
+        let (moderation, flags) = self.screen(caller, owner, targets_of_new(&new))?;
         for attempt in 0..CODE_ATTEMPTS {
             let code = match &new.alias {
                 Some(alias) => alias.clone(),
@@ -69,7 +69,7 @@ impl Links {
                     })?
                 }
             };
-            let link = stored_form(&new, code, owner, created_at, standing, flags.clone());
+            let link = stored_form(&new, code, owner, created_at, moderation, flags.clone());
             let event = self.event(EventKind::LinkCreated, owner);
             let insert = Insert {
                 events: event.into_iter().collect(),
@@ -121,7 +121,7 @@ fn stored_form(
     code: Code,
     owner: OwnerId,
     created_at: Timestamp,
-    standing: ModerationStatus,
+    moderation: ModerationStatus,
     flags: Flags,
 ) -> Link {
     let mut link = Link {
@@ -144,8 +144,8 @@ fn stored_form(
         rules: new.rules.as_ref().map(|drafted| drafted.rules.clone()),
         forward_query: new.forward_query,
         crawlable: new.crawlable,
-        standing,
-        judged: ModerationSource::Screen,
+        moderation,
+        moderated_by: ModerationSource::Screen,
         flags,
         deleted_at: None,
         reusable: false,
@@ -154,6 +154,6 @@ fn stored_form(
     // Anonymous callers share one owner, so a link of one is never returned to another.
     let plain = new.title.is_none() && new.tags.is_empty() && link.is_plain();
     link.reusable =
-        new.reuse && plain && standing == ModerationStatus::Clear && owner != OwnerId::ANONYMOUS;
+        new.reuse && plain && moderation == ModerationStatus::Clear && owner != OwnerId::ANONYMOUS;
     link
 }

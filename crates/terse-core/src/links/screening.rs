@@ -8,7 +8,7 @@ use crate::host::canonical_host;
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId};
 use crate::patch::Patch;
 use crate::rules::{self, TargetInput};
-use crate::screening::{self, Evidence, Flags, Judgement, REPORTED, UNSCREENED};
+use crate::screening::{self, Flags, REPORTED, ScreenInput, ScreenResult, UNSCREENED};
 use crate::store::{StoreError, Updated};
 use crate::target::Target;
 use crate::time::Timestamp;
@@ -64,8 +64,8 @@ impl Links {
     ) -> Result<Target, ValidationError> {
         let target =
             Target::parse(text, &self.rules.targets).map_err(|refusal| refusal.on(field))?;
-        let asked = TargetToScreen { field, target: &target, evidence: Evidence::Typed(text) };
-        self.judge(caller, caller.owner(), [asked])?;
+        let asked = TargetToScreen { field, target: &target, evidence: ScreenInput::Text(text) };
+        self.screen(caller, caller.owner(), [asked])?;
         Ok(target)
     }
 
@@ -77,7 +77,7 @@ impl Links {
 
     /// Queues a link for another scan if a look-up would add information about its targets.
     pub fn revisit_if_unsure(&self, link: &Link) {
-        if link.judged == ModerationSource::Screen {
+        if link.moderated_by == ModerationSource::Screen {
             self.unsure_of(link).for_each(|target| self.screen.revisit(&link.key, target));
         }
     }
@@ -109,27 +109,33 @@ impl Links {
     }
 
     /// Scans a stored link again. `None` if that changes nothing, or if the link is gone.
-    pub async fn rejudge(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
-        self.judge_stored(key, |link| self.screened(link)).await
+    pub async fn rescreen(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.change_moderation(key, |link| self.screened(link)).await
     }
 
     /// Shows a warning page for a link that has enough reports. A moderator's decision stays.
     /// `None` if that changes nothing, or if the link created at that time is gone.
-    pub async fn warn(&self, key: &LinkKey, born: Timestamp) -> Result<Option<Link>, StoreError> {
+    pub async fn warn(
+        &self,
+        key: &LinkKey,
+        created_at: Timestamp,
+    ) -> Result<Option<Link>, StoreError> {
         let reported = |link: &Link| screening::reported(&*self.screen, link, self.clock.now());
-        self.judge_stored(key, |link| (link.created_at == born).then(|| reported(link)).flatten())
-            .await
+        self.change_moderation(key, |link| {
+            (link.created_at == created_at).then(|| reported(link)).flatten()
+        })
+        .await
     }
 
     /// Reads and scans the link, writes it if no other change came first, drops the cached route.
-    async fn judge_stored(
+    async fn change_moderation(
         &self,
         key: &LinkKey,
-        judge: impl Fn(&Link) -> Option<Link>,
+        screen: impl Fn(&Link) -> Option<Link>,
     ) -> Result<Option<Link>, StoreError> {
         for _ in 0..UPDATE_ATTEMPTS {
             let Some(old) = self.store.get(key).await? else { return Ok(None) };
-            let Some(new) = judge(&old) else { return Ok(None) };
+            let Some(new) = screen(&old) else { return Ok(None) };
             let event = self.event(kind_of(&old, &new), old.owner);
             match self.store.update(&new, old.revision, event.as_slice()).await {
                 Ok(Updated::Done) => {
@@ -149,17 +155,17 @@ impl Links {
     }
 
     /// Screens the targets of a new or changed link.
-    pub(super) fn judge<'a>(
+    pub(super) fn screen<'a>(
         &self,
         caller: Caller,
         owner: OwnerId,
         asked: impl IntoIterator<Item = TargetToScreen<'a>>,
     ) -> Result<(ModerationStatus, Flags), ValidationError> {
-        let mut all: Option<Judgement> = None;
+        let mut all: Option<ScreenResult> = None;
         for TargetToScreen { field, target, evidence } in asked {
-            let one = match self.screen.judge(target, evidence) {
+            let one = match self.screen.screen(target, evidence) {
                 // The name of the list would help to evade it, so only admins see it.
-                Judgement::Blocked { source } if caller.sees_all() => {
+                ScreenResult::Blocked { source } if caller.sees_all() => {
                     let detail = format!("this destination is blocked by {source}");
                     return Err(ValidationError::new(
                         ValidationErrorKind::BlockedDestination,
@@ -167,7 +173,7 @@ impl Links {
                         detail,
                     ));
                 }
-                Judgement::Blocked { .. } => {
+                ScreenResult::Blocked { .. } => {
                     let detail = "this destination is blocked";
                     return Err(ValidationError::new(
                         ValidationErrorKind::BlockedDestination,
@@ -175,15 +181,15 @@ impl Links {
                         detail,
                     ));
                 }
-                judgement => judgement,
+                result => result,
             };
             all = Some(match all {
                 None => one,
                 Some(before) => before.and(one),
             });
         }
-        Ok(screening::standing(
-            all.unwrap_or(Judgement::Clear(Flags::default())),
+        Ok(screening::moderation(
+            all.unwrap_or(ScreenResult::Clear(Flags::default())),
             owner,
             &Flags::default(),
         ))
@@ -195,7 +201,7 @@ impl Links {
         if self.screen.version() == version {
             return link;
         }
-        self.rejudge(&link.key).await.ok().flatten().unwrap_or(link)
+        self.rescreen(&link.key).await.ok().flatten().unwrap_or(link)
     }
 }
 
@@ -203,7 +209,7 @@ impl Links {
 pub(super) struct TargetToScreen<'a> {
     pub(super) field: &'a str,
     pub(super) target: &'a Target,
-    pub(super) evidence: Evidence<'a>,
+    pub(super) evidence: ScreenInput<'a>,
 }
 
 /// The targets of a new link.
@@ -211,13 +217,13 @@ pub(super) fn targets_of_new(new: &NewLink) -> impl Iterator<Item = TargetToScre
     let own = TargetToScreen {
         field: "long_url",
         target: &new.target,
-        evidence: Evidence::Typed(&new.typed),
+        evidence: ScreenInput::Text(&new.typed),
     };
     let ruled = new.rules.iter().flat_map(|drafted| drafted.rules.targets().zip(&drafted.inputs));
     std::iter::once(own).chain(ruled.map(|(target, typed)| TargetToScreen {
         field: &typed.field,
         target,
-        evidence: Evidence::Typed(&typed.text),
+        evidence: ScreenInput::Text(&typed.text),
     }))
 }
 
@@ -229,17 +235,17 @@ pub(super) fn targets_of_change<'a>(
     new: &'a Link,
     typed: &'a [TargetInput],
 ) -> impl Iterator<Item = TargetToScreen<'a>> {
-    let kept = Evidence::Kept { flags: &old.flags, standing: old.standing };
+    let kept = ScreenInput::Stored { flags: &old.flags, moderation: old.moderation };
     let text = patch.long_url.as_deref().filter(|_| new.target != old.target);
     let own = TargetToScreen {
         field: "long_url",
         target: &new.target,
-        evidence: text.map_or(kept, Evidence::Typed),
+        evidence: text.map_or(kept, ScreenInput::Text),
     };
     let ruled = new.rules.iter().flat_map(rules::Rules::targets).enumerate();
     std::iter::once(own).chain(ruled.map(move |(place, target)| match typed.get(place) {
         Some(TargetInput { field, text }) => {
-            TargetToScreen { field, target, evidence: Evidence::Typed(text) }
+            TargetToScreen { field, target, evidence: ScreenInput::Text(text) }
         }
         None => TargetToScreen { field: "rules", target, evidence: kept },
     }))

@@ -5,7 +5,7 @@ use super::{Caller, LinkError, Links};
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, Revision};
 use crate::patch::check_window;
 use crate::rules::Rules;
-use crate::screening::{self, Evidence};
+use crate::screening::{self, ScreenInput};
 use crate::store::{LinkVersion, MAX_REVISIONS};
 use crate::target::Target;
 use crate::time::Timestamp;
@@ -75,8 +75,8 @@ impl Links {
             generated: link.generated,
             created_at: link.created_at,
             spent_clicks: link.spent_clicks,
-            standing: link.standing,
-            judged: link.judged,
+            moderation: link.moderation,
+            moderated_by: link.moderated_by,
             flags: link.flags.clone(),
             deleted_at: link.deleted_at,
             reusable: link.reusable,
@@ -108,19 +108,22 @@ impl Links {
             let targets = targets.map(|(target, field)| TargetToScreen {
                 field,
                 target,
-                evidence: Evidence::Kept { flags: &past.flags, standing: past.standing },
+                evidence: ScreenInput::Stored { flags: &past.flags, moderation: past.moderation },
             });
-            let judged = self.judge(caller, link.owner, targets)?;
+            let screened = self.screen(caller, link.owner, targets)?;
             // Reports since then are about this link.
-            let (standing, flags) = screening::still_reported(link, judged);
+            let (moderation, flags) = screening::still_reported(link, screened);
             new.flags = flags;
             // As for any new target: a block by a moderator is about the owner, and stays.
-            if link.judged == ModerationSource::Screen || link.standing == ModerationStatus::Clear {
-                (new.standing, new.judged) = (standing, ModerationSource::Screen);
+            if link.moderated_by == ModerationSource::Screen
+                || link.moderation == ModerationStatus::Clear
+            {
+                (new.moderation, new.moderated_by) = (moderation, ModerationSource::Screen);
             }
         }
-        new.reusable &=
-            new.target == link.target && new.is_plain() && new.standing == ModerationStatus::Clear;
+        new.reusable &= new.target == link.target
+            && new.is_plain()
+            && new.moderation == ModerationStatus::Clear;
         new.updated_at = now.max(link.updated_at);
         new.revision.0 += 1;
         Ok(new)

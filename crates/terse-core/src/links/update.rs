@@ -24,7 +24,7 @@ impl Links {
         patch: &Patch,
         expected: Option<Revision>,
     ) -> Result<Link, LinkError> {
-        if patch.standing.is_some() && !caller.sees_all() {
+        if patch.moderation.is_some() && !caller.sees_all() {
             return Err(LinkError::NotFound);
         }
         let target = patch
@@ -38,7 +38,7 @@ impl Links {
         self.prepare(target.iter().chain(drafted.iter().flat_map(rules::Rules::targets))).await;
         let changed = self.change(caller, key, expected, |link, now| {
             // Only moderation changes a deleted link, as its owner could restore it.
-            if link.deleted_at.is_some() && patch.standing.is_none() {
+            if link.deleted_at.is_some() && patch.moderation.is_none() {
                 return Err(LinkError::NotFound);
             }
             let mut new = patch.apply(link, &self.rules.targets, now)?;
@@ -48,18 +48,18 @@ impl Links {
                     PatchField::Keep | PatchField::Clear => Vec::new(),
                 };
                 let targets = targets_of_change(patch, link, &new, &drafted);
-                let judged = self.judge(caller, link.owner, targets)?;
+                let screened = self.screen(caller, link.owner, targets)?;
                 // Reports stay, or else an owner could clear them by changing the target and back.
-                let (standing, flags) = screening::still_reported(link, judged);
+                let (moderation, flags) = screening::still_reported(link, screened);
                 new.flags = flags;
                 // A moderator who cleared the link did not know the new target. A block is about
                 // the owner, so it stays.
-                if patch.standing.is_none()
-                    && (link.judged == ModerationSource::Screen
-                        || link.standing == ModerationStatus::Clear)
+                if patch.moderation.is_none()
+                    && (link.moderated_by == ModerationSource::Screen
+                        || link.moderation == ModerationStatus::Clear)
                 {
-                    (new.standing, new.judged) = (standing, ModerationSource::Screen);
-                    new.reusable &= standing == ModerationStatus::Clear;
+                    (new.moderation, new.moderated_by) = (moderation, ModerationSource::Screen);
+                    new.reusable &= moderation == ModerationStatus::Clear;
                 }
             }
             Ok(new)

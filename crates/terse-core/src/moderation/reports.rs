@@ -83,7 +83,7 @@ impl Moderation {
         let reporter = from.id(&self.reporter_key, self.accounts.policy().open);
         Ok(NewReport {
             link: key,
-            born: link.created_at,
+            created_at: link.created_at,
             reporter,
             account: from.account(),
             reason: reason.to_owned(),
@@ -100,12 +100,17 @@ impl Moderation {
         &self,
         report: NewReport,
     ) -> Result<Result<bool, LinkError>, ModerationError> {
-        let (key, born) = (report.link.clone(), report.born);
+        let (key, created_at) = (report.link.clone(), report.created_at);
         let reported = self.registry.report(report).await?;
         if reported.reporters < REPORTERS_TO_WARN {
             return Ok(Ok(false));
         }
-        Ok(self.links.warn(&key, born).await.map(|link| link.is_some()).map_err(LinkError::from))
+        Ok(self
+            .links
+            .warn(&key, created_at)
+            .await
+            .map(|link| link.is_some())
+            .map_err(LinkError::from))
     }
 
     /// Links with reports in a state, ordered by their first report, after `after`.

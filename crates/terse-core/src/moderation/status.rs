@@ -42,7 +42,7 @@ impl Moderation {
         status: ModerationStatus,
         why: Option<String>,
     ) -> Result<Link, ModerationError> {
-        let patch = Patch { standing: Some(status), ..Patch::default() };
+        let patch = Patch { moderation: Some(status), ..Patch::default() };
         let mut noted = None;
         for _ in 0..ATTEMPTS {
             let link = self.links.get(Caller::OPERATOR, key).await?;
@@ -71,7 +71,7 @@ impl Moderation {
 fn recorded(link: &Link) -> Value {
     let flags: Vec<&str> = link.flags.iter().collect();
     json!({
-        "standing": link.standing.as_str(), "judged_by": link.judged.as_str(), "flags": flags
+        "standing": link.moderation.as_str(), "judged_by": link.moderated_by.as_str(), "flags": flags
     })
 }
 

@@ -49,7 +49,7 @@ pub struct NewReport {
     /// The link.
     pub link: LinkKey,
     /// When that link was created, to distinguish it from other links with its code.
-    pub born: Timestamp,
+    pub created_at: Timestamp,
     /// Identifies the reporter: a keyed hash of an account or of an address's prefix. Two reports
     /// of one reporter count as one.
     pub reporter: [u8; 16],
@@ -71,7 +71,7 @@ pub struct AbuseReport {
     /// The link.
     pub link: LinkKey,
     /// When that link was created.
-    pub born: Timestamp,
+    pub created_at: Timestamp,
     /// The reporter's account, if there is one.
     pub account: Option<OwnerId>,
     /// The reason.
@@ -100,7 +100,7 @@ pub struct ReportedLink {
     /// The link.
     pub link: LinkKey,
     /// When that link was created.
-    pub born: Timestamp,
+    pub created_at: Timestamp,
     /// The first of the reports.
     pub first: ReportId,
     /// How many there are.

@@ -25,7 +25,7 @@ impl Suspended {
     pub fn applied(&self, mut link: Link) -> Link {
         let known = self.owners.read().unwrap_or_else(PoisonError::into_inner);
         if known.contains(&link.owner) {
-            link.standing = ModerationStatus::Blocked;
+            link.moderation = ModerationStatus::Blocked;
         }
         link
     }

@@ -14,8 +14,8 @@ const BOB: OwnerId = OwnerId(1001);
 struct Trusting;
 
 impl Screening for Trusting {
-    fn judge(&self, _target: &Target, _evidence: Evidence<'_>) -> Judgement {
-        Judgement::Clear(Flags::default())
+    fn screen(&self, _target: &Target, _evidence: ScreenInput<'_>) -> ScreenResult {
+        ScreenResult::Clear(Flags::default())
     }
 }
 
@@ -77,13 +77,13 @@ async fn an_erased_link_is_over_at_once_and_gone_with_the_purge() {
 async fn a_blocked_link_stays_without_its_owners_words() {
     let links = room();
     let key = make(&links, ANN, "https://example.com/a").await;
-    let blocked = Patch { standing: Some(ModerationStatus::Blocked), ..Patch::default() };
+    let blocked = Patch { moderation: Some(ModerationStatus::Blocked), ..Patch::default() };
     links.patch(Caller::OPERATOR, &key, &blocked, None).await.unwrap();
     links.erase(ANN, &key).await.unwrap();
     assert_eq!(links.purge_erased(10).await.unwrap(), 0);
     let left = links.preview(&key).await.unwrap().unwrap();
     assert_eq!(
-        (left.standing, left.title, left.tags),
+        (left.moderation, left.title, left.tags),
         (ModerationStatus::Blocked, None, Tags::default())
     );
     assert!(left.deleted_at.is_some());

@@ -13,13 +13,13 @@ const OWNER: OwnerId = OwnerId(1000);
 const OTHER: OwnerId = OwnerId(1001);
 
 #[derive(Default)]
-struct Diary {
+struct RecordedEvents {
     told: Mutex<Vec<(String, EventKind, Revision)>>,
     refuses: std::sync::atomic::AtomicBool,
     woken: std::sync::atomic::AtomicUsize,
 }
 
-impl Diary {
+impl RecordedEvents {
     fn take(&self) -> Vec<(EventKind, u64)> {
         std::mem::take(&mut *self.told.lock().unwrap())
             .into_iter()
@@ -29,7 +29,7 @@ impl Diary {
 }
 
 #[async_trait]
-impl LinkEvents for Diary {
+impl LinkEvents for RecordedEvents {
     fn wants(&self, owner: OwnerId) -> bool {
         owner == OWNER
     }
@@ -60,26 +60,26 @@ impl LinkEvents for Diary {
 struct Learning(std::sync::atomic::AtomicBool);
 
 impl Screening for Learning {
-    fn judge(&self, _: &Target, _: Evidence<'_>) -> Judgement {
+    fn screen(&self, _: &Target, _: ScreenInput<'_>) -> ScreenResult {
         match self.0.load(std::sync::atomic::Ordering::SeqCst) {
-            true => Judgement::Blocked { source: "list".into() },
-            false => Judgement::Clear(Flags::default()),
+            true => ScreenResult::Blocked { source: "list".into() },
+            false => ScreenResult::Clear(Flags::default()),
         }
     }
 }
 
-struct Room {
+struct Fixture {
     store: Arc<MemoryStore>,
     drain: OutboxDrain,
     links: Links,
-    diary: Arc<Diary>,
+    recorded: Arc<RecordedEvents>,
     screen: Arc<Learning>,
     clock: Clock,
 }
 
-fn room() -> Room {
-    let (diary, screen, clock) =
-        (Arc::new(Diary::default()), Arc::new(Learning::default()), Clock::default());
+fn fixture() -> Fixture {
+    let (recorded, screen, clock) =
+        (Arc::new(RecordedEvents::default()), Arc::new(Learning::default()), Clock::default());
     let base = url::Url::parse("https://go.example/").unwrap();
     let rules = LinkPolicy {
         targets: TargetRules::default(),
@@ -99,9 +99,9 @@ fn room() -> Room {
         rules,
         clock.clone(),
     )
-    .telling(diary.clone());
-    let drain = OutboxDrain::new(store.clone(), diary.clone());
-    Room { store, drain, links, diary, screen, clock }
+    .telling(recorded.clone());
+    let drain = OutboxDrain::new(store.clone(), recorded.clone());
+    Fixture { store, drain, links, recorded, screen, clock }
 }
 
 fn request() -> CreateLink {
@@ -110,10 +110,10 @@ fn request() -> CreateLink {
 
 #[tokio::test]
 async fn every_change_sends_one_event_and_no_change_sends_none() {
-    let Room { links, diary, screen, drain, .. } = room();
+    let Fixture { links, recorded, screen, drain, .. } = fixture();
     let told = async || {
         drain.poll().await.unwrap();
-        diary.take()
+        recorded.take()
     };
     let mine = Caller::Owner(OWNER);
     let key = links.create(mine, request(), None).await.unwrap().link.key;
@@ -126,7 +126,7 @@ async fn every_change_sends_one_event_and_no_change_sends_none() {
         links.patch(mine, &key, &titled, None).await.unwrap();
     }
     assert_eq!(told().await, [(LinkChanged, 2)]);
-    let judged = |standing| Patch { standing: Some(standing), ..Patch::default() };
+    let judged = |moderation| Patch { moderation: Some(moderation), ..Patch::default() };
     links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Suspicious), None).await.unwrap();
     links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Blocked), None).await.unwrap();
     links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Clear), None).await.unwrap();
@@ -144,16 +144,16 @@ async fn every_change_sends_one_event_and_no_change_sends_none() {
         .link
         .key;
     screen.0.store(true, std::sync::atomic::Ordering::SeqCst);
-    links.rejudge(&other).await.unwrap().unwrap();
+    links.rescreen(&other).await.unwrap().unwrap();
     assert_eq!(told().await, [(LinkCreated, 1), (LinkBlocked, 2)]);
 }
 
 #[tokio::test]
 async fn only_what_has_expired_is_told_to_have() {
-    let Room { links, diary, clock, drain, .. } = room();
+    let Fixture { links, recorded, clock, drain, .. } = fixture();
     let told = async || {
         drain.poll().await.unwrap();
-        diary.take()
+        recorded.take()
     };
     let mine = Caller::Owner(OWNER);
     let short =
@@ -177,7 +177,7 @@ async fn only_what_has_expired_is_told_to_have() {
 
 #[tokio::test]
 async fn a_title_is_given_only_to_a_link_that_has_none_and_still_leads_there() {
-    let Room { links, .. } = room();
+    let Fixture { links, .. } = fixture();
     let mine = Caller::Owner(OWNER);
     let title = |text: &str| Title::parse(text).unwrap().unwrap();
     let link = links.create(mine, request(), None).await.unwrap().link;
@@ -202,7 +202,7 @@ async fn a_title_is_given_only_to_a_link_that_has_none_and_still_leads_there() {
 
 #[tokio::test]
 async fn a_mark_for_silence_survives_the_screen_and_goes_with_the_target() {
-    let Room { links, screen, .. } = room();
+    let Fixture { links, screen, .. } = fixture();
     let mine = Caller::Owner(OWNER);
     let link = links.create(mine, request(), None).await.unwrap().link;
     let marked = async || links.get(mine, &link.key).await.unwrap().flags.contains(UNREACHABLE);
@@ -210,11 +210,11 @@ async fn a_mark_for_silence_survives_the_screen_and_goes_with_the_target() {
     assert!(marked().await);
     links.mark_reach(&link.key, &link.target, false).await.unwrap();
     assert_eq!(links.get(mine, &link.key).await.unwrap().revision, Revision(2), "once is enough");
-    assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+    assert_eq!(links.rescreen(&link.key).await.unwrap(), None);
     screen.0.store(true, std::sync::atomic::Ordering::SeqCst);
-    assert!(links.rejudge(&link.key).await.unwrap().unwrap().flags.contains(UNREACHABLE));
+    assert!(links.rescreen(&link.key).await.unwrap().unwrap().flags.contains(UNREACHABLE));
     screen.0.store(false, std::sync::atomic::Ordering::SeqCst);
-    assert!(links.rejudge(&link.key).await.unwrap().unwrap().flags.contains(UNREACHABLE));
+    assert!(links.rescreen(&link.key).await.unwrap().unwrap().flags.contains(UNREACHABLE));
     links.mark_reach(&link.key, &link.target, true).await.unwrap();
     assert!(!marked().await);
     links.mark_reach(&link.key, &link.target, false).await.unwrap();
@@ -228,15 +228,15 @@ async fn a_mark_for_silence_survives_the_screen_and_goes_with_the_target() {
 /// The process dies right behind the write: nothing but the store is left of it.
 #[tokio::test]
 async fn a_crash_behind_the_write_loses_no_event() {
-    let Room { links, store, diary, drain, .. } = room();
+    let Fixture { links, store, recorded, drain, .. } = fixture();
     let mine = Caller::Owner(OWNER);
     let key = links.create(mine, request(), None).await.unwrap().link.key;
     links.delete(mine, &key).await.unwrap();
     links.create(Caller::Owner(OTHER), request(), None).await.unwrap();
-    assert_eq!(diary.woken.load(std::sync::atomic::Ordering::SeqCst), 2, "OTHER has no webhook");
+    assert_eq!(recorded.woken.load(std::sync::atomic::Ordering::SeqCst), 2, "OTHER has no webhook");
     drop((links, drain));
-    assert_eq!(diary.take(), []);
-    let next = Arc::new(Diary::default());
+    assert_eq!(recorded.take(), []);
+    let next = Arc::new(RecordedEvents::default());
     let drain = OutboxDrain::new(store, next.clone());
     assert_eq!(drain.poll().await.unwrap(), 2);
     assert_eq!(next.take(), [(LinkCreated, 1), (LinkDeleted, 2)]);
@@ -246,7 +246,7 @@ async fn a_crash_behind_the_write_loses_no_event() {
 /// A client that disconnects in the middle of a request leaves the link with its event, or neither.
 #[tokio::test]
 async fn a_dropped_request_leaves_link_and_event_or_neither() {
-    let Room { links, store, diary, drain, .. } = room();
+    let Fixture { links, store, recorded, drain, .. } = fixture();
     store.delay(Duration::from_millis(1));
     let mut done = 0;
     for polls in 0..20 {
@@ -266,7 +266,7 @@ async fn a_dropped_request_leaves_link_and_event_or_neither() {
         assert_eq!(done, links, "after {polls} polls");
     }
     assert!(done > 0);
-    assert_eq!(diary.take().len(), done);
+    assert_eq!(recorded.take().len(), done);
 }
 
 fn store_now() -> Timestamp {
@@ -275,29 +275,33 @@ fn store_now() -> Timestamp {
 
 #[tokio::test]
 async fn an_event_that_is_not_taken_comes_again_under_the_same_name() {
-    let Room { links, store, diary, drain, .. } = room();
+    let Fixture { links, store, recorded, drain, .. } = fixture();
     let mine = Caller::Owner(OWNER);
     for code in ["one", "two"] {
         let body = CreateLink { custom_alias: Some(code.to_owned() + "-x"), ..request() };
         links.create(mine, body, None).await.unwrap();
     }
-    diary.refuses.store(true, std::sync::atomic::Ordering::SeqCst);
+    recorded.refuses.store(true, std::sync::atomic::Ordering::SeqCst);
     assert!(drain.poll().await.is_err());
-    diary.refuses.store(false, std::sync::atomic::Ordering::SeqCst);
+    recorded.refuses.store(false, std::sync::atomic::Ordering::SeqCst);
     let entries = store.outbox(0, 10).await.unwrap().entries;
     assert_eq!(entries.len(), 2, "none of them is gone");
     assert_eq!(drain.poll().await.unwrap(), 2);
-    let first = std::mem::take(&mut *diary.told.lock().unwrap());
+    let first = std::mem::take(&mut *recorded.told.lock().unwrap());
     assert!(first[0].0 != first[1].0 && first[0].0.starts_with("evt_"), "{first:?}");
     // As if it had died before it removed them.
     for entry in entries {
-        drain_again(&store, &diary, &entry).await;
+        drain_again(&store, &recorded, &entry).await;
     }
-    let again = std::mem::take(&mut *diary.told.lock().unwrap());
+    let again = std::mem::take(&mut *recorded.told.lock().unwrap());
     assert_eq!(again, first);
 }
 
-async fn drain_again(store: &Arc<MemoryStore>, diary: &Arc<Diary>, entry: &OutboxEntry) {
+async fn drain_again(
+    store: &Arc<MemoryStore>,
+    recorded: &Arc<RecordedEvents>,
+    entry: &OutboxEntry,
+) {
     store.put_back(entry.clone());
-    OutboxDrain::new(store.clone(), diary.clone()).poll().await.unwrap();
+    OutboxDrain::new(store.clone(), recorded.clone()).poll().await.unwrap();
 }

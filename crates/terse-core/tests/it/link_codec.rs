@@ -4,15 +4,15 @@
 use proptest::prelude::*;
 use terse_core::link_codec::{LINK_CODEC_VERSION, decode, encode};
 use terse_core::*;
-use terse_testkit::{alias, generated, moment, rules};
+use terse_testkit::{alias, generated, rules, timestamp};
 
 fn full() -> Link {
     let mut link = Link {
         owner: OwnerId(u64::MAX),
         created_at: Timestamp::MIN,
         updated_at: Timestamp::MAX,
-        expires_at: Some(moment(1)),
-        valid_from: Some(moment(2)),
+        expires_at: Some(timestamp(1)),
+        valid_from: Some(timestamp(2)),
         max_clicks: Some(3),
         spent_clicks: 2,
         redirect: RedirectKind::Permanent,
@@ -20,14 +20,14 @@ fn full() -> Link {
         tags: Tags::parse(&["a", "größe"]).unwrap(),
         notes: Some(Notes::from_stored("a\nb".into())),
         password: Some(PasswordHash::from_phc("$argon2id$x")),
-        archived_at: Some(moment(4)),
+        archived_at: Some(timestamp(4)),
         rules: rules(),
         forward_query: true,
         crawlable: true,
-        standing: ModerationStatus::Blocked,
-        judged: ModerationSource::Moderator,
+        moderation: ModerationStatus::Blocked,
+        moderated_by: ModerationSource::Moderator,
         flags: Flags::new(["look_alike", "of_the_future"]),
-        deleted_at: Some(moment(5)),
+        deleted_at: Some(timestamp(5)),
         reusable: true,
         revision: Revision(300),
         ..alias("Full-1", "https://example.com/?q=1#f")

@@ -54,12 +54,12 @@ impl Screening for Told {
         self.revisits.lock().unwrap().push(key.clone());
     }
 
-    fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
+    fn screen(&self, target: &Target, evidence: ScreenInput<'_>) -> ScreenResult {
         let mut flags: Vec<&str> = match evidence {
-            Evidence::Typed(text) => {
+            ScreenInput::Text(text) => {
                 text.contains('!').then_some("exclaimed").into_iter().collect()
             }
-            Evidence::Kept { flags, .. } => {
+            ScreenInput::Stored { flags, .. } => {
                 flags.iter().filter(|word| *word == "exclaimed").collect()
             }
         };
@@ -71,7 +71,7 @@ impl Screening for Told {
             .find(|(place, _)| target.as_str().starts_with(place.as_str()))
             .map(|(_, word)| *word)
         {
-            Some("blocked") => return Judgement::Blocked { source: "the list".into() },
+            Some("blocked") => return ScreenResult::Blocked { source: "the list".into() },
             Some("clear") | None => {}
             Some(word) => flags.push(word),
         }
@@ -79,7 +79,7 @@ impl Screening for Told {
             flags.push(UNSCREENED);
         }
         let flags = Flags::new(flags);
-        if flags.is_empty() { Judgement::Clear(flags) } else { Judgement::Suspicious(flags) }
+        if flags.is_empty() { ScreenResult::Clear(flags) } else { ScreenResult::Suspicious(flags) }
     }
 
     fn version(&self) -> u64 {
@@ -140,8 +140,8 @@ fn to(target: &str) -> Patch {
     Patch { long_url: Some(target.into()), ..Patch::default() }
 }
 
-fn judged(standing: ModerationStatus) -> Patch {
-    Patch { standing: Some(standing), ..Patch::default() }
+fn judged(moderation: ModerationStatus) -> Patch {
+    Patch { moderation: Some(moderation), ..Patch::default() }
 }
 
 #[tokio::test]
@@ -222,39 +222,43 @@ async fn every_unscreened_target_is_queued_again() {
 #[tokio::test]
 async fn an_odd_target_is_made_with_a_warning_but_not_for_the_operator() {
     let (links, _) = room();
-    for (caller, standing) in [
+    for (caller, moderation) in [
         (Caller::Anonymous, ModerationStatus::Suspicious),
         (OWNER, ModerationStatus::Suspicious),
         (Caller::OPERATOR, ModerationStatus::Clear),
     ] {
         let link = make(&links, caller, ODD).await.unwrap();
-        assert_eq!((link.standing, link.flags.joined()), (standing, "odd"));
-        assert_eq!(link.reusable, standing == ModerationStatus::Clear);
+        assert_eq!((link.moderation, link.flags.joined()), (moderation, "odd"));
+        assert_eq!(link.reusable, moderation == ModerationStatus::Clear);
     }
     let link = make(&links, OWNER, "https://good.example/!").await.unwrap();
     assert_eq!(
-        (link.standing, links.reasons(&link)),
+        (link.moderation, links.reasons(&link)),
         (ModerationStatus::Suspicious, vec!["It is loud."])
     );
     // Flags of the entered text survive a re-scan.
-    assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+    assert_eq!(links.rescreen(&link.key).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn what_the_screen_has_done_it_undoes() {
     let (links, screen) = room();
     let link = make(&links, OWNER, GOOD).await.unwrap();
-    assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
-    for (word, standing) in [
+    assert_eq!(links.rescreen(&link.key).await.unwrap(), None);
+    for (word, moderation) in [
         ("blocked", ModerationStatus::Blocked),
         ("odd", ModerationStatus::Suspicious),
         ("clear", ModerationStatus::Clear),
     ] {
         screen.learn(GOOD, word);
-        let new = links.rejudge(&link.key).await.unwrap().unwrap();
-        assert_eq!((new.standing, new.judged), (standing, ModerationSource::Screen), "{word}");
+        let new = links.rescreen(&link.key).await.unwrap().unwrap();
+        assert_eq!(
+            (new.moderation, new.moderated_by),
+            (moderation, ModerationSource::Screen),
+            "{word}"
+        );
         assert_eq!(links.get(OWNER, &link.key).await.unwrap(), new);
-        assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+        assert_eq!(links.rescreen(&link.key).await.unwrap(), None);
     }
 }
 
@@ -273,7 +277,7 @@ async fn a_moderators_word_stays() {
         .unwrap();
     screen.learn(ODD, "blocked");
     for link in [&cleared, &blocked] {
-        assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+        assert_eq!(links.rescreen(&link.key).await.unwrap(), None);
     }
     // A moderator can also confirm a clear link.
     let link = make(&links, OWNER, "https://good.example/2").await.unwrap();
@@ -281,9 +285,9 @@ async fn a_moderators_word_stays() {
         .patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None)
         .await
         .unwrap();
-    assert_eq!(link.judged, ModerationSource::Moderator);
+    assert_eq!(link.moderated_by, ModerationSource::Moderator);
     screen.learn("https://good.example/2", "blocked");
-    assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+    assert_eq!(links.rescreen(&link.key).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -293,18 +297,18 @@ async fn a_new_target_is_screened_unless_a_moderator_blocked_the_link() {
     links.patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None).await.unwrap();
     let odd = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
     assert_eq!(
-        (odd.standing, odd.judged, odd.flags.joined()),
+        (odd.moderation, odd.moderated_by, odd.flags.joined()),
         (ModerationStatus::Suspicious, ModerationSource::Screen, "odd")
     );
     let good = links.patch(OWNER, &link.key, &to(GOOD), None).await.unwrap();
-    assert_eq!((good.standing, good.flags.is_empty()), (ModerationStatus::Clear, true));
+    assert_eq!((good.moderation, good.flags.is_empty()), (ModerationStatus::Clear, true));
     links
         .patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Blocked), None)
         .await
         .unwrap();
     let still = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
     assert_eq!(
-        (still.standing, still.judged),
+        (still.moderation, still.moderated_by),
         (ModerationStatus::Blocked, ModerationSource::Moderator)
     );
 }
@@ -319,7 +323,7 @@ async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
         assert_eq!(links.warn(&link.key, elder).await.unwrap(), None, "that was another link");
         let warned = links.warn(&link.key, link.created_at).await.unwrap().unwrap();
         assert_eq!(
-            (warned.standing, warned.judged, warned.flags.joined()),
+            (warned.moderation, warned.moderated_by, warned.flags.joined()),
             (ModerationStatus::Suspicious, ModerationSource::Screen, REPORTED)
         );
         assert_eq!(
@@ -328,37 +332,40 @@ async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
         );
         assert_eq!(links.warn(&link.key, link.created_at).await.unwrap(), None);
         assert_eq!(
-            links.rejudge(&link.key).await.unwrap(),
+            links.rescreen(&link.key).await.unwrap(),
             None,
             "the screen has nothing to say about it"
         );
         // Neither list changes nor a new target undo it.
-        for (word, standing) in
+        for (word, moderation) in
             [("blocked", ModerationStatus::Blocked), ("clear", ModerationStatus::Suspicious)]
         {
             screen.learn(GOOD, word);
             assert_eq!(
-                links.rejudge(&link.key).await.unwrap().unwrap().standing,
-                standing,
+                links.rescreen(&link.key).await.unwrap().unwrap().moderation,
+                moderation,
                 "{word}"
             );
         }
         let elsewhere =
             links.patch(caller, &link.key, &to("https://fine.example/"), None).await.unwrap();
         assert_eq!(
-            (elsewhere.standing, elsewhere.flags.joined()),
+            (elsewhere.moderation, elsewhere.flags.joined()),
             (ModerationStatus::Suspicious, REPORTED)
         );
         links.delete(caller, &link.key).await.unwrap();
         assert_eq!(
-            links.restore(caller, &link.key).await.unwrap().standing,
+            links.restore(caller, &link.key).await.unwrap().moderation,
             ModerationStatus::Suspicious
         );
         let cleared = links
             .patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None)
             .await
             .unwrap();
-        assert_eq!((cleared.judged, cleared.flags.is_empty()), (ModerationSource::Moderator, true));
+        assert_eq!(
+            (cleared.moderated_by, cleared.flags.is_empty()),
+            (ModerationSource::Moderator, true)
+        );
         assert_eq!(
             links.warn(&link.key, link.created_at).await.unwrap(),
             None,
@@ -378,7 +385,7 @@ async fn what_people_reported_is_not_undone_by_its_owner() {
     for to in [Some(first), None] {
         let undone = links.undo(OWNER, &link.key, to, None).await.unwrap();
         assert_eq!(
-            (undone.standing, undone.flags.joined()),
+            (undone.moderation, undone.flags.joined()),
             (ModerationStatus::Suspicious, REPORTED),
             "{to:?}"
         );
@@ -418,7 +425,10 @@ async fn a_restored_link_is_screened_again() {
     let link = make(&links, OWNER, GOOD).await.unwrap();
     links.delete(OWNER, &link.key).await.unwrap();
     screen.learn(GOOD, "blocked");
-    assert_eq!(links.restore(OWNER, &link.key).await.unwrap().standing, ModerationStatus::Blocked);
+    assert_eq!(
+        links.restore(OWNER, &link.key).await.unwrap().moderation,
+        ModerationStatus::Blocked
+    );
 }
 
 /// Starts to block a target between screening and writing.
@@ -437,7 +447,7 @@ async fn what_is_learned_while_a_link_is_written_is_not_missed() {
     let screen = Arc::new(Told::default());
     let links = links(Arc::new(MemoryStore::new()), Arc::new(Late(screen.clone())), &screen);
     let link = make(&links, OWNER, GOOD).await.unwrap();
-    assert_eq!(link.standing, ModerationStatus::Blocked);
+    assert_eq!(link.moderation, ModerationStatus::Blocked);
     assert_eq!(links.get(OWNER, &link.key).await.unwrap(), link);
 }
 
@@ -481,39 +491,43 @@ async fn a_rule_is_no_way_around_the_screen() {
         .unwrap()
         .link;
     assert_eq!(
-        (made.standing, made.flags.joined(), made.reusable),
+        (made.moderation, made.flags.joined(), made.reusable),
         (ModerationStatus::Suspicious, "odd", false)
     );
-    assert_eq!(links.rejudge(&made.key).await.unwrap(), None);
+    assert_eq!(links.rescreen(&made.key).await.unwrap(), None);
     let odd = links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
     assert_eq!(
-        (odd.standing, odd.flags.joined(), odd.reusable),
+        (odd.moderation, odd.flags.joined(), odd.reusable),
         (ModerationStatus::Suspicious, "odd", false)
     );
     let good = links.patch(OWNER, &link.key, &ruled(json!([])), None).await.unwrap();
     assert_eq!(
-        (good.standing, good.flags.is_empty(), good.rules),
+        (good.moderation, good.flags.is_empty(), good.rules),
         (ModerationStatus::Clear, true, None)
     );
     // A new target does not hide the targets of the rules.
     links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
     let moved =
         links.patch(OWNER, &link.key, &to("https://good.example/elsewhere"), None).await.unwrap();
-    assert_eq!(moved.standing, ModerationStatus::Suspicious);
+    assert_eq!(moved.moderation, ModerationStatus::Suspicious);
 
     // Later list changes apply and are undone.
     let late = "https://late.example/";
     let link =
         links.create(OWNER, wish(json!([{"country": "AT", "to": late}])), None).await.unwrap().link;
-    assert_eq!((link.standing, link.reusable), (ModerationStatus::Clear, false));
-    for (word, standing) in [
+    assert_eq!((link.moderation, link.reusable), (ModerationStatus::Clear, false));
+    for (word, moderation) in [
         ("blocked", ModerationStatus::Blocked),
         ("odd", ModerationStatus::Suspicious),
         ("clear", ModerationStatus::Clear),
     ] {
         screen.learn(late, word);
-        assert_eq!(links.rejudge(&link.key).await.unwrap().unwrap().standing, standing, "{word}");
-        assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+        assert_eq!(
+            links.rescreen(&link.key).await.unwrap().unwrap().moderation,
+            moderation,
+            "{word}"
+        );
+        assert_eq!(links.rescreen(&link.key).await.unwrap(), None);
     }
 }
 
@@ -524,10 +538,10 @@ async fn what_is_odd_is_gathered_from_all_places_a_link_leads_to() {
     let wish = CreateLink { long_url: GOOD.into(), rules: Some(rules), ..CreateLink::default() };
     let link = links.create(OWNER, wish, None).await.unwrap().link;
     assert_eq!(
-        (link.standing, link.flags.joined()),
+        (link.moderation, link.flags.joined()),
         (ModerationStatus::Suspicious, "exclaimed,odd")
     );
-    assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+    assert_eq!(links.rescreen(&link.key).await.unwrap(), None);
     // The flagged target is removed; the stored flags do not say which target raised them.
     let link = links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
     assert_eq!(link.flags.joined(), "exclaimed,odd");

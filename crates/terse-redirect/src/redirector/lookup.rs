@@ -158,10 +158,10 @@ impl Redirector {
     /// owner is suspended or the screen blocks one of its targets. Lesser flags wait for the store.
     pub(super) fn as_known_now(&self, link: Link) -> Link {
         let mut link = self.suspended.applied(link);
-        let screened =
-            link.judged == ModerationSource::Screen && link.standing != ModerationStatus::Blocked;
+        let screened = link.moderated_by == ModerationSource::Screen
+            && link.moderation != ModerationStatus::Blocked;
         if screened && link.targets().any(|target| self.screen.blocks(target)) {
-            link.standing = ModerationStatus::Blocked;
+            link.moderation = ModerationStatus::Blocked;
         }
         link
     }

@@ -69,7 +69,7 @@ async fn each_failure_has_its_fallback_with_and_without_the_fast_path() {
     fixture
         .insert(on(
             "b.example",
-            Link { standing: terse_core::ModerationStatus::Blocked, ..alias("bad", TARGET) },
+            Link { moderation: terse_core::ModerationStatus::Blocked, ..alias("bad", TARGET) },
         ))
         .await;
     fixture.insert(on("b.example", alias("good", TARGET))).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use terse_core::clicks::RequestFlags;
 use terse_core::{Answered, Link, ModerationStatus, OwnerId, Proxies};
 use terse_redirect::{AddressDetail, ErrorStyle};
-use terse_testkit::{alias, moment};
+use terse_testkit::{alias, timestamp};
 
 use crate::fixture::{Fixture, Served};
 use crate::segments::JournaledVisit;
@@ -19,15 +19,17 @@ async fn fixture(change: impl FnOnce(&mut terse_redirect::Settings)) -> Fixture 
         change(settings);
     });
     fixture
-        .insert(Link { owner: OwnerId(77), created_at: moment(5), ..alias("abc1234", TARGET) })
+        .insert(Link { owner: OwnerId(77), created_at: timestamp(5), ..alias("abc1234", TARGET) })
         .await;
     fixture.insert(Link { forward_query: true, ..alias("forward1", TARGET) }).await;
     fixture.insert(Link { max_clicks: Some(2), ..alias("limited1", TARGET) }).await;
-    fixture.insert(Link { standing: ModerationStatus::Blocked, ..alias("blocked1", TARGET) }).await;
     fixture
-        .insert(Link { standing: ModerationStatus::Suspicious, ..alias("flagged1", TARGET) })
+        .insert(Link { moderation: ModerationStatus::Blocked, ..alias("blocked1", TARGET) })
         .await;
-    fixture.insert(Link { expires_at: Some(moment(1)), ..alias("expired1", TARGET) }).await;
+    fixture
+        .insert(Link { moderation: ModerationStatus::Suspicious, ..alias("flagged1", TARGET) })
+        .await;
+    fixture.insert(Link { expires_at: Some(timestamp(1)), ..alias("expired1", TARGET) }).await;
     fixture
 }
 
@@ -68,7 +70,7 @@ async fn a_click_records_what_is_counted_and_no_more() {
             weight: 1,
             visitor: journaled.visitor,
             owner: 77,
-            born_ms: moment(5).as_ms(),
+            created_ms: timestamp(5).as_ms(),
             domain: String::new(),
             code: "abc1234".into(),
             address: vec![127, 0, 0],
@@ -126,7 +128,7 @@ async fn each_visit_is_journaled_once_however_it_is_answered() {
             if let Some(journaled) = journaled.first() {
                 let named = journaled.outcome == Answered::Redirected;
                 assert_eq!(
-                    (journaled.owner != 0, journaled.born_ms != 0),
+                    (journaled.owner != 0, journaled.created_ms != 0),
                     (named, named),
                     "{line}"
                 );

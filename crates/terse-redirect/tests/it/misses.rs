@@ -269,10 +269,10 @@ async fn head_of_a_used_up_link_is_gone_although_its_route_is_cached() {
 #[tokio::test]
 async fn the_moderation_status_decides_and_a_query_is_forwarded_only_where_set() {
     let fixture = Fixture::new(|_| ());
-    for (code, standing) in
+    for (code, moderation) in
         [("blocked1", ModerationStatus::Blocked), ("flagged1", ModerationStatus::Suspicious)]
     {
-        fixture.insert(terse_core::Link { standing, ..alias(code, TARGET) }).await;
+        fixture.insert(terse_core::Link { moderation, ..alias(code, TARGET) }).await;
     }
     fixture.insert(terse_core::Link { forward_query: true, ..alias("forward1", TARGET) }).await;
     fixture.insert(alias("ordinary", TARGET)).await;
@@ -302,7 +302,7 @@ async fn in_loose_mode_an_alias_is_found_whatever_its_case() {
     assert_eq!(Fixture::new(|_| ()).visit("my-LINK").await.0, 404);
     // A change is announced under the link's own code and takes effect for every spelling.
     let blocked = terse_core::Link {
-        standing: ModerationStatus::Blocked,
+        moderation: ModerationStatus::Blocked,
         revision: Revision(2),
         ..alias("My-Link", TARGET)
     };

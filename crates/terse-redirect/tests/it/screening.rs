@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use terse_core::registry::DomainConfig;
 use terse_core::{
-    Clock, Domain, Evidence, Flags, Hosts, Insert, Judgement, Link, LinkStore, ModerationSource,
-    ModerationStatus, Screening, Target,
+    Clock, Domain, Flags, Hosts, Insert, Link, LinkStore, ModerationSource, ModerationStatus,
+    ScreenInput, ScreenResult, Screening, Target,
 };
 use terse_redirect::{FailurePages, Redirector, Reply, Settings, Visitor};
 use terse_testkit::{MemoryStore, alias};
@@ -31,7 +31,7 @@ impl Word {
 }
 
 impl Screening for Word {
-    fn judge(&self, target: &Target, _evidence: Evidence<'_>) -> Judgement {
+    fn screen(&self, target: &Target, _evidence: ScreenInput<'_>) -> ScreenResult {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let word = *self.word.lock().expect("no test thread panics");
         if let Some(redirector) =
@@ -41,8 +41,8 @@ impl Screening for Word {
             redirector.rescreen();
         }
         match !word.is_empty() && target.as_str().contains(word) {
-            true => Judgement::Blocked { source: "test".into() },
-            false => Judgement::Clear(Flags::default()),
+            true => ScreenResult::Blocked { source: "test".into() },
+            false => ScreenResult::Clear(Flags::default()),
         }
     }
 }
@@ -95,7 +95,7 @@ fn kinds() -> Vec<Link> {
     let mut links = vec![alias("plain", target)];
     links.push(Link { forward_query: true, ..alias("forward", target) });
     links.push(Link { max_clicks: Some(100), ..alias("counted", target) });
-    links.push(Link { standing: ModerationStatus::Suspicious, ..alias("warned", target) });
+    links.push(Link { moderation: ModerationStatus::Suspicious, ..alias("warned", target) });
     links
 }
 
@@ -109,7 +109,7 @@ async fn a_blocked_target_is_not_followed_whether_its_link_is_cached_or_not() {
     plane.insert(unseen).await;
     plane
         .insert(Link {
-            judged: ModerationSource::Moderator,
+            moderated_by: ModerationSource::Moderator,
             ..alias("byhand", "https://bad.example.net/")
         })
         .await;

@@ -205,7 +205,7 @@ fn the_screen_applies_the_safe_browsing_status() {
     let (good, bad) = (target("https://good.example.net/"), target("https://bad.example.net/"));
     let unscreened: FlagSet = [Flag::Unscreened].into_iter().collect();
     let typed = |target: &Target| screen.check_input(target.as_str(), target);
-    let again = |target: &Target, kept, standing| screen.recheck(target, kept, standing);
+    let again = |target: &Target, kept, moderation| screen.recheck(target, kept, moderation);
     let blocked = |verdict: Verdict| match verdict {
         Verdict::Blocked(block) => block.source == SAFE_BROWSING,
         _ => false,

@@ -100,7 +100,7 @@ impl<'a> ClickRow<'a> {
             utm_campaign: campaign.as_deref(),
             utm_term: term.as_deref(),
             utm_content: content.as_deref(),
-            bot: click.machine.map(terse_core::clicks::BotKind::as_str),
+            bot: click.bot.map(terse_core::clicks::BotKind::as_str),
             address: click.address.as_deref(),
             redirect_ms: f64::from(click.took_micros) / 1000.0,
         }
@@ -182,7 +182,8 @@ mod tests {
     #[test]
     fn the_columns_are_the_fields_in_their_order() {
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc1234").unwrap() };
-        let place = ClickTarget::Link(LinkId { key, born: Timestamp::from_ms(1) }, OwnerId(5));
+        let place =
+            ClickTarget::Link(LinkId { key, created_at: Timestamp::from_ms(1) }, OwnerId(5));
         let mut click = Click::bare(Timestamp::from_ms(1), place);
         click.visitor = Some(77);
         click.utm = ["s", "m", "c", "t", "n"].map(|word| Some(word.into()));

@@ -117,8 +117,8 @@ impl ModeratedLink {
             expires_at: text(link.expires_at),
             deleted_at: text(link.deleted_at),
             status: link.status(state.links.now()).as_str(),
-            standing: link.standing.as_str(),
-            judged_by: link.judged.as_str(),
+            standing: link.moderation.as_str(),
+            judged_by: link.moderated_by.as_str(),
             flags: link.flags.iter().map(str::to_owned).collect(),
             revision: link.revision.0,
         })

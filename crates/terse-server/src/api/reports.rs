@@ -168,9 +168,9 @@ async fn body(
     names: &mut Names,
     reported: ReportedLink,
 ) -> Result<ReportedBody, Problem> {
-    let ReportedLink { link: key, born, count, reasons, since, last, texts, .. } = reported;
+    let ReportedLink { link: key, created_at, count, reasons, since, last, texts, .. } = reported;
     // A later link with the same code is not the reported one.
-    let link = state.links.preview(&key).await?.filter(|link| link.created_at == born);
+    let link = state.links.preview(&key).await?.filter(|link| link.created_at == created_at);
     let link = match link {
         Some(link) => Some(ModeratedLink::new(state, names, &link).await?),
         None => None,

@@ -315,7 +315,7 @@ impl PatchLink {
             rules: change(self.rules),
             forward_query: self.forward_query,
             crawlable: self.crawlable,
-            standing: None,
+            moderation: None,
         }
     }
 }

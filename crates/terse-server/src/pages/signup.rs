@@ -54,20 +54,12 @@ impl SignupMethod {
         }
     }
 
-    fn button(self) -> &'static str {
-        match self {
-            Self::Setup => "Create account",
-            Self::Join => "Create account",
-            Self::SignUp => "Create account",
-        }
-    }
-
     fn provider(self, state: &App) -> Option<String> {
         state.provider().filter(|_| self == Self::Join)
     }
 
-    /// This way, as the account service names it.
-    fn way(self, token: &str) -> SignUp<'_> {
+    /// The same method in the account service's words.
+    fn command(self, token: &str) -> SignUp<'_> {
         match self {
             Self::Setup => SignUp::Setup(token),
             Self::Join => SignUp::Invitation(token),
@@ -87,7 +79,7 @@ impl SignupMethod {
 #[derive(Template)]
 #[template(path = "signup.html")]
 struct SignupPage {
-    door: SignupMethod,
+    method: SignupMethod,
     token: String,
     name: String,
     /// The OpenID Connect provider's name, if the invitation can be accepted with it.
@@ -172,16 +164,16 @@ fn token_in(params: Result<Params, Problem>) -> String {
         .unwrap_or_default()
 }
 
-fn form(state: &App, door: SignupMethod, token: String) -> Response {
-    let provider = door.provider(state);
+fn form(state: &App, method: SignupMethod, token: String) -> Response {
+    let provider = method.provider(state);
     private_page(
         StatusCode::OK,
-        html(&SignupPage { door, token, name: String::new(), provider, wrong: None }),
+        html(&SignupPage { method, token, name: String::new(), provider, wrong: None }),
     )
 }
 
 async fn submit(
-    door: SignupMethod,
+    method: SignupMethod,
     state: &App,
     Peer(address): Peer,
     uri: Uri,
@@ -191,8 +183,8 @@ async fn submit(
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (token, name, password, again) =
         (take("token"), take("name"), take("password"), take("again"));
-    let way = door.way(&token);
-    match state.accounts.is_open(&way).await {
+    let sign_up = method.command(&token);
+    match state.accounts.is_open(&sign_up).await {
         Ok(true) => {}
         // A sign-up that is closed looks like a page that does not exist.
         Ok(false) => return nothing_here(uri, headers).await,
@@ -203,7 +195,7 @@ async fn submit(
         if password != again {
             return Err(mismatch());
         }
-        let account = match state.accounts.sign_up(&way, address, &name, password).await {
+        let account = match state.accounts.sign_up(&sign_up, address, &name, password).await {
             Err(AccountError::LinkOver) => return Ok(None),
             account => account?,
         };
@@ -211,7 +203,7 @@ async fn submit(
     };
     let problem = match signed_up.await {
         Ok(Some(cookie)) => return go_with(HOME, cookie),
-        Ok(None) if door == SignupMethod::Join => return message(&OVER),
+        Ok(None) if method == SignupMethod::Join => return message(&OVER),
         Ok(None) => return nothing_here(uri, headers).await,
         Err(problem) => problem,
     };
@@ -221,9 +213,9 @@ async fn submit(
         _ => "form",
     };
     let name = name.chars().take(64).collect();
-    let provider = door.provider(state);
+    let provider = method.provider(state);
     let credential =
-        SignupPage { door, token, name, provider, wrong: Some((field, sentence(&problem))) };
+        SignupPage { method, token, name, provider, wrong: Some((field, sentence(&problem))) };
     let mut response = shown_again(&problem, html(&credential));
     guard(response.headers_mut());
     response

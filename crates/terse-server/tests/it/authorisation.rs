@@ -164,9 +164,11 @@ impl World {
         });
         assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, wish).await.status, 201);
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("owned").unwrap() };
-        let born = web.store.get(&key).await.unwrap().unwrap().created_at;
-        web.clicks
-            .add([Click::bare(web.clock.now(), ClickTarget::Link(LinkId { key, born }, OWNER.1))]);
+        let created_at = web.store.get(&key).await.unwrap().unwrap().created_at;
+        web.clicks.add([Click::bare(
+            web.clock.now(),
+            ClickTarget::Link(LinkId { key, created_at }, OWNER.1),
+        )]);
         let hook = web
             .as_owner("POST /api/v1/webhooks", OWNER.0, json!({ "url": "https://hooks.example/" }))
             .await;

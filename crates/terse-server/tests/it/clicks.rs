@@ -20,7 +20,7 @@ async fn with_clicks(count: usize, make: impl Fn(usize, &mut Click)) -> Web {
         .json();
     let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc").unwrap() };
     let link =
-        LinkId { key, born: Timestamp::parse(made["created_at"].as_str().unwrap()).unwrap() };
+        LinkId { key, created_at: Timestamp::parse(made["created_at"].as_str().unwrap()).unwrap() };
     web.clicks.add((0..count).map(|n| {
         let mut click = Click::bare(
             Timestamp::from_ms(n as i64 * 1000),
@@ -46,7 +46,7 @@ async fn piece(body: &mut Body) -> Option<Result<Vec<u8>, axum::Error>> {
 async fn each_click_is_a_line() {
     let web = with_clicks(3, |n, click| {
         click.country = Some("DE".into());
-        click.machine = (n == 1).then_some(BotKind::Preview);
+        click.bot = (n == 1).then_some(BotKind::Preview);
         click.utm[0] = (n == 2).then(|| "a\nb \"c\" 日本".into());
         click.took_micros = 1234;
     })
@@ -113,7 +113,7 @@ async fn a_table_holds_whatever_visitors_sent_and_no_formula() {
     let web = with_clicks(nasty.len(), |n, click| {
         click.utm = [const { None }; 5].map(|_: Option<Interned>| Some(nasty[n].into()));
         click.referrer = Some(nasty[n].into());
-        click.machine = (n == 0).then_some(BotKind::Ai);
+        click.bot = (n == 0).then_some(BotKind::Ai);
         click.address = Some("203.0.113.0/24".into());
         click.took_micros = 14;
     })

@@ -235,7 +235,7 @@ impl LinkStore for Fake {
     ) -> Result<Vec<LinkKey>, StoreError> {
         let mut inner = self.open()?;
         let over = |link: &&Link| {
-            link.standing != ModerationStatus::Blocked
+            link.moderation != ModerationStatus::Blocked
                 && link.deleted_at.is_some_and(|at| at <= before)
         };
         let keys: Vec<LinkKey> =

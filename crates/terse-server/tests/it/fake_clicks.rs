@@ -63,7 +63,7 @@ fn concerns(subject: &ClickSubject, place: &ClickTarget) -> bool {
         (ClickSubject::Link(wanted), ClickTarget::Link(link, _)) => wanted == link,
         (ClickSubject::Owner(wanted), ClickTarget::Link(_, owner)) => wanted == owner,
         (ClickSubject::Everything, ClickTarget::Link(..))
-        | (ClickSubject::Orphans, ClickTarget::Nowhere(..)) => true,
+        | (ClickSubject::Orphans, ClickTarget::Orphan(..)) => true,
         _ => false,
     }
 }
@@ -120,7 +120,7 @@ impl ClickReports for FakeClicks {
         let mut report = ClickReport::default();
         let mut buckets: BTreeMap<Timestamp, Bucket> = BTreeMap::new();
         let day_ago = Unit::Hour.floor(now).as_ms() - 23 * Unit::Hour.ms();
-        for click in clicks.iter().filter(|click| concerns(subject, &click.place)) {
+        for click in clicks.iter().filter(|click| concerns(subject, &click.target)) {
             if click.at.as_ms() >= day_ago {
                 report.recent.add(count_of(click));
             }
@@ -186,7 +186,7 @@ impl ClickRetention for FakeClicks {
     async fn erase_owner(&self, owner: OwnerId, _: Timestamp) -> Result<(), StoreError> {
         self.enter()
             .await?
-            .retain(|click| !matches!(click.place, ClickTarget::Link(_, of) if of == owner));
+            .retain(|click| !matches!(click.target, ClickTarget::Link(_, of) if of == owner));
         Ok(())
     }
 

@@ -17,7 +17,10 @@ async fn with_link() -> (Web, LinkId) {
         .await
         .json();
     let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc").unwrap() };
-    (web, LinkId { key, born: Timestamp::parse(made["created_at"].as_str().unwrap()).unwrap() })
+    (
+        web,
+        LinkId { key, created_at: Timestamp::parse(made["created_at"].as_str().unwrap()).unwrap() },
+    )
 }
 
 fn click(link: &LinkId) -> Click {
@@ -44,9 +47,8 @@ async fn clicks_arrive_as_events() {
         key: LinkKey { domain: Domain::primary(), code: Code::parse("other").unwrap() },
         ..link.clone()
     };
-    let machine =
-        Click { machine: Some(BotKind::Ai), referrer: Some("a\nb".into()), ..click(&link) };
-    web.live.publish(&[click(&other), click(&link), machine], web.clock.now());
+    let bot = Click { bot: Some(BotKind::Ai), referrer: Some("a\nb".into()), ..click(&link) };
+    web.live.publish(&[click(&other), click(&link), bot], web.clock.now());
     let mut text = String::new();
     while text.matches("\n\n").count() < 2 {
         text.push_str(&piece(body).await.unwrap());
@@ -91,10 +93,10 @@ async fn who_may_look_no_longer_is_told_no_more() {
         let id = web.give_key(OWNER.1, "terse_live", |_| {}).await;
         let made = json!({"long_url": "https://example.com/", "alias": "theirs"});
         let made = web.as_owner("POST /api/v1/urls", "terse_live", made).await.json();
-        let born = Timestamp::parse(made["created_at"].as_str().unwrap()).unwrap();
+        let created_at = Timestamp::parse(made["created_at"].as_str().unwrap()).unwrap();
         let link = LinkId {
             key: LinkKey { domain: Domain::primary(), code: Code::parse("theirs").unwrap() },
-            born,
+            created_at,
         };
         let mut response = web.open("/api/v1/urls/theirs/live", "terse_live").await;
         let line = if line.ends_with('/') { format!("{line}{}", id.0) } else { line.to_owned() };

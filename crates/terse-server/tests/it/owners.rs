@@ -302,10 +302,10 @@ async fn sessions_are_listed_and_ended() {
 async fn with_links_and_clicks(web: &Web, owner: OwnerId, key: &str, names: &[&str]) {
     for name in names {
         assert_eq!(shorten(web, key, name).await.status, 201);
-        let born = web.store.get(&key_of(name)).await.unwrap().unwrap().created_at;
+        let created_at = web.store.get(&key_of(name)).await.unwrap().unwrap().created_at;
         web.clicks.add([Click::bare(
             web.clock.now(),
-            ClickTarget::Link(LinkId { key: key_of(name), born }, owner),
+            ClickTarget::Link(LinkId { key: key_of(name), created_at }, owner),
         )]);
     }
 }

@@ -99,7 +99,7 @@ async fn a_report_that_is_not_kept_is_not_acknowledged() {
     assert_eq!(web.registry.reports(ReportState::Open, None, 100).await.unwrap(), []);
     assert_eq!(report(&web, "203.0.113.1").await.status, 202);
     assert!(
-        web.registry.reports(ReportState::Open, None, 100).await.unwrap()[0].born
+        web.registry.reports(ReportState::Open, None, 100).await.unwrap()[0].created_at
             > Timestamp::from_ms(0)
     );
 }

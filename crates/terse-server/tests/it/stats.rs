@@ -12,14 +12,13 @@ use crate::web::{KEY, OTHER, OWNER, Web};
 const HOUR: i64 = 3_600_000;
 
 /// An owner's link `abc`, created at the given time.
-async fn with_link(born: &str) -> (Web, LinkId) {
+async fn with_link(created_at: &str) -> (Web, LinkId) {
     let web = Web::new();
-    let row =
-        json!([{"long_url": "https://example.com/", "short_code": "abc", "created_at": born}]);
+    let row = json!([{"long_url": "https://example.com/", "short_code": "abc", "created_at": created_at}]);
     let made = web.api("POST /api/v1/admin/import", row).await.json();
     assert_eq!(made["results"][0]["status"], 201, "{made}");
     let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc").unwrap() };
-    (web, LinkId { key, born: at(born) })
+    (web, LinkId { key, created_at: at(created_at) })
 }
 
 fn at(text: &str) -> Timestamp {
@@ -48,7 +47,7 @@ async fn the_sums_of_a_link_look_like_this() {
     (first.referrer, first.visitor, first.took_micros) = (Some("news.example".into()), Some(9), 20);
     first.utm = ["newsletter", "email", "spring", "shoes", "top"].map(|word| Some(word.into()));
     let mut second = click(&link, start + 5 * HOUR);
-    (second.country, second.machine, second.took_micros) =
+    (second.country, second.bot, second.took_micros) =
         (Some("FR".into()), Some(BotKind::Crawler), 40);
     let third = click(&link, start + 6 * HOUR);
     web.clicks.add([first, second, third]);
@@ -86,9 +85,9 @@ async fn machines_are_told_apart() {
     let (web, link) = with_link("2026-01-01T00:00:00Z").await;
     let start = at("2026-01-02T10:00:00Z").as_ms();
     web.clicks.add((0..10).map(|n| {
-        let machine = (n < 4).then_some(BotKind::Preview);
+        let bot = (n < 4).then_some(BotKind::Preview);
         Click {
-            machine,
+            bot,
             device: Some(if n < 2 { "tablet" } else { "mobile" }.into()),
             ..click(&link, start + n * HOUR)
         }
@@ -340,10 +339,10 @@ async fn owners_see_their_own_and_nobody_elses() {
         .await
         .json();
     let key = LinkKey { domain: Domain::primary(), code: Code::parse("mine").unwrap() };
-    let link = LinkId { key, born: at(made["created_at"].as_str().unwrap()) };
+    let link = LinkId { key, created_at: at(made["created_at"].as_str().unwrap()) };
     let now = web.clock.now();
     let clicks = [
-        Click { machine: Some(BotKind::Tool), ..click(&link, now.as_ms()) },
+        Click { bot: Some(BotKind::Tool), ..click(&link, now.as_ms()) },
         click(&link, now.as_ms()),
     ];
     web.live.publish(&clicks, now);
@@ -353,7 +352,7 @@ async fn owners_see_their_own_and_nobody_elses() {
             domain: Domain::parse("b.example").unwrap(),
             code: Code::parse("theirs").unwrap(),
         },
-        born: now,
+        created_at: now,
     };
     let theirs = vec![Click::bare(now, ClickTarget::Link(others, OTHER.1)); 3];
     web.live.publish(&theirs, now);
@@ -361,7 +360,7 @@ async fn owners_see_their_own_and_nobody_elses() {
     let gone = LinkKey { domain: Domain::primary(), code: Code::parse("nowhere").unwrap() };
     web.clicks.add([Click {
         weight: 50,
-        ..Click::bare(now, ClickTarget::Nowhere(gone, Answered::NotFound))
+        ..Click::bare(now, ClickTarget::Orphan(gone, Answered::NotFound))
     }]);
     for path in ["stats", "clicks", "live", "stats?interval=odd"] {
         web.call(&format!("GET /api/v1/urls/mine/{path}"), &[("authorization", OTHER.0)], "")
@@ -443,7 +442,7 @@ async fn owners_see_their_own_and_nobody_elses() {
 #[tokio::test]
 async fn links_carry_their_count_and_do_not_need_it() {
     let (web, link) = with_link("2026-01-01T00:00:00Z").await;
-    web.clicks.add([click(&link, 1), Click { machine: Some(BotKind::Head), ..click(&link, 2) }]);
+    web.clicks.add([click(&link, 1), Click { bot: Some(BotKind::Head), ..click(&link, 2) }]);
     let asked = || web.clicks.counted.load(Ordering::Relaxed);
     let before = asked();
     let fresh = json!({"long_url": "https://example.com/new"});

@@ -37,13 +37,13 @@ pub(crate) const MODERATOR: (&str, OwnerId) = ("terse_moderator", OwnerId(FIRST_
 struct Watchful;
 
 impl Screening for Watchful {
-    fn judge(&self, target: &Target, _evidence: Evidence<'_>) -> Judgement {
+    fn screen(&self, target: &Target, _evidence: ScreenInput<'_>) -> ScreenResult {
         match target.host().as_deref() {
-            Some("listed.example") => Judgement::Blocked { source: "our list".into() },
+            Some("listed.example") => ScreenResult::Blocked { source: "our list".into() },
             Some("odd.example" | "xn--dd-eka.example") => {
-                Judgement::Suspicious(Flags::new(["odd", "unheard_of"]))
+                ScreenResult::Suspicious(Flags::new(["odd", "unheard_of"]))
             }
-            _ => Judgement::Clear(Flags::default()),
+            _ => ScreenResult::Clear(Flags::default()),
         }
     }
 

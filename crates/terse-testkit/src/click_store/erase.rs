@@ -8,7 +8,7 @@ use terse_core::{OwnerId, Timestamp};
 use super::{
     ALWAYS, DAY, JOURNAL, OWNER, OpenJournal, Store, click, humans, in_buckets, link, put, report,
 };
-use crate::{key, moment};
+use crate::{key, timestamp};
 
 /// Asserts that nothing is left of a link.
 async fn assert_gone(store: &Store, link: &LinkId) {
@@ -28,38 +28,38 @@ async fn assert_count(store: &Store, subject: ClickSubject, clicks: u64) {
 
 pub async fn links_are_erased_up_to_a_creation_time(store: Store) {
     let old = link("reused");
-    let new = LinkId { born: moment(100), ..old.clone() };
+    let new = LinkId { created_at: timestamp(100), ..old.clone() };
     let other = link("other");
     put(&store, vec![click(&old, 1), click(&new, 200), click(&other, 3), click(&old, 5 * DAY)])
         .await;
     // Some hours are joined into days already.
     let retention = Retention {
-        raw_before: moment(0),
-        hours_before: moment(2 * DAY),
+        raw_before: timestamp(0),
+        hours_before: timestamp(2 * DAY),
         tombstones_before: Timestamp::MIN,
         limit: 100,
     };
     store.prune(retention).await.unwrap();
-    let erased_at = moment(9 * DAY);
-    store.erase_links(&[key("reused"), key("unknown")], moment(99), erased_at).await.unwrap();
+    let erased_at = timestamp(9 * DAY);
+    store.erase_links(&[key("reused"), key("unknown")], timestamp(99), erased_at).await.unwrap();
     assert_gone(&store, &old).await;
     assert_eq!(store.counts(&[new.clone(), other.clone()]).await.unwrap(), [humans(1), humans(1)]);
     put(&store, vec![click(&new, 300)]).await;
     assert_eq!(store.counts(std::slice::from_ref(&new)).await.unwrap(), [humans(2)]);
-    store.erase_links(&[key("reused")], moment(100), erased_at).await.unwrap();
+    store.erase_links(&[key("reused")], timestamp(100), erased_at).await.unwrap();
     assert_gone(&store, &new).await;
     assert_eq!(store.links(None, 10).await.unwrap(), [other]);
     assert_count(&store, ClickSubject::Owner(OWNER), 5).await;
     assert_count(&store, ClickSubject::Everything, 5).await;
-    store.erase_links(&[], moment(100), erased_at).await.unwrap();
+    store.erase_links(&[], timestamp(100), erased_at).await.unwrap();
 }
 
 pub async fn an_owner_is_erased_with_all_links(store: Store) {
     let ours: Vec<LinkId> = (0..30).map(|n| link(&format!("ours-{n}"))).collect();
     let theirs = link("theirs");
-    let their_click = Click::bare(moment(1), ClickTarget::Link(theirs.clone(), OwnerId(8)));
+    let their_click = Click::bare(timestamp(1), ClickTarget::Link(theirs.clone(), OwnerId(8)));
     put(&store, ours.iter().map(|link| click(link, 1)).chain([their_click]).collect()).await;
-    store.erase_owner(OWNER, moment(2)).await.unwrap();
+    store.erase_owner(OWNER, timestamp(2)).await.unwrap();
     for link in &ours {
         assert_gone(&store, link).await;
     }
@@ -67,7 +67,7 @@ pub async fn an_owner_is_erased_with_all_links(store: Store) {
     assert_eq!(store.counts(&[theirs]).await.unwrap(), [humans(1)]);
     assert_count(&store, ClickSubject::Owner(OwnerId(8)), 1).await;
     assert_count(&store, ClickSubject::Everything, 31).await;
-    store.erase_owner(OwnerId(99), moment(2)).await.unwrap();
+    store.erase_owner(OwnerId(99), timestamp(2)).await.unwrap();
 }
 
 pub async fn a_link_made_again_after_its_erasure_is_counted(store: Store) {
@@ -76,12 +76,12 @@ pub async fn a_link_made_again_after_its_erasure_is_counted(store: Store) {
         let ms = round * 100;
         put(&store, vec![click(&abc, ms + 1), click(&abc, ms + 2)]).await;
         assert_eq!(store.counts(std::slice::from_ref(&abc)).await.unwrap(), [humans(2)]);
-        store.erase_links(&[key("abc")], moment(0), moment(ms + 50)).await.unwrap();
+        store.erase_links(&[key("abc")], timestamp(0), timestamp(ms + 50)).await.unwrap();
         assert_gone(&store, &abc).await;
         // One batch with clicks from before and from after the erasure.
         put(&store, vec![click(&abc, ms + 50), click(&abc, ms + 51)]).await;
         assert_eq!(store.counts(std::slice::from_ref(&abc)).await.unwrap(), [humans(1)]);
-        store.erase_links(&[key("abc")], moment(0), moment(ms + 60)).await.unwrap();
+        store.erase_links(&[key("abc")], timestamp(0), timestamp(ms + 60)).await.unwrap();
     }
     assert_gone(&store, &abc).await;
     assert_count(&store, ClickSubject::Owner(OWNER), 12).await;
@@ -92,7 +92,7 @@ pub async fn a_late_click_of_an_erased_link_is_not_counted_for_it([first, second
     let abc = link("abc");
     // Nothing of the link is counted yet: all its clicks wait in a journal.
     let journal = OpenJournal::open(&first, JOURNAL).await;
-    second.erase_links(&[key("abc")], moment(0), moment(50)).await.unwrap();
+    second.erase_links(&[key("abc")], timestamp(0), timestamp(50)).await.unwrap();
     let clicks = vec![click(&abc, 1), click(&abc, 50), click(&link("other"), 2)];
     let batch = Batch { clicks, spans: vec![journal.span(1, 0, 10)] };
     assert_eq!(first.add(&batch).await.unwrap(), Added::Done);
@@ -109,7 +109,7 @@ pub async fn a_late_click_of_an_erased_owner_is_counted_for_everything_alone(
 ) {
     let (known, unknown) = (link("known"), link("unknown"));
     put(&first, vec![click(&known, 1)]).await;
-    second.erase_owner(OWNER, moment(50)).await.unwrap();
+    second.erase_owner(OWNER, timestamp(50)).await.unwrap();
     put(&first, vec![click(&known, 2), click(&unknown, 3), click(&unknown, 60)]).await;
     for store in [&first, &second] {
         assert_gone(store, &known).await;
@@ -121,13 +121,13 @@ pub async fn a_late_click_of_an_erased_owner_is_counted_for_everything_alone(
 
 pub async fn a_pruned_tombstone_no_longer_holds(store: Store) {
     let (abc, other) = (link("abc"), OwnerId(8));
-    store.erase_links(&[key("abc")], moment(0), moment(50)).await.unwrap();
-    store.erase_owner(other, moment(60)).await.unwrap();
+    store.erase_links(&[key("abc")], timestamp(0), timestamp(50)).await.unwrap();
+    store.erase_owner(other, timestamp(60)).await.unwrap();
     let prune = async |before| {
         let retention = Retention {
-            raw_before: moment(-DAY),
-            hours_before: moment(-DAY),
-            tombstones_before: moment(before),
+            raw_before: timestamp(-DAY),
+            hours_before: timestamp(-DAY),
+            tombstones_before: timestamp(before),
             limit: 1,
         };
         let mut tombstones = 0;
@@ -144,7 +144,7 @@ pub async fn a_pruned_tombstone_no_longer_holds(store: Store) {
     put(&store, vec![click(&abc, 1)]).await;
     assert_gone(&store, &abc).await;
     assert_eq!(prune(61).await, 2);
-    let others = Click::bare(moment(1), ClickTarget::Link(link("theirs"), other));
+    let others = Click::bare(timestamp(1), ClickTarget::Link(link("theirs"), other));
     put(&store, vec![click(&abc, 1), others]).await;
     assert_eq!(store.counts(&[abc, link("theirs")]).await.unwrap(), [humans(1), humans(1)]);
     assert_count(&store, ClickSubject::Owner(other), 1).await;

@@ -34,7 +34,7 @@ pub use raw::*;
 pub use sums::*;
 pub use values::*;
 
-use crate::{key, moment};
+use crate::{key, timestamp};
 
 /// A handle on the store that a promise is about.
 pub type Store = Arc<dyn ClickStore>;
@@ -130,16 +130,16 @@ const ALWAYS: Period = Period { from: None, to: None };
 
 /// A link that was created before all clicks.
 fn link(code: &str) -> LinkId {
-    LinkId { key: key(code), born: moment(-DAY) }
+    LinkId { key: key(code), created_at: timestamp(-DAY) }
 }
 
 /// A click with only the required fields, `ms` after the beginning of a year.
 fn click(link: &LinkId, ms: i64) -> Click {
-    Click::bare(moment(ms), ClickTarget::Link(link.clone(), OWNER))
+    Click::bare(timestamp(ms), ClickTarget::Link(link.clone(), OWNER))
 }
 
 fn orphan(code: &str, ms: i64, outcome: Answered) -> Click {
-    Click::bare(moment(ms), ClickTarget::Nowhere(key(code), outcome))
+    Click::bare(timestamp(ms), ClickTarget::Orphan(key(code), outcome))
 }
 
 fn humans(humans: u64) -> Count {
@@ -147,7 +147,7 @@ fn humans(humans: u64) -> Count {
 }
 
 fn since(from: i64, to: i64) -> Period {
-    Period { from: Some(moment(from)), to: Some(moment(to)) }
+    Period { from: Some(timestamp(from)), to: Some(timestamp(to)) }
 }
 
 /// A journal of a test, opened through one handle.
@@ -191,7 +191,7 @@ async fn positions(store: &Store, journal: JournalId) -> Vec<(u64, u64)> {
 }
 
 async fn report(store: &Store, subject: &ClickSubject, period: Period) -> ClickReport {
-    store.report(subject, period, moment(0)).await.unwrap()
+    store.report(subject, period, timestamp(0)).await.unwrap()
 }
 
 async fn of_link(store: &Store, link: &LinkId, period: Period) -> ClickReport {

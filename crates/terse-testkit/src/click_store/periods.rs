@@ -6,7 +6,7 @@ use terse_core::clicks::{Click, ClickSubject, Count, Period, Unit};
 use super::{
     ALWAYS, DAY, HOUR, Store, click, humans, in_buckets, link, of_link, put, report, since, starts,
 };
-use crate::moment;
+use crate::timestamp;
 
 pub async fn a_period_counts_every_hour_it_touches(store: Store) {
     let abc = link("abc");
@@ -35,12 +35,12 @@ pub async fn a_period_counts_every_hour_it_touches(store: Store) {
             "{from}..{to}"
         );
     }
-    let open = of_link(&store, &abc, Period { from: Some(moment(2 * HOUR)), to: None }).await;
-    let early = of_link(&store, &abc, Period { from: None, to: Some(moment(2 * HOUR)) }).await;
+    let open = of_link(&store, &abc, Period { from: Some(timestamp(2 * HOUR)), to: None }).await;
+    let early = of_link(&store, &abc, Period { from: None, to: Some(timestamp(2 * HOUR)) }).await;
     assert_eq!((open.tally.clicks, early.tally.clicks), (humans(8), humans(3)));
     let all = of_link(&store, &abc, ALWAYS).await;
     let want: Vec<(Timestamp, Count)> =
-        hours.iter().map(|&(hour, many)| (moment(hour * HOUR), humans(many as u64))).collect();
+        hours.iter().map(|&(hour, many)| (timestamp(hour * HOUR), humans(many as u64))).collect();
     assert_eq!(starts(&all), want, "the earliest first, none empty");
     assert!(all.buckets.iter().all(|bucket| bucket.unit == Unit::Hour));
 }
@@ -58,11 +58,11 @@ pub async fn recent_is_the_present_hour_and_the_23_before(store: Store) {
         (73 * HOUR, 22),
     ] {
         let found = store
-            .report(&ClickSubject::Link(abc.clone()), since(0, HOUR), moment(now))
+            .report(&ClickSubject::Link(abc.clone()), since(0, HOUR), timestamp(now))
             .await
             .unwrap();
         assert_eq!(found.recent, humans(want), "{now}");
-        let always = store.report(&ClickSubject::Everything, ALWAYS, moment(now)).await.unwrap();
+        let always = store.report(&ClickSubject::Everything, ALWAYS, timestamp(now)).await.unwrap();
         assert_eq!(always.recent, humans(want), "whatever the period: {now}");
     }
 }
@@ -101,7 +101,7 @@ pub async fn clicks_of_any_year_land_in_their_own_hour(store: Store) {
 
 pub async fn years_and_days_end_where_they_should(store: Store) {
     let abc = link("abc");
-    // `moment(0)` is the beginning of a year.
+    // `timestamp(0)` is the beginning of a year.
     put(&store, vec![click(&abc, -1), click(&abc, 0), click(&abc, DAY - 1), click(&abc, DAY)])
         .await;
     let mut found = Vec::new();

@@ -9,10 +9,10 @@ use super::{
     ALWAYS, DAY, HOUR, OWNER, Store, click, humans, in_buckets, link, of_link, put, report, since,
     values,
 };
-use crate::moment;
+use crate::timestamp;
 
 fn up_to(raw: i64, hours: i64, limit: usize) -> Retention {
-    let (raw_before, hours_before) = (moment(raw), moment(hours));
+    let (raw_before, hours_before) = (timestamp(raw), timestamp(hours));
     Retention { raw_before, hours_before, tombstones_before: Timestamp::MIN, limit }
 }
 
@@ -34,7 +34,7 @@ async fn prune(store: &Store, retention: Retention) -> Pruned {
 async fn raw_left(store: &Store, code: &str) -> Vec<i64> {
     let query = RawQuery { link: link(code), from: None, to: None, after: None, limit: 1000 };
     let page = store.clicks(&query).await.unwrap();
-    page.clicks.iter().map(|click| click.at.as_ms() - moment(0).as_ms()).collect()
+    page.clicks.iter().map(|click| click.at.as_ms() - timestamp(0).as_ms()).collect()
 }
 
 pub async fn raw_clicks_are_deleted_by_the_hour(store: Store) {
@@ -112,7 +112,7 @@ pub async fn hours_become_days_and_no_sum_changes(store: Store) {
         .filter(|bucket| bucket.unit == Unit::Day)
         .map(|bucket| bucket.start)
         .collect();
-    assert_eq!(days, [0, 1, 2].map(|day| moment(day * DAY)));
+    assert_eq!(days, [0, 1, 2].map(|day| timestamp(day * DAY)));
     assert_eq!(found.buckets.len(), 3 + 28);
     assert!(found.buckets.is_sorted_by_key(|bucket| bucket.start));
     // A period that overlaps a day counts the whole day.

@@ -4,7 +4,7 @@ use terse_core::Timestamp;
 use terse_core::clicks::{BotKind, Click, ClickCursor, ClickSubject, LinkId, RawQuery};
 
 use super::{DAY, HOUR, Store, click, link, put, values};
-use crate::moment;
+use crate::timestamp;
 
 fn query(link: &LinkId) -> RawQuery {
     RawQuery { link: link.clone(), from: None, to: None, after: None, limit: 7 }
@@ -29,7 +29,7 @@ pub async fn raw_clicks_come_back_as_they_were(store: Store) {
         took_micros: u32::MAX,
         visitor: Some(u64::MAX - 1),
         address: Some("203.0.113.0/24".into()),
-        machine: Some(BotKind::Repeat),
+        bot: Some(BotKind::Repeat),
         ..values::telling(1, 1)
     };
     let odd = Click {
@@ -81,18 +81,23 @@ pub async fn raw_clicks_are_cut_to_the_period(store: Store) {
     ] {
         let walked = walk(
             &store,
-            RawQuery { from: Some(moment(from)), to: Some(moment(to)), limit: 2, ..query(&abc) },
+            RawQuery {
+                from: Some(timestamp(from)),
+                to: Some(timestamp(to)),
+                limit: 2,
+                ..query(&abc)
+            },
         )
         .await;
         let want: Vec<Timestamp> =
-            times.iter().filter(|&&ms| (from..to).contains(&ms)).map(|&ms| moment(ms)).collect();
+            times.iter().filter(|&&ms| (from..to).contains(&ms)).map(|&ms| timestamp(ms)).collect();
         assert_eq!(walked.iter().map(|click| click.at).collect::<Vec<_>>(), want, "{from}..{to}");
     }
-    let open = walk(&store, RawQuery { from: Some(moment(HOUR)), ..query(&abc) }).await;
+    let open = walk(&store, RawQuery { from: Some(timestamp(HOUR)), ..query(&abc) }).await;
     assert_eq!(open.len(), 4);
-    let early = Some(ClickCursor { at_ms: moment(-DAY).as_ms(), number: 5 });
+    let early = Some(ClickCursor { at_ms: timestamp(-DAY).as_ms(), number: 5 });
     let behind =
-        walk(&store, RawQuery { from: Some(moment(HOUR)), after: early, ..query(&abc) }).await;
+        walk(&store, RawQuery { from: Some(timestamp(HOUR)), after: early, ..query(&abc) }).await;
     assert_eq!(behind, open, "a place before the period changes nothing");
 }
 
@@ -103,7 +108,7 @@ pub async fn late_raw_clicks_are_in_order(store: Store) {
         put(&store, vec![click(&abc, ms)]).await;
     }
     let walked = walk(&store, RawQuery { limit: 2, ..query(&abc) }).await;
-    let mut want = times.map(moment);
+    let mut want = times.map(timestamp);
     want.sort();
     assert_eq!(walked.iter().map(|click| click.at).collect::<Vec<_>>(), want);
     assert_eq!(

@@ -4,11 +4,11 @@ use terse_core::clicks::{BotKind, Click, ClickSubject, ClickTarget, Count, LinkI
 use terse_core::{Answered, Domain, OwnerId};
 
 use super::{ALWAYS, OWNER, Store, click, humans, in_buckets, link, of_link, orphan, put, report};
-use crate::moment;
+use crate::timestamp;
 
 pub async fn every_subject_gets_its_sum(store: Store) {
     let (one, two, other) = (link("one"), link("two"), link("other"));
-    let others = Click::bare(moment(5), ClickTarget::Link(other.clone(), OwnerId(u64::MAX)));
+    let others = Click::bare(timestamp(5), ClickTarget::Link(other.clone(), OwnerId(u64::MAX)));
     put(
         &store,
         vec![
@@ -46,7 +46,7 @@ pub async fn every_subject_gets_its_sum(store: Store) {
 
 pub async fn links_that_had_a_code_one_after_the_other_are_apart(store: Store) {
     let first = link("reused");
-    let second = LinkId { born: moment(100), ..first.clone() };
+    let second = LinkId { created_at: timestamp(100), ..first.clone() };
     put(&store, vec![click(&first, 1), click(&first, 2), click(&second, 200)]).await;
     assert_eq!(
         store.counts(&[second.clone(), first.clone()]).await.unwrap(),
@@ -72,9 +72,8 @@ pub async fn links_on_two_domains_are_apart(store: Store) {
 }
 
 pub async fn counts_are_in_order_and_zero_for_the_unknown(store: Store) {
-    let machine = |link, ms| Click { machine: Some(BotKind::Preview), ..click(link, ms) };
-    put(&store, vec![click(&link("aaa"), 1), machine(&link("aaa"), 2), machine(&link("bbb"), 3)])
-        .await;
+    let bot = |link, ms| Click { bot: Some(BotKind::Preview), ..click(link, ms) };
+    put(&store, vec![click(&link("aaa"), 1), bot(&link("aaa"), 2), bot(&link("bbb"), 3)]).await;
     let wanted = ["bbb", "nobody", "aaa", "bbb"].map(link);
     let both = Count { humans: 1, bots: 1 };
     let one = Count { humans: 0, bots: 1 };
@@ -126,14 +125,14 @@ pub async fn the_last_click_is_the_latest_one(store: Store) {
     put(&store, vec![click(&link("abc"), 5), click(&link("abc"), 90), click(&link("abc"), 10)])
         .await;
     put(&store, vec![click(&link("abc"), 7)]).await;
-    assert_eq!(of_link(&store, &link("abc"), ALWAYS).await.tally.last, Some(moment(90)));
+    assert_eq!(of_link(&store, &link("abc"), ALWAYS).await.tally.last, Some(timestamp(90)));
 }
 
 pub async fn links_are_walked_in_order(store: Store) {
     let mut links: Vec<LinkId> = (0..25)
         .map(|n| link(&format!("{}-{n}", if n % 2 == 0 { "Even" } else { "odd" })))
         .collect();
-    links.push(LinkId { born: moment(1), ..link("odd-1") });
+    links.push(LinkId { created_at: timestamp(1), ..link("odd-1") });
     let mut elsewhere = link("odd-1");
     elsewhere.key.domain = Domain::parse("a.example").unwrap();
     links.push(elsewhere);

@@ -36,14 +36,14 @@ pub(super) fn telling(n: usize, ms: i64) -> Click {
 }
 
 pub async fn humans_and_bots_are_apart_everywhere(store: Store) {
-    let machine = Click { machine: Some(BotKind::Crawler), ..telling(1, 2) };
-    put(&store, vec![telling(1, 1), machine.clone(), machine]).await;
+    let bot = Click { bot: Some(BotKind::Crawler), ..telling(1, 2) };
+    put(&store, vec![telling(1, 1), bot.clone(), bot]).await;
     let both = Count { humans: 1, bots: 2 };
     for period in [ALWAYS, since(0, HOUR)] {
         for subject in
             [ClickSubject::Link(link("abc")), ClickSubject::Owner(OWNER), ClickSubject::Everything]
         {
-            let found = store.report(&subject, period, crate::moment(5)).await.unwrap();
+            let found = store.report(&subject, period, crate::timestamp(5)).await.unwrap();
             assert_eq!((found.tally.clicks, found.recent), (both, both));
             assert_eq!(found.buckets[0].clicks, both);
             assert_eq!(count_of(&found.tally, Dimension::Referrer, "value-0-1"), both);
@@ -119,11 +119,8 @@ pub async fn visitors_are_counted_once_a_day(store: Store) {
     let tomorrow = (0..60).map(|n: i64| visit(2000 + n as u64 % 30, DAY + n * HOUR / 4));
     put(&store, today.collect()).await;
     put(&store, tomorrow.collect()).await;
-    put(
-        &store,
-        vec![click(&link("abc"), 5), Click { machine: Some(BotKind::Ai), ..visit(3000, 7) }],
-    )
-    .await;
+    put(&store, vec![click(&link("abc"), 5), Click { bot: Some(BotKind::Ai), ..visit(3000, 7) }])
+        .await;
     for subject in
         [ClickSubject::Link(link("abc")), ClickSubject::Owner(OWNER), ClickSubject::Everything]
     {

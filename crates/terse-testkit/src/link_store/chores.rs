@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use terse_core::{Code, Domain, Inserted, Link, LinkKey, ModerationStatus, OwnerId, Revision};
 
 use super::{Store, leased_code, put, put_in_vain};
-use crate::{alias, generated, moment};
+use crate::{alias, generated, timestamp};
 
 fn sorted(mut keys: Vec<LinkKey>) -> Vec<LinkKey> {
     keys.sort();
@@ -17,57 +17,63 @@ pub async fn expired_links_are_marked_once(store: Store) {
         put(
             &store,
             &Link {
-                expires_at: Some(moment(10)),
+                expires_at: Some(timestamp(10)),
                 ..alias(&format!("brief-{n}"), "https://example.com/")
             },
         )
         .await;
     }
-    put(&store, &Link { expires_at: Some(moment(11)), ..alias("later", "https://example.com/") })
-        .await;
+    put(
+        &store,
+        &Link { expires_at: Some(timestamp(11)), ..alias("later", "https://example.com/") },
+    )
+    .await;
     put(&store, &alias("forever", "https://example.com/")).await;
-    assert_eq!(store.mark_expired(moment(9), 10, &[]).await.unwrap(), []);
-    let first = store.mark_expired(moment(10), 3, &[]).await.unwrap();
-    let second = store.mark_expired(moment(10), 3, &[]).await.unwrap();
+    assert_eq!(store.mark_expired(timestamp(9), 10, &[]).await.unwrap(), []);
+    let first = store.mark_expired(timestamp(10), 3, &[]).await.unwrap();
+    let second = store.mark_expired(timestamp(10), 3, &[]).await.unwrap();
     assert_eq!((first.len(), second.len()), (3, 2));
     let all: HashSet<_> = first.into_iter().chain(second).collect();
     assert_eq!(all.len(), 5, "once each");
-    assert_eq!(store.mark_expired(moment(10), 3, &[]).await.unwrap(), []);
+    assert_eq!(store.mark_expired(timestamp(10), 3, &[]).await.unwrap(), []);
     assert_eq!(
-        store.mark_expired(moment(11), 3, &[]).await.unwrap(),
+        store.mark_expired(timestamp(11), 3, &[]).await.unwrap(),
         [alias("later", "https://x.y/").key]
     );
     // A link with a new expiry expires a second time.
     let mut renewed = store.get(&crate::key("brief-0")).await.unwrap().unwrap();
-    renewed.expires_at = Some(moment(20));
+    renewed.expires_at = Some(timestamp(20));
     renewed.revision = Revision(2);
     store.update(&renewed, Revision(1), &[]).await.unwrap();
-    assert_eq!(store.mark_expired(moment(19), 3, &[]).await.unwrap(), []);
-    assert_eq!(store.mark_expired(moment(20), 3, &[]).await.unwrap(), [renewed.key]);
+    assert_eq!(store.mark_expired(timestamp(19), 3, &[]).await.unwrap(), []);
+    assert_eq!(store.mark_expired(timestamp(20), 3, &[]).await.unwrap(), [renewed.key]);
 }
 
 pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     let code = leased_code(&store).await;
-    let expired = Link { expires_at: Some(moment(10)), ..alias("Expired", "https://example.com/") };
+    let expired =
+        Link { expires_at: Some(timestamp(10)), ..alias("Expired", "https://example.com/") };
     let numbered =
-        Link { expires_at: Some(moment(10)), ..generated(&code, "https://example.com/") };
-    let deleted = Link { deleted_at: Some(moment(10)), ..alias("deleted", "https://example.com/") };
+        Link { expires_at: Some(timestamp(10)), ..generated(&code, "https://example.com/") };
+    let deleted =
+        Link { deleted_at: Some(timestamp(10)), ..alias("deleted", "https://example.com/") };
     let both = Link {
-        expires_at: Some(moment(9)),
-        deleted_at: Some(moment(10)),
+        expires_at: Some(timestamp(9)),
+        deleted_at: Some(timestamp(10)),
         ..alias("both", "https://example.com/")
     };
-    let later = Link { expires_at: Some(moment(11)), ..alias("later", "https://example.com/") };
+    let later = Link { expires_at: Some(timestamp(11)), ..alias("later", "https://example.com/") };
     let blocked =
-        Link { standing: ModerationStatus::Blocked, ..alias("blocked", "https://example.com/") };
-    let blocked = Link { expires_at: Some(moment(10)), deleted_at: Some(moment(10)), ..blocked };
+        Link { moderation: ModerationStatus::Blocked, ..alias("blocked", "https://example.com/") };
+    let blocked =
+        Link { expires_at: Some(timestamp(10)), deleted_at: Some(timestamp(10)), ..blocked };
     let forever = alias("forever", "https://example.com/");
     for link in [&expired, &numbered, &deleted, &both, &later, &blocked, &forever] {
         put(&store, link).await;
     }
-    store.mark_expired(moment(10), 1, &[]).await.unwrap();
-    assert_eq!(store.purge(moment(8), 10, None).await.unwrap(), []);
-    let gone = sorted(store.purge(moment(10), 10, None).await.unwrap());
+    store.mark_expired(timestamp(10), 1, &[]).await.unwrap();
+    assert_eq!(store.purge(timestamp(8), 10, None).await.unwrap(), []);
+    let gone = sorted(store.purge(timestamp(10), 10, None).await.unwrap());
     assert_eq!(
         gone,
         sorted([&expired, &numbered, &deleted, &both].map(|link| link.key.clone()).to_vec())
@@ -78,7 +84,7 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     for link in [&later, &blocked, &forever] {
         assert!(store.get(&link.key).await.unwrap().is_some(), "{:?}", link.key);
     }
-    assert_eq!(store.purge(moment(10), 10, None).await.unwrap(), []);
+    assert_eq!(store.purge(timestamp(10), 10, None).await.unwrap(), []);
     assert_eq!(store.get_folded(&expired.key).await.unwrap(), None);
     // The alias is free, for another owner and in another spelling.
     put(
@@ -97,12 +103,13 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
 pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
     for n in 0..4 {
         // Blocked links stay, and must not keep the others from being purged.
-        let standing = if n % 2 == 0 { ModerationStatus::Blocked } else { ModerationStatus::Clear };
+        let moderation =
+            if n % 2 == 0 { ModerationStatus::Blocked } else { ModerationStatus::Clear };
         put(
             &store,
             &Link {
-                deleted_at: Some(moment(n)),
-                standing,
+                deleted_at: Some(timestamp(n)),
+                moderation,
                 ..alias(&format!("del-{n}"), "https://example.com/")
             },
         )
@@ -110,8 +117,8 @@ pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
         put(
             &store,
             &Link {
-                expires_at: Some(moment(n)),
-                standing,
+                expires_at: Some(timestamp(n)),
+                moderation,
                 ..alias(&format!("exp-{n}"), "https://example.com/")
             },
         )
@@ -119,7 +126,7 @@ pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
     }
     let mut gone = Vec::new();
     loop {
-        let keys = store.purge(moment(100), 1, None).await.unwrap();
+        let keys = store.purge(timestamp(100), 1, None).await.unwrap();
         assert!(keys.len() <= 1);
         match keys.is_empty() {
             true => break,
@@ -132,7 +139,7 @@ pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
 
 /// An expired link of any owner under an alias.
 fn over(owner: OwnerId, code: &str) -> Link {
-    Link { owner, deleted_at: Some(moment(1)), ..alias(code, "https://example.com/") }
+    Link { owner, deleted_at: Some(timestamp(1)), ..alias(code, "https://example.com/") }
 }
 
 pub async fn freed_aliases_are_held_for_their_owners(store: Store) {
@@ -141,9 +148,12 @@ pub async fn freed_aliases_are_held_for_their_owners(store: Store) {
     for link in [over(ann, "Anns"), over(OwnerId::ANONYMOUS, "strangers"), over(ann, "also-anns")] {
         put(&store, &link).await;
     }
-    put(&store, &Link { deleted_at: Some(moment(1)), ..generated(&code, "https://example.com/") })
-        .await;
-    assert_eq!(store.purge(moment(1), 10, Some(moment(100))).await.unwrap().len(), 4);
+    put(
+        &store,
+        &Link { deleted_at: Some(timestamp(1)), ..generated(&code, "https://example.com/") },
+    )
+    .await;
+    assert_eq!(store.purge(timestamp(1), 10, Some(timestamp(100))).await.unwrap().len(), 4);
     assert_eq!(store.get(&crate::key("Anns")).await.unwrap(), None);
     assert_eq!(store.get_folded(&crate::key("anns")).await.unwrap(), None);
     // No other owner gets them, in any spelling. No one gets aliases of anonymous links, not even
@@ -175,8 +185,8 @@ pub async fn freed_aliases_are_held_for_their_owners(store: Store) {
     put(&store, &Link { owner: ann, ..alias("Anns", "https://example.com/back") }).await;
     put(&store, &Link { owner: ann, ..alias("ALSO-anns", "https://example.com/back") }).await;
     // Back with its owner, it is an ordinary alias; after another purge it is quarantined again.
-    assert_eq!(store.release(moment(99), 10).await.unwrap(), 0);
-    assert_eq!(store.release(moment(100), 10).await.unwrap(), 2);
+    assert_eq!(store.release(timestamp(99), 10).await.unwrap(), 0);
+    assert_eq!(store.release(timestamp(100), 10).await.unwrap(), 2);
     put_in_vain(&store, &Link { owner: bob, ..alias("Anns", "https://example.com/") }).await;
 }
 
@@ -184,12 +194,12 @@ pub async fn held_aliases_are_free_once_released(store: Store) {
     for n in 0..5 {
         put(&store, &over(OwnerId(5), &format!("held-{n}"))).await;
     }
-    store.purge(moment(1), 3, Some(moment(10))).await.unwrap();
-    store.purge(moment(1), 3, Some(moment(20))).await.unwrap();
-    assert_eq!(store.release(moment(9), 10).await.unwrap(), 0);
-    assert_eq!(store.release(moment(19), 2).await.unwrap(), 2);
-    assert_eq!(store.release(moment(19), 2).await.unwrap(), 1);
-    assert_eq!(store.release(moment(19), 2).await.unwrap(), 0);
+    store.purge(timestamp(1), 3, Some(timestamp(10))).await.unwrap();
+    store.purge(timestamp(1), 3, Some(timestamp(20))).await.unwrap();
+    assert_eq!(store.release(timestamp(9), 10).await.unwrap(), 0);
+    assert_eq!(store.release(timestamp(19), 2).await.unwrap(), 2);
+    assert_eq!(store.release(timestamp(19), 2).await.unwrap(), 1);
+    assert_eq!(store.release(timestamp(19), 2).await.unwrap(), 0);
     let mut free = 0;
     for n in 0..5 {
         let link =
@@ -197,5 +207,5 @@ pub async fn held_aliases_are_free_once_released(store: Store) {
         free += usize::from(store.insert(terse_core::Insert::new(link, None)).await.is_ok());
     }
     assert_eq!(free, 3);
-    assert_eq!(store.release(moment(20), 10).await.unwrap(), 2);
+    assert_eq!(store.release(timestamp(20), 10).await.unwrap(), 2);
 }

@@ -7,7 +7,7 @@ use terse_core::{
 use terse_core::{Flags, Link, ModerationSource, Notes, PasswordHash, Title};
 
 use super::{Store, leased_code, numbering, put, put_in_vain};
-use crate::{alias, generated, key, moment, rules};
+use crate::{alias, generated, key, rules, timestamp};
 
 pub async fn a_link_comes_back_byte_for_byte(store: Store) {
     let long = format!("https://example.com/{}", "x".repeat(8000));
@@ -15,22 +15,22 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
         owner: OwnerId(u64::MAX),
         created_at: Timestamp::MIN,
         updated_at: Timestamp::MAX,
-        expires_at: Some(moment(-1)),
-        valid_from: Some(moment(-2)),
+        expires_at: Some(timestamp(-1)),
+        valid_from: Some(timestamp(-2)),
         max_clicks: Some(i64::MAX as u64),
         redirect: RedirectKind::Permanent,
         title: Some(Title::from_stored("Ünïcode ’ \u{1F517} \\ % _ \" '".into())),
         tags: Tags::parse(&["a", "größe", "x y", "%"]).unwrap(),
         notes: Some(Notes::from_stored("Größe\n\tund ’ \u{1F517} \\ % _ \" '".into())),
         password: Some(PasswordHash::from_phc("$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA")),
-        archived_at: Some(moment(-3)),
+        archived_at: Some(timestamp(-3)),
         rules: rules(),
         forward_query: true,
         crawlable: true,
-        standing: ModerationStatus::Blocked,
-        judged: ModerationSource::Moderator,
+        moderation: ModerationStatus::Blocked,
+        moderated_by: ModerationSource::Moderator,
         flags: Flags::new(["look_alike", "of_the_future"]),
-        deleted_at: Some(moment(7)),
+        deleted_at: Some(timestamp(7)),
         revision: Revision(i64::MAX as u64),
         ..alias("Full_link-1", "https://example.com/%7Ea/?q=a%00b&x=%F0%9F%94%97#frag'\"%_")
     };
@@ -46,7 +46,7 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
         Link { redirect: RedirectKind::MovedPermanently, ..alias("moved", "http://example.com/") },
         Link {
             redirect: RedirectKind::Temporary,
-            standing: ModerationStatus::Suspicious,
+            moderation: ModerationStatus::Suspicious,
             ..alias("temp", "http://example.com/")
         },
         Link {

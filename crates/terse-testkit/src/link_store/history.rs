@@ -6,14 +6,14 @@ use terse_core::{
 };
 
 use super::{Store, leased_code, put};
-use crate::{alias, generated, key, moment};
+use crate::{alias, generated, key, timestamp};
 
 async fn change(store: &Store, new: &Link) {
     assert_eq!(store.update(new, Revision(new.revision.0 - 1), &[]).await.unwrap(), Updated::Done);
 }
 
 fn past(link: &Link, until: i64) -> LinkVersion {
-    LinkVersion { link: link.clone(), until: moment(until) }
+    LinkVersion { link: link.clone(), until: timestamp(until) }
 }
 
 pub async fn every_change_keeps_what_the_link_was(store: Store) {
@@ -27,10 +27,10 @@ pub async fn every_change_keeps_what_the_link_was(store: Store) {
             notes: Some(Notes::from_stored("a note".into())),
             tags: Tags::parse(&["a", "b"]).unwrap(),
             title: Some(Title::from_stored("T".into())),
-            expires_at: Some(moment(1000)),
+            expires_at: Some(timestamp(1000)),
             max_clicks: Some(9),
-            archived_at: Some(moment(2)),
-            updated_at: moment(2),
+            archived_at: Some(timestamp(2)),
+            updated_at: timestamp(2),
             revision: Revision(2),
             ..first.clone()
         };
@@ -41,7 +41,7 @@ pub async fn every_change_keeps_what_the_link_was(store: Store) {
             &store,
             &Link {
                 crawlable: true,
-                updated_at: moment(3),
+                updated_at: timestamp(3),
                 revision: Revision(3),
                 ..second.clone()
             },
@@ -62,26 +62,26 @@ pub async fn what_no_owner_sees_is_not_kept(store: Store) {
     let link = alias("judged", "https://example.com/");
     put(&store, &link).await;
     let mut new = Link {
-        standing: ModerationStatus::Suspicious,
+        moderation: ModerationStatus::Suspicious,
         flags: Flags::new(["odd"]),
         revision: Revision(2),
         ..link.clone()
     };
     change(&store, &new).await;
     new = Link {
-        standing: ModerationStatus::Clear,
-        judged: ModerationSource::Moderator,
-        updated_at: moment(5),
+        moderation: ModerationStatus::Clear,
+        moderated_by: ModerationSource::Moderator,
+        updated_at: timestamp(5),
         revision: Revision(3),
         ..new
     };
     change(&store, &new).await;
-    new = Link { deleted_at: Some(moment(6)), revision: Revision(4), ..new };
+    new = Link { deleted_at: Some(timestamp(6)), revision: Revision(4), ..new };
     change(&store, &new).await;
     // Fields that an update ignores make no difference either.
     new = Link {
         owner: OwnerId(99),
-        created_at: moment(7),
+        created_at: timestamp(7),
         spent_clicks: 8,
         revision: Revision(5),
         ..new
@@ -129,7 +129,7 @@ pub async fn a_history_goes_with_its_link(store: Store) {
         change(
             &store,
             &Link {
-                deleted_at: Some(moment(1)),
+                deleted_at: Some(timestamp(1)),
                 crawlable: true,
                 revision: Revision(3),
                 ..link.clone()
@@ -137,7 +137,7 @@ pub async fn a_history_goes_with_its_link(store: Store) {
         )
         .await;
         assert_eq!(store.history(&link.key, 10).await.unwrap(), [past(&link, 0)]);
-        assert_eq!(store.purge(moment(2), 10, None).await.unwrap(), [link.key.clone()]);
+        assert_eq!(store.purge(timestamp(2), 10, None).await.unwrap(), [link.key.clone()]);
         assert_eq!(store.history(&link.key, 10).await.unwrap(), []);
         put(&store, &link).await;
         assert_eq!(

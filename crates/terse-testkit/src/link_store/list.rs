@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use terse_core::{Cursor, Link, LinkKey, ListQuery, Revision, Sort};
 
 use super::{Store, leased_code, put};
-use crate::{alias, generated, moment};
+use crate::{alias, generated, timestamp};
 
 /// A query for everything, newest first.
 pub(super) fn all() -> ListQuery {
@@ -21,7 +21,7 @@ pub(super) fn all() -> ListQuery {
         sort: Sort::Newest,
         after: None,
         limit: 100,
-        now: moment(0),
+        now: timestamp(0),
     }
 }
 
@@ -48,7 +48,7 @@ async fn made_at(store: &Store, ms: i64, n: usize) -> Link {
     } else {
         generated(&leased_code(store).await, &target)
     };
-    Link { created_at: moment(ms), updated_at: moment(ms), ..link }
+    Link { created_at: timestamp(ms), updated_at: timestamp(ms), ..link }
 }
 
 pub async fn lists_are_in_order(store: Store) {
@@ -88,10 +88,10 @@ pub async fn a_walk_sees_every_link_once_while_others_write(store: Store) {
                 // Links are created, changed and deleted all over the list.
                 let link = made_at(&store, (n as i64 * 7) % 40 - 5, n).await;
                 put(&store, &link).await;
-                let gone = Link { deleted_at: Some(moment(0)), revision: Revision(2), ..link };
+                let gone = Link { deleted_at: Some(timestamp(0)), revision: Revision(2), ..link };
                 store.update(&gone, Revision(1), &[]).await.unwrap();
                 if n % 4 == 0 {
-                    store.purge(moment(1), 2, None).await.unwrap();
+                    store.purge(timestamp(1), 2, None).await.unwrap();
                 }
                 n += 1;
             }

@@ -4,7 +4,7 @@ use terse_core::{Domain, Link, ListQuery, ModerationStatus, OwnerId, Status, Tag
 
 use super::list::{all, walk};
 use super::{Store, leased_code, put};
-use crate::{alias, generated, moment};
+use crate::{alias, generated, timestamp};
 
 async fn codes(store: &Store, query: &ListQuery) -> Vec<String> {
     let mut codes: Vec<_> =
@@ -55,7 +55,7 @@ pub async fn lists_are_filtered_by_owner_domain_and_tag(store: Store) {
 
 pub async fn archived_links_are_listed_as_asked_for(store: Store) {
     put(&store, &alias("here", "https://example.com/")).await;
-    put(&store, &Link { archived_at: Some(moment(0)), ..alias("away", "https://example.com/") })
+    put(&store, &Link { archived_at: Some(timestamp(0)), ..alias("away", "https://example.com/") })
         .await;
     let asked = |archived| ListQuery { archived, ..all() };
     assert_eq!(codes(&store, &asked(None)).await, ["away", "here"]);
@@ -104,14 +104,14 @@ pub async fn text_is_searched_literally(store: Store) {
 pub async fn states_are_judged_at_the_given_moment(store: Store) {
     let link = |code| alias(code, "https://example.com/");
     put(&store, &link("active")).await;
-    put(&store, &Link { valid_from: Some(moment(10)), ..link("scheduled") }).await;
-    put(&store, &Link { expires_at: Some(moment(10)), ..link("expiring") }).await;
+    put(&store, &Link { valid_from: Some(timestamp(10)), ..link("scheduled") }).await;
+    put(&store, &Link { expires_at: Some(timestamp(10)), ..link("expiring") }).await;
     put(&store, &Link { max_clicks: Some(1), ..link("spent") }).await;
     store.spend(&crate::key("spent")).await.unwrap();
-    put(&store, &Link { standing: ModerationStatus::Suspicious, ..link("suspicious") }).await;
-    put(&store, &Link { standing: ModerationStatus::Blocked, ..link("blocked") }).await;
-    put(&store, &Link { deleted_at: Some(moment(1)), ..link("deleted") }).await;
-    let at = |ms, status| ListQuery { now: moment(ms), status, limit: 3, ..all() };
+    put(&store, &Link { moderation: ModerationStatus::Suspicious, ..link("suspicious") }).await;
+    put(&store, &Link { moderation: ModerationStatus::Blocked, ..link("blocked") }).await;
+    put(&store, &Link { deleted_at: Some(timestamp(1)), ..link("deleted") }).await;
+    let at = |ms, status| ListQuery { now: timestamp(ms), status, limit: 3, ..all() };
     let some = |status| at(9, Some(status));
     assert_eq!(codes(&store, &some(Status::Active)).await, ["active", "expiring"]);
     assert_eq!(codes(&store, &some(Status::Scheduled)).await, ["scheduled"]);

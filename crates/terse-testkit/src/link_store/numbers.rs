@@ -39,11 +39,11 @@ pub async fn leases_end_at_the_capacity(store: Store) {
 pub async fn numbers_are_never_handed_out_again(store: Store) {
     let code = leased_code(&store).await;
     let brief = terse_core::Link {
-        expires_at: Some(crate::moment(1)),
+        expires_at: Some(crate::timestamp(1)),
         ..generated(&code, "https://example.com/")
     };
     put(&store, &brief).await;
-    assert_eq!(store.purge(crate::moment(2), 10, None).await.unwrap(), [brief.key.clone()]);
+    assert_eq!(store.purge(crate::timestamp(2), 10, None).await.unwrap(), [brief.key.clone()]);
     assert_eq!(store.get(&brief.key).await.unwrap(), None);
     let numbering = numbering(&store);
     let (_, n) = numbering.number(code.as_bytes()).unwrap();
@@ -82,7 +82,7 @@ pub async fn no_existing_link_is_surely_absent(store: Store) {
     }
     // The same after leases have reached them and after a purge.
     store.lease(7, 1_000_005, numbering.capacity(7), 0).await.unwrap();
-    store.purge(crate::moment(1000), 100, None).await.unwrap();
+    store.purge(crate::timestamp(1000), 100, None).await.unwrap();
     for link in &links {
         let absence = store.surely_absent(&link.key.domain, link.key.code.as_str());
         assert_eq!(absence, Absence::Unknown, "{:?}", link.key);

@@ -3,7 +3,7 @@
 use terse_core::{Insert, Inserted, Link, Request, Revision, StoreError};
 
 use super::{Store, leased_code, put};
-use crate::{alias, generated, moment};
+use crate::{alias, generated, timestamp};
 
 fn request(id: u8, fingerprint: u8) -> Option<Request> {
     Some(Request { id: [id; 32], fingerprint: [fingerprint; 32] })
@@ -52,14 +52,14 @@ pub async fn a_request_id_used_for_something_else_is_a_mismatch(store: Store) {
 pub async fn a_request_whose_link_is_gone_is_answered_with_nothing(store: Store) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
     for (id, link) in [(1, alias("brief", "https://example.com/1")), (2, numbered.clone())] {
-        let brief = Link { expires_at: Some(moment(10)), ..link };
+        let brief = Link { expires_at: Some(timestamp(10)), ..link };
         assert_eq!(insert(&store, &brief, request(id, 1)).await, Inserted::Created);
-        assert_eq!(store.purge(moment(20), 10, None).await.unwrap(), [brief.key.clone()]);
+        assert_eq!(store.purge(timestamp(20), 10, None).await.unwrap(), [brief.key.clone()]);
         assert_eq!(insert(&store, &brief, request(id, 1)).await, Inserted::Replayed(None));
     }
     // The codes now belong to other links, which the replay must not reveal.
     for (id, link) in [(1, alias("brief", "https://example.com/other")), (2, numbered)] {
-        let later = Link { created_at: moment(30), updated_at: moment(30), ..link };
+        let later = Link { created_at: timestamp(30), updated_at: timestamp(30), ..link };
         put(&store, &later).await;
         assert_eq!(insert(&store, &later, request(id, 1)).await, Inserted::Replayed(None));
     }
@@ -91,7 +91,7 @@ pub async fn racing_equal_requests_make_one_link(store: Store) {
 pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store) {
     let wish = async |at| {
         let link = generated(&leased_code(&store).await, "https://example.com/");
-        Link { reusable: true, created_at: moment(at), updated_at: moment(at), ..link }
+        Link { reusable: true, created_at: timestamp(at), updated_at: timestamp(at), ..link }
     };
     let first = wish(0).await;
     put(&store, &first).await;
@@ -99,9 +99,9 @@ pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store
     assert_eq!(insert(&store, &wish(100).await, request(1, 1)).await, existing);
     assert_eq!(insert(&store, &wish(100).await, request(1, 2)).await, Inserted::RequestMismatch);
     // Its age counts from the request, not from the link.
-    assert_eq!(store.forget_requests(moment(100), 10).await.unwrap(), 0);
+    assert_eq!(store.forget_requests(timestamp(100), 10).await.unwrap(), 0);
     let deleted =
-        Link { deleted_at: Some(moment(101)), reusable: false, revision: Revision(2), ..first };
+        Link { deleted_at: Some(timestamp(101)), reusable: false, revision: Revision(2), ..first };
     store.update(&deleted, Revision(1), &[]).await.unwrap();
     let again = wish(102).await;
     assert_eq!(
@@ -109,7 +109,7 @@ pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store
         Inserted::Replayed(Some(Box::new(deleted)))
     );
     assert_eq!(store.get(&again.key).await.unwrap(), None, "there is no second link");
-    assert_eq!(store.forget_requests(moment(101), 10).await.unwrap(), 1);
+    assert_eq!(store.forget_requests(timestamp(101), 10).await.unwrap(), 1);
 }
 
 pub async fn a_refused_insert_leaves_no_request_behind(store: Store) {
@@ -125,7 +125,7 @@ pub async fn a_refused_insert_leaves_no_request_behind(store: Store) {
 
 pub async fn old_requests_are_forgotten(store: Store) {
     for id in 0..5u8 {
-        let at = moment(i64::from(id));
+        let at = timestamp(i64::from(id));
         let link = Link {
             created_at: at,
             updated_at: at,
@@ -134,13 +134,13 @@ pub async fn old_requests_are_forgotten(store: Store) {
         assert_eq!(insert(&store, &link, request(id, 1)).await, Inserted::Created);
     }
     assert_eq!(
-        store.forget_requests(moment(0), 10).await.unwrap(),
+        store.forget_requests(timestamp(0), 10).await.unwrap(),
         0,
         "nothing is older than the first"
     );
-    assert_eq!(store.forget_requests(moment(3), 2).await.unwrap(), 2);
-    assert_eq!(store.forget_requests(moment(3), 2).await.unwrap(), 1);
-    assert_eq!(store.forget_requests(moment(3), 2).await.unwrap(), 0);
+    assert_eq!(store.forget_requests(timestamp(3), 2).await.unwrap(), 2);
+    assert_eq!(store.forget_requests(timestamp(3), 2).await.unwrap(), 1);
+    assert_eq!(store.forget_requests(timestamp(3), 2).await.unwrap(), 0);
     // The store has forgotten 0, 1 and 2, and still knows 3 and 4.
     for id in 0..5u8 {
         let link = alias(&format!("new-{id}"), "https://example.com/");

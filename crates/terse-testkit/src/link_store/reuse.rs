@@ -3,7 +3,7 @@
 use terse_core::{Domain, Insert, Inserted, Link, OwnerId, Revision, Status, Updated};
 
 use super::{Store, leased_code, put};
-use crate::{alias, generated, moment};
+use crate::{alias, generated, timestamp};
 
 async fn reusable(store: &Store, target: &str) -> Link {
     Link { reusable: true, ..generated(&leased_code(store).await, target) }
@@ -68,7 +68,7 @@ pub async fn what_is_no_longer_reusable_is_not_given_back(store: Store) {
     type Change = fn(&mut Link);
     let changes: [(&str, Change); 3] = [
         ("deleted", |link| {
-            link.deleted_at = Some(moment(1));
+            link.deleted_at = Some(timestamp(1));
             link.reusable = false;
         }),
         ("changed", |link| link.reusable = false),
@@ -91,21 +91,21 @@ pub async fn what_is_no_longer_reusable_is_not_given_back(store: Store) {
     assert!(matches!(insert(&store, &moved).await, Inserted::Existing(_)));
     // An expired link is not reused, marked or not.
     let expiring = Link {
-        expires_at: Some(moment(10)),
+        expires_at: Some(timestamp(10)),
         ..reusable(&store, "https://example.com/brief").await
     };
     put(&store, &expiring).await;
-    assert_eq!(store.mark_expired(moment(10), 10, &[]).await.unwrap(), [expiring.key.clone()]);
+    assert_eq!(store.mark_expired(timestamp(10), 10, &[]).await.unwrap(), [expiring.key.clone()]);
     // Marking alone ends its reuse, whatever the clock of the next request says.
     let early = reusable(&store, "https://example.com/brief").await;
-    assert_eq!(early.created_at, moment(0));
-    put(&store, &Link { expires_at: Some(moment(10)), ..early }).await;
+    assert_eq!(early.created_at, timestamp(0));
+    put(&store, &Link { expires_at: Some(timestamp(10)), ..early }).await;
     let later = Link {
-        created_at: moment(11),
-        updated_at: moment(11),
+        created_at: timestamp(11),
+        updated_at: timestamp(11),
         ..reusable(&store, "https://example.com/brief").await
     };
     put(&store, &later).await;
     let marked = store.get(&expiring.key).await.unwrap().unwrap();
-    assert_eq!(marked.status(moment(11)), Status::Expired);
+    assert_eq!(marked.status(timestamp(11)), Status::Expired);
 }

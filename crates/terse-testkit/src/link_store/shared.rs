@@ -9,7 +9,7 @@ use terse_core::{
 };
 
 use super::{Shared, leased_code, numbering, put};
-use crate::{alias, generated, key, moment};
+use crate::{alias, generated, key, timestamp};
 
 /// Alternates between the two handles.
 fn handle(shared: &Shared, n: usize) -> super::Store {
@@ -85,8 +85,8 @@ pub async fn leases_of_two_handles_never_overlap(shared: Shared) {
 pub async fn a_change_by_one_handle_is_a_conflict_for_the_other(shared: Shared) {
     let link = alias("contended", "https://example.com/");
     put(&shared.a, &link).await;
-    let by_a = Link { updated_at: moment(1), revision: Revision(2), ..link.clone() };
-    let by_b = Link { updated_at: moment(2), revision: Revision(2), ..link.clone() };
+    let by_a = Link { updated_at: timestamp(1), revision: Revision(2), ..link.clone() };
+    let by_b = Link { updated_at: timestamp(2), revision: Revision(2), ..link.clone() };
     assert_eq!(shared.a.update(&by_a, Revision(1), &[]).await.unwrap(), Updated::Done);
     let late = shared.b.update(&by_b, Revision(1), &[]).await;
     assert!(matches!(late, Err(StoreError::Conflict)), "{late:?}");
@@ -147,7 +147,7 @@ pub async fn changes_through_one_handle_are_read_through_the_other(shared: Share
     assert_eq!(changed(b, after).await, (vec![], after));
     // Every change of a stored link, whatever kind of link it is, in order.
     for link in [&numbered, &named] {
-        let new = Link { updated_at: moment(1), revision: Revision(2), ..link.clone() };
+        let new = Link { updated_at: timestamp(1), revision: Revision(2), ..link.clone() };
         assert_eq!(a.update(&new, Revision(1), &[]).await.unwrap(), Updated::Done);
     }
     let (changes, after) = changed(b, after).await;
@@ -157,10 +157,10 @@ pub async fn changes_through_one_handle_are_read_through_the_other(shared: Share
     assert!(a.insert(Insert::new(named.clone(), None)).await.is_err());
     assert_eq!(changed(b, after).await, (vec![], after));
     // The link expires and is purged.
-    let expiring = Link { expires_at: Some(moment(5)), revision: Revision(3), ..named.clone() };
+    let expiring = Link { expires_at: Some(timestamp(5)), revision: Revision(3), ..named.clone() };
     assert_eq!(a.update(&expiring, Revision(2), &[]).await.unwrap(), Updated::Done);
-    assert_eq!(a.mark_expired(moment(6), 10, &[]).await.unwrap(), [named.key.clone()]);
-    assert_eq!(a.purge(moment(6), 10, None).await.unwrap(), [named.key.clone()]);
+    assert_eq!(a.mark_expired(timestamp(6), 10, &[]).await.unwrap(), [named.key.clone()]);
+    assert_eq!(a.purge(timestamp(6), 10, None).await.unwrap(), [named.key.clone()]);
     let (changes, after) = changed(b, after).await;
     assert_eq!(changes, vec![(named.key.clone(), 3); 3]);
     // A page is limited and returns the cursor to continue from.
@@ -204,14 +204,14 @@ pub async fn a_store_never_continues_below_a_mark_that_a_node_knows(shared: Shar
     let (a, b) = (&shared.a, &shared.b);
     let numbering = numbering(a);
     let (seven, eight) = (numbering.capacity(7), numbering.capacity(8));
-    let born = a.incarnation().await.unwrap();
+    let created_at = a.incarnation().await.unwrap();
     assert_eq!(a.lease(7, 10, seven, 0).await.unwrap(), 0..10);
     assert_eq!(b.lease(7, 10, seven, 10).await.unwrap(), 10..20, "a mark that the store knows too");
-    assert_eq!(b.incarnation().await.unwrap(), born);
+    assert_eq!(b.incarnation().await.unwrap(), created_at);
     // The store has lost leases: it was restored from an older copy.
     let range = b.lease(7, 10, seven, 5000).await.unwrap();
     assert!(range.start > 5000, "others may know of more: {range:?}");
-    assert_eq!(a.incarnation().await.unwrap(), born + 1);
+    assert_eq!(a.incarnation().await.unwrap(), created_at + 1);
     assert!(a.lease(7, 10, seven, 0).await.unwrap().start >= range.end);
     assert!(a.lease(8, 10, eight, 0).await.unwrap().start > 0, "all ranges skip ahead");
 }
@@ -220,10 +220,10 @@ pub async fn an_incarnation_is_raised_once_for_all_who_notice(shared: Shared) {
     let numbering = numbering(&shared.a);
     let capacity = numbering.capacity(6);
     let before = shared.a.lease(6, 10, capacity, 0).await.unwrap();
-    let born = shared.a.incarnation().await.unwrap();
+    let created_at = shared.a.incarnation().await.unwrap();
     for n in 0..4 {
-        let raised = handle(&shared, n).raise_incarnation(born).await.unwrap();
-        assert_eq!(raised, born + 1);
+        let raised = handle(&shared, n).raise_incarnation(created_at).await.unwrap();
+        assert_eq!(raised, created_at + 1);
     }
     let after = shared.b.lease(6, 10, capacity, 0).await.unwrap();
     assert!(after.start > before.end + 1_000_000, "{before:?}, then {after:?}");
@@ -231,7 +231,7 @@ pub async fn an_incarnation_is_raised_once_for_all_who_notice(shared: Shared) {
 
 pub async fn events_are_written_with_their_link_or_not_at_all(shared: Shared) {
     let (a, b) = (&shared.a, &shared.b);
-    let event = |kind| OutboxEvent { kind, at: moment(1) };
+    let event = |kind| OutboxEvent { kind, at: timestamp(1) };
     let carrying = |link: &Link, request| Insert {
         events: vec![event(EventKind::LinkCreated)],
         ..Insert::new(link.clone(), request)
@@ -239,7 +239,7 @@ pub async fn events_are_written_with_their_link_or_not_at_all(shared: Shared) {
     let request = Request { id: [1; 32], fingerprint: [2; 32] };
     assert_eq!(b.outbox(0, 10).await.unwrap(), OutboxPage { entries: vec![], last: 0 });
     let named = Link {
-        expires_at: Some(moment(50)),
+        expires_at: Some(timestamp(50)),
         owner: OwnerId(7),
         rules: crate::rules(),
         ..alias("named", "https://example.com/")
@@ -252,16 +252,16 @@ pub async fn events_are_written_with_their_link_or_not_at_all(shared: Shared) {
     let missing = alias("missing", "https://example.com/");
     let outcome = a.update(&missing, Revision(1), &[event(EventKind::LinkBlocked)]).await;
     assert_eq!(outcome.unwrap(), Updated::Missing);
-    let changed = Link { updated_at: moment(2), revision: Revision(2), ..named.clone() };
+    let changed = Link { updated_at: timestamp(2), revision: Revision(2), ..named.clone() };
     let events = [event(EventKind::LinkChanged), event(EventKind::LinkFlagged)];
     assert_eq!(a.update(&changed, Revision(1), &events).await.unwrap(), Updated::Done);
     // Expiry writes entries only for subscribers' links that were not deleted before.
     let others = Link { owner: OwnerId(8), ..named.clone() };
     let others = Link { key: key("others"), ..others };
     put(a, &others).await;
-    let deleted = Link { key: key("deleted"), deleted_at: Some(moment(3)), ..named.clone() };
+    let deleted = Link { key: key("deleted"), deleted_at: Some(timestamp(3)), ..named.clone() };
     put(a, &deleted).await;
-    assert_eq!(a.mark_expired(moment(60), 10, &[OwnerId(7)]).await.unwrap().len(), 3);
+    assert_eq!(a.mark_expired(timestamp(60), 10, &[OwnerId(7)]).await.unwrap().len(), 3);
 
     let page = b.outbox(0, 10).await.unwrap();
     let seen: Vec<_> =
@@ -275,7 +275,7 @@ pub async fn events_are_written_with_their_link_or_not_at_all(shared: Shared) {
     assert_eq!(seen, expected);
     assert!(page.entries.windows(2).all(|pair| pair[0].position < pair[1].position));
     assert_eq!(page.last, page.entries[3].position);
-    assert_eq!((page.entries[0].event.at, page.entries[3].event.at), (moment(1), moment(60)));
+    assert_eq!((page.entries[0].event.at, page.entries[3].event.at), (timestamp(1), timestamp(60)));
     let first = b.outbox(0, 2).await.unwrap();
     assert_eq!((&first.entries[..], first.last), (&page.entries[..2], page.entries[1].position));
     assert_eq!(b.outbox(first.last, 10).await.unwrap().entries, page.entries[2..]);

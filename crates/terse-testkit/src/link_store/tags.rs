@@ -3,7 +3,7 @@
 use terse_core::{Link, OwnerId, TagCount, Tags, Updated};
 
 use super::{Store, leased_code, put};
-use crate::{alias, generated, moment};
+use crate::{alias, generated, timestamp};
 
 async fn counted(store: &Store, owner: u64, limit: usize) -> Vec<(String, u64)> {
     let counts = store.tags(OwnerId(owner), limit).await.unwrap();
@@ -55,7 +55,7 @@ pub async fn tags_are_counted_by_owner(store: Store) {
     changed.revision.0 += 1;
     assert_eq!(store.update(&changed, two.revision, &[]).await.unwrap(), Updated::Done);
     let one = tagged(7, "one", &["red", "green"]);
-    let mut deleted = Link { deleted_at: Some(moment(5)), ..one.clone() };
+    let mut deleted = Link { deleted_at: Some(timestamp(5)), ..one.clone() };
     deleted.revision.0 += 1;
     assert_eq!(store.update(&deleted, one.revision, &[]).await.unwrap(), Updated::Done);
     assert_eq!(

@@ -6,7 +6,7 @@ use terse_core::{
 };
 
 use super::{Store, leased_code, put, put_in_vain};
-use crate::{alias, generated, key, moment, rules};
+use crate::{alias, generated, key, rules, timestamp};
 
 pub async fn an_update_needs_the_latest_revision(store: Store) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
@@ -14,20 +14,20 @@ pub async fn an_update_needs_the_latest_revision(store: Store) {
         put(&store, &link).await;
         let changed = Link {
             target: alias("x23", "https://example.com/changed").target,
-            updated_at: moment(5),
-            expires_at: Some(moment(100)),
-            valid_from: Some(moment(50)),
+            updated_at: timestamp(5),
+            expires_at: Some(timestamp(100)),
+            valid_from: Some(timestamp(50)),
             max_clicks: Some(3),
             redirect: RedirectKind::Temporary,
             title: Some(Title::from_stored("a title".into())),
             tags: Tags::parse(&["a", "b"]).unwrap(),
             notes: Some(Notes::from_stored("a note".into())),
             password: Some(PasswordHash::from_phc("$argon2id$x")),
-            archived_at: Some(moment(4)),
+            archived_at: Some(timestamp(4)),
             rules: rules(),
             forward_query: true,
             crawlable: true,
-            standing: ModerationStatus::Suspicious,
+            moderation: ModerationStatus::Suspicious,
             flags: Flags::new(["userinfo"]),
             revision: Revision(2),
             ..link.clone()
@@ -49,14 +49,14 @@ pub async fn every_judgement_is_kept_with_its_judge(store: Store) {
     let link = alias("judged", "https://example.com/");
     put(&store, &link).await;
     let mut revision = 1;
-    for standing in
+    for moderation in
         [ModerationStatus::Blocked, ModerationStatus::Clear, ModerationStatus::Suspicious]
     {
-        for judged in [ModerationSource::Moderator, ModerationSource::Screen] {
+        for moderated_by in [ModerationSource::Moderator, ModerationSource::Screen] {
             for flags in [Flags::new(["shortener"]), Flags::default()] {
                 let new = Link {
-                    standing,
-                    judged,
+                    moderation,
+                    moderated_by,
                     flags,
                     revision: Revision(revision + 1),
                     ..link.clone()
@@ -87,14 +87,14 @@ pub async fn what_identifies_a_link_never_changes(store: Store) {
     let attempt = Link {
         owner: OwnerId(99),
         generated: true,
-        created_at: moment(999),
+        created_at: timestamp(999),
         spent_clicks: 0,
-        updated_at: moment(1),
+        updated_at: timestamp(1),
         revision: Revision(2),
         ..link.clone()
     };
     assert_eq!(store.update(&attempt, Revision(1), &[]).await.unwrap(), Updated::Done);
-    let want = Link { spent_clicks: 1, updated_at: moment(1), revision: Revision(2), ..link };
+    let want = Link { spent_clicks: 1, updated_at: timestamp(1), revision: Revision(2), ..link };
     assert_eq!(store.get(&want.key).await.unwrap(), Some(want));
 }
 
@@ -102,7 +102,8 @@ pub async fn a_deleted_link_holds_its_code_and_can_be_restored(store: Store) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
     for link in [alias("oops", "https://example.com/"), numbered] {
         put(&store, &link).await;
-        let deleted = Link { deleted_at: Some(moment(5)), revision: Revision(2), ..link.clone() };
+        let deleted =
+            Link { deleted_at: Some(timestamp(5)), revision: Revision(2), ..link.clone() };
         store.update(&deleted, Revision(1), &[]).await.unwrap();
         assert_eq!(store.get(&link.key).await.unwrap(), Some(deleted));
         put_in_vain(&store, &link).await;
@@ -110,7 +111,7 @@ pub async fn a_deleted_link_holds_its_code_and_can_be_restored(store: Store) {
         store.update(&restored, Revision(2), &[]).await.unwrap();
         assert_eq!(store.get(&restored.key).await.unwrap().as_ref(), Some(&restored));
         assert_eq!(
-            store.purge(moment(1000), 10, None).await.unwrap(),
+            store.purge(timestamp(1000), 10, None).await.unwrap(),
             [],
             "what was restored is not purged"
         );
@@ -194,8 +195,11 @@ pub async fn a_change_does_not_undo_what_is_spent_meanwhile(store: Store) {
     while !visitors.iter().all(tokio::task::JoinHandle::is_finished) {
         // The click count it has read is outdated by the time it writes.
         let seen = store.get(&link.key).await.unwrap().unwrap();
-        let new =
-            Link { updated_at: moment(revision as i64), revision: Revision(revision + 1), ..seen };
+        let new = Link {
+            updated_at: timestamp(revision as i64),
+            revision: Revision(revision + 1),
+            ..seen
+        };
         assert_eq!(
             store.update(&new, Revision(revision), &[]).await.unwrap(),
             Updated::Done,

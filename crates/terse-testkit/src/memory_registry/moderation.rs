@@ -64,9 +64,9 @@ impl BlocklistStore for MemoryRegistry {
 impl ReportStore for MemoryRegistry {
     async fn report(&self, report: NewReport) -> Answer<Reported> {
         let mut state = self.enter().await?;
-        let NewReport { link, born, reporter, account, reason, text, at } = report;
+        let NewReport { link, created_at, reporter, account, reason, text, at } = report;
         let about = |one: &AbuseReport| {
-            one.state == ReportState::Open && one.link == link && one.born == born
+            one.state == ReportState::Open && one.link == link && one.created_at == created_at
         };
         let earlier = state
             .reports
@@ -78,8 +78,16 @@ impl ReportStore for MemoryRegistry {
         let id = earlier.unwrap_or_else(|| {
             state.reports_made += 1;
             let id = ReportId(state.reports_made);
-            let report =
-                AbuseReport { id, link, born, account, reason, text, at, state: ReportState::Open };
+            let report = AbuseReport {
+                id,
+                link,
+                created_at,
+                account,
+                reason,
+                text,
+                at,
+                state: ReportState::Open,
+            };
             state.reports.insert(id, (reporter, report));
             id
         });
@@ -116,13 +124,13 @@ impl ReportStore for MemoryRegistry {
         for (_, report) in state.reports.values().filter(|(_, report)| report.state == wanted) {
             let at = match links
                 .iter()
-                .position(|link| link.link == report.link && link.born == report.born)
+                .position(|link| link.link == report.link && link.created_at == report.created_at)
             {
                 Some(at) => at,
                 None => {
                     links.push(ReportedLink {
                         link: report.link.clone(),
-                        born: report.born,
+                        created_at: report.created_at,
                         first: report.id,
                         count: 0,
                         reasons: Vec::new(),

@@ -8,7 +8,7 @@ use terse_core::registry::{
 };
 
 use super::{Store, acts, add, by, change, name, new, race, refused};
-use crate::moment;
+use crate::timestamp;
 
 fn identity(subject: &str) -> ForeignIdentity {
     ForeignIdentity { issuer: "https://id.example".into(), subject: subject.into() }
@@ -21,7 +21,7 @@ fn known_as(text: &str, subject: &str) -> NewAccount {
 pub async fn an_account_is_found_by_all_its_names(store: Store) {
     let wanted = NewAccount {
         role: Role::Moderator,
-        created_at: moment(77),
+        created_at: timestamp(77),
         ..known_as("Ann.Example+1@example.com", "7")
     };
     let ann = store.add_account(wanted.clone(), by()).await.unwrap();

@@ -10,7 +10,7 @@ use super::{
     HASH, Store, acts, add, add_key, by, change, log, name, new, refused, reinstate, role, suspend,
     token,
 };
-use crate::moment;
+use crate::timestamp;
 
 pub async fn every_act_has_its_line(store: Store) {
     let ann = add(&store, "ann").await;
@@ -116,12 +116,12 @@ pub async fn the_log_is_walked_backwards(store: Store) {
 pub async fn a_note_is_kept_as_it_is(store: Store) {
     let change =
         (Some(r#"{"standing":"clear"}"#.to_owned()), Some(r#"{"standing":"blocked"}"#.to_owned()));
-    let by = Attribution { actor: Actor::Terse, at: moment(12), why: None };
+    let by = Attribution { actor: Actor::Terse, at: timestamp(12), why: None };
     store.note(AuditAction::LinkJudged, "link:/abc", change.clone(), by).await.unwrap();
     let [line] = &log(&store).await[..] else { panic!("one line") };
     assert_eq!(
         (line.actor, line.at, &line.why, line.act),
-        (Actor::Terse, moment(12), &None, AuditAction::LinkJudged)
+        (Actor::Terse, timestamp(12), &None, AuditAction::LinkJudged)
     );
     assert_eq!(
         (line.subject.as_str(), &(line.before.clone(), line.after.clone())),

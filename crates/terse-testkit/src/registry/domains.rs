@@ -6,7 +6,7 @@ use terse_core::registry::{
 use terse_core::{Domain, Target};
 
 use super::{Store, acts, add, add_key, by, change, log, refused, role, sign_in, token};
-use crate::moment;
+use crate::timestamp;
 
 pub(crate) fn place(host: &str) -> DomainConfig {
     let target = |path: &str| Some(Target::from_stored(format!("https://example.com/{path}?q=1")));
@@ -20,7 +20,7 @@ pub(crate) fn place(host: &str) -> DomainConfig {
 }
 
 pub(crate) fn blocked(host: &str) -> BlockedHost {
-    BlockedHost { host: host.into(), at: moment(3), why: Some("phishing".into()) }
+    BlockedHost { host: host.into(), at: timestamp(3), why: Some("phishing".into()) }
 }
 
 async fn version(store: &Store) -> RegistryVersion {
@@ -61,7 +61,7 @@ pub async fn a_host_is_blocked_once_and_unblocked(store: Store) {
     store.block_host(BlockedHost { why: None, ..blocked("bad.example") }, by()).await.unwrap();
     let before = version(&store).await;
     store
-        .block_host(BlockedHost { at: moment(99), why: None, ..blocked("evil.example") }, by())
+        .block_host(BlockedHost { at: timestamp(99), why: None, ..blocked("evil.example") }, by())
         .await
         .unwrap();
     assert_eq!(version(&store).await, before);
@@ -96,7 +96,7 @@ pub async fn the_version_changes_for_what_visitors_meet_alone(store: Store) {
     let key = add_key(&store, ann, 1).await.id;
     sign_in(&store, ann, 2).await;
     change(&store, ann, role(Role::Moderator)).await.unwrap();
-    store.touch_keys(&[(key, moment(1))]).await.unwrap();
+    store.touch_keys(&[(key, timestamp(1))]).await.unwrap();
     store.revoke_key(ann, key, by()).await.unwrap();
     store.end_session(&token(2)).await.unwrap();
     store.note(AuditAction::LinkJudged, "link:/abc", (None, None), by()).await.unwrap();

@@ -15,7 +15,7 @@ use super::{
     Store, add, add_as, add_key, by, change, log, name, new, new_key, reinstate, sign_in, suspend,
     token,
 };
-use crate::{key, moment};
+use crate::{key, timestamp};
 
 /// Performs every kind of write, and leaves data of every kind behind.
 pub async fn fill(store: &Store) {
@@ -41,14 +41,14 @@ pub async fn fill(store: &Store) {
     let limited = NewKey {
         scope: Scope::Create,
         plan: Some("5/m".into()),
-        expires_at: Some(moment(9)),
+        expires_at: Some(timestamp(9)),
         ..new_key(ann.id, 2)
     };
     store.add_key(limited, by()).await.unwrap();
     add_key(store, bob.id, 3).await;
     let revoked = add_key(store, root.id, 4).await.id;
     store.revoke_key(root.id, revoked, by()).await.unwrap();
-    store.touch_keys(&[(key_id, moment(60_000))]).await.unwrap();
+    store.touch_keys(&[(key_id, timestamp(60_000))]).await.unwrap();
     sign_in(store, ann.id, 1).await;
     sign_in(store, root.id, 2).await;
     for n in [1, 2, 3] {
@@ -56,7 +56,7 @@ pub async fn fill(store: &Store) {
             token: token(n),
             role: Role::User,
             by: OwnerId::ADMIN,
-            expires_at: moment(9),
+            expires_at: timestamp(9),
         };
         store.invite(invitation, by()).await.unwrap();
     }
@@ -78,7 +78,7 @@ pub async fn fill(store: &Store) {
     for (due, status) in due(store, 10).await.iter().zip([200, 410]) {
         settle(store, due, status, 10).await;
     }
-    let rotate = WebhookChange { rotate: Some(moment(5)), ..WebhookChange::default() };
+    let rotate = WebhookChange { rotate: Some(timestamp(5)), ..WebhookChange::default() };
     store.change_webhook(ann.id, kept.id, rotate, by()).await.unwrap();
     store.enqueue(event(ann.id, 2)).await.unwrap();
     settle(store, &due(store, 20).await[0], 500, 20).await;
@@ -112,7 +112,7 @@ pub async fn everything(store: &Store) -> String {
             &account.identity,
         ));
         tell(&(&account.suspended, account.revision, store.keys(account.id).await.unwrap()));
-        tell(&store.sessions(account.id, moment(1)).await.unwrap());
+        tell(&store.sessions(account.id, timestamp(1)).await.unwrap());
         assert_eq!(store.user_named(&account.name).await.unwrap(), Some(account));
     }
     for owner in store.owners_with_webhooks().await.unwrap() {
@@ -124,10 +124,10 @@ pub async fn everything(store: &Store) -> String {
         tell(&(
             n,
             store.key(&token(n)).await.unwrap(),
-            store.session(&token(n), moment(1)).await.unwrap(),
+            store.session(&token(n), timestamp(1)).await.unwrap(),
         ));
     }
-    tell(&store.invitations(moment(1), 100).await.unwrap());
+    tell(&store.invitations(timestamp(1), 100).await.unwrap());
     tell(&(store.domain_configs().await.unwrap(), store.blocked_hosts().await.unwrap()));
     for state in ReportState::ALL {
         tell(&store.reports(state, None, 1000).await.unwrap());

@@ -11,7 +11,7 @@ use super::{
     Store, acts, add, add_key, by, change, is_signed_in, log, name, new, new_key, refused, sign_in,
     suspend, token,
 };
-use crate::moment;
+use crate::timestamp;
 
 pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
     let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
@@ -26,7 +26,7 @@ pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
     sign_in(&store, bob.id, 4).await;
     for (n, by_whom) in [(5, ann.id), (6, bob.id)] {
         let invitation =
-            Invitation { token: token(n), role: Role::User, by: by_whom, expires_at: moment(9) };
+            Invitation { token: token(n), role: Role::User, by: by_whom, expires_at: timestamp(9) };
         store.invite(invitation, by()).await.unwrap();
     }
     for (n, account) in [(1, Some(ann.id)), (2, Some(bob.id)), (3, None)] {
@@ -48,7 +48,8 @@ pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
     assert_eq!(store.key(&token(1)).await.unwrap(), None);
     assert!(store.keys(ann.id).await.unwrap().is_empty() && !is_signed_in(&store, 3).await);
     refused!(store.accept(&token(5), new("cid")).await, Missing);
-    let same = Invitation { token: token(5), role: Role::User, by: bob.id, expires_at: moment(9) };
+    let same =
+        Invitation { token: token(5), role: Role::User, by: bob.id, expires_at: timestamp(9) };
     store.invite(same, by()).await.unwrap();
     refused!(store.erase_account(ann.id, by()).await, Missing);
     assert_eq!(store.version().await.unwrap(), before, "redirects are not affected");

@@ -4,8 +4,8 @@ use terse_core::OwnerId;
 use terse_core::registry::{Invitation, RegistryError, Role};
 
 use super::{
-    Store, add, add_as, by, change, is_signed_in, moment, name, new, race, refused, role, sign_in,
-    token,
+    Store, add, add_as, by, change, is_signed_in, name, new, race, refused, role, sign_in,
+    timestamp, token,
 };
 
 pub async fn an_invitation_accepted_through_two_handles_makes_one_account(
@@ -13,7 +13,7 @@ pub async fn an_invitation_accepted_through_two_handles_makes_one_account(
     other: Store,
 ) {
     for n in 0..10_u16 {
-        let (token, expires_at) = (token(n), moment(9));
+        let (token, expires_at) = (token(n), timestamp(9));
         let invitation = Invitation { token, role: Role::User, by: OwnerId::ADMIN, expires_at };
         one.invite(invitation, by()).await.unwrap();
         let racing = [("one", one.clone()), ("other", other.clone())];

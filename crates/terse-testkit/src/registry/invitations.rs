@@ -8,10 +8,10 @@ use terse_core::registry::{Actor, AuditAction, Invitation, NewAccount, RegistryE
 use super::{
     Store, acts, add, add_as, by, change, log, new, race, refused, reinstate, role, suspend, token,
 };
-use crate::moment;
+use crate::timestamp;
 
 fn invitation(n: u16, role: Role, by: OwnerId) -> Invitation {
-    Invitation { token: token(n), role, by, expires_at: moment(100) }
+    Invitation { token: token(n), role, by, expires_at: timestamp(100) }
 }
 
 pub async fn an_invitation_makes_one_account(store: Store) {
@@ -28,7 +28,11 @@ pub async fn an_invitation_makes_one_account(store: Store) {
         [AuditAction::UserAdded, AuditAction::Invited, AuditAction::UserAdded]
     );
     let line = &log(&store).await[0];
-    assert_eq!((line.actor, line.at), (Actor::Owner(bob.id), moment(0)), "they added themselves");
+    assert_eq!(
+        (line.actor, line.at),
+        (Actor::Owner(bob.id), timestamp(0)),
+        "they added themselves"
+    );
     assert!(
         line.after.as_ref().unwrap().contains(&ann.0.to_string()),
         "and it is known who let them in"
@@ -60,10 +64,10 @@ pub async fn an_invitation_over_or_unknown_is_missing(store: Store) {
     store.invite(invitation(1, Role::User, OwnerId::ADMIN), by()).await.unwrap();
     refused!(store.accept(&token(2), new("bob")).await, Missing);
     refused!(
-        store.accept(&token(1), NewAccount { created_at: moment(100), ..new("bob") }).await,
+        store.accept(&token(1), NewAccount { created_at: timestamp(100), ..new("bob") }).await,
         Missing
     );
-    store.accept(&token(1), NewAccount { created_at: moment(99), ..new("bob") }).await.unwrap();
+    store.accept(&token(1), NewAccount { created_at: timestamp(99), ..new("bob") }).await.unwrap();
 }
 
 pub async fn an_invitation_survives_a_name_that_is_taken(store: Store) {
@@ -101,16 +105,16 @@ pub async fn the_operator_and_nobody_else_invites_without_an_account(store: Stor
 
 pub async fn invitations_are_listed_until_they_are_over(store: Store) {
     let ending = |n: u16, at| Invitation {
-        expires_at: moment(at),
+        expires_at: timestamp(at),
         ..invitation(n, Role::User, OwnerId::ADMIN)
     };
     for (n, at) in [(1, 30), (2, 10), (3, 20)] {
         store.invite(ending(n, at), by()).await.unwrap();
     }
-    assert_eq!(store.invitations(moment(10), 10).await.unwrap(), [ending(3, 20), ending(1, 30)]);
-    assert_eq!(store.invitations(moment(0), 2).await.unwrap(), [ending(2, 10), ending(3, 20)]);
+    assert_eq!(store.invitations(timestamp(10), 10).await.unwrap(), [ending(3, 20), ending(1, 30)]);
+    assert_eq!(store.invitations(timestamp(0), 2).await.unwrap(), [ending(2, 10), ending(3, 20)]);
     store.accept(&token(3), new("bob")).await.unwrap();
-    assert_eq!(store.invitations(moment(10), 10).await.unwrap(), [ending(1, 30)]);
+    assert_eq!(store.invitations(timestamp(10), 10).await.unwrap(), [ending(1, 30)]);
 }
 
 pub async fn an_invitation_that_is_taken_back_lets_nobody_in(store: Store) {

@@ -6,7 +6,7 @@ use terse_core::OwnerId;
 use terse_core::registry::{AuditAction, KeyId, MAX_KEYS_PER_OWNER, NewKey, RegistryError, Scope};
 
 use super::{Store, acts, add, add_key, by, new_key, race, refused, token};
-use crate::moment;
+use crate::timestamp;
 
 pub async fn a_key_is_found_by_its_token(store: Store) {
     let ann = add(&store, "ann").await;
@@ -14,7 +14,7 @@ pub async fn a_key_is_found_by_its_token(store: Store) {
         let wanted = NewKey {
             scope,
             plan: Some("100/h".into()),
-            expires_at: Some(moment(9)),
+            expires_at: Some(timestamp(9)),
             ..new_key(ann.id, n)
         };
         let key = store.add_key(wanted.clone(), by()).await.unwrap();
@@ -36,9 +36,9 @@ pub async fn a_key_needs_an_owner_and_a_token_of_its_own(store: Store) {
 
 pub async fn an_expired_key_is_returned(store: Store) {
     let ann = add(&store, "ann").await;
-    let key = NewKey { expires_at: Some(moment(-1)), ..new_key(ann.id, 1) };
+    let key = NewKey { expires_at: Some(timestamp(-1)), ..new_key(ann.id, 1) };
     store.add_key(key, by()).await.unwrap();
-    assert_eq!(store.key(&token(1)).await.unwrap().unwrap().0.expires_at, Some(moment(-1)));
+    assert_eq!(store.key(&token(1)).await.unwrap().unwrap().0.expires_at, Some(timestamp(-1)));
 }
 
 pub async fn keys_are_listed_by_owner_the_oldest_first(store: Store) {
@@ -99,20 +99,26 @@ pub async fn the_last_use_of_a_key_never_goes_back(store: Store) {
     };
     assert_eq!(used().await, [None, None]);
     store
-        .touch_keys(&[(one, moment(50)), (KeyId(u64::MAX), moment(50)), (two, moment(10))])
+        .touch_keys(&[(one, timestamp(50)), (KeyId(u64::MAX), timestamp(50)), (two, timestamp(10))])
         .await
         .unwrap();
-    assert_eq!(used().await, [Some(moment(50)), Some(moment(10))]);
-    store.touch_keys(&[(one, moment(40)), (two, moment(20)), (two, moment(15))]).await.unwrap();
-    assert_eq!(used().await, [Some(moment(50)), Some(moment(20))]);
+    assert_eq!(used().await, [Some(timestamp(50)), Some(timestamp(10))]);
+    store
+        .touch_keys(&[(one, timestamp(40)), (two, timestamp(20)), (two, timestamp(15))])
+        .await
+        .unwrap();
+    assert_eq!(used().await, [Some(timestamp(50)), Some(timestamp(20))]);
     store.touch_keys(&[]).await.unwrap();
     let racing = (0..50).map(|n| {
         let store = Arc::clone(&store);
         async move {
-            store.touch_keys(&[(one, moment(n * 7 % 50 + 100)), (two, moment(1))]).await.unwrap();
+            store
+                .touch_keys(&[(one, timestamp(n * 7 % 50 + 100)), (two, timestamp(1))])
+                .await
+                .unwrap();
         }
     });
     race(racing).await;
-    assert_eq!(used().await, [Some(moment(149)), Some(moment(20))]);
+    assert_eq!(used().await, [Some(timestamp(149)), Some(timestamp(20))]);
     assert_eq!(acts(&store).await.len(), 3, "using a key is no act");
 }

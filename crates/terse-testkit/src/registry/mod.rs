@@ -51,7 +51,7 @@ pub use setup::*;
 pub use versions::*;
 pub use webhooks::*;
 
-use crate::moment;
+use crate::timestamp;
 
 /// A handle on the registry under test.
 pub type Store = Arc<dyn Registry>;
@@ -198,7 +198,7 @@ const HASH: &str = "$argon2id$v=19$m=1,t=1,p=1$c2FsdA$c2VjcmV0";
 fn by() -> Attribution {
     Attribution {
         actor: Actor::Owner(OwnerId::ADMIN),
-        at: moment(HOUR),
+        at: timestamp(HOUR),
         why: Some("because".into()),
     }
 }
@@ -213,7 +213,7 @@ fn new(text: &str) -> NewAccount {
         role: Role::User,
         password: Some(HASH.into()),
         identity: None,
-        created_at: moment(0),
+        created_at: timestamp(0),
     }
 }
 
@@ -245,7 +245,7 @@ fn role(role: Role) -> AccountChange {
 
 fn suspend() -> AccountChange {
     AccountChange {
-        suspended: Some(Some(Suspension { at: moment(5), why: "spam".into() })),
+        suspended: Some(Some(Suspension { at: timestamp(5), why: "spam".into() })),
         ..AccountChange::default()
     }
 }
@@ -261,7 +261,7 @@ fn new_key(owner: OwnerId, n: u16) -> NewKey {
         prefix: format!("tk_{n}"),
         token: token(n),
         scope: Scope::Full,
-        created_at: moment(0),
+        created_at: timestamp(0),
         expires_at: None,
         plan: None,
     }
@@ -272,7 +272,12 @@ async fn add_key(store: &Store, owner: OwnerId, n: u16) -> ApiKey {
 }
 
 fn session(owner: OwnerId, n: u16) -> Session {
-    Session { token: token(n), owner, created_at: moment(i64::from(n)), expires_at: moment(DAY) }
+    Session {
+        token: token(n),
+        owner,
+        created_at: timestamp(i64::from(n)),
+        expires_at: timestamp(DAY),
+    }
 }
 
 /// Signs in at the account's current revision.
@@ -282,7 +287,7 @@ async fn sign_in(store: &Store, owner: OwnerId, n: u16) {
 }
 
 async fn is_signed_in(store: &Store, n: u16) -> bool {
-    store.session(&token(n), moment(1)).await.unwrap().is_some()
+    store.session(&token(n), timestamp(1)).await.unwrap().is_some()
 }
 
 async fn log(store: &Store) -> Vec<AuditEntry> {

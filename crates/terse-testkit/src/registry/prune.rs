@@ -10,7 +10,7 @@ use terse_core::{OwnerId, Timestamp};
 
 use super::reports::report;
 use super::{DAY, Store, add, by, log, new, new_key, refused, token};
-use crate::{key, moment};
+use crate::{key, timestamp};
 
 const KEEP: Duration = Duration::from_secs(10 * 24 * 3600);
 
@@ -20,7 +20,7 @@ fn at(at: Timestamp) -> Attribution {
 
 pub async fn what_is_over_is_tidied_away(store: Store) {
     let ann = add(&store, "ann").await;
-    let now = moment(100 * DAY);
+    let now = timestamp(100 * DAY);
     let prune = async || store.prune(now, KEEP, 1000).await.unwrap();
     let later = Timestamp::from_ms(now.as_ms() + 1);
     let forgotten = now.saturating_sub(EXPIRED_KEY_RETENTION);
@@ -28,7 +28,8 @@ pub async fn what_is_over_is_tidied_away(store: Store) {
     assert_eq!(prune().await, 1);
     assert_eq!(prune().await, 0);
     for (n, expires_at) in [(1, now), (2, later)] {
-        let session = Session { token: token(n), owner: ann.id, created_at: moment(0), expires_at };
+        let session =
+            Session { token: token(n), owner: ann.id, created_at: timestamp(0), expires_at };
         store.add_session(session, ann.revision).await.unwrap();
         let invitation =
             Invitation { token: token(n), role: Role::User, by: OwnerId::ADMIN, expires_at };
@@ -51,7 +52,7 @@ pub async fn what_is_over_is_tidied_away(store: Store) {
     let lines = log(&store).await;
     assert_eq!(prune().await, 4, "a session, an invitation, a key, a report");
     assert_eq!(prune().await, 0);
-    assert!(store.session(&token(1), moment(0)).await.unwrap().is_none());
+    assert!(store.session(&token(1), timestamp(0)).await.unwrap().is_none());
     assert!(store.session(&token(2), now).await.unwrap().is_some());
     refused!(store.accept(&token(1), new("bob")).await, Missing);
     store.accept(&token(2), new("bob")).await.unwrap();
@@ -64,13 +65,13 @@ pub async fn what_is_over_is_tidied_away(store: Store) {
 
 pub async fn tidying_stops_at_its_limit(store: Store) {
     let ann = add(&store, "ann").await;
-    let now = moment(100 * DAY);
+    let now = timestamp(100 * DAY);
     for n in 0..20 {
         let session = Session {
             token: token(n),
             owner: ann.id,
-            created_at: moment(0),
-            expires_at: moment(1),
+            created_at: timestamp(0),
+            expires_at: timestamp(1),
         };
         store.add_session(session, ann.revision).await.unwrap();
         store
@@ -92,7 +93,7 @@ pub async fn tidying_stops_at_its_limit(store: Store) {
 pub async fn a_tidied_log_goes_on_counting(store: Store) {
     add(&store, "ann").await;
     let last = log(&store).await[0].number;
-    store.prune(moment(100 * DAY), KEEP, 10).await.unwrap();
+    store.prune(timestamp(100 * DAY), KEEP, 10).await.unwrap();
     assert!(log(&store).await.is_empty());
     add(&store, "bob").await;
     assert!(log(&store).await[0].number > last);

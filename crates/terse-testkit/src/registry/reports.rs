@@ -8,17 +8,17 @@ use terse_core::registry::{
 };
 
 use super::{Store, acts, by, log, race};
-use crate::{key, moment};
+use crate::{key, timestamp};
 
 pub(crate) fn report(code: &str, reporter: u8) -> NewReport {
     NewReport {
         link: key(code),
-        born: moment(-5),
+        created_at: timestamp(-5),
         reporter: [reporter; 16],
         account: None,
         reason: "phishing".into(),
         text: None,
-        at: moment(i64::from(reporter)),
+        at: timestamp(i64::from(reporter)),
     }
 }
 
@@ -39,11 +39,11 @@ pub async fn one_reporter_counts_once_while_open(store: Store) {
     let first = store.report(report.clone()).await.unwrap();
     assert_eq!(first.reporters, 1);
     assert_eq!(store.report(NewReport { text: None, ..report.clone() }).await.unwrap(), first);
-    let NewReport { link, born, reporter: _, account, reason, text, at } = report;
+    let NewReport { link, created_at, reporter: _, account, reason, text, at } = report;
     let kept = AbuseReport {
         id: first.id,
         link,
-        born,
+        created_at,
         account,
         reason,
         text,
@@ -62,7 +62,7 @@ pub async fn reporters_are_counted_per_link(store: Store) {
     assert_eq!(reporters(&store, "ABC", 1).await, 1);
     assert_eq!(reporters(&store, "abd", 2).await, 1);
     // A later link with the same code is another link.
-    let younger = NewReport { born: moment(-4), ..report("abc", 1) };
+    let younger = NewReport { created_at: timestamp(-4), ..report("abc", 1) };
     assert_eq!(store.report(younger).await.unwrap().reporters, 1);
     assert_eq!(reporters(&store, "abc", 2).await, 2);
     assert_eq!(open(&store).await.len(), 5);
@@ -86,7 +86,7 @@ pub async fn settled_reports_are_over_and_new_ones_count_anew(store: Store) {
     for reporter in 1..=3 {
         reporters(&store, "abc", reporter).await;
     }
-    store.report(NewReport { born: moment(-4), ..report("abc", 1) }).await.unwrap();
+    store.report(NewReport { created_at: timestamp(-4), ..report("abc", 1) }).await.unwrap();
     reporters(&store, "other", 1).await;
     assert_eq!(
         store.settle_reports(&key("abc"), ReportState::Open, by()).await.unwrap(),
@@ -128,9 +128,9 @@ pub async fn reports_are_walked_by_state(store: Store) {
         };
         walked.extend(some.into_iter().map(|report| report.at));
     }
-    assert_eq!(walked, [0, 1, 3, 4, 7, 8, 9].map(moment));
+    assert_eq!(walked, [0, 1, 3, 4, 7, 8, 9].map(timestamp));
     let confirmed = store.reports(ReportState::Confirmed, None, 2).await.unwrap();
-    assert_eq!(confirmed.iter().map(|report| report.at).collect::<Vec<_>>(), [2, 5].map(moment));
+    assert_eq!(confirmed.iter().map(|report| report.at).collect::<Vec<_>>(), [2, 5].map(timestamp));
 }
 
 async fn reported(store: &Store, state: ReportState) -> Vec<ReportedLink> {
@@ -148,15 +148,15 @@ pub async fn reports_are_told_link_by_link(store: Store) {
     store.report(said("abc", 1, "phishing", Some("two"))).await.unwrap();
     store.report(said("abc", 2, "spam", None)).await.unwrap();
     let younger = store
-        .report(NewReport { born: moment(-4), ..said("abc", 1, "illegal", None) })
+        .report(NewReport { created_at: timestamp(-4), ..said("abc", 1, "illegal", None) })
         .await
         .unwrap();
     let links = reported(&store, ReportState::Open).await;
     assert_eq!(links.len(), 3, "another link that had the same code is another link");
-    let ReportedLink { link, born, count, reasons, since, last, texts, .. } = &links[0];
-    assert_eq!((link, *born, *count), (&key("abc"), moment(-5), 3));
+    let ReportedLink { link, created_at, count, reasons, since, last, texts, .. } = &links[0];
+    assert_eq!((link, *created_at, *count), (&key("abc"), timestamp(-5), 3));
     assert_eq!(*reasons, [("phishing".to_owned(), 1), ("spam".to_owned(), 2)]);
-    assert_eq!((*since, *last), (moment(1), moment(3)));
+    assert_eq!((*since, *last), (timestamp(1), timestamp(3)));
     assert_eq!(*texts, ["two", "one"]);
     assert_eq!((links[1].first, links[2].first), (other.id, younger.id));
     // Page by page, and settled ones apart.

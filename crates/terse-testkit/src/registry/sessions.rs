@@ -4,16 +4,20 @@ use terse_core::registry::{AccountChange, MAX_SESSIONS_PER_OWNER, RegistryError,
 use terse_core::{OwnerId, Revision};
 
 use super::{Store, add, change, is_signed_in, refused, role, session, sign_in, suspend, token};
-use crate::moment;
+use crate::timestamp;
 
 pub async fn a_session_is_found_until_it_ends(store: Store) {
     let ann = add(&store, "ann").await;
-    let wanted =
-        Session { token: token(1), owner: ann.id, created_at: moment(3), expires_at: moment(50) };
+    let wanted = Session {
+        token: token(1),
+        owner: ann.id,
+        created_at: timestamp(3),
+        expires_at: timestamp(50),
+    };
     store.add_session(wanted.clone(), ann.revision).await.unwrap();
-    assert_eq!(store.session(&token(1), moment(49)).await.unwrap(), Some((wanted, ann)));
-    assert_eq!(store.session(&token(1), moment(50)).await.unwrap(), None);
-    assert_eq!(store.session(&token(2), moment(0)).await.unwrap(), None);
+    assert_eq!(store.session(&token(1), timestamp(49)).await.unwrap(), Some((wanted, ann)));
+    assert_eq!(store.session(&token(1), timestamp(50)).await.unwrap(), None);
+    assert_eq!(store.session(&token(2), timestamp(0)).await.unwrap(), None);
 }
 
 pub async fn ending_sessions_is_fine_again_and_again(store: Store) {
@@ -55,13 +59,16 @@ pub async fn sessions_are_listed_until_they_end(store: Store) {
     }
     sign_in(&store, bob, 9).await;
     let seen = store.account(ann).await.unwrap().unwrap().revision;
-    store.add_session(Session { expires_at: moment(50), ..session(ann, 4) }, seen).await.unwrap();
+    store
+        .add_session(Session { expires_at: timestamp(50), ..session(ann, 4) }, seen)
+        .await
+        .unwrap();
     let want = |numbers: &[u16]| numbers.iter().map(|n| session(ann, *n)).collect::<Vec<_>>();
-    assert_eq!(store.sessions(ann, moment(50)).await.unwrap(), want(&[1, 2, 3]));
-    assert_eq!(store.sessions(ann, moment(49)).await.unwrap().len(), 4);
+    assert_eq!(store.sessions(ann, timestamp(50)).await.unwrap(), want(&[1, 2, 3]));
+    assert_eq!(store.sessions(ann, timestamp(49)).await.unwrap().len(), 4);
     store.end_session(&token(2)).await.unwrap();
-    assert_eq!(store.sessions(ann, moment(50)).await.unwrap(), want(&[1, 3]));
-    assert_eq!(store.sessions(OwnerId(u64::MAX), moment(0)).await.unwrap(), []);
+    assert_eq!(store.sessions(ann, timestamp(50)).await.unwrap(), want(&[1, 3]));
+    assert_eq!(store.sessions(OwnerId(u64::MAX), timestamp(0)).await.unwrap(), []);
 }
 
 pub async fn the_oldest_of_too_many_sessions_makes_room(store: Store) {
@@ -97,7 +104,7 @@ pub async fn a_sign_in_does_not_outlive_a_change(store: Store) {
     refused!(store.add_session(session(ann.id, 1), now).await, Conflict);
     let bob = add(&store, "bob").await;
     refused!(store.add_session(session(bob.id, 1), bob.revision).await, Conflict);
-    assert_eq!(store.session(&token(1), moment(1)).await.unwrap().unwrap().1.id, ann.id);
+    assert_eq!(store.session(&token(1), timestamp(1)).await.unwrap().unwrap().1.id, ann.id);
     change(&store, bob.id, role(Role::Moderator)).await.unwrap();
     refused!(store.add_session(session(bob.id, 2), bob.revision).await, Conflict);
 }

@@ -6,7 +6,7 @@ use terse_core::OwnerId;
 use terse_core::registry::{Actor, AuditAction, Invitation, RegistryError, Role};
 
 use super::{Store, acts, add, add_as, by, change, log, new, race, refused, role, token};
-use crate::moment;
+use crate::timestamp;
 
 pub async fn the_set_up_link_makes_the_first_admin_once(store: Store) {
     assert!(!store.awaits_setup().await.unwrap());
@@ -31,7 +31,7 @@ pub async fn the_set_up_link_makes_the_first_admin_once(store: Store) {
     assert_eq!(acts(&store).await, [AuditAction::UserAdded]);
     assert_eq!(
         (lines[0].actor, lines[0].at),
-        (Actor::Owner(admin.id), moment(0)),
+        (Actor::Owner(admin.id), timestamp(0)),
         "they added themselves"
     );
 }
@@ -83,8 +83,12 @@ pub async fn an_invited_admin_ends_the_set_up(store: Store) {
     store.offer_setup(token(1)).await.unwrap();
     let ann = add(&store, "ann").await;
     change(&store, ann.id, role(Role::Moderator)).await.unwrap();
-    let invitation =
-        Invitation { token: token(2), role: Role::User, by: OwnerId::ADMIN, expires_at: moment(9) };
+    let invitation = Invitation {
+        token: token(2),
+        role: Role::User,
+        by: OwnerId::ADMIN,
+        expires_at: timestamp(9),
+    };
     store.invite(invitation.clone(), by()).await.unwrap();
     store.accept(&token(2), new("bob")).await.unwrap();
     assert!(store.awaits_setup().await.unwrap());

@@ -11,13 +11,13 @@ use terse_core::registry::{
 use terse_core::{OwnerId, Target, Timestamp};
 
 use super::{DAY, HOUR, Store, acts, add, by, change, log, race, refused, reinstate, suspend};
-use crate::moment;
+use crate::timestamp;
 
 const LEASE: Duration = Duration::from_secs(60);
 
 pub(super) fn new_webhook(owner: OwnerId, events: &[EventKind]) -> NewWebhook {
     let url = Target::from_stored("https://hook.example/secret-path?secret=query".into());
-    NewWebhook { owner, url, events: events.iter().copied().collect(), created_at: moment(0) }
+    NewWebhook { owner, url, events: events.iter().copied().collect(), created_at: timestamp(0) }
 }
 
 pub(super) async fn hook(store: &Store, owner: OwnerId) -> Webhook {
@@ -31,13 +31,13 @@ pub(super) fn event(owner: OwnerId, n: u64) -> NewEvent {
         owner,
         kind: EventKind::LinkCreated,
         body,
-        at: moment(n.cast_signed()),
+        at: timestamp(n.cast_signed()),
         only: None,
     }
 }
 
 fn claim(now: i64) -> Claim {
-    Claim { now: moment(now), lease: LEASE, after: WebhookId(0), limit: 100 }
+    Claim { now: timestamp(now), lease: LEASE, after: WebhookId(0), limit: 100 }
 }
 
 pub(super) async fn due(store: &Store, now: i64) -> Vec<Due> {
@@ -52,7 +52,7 @@ pub(super) async fn settle(store: &Store, due: &Due, status: u16, now: i64) -> b
     store
         .settle(due.settle(
             DeliveryResult::Answered { status, retry_after: None },
-            moment(now),
+            timestamp(now),
             0.0,
         ))
         .await
@@ -60,7 +60,7 @@ pub(super) async fn settle(store: &Store, due: &Due, status: u16, now: i64) -> b
 }
 
 fn off() -> WebhookChange {
-    let disabled = Some(Some(Disabled { at: moment(3), why: "enough".into() }));
+    let disabled = Some(Some(Disabled { at: timestamp(3), why: "enough".into() }));
     WebhookChange { disabled, ..WebhookChange::default() }
 }
 
@@ -84,16 +84,16 @@ pub async fn a_webhook_is_made_changed_and_removed(store: Store) {
     let change = WebhookChange {
         url: Some(url.clone()),
         events: Some(events),
-        rotate: Some(moment(9)),
+        rotate: Some(timestamp(9)),
         ..WebhookChange::default()
     };
     let changed = store.change_webhook(ann, made.id, change, by()).await.unwrap();
     assert_eq!(
         (&changed.url, changed.events, changed.generation, changed.rotated_at),
-        (&url, events, 2, Some(moment(9)))
+        (&url, events, 2, Some(timestamp(9)))
     );
     let changed = store.change_webhook(ann, made.id, off(), by()).await.unwrap();
-    assert_eq!(changed.disabled, Some(Disabled { at: moment(3), why: "enough".into() }));
+    assert_eq!(changed.disabled, Some(Disabled { at: timestamp(3), why: "enough".into() }));
     assert_eq!(store.webhooks(ann).await.unwrap(), [changed.clone(), other.clone()]);
     let same = store.change_webhook(ann, made.id, WebhookChange::default(), by()).await.unwrap();
     assert_eq!(same, changed);
@@ -235,7 +235,7 @@ pub async fn an_attempt_that_failed_is_made_again_later(store: Store) {
     store.enqueue(event(ann, 2)).await.unwrap();
     let first = due(&store, 10).await;
     let outcome = DeliveryResult::Unanswered("too_slow".into());
-    assert!(store.settle(first[0].settle(outcome, moment(10), 0.0)).await.unwrap());
+    assert!(store.settle(first[0].settle(outcome, timestamp(10), 0.0)).await.unwrap());
     // The other webhooks need not wait for it.
     let second = due(&store, 11).await;
     assert_eq!(names(&second), ["evt_2"]);
@@ -253,12 +253,12 @@ pub async fn an_attempt_that_failed_is_made_again_later(store: Store) {
     let shape =
         |one: &Delivery| (one.event.clone(), one.state, one.attempts, one.status, one.tried_at);
     let want = [
-        ("evt_2".to_owned(), DeliveryState::Waiting, 1, Some(500), Some(moment(11))),
-        ("evt_1".to_owned(), DeliveryState::Delivered, 2, Some(204), Some(moment(10_010))),
+        ("evt_2".to_owned(), DeliveryState::Waiting, 1, Some(500), Some(timestamp(11))),
+        ("evt_1".to_owned(), DeliveryState::Delivered, 2, Some(204), Some(timestamp(10_010))),
     ];
     assert_eq!(found.iter().map(shape).collect::<Vec<_>>(), want);
     let webhook = &store.webhooks(ann).await.unwrap()[0];
-    assert_eq!((webhook.waiting, webhook.delivered_at), (1, Some(moment(10_010))));
+    assert_eq!((webhook.waiting, webhook.delivered_at), (1, Some(timestamp(10_010))));
 }
 
 pub async fn every_webhook_has_its_turn(store: Store) {
@@ -306,13 +306,13 @@ pub async fn a_receiver_that_is_gone_is_switched_off(store: Store) {
     let first = due(&store, 10).await;
     assert!(settle(&store, &first[0], 410, 20).await);
     let disabled = store.webhooks(ann).await.unwrap()[0].disabled.clone().unwrap();
-    assert!(disabled.at == moment(20) && disabled.why.contains("410"), "{disabled:?}");
+    assert!(disabled.at == timestamp(20) && disabled.why.contains("410"), "{disabled:?}");
     assert!(due(&store, DAY).await.is_empty());
     assert_eq!(store.enqueue(event(ann, 3)).await.unwrap(), 0);
     let line = &log(&store).await[0];
     assert_eq!(
         (line.act, line.actor, line.at),
-        (AuditAction::WebhookDisabled, Actor::Terse, moment(20))
+        (AuditAction::WebhookDisabled, Actor::Terse, timestamp(20))
     );
     assert_eq!(line.why.as_ref(), Some(&disabled.why));
     // Waiting deliveries are still there when the webhook is enabled again.
@@ -366,7 +366,7 @@ pub async fn few_of_the_settled_are_kept(store: Store) {
     assert_eq!(store.deliveries(ann, webhook.id, 2).await.unwrap(), found[..2]);
     let keep = Duration::from_secs(24 * 3600);
     assert_eq!(
-        store.prune(Timestamp::from_ms(moment(2 * DAY).as_ms()), keep, 1000).await.unwrap()
+        store.prune(Timestamp::from_ms(timestamp(2 * DAY).as_ms()), keep, 1000).await.unwrap()
             as usize,
         MAX_SETTLED_PER_WEBHOOK + 2
     );

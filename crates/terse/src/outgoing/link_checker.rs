@@ -112,10 +112,10 @@ impl LinkChecker {
         };
         let counter = if answers { &self.counts.reached } else { &self.counts.unreached };
         counter.fetch_add(1, Ordering::Relaxed);
-        self.judge(candidate, answers, now).await
+        self.screen(candidate, answers, now).await
     }
 
-    async fn judge(
+    async fn screen(
         &mut self,
         candidate: Candidate,
         answers: bool,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use terse_core::registry::BlockedHost;
-use terse_core::{Clock, Evidence, Hosts, Judgement, Screening, Target};
+use terse_core::{Clock, Hosts, ScreenInput, ScreenResult, Screening, Target};
 use terse_safety::Screen;
 
 use super::Safety;
@@ -42,8 +42,8 @@ impl LazyScreen {
 }
 
 impl Screening for LazyScreen {
-    fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
-        Screening::judge(self.screen(), target, evidence)
+    fn screen(&self, target: &Target, evidence: ScreenInput<'_>) -> ScreenResult {
+        Screening::screen(self.screen(), target, evidence)
     }
 
     fn is_blockable(&self, host: &str) -> bool {

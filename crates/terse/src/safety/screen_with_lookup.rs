@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use terse_core::{Evidence, Judgement, LinkKey, Screening, Target};
+use terse_core::{LinkKey, ScreenInput, ScreenResult, Screening, Target};
 use terse_safety::Screen;
 
 use super::safe_browsing::Service;
@@ -16,8 +16,8 @@ pub(crate) struct ScreenWithLookup {
 
 #[async_trait]
 impl Screening for ScreenWithLookup {
-    fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
-        Screening::judge(&*self.screen, target, evidence)
+    fn screen(&self, target: &Target, evidence: ScreenInput<'_>) -> ScreenResult {
+        Screening::screen(&*self.screen, target, evidence)
     }
 
     fn blocks(&self, target: &Target) -> bool {

@@ -73,7 +73,7 @@ impl Job for Revisits {
         let counter = if answered { &service.counts.revisited } else { &service.counts.given_up };
         counter.fetch_add(count, Ordering::Relaxed);
         while let Some(Revisit { key, .. }) = self.batch.pop() {
-            if let Err(error) = self.links.rejudge(&key).await {
+            if let Err(error) = self.links.rescreen(&key).await {
                 tracing::warn!(%error, "a link could not be screened again; the next re-scan does");
             }
         }
