@@ -73,7 +73,8 @@ pub(crate) fn concerns_one(error: &rusqlite::Error) -> bool {
 
 /// Whether the disk itself failed. It is then unknown which of the pages written before are on it.
 pub(crate) fn drops_pages(failure: &Failure) -> bool {
-    matches!(failure, Failure::Engine(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
+    matches!(failure, Failure::Engine(error)
+            if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
 }
 
 /// A row whose content is not what terse wrote.

@@ -12,8 +12,8 @@ pub(crate) struct Health {
     started: Instant,
     broken: AtomicBool,
     why: Mutex<String>,
-    /// When the writer began the current batch, in milliseconds after `created_at`, plus one; 0 between
-    /// batches.
+    /// When the writer began the current batch, in milliseconds after `started`, plus one; 0
+    /// between batches.
     writing_since: AtomicU64,
 }
 

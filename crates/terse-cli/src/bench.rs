@@ -79,7 +79,8 @@ pub struct RedirectOptions {
     #[arg(long, value_enum, default_value_t = Pick::Zipf)]
     pub pick: Pick,
     /// The number of concurrent visitors.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS))]
+    #[arg(long, default_value_t = 64,
+        value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS))]
     pub connections: u64,
     /// Threads of this load generator.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -109,7 +110,8 @@ pub struct CreateOptions {
     #[arg(skip)]
     pub key: Option<Secret>,
     /// The number of concurrent callers, each waiting for its response.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS))]
+    #[arg(long, default_value_t = 16,
+        value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS))]
     pub callers: u64,
     /// Threads of this load generator.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -129,7 +131,8 @@ pub struct LoadOptions {
     #[arg(skip)]
     pub key: Option<Secret>,
     /// How many links.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(long, default_value_t = 100_000,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub links: u64,
     /// The number of concurrent bulk requests.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=256))]

@@ -38,7 +38,8 @@ impl Problem {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        json!({ "title": self.title, "status": self.status, "code": self.code, "detail": self.detail, "field": self.field })
+        json!({ "title": self.title, "status": self.status, "code": self.code,
+            "detail": self.detail, "field": self.field })
     }
 }
 
@@ -67,7 +68,8 @@ pub fn describe(error: &anyhow::Error, as_json: bool) -> String {
         Some(problem) => problem.to_json(),
         None => {
             json!({ "title": "the command \
-                failed", "status": null, "code": "failed", "detail": format!("{error:#}"), "field": null })
+                failed", "status": null, "code": "failed", "detail": format!("{error:#}"),
+                "field": null })
         }
     };
     problem.to_string()

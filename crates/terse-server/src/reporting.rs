@@ -63,7 +63,8 @@ pub(crate) async fn report(
         Ok(warned) => {
             match warned? {
                 Ok(true) => {
-                    tracing::info!(link.code = %code, "several reports put a warning before {code}");
+                    tracing::info!(link.code = %code,
+                        "several reports put a warning before {code}");
                 }
                 Ok(false) => {}
                 Err(error) => tracing::warn!(%error, link.code = %code, "a reported link has no \

@@ -63,16 +63,20 @@ struct Global {
     )]
     data_dir: Option<String>,
     /// Any setting, as in --set cache.ttl=1m (may be repeated)
-    #[arg(long, global = true, help_heading = "Everywhere", display_order = 900, value_name = "NAME=VALUE", value_parser = parse_set)]
+    #[arg(long, global = true, help_heading = "Everywhere", display_order = 900,
+        value_name = "NAME=VALUE", value_parser = parse_set)]
     set: Vec<(String, String)>,
     /// Print JSON, for programs
     #[arg(long, global = true, help_heading = "Everywhere", display_order = 900)]
     json: bool,
     /// Work on the server at this URL
-    #[arg(long, global = true, help_heading = "Everywhere", display_order = 900, value_name = "URL", env = "TERSE_SERVER", hide_env_values = true, value_parser = parse_server)]
+    #[arg(long, global = true, help_heading = "Everywhere", display_order = 900,
+        value_name = "URL", env = "TERSE_SERVER", hide_env_values = true,
+        value_parser = parse_server)]
     server: Option<Server>,
     /// The API key for --server; prefer TERSE_KEY, as other users of the machine can see arguments
-    #[arg(long, global = true, help_heading = "Everywhere", display_order = 900, value_name = "KEY", env = "TERSE_KEY", hide_env_values = true, value_parser = parse_key)]
+    #[arg(long, global = true, help_heading = "Everywhere", display_order = 900,
+        value_name = "KEY", env = "TERSE_KEY", hide_env_values = true, value_parser = parse_key)]
     key: Option<Secret>,
 }
 

@@ -301,7 +301,10 @@ settings! {
         pub lists_every: Span = Span::secs(3600),
         /// The flags that put a warning page before a link. Leave out flags that your links often
         /// get; an empty list turns warnings off.
-        pub warn_on: Vec<String> = terse_safety::FlagSet::default_warnings().iter().map(|flag| flag.as_str().to_owned()).collect(),
+        pub warn_on: Vec<String> = terse_safety::FlagSet::default_warnings()
+            .iter()
+            .map(|flag| flag.as_str().to_owned())
+            .collect(),
         /// A key for Google Safe Browsing. With it, terse keeps local copies of its lists, and asks
         /// it about targets that may be on them. The request holds a part of a hash and does not
         /// reveal the target.

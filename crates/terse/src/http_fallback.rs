@@ -83,7 +83,8 @@ impl IntoResponse for Refused {
         let Self(status, code, detail) = self;
         let title = status.canonical_reason().unwrap_or_default();
         let problem = serde_json::json!({
-            "type": "about:blank", "title": title, "status": status.as_u16(), "code": code, "detail": detail, "field": null,
+            "type": "about:blank", "title": title, "status": status.as_u16(), "code": code,
+            "detail": detail, "field": null,
         });
         let headers = [
             (header::CONTENT_TYPE, "application/problem+json"),

@@ -122,7 +122,8 @@ fn a_file_is_handed_over_in_batches_and_twice_is_harmless() {
 fn refused_rows_are_reported_and_fail_the_command_unless_lenient() {
     let bench = Bench::new(Api::default());
     let file = bench.path("links.csv");
-    std::fs::write(&file, "long_url,alias,status\nhttps://e.com/,aaa,\nftp://e.com/,=bb,\nhttps://e.com/,ccc,blocked\nx\n")
+    std::fs::write(&file,
+        "long_url,alias,status\nhttps://e.com/,aaa,\nftp://e.com/,=bb,\nhttps://e.com/,ccc,blocked\nx\n")
         .unwrap();
     let report = bench.path("report.csv");
     assert!(!bench.import(&file, &["--report", report.to_str().unwrap()]).unwrap());

@@ -188,7 +188,8 @@ mod tests {
     #[test]
     fn a_page_is_a_neat_table() {
         let link = serde_json::json!({
-            "short_url": "https://go.example/x7Kq", "short_code": "x7Kq", "long_url": "https://example.com/a/rather/long/path/indeed",
+            "short_url": "https://go.example/x7Kq", "short_code": "x7Kq",
+            "long_url": "https://example.com/a/rather/long/path/indeed",
             "status": "active", "created_at": "2026-01-02T03:04:05Z", "title": null
         });
         let page = page(&[link], 70);

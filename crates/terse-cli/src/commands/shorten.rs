@@ -147,7 +147,8 @@ mod tests {
             "301",
         ];
         let want = serde_json::json!({
-            "long_url": "https://e.com/", "custom_alias": "a", "ttl": 28_800, "tags": ["x", "y"], "reuse": false, "redirect": 301
+            "long_url": "https://e.com/", "custom_alias": "a", "ttl": 28_800, "tags": ["x", "y"],
+            "reuse": false, "redirect": 301
         });
         assert_eq!(body(&line), want);
     }

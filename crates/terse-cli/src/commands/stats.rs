@@ -230,10 +230,14 @@ mod tests {
         let many = (0..20).map(|n| format!("n{n}")).chain(["unknown".into(), "other".into()]);
         let many: Vec<Value> = many.map(|name| json!({"name": name, "clicks": 1})).collect();
         json!({
-            "short_code": "x7Kq", "short_url": "https://go.example/x7Kq", "from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z",
-            "interval": "day", "time_zone": "Europe/Berlin", "bots": "exclude", "total_clicks": clicks, "clicks_24h": 5,
-            "unique_visitors": 7, "human_clicks": clicks, "bot_clicks": 0, "avg_redirect_ms": 0.0142, "last_click_at": null,
-            "series": series, "top_referrers": names, "top_countries": many, "devices": [{"name": "unknown", "clicks": 3}],
+            "short_code": "x7Kq", "short_url": "https://go.example/x7Kq",
+            "from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z",
+            "interval": "day", "time_zone": "Europe/Berlin", "bots": "exclude",
+            "total_clicks": clicks, "clicks_24h": 5,
+            "unique_visitors": 7, "human_clicks": clicks, "bot_clicks": 0,
+            "avg_redirect_ms": 0.0142, "last_click_at": null,
+            "series": series, "top_referrers": names, "top_countries": many,
+            "devices": [{"name": "unknown", "clicks": 3}],
             "browsers": []
         })
     }
@@ -275,7 +279,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("other   15"), "{text}");
-        let orphans = json!({"outcomes": [{"name": "not_found", "clicks": 2}], "series": [], "total_clicks": 2});
+        let orphans = json!({"outcomes": [{"name": "not_found", "clicks": 2}], "series": [],
+            "total_clicks": 2});
         let text = page(&orphans, 80, true).join("\n");
         assert!(
             text.starts_with("Visits without a link") && text.contains("not_found 2"),

@@ -213,8 +213,10 @@ mod tests {
 
     fn top(links: usize) -> Value {
         let link = |n: usize| {
-            json!({"short_code": format!("c{n}"), "domain": "go.example", "short_url": format!("https://go.example/c{n}\u{1b}[2J"),
-                "clicks": u64::MAX >> n, "human_clicks": 5, "bot_clicks": 1, "last_click_at": "2026-11-15T21:02:03.004Z"})
+            json!({"short_code": format!("c{n}"), "domain": "go.example",
+                "short_url": format!("https://go.example/c{n}\u{1b}[2J"),
+                "clicks": u64::MAX >> n, "human_clicks": 5, "bot_clicks": 1,
+                "last_click_at": "2026-11-15T21:02:03.004Z"})
         };
         json!({"minutes": 5, "links": (0..links).map(link).collect::<Vec<_>>()})
     }

@@ -94,7 +94,10 @@ proptest! {
         let rows: Vec<Vec<String>> = read(&text, buffer)
             .into_iter()
             .map(|(_, record)| match record {
-                Record::Whole(bytes) => cells(&bytes, b',').into_iter().map(|cell| String::from_utf8(cell).unwrap()).collect(),
+                Record::Whole(bytes) => cells(&bytes, b',')
+                    .into_iter()
+                    .map(|cell| String::from_utf8(cell).unwrap())
+                    .collect(),
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -102,7 +105,8 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_to_the_end(bytes in prop::collection::vec(prop_oneof![Just(b'"'), Just(b'\n'), Just(b','), any::<u8>()], 0..300)) {
+    fn any_bytes_are_read_to_the_end(bytes in prop::collection::vec(prop_oneof![Just(b'"'),
+        Just(b'\n'), Just(b','), any::<u8>()], 0..300)) {
         read(&bytes, 16);
     }
 }

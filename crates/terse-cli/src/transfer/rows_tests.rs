@@ -42,7 +42,8 @@ fn files_as_people_have_them_are_read() {
         ),
         (
             "long_url,alias,title,created_at\n\"https://example.com/?a=1,2\",imp104,\"say \"\"hi\"\"\",\n",
-            json!({"long_url": "https://example.com/?a=1,2", "short_code": "imp104", "title": "say \"hi\""}),
+            json!({"long_url": "https://example.com/?a=1,2", "short_code": "imp104",
+                "title": "say \"hi\""}),
         ),
         (
             "long_url,alias,title,created_at\nhttps://münchen.de/,imp106,日本語,\n",
@@ -60,12 +61,14 @@ fn files_as_people_have_them_are_read() {
         (
             "keyword;url;title;timestamp;ip;clicks\nabc;https://e.com/?a=1,2;t;2020-05-01 \
              12:00:00;::1;7\n",
-            json!({"short_code": "abc", "long_url": "https://e.com/?a=1,2", "title": "t", "created_at": "2020-05-01 12:00:00Z"}),
+            json!({"short_code": "abc", "long_url": "https://e.com/?a=1,2", "title": "t",
+                "created_at": "2020-05-01 12:00:00Z"}),
         ),
         (
             "createdAt,domain,longUrl,shortCode,shortUrl,tags,title,visits\n\
              2020-05-01T12:00:00+02:00,,https://e.com/,abc,https://s.test/abc,a|b,,0\n",
-            json!({"short_code": "abc", "long_url": "https://e.com/", "created_at": "2020-05-01T12:00:00+02:00", "tags": ["a", "b"]}),
+            json!({"short_code": "abc", "long_url": "https://e.com/",
+                "created_at": "2020-05-01T12:00:00+02:00", "tags": ["a", "b"]}),
         ),
         (
             "Title,Link,Long URL\nt,https://bit.test/3xYz,https://e.com/\n",
@@ -115,8 +118,10 @@ fn a_bad_row_is_refused_by_line_and_field_and_the_next_is_read() {
         (&b"long_url,title\nhttps://e.com/,\xff\xfe\nhttps://e.com/,x\n"[..], Some("title"), "not \
             valid UTF-8"),
         (b"long_url,alias,title,created_at\nhttps://example.com/,imp005,\"unterminated\nhttps://e.com/,,,\n", None, "not closed"),
-        (b"long_url,created_at\nhttps://e.com/,9999-12-31T23:59:59Z\nhttps://e.com/,\n", Some("created_at"), "future"),
-        (b"long_url,clicks\nhttps://e.com/,99999999999999999999\nhttps://e.com/,5\n", Some("clicks"), "not a count"),
+        (b"long_url,created_at\nhttps://e.com/,9999-12-31T23:59:59Z\nhttps://e.com/,\n",
+            Some("created_at"), "future"),
+        (b"long_url,clicks\nhttps://e.com/,99999999999999999999\nhttps://e.com/,5\n",
+            Some("clicks"), "not a count"),
         (b"long_url,title\nhttps://e.com/\nhttps://e.com/,x\n", None, "1 cells, where the header \
             has 2"),
         (b"long_url,title\n,x\nhttps://e.com/,x\n", Some("long_url"), "no target"),
@@ -125,7 +130,8 @@ fn a_bad_row_is_refused_by_line_and_field_and_the_next_is_read() {
             Some("pasword"),
             "unknown field",
         ),
-        (b"{\"url\":\"x\",\"long_url\":\"y\"}\n{\"long_url\":\"https://e.com/\"}\n", Some("url"), "given twice"),
+        (b"{\"url\":\"x\",\"long_url\":\"y\"}\n{\"long_url\":\"https://e.com/\"}\n", Some("url"),
+            "given twice"),
         (b"{nonsense\n{\"long_url\":\"https://e.com/\"}\n", None, "not JSON"),
         (&huge, None, "longer than 64 KiB"),
         (deep.as_bytes(), None, "not JSON"),
@@ -138,7 +144,8 @@ fn a_bad_row_is_refused_by_line_and_field_and_the_next_is_read() {
         assert!(refused.reason.contains(reason), "{shown}: {}", refused.reason);
         if field.is_some() {
             assert!(
-                matches!(&refused.field, Some(name) if Some(name.as_str()) == field || name == "long_url"),
+                matches!(&refused.field,
+                    Some(name) if Some(name.as_str()) == field || name == "long_url"),
                 "{shown}: {refused:?}"
             );
         }
@@ -177,16 +184,20 @@ fn link() -> impl Strategy<Value = Value> {
     )
         .prop_map(|((code, url, title), tags, (made, ends, clicks), (crawlable, redirect))| {
             json!({
-                "short_code": code, "long_url": url, "title": title, "tags": tags, "created_at": made, "expires_at": ends,
-                "max_clicks": clicks, "crawlable": crawlable, "redirect": redirect, "forward_query": !crawlable, "domain": "b.example",
-                "valid_from": null, "status": "active", "short_url": "https://s.test/x", "revision": 1,
+                "short_code": code, "long_url": url, "title": title, "tags": tags,
+                "created_at": made, "expires_at": ends,
+                "max_clicks": clicks, "crawlable": crawlable, "redirect": redirect,
+                "forward_query": !crawlable, "domain": "b.example",
+                "valid_from": null, "status": "active", "short_url": "https://s.test/x",
+                "revision": 1,
             })
         })
 }
 
 proptest! {
     #[test]
-    fn what_is_exported_is_imported_exactly(links_out in prop::collection::vec(link(), 1..5), jsonl: bool) {
+    fn what_is_exported_is_imported_exactly(links_out in prop::collection::vec(link(), 1..5),
+        jsonl: bool) {
         let format = if jsonl { Format::Jsonl } else { Format::Csv };
         let mut file = Vec::new();
         let mut writer = crate::transfer::Writer::new(&mut file, format).unwrap();
@@ -198,7 +209,8 @@ proptest! {
             .iter()
             .map(|link| {
                 let mut link = link.as_object().unwrap().clone();
-                link.retain(|name, value| !value.is_null() && !["status", "short_url", "revision"].contains(&name.as_str()));
+                link.retain(|name, value| !value.is_null() && !["status", "short_url",
+                    "revision"].contains(&name.as_str()));
                 // An empty list of tags is an empty cell.
                 if !jsonl && link["tags"] == json!([]) {
                     link.remove("tags");
@@ -220,8 +232,10 @@ proptest! {
     }
 
     #[test]
-    fn nonsense_is_refused_and_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), header: bool) {
-        let mut file = if header { b"long_url,alias,title,tags,clicks\n".to_vec() } else { Vec::new() };
+    fn nonsense_is_refused_and_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..400),
+        header: bool) {
+        let mut file = if header {
+            b"long_url,alias,title,tags,clicks\n".to_vec() } else { Vec::new() };
         file.extend_from_slice(&bytes);
         if let Ok(mut rows) = open(&file) {
             while let Some(outcome) = rows.next().unwrap() {

@@ -71,7 +71,8 @@ impl Moderation {
 fn recorded(link: &Link) -> Value {
     let flags: Vec<&str> = link.flags.iter().collect();
     json!({
-        "standing": link.moderation.as_str(), "judged_by": link.moderated_by.as_str(), "flags": flags
+        "standing": link.moderation.as_str(), "judged_by": link.moderated_by.as_str(),
+        "flags": flags
     })
 }
 

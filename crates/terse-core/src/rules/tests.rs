@@ -408,14 +408,17 @@ fn sent_rule() -> impl Strategy<Value = Value> {
         let tz = (tz && (days.is_some() || hours.is_some())).then(|| json!("America/New_York"));
         let branches: Vec<Value> = destination
             .iter()
-            .map(|(path, weight)| json!({
-                "url": format!("https://example.com/{path}?q=1"), "weight": weight
-            }))
+            .map(|(path, weight)| {
+                json!({
+                    "url": format!("https://example.com/{path}?q=1"), "weight": weight
+                })
+            })
             .collect();
         json!({
             "device": device, "os": os, "language": language, "country": country,
             "query": query.map(|(name, value)| json!({"name": name, "value": value})),
-            "from": from.map(timestamp), "until": until.map(timestamp), "days": days, "hours": hours,
+            "from": from.map(timestamp), "until": until.map(timestamp), "days": days,
+            "hours": hours,
             "tz": tz, "to": branches
         })
     })

@@ -102,7 +102,8 @@ fn an_unknown_version_is_a_miss() {
 proptest! {
     #[test]
     fn every_link_comes_back(
-        code in "[A-Za-z0-9_-]{1,64}", target in "\\PC{0,200}", title in proptest::option::of("\\PC{1,50}"),
+        code in "[A-Za-z0-9_-]{1,64}", target in "\\PC{0,200}",
+        title in proptest::option::of("\\PC{1,50}"),
         owner: u64, ms in -62_167_219_200_000i64..253_402_300_799_999, max: Option<u64>, spent: u64,
         bits: u8, revision: u64,
     ) {

@@ -12,7 +12,8 @@ use crate::http::problem::Problem;
 /// An account. Every field is always there.
 #[derive(Serialize, ToSchema)]
 #[schema(as = User, example = json!({
-    "id": 1000, "name": "ann", "role": "user", "created_at": "2026-11-15T21:00:00Z", "has_password": true, "identity": null,
+    "id": 1000, "name": "ann", "role": "user", "created_at": "2026-11-15T21:00:00Z",
+    "has_password": true, "identity": null,
     "suspended": null, "revision": 1
 }))]
 pub(crate) struct UserBody {

@@ -42,7 +42,8 @@ pub(crate) struct ModeratedList {
             tag", min_length = 1, max_length = 50, nullable = false),
         ("domain" = Option<String>, Query, description = "Only those on this short \
             domain", max_length = 253, nullable = false),
-        ("status" = inline(Option<StatusWord>), Query, description = "Only those with this status", nullable = false),
+        ("status" = inline(Option<StatusWord>), Query, description = "Only those with this status",
+            nullable = false),
         ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is \
             newest first", nullable = false)),
     responses((status = 200, description = "A part of the \

@@ -17,7 +17,8 @@ macro_rules! problems {
         pub(crate) struct $name;
         impl IntoResponses for $name {
             fn responses() -> BTreeMap<String, RefOr<Response>> {
-                [$($status),*].into_iter().map(|status: u16| (status.to_string(), problem_answer(status))).collect()
+                [$($status),*].into_iter().map(|status: u16| (status.to_string(),
+                    problem_answer(status))).collect()
             }
         })*
     };
@@ -88,7 +89,8 @@ fn problem_answer(status: u16) -> RefOr<Response> {
     let codes: Vec<_> = kinds.iter().map(|kind| format!("`{}`", kind.code)).collect();
     let example = kinds.first().map(|kind| {
         json!({
-            "type": format!("/api/docs#{}", kind.code), "title": kind.title, "status": status, "code": kind.code,
+            "type": format!("/api/docs#{}", kind.code), "title": kind.title, "status": status,
+            "code": kind.code,
             "detail": kind.title, "field": null
         })
     });

@@ -29,7 +29,8 @@ pub(crate) struct BlockHost {
 
 /// A host that is blocked.
 #[derive(Serialize, ToSchema)]
-#[schema(example = json!({ "host": "evil.example", "since": "2026-11-15T21:00:00Z", "why": "phishing kits" }))]
+#[schema(example = json!({ "host": "evil.example", "since": "2026-11-15T21:00:00Z",
+    "why": "phishing kits" }))]
 pub(crate) struct BlockedBody {
     /// The host in ASCII (punycode).
     host: String,
@@ -57,7 +58,8 @@ pub(crate) struct Blocklist {
 }
 
 /// List blocked hosts
-#[utoipa::path(get, path = "/api/v1/admin/blocklist", operation_id = "list_blocked_hosts", tag = "Admin",
+#[utoipa::path(get, path = "/api/v1/admin/blocklist", operation_id = "list_blocked_hosts",
+    tag = "Admin",
     responses((status = 200, description = "All of them", body = Blocklist), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
@@ -94,7 +96,8 @@ pub(super) async fn block(
 /// Unblock a host
 ///
 /// Links that were blocked because of it work again within minutes, unless a list contains it too.
-#[utoipa::path(delete, path = "/api/v1/admin/blocklist/{host}", operation_id = "unblock_host", tag = "Admin",
+#[utoipa::path(delete, path = "/api/v1/admin/blocklist/{host}", operation_id = "unblock_host",
+    tag = "Admin",
     params(("host" = String, Path, description = "The host", min_length = 1, max_length = 253),
         ("why" = Option<String>, Query, description = "For the audit \
             log", min_length = 1, max_length = 1000, nullable = false)),

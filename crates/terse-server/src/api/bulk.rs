@@ -34,12 +34,16 @@ const MAX_PASSWORDS: usize = 50;
 /// The results, in the order of the items.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "results": [
-    { "index": 0, "status": 201, "link": { "short_code": "x7Kq2Lm", "short_url": "https://go.example/x7Kq2Lm",
+    { "index": 0, "status": 201, "link": { "short_code": "x7Kq2Lm",
+        "short_url": "https://go.example/x7Kq2Lm",
         "long_url": "https://example.com/", "domain": "go.example", "title": null, "tags": [],
-        "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z", "expires_at": null, "valid_from": null,
-        "max_clicks": null, "click_count": 0, "redirect": 302, "rules": null, "forward_query": false, "crawlable": false,
+        "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z",
+        "expires_at": null, "valid_from": null,
+        "max_clicks": null, "click_count": 0, "redirect": 302, "rules": null,
+        "forward_query": false, "crawlable": false,
         "has_password": false, "notes": null, "archived": false, "status": "active", "flags": [],
-        "deleted_at": null, "qr_url": "https://go.example/x7Kq2Lm/qr", "preview_url": "https://go.example/x7Kq2Lm+",
+        "deleted_at": null, "qr_url": "https://go.example/x7Kq2Lm/qr",
+        "preview_url": "https://go.example/x7Kq2Lm+",
         "revision": 1 }, "problem": null },
     { "index": 1, "status": 400, "link": null, "problem": { "type": "/api/docs#scheme_not_allowed",
         "title": "Only http and https URLs can be \
@@ -75,13 +79,16 @@ pub(crate) struct ItemResult {
 /// more links than are left is refused as a whole.
 #[utoipa::path(post, path = "/api/v1/urls/bulk", operation_id = "create_links", tag = "Links",
     request_body(content = CreateLinks, content_type = "application/json",
-        example = json!([{ "long_url": "https://example.com/" }, { "long_url": "https://example.org/", "custom_alias": "org" }])),
+        example = json!([{ "long_url": "https://example.com/" }, {
+            "long_url": "https://example.org/", "custom_alias": "org" }])),
     params(("Idempotency-Key" = Option<String>, Header, description = "As for `POST /api/v1/urls`.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
     responses((status = 207, description = "One result per item, in order", body = Results, headers(
-            ("RateLimit-Limit" = u32, description = "How many links may be created, where that is limited"),
+            ("RateLimit-Limit" = u32,
+                description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
-            ("RateLimit-Reset" = u64, description = "Seconds until the whole limit is available again"))),
+            ("RateLimit-Reset" = u64,
+                description = "Seconds until the whole limit is available again"))),
         BulkProblems),
     security((), ("key" = [])))]
 pub(super) async fn create_many(
@@ -126,7 +133,8 @@ fn parse_item(item: &RawValue, passwords: &AtomicUsize) -> Result<CreateLinkBody
 /// nothing.
 #[utoipa::path(post, path = "/api/v1/admin/import", operation_id = "import_links", tag = "Admin",
     request_body(content = ImportLinks, content_type = "application/json",
-        example = json!([{ "long_url": "https://example.com/", "short_code": "x7Kq2Lm", "created_at": "2021-05-04T03:02:01Z" }])),
+        example = json!([{ "long_url": "https://example.com/", "short_code": "x7Kq2Lm",
+            "created_at": "2021-05-04T03:02:01Z" }])),
     responses((status = 207, description = "One result per item, in \
         order", body = Results), ImportProblems),
     security(("key" = [])))]

@@ -9,8 +9,10 @@ use utoipa::ToSchema;
 #[schema(as = Click, example = json!({
     "at": "2026-11-15T21:00:00.123Z", "country": "DE", "city": "Berlin, \
         DE", "device": "mobile", "browser": "Firefox",
-    "operating_system": "Android", "language": "de", "referrer": "news.example", "utm_source": "newsletter",
-    "utm_medium": "email", "utm_campaign": "spring", "utm_term": null, "utm_content": null, "bot": null,
+    "operating_system": "Android", "language": "de", "referrer": "news.example",
+    "utm_source": "newsletter",
+    "utm_medium": "email", "utm_campaign": "spring", "utm_term": null, "utm_content": null,
+    "bot": null,
     "address": "203.0.113.0/24", "redirect_ms": 0.014
 }))]
 pub(crate) struct ClickRow<'a> {

@@ -43,16 +43,19 @@ enum Format {
 /// The earliest first, as long as they are kept. JSON lines, or CSV with a header row; cells that a
 /// spreadsheet would take for a formula begin with an apostrophe. If reading fails on the way, the
 /// connection is closed without a proper end.
-#[utoipa::path(get, path = "/api/v1/urls/{code}/clicks", operation_id = "link_clicks", tag = "Clicks",
+#[utoipa::path(get, path = "/api/v1/urls/{code}/clicks", operation_id = "link_clicks",
+    tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("format" = inline(Option<FormatWord>), Query, description = "`json` (the default) is a \
             JSON object per line", nullable = false),
-        ("from" = Option<String>, Query, description = "From this time (RFC 3339), or from this date 00:00 UTC",
+        ("from" = Option<String>, Query,
+            description = "From this time (RFC 3339), or from this date 00:00 UTC",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("to" = Option<String>, Query, description = "Until before this time, or this date 00:00 UTC",
+        ("to" = Option<String>, Query,
+            description = "Until before this time, or this date 00:00 UTC",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),

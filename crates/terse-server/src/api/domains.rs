@@ -54,7 +54,8 @@ pub(crate) struct DomainList {
 /// The fallbacks of a domain. Without one the server shows its own page.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schema(example = json!({ "root": "https://example.com/", "not_found": "https://example.com/lost" }))]
+#[schema(example = json!({ "root": "https://example.com/",
+    "not_found": "https://example.com/lost" }))]
 pub(crate) struct PutDomain {
     /// The target of `/`.
     #[schema(max_length = 8192)]
@@ -142,7 +143,8 @@ pub(super) async fn put(
 /// Remove a short domain
 ///
 /// Refused while it has links. For a domain from the settings, only the fallbacks are removed.
-#[utoipa::path(delete, path = "/api/v1/domains/{domain}", operation_id = "remove_domain", tag = "Domains",
+#[utoipa::path(delete, path = "/api/v1/domains/{domain}", operation_id = "remove_domain",
+    tag = "Domains",
     params(("domain" = String, Path, description = "A host name, without a \
         port", min_length = 1, max_length = 253)),
     responses((status = 204, description = "It is removed"), RemoveDomainProblems),

@@ -63,7 +63,8 @@ pub(crate) struct TriedVisitor {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
-    "long_url": "https://example.com/", "rules": [{ "country": "AT", "to": "https://example.com/at" }], "visitor": { "country": "DE" }
+    "long_url": "https://example.com/", "rules": [{ "country": "AT",
+        "to": "https://example.com/at" }], "visitor": { "country": "DE" }
 }))]
 pub(crate) struct TryRules {
     /// The target if no rule matches.
@@ -80,11 +81,13 @@ pub(crate) struct TryRules {
 /// Where a visitor would go, and why.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
-    "rule": 1, "branch": null, "long_url": "https://example.com/at", "location": "https://example.com/at",
+    "rule": 1, "branch": null, "long_url": "https://example.com/at",
+    "location": "https://example.com/at",
     "why": "rules[1] matches: the country is AT", "status": "active",
     "steps": [{ "rule": 0, "matched": false, "why": ["the device is desktop, not mobile"] },
         { "rule": 1, "matched": true, "why": ["the country is AT"] }],
-    "seen": { "device": "desktop", "os": "Windows", "language": "de-AT", "country": "AT", "at": "2026-11-15T21:00:00Z" }
+    "seen": { "device": "desktop", "os": "Windows", "language": "de-AT", "country": "AT",
+        "at": "2026-11-15T21:00:00Z" }
 }))]
 pub(crate) struct Trial {
     /// The rule that matched, from 0; null if none did.

@@ -44,8 +44,10 @@ const TAKING: Duration = Duration::from_secs(60);
 /// their secrets, your `session`s, your `link`s (including deleted ones that are still kept), each
 /// followed by its `click`s, the `report`s you wrote, and the records of the `audit` log about you.
 /// The last line is `{"type":"end"}`; without it the export is incomplete.
-#[utoipa::path(get, path = "/api/v1/account/export", operation_id = "export_account", tag = "Account",
-    responses((status = 200, description = "The export", headers(("Content-Disposition" = String, description = "A name for the file")),
+#[utoipa::path(get, path = "/api/v1/account/export", operation_id = "export_account",
+    tag = "Account",
+    responses((status = 200, description = "The export", headers(("Content-Disposition" = String,
+        description = "A name for the file")),
             content((String = "application/x-ndjson"))),
         OwnReadProblems),
     security(("key" = [])))]
@@ -193,7 +195,8 @@ async fn write_links(
             if count == Some(0) {
                 continue;
             }
-            let place = json!({ "short_code": link.key.code.to_string(), "domain": host_of(&link.key, hosts) });
+            let place = json!({ "short_code": link.key.code.to_string(),
+                "domain": host_of(&link.key, hosts) });
             write_clicks(state, LinkId::of(link), &place, lines).await?;
         }
         lines.send().await?;
@@ -244,7 +247,8 @@ async fn write_reports(state: &App, owner: OwnerId, lines: &mut Lines) -> Result
                 let (at, text) = (report.at.to_string(), &report.text);
                 lines.put(
                     "report",
-                    &json!({ "short_code": code, "domain": domain, "at": at, "reason": report.reason, "text": text,
+                    &json!({ "short_code": code, "domain": domain, "at": at,
+                        "reason": report.reason, "text": text,
                         "state": report_state.as_str() }),
                 );
             }
@@ -281,7 +285,8 @@ fn told(entry: &AuditEntry, owner: OwnerId) -> Value {
         text.as_ref().and_then(|text| serde_json::from_str::<Value>(text).ok())
     };
     json!({
-        "at": entry.at.to_string(), "by": by, "act": entry.act.as_str(), "subject": entry.subject, "why": entry.why,
+        "at": entry.at.to_string(), "by": by, "act": entry.act.as_str(), "subject": entry.subject,
+        "why": entry.why,
         "before": value(&entry.before), "after": value(&entry.after),
     })
 }

@@ -99,7 +99,8 @@ pub(super) async fn list(
 ///
 /// The answer has a link that creates one account. The link fails if its author may no longer
 /// invite with that role when it is used.
-#[utoipa::path(post, path = "/api/v1/invitations", operation_id = "create_invitation", tag = "Admin",
+#[utoipa::path(post, path = "/api/v1/invitations", operation_id = "create_invitation",
+    tag = "Admin",
     request_body(content = CreateInvitation),
     responses((status = 201, description = "The \
         invitation", body = MadeInvitation), UserChangeProblems),
@@ -119,7 +120,8 @@ pub(super) async fn create(
 }
 
 /// Revoke an invitation
-#[utoipa::path(delete, path = "/api/v1/invitations/{id}", operation_id = "revoke_invitation", tag = "Admin",
+#[utoipa::path(delete, path = "/api/v1/invitations/{id}", operation_id = "revoke_invitation",
+    tag = "Admin",
     params(("id" = String, Path, description = "The invitation", pattern = "^[0-9a-f]{16}$")),
     responses((status = 204, description = "It is revoked"), UserChangeProblems),
     security(("key" = [])))]

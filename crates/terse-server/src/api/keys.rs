@@ -20,7 +20,8 @@ use crate::http::state::{App, Web};
 /// A key to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({ "name": "newsletter", "scope": "create", "expires_at": "2030-01-31T12:00:00Z", "plan": "100/h" }))]
+#[schema(example = json!({ "name": "newsletter", "scope": "create",
+    "expires_at": "2030-01-31T12:00:00Z", "plan": "100/h" }))]
 pub(crate) struct CreateKey {
     /// Its name.
     #[schema(min_length = 1, max_length = 100)]
@@ -44,7 +45,8 @@ pub(crate) struct CreateKey {
 /// A key, without its secret.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Key, example = json!({
-    "id": 7, "name": "newsletter", "prefix": "terse_x7Kq2L", "scope": "create", "created_at": "2026-11-15T21:00:00Z",
+    "id": 7, "name": "newsletter", "prefix": "terse_x7Kq2L", "scope": "create",
+    "created_at": "2026-11-15T21:00:00Z",
     "expires_at": "2030-01-31T12:00:00Z", "plan": "100/h", "last_used_at": null
 }))]
 pub(crate) struct KeyBody {
@@ -154,7 +156,8 @@ pub(super) async fn revoke(
 }
 
 /// List the keys of an account
-#[utoipa::path(get, path = "/api/v1/admin/users/{id}/keys", operation_id = "list_user_keys", tag = "Admin",
+#[utoipa::path(get, path = "/api/v1/admin/users/{id}/keys", operation_id = "list_user_keys",
+    tag = "Admin",
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 200, description = "Its keys", body = KeyList), UserReadProblems),
     security(("key" = [])))]
@@ -171,7 +174,8 @@ pub(super) async fn list_of_user(
 /// Create a key for an account
 ///
 /// With any limit. The answer shows the key; it is never shown again.
-#[utoipa::path(post, path = "/api/v1/admin/users/{id}/keys", operation_id = "create_user_key", tag = "Admin",
+#[utoipa::path(post, path = "/api/v1/admin/users/{id}/keys", operation_id = "create_user_key",
+    tag = "Admin",
     request_body(content = CreateKey),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 201, description = "The new key", body = MadeKey), UserChangeProblems),
@@ -189,7 +193,8 @@ pub(super) async fn create_of_user(
 }
 
 /// Revoke a key of an account
-#[utoipa::path(delete, path = "/api/v1/admin/users/{id}/keys/{key}", operation_id = "revoke_user_key", tag = "Admin",
+#[utoipa::path(delete, path = "/api/v1/admin/users/{id}/keys/{key}",
+    operation_id = "revoke_user_key", tag = "Admin",
     params(("id" = u64, Path, description = "The account's number", minimum = 1),
         ("key" = u64, Path, description = "The key's number", minimum = 1)),
     responses((status = 204, description = "It is revoked"), UserChangeProblems),

@@ -29,21 +29,28 @@ const REPLAYED: &str = "idempotency-replayed";
 /// Without a key this works where the operator allows it, and such links expire soon.
 #[utoipa::path(post, path = "/api/v1/urls", operation_id = "create_link", tag = "Links",
     request_body(content = CreateLinkBody),
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to repeat the same request for 24 hours: it gets the first answer again. 1 to 255 visible ASCII characters.",
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "Makes it safe to repeat the same request for 24 hours: it gets \
+                the first answer again. 1 to 255 visible ASCII characters.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
     responses(
         (status = 201, description = "The new link", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
             ("Location" = String, description = "The link's address in the API"),
-            ("RateLimit-Limit" = u32, description = "How many links may be created, where that is limited"),
+            ("RateLimit-Limit" = u32,
+                description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
-            ("RateLimit-Reset" = u64, description = "Seconds until the whole limit is available again"))),
+            ("RateLimit-Reset" = u64,
+                description = "Seconds until the whole limit is available again"))),
         (status = 200, description = "A link that existed before", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
-            ("Idempotency-Replayed" = String, description = "`true` if this repeats the answer to an earlier request"),
-            ("RateLimit-Limit" = u32, description = "How many links may be created, where that is limited"),
+            ("Idempotency-Replayed" = String,
+                description = "`true` if this repeats the answer to an earlier request"),
+            ("RateLimit-Limit" = u32,
+                description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
-            ("RateLimit-Reset" = u64, description = "Seconds until the whole limit is available again"))),
+            ("RateLimit-Reset" = u64,
+                description = "Seconds until the whole limit is available again"))),
         CreateProblems),
     security((), ("key" = [])))]
 pub(super) async fn create(
@@ -65,15 +72,20 @@ pub(super) async fn create(
         (status = 201, description = "The new link", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
             ("Location" = String, description = "The link's address in the API"),
-            ("RateLimit-Limit" = u32, description = "How many links may be created, where that is limited"),
+            ("RateLimit-Limit" = u32,
+                description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
-            ("RateLimit-Reset" = u64, description = "Seconds until the whole limit is available again"))),
+            ("RateLimit-Reset" = u64,
+                description = "Seconds until the whole limit is available again"))),
         (status = 200, description = "A link that existed before", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
-            ("Idempotency-Replayed" = String, description = "`true` if this repeats the answer to an earlier request"),
-            ("RateLimit-Limit" = u32, description = "How many links may be created, where that is limited"),
+            ("Idempotency-Replayed" = String,
+                description = "`true` if this repeats the answer to an earlier request"),
+            ("RateLimit-Limit" = u32,
+                description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
-            ("RateLimit-Reset" = u64, description = "Seconds until the whole limit is available again"))),
+            ("RateLimit-Reset" = u64,
+                description = "Seconds until the whole limit is available again"))),
         CreateProblems),
     security((), ("key" = [])))]
 pub(super) async fn shorten(
@@ -177,7 +189,8 @@ pub(super) async fn get(
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false),
-        ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you read it, or `*`",
+        ("If-Match" = Option<String>, Header,
+            description = "The `ETag` of the link as you read it, or `*`",
             min_length = 1, pattern = "^(\"[0-9]{1,19}\"|[0-9]{1,19}|[*])$", nullable = false)),
     responses((status = 200, description = "The link as it is now", body = LinkBody,
             headers(("ETag" = String, description = "The revision"))),
@@ -233,7 +246,8 @@ pub(super) async fn delete(
 }
 
 /// Restore a deleted link
-#[utoipa::path(post, path = "/api/v1/urls/{code}/restore", operation_id = "restore_link", tag = "Links",
+#[utoipa::path(post, path = "/api/v1/urls/{code}/restore", operation_id = "restore_link",
+    tag = "Links",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \

@@ -44,8 +44,12 @@ pub(crate) struct LinkList {
             tag", min_length = 1, max_length = 50, nullable = false),
         ("domain" = Option<String>, Query, description = "Only those on this short \
             domain", max_length = 253, nullable = false),
-        ("status" = inline(Option<StatusWord>), Query, description = "Only those with this status", nullable = false),
-        ("archived" = inline(Option<ArchivedWord>), Query, description = "`true` lists only archived links, `all` these too, `false` (the default) none. Deleted links are listed in any case", nullable = false),
+        ("status" = inline(Option<StatusWord>), Query, description = "Only those with this status",
+            nullable = false),
+        ("archived" = inline(Option<ArchivedWord>), Query,
+            description = "`true` lists only archived links, `all` these too, `false` (the default) \
+                none. Deleted links are listed in any case",
+            nullable = false),
         ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is \
             newest first", nullable = false)),
     responses((status = 200, description = "A part of the list", body = LinkList), ListProblems),

@@ -30,7 +30,8 @@ pub(crate) struct RequiredReason {
 }
 
 /// Set the moderation status of a link
-#[utoipa::path(put, path = "/api/v1/admin/links/{code}/standing", operation_id = "judge_link", tag = "Admin",
+#[utoipa::path(put, path = "/api/v1/admin/links/{code}/standing", operation_id = "judge_link",
+    tag = "Admin",
     request_body(content = SetStanding),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
@@ -56,7 +57,8 @@ pub(super) async fn set_standing(
 /// Confirm reports and block the link
 ///
 /// It answers 451 from now on, and its code is never issued again. Its open reports are settled.
-#[utoipa::path(post, path = "/api/v1/admin/links/{code}/confirm", operation_id = "confirm_reports", tag = "Admin",
+#[utoipa::path(post, path = "/api/v1/admin/links/{code}/confirm", operation_id = "confirm_reports",
+    tag = "Admin",
     request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
@@ -82,7 +84,8 @@ pub(super) async fn confirm(
 ///
 /// It redirects from now on, whatever lists, flags and reports say, until its target changes or a
 /// moderator decides otherwise. Its open reports are settled.
-#[utoipa::path(post, path = "/api/v1/admin/links/{code}/clear", operation_id = "clear_link", tag = "Admin",
+#[utoipa::path(post, path = "/api/v1/admin/links/{code}/clear", operation_id = "clear_link",
+    tag = "Admin",
     request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
@@ -122,13 +125,15 @@ pub(crate) struct BannedOwner {
 ///
 /// The account's keys and sessions stop working and its links stop redirecting until it is
 /// reinstated. Only an admin suspends a moderator or an admin.
-#[utoipa::path(post, path = "/api/v1/admin/links/{code}/ban_owner", operation_id = "ban_owner", tag = "Admin",
+#[utoipa::path(post, path = "/api/v1/admin/links/{code}/ban_owner", operation_id = "ban_owner",
+    tag = "Admin",
     request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
-    responses((status = 200, description = "The owner as it is now", body = BannedOwner), BanProblems),
+    responses((status = 200, description = "The owner as it is now", body = BannedOwner),
+        BanProblems),
     security(("key" = [])))]
 pub(super) async fn ban_owner(
     State(state): Web,

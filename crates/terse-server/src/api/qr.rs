@@ -83,10 +83,14 @@ fn colour(field: &'static str, text: &str) -> Result<[u8; 3], Problem> {
             fit.", minimum = 64, maximum = 2048, nullable = false),
         ("margin" = Option<u32>, Query, description = "The quiet zone in modules, 4 by \
             default", minimum = 0, maximum = 16, nullable = false),
-        ("level" = inline(Option<LevelWord>), Query, description = "The error correction level, `M` by default", nullable = false),
-        ("fg" = Option<String>, Query, description = "The foreground colour, 000000 by default", pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false),
-        ("bg" = Option<String>, Query, description = "The background colour, ffffff by default", pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false)),
-    responses((status = 200, description = "The image", content((String = "image/svg+xml"), (String = "image/png"))),
+        ("level" = inline(Option<LevelWord>), Query,
+            description = "The error correction level, `M` by default", nullable = false),
+        ("fg" = Option<String>, Query, description = "The foreground colour, 000000 by default",
+            pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false),
+        ("bg" = Option<String>, Query, description = "The background colour, ffffff by default",
+            pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false)),
+    responses((status = 200, description = "The image", content((String = "image/svg+xml"),
+        (String = "image/png"))),
         QrProblems))]
 pub(super) async fn draw(
     State(state): Web,

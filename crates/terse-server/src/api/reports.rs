@@ -37,7 +37,8 @@ pub(crate) struct WriteReport {
 ///
 /// Answers once the report is on stable storage. Three reports from different accounts or networks
 /// put a warning page before the link; then a moderator decides.
-#[utoipa::path(post, path = "/api/v1/urls/{code}/report", operation_id = "report_link", tag = "Links",
+#[utoipa::path(post, path = "/api/v1/urls/{code}/report", operation_id = "report_link",
+    tag = "Links",
     request_body(content = WriteReport),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),

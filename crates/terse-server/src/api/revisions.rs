@@ -37,7 +37,8 @@ const FIELDS: [&str; 13] = [
 /// A link's earlier revisions, the latest first.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "revision": 3, "revisions": [
-    { "revision": 2, "until": "2026-11-15T22:00:00Z", "changes": [{ "field": "title", "before": null, "after": "Spring sale" }] }
+    { "revision": 2, "until": "2026-11-15T22:00:00Z", "changes": [{ "field": "title",
+        "before": null, "after": "Spring sale" }] }
 ] }))]
 pub(crate) struct Revisions {
     /// The revision that the link is at.
@@ -96,7 +97,8 @@ impl Earlier {
 /// List earlier revisions of a link
 ///
 /// What its owner changed, and when. Changes by moderation are not listed.
-#[utoipa::path(get, path = "/api/v1/urls/{code}/revisions", operation_id = "list_revisions", tag = "Links",
+#[utoipa::path(get, path = "/api/v1/urls/{code}/revisions", operation_id = "list_revisions",
+    tag = "Links",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
@@ -144,7 +146,8 @@ pub(crate) struct Undo {
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false),
-        ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you read it, or `*`",
+        ("If-Match" = Option<String>, Header,
+            description = "The `ETag` of the link as you read it, or `*`",
             min_length = 1, pattern = "^(\"[0-9]{1,19}\"|[0-9]{1,19}|[*])$", nullable = false)),
     responses((status = 200, description = "The link as it is now", body = LinkBody,
             headers(("ETag" = String, description = "The revision"))),

@@ -61,8 +61,14 @@ impl utoipa::PartialSchema for Rule {
         object()
             .description(Some(about))
             .property("device", any(format(DEVICES), "The kind of device."))
-            .property("os", any(format(SYSTEMS), "The operating system. `Linux` is any of its \
-                distributions."))
+            .property(
+                "os",
+                any(
+                    format(SYSTEMS),
+                    "The operating system. `Linux` is any of its \
+                distributions.",
+                ),
+            )
             .property(
                 "language",
                 any(
@@ -70,18 +76,41 @@ impl utoipa::PartialSchema for Rule {
                     "The language that the visitor prefers.",
                 ),
             )
-            .property("country", any(text("^[A-Za-z]{2}$").build(), "The visitor's country \
-                (ISO 3166)."))
+            .property(
+                "country",
+                any(
+                    text("^[A-Za-z]{2}$").build(),
+                    "The visitor's country \
+                (ISO 3166).",
+                ),
+            )
             .property("query", any(query, "A parameter in the visitor's query."))
-            .property("from", text(DATE_TIME).description(Some("The rule applies from this date and time.")).build())
-            .property("until", text(DATE_TIME).description(Some("The rule applies before this date and time.")).build())
+            .property(
+                "from",
+                text(DATE_TIME)
+                    .description(Some("The rule applies from this date and time."))
+                    .build(),
+            )
+            .property(
+                "until",
+                text(DATE_TIME)
+                    .description(Some("The rule applies before this date and time."))
+                    .build(),
+            )
             .property("days", any(days, "The days of the week."))
-            .property("hours", any(hours.build(), "The hours of the day. A span that ends after \
-                midnight belongs to the day it begins on."))
+            .property(
+                "hours",
+                any(
+                    hours.build(),
+                    "The hours of the day. A span that ends after \
+                midnight belongs to the day it begins on.",
+                ),
+            )
             .property("tz", zone)
             .property("to", Schema::OneOf(to))
             .required("to")
-            .examples([json!({ "device": ["mobile", "tablet"], "country": "AT", "to": "https://m.example.com/" })])
+            .examples([json!({ "device": ["mobile", "tablet"], "country": "AT",
+                "to": "https://m.example.com/" })])
             .into()
     }
 }

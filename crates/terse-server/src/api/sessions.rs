@@ -16,7 +16,8 @@ use terse_core::Credential;
 /// A browser that is signed in.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Session, example = json!({
-    "id": "5f2b8a90c1d3e4f7", "created_at": "2026-11-15T21:00:00Z", "expires_at": "2026-12-15T21:00:00Z", "current": true
+    "id": "5f2b8a90c1d3e4f7", "created_at": "2026-11-15T21:00:00Z",
+    "expires_at": "2026-12-15T21:00:00Z", "current": true
 }))]
 pub(crate) struct SessionBody {
     /// Its id.
@@ -41,7 +42,8 @@ pub(crate) struct SessionList {
 }
 
 /// List your sessions
-#[utoipa::path(get, path = "/api/v1/account/sessions", operation_id = "list_sessions", tag = "Account",
+#[utoipa::path(get, path = "/api/v1/account/sessions", operation_id = "list_sessions",
+    tag = "Account",
     responses((status = 200, description = "The sessions", body = SessionList), OwnReadProblems),
     security(("key" = [])))]
 pub(super) async fn list(
@@ -63,7 +65,8 @@ pub(super) async fn list(
 /// End all your other sessions
 ///
 /// With a key, all of them.
-#[utoipa::path(delete, path = "/api/v1/account/sessions", operation_id = "end_sessions", tag = "Account",
+#[utoipa::path(delete, path = "/api/v1/account/sessions", operation_id = "end_sessions",
+    tag = "Account",
     responses((status = 204, description = "They are ended"), OwnChangeProblems),
     security(("key" = [])))]
 pub(super) async fn end_all(
@@ -81,7 +84,8 @@ pub(super) async fn end_all(
 }
 
 /// End one of your sessions
-#[utoipa::path(delete, path = "/api/v1/account/sessions/{id}", operation_id = "end_session", tag = "Account",
+#[utoipa::path(delete, path = "/api/v1/account/sessions/{id}", operation_id = "end_session",
+    tag = "Account",
     params(("id" = String, Path, description = "The session", pattern = "^[0-9a-f]{16}$")),
     responses((status = 204, description = "It is ended"), OwnChangeProblems),
     security(("key" = [])))]

@@ -137,7 +137,8 @@ impl CreateLinkBody {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
-    "long_url": "https://example.com/", "short_code": "x7Kq2Lm", "created_at": "2021-05-04T03:02:01Z"
+    "long_url": "https://example.com/", "short_code": "x7Kq2Lm",
+    "created_at": "2021-05-04T03:02:01Z"
 }))]
 pub(crate) struct ImportLink {
     /// Where the link leads.
@@ -363,10 +364,15 @@ impl From<StandingWord> for ModerationStatus {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Link, example = json!({
     "short_code": "spring-sale", "short_url": "https://go.example/spring-sale",
-    "long_url": "https://example.com/a/rather/long/path?with=parameters", "domain": "go.example", "title": "Spring sale",
-    "tags": ["spring", "sale"], "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z",
-    "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "click_count": 0, "redirect": 302, "rules": null, "forward_query": false,
-    "crawlable": false, "has_password": false, "notes": null, "archived": false, "status": "active", "flags": [], "deleted_at": null, "qr_url": "https://go.example/spring-sale/qr",
+    "long_url": "https://example.com/a/rather/long/path?with=parameters", "domain": "go.example",
+    "title": "Spring sale",
+    "tags": ["spring", "sale"], "created_at": "2026-11-15T21:00:00Z",
+    "updated_at": "2026-11-15T21:00:00Z",
+    "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "click_count": 0,
+    "redirect": 302, "rules": null, "forward_query": false,
+    "crawlable": false, "has_password": false, "notes": null, "archived": false,
+    "status": "active", "flags": [], "deleted_at": null,
+    "qr_url": "https://go.example/spring-sale/qr",
     "preview_url": "https://go.example/spring-sale+", "revision": 1
 }))]
 pub(crate) struct LinkBody {

@@ -34,16 +34,24 @@ const CANDIDATES: usize = 1000;
 #[utoipa::path(get, path = "/api/v1/urls/{code}/stats", operation_id = "link_stats", tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("from" = Option<String>, Query, description = "From this time (RFC 3339), or from the beginning of this date in the time zone",
+        ("from" = Option<String>, Query,
+            description = "From this time (RFC 3339), or from the beginning of this date \
+                in the time zone",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("to" = Option<String>, Query, description = "Until before this time or date; now by default",
+        ("to" = Option<String>, Query,
+            description = "Until before this time or date; now by default",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("interval" = inline(Option<IntervalWord>), Query, description = "The interval of the series; by default it fits the period", nullable = false),
-        ("bots" = inline(Option<BotsWord>), Query, description = "Whether clicks by bots are included (the default), excluded, or the only ones. Also true and false", nullable = false),
+        ("interval" = inline(Option<IntervalWord>), Query,
+            description = "The interval of the series; by default it fits the period",
+            nullable = false),
+        ("bots" = inline(Option<BotsWord>), Query,
+            description = "Whether clicks by bots are included (the default), excluded, or the \
+                only ones. Also true and false",
+            nullable = false),
         ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
             `+05:30`", min_length = 1, max_length = 64, nullable = false),
@@ -69,16 +77,24 @@ pub(super) async fn link_stats(
 ///
 /// Of the last 30 days, unless `from` and `to` say otherwise. Deleted links are included.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "all_stats", tag = "Clicks",
-    params(("from" = Option<String>, Query, description = "From this time (RFC 3339), or from the beginning of this date in the time zone",
+    params(("from" = Option<String>, Query,
+        description = "From this time (RFC 3339), or from the beginning of this date \
+                in the time zone",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("to" = Option<String>, Query, description = "Until before this time or date; now by default",
+        ("to" = Option<String>, Query,
+            description = "Until before this time or date; now by default",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("interval" = inline(Option<IntervalWord>), Query, description = "The interval of the series; by default it fits the period", nullable = false),
-        ("bots" = inline(Option<BotsWord>), Query, description = "Whether clicks by bots are included (the default), excluded, or the only ones. Also true and false", nullable = false),
+        ("interval" = inline(Option<IntervalWord>), Query,
+            description = "The interval of the series; by default it fits the period",
+            nullable = false),
+        ("bots" = inline(Option<BotsWord>), Query,
+            description = "Whether clicks by bots are included (the default), excluded, or the \
+                only ones. Also true and false",
+            nullable = false),
         ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
             `+05:30`", min_length = 1, max_length = 64, nullable = false)),
@@ -104,16 +120,24 @@ pub(super) async fn all_stats(
 ///
 /// Unknown codes, expired links and blocked links. Under a flood they are sampled.
 #[utoipa::path(get, path = "/api/v1/admin/orphans", operation_id = "orphan_stats", tag = "Admin",
-    params(("from" = Option<String>, Query, description = "From this time (RFC 3339), or from the beginning of this date in the time zone",
+    params(("from" = Option<String>, Query,
+        description = "From this time (RFC 3339), or from the beginning of this date \
+                in the time zone",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("to" = Option<String>, Query, description = "Until before this time or date; now by default",
+        ("to" = Option<String>, Query,
+            description = "Until before this time or date; now by default",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("interval" = inline(Option<IntervalWord>), Query, description = "The interval of the series; by default it fits the period", nullable = false),
-        ("bots" = inline(Option<BotsWord>), Query, description = "Whether visits by bots are included (the default), excluded, or the only ones. Also true and false", nullable = false),
+        ("interval" = inline(Option<IntervalWord>), Query,
+            description = "The interval of the series; by default it fits the period",
+            nullable = false),
+        ("bots" = inline(Option<BotsWord>), Query,
+            description = "Whether visits by bots are included (the default), excluded, or the \
+                only ones. Also true and false",
+            nullable = false),
         ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
             `+05:30`", min_length = 1, max_length = 64, nullable = false)),
@@ -131,8 +155,10 @@ pub(super) async fn orphan_stats(
 
 /// The busiest links of the last minutes.
 #[derive(Serialize, ToSchema)]
-#[schema(example = json!({ "minutes": 5, "links": [{ "short_code": "spring-sale", "domain": "go.example",
-    "short_url": "https://go.example/spring-sale", "clicks": 812, "human_clicks": 790, "bot_clicks": 22,
+#[schema(example = json!({ "minutes": 5, "links": [{ "short_code": "spring-sale",
+    "domain": "go.example",
+    "short_url": "https://go.example/spring-sale", "clicks": 812, "human_clicks": 790,
+    "bot_clicks": 22,
     "last_click_at": "2026-11-15T21:00:00Z" }] }))]
 pub(crate) struct Top {
     /// The number of minutes, the present one included.

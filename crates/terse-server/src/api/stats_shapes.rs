@@ -172,18 +172,27 @@ macro_rules! stats_bodies {
 stats_bodies! {
     /// The clicks of a link, summed up.
     #[schema(example = json!({
-        "short_code": "spring-sale", "short_url": "https://go.example/spring-sale", "from": "2026-11-14T00:00:00Z",
-        "to": "2026-11-16T00:00:00Z", "interval": "day", "time_zone": "UTC", "bots": "include", "total_clicks": 812,
-        "clicks_24h": 500, "unique_visitors": 640, "human_clicks": 790, "bot_clicks": 22, "avg_redirect_ms": 0.014,
+        "short_code": "spring-sale", "short_url": "https://go.example/spring-sale",
+        "from": "2026-11-14T00:00:00Z",
+        "to": "2026-11-16T00:00:00Z", "interval": "day", "time_zone": "UTC", "bots": "include",
+        "total_clicks": 812,
+        "clicks_24h": 500, "unique_visitors": 640, "human_clicks": 790, "bot_clicks": 22,
+        "avg_redirect_ms": 0.014,
         "last_click_at": "2026-11-15T21:00:00Z", "series": [
-            { "start": "2026-11-14T00:00:00+00:00", "clicks": 312, "human_clicks": 300, "bot_clicks": 12 },
-            { "start": "2026-11-15T00:00:00+00:00", "clicks": 500, "human_clicks": 490, "bot_clicks": 10 }],
-        "top_referrers": [{ "name": "news.example", "clicks": 700 }, { "name": "unknown", "clicks": 112 }],
-        "top_countries": [{ "name": "DE", "clicks": 812 }], "top_cities": [{ "name": "unknown", "clicks": 812 }],
+            { "start": "2026-11-14T00:00:00+00:00", "clicks": 312, "human_clicks": 300,
+                "bot_clicks": 12 },
+            { "start": "2026-11-15T00:00:00+00:00", "clicks": 500, "human_clicks": 490,
+                "bot_clicks": 10 }],
+        "top_referrers": [{ "name": "news.example", "clicks": 700 }, { "name": "unknown",
+            "clicks": 112 }],
+        "top_countries": [{ "name": "DE", "clicks": 812 }], "top_cities": [{ "name": "unknown",
+            "clicks": 812 }],
         "devices": [{ "name": "mobile", "clicks": 790 }, { "name": "unknown", "clicks": 22 }],
         "browsers": [{ "name": "Firefox", "clicks": 790 }, { "name": "unknown", "clicks": 22 }],
-        "operating_systems": [{ "name": "Android", "clicks": 790 }, { "name": "unknown", "clicks": 22 }],
-        "languages": [{ "name": "de", "clicks": 812 }], "utm_sources": [{ "name": "newsletter", "clicks": 600 }],
+        "operating_systems": [{ "name": "Android", "clicks": 790 }, { "name": "unknown",
+            "clicks": 22 }],
+        "languages": [{ "name": "de", "clicks": 812 }], "utm_sources": [{ "name": "newsletter",
+            "clicks": 600 }],
         "utm_mediums": [], "utm_campaigns": [], "utm_terms": [], "utm_contents": [],
         "bot_reasons": [{ "name": "crawler", "clicks": 22 }]
     }))]
@@ -274,9 +283,8 @@ impl AllStats {
         asked: &Asked,
         report: &ClickReport,
     ) -> Result<Self, Problem> {
-        Ok(
-            stats_body!(AllStats, asked, report, { top_links: |lists: &Lists<'_>| TopLink::ranked(busy, lists.bots, hosts) }),
-        )
+        Ok(stats_body!(AllStats, asked, report, {
+                top_links: |lists: &Lists<'_>| TopLink::ranked(busy, lists.bots, hosts) }))
     }
 }
 

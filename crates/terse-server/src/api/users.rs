@@ -178,7 +178,8 @@ pub(super) async fn get(
 }
 
 /// Change an account
-#[utoipa::path(patch, path = "/api/v1/admin/users/{id}", operation_id = "change_user", tag = "Admin",
+#[utoipa::path(patch, path = "/api/v1/admin/users/{id}", operation_id = "change_user",
+    tag = "Admin",
     request_body(content = PatchUser),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 200, description = "The account as it is \
@@ -200,7 +201,8 @@ pub(super) async fn patch(
 /// Erase an account
 ///
 /// With all its links, their clicks, its keys and sessions. Nothing can be restored.
-#[utoipa::path(delete, path = "/api/v1/admin/users/{id}", operation_id = "erase_user", tag = "Admin",
+#[utoipa::path(delete, path = "/api/v1/admin/users/{id}", operation_id = "erase_user",
+    tag = "Admin",
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 204, description = "Everything is erased"),
         (status = 202, description = "The account is closed, and the rest is being \
@@ -226,7 +228,8 @@ pub(super) async fn erase(
 ///
 /// Its links stop redirecting, its keys stop working and its sessions end, in one step. Moderators
 /// suspend users, admins anyone but themselves.
-#[utoipa::path(post, path = "/api/v1/admin/users/{id}/suspend", operation_id = "suspend_user", tag = "Admin",
+#[utoipa::path(post, path = "/api/v1/admin/users/{id}/suspend", operation_id = "suspend_user",
+    tag = "Admin",
     request_body(content = SuspendUser),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 200, description = "The account as it is \
@@ -247,7 +250,8 @@ pub(super) async fn suspend(
 /// Reinstate an account
 ///
 /// Its links and keys work again.
-#[utoipa::path(post, path = "/api/v1/admin/users/{id}/reinstate", operation_id = "reinstate_user", tag = "Admin",
+#[utoipa::path(post, path = "/api/v1/admin/users/{id}/reinstate", operation_id = "reinstate_user",
+    tag = "Admin",
     request_body(content = ReinstateUser),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 200, description = "The account as it is \

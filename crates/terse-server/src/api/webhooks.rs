@@ -19,7 +19,8 @@ use crate::http::state::{App, Web};
 /// A webhook to create.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({ "url": "https://hooks.example.com/terse", "events": ["link.created", "link.deleted"] }))]
+#[schema(example = json!({ "url": "https://hooks.example.com/terse", "events": ["link.created",
+    "link.deleted"] }))]
 pub(crate) struct CreateWebhook {
     /// Where events are sent: an https URL.
     #[schema(min_length = 8, max_length = 2048, pattern = "^https?://", nullable = false)]
@@ -52,8 +53,10 @@ pub(crate) struct PatchWebhook {
 /// A webhook.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Webhook, example = json!({
-    "id": "7", "url": "https://hooks.example.com/terse", "events": ["link.created"], "created_at": "2026-11-15T21:00:00Z",
-    "enabled": true, "disabled_at": null, "disabled_reason": null, "waiting": 0, "dropped": 0, "last_delivered_at": null, "secret": null
+    "id": "7", "url": "https://hooks.example.com/terse", "events": ["link.created"],
+    "created_at": "2026-11-15T21:00:00Z",
+    "enabled": true, "disabled_at": null, "disabled_reason": null, "waiting": 0, "dropped": 0,
+    "last_delivered_at": null, "secret": null
 }))]
 pub(crate) struct WebhookBody {
     /// Its name.
@@ -228,7 +231,8 @@ pub(super) async fn get(
 }
 
 /// Change a webhook
-#[utoipa::path(patch, path = "/api/v1/webhooks/{id}", operation_id = "change_webhook", tag = "Webhooks",
+#[utoipa::path(patch, path = "/api/v1/webhooks/{id}", operation_id = "change_webhook",
+    tag = "Webhooks",
     request_body(content = PatchWebhook),
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
     responses((status = 200, description = "The webhook as it is now, with its secret if that is \
@@ -253,7 +257,8 @@ pub(super) async fn patch(
 /// Remove a webhook
 ///
 /// Events that wait for it are dropped.
-#[utoipa::path(delete, path = "/api/v1/webhooks/{id}", operation_id = "delete_webhook", tag = "Webhooks",
+#[utoipa::path(delete, path = "/api/v1/webhooks/{id}", operation_id = "delete_webhook",
+    tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
     responses((status = 204, description = "It is removed"), WebhookProblems),
     security(("key" = [])))]
@@ -271,7 +276,8 @@ pub(super) async fn delete(
 ///
 /// Sends an event `webhook.test`, whichever events the webhook is for. The result is in its
 /// deliveries.
-#[utoipa::path(post, path = "/api/v1/webhooks/{id}/test", operation_id = "test_webhook", tag = "Webhooks",
+#[utoipa::path(post, path = "/api/v1/webhooks/{id}/test", operation_id = "test_webhook",
+    tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
     responses((status = 202, description = "It is on its way", body = TestSent), WebhookProblems),
     security(("key" = [])))]
@@ -288,7 +294,8 @@ pub(super) async fn test(
 /// List deliveries
 ///
 /// The latest first: all that wait, and the last hundred that were delivered or failed.
-#[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries", operation_id = "list_deliveries", tag = "Webhooks",
+#[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries", operation_id = "list_deliveries",
+    tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$"),
         ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
             default", minimum = 1, maximum = 100, nullable = false)),

@@ -310,7 +310,8 @@ async fn routes(web: &Web) -> BTreeSet<String> {
 /// A start for a new row: an example of the body, from the OpenAPI document.
 fn sketch(document: &Value, route: &str) -> String {
     let (method, path) = route.split_once(' ').unwrap();
-    let content = &document["paths"][path][method.to_lowercase()]["requestBody"]["content"]["application/json"];
+    let operation = &document["paths"][path][method.to_lowercase()];
+    let content = &operation["requestBody"]["content"]["application/json"];
     let schema = content["schema"]["$ref"]
         .as_str()
         .and_then(|path| document.pointer(path.strip_prefix('#')?));

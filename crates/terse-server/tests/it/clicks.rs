@@ -61,8 +61,10 @@ async fn each_click_is_a_line() {
     let text = answer.text();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 3);
-    let want = json!({"at": "1970-01-01T00:00:00Z", "country": "DE", "city": null, "device": null, "browser": null,
-        "operating_system": null, "language": null, "referrer": null, "utm_source": null, "utm_medium": null, "utm_campaign": null,
+    let want = json!({"at": "1970-01-01T00:00:00Z", "country": "DE", "city": null, "device": null,
+        "browser": null,
+        "operating_system": null, "language": null, "referrer": null, "utm_source": null,
+        "utm_medium": null, "utm_campaign": null,
         "utm_term": null, "utm_content": null, "bot": null, "address": null, "redirect_ms": 1.234});
     assert_eq!(lines[0], want);
     assert_eq!(

@@ -9,9 +9,14 @@ const URLS: &str = "POST /api/v1/urls";
 async fn a_link_is_made_and_told_in_full() {
     let web = Web::new();
     let answer = web
-        .api(URLS, json!({"long_url": "https://example.com/x", "custom_alias": "hello", "title": " Hi ", "tags": ["a"], "redirect": 301,
-            "expires_at": "2199-01-01", "max_clicks": 3, "forward_query": true, "crawlable": true, "valid_from": "2020-01-01T00:00:00Z", "notes": "n\no",
-            "rules": [{"device": ["Mobile"], "to": "https://m.example.com"}]}))
+        .api(
+            URLS,
+            json!({"long_url": "https://example.com/x", "custom_alias": "hello",
+            "title": " Hi ", "tags": ["a"], "redirect": 301,
+            "expires_at": "2199-01-01", "max_clicks": 3, "forward_query": true, "crawlable": true,
+            "valid_from": "2020-01-01T00:00:00Z", "notes": "n\no",
+            "rules": [{"device": ["Mobile"], "to": "https://m.example.com"}]}),
+        )
         .await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     assert_eq!(answer.header("etag"), "\"1\"");
@@ -23,12 +28,17 @@ async fn a_link_is_made_and_told_in_full() {
     assert_eq!(made, body["updated_at"].take());
     assert_eq!(
         body,
-        json!({"short_code": "hello", "short_url": "https://go.example/hello", "long_url": "https://example.com/x",
-            "domain": "go.example", "title": "Hi", "tags": ["a"], "created_at": null, "updated_at": null,
-            "expires_at": "2199-01-01T00:00:00Z", "valid_from": "2020-01-01T00:00:00Z", "max_clicks": 3, "click_count": 0, "redirect": 301,
+        json!({"short_code": "hello", "short_url": "https://go.example/hello",
+            "long_url": "https://example.com/x",
+            "domain": "go.example", "title": "Hi", "tags": ["a"], "created_at": null,
+            "updated_at": null,
+            "expires_at": "2199-01-01T00:00:00Z", "valid_from": "2020-01-01T00:00:00Z",
+            "max_clicks": 3, "click_count": 0, "redirect": 301,
             "rules": [{"device": "mobile", "to": "https://m.example.com/"}],
-            "forward_query": true, "crawlable": true, "has_password": false, "notes": "n\no", "archived": false, "status": "active", "flags": [], "deleted_at": null,
-            "qr_url": "https://go.example/hello/qr", "preview_url": "https://go.example/hello+", "revision": 1})
+            "forward_query": true, "crawlable": true, "has_password": false, "notes": "n\no",
+            "archived": false, "status": "active", "flags": [], "deleted_at": null,
+            "qr_url": "https://go.example/hello/qr", "preview_url": "https://go.example/hello+",
+            "revision": 1})
     );
 }
 
@@ -38,7 +48,8 @@ async fn both_spellings_and_both_doors_are_the_same() {
     for (line, body) in [
         (
             URLS,
-            json!({"longUrl": "https://example.com/1", "customAlias": "one1", "expiresAt": "2199-01-01", "maxClicks": 1,
+            json!({"longUrl": "https://example.com/1", "customAlias": "one1",
+                "expiresAt": "2199-01-01", "maxClicks": 1,
             "forwardQuery": true, "validFrom": null}),
         ),
         (

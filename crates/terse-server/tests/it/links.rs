@@ -253,7 +253,8 @@ async fn a_bulk_request_can_be_sent_again() {
 async fn links_are_taken_over_with_code_and_age_once() {
     let web = Web::new();
     let rows = json!([
-        {"long_url": "https://example.com/1", "short_code": "old-1", "created_at": "2020-02-03T04:05:06Z"},
+        {"long_url": "https://example.com/1", "short_code": "old-1",
+            "created_at": "2020-02-03T04:05:06Z"},
         {"longUrl": "https://example.com/2", "shortCode": "api"},
         {"long_url": "https://example.com/3", "created_at": "yesterday"},
         {"long_url": "https://example.com/4", "custom_alias": "x-y-z"},
@@ -414,7 +415,8 @@ async fn rules_are_given_changed_and_taken_away() {
     let changed = web.api(&line, json!({"title": "x"})).await.json();
     assert_eq!(changed["rules"], rules);
     let split = json!([
-        {"to": [{"url": "https://example.com/a", "weight": 1}, {"url": "https://example.com/b", "weight": 9}]}
+        {"to": [{"url": "https://example.com/a", "weight": 1}, {"url": "https://example.com/b",
+            "weight": 9}]}
     ]);
     for (sent, want) in [
         (split.clone(), split),

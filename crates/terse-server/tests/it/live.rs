@@ -59,7 +59,8 @@ async fn clicks_arrive_as_events() {
             serde_json::from_str(event.strip_prefix("event: click\ndata: ").unwrap()).unwrap()
         })
         .collect();
-    let want = json!({"at": "1970-01-01T00:00:01Z", "country": null, "city": null, "device": null, "browser": null,
+    let want = json!({"at": "1970-01-01T00:00:01Z", "country": null, "city": null, "device": null,
+        "browser": null,
         "operating_system": null, "language": null, "referrer": null, "bot": null});
     assert_eq!(events[0], want);
     assert_eq!((&events[1]["bot"], &events[1]["referrer"]), (&json!("ai"), &json!("a\nb")));

@@ -14,7 +14,8 @@ const HOUR: i64 = 3_600_000;
 /// An owner's link `abc`, created at the given time.
 async fn with_link(created_at: &str) -> (Web, LinkId) {
     let web = Web::new();
-    let row = json!([{"long_url": "https://example.com/", "short_code": "abc", "created_at": created_at}]);
+    let row = json!([{"long_url": "https://example.com/", "short_code": "abc",
+        "created_at": created_at}]);
     let made = web.api("POST /api/v1/admin/import", row).await.json();
     assert_eq!(made["results"][0]["status"], 201, "{made}");
     let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc").unwrap() };
@@ -59,20 +60,27 @@ async fn the_sums_of_a_link_look_like_this() {
     };
     let one = |name: &str| json!([{"name": name, "clicks": 1}]);
     let point = |day: u64, humans: u64, bots: u64| {
-        json!({"start": format!("2026-01-0{day}T00:00:00+00:00"), "clicks": humans + bots, "human_clicks": humans,
+        json!({"start": format!("2026-01-0{day}T00:00:00+00:00"), "clicks": humans + bots,
+            "human_clicks": humans,
             "bot_clicks": bots})
     };
     let want = json!({
-        "short_code": "abc", "short_url": "https://go.example/abc", "from": "2026-01-01T00:00:00Z", "to": "2026-01-04T00:00:00Z",
-        "interval": "day", "time_zone": "UTC", "bots": "include", "total_clicks": 3, "clicks_24h": 0, "unique_visitors": 1,
-        "human_clicks": 2, "bot_clicks": 1, "avg_redirect_ms": 0.02, "last_click_at": "2026-01-02T16:00:00Z",
+        "short_code": "abc", "short_url": "https://go.example/abc", "from": "2026-01-01T00:00:00Z",
+        "to": "2026-01-04T00:00:00Z",
+        "interval": "day", "time_zone": "UTC", "bots": "include", "total_clicks": 3,
+        "clicks_24h": 0, "unique_visitors": 1,
+        "human_clicks": 2, "bot_clicks": 1, "avg_redirect_ms": 0.02,
+        "last_click_at": "2026-01-02T16:00:00Z",
         "series": [point(1, 0, 0), point(2, 2, 1), point(3, 0, 0)],
         "top_referrers": both("news.example", 1),
-        "top_countries": [{"name": "DE", "clicks": 1}, {"name": "FR", "clicks": 1}, {"name": "unknown", "clicks": 1}],
+        "top_countries": [{"name": "DE", "clicks": 1}, {"name": "FR", "clicks": 1},
+            {"name": "unknown", "clicks": 1}],
         "top_cities": both("Berlin, \
             DE", 1), "devices": both("mobile", 1), "browsers": both("Firefox", 1),
-        "operating_systems": both("Android", 1), "languages": both("de", 1), "utm_sources": one("newsletter"),
-        "utm_mediums": one("email"), "utm_campaigns": one("spring"), "utm_terms": one("shoes"), "utm_contents": one("top"),
+        "operating_systems": both("Android", 1), "languages": both("de", 1),
+        "utm_sources": one("newsletter"),
+        "utm_mediums": one("email"), "utm_campaigns": one("spring"), "utm_terms": one("shoes"),
+        "utm_contents": one("top"),
         "bot_reasons": one("crawler")
     });
     assert_eq!(body, want, "{body:#}");
@@ -411,7 +419,8 @@ async fn owners_see_their_own_and_nobody_elses() {
         (&1, &json!(1))
     );
     let top = get("top?minutes=60", OWNER.0).await;
-    let want = json!({"minutes": 60, "links": [{"short_code": "mine", "domain": "go.example", "short_url": "https://go.example/mine",
+    let want = json!({"minutes": 60, "links": [{"short_code": "mine", "domain": "go.example",
+        "short_url": "https://go.example/mine",
         "clicks": 2, "human_clicks": 1, "bot_clicks": 1, "last_click_at": now.to_string()}]});
     assert_eq!(top, want);
     assert_eq!(get("top?limit=1", KEY).await["links"].as_array().unwrap().len(), 1);

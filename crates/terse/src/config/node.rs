@@ -255,10 +255,12 @@ macro_rules! settings {
         }
 
         impl $crate::config::node::Node for $name {
-            fn set(&mut self, path: &[&str], value: $crate::config::node::Given) -> Result<(), $crate::config::node::SetError> {
+            fn set(&mut self, path: &[&str], value: $crate::config::node::Given) -> Result<(),
+            $crate::config::node::SetError> {
                 use $crate::config::node::{Given, SetError};
                 match path.split_first() {
-                    $(Some((&name, rest)) if name == stringify!($field) => self.$field.set(rest, value),)*
+                    $(Some((&name, rest)) if name == stringify!($field) => self.$field.set(rest,
+                        value),)*
                     Some(_) => Err(SetError::Unknown),
                     None => match value {
                         // An empty section, such as `[cache]` alone.
@@ -268,8 +270,10 @@ macro_rules! settings {
                 }
             }
 
-            fn describe(&self, name: &str, _about: &'static str, out: &mut Vec<$crate::config::node::Described>) {
-                $(self.$field.describe(&$crate::config::node::join(name, stringify!($field)), concat!($($doc),+), out);)*
+            fn describe(&self, name: &str, _about: &'static str,
+                out: &mut Vec<$crate::config::node::Described>) {
+                $(self.$field.describe(&$crate::config::node::join(name, stringify!($field)),
+                    concat!($($doc),+), out);)*
             }
         }
     };

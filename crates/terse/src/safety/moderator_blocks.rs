@@ -73,7 +73,8 @@ mod tests {
                 .unwrap();
         let judged = |target: &str| {
             let target = Target::parse(target, &Default::default()).unwrap();
-            matches!(safety.screen.check(&target, terse_safety::FlagSet::NONE), Verdict::Blocked(block) if block.source == NAME)
+            matches!(safety.screen.check(&target, terse_safety::FlagSet::NONE),
+                Verdict::Blocked(block) if block.source == NAME)
         };
         let host =
             |host: &str| BlockedHost { host: host.into(), at: Timestamp::from_ms(1), why: None };
