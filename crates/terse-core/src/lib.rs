@@ -22,6 +22,7 @@ pub mod link_codec;
 mod link_reader;
 mod links;
 pub mod moderation;
+mod operator;
 mod outbox;
 mod outcome;
 mod password;
@@ -64,6 +65,7 @@ pub use links::{
     Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, LinkCreation,
     LinkError, LinkPolicy, Links, Listing,
 };
+pub use operator::{Contact, Logo, Operator, OperatorName, PageUrl};
 pub use outbox::{Outbox, OutboxDrain, OutboxEntry, OutboxEvent, OutboxPage};
 pub use outcome::{Answered, ExceededLimit, VisitDecision};
 pub use password::{PasswordError, PasswordHash, PasswordHasher};

@@ -49,6 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         registry: Arc::new(terse_testkit::MemoryRegistry::new()),
         registry_refresh: RegistryRefresh::default(),
         passwords: Passwords::new(1),
+        operator: Operator::default(),
         accounts: AccountSettings::closed(),
         used_keys: Arc::default(),
         classifier: Arc::new(terse_core::rules::NoClassifier),

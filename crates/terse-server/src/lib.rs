@@ -19,6 +19,7 @@ mod registry_refresh;
 mod reporting;
 mod resolve_target;
 mod router;
+mod site;
 mod stats;
 mod used_keys;
 mod webhooks;

@@ -23,7 +23,7 @@ use crate::http::problem::{
     WRONG_PASSWORD,
 };
 use crate::http::state::{App, AppState};
-use crate::pages::{self, password_page};
+use crate::pages::{self, Frame, password_page};
 
 /// Longer than a password takes to arrive and to be verified.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -88,7 +88,7 @@ impl PasswordGate {
     ) -> GateDecision {
         let late = || Err(Problem::new(&STORE_UNAVAILABLE, "this took too long; try again"));
         let answer = tokio::time::timeout(TIMEOUT, answer).await.unwrap_or_else(|_| late());
-        answer.unwrap_or_else(|problem| GateDecision::Closed(told(problem, request.html)))
+        answer.unwrap_or_else(|problem| GateDecision::Closed(self.told(problem, request)))
     }
 
     async fn passed(&self, request: &PasswordRequest) -> Result<GateDecision, Problem> {
@@ -104,6 +104,7 @@ impl PasswordGate {
         if request.html {
             return Ok(GateDecision::Closed(password_page(
                 &self.0,
+                &request.headers,
                 &link,
                 request.uri.query(),
                 StatusCode::OK,
@@ -170,6 +171,7 @@ impl PasswordGate {
         if request.html {
             return password_page(
                 &self.0,
+                &request.headers,
                 link,
                 request.uri.query(),
                 StatusCode::FORBIDDEN,
@@ -181,6 +183,20 @@ impl PasswordGate {
                 .on("password")
                 .into_response(),
         )
+    }
+
+    /// Renders a problem as a page or as a problem document.
+    fn told(&self, problem: Problem, request: &PasswordRequest) -> Response {
+        if !request.html {
+            return closed_to_caches(problem.into_response());
+        }
+        let verdict = problem.verdict().copied();
+        let frame = Frame::of(&self.0, &request.headers);
+        let mut response = pages::framed(pages::trouble(problem.status()), &frame);
+        if let Some(verdict) = verdict {
+            limit_headers::add(&verdict, response.headers_mut());
+        }
+        closed_to_caches(response)
     }
 
     async fn link(&self, request: &PasswordRequest) -> Result<Option<Link>, Problem> {
@@ -209,19 +225,6 @@ async fn typed(headers: &HeaderMap, body: Body) -> Result<String, Problem> {
         .ok_or_else(|| Problem::invalid("password", "missing field `password`"))?;
     params.done()?;
     Ok(password)
-}
-
-/// Renders a problem as a page or as a problem document.
-fn told(problem: Problem, html: bool) -> Response {
-    if !html {
-        return closed_to_caches(problem.into_response());
-    }
-    let verdict = problem.verdict().copied();
-    let mut response = pages::trouble(problem.status());
-    if let Some(verdict) = verdict {
-        limit_headers::add(&verdict, response.headers_mut());
-    }
-    closed_to_caches(response)
 }
 
 fn closed_to_caches(mut response: Response) -> Response {

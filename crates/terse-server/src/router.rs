@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use crate::http::problem::{self, Problem};
 use crate::http::state::{App, AppState, Web};
+use crate::pages::{Frame, Visitor};
 use crate::{api, pages};
 
 /// Longer than any request should take. After it, the client gets 503 and may try again.
@@ -25,10 +26,12 @@ pub fn router(state: AppState) -> Router {
     let json = {
         let described = Arc::clone(&described);
         async move |State(state): Web| {
-            ([(header::CONTENT_TYPE, "application/json")], described.get(&state).0)
+            ([(header::CONTENT_TYPE, "application/json")], described.document(&state))
         }
     };
-    let docs = async move |State(state): Web| pages::page(StatusCode::OK, described.get(&state).1);
+    let docs = async move |State(state): Web, headers: HeaderMap| {
+        pages::page(StatusCode::OK, described.page(&state, &headers))
+    };
     let (described, _) = api::described().split_for_parts();
     described
         .route("/openapi.json", get(json.clone()))
@@ -48,18 +51,42 @@ pub fn router(state: AppState) -> Router {
 /// The OpenAPI document and the page made from it. Both name the short domains, so they are rebuilt
 /// when the domains change.
 #[derive(Default)]
-struct Described(Mutex<(Vec<String>, Bytes, Bytes)>);
+struct Described(Mutex<Cached>);
+
+#[derive(Default)]
+struct Cached {
+    hosts: Vec<String>,
+    document: Arc<str>,
+    /// The page, for each kind of visitor that has asked for it.
+    pages: Vec<(Visitor, Bytes)>,
+}
 
 impl Described {
-    fn get(&self, state: &App) -> (Bytes, Bytes) {
+    fn document(&self, state: &App) -> String {
+        self.with(state, |cached| cached.document.to_string())
+    }
+
+    fn page(&self, state: &App, headers: &HeaderMap) -> Bytes {
+        let visitor = Visitor::of(state, headers);
+        self.with(state, |cached| {
+            if let Some((_, page)) = cached.pages.iter().find(|(made, _)| *made == visitor) {
+                return page.clone();
+            }
+            let frame = Frame::new(state.site(), visitor);
+            let page = Bytes::from(pages::docs_page(frame, &cached.document));
+            cached.pages.push((visitor, page.clone()));
+            page
+        })
+    }
+
+    fn with<T>(&self, state: &App, read: impl FnOnce(&mut Cached) -> T) -> T {
         let hosts = state.links.rules().hosts.names();
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.0 != hosts {
-            let document = api::document(&hosts);
-            let docs = Bytes::from(pages::docs_page(&document));
-            *made = (hosts, document.into(), docs);
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if cached.hosts != hosts {
+            let document = api::document(&hosts).into();
+            *cached = Cached { hosts, document, pages: Vec::new() };
         }
-        (made.1.clone(), made.2.clone())
+        read(&mut cached)
     }
 }
 
@@ -98,6 +125,7 @@ fn is_api(path: &str) -> bool {
 async fn finish(State(state): Web, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let api = is_api(request.uri().path());
+    let frame = Frame::of(&state, request.headers());
     let mut response = match tokio::time::timeout(TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
@@ -112,6 +140,7 @@ async fn finish(State(state): Web, request: Request, next: Next) -> Response {
     state
         .stats
         .count_request(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
+    response = pages::framed(response, &frame);
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if api || !headers.contains_key(header::CACHE_CONTROL) {

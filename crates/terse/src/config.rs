@@ -14,8 +14,8 @@ mod values;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use terse_core::Proxies;
 use terse_core::limits::Limit;
+use terse_core::{Contact, OperatorName, PageUrl, Proxies};
 use url::Url;
 
 pub use layers::{ConfigError, Loaded, Origin, Sources};
@@ -57,6 +57,8 @@ settings! {
         pub clicks: Clicks = Clicks::default(),
         /// Links created without an account.
         pub anonymous: Anonymous = Anonymous::default(),
+        /// Who runs this server.
+        pub operator: Operator = Operator::default(),
         /// Accounts.
         pub accounts: Accounts = Accounts::default(),
         /// Single sign-on.
@@ -218,6 +220,26 @@ settings! {
         pub create: bool = true,
         /// When such links expire; at least `1s`.
         pub ttl: Span = Span::secs(8 * 3600),
+    }
+}
+
+settings! {
+    /// `[operator]`: who runs this server, shown on public pages.
+    pub struct Operator {
+        /// The person or organisation that runs this server, 1 to 64 characters. Pages show it in
+        /// their header and footer.
+        pub name: Option<OperatorName> = None,
+        /// A picture that pages show in their header instead of the name: the path of an SVG, PNG,
+        /// JPEG or WebP file of at most 256 KiB. terse reads it at the start.
+        pub logo: Option<PathBuf> = None,
+        /// The URL of the legal notice, linked at the foot of every page.
+        pub imprint: Option<PageUrl> = None,
+        /// Where to report abusive links: an email address or a URL. It is at the foot of every
+        /// page, and on the pages of expired and blocked links.
+        pub abuse_contact: Option<Contact> = None,
+        /// Where to report security problems of this server: an email address or a URL. It is at
+        /// the foot of every page and in `/.well-known/security.txt`.
+        pub security_contact: Option<Contact> = None,
     }
 }
 

@@ -10,7 +10,7 @@ use terse_core::moderation::Moderation;
 use terse_core::registry::{Account, Actor, Attribution, Registry, RegistryError};
 use terse_core::rules::VisitorClassifier;
 use terse_core::webhooks::OwnerWebhooks;
-use terse_core::{LinkCreation, Links, OwnerId};
+use terse_core::{LinkCreation, Links, Operator, OwnerId};
 use tokio::sync::watch;
 
 use crate::accounts::AccountSettings;
@@ -19,6 +19,7 @@ use crate::keys::Keys;
 use crate::oidc::Oidc;
 use crate::passwords::Passwords;
 use crate::registry_refresh::RegistryRefresh;
+use crate::site::Site;
 use crate::stats::ApiStats;
 use crate::used_keys::UsedKeys;
 use crate::webhooks::Webhooks;
@@ -37,6 +38,8 @@ pub struct AppState {
     pub registry_refresh: RegistryRefresh,
     /// Hashes and checks passwords.
     pub passwords: Passwords,
+    /// Who runs this server.
+    pub operator: Operator,
     /// Who may create an account, and how long sessions last.
     pub accounts: AccountSettings,
     /// Records which keys were used.
@@ -72,6 +75,7 @@ pub(crate) struct App {
     pub(crate) keys: Keys,
     refresh: Arc<dyn RefreshHook>,
     pub(crate) passwords: Passwords,
+    site: Arc<Site>,
     pub(crate) accounts: Arc<Accounts>,
     pub(crate) moderation: Moderation,
     pub(crate) erasures: Erasures,
@@ -134,6 +138,7 @@ impl App {
             keys: state.keys,
             refresh,
             passwords: state.passwords,
+            site: Arc::new(Site::new(state.operator)),
             accounts,
             moderation,
             erasures,
@@ -148,6 +153,11 @@ impl App {
             webhooks,
             stop: state.stop,
         }
+    }
+
+    /// The operator as pages show it. The only place that decides which values are in force.
+    pub(crate) fn site(&self) -> Arc<Site> {
+        Arc::clone(&self.site)
     }
 
     /// The name of the OpenID Connect provider that accounts can sign in with.

@@ -13,10 +13,10 @@ use terse_core::registry::{Account, ApiKey, KeyId, Scope};
 
 use super::form::{OwnForm, Wrong, sentence, shown_again};
 use super::format::{ago, moment};
-use super::html;
 use super::login::away;
 use super::session::{begin, go, go_with, guard, no_cookie, private_page, signed_in};
 use super::signup::mismatch;
+use super::{Frame, Visitor, html};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -28,6 +28,7 @@ const LIVES: [(u64, &str); 4] =
 #[derive(Template)]
 #[template(path = "account.html")]
 struct AccountPage {
+    frame: Frame,
     name: String,
     role: &'static str,
     since: String,
@@ -87,6 +88,7 @@ impl AccountPage {
         let now = state.links.now();
         let keys = state.accounts.keys(account.id).await?;
         Ok(Self {
+            frame: Frame::new(state.site(), Visitor::SignedIn),
             name: account.name.to_string(),
             role: account.role.as_str(),
             since: moment(account.created_at),

@@ -2,13 +2,18 @@
 //! cache the file forever.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
-use axum::http::header;
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
+use terse_core::Logo;
 
 use crate::http::extract::Name;
 use crate::http::host::hex;
+use crate::http::state::Web;
+use crate::router::nothing_here;
 
 struct Asset {
     path: String,
@@ -41,7 +46,10 @@ pub(crate) fn js() -> &'static str {
     &JS.path
 }
 
-pub(super) async fn asset(Name(name): Name) -> Response {
+pub(super) async fn asset(State(state): Web, Name(name): Name) -> Response {
+    if let Some(logo) = state.site().logo_at(&format!("/assets/{name}")) {
+        return logo_response(logo);
+    }
     let found =
         [&*CSS, &*JS].into_iter().find(|asset| asset.path.strip_prefix("/assets/") == Some(&*name));
     match found {
@@ -54,6 +62,32 @@ pub(super) async fn asset(Name(name): Name) -> Response {
         }
         None => super::not_found(),
     }
+}
+
+/// The operator's logo. An SVG may contain scripts and links: the policy turns them off for people
+/// who open the picture by itself.
+fn logo_response(logo: &Logo) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, logo.media_type()),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; sandbox"),
+    ];
+    (headers, logo.bytes().to_vec()).into_response()
+}
+
+/// `/.well-known/security.txt` (RFC 9116): where to report security problems of this server.
+pub(super) async fn security_txt(State(state): Web, uri: Uri, headers: HeaderMap) -> Response {
+    /// The file must name a time until which it is valid. It is made anew for every request.
+    const VALID: Duration = Duration::from_secs(180 * 86_400);
+    let site = state.site();
+    let contact =
+        site.operator().security_contact.as_ref().zip(state.links.now().checked_add(VALID));
+    let Some((contact, until)) = contact else { return nothing_here(uri, headers).await };
+    let headers = [
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (header::CACHE_CONTROL, "public, max-age=86400"),
+    ];
+    (headers, format!("Contact: {}\nExpires: {until}\n", contact.href())).into_response()
 }
 
 pub(super) async fn icon() -> impl IntoResponse {

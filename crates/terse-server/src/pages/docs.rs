@@ -3,11 +3,13 @@
 use askama::Template;
 use serde_json::Value;
 
+use super::Frame;
 use crate::http::problem::{self, Kind};
 
 #[derive(Template)]
 #[template(path = "docs.html")]
 struct Docs {
+    frame: Frame,
     about: String,
     groups: Vec<Group>,
     kinds: &'static [&'static Kind],
@@ -49,7 +51,7 @@ struct Answer {
 }
 
 /// Renders the page from the OpenAPI document that the server publishes.
-pub(crate) fn docs_page(document: &str) -> String {
+pub(crate) fn docs_page(frame: Frame, document: &str) -> String {
     let document: Value = serde_json::from_str(document).unwrap_or_default();
     let mut groups: Vec<Group> = Vec::new();
     for tag in document["tags"].as_array().into_iter().flatten() {
@@ -71,7 +73,8 @@ pub(crate) fn docs_page(document: &str) -> String {
             }
         }
     }
-    let docs = Docs { about: text(&document["info"]["description"]), groups, kinds: problem::ALL };
+    let about = text(&document["info"]["description"]);
+    let docs = Docs { frame, about, groups, kinds: problem::ALL };
     docs.render().unwrap_or_else(|error| {
         tracing::error!(%error, "the documentation could not be rendered");
         String::new()

@@ -8,7 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
-use super::{Message, html, message, page};
+use super::{Message, message, page};
 use crate::http::body::{SMALL, read};
 use crate::http::limit_headers;
 use crate::http::origin::Origin;
@@ -61,13 +61,12 @@ impl FromRequest<Arc<App>> for OwnForm {
 
 /// The error page for a form that could not be read.
 fn refusal(problem: &Problem) -> Response {
-    let message = Message {
+    message(&Message {
         status: problem.status(),
         heading: "The form could not be read",
         text: "Your browser sent something other than our form.",
         hint: "Go back, reload the page and try again.",
-    };
-    page(StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST), html(&message))
+    })
 }
 
 /// A problem as a sentence. Details start in lower case because they follow a field name elsewhere.

@@ -11,7 +11,7 @@ use terse_core::{Caller, CreateLink, Domain, Draft, Link};
 
 use super::form::{fields, sentence, shown_again};
 use super::format::{moment, span};
-use super::{CROSS_SITE, html, message, page};
+use super::{CROSS_SITE, Frame, Visitor, html, message, page};
 use crate::http::cookies::{cookie, session_cookie};
 use crate::http::extract::Peer;
 use crate::http::host::{domain_of, short_url};
@@ -28,6 +28,7 @@ const LIVES: [u64; 7] = [600, 3600, 28_800, 86_400, 604_800, 2_592_000, 31_536_0
 #[derive(Template)]
 #[template(path = "home.html")]
 struct Home {
+    frame: Frame,
     /// Whether the visitor is signed in.
     known: bool,
     /// Whether the visitor can create links here.
@@ -103,7 +104,9 @@ impl Home {
             .into_iter()
             .filter(|life| here.known || Duration::from_secs(*life) < rules.anonymous_ttl);
         let base = rules.hosts.base_of(&here.domain);
+        let visitor = if here.known { Visitor::SignedIn } else { Visitor::SignedOut };
         Self {
+            frame: Frame::new(state.site(), visitor),
             known: here.known,
             open: rules.anonymous_create || here.known,
             longest: span(rules.anonymous_ttl),

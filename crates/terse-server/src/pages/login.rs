@@ -8,7 +8,7 @@ use terse_core::accounts::AccountError;
 
 use super::form::{OwnForm, Wrong, sentence, shown_again};
 use super::session::{begin, end, go, go_with, guard, private_page, signed_in};
-use super::{UNAVAILABLE, html, message};
+use super::{Frame, UNAVAILABLE, html, message};
 use crate::http::extract::Peer;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
@@ -20,6 +20,7 @@ pub(super) const HOME: &str = "/account";
 #[derive(Template)]
 #[template(path = "login.html")]
 struct Login {
+    frame: Frame,
     /// Whether sign-up is open.
     open: bool,
     /// The name of the OpenID Connect provider, if one is configured.
@@ -30,8 +31,9 @@ struct Login {
 }
 
 impl Login {
-    fn new(state: &App, name: String, next: String) -> Self {
+    fn new(state: &App, headers: &HeaderMap, name: String, next: String) -> Self {
         Self {
+            frame: Frame::of(state, headers),
             open: state.accounts.policy().open,
             provider: state.provider(),
             name,
@@ -51,7 +53,8 @@ pub(super) async fn show(
         Ok(Some(_)) => go(inside(&next)),
         Ok(None) => {
             let next = if inside(&next) == HOME { String::new() } else { next };
-            private_page(StatusCode::OK, html(&Login::new(&state, String::new(), next)))
+            let login = Login::new(&state, &headers, String::new(), next);
+            private_page(StatusCode::OK, html(&login))
         }
         Err(error) => away(&error),
     }
@@ -72,7 +75,7 @@ pub(super) async fn sign_in(
     };
     match signed_in.await {
         Ok(cookie) => go_with(inside(&next), cookie),
-        Err(problem) => again(&state, name, next, &problem),
+        Err(problem) => again(&state, &headers, name, next, &problem),
     }
 }
 
@@ -83,8 +86,14 @@ pub(super) async fn sign_out(State(state): Web, headers: HeaderMap, _: OwnForm) 
     }
 }
 
-fn again(state: &App, name: String, next: String, problem: &Problem) -> Response {
-    let mut login = Login::new(state, name.chars().take(64).collect(), next);
+fn again(
+    state: &App,
+    headers: &HeaderMap,
+    name: String,
+    next: String,
+    problem: &Problem,
+) -> Response {
+    let mut login = Login::new(state, headers, name.chars().take(64).collect(), next);
     login.wrong = Some(("name", sentence(problem)));
     let mut response = shown_again(problem, html(&login));
     guard(response.headers_mut());

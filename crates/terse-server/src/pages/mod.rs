@@ -9,6 +9,7 @@ mod assets;
 mod docs;
 mod form;
 mod format;
+mod frame;
 mod home;
 mod login;
 mod oidc;
@@ -26,12 +27,15 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
+use terse_core::Operator;
 
 pub(crate) use assets::{css, js};
 pub(crate) use docs::docs_page;
+pub(crate) use frame::{Frame, Visitor};
 pub(crate) use password::password_page;
 
 use crate::http::state::App;
+use crate::site::Site;
 
 /// The `Content-Security-Policy` of every page: only our own style sheet and script, nothing from
 /// other sites.
@@ -50,6 +54,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/favicon.ico", get(assets::icon))
         .route("/favicon.svg", get(assets::icon))
         .route("/robots.txt", get(assets::robots))
+        .route("/.well-known/security.txt", get(assets::security_txt))
         .merge(people())
 }
 
@@ -74,9 +79,8 @@ fn people() -> Router<Arc<App>> {
         .route("/auth/oidc/callback", get(oidc::arrive))
 }
 
-/// A page with a single message.
-#[derive(Template)]
-#[template(path = "message.html")]
+/// A page with a single message, without its frame.
+#[derive(Clone, Copy, Debug)]
 struct Message {
     status: u16,
     /// Also the page's title.
@@ -85,16 +89,47 @@ struct Message {
     hint: &'static str,
 }
 
+impl Message {
+    /// The words before the operator's contact, on pages that name it.
+    fn contact_words(&self) -> Option<&'static str> {
+        match self.status {
+            410 => Some("If you have questions about this link, contact"),
+            451 => Some("If you think that this is a mistake, contact"),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "message.html")]
+struct MessagePage<'a> {
+    frame: &'a Frame,
+    message: Message,
+}
+
 const NOT_FOUND: Message = Message {
     status: 404,
     heading: "Not found",
     text: "There is no link at this address. It may be mistyped, or its owner has deleted it.",
     hint: "Upper-case and lower-case letters matter. Check the link where you found it.",
 };
+/// For the redirect plane, which does not tell the two cases apart.
 const GONE: Message = Message {
     status: 410,
     heading: "This link has expired",
     text: "Its expiry time has passed, or it has reached its maximum number of clicks.",
+    hint: "Ask the person who gave it to you for a new one.",
+};
+const EXPIRED: Message = Message {
+    status: 410,
+    heading: "This link has expired",
+    text: "Its expiry time has passed, so it no longer leads anywhere.",
+    hint: "Ask the person who gave it to you for a new one.",
+};
+const USED_UP: Message = Message {
+    status: 410,
+    heading: "This link is used up",
+    text: "It could be followed a limited number of times, and has expired after the last one.",
     hint: "Ask the person who gave it to you for a new one.",
 };
 const BLOCKED: Message = Message {
@@ -158,14 +193,17 @@ pub struct Pages {
     pub policy: &'static str,
 }
 
-/// Renders the pages for the redirect plane. They load one style sheet from this server.
-pub fn pages() -> Pages {
+/// Renders the pages for the redirect plane. They load one style sheet and the operator's logo from
+/// this server.
+pub fn pages(operator: &Operator) -> Pages {
+    let frame = Frame::new(Arc::new(Site::new(operator.clone())), Visitor::Anyone);
+    let rendered = |message| html(&MessagePage { frame: &frame, message });
     Pages {
-        not_found: html(&NOT_FOUND),
-        gone: html(&GONE),
-        blocked: html(&BLOCKED),
-        unavailable: html(&UNAVAILABLE),
-        limited: html(&LIMITED),
+        not_found: rendered(NOT_FOUND),
+        gone: rendered(GONE),
+        blocked: rendered(BLOCKED),
+        unavailable: rendered(UNAVAILABLE),
+        limited: rendered(LIMITED),
         policy: CSP,
     }
 }
@@ -192,8 +230,20 @@ pub(crate) fn page(status: StatusCode, html: impl Into<Body>) -> Response {
     response
 }
 
+/// The response with a message. [`framed`] writes its body: only there is the visitor known.
 fn message(message: &Message) -> Response {
-    page(StatusCode::from_u16(message.status).unwrap_or(StatusCode::OK), html(message))
+    let status = StatusCode::from_u16(message.status).unwrap_or(StatusCode::OK);
+    let mut response = page(status, Body::empty());
+    response.extensions_mut().insert(*message);
+    response
+}
+
+/// Writes the body of a response that was made by [`message`].
+pub(crate) fn framed(mut response: Response, frame: &Frame) -> Response {
+    match response.extensions_mut().remove::<Message>() {
+        Some(message) => response.map(|_| html(&MessagePage { frame, message }).into()),
+        None => response,
+    }
 }
 
 pub(crate) fn not_found() -> Response {

@@ -14,9 +14,10 @@ use terse_core::{Domain, OwnerId};
 use super::form::OwnForm;
 use super::login::{HOME, away, inside};
 use super::session::{begin, go, go_with, guard, private_page, signed_in};
-use super::{Message, html, message};
+use super::{Frame, LIMITED, Message, html, message};
 use crate::http::cookies::{cookie, is_secure, set_cookie};
 use crate::http::extract::Peer;
+use crate::http::limit_headers;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -73,6 +74,7 @@ const ONLY_WAY: Message = Message {
 #[derive(Template)]
 #[template(path = "redirecting.html")]
 struct RedirectingPage {
+    frame: Frame,
     provider: String,
     url: String,
 }
@@ -111,7 +113,7 @@ pub(super) async fn join(
     match form {
         Ok(OwnForm(mut fields)) => {
             let token = fields.take("token").filter(|token| token.len() <= 512).unwrap_or_default();
-            onward(&state, oidc, Purpose::Join { token }).await
+            onward(&state, &headers, oidc, Purpose::Join { token }).await
         }
         Err(response) => response,
     }
@@ -129,7 +131,9 @@ pub(super) async fn connect(
         return response;
     }
     match signed_in(&state, &headers).await {
-        Ok(Some(here)) => onward(&state, oidc, Purpose::Connect { owner: here.account.id.0 }).await,
+        Ok(Some(here)) => {
+            onward(&state, &headers, oidc, Purpose::Connect { owner: here.account.id.0 }).await
+        }
         Ok(None) => go("/login"),
         Err(error) => away(&error),
     }
@@ -149,10 +153,12 @@ pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, _: OwnForm
     }
 }
 
-async fn onward(state: &App, oidc: &Arc<Oidc>, purpose: Purpose) -> Response {
+async fn onward(state: &App, headers: &HeaderMap, oidc: &Arc<Oidc>, purpose: Purpose) -> Response {
     match oidc.begin(purpose, state.links.now()).await {
         Ok((url, flow)) => {
-            let page = html(&RedirectingPage { provider: oidc.settings().name.clone(), url });
+            let frame = Frame::of(state, headers);
+            let provider = oidc.settings().name.clone();
+            let page = html(&RedirectingPage { frame, provider, url });
             let mut response = private_page(StatusCode::OK, page);
             response.headers_mut().append(SET_COOKIE, flow_cookie(state, oidc, Some(&flow)));
             response
@@ -227,7 +233,8 @@ async fn complete_sign_in(
     let code =
         params.take("code").filter(|code| !code.is_empty() && code.len() <= 4096).ok_or(&FAILED)?;
     let attempt = state.limits.sign_in(address, None).await.map_err(|reached| {
-        let shown = super::form::shown_again(&reached.into(), html(&super::LIMITED));
+        let mut shown = message(&LIMITED);
+        limit_headers::add(&reached.decision, shown.headers_mut());
         Rejected::Response(Box::new(shown))
     })?;
     let purpose = flow.purpose.clone();

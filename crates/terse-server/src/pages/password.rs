@@ -2,18 +2,19 @@
 //! notes.
 
 use askama::Template;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use terse_core::{Link, Status};
 
 use super::format::{ago, moment};
-use super::{CSP, html, page};
+use super::{CSP, Frame, html, page};
 use crate::http::host::short_url;
 use crate::http::state::App;
 
 #[derive(Template)]
 #[template(path = "password.html")]
 struct Password<'a> {
+    frame: Frame,
     code: &'a str,
     action: String,
     suspicious: bool,
@@ -24,6 +25,7 @@ struct Password<'a> {
 /// Asks for the password. `query` is the query of the visit; the link may forward it to the target.
 pub(crate) fn password_page(
     state: &App,
+    headers: &HeaderMap,
     link: &Link,
     query: Option<&str>,
     status: StatusCode,
@@ -35,6 +37,7 @@ pub(crate) fn password_page(
         .map(|query| format!("?{query}"))
         .unwrap_or_default();
     let asking = Password {
+        frame: Frame::of(state, headers),
         code: link.key.code.as_str(),
         action: format!("/{}{query}", link.key.code),
         suspicious,
@@ -58,6 +61,7 @@ pub(crate) fn password_page(
 #[derive(Template)]
 #[template(path = "preview_protected.html")]
 struct Closed<'a> {
+    frame: Frame,
     code: &'a str,
     short: String,
     made: String,
@@ -68,10 +72,11 @@ struct Closed<'a> {
 }
 
 /// The public preview of a link that has a password.
-pub(super) fn closed_page(state: &App, link: &Link) -> Response {
+pub(super) fn closed_page(state: &App, link: &Link, headers: &HeaderMap) -> Response {
     let now = state.links.now();
     let warn = link.status(now) == Status::Suspicious;
     let closed = Closed {
+        frame: Frame::of(state, headers),
         code: link.key.code.as_str(),
         short: short_url(&link.key, &state.links.rules().hosts),
         made: moment(link.created_at),

@@ -12,7 +12,9 @@ use terse_core::{Link, Status, Target};
 
 use super::format::{ago, moment};
 use super::password::{closed_page, password_page};
-use super::{BLOCKED, GONE, LIMITED, NOT_FOUND, UNAVAILABLE, html, message, page};
+use super::{
+    BLOCKED, EXPIRED, Frame, LIMITED, NOT_FOUND, UNAVAILABLE, USED_UP, html, message, page,
+};
 use crate::access_cookies::AccessCookies;
 use crate::http::extract::{Name, Peer};
 use crate::http::host::{key_of, short_url, unicode_host};
@@ -24,6 +26,7 @@ use crate::router::nothing_here;
 #[derive(Template)]
 #[template(path = "preview.html")]
 struct Preview<'a> {
+    frame: Frame,
     warn: bool,
     /// Why the page warns, if that is known.
     reasons: Vec<&'static str>,
@@ -45,10 +48,11 @@ struct Preview<'a> {
 }
 
 impl<'a> Preview<'a> {
-    fn new(link: &'a Link, state: &App, warn: bool) -> Self {
+    fn new(link: &'a Link, state: &App, frame: Frame, warn: bool) -> Self {
         let now = state.links.now();
         let host = link.target.host().unwrap_or_default();
         Self {
+            frame,
             warn,
             reasons: if warn { state.links.reasons(link) } else { Vec::new() },
             short: short_url(&link.key, &state.links.rules().hosts),
@@ -71,6 +75,7 @@ impl<'a> Preview<'a> {
 #[derive(Template)]
 #[template(path = "warning.html")]
 struct Warning<'a> {
+    frame: Frame,
     code: &'a str,
     target: &'a str,
     host: String,
@@ -107,6 +112,7 @@ async fn warning(
         target.to_string()
     };
     let warning = Warning {
+        frame: Frame::of(state, headers),
         code: link.key.code.as_str(),
         target: &whole,
         host_unicode: unicode_host(&host),
@@ -166,10 +172,11 @@ async fn by_state(
     };
     match link.status(state.links.now()) {
         Status::Deleted | Status::Scheduled => unknown(state, peer).await,
-        Status::Expired | Status::UsedUp => message(&GONE),
+        Status::Expired => message(&EXPIRED),
+        Status::UsedUp => message(&USED_UP),
         Status::Blocked => message(&BLOCKED),
         // The preview never shows the target of a link with a password.
-        _ if link.password.is_some() && stopped.is_none() => closed_page(state, &link),
+        _ if link.password.is_some() && stopped.is_none() => closed_page(state, &link, headers),
         _ if link.password.is_some()
             && !AccessCookies::new(&state.pass_key).credential(
                 headers,
@@ -177,15 +184,16 @@ async fn by_state(
                 state.links.now(),
             ) =>
         {
-            password_page(state, &link, stopped, StatusCode::OK, None)
+            password_page(state, headers, &link, stopped, StatusCode::OK, None)
         }
         // A visitor whose redirect was stopped gets the warning; the others get the preview.
         status => match stopped.filter(|_| status == Status::Suspicious) {
             Some(query) => warning(state, &link, headers, peer, query).await,
-            None => page(
-                StatusCode::OK,
-                html(&Preview::new(&link, state, status == Status::Suspicious)),
-            ),
+            None => {
+                let frame = Frame::of(state, headers);
+                let shown = Preview::new(&link, state, frame, status == Status::Suspicious);
+                page(StatusCode::OK, html(&shown))
+            }
         },
     }
 }

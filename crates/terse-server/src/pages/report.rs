@@ -12,7 +12,7 @@ use terse_core::{Caller, LinkKey, Status};
 
 use super::form::{fields, sentence, shown_again};
 use super::preview::unknown;
-use super::{BLOCKED, CROSS_SITE, NOT_FOUND, UNAVAILABLE, html, message, page};
+use super::{BLOCKED, CROSS_SITE, Frame, NOT_FOUND, UNAVAILABLE, html, message, page};
 use crate::http::extract::{Name, Peer};
 use crate::http::host::{key_of, short_url};
 use crate::http::origin::Origin;
@@ -24,6 +24,7 @@ use crate::reporting::{self, Reason, Reporter};
 #[derive(Template)]
 #[template(path = "report.html")]
 struct ReportForm {
+    frame: Frame,
     /// Whether the report was sent.
     sent: bool,
     code: String,
@@ -36,7 +37,13 @@ struct ReportForm {
 }
 
 impl ReportForm {
-    fn new(state: &App, key: &LinkKey, chosen: Option<Reason>, text: String) -> Self {
+    fn new(
+        state: &App,
+        headers: &HeaderMap,
+        key: &LinkKey,
+        chosen: Option<Reason>,
+        text: String,
+    ) -> Self {
         let format = |reason| match reason {
             Reason::Phishing => "Phishing: it imitates another site or asks for passwords or money",
             Reason::Malware => "Malware: it spreads harmful software",
@@ -45,6 +52,7 @@ impl ReportForm {
             Reason::Other => "Something else",
         };
         Self {
+            frame: Frame::of(state, headers),
             sent: false,
             code: key.code.to_string(),
             short: short_url(key, &state.links.rules().hosts),
@@ -67,7 +75,7 @@ pub(super) async fn show(
     Name(code): Name,
 ) -> Response {
     let Some(key) = key_of(&state, &uri, &headers, &code) else { return message(&NOT_FOUND) };
-    let mut form = ReportForm::new(&state, &key, None, String::new());
+    let mut form = ReportForm::new(&state, &headers, &key, None, String::new());
     if uri.query() == Some("sent") {
         form.sent = true;
         return page(StatusCode::OK, html(&form));
@@ -106,10 +114,17 @@ pub(super) async fn send(
         .map_or(Caller::Anonymous, |principal| principal.caller);
     let (reason, text) = match read_form(&headers, body).await {
         Ok(form) => form,
-        Err(problem) => return refused(&state, &key, None, String::new(), &problem),
+        Err(problem) => return refused(&state, &headers, &key, None, String::new(), &problem),
     };
     let Some(chosen) = reason else {
-        return refused(&state, &key, None, text, &Problem::invalid("reason", "choose a reason"));
+        return refused(
+            &state,
+            &headers,
+            &key,
+            None,
+            text,
+            &Problem::invalid("reason", "choose a reason"),
+        );
     };
     let said = Some(text.clone());
     match reporting::report(&state, Reporter { caller, address }, key.clone(), chosen, said).await {
@@ -121,7 +136,7 @@ pub(super) async fn send(
             response
         }
         Err(problem) if problem.status() == 404 => message(&NOT_FOUND),
-        Err(problem) => refused(&state, &key, Some(chosen), text, &problem),
+        Err(problem) => refused(&state, &headers, &key, Some(chosen), text, &problem),
     }
 }
 
@@ -137,12 +152,13 @@ async fn read_form(headers: &HeaderMap, body: Body) -> Result<(Option<Reason>, S
 /// Shows the form again with the problem and the typed values.
 fn refused(
     state: &Arc<App>,
+    headers: &HeaderMap,
     key: &LinkKey,
     reason: Option<Reason>,
     text: String,
     problem: &Problem,
 ) -> Response {
-    let mut form = ReportForm::new(state, key, reason, text);
+    let mut form = ReportForm::new(state, headers, key, reason, text);
     form.problem = Some(sentence(problem));
     shown_again(problem, html(&form))
 }

@@ -10,7 +10,7 @@ use terse_core::accounts::{AccountError, SignUp};
 use super::form::{OwnForm, Wrong, sentence, shown_again};
 use super::login::{HOME, away};
 use super::session::{begin, go_with, guard, private_page};
-use super::{Message, html, message};
+use super::{Frame, Message, html, message};
 use crate::http::extract::Peer;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
@@ -79,6 +79,7 @@ impl SignupMethod {
 #[derive(Template)]
 #[template(path = "signup.html")]
 struct SignupPage {
+    frame: Frame,
     method: SignupMethod,
     token: String,
     name: String,
@@ -95,7 +96,7 @@ pub(super) async fn setup(
 ) -> Response {
     let token = token_in(params);
     match state.accounts.is_open(&SignUp::Setup(&token)).await {
-        Ok(true) => form(&state, SignupMethod::Setup, token),
+        Ok(true) => form(&state, &headers, SignupMethod::Setup, token),
         Ok(false) => nothing_here(uri, headers).await,
         Err(error) => away(&error),
     }
@@ -111,7 +112,7 @@ pub(super) async fn join(
         token if token.is_empty() => nothing_here(uri, headers).await,
         // Check the invitation before the visitor fills in the form.
         token => match state.accounts.is_invited(&token).await {
-            Ok(true) => form(&state, SignupMethod::Join, token),
+            Ok(true) => form(&state, &headers, SignupMethod::Join, token),
             Ok(false) => message(&OVER),
             Err(error) => away(&error),
         },
@@ -120,7 +121,7 @@ pub(super) async fn join(
 
 pub(super) async fn sign_up(State(state): Web, uri: Uri, headers: HeaderMap) -> Response {
     match state.accounts.policy().open {
-        true => form(&state, SignupMethod::SignUp, String::new()),
+        true => form(&state, &headers, SignupMethod::SignUp, String::new()),
         false => nothing_here(uri, headers).await,
     }
 }
@@ -164,11 +165,12 @@ fn token_in(params: Result<Params, Problem>) -> String {
         .unwrap_or_default()
 }
 
-fn form(state: &App, method: SignupMethod, token: String) -> Response {
+fn form(state: &App, headers: &HeaderMap, method: SignupMethod, token: String) -> Response {
+    let frame = Frame::of(state, headers);
     let provider = method.provider(state);
     private_page(
         StatusCode::OK,
-        html(&SignupPage { method, token, name: String::new(), provider, wrong: None }),
+        html(&SignupPage { frame, method, token, name: String::new(), provider, wrong: None }),
     )
 }
 
@@ -214,8 +216,14 @@ async fn submit(
     };
     let name = name.chars().take(64).collect();
     let provider = method.provider(state);
-    let credential =
-        SignupPage { method, token, name, provider, wrong: Some((field, sentence(&problem))) };
+    let credential = SignupPage {
+        frame: Frame::of(state, &headers),
+        method,
+        token,
+        name,
+        provider,
+        wrong: Some((field, sentence(&problem))),
+    };
     let mut response = shown_again(&problem, html(&credential));
     guard(response.headers_mut());
     response

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{Role, Scope};
+use terse_core::{Logo, Operator};
 
 use crate::web::{Answer, OWNER, Web};
 
@@ -362,7 +363,7 @@ async fn what_is_not_there_is_a_page_for_people_and_a_problem_for_programs() {
 
 #[test]
 fn pages_for_the_redirect_plane_are_ready() {
-    let pages = terse_server::pages();
+    let pages = terse_server::pages(&operator());
     for (page, words) in [
         (&pages.not_found, "Not found"),
         (&pages.gone, "has expired"),
@@ -370,6 +371,95 @@ fn pages_for_the_redirect_plane_are_ready() {
         (&pages.unavailable, "Temporarily unavailable"),
     ] {
         assert!(page.starts_with("<!doctype html>") && page.contains(words));
+        assert!(page.contains("Run by Example &#38; Sons") && page.contains("href=\"/account\""));
+    }
+}
+
+fn operator() -> Operator {
+    Operator {
+        name: Some("Example & Sons".parse().unwrap()),
+        logo: Some(Logo::parse(b"<svg xmlns='http://www.w3.org/2000/svg'/>".to_vec()).unwrap()),
+        imprint: Some("https://example.org/imprint".parse().unwrap()),
+        abuse_contact: Some("abuse@example.org".parse().unwrap()),
+        security_contact: Some("https://example.org/security".parse().unwrap()),
+    }
+}
+
+#[tokio::test]
+async fn public_pages_say_who_runs_the_server_and_whom_to_contact() {
+    let web = Web::run_by(operator());
+    for path in ["/", "/login", "/api/docs", "/none+"] {
+        let text = web.page(path).await.text();
+        for words in [
+            "· Example &#38; Sons</title>",
+            "Run by Example &#38; Sons",
+            "<a href=\"https://example.org/imprint\" rel=\"noreferrer\">Imprint</a>",
+            "<a href=\"mailto:abuse@example.org\" rel=\"noreferrer\">Report abuse</a>",
+            "<a href=\"https://example.org/security\" rel=\"noreferrer\">Report a security problem</a>",
+        ] {
+            let words = if path == "/" {
+                words.replace("· Example &#38; Sons<", "<")
+            } else {
+                words.into()
+            };
+            assert!(text.contains(&words), "{path}: {words}");
+        }
+    }
+    let text = web.page("/").await.text();
+    let logo = text.split("<img src=\"").nth(1).unwrap().split('"').next().unwrap();
+    let picture = web.page(logo).await;
+    assert_eq!((picture.status.as_u16(), picture.header("content-type")), (200, "image/svg+xml"));
+    assert!(picture.header("content-security-policy").ends_with("sandbox"));
+    assert!(picture.header("cache-control").contains("immutable"));
+    let contact = web.page("/.well-known/security.txt").await;
+    assert_eq!(contact.header("content-type"), "text/plain; charset=utf-8");
+    assert!(contact.text().starts_with("Contact: https://example.org/security\nExpires: 20"));
+
+    let unknown = Web::new();
+    assert_eq!(unknown.page("/.well-known/security.txt").await.status, 404);
+    let text = unknown.page("/").await.text();
+    assert!(!text.contains("Run by") && !text.contains("<img"), "{text}");
+}
+
+#[tokio::test]
+async fn a_link_that_is_over_or_blocked_names_a_contact() {
+    let words = [
+        (410, "If you have questions about this link, contact"),
+        (451, "If you think that this is a mistake, contact"),
+    ];
+    for (web, contact) in [
+        (Web::run_by(operator()), "<a href=\"mailto:abuse@example.org\""),
+        (Web::new(), "the operator of this server."),
+    ] {
+        let body = json!({"long_url": "https://example.com/", "custom_alias": "abc", "ttl": 60});
+        assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
+        let block = json!({"standing": "blocked"});
+        web.api("PUT /api/v1/admin/links/abc/standing", block).await;
+        let check = async |(status, words): (u16, &str)| {
+            let shown = web.page("/r/abc").await;
+            is_page(&shown, status);
+            assert!(shown.text().contains(&format!("{words} {contact}")), "{}", shown.text());
+        };
+        check(words[1]).await;
+        web.api("PUT /api/v1/admin/links/abc/standing", json!({"standing": "clear"})).await;
+        web.clock.advance(std::time::Duration::from_secs(61));
+        check(words[0]).await;
+    }
+}
+
+#[tokio::test]
+async fn the_way_to_the_account_is_on_every_page() {
+    let web = Web::new();
+    let ann = web.person("ann", Role::User).await;
+    let cookie = web.sign_in(ann, "terse_a-browser").await;
+    for path in ["/", "/api/docs", "/none+", "/no/such/page", "/r/none"] {
+        let ask = format!("GET {path}");
+        let html = ("accept", "text/html");
+        let out = web.call(&ask, &[html, ("host", "go.example")], "").await.text();
+        assert!(out.contains("<a href=\"/login\">Sign in</a>"), "{path}: {out}");
+        let signed_in = [html, ("host", "go.example"), ("cookie", &cookie)];
+        let shown = web.call(&ask, &signed_in, "").await.text();
+        assert!(shown.contains("<a href=\"/account\">Account</a>"), "{path}: {shown}");
     }
 }
 

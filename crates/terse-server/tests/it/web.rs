@@ -145,18 +145,27 @@ impl Web {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut LinkPolicy)) -> Self {
-        Self::build(change, Limits::off(), false)
+        Self::build(change, Limits::off(), false, Operator::default())
     }
 
     pub(crate) fn limited(limits: Limits) -> Self {
-        Self::build(|_| (), limits, false)
+        Self::build(|_| (), limits, false, Operator::default())
     }
 
     pub(crate) fn with_webhooks() -> Self {
-        Self::build(|_| (), Limits::off(), true)
+        Self::build(|_| (), Limits::off(), true, Operator::default())
     }
 
-    fn build(change: impl FnOnce(&mut LinkPolicy), limits: Limits, webhooks: bool) -> Self {
+    pub(crate) fn run_by(operator: Operator) -> Self {
+        Self::build(|_| (), Limits::off(), false, operator)
+    }
+
+    fn build(
+        change: impl FnOnce(&mut LinkPolicy),
+        limits: Limits,
+        webhooks: bool,
+        operator: Operator,
+    ) -> Self {
         let base = url::Url::parse("https://go.example/").unwrap();
         let hosts =
             Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
@@ -196,6 +205,7 @@ impl Web {
             registry: registry.clone(),
             registry_refresh: RegistryRefresh::default(),
             passwords: Passwords::new(1),
+            operator,
             accounts: AccountSettings::closed(),
             used_keys: Arc::default(),
             classifier: Arc::new(Onlooking),

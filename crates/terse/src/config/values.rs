@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use terse_core::limits::Limit;
+use terse_core::{Contact, OperatorName, PageUrl};
 pub use terse_core::{Secret, Span};
 use url::Url;
 
@@ -231,7 +232,10 @@ impl Leaf for Limit {
     }
 }
 
-textual! { Span: "duration", ByteSize: "size", BaseUrl: "URL", StoreUrl: "store" }
+textual! {
+    Span: "duration", ByteSize: "size", BaseUrl: "URL", StoreUrl: "store", OperatorName: "text",
+    PageUrl: "URL", Contact: "email address or URL",
+}
 
 #[cfg(test)]
 mod tests {

@@ -50,8 +50,9 @@ impl JobParts<'_> {
         if config.roles.worker {
             self.add_fleet_jobs(&services, click_plane, &counts, jobs);
         }
-        let Services { store: link_store, classifier, safety, redirector, links, integrations } =
-            services;
+        let Services {
+            store: link_store, classifier, safety, redirector, links, integrations, ..
+        } = services;
         if config.clicks.geo_database.is_some() {
             jobs.add(GeoRefresh { classifier, clock: clock.clone() });
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use terse_core::{
     Alphabet, BlockedHosts, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy, LinkStore, Links,
-    Numbered, Random, Snowflake, TargetRules,
+    Logo, Numbered, Operator, Random, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Settings};
 use url::Url;
@@ -109,9 +109,27 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
     })
 }
 
+/// Who runs the server. Reads the logo.
+pub(super) fn operator(config: &Config) -> anyhow::Result<Operator> {
+    let config::Operator { name, logo, imprint, abuse_contact, security_contact } =
+        config.operator.clone();
+    let logo = match logo {
+        Some(path) => {
+            let bytes = std::fs::read(&path)
+                .with_context(|| format!("operator.logo cannot be read: {}", path.display()))?;
+            let logo = Logo::parse(bytes).map_err(|why| {
+                anyhow::anyhow!("operator.logo {why} (got {:?})", path.display().to_string())
+            })?;
+            Some(logo)
+        }
+        None => None,
+    };
+    Ok(Operator { name, logo, imprint, abuse_contact, security_contact })
+}
+
 /// The pages that the redirect plane sends by itself.
-pub(super) fn failure_pages() -> FailurePages {
-    let pages = terse_server::pages();
+pub(super) fn failure_pages(operator: &Operator) -> FailurePages {
+    let pages = terse_server::pages(operator);
     FailurePages {
         not_found: pages.not_found,
         gone: pages.gone,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 use terse_clicks::UserAgentClassifier;
-use terse_core::{Clock, Hosts, LinkStore, Links};
+use terse_core::{Clock, Hosts, LinkStore, Links, Operator};
 use terse_redirect::{Redirector, Settings};
 
 use super::policy;
@@ -23,6 +23,7 @@ pub(super) struct Services {
     pub(super) redirector: Arc<Redirector>,
     pub(super) links: Arc<Links>,
     pub(super) integrations: Integrations,
+    pub(super) operator: Operator,
 }
 
 impl Services {
@@ -38,13 +39,14 @@ impl Services {
         let link_store: Arc<dyn LinkStore> =
             Arc::new(MetricsStore::new(Arc::clone(&store.links), metrics));
         let classifier = Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone()));
+        let operator = policy::operator(config)?;
         let safety = Arc::new(Safety::open(config, hosts, clock)?);
         let redirector = Redirector::new(
             link_store.clone(),
             link_store.clone(),
             hosts.clone(),
             port,
-            &policy::failure_pages(),
+            &policy::failure_pages(&operator),
             settings,
             clock.clone(),
         );
@@ -61,6 +63,14 @@ impl Services {
             clock.clone(),
         );
         let links = Arc::new(policy::with_events(links, &integrations));
-        Ok(Self { store: link_store, classifier, safety, redirector, links, integrations })
+        Ok(Self {
+            store: link_store,
+            classifier,
+            safety,
+            redirector,
+            links,
+            integrations,
+            operator,
+        })
     }
 }

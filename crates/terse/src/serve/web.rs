@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
-use terse_core::{Clock, Links, NoRouteCache};
+use terse_core::{Clock, Links, NoRouteCache, Operator};
 use terse_server::{AppState, Keys, Limits, RegistryRefresh};
 use tokio::sync::watch;
 use url::Url;
@@ -41,6 +41,7 @@ impl WebParts<'_> {
             registry: Arc::clone(&store.registry),
             registry_refresh,
             passwords: credentials::passwords(),
+            operator: services.operator.clone(),
             accounts: credentials::accounts(config, base_url, store)?,
             used_keys: Arc::default(),
             classifier: services.classifier.clone(),
@@ -98,6 +99,8 @@ pub(crate) async fn in_process_api(
         registry: Arc::clone(&store.registry),
         registry_refresh: RegistryRefresh::default(),
         passwords: credentials::passwords(),
+        // Commands show no pages.
+        operator: Operator::default(),
         accounts: credentials::accounts(config, &base_url, &store)?,
         used_keys: Arc::default(),
         classifier: Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone())),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::harness::{HOST, KEY, TestTerse, read_answer};
-use crate::process::{Served, folder};
+use crate::process::{Served, command, folder};
 
 /// One value from `/metrics`, by name and labels.
 fn metric(terse: &TestTerse, name: &str) -> f64 {
@@ -104,6 +104,36 @@ fn health_and_numbers_can_have_a_listener_of_their_own() {
         ureq::get(format!("http://{admin}/api/v1/urls")).call().is_err(),
         "nothing else is there"
     );
+}
+
+#[test]
+fn the_operator_is_named_by_the_settings() {
+    let terse = TestTerse::with(|config| {
+        config.operator.name = Some("Example Ltd.".parse().unwrap());
+        config.operator.abuse_contact = Some("abuse@example.org".parse().unwrap());
+    });
+    terse.alias("blocked1", "https://example.com/b");
+    terse.api("PUT", "/admin/links/blocked1/standing", Some(json!({"standing": "blocked"})));
+    for (path, status) in [("/", 200), ("/nosuch9", 404), ("/blocked1", 451)] {
+        let shown = terse.browse(path);
+        assert_eq!(shown.status, status, "{path}");
+        assert!(shown.text().contains("Run by Example Ltd."), "{path}: {}", shown.text());
+    }
+    assert!(terse.browse("/blocked1").text().contains(">abuse@example.org</a>"));
+
+    let (temp, data) = folder();
+    let text = temp.path().join("logo.txt");
+    std::fs::write(&text, "no picture").unwrap();
+    for (setting, message) in [
+        ("operator.abuse_contact=nobody", "operator.abuse_contact: must be an email address"),
+        ("operator.imprint=javascript:x", "operator.imprint: must be an http:// or https:// URL"),
+        ("operator.logo=absent.svg", "operator.logo cannot be read: absent.svg"),
+        (&format!("operator.logo={}", text.display()), "operator.logo must be an SVG, PNG"),
+    ] {
+        let output = command(&data).args(["serve", "--set", setting]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(message), "{setting}: {said}");
+    }
 }
 
 #[test]

@@ -1,0 +1,83 @@
+//! What every page shows around its content: the operator's name, logo and contacts, and the way to
+//! the visitor's account.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use terse_core::{Contact, Operator, PageUrl};
+
+use crate::http::cookies::{cookie, session_cookie};
+use crate::http::state::App;
+use crate::site::Site;
+
+/// Whether the visitor is signed in, as far as a page knows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Visitor {
+    /// The page is the same for everybody.
+    Anyone,
+    SignedOut,
+    SignedIn,
+}
+
+impl Visitor {
+    /// By the session cookie alone: a session that has ended leads to the sign-in page.
+    pub(crate) fn of(state: &App, headers: &HeaderMap) -> Self {
+        match cookie(headers, session_cookie(state)) {
+            Some(_) => Self::SignedIn,
+            None => Self::SignedOut,
+        }
+    }
+}
+
+/// The surroundings of one page.
+#[derive(Clone)]
+pub(crate) struct Frame {
+    site: Arc<Site>,
+    visitor: Visitor,
+}
+
+impl Frame {
+    pub(crate) fn new(site: Arc<Site>, visitor: Visitor) -> Self {
+        Self { site, visitor }
+    }
+
+    /// The frame of the response to a request.
+    pub(crate) fn of(state: &App, headers: &HeaderMap) -> Self {
+        Self::new(state.site(), Visitor::of(state, headers))
+    }
+
+    /// The operator's name, or that of the software.
+    pub(super) fn name(&self) -> String {
+        self.site.operator().name.as_ref().map_or_else(|| "terse".to_owned(), ToString::to_string)
+    }
+
+    pub(super) fn operator_name(&self) -> Option<String> {
+        self.site.operator().name.as_ref().map(ToString::to_string)
+    }
+
+    pub(super) fn logo(&self) -> Option<&str> {
+        self.site.logo_path()
+    }
+
+    pub(super) fn imprint(&self) -> Option<&PageUrl> {
+        self.site.operator().imprint.as_ref()
+    }
+
+    pub(super) fn abuse_contact(&self) -> Option<&Contact> {
+        self.site.operator().abuse_contact.as_ref()
+    }
+
+    pub(super) fn security_contact(&self) -> Option<&Contact> {
+        self.site.operator().security_contact.as_ref()
+    }
+
+    /// Whether the footer has a line about the operator.
+    pub(super) fn has_operator(&self) -> bool {
+        let Operator { name, imprint, abuse_contact, security_contact, .. } = self.site.operator();
+        name.is_some() || imprint.is_some() || abuse_contact.is_some() || security_contact.is_some()
+    }
+
+    pub(super) fn is_signed_out(&self) -> bool {
+        self.visitor == Visitor::SignedOut
+    }
+}
