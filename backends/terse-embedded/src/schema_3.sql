@@ -1,4 +1,4 @@
--- The hash of the link's password, the owner's notes, and since when the link is put away.
+-- The hash of the link's password, the owner's notes, and when the link was archived.
 ALTER TABLE links ADD COLUMN password TEXT;
 ALTER TABLE links ADD COLUMN notes TEXT;
 ALTER TABLE links ADD COLUMN archived_at INTEGER;

@@ -1,4 +1,4 @@
--- Aliases of links that are gone, and until when nobody but their former owner gets them. Nobody was the owner of those of owner 0.
+-- Aliases of links that no longer exist. Until `until`, only their former owner gets them; an alias of owner 0 had no owner.
 CREATE TABLE held (
     domain INTEGER NOT NULL,
     code TEXT NOT NULL,

@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(
             fs::read_dir(temp.path()).unwrap().count(),
             3,
-            "what has no header is for somebody else to judge"
+            "a file without a header is left alone"
         );
     }
 }

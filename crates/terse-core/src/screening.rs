@@ -16,10 +16,10 @@ pub const UNSCREENED: &str = "unscreened";
 #[async_trait]
 pub trait Screening: Send + Sync + 'static {
     /// Screens a target. Must not block.
-    fn screen(&self, target: &Target, evidence: ScreenInput<'_>) -> ScreenResult;
+    fn screen(&self, target: &Target, input: ScreenInput<'_>) -> ScreenResult;
 
-    /// Whether the target is blocked, as in [`ScreenResult::Blocked`]. Called often, so it should be
-    /// fast. Must not block.
+    /// Whether the target is blocked, as in [`ScreenResult::Blocked`]. Called often, so it should
+    /// be fast. Must not block.
     fn blocks(&self, target: &Target) -> bool {
         let kept =
             ScreenInput::Stored { flags: &Flags::default(), moderation: ModerationStatus::Clear };
@@ -91,8 +91,8 @@ pub enum ScreenResult {
 pub struct NoScreening;
 
 impl Screening for NoScreening {
-    fn screen(&self, _target: &Target, evidence: ScreenInput<'_>) -> ScreenResult {
-        ScreenResult::Clear(match evidence {
+    fn screen(&self, _target: &Target, input: ScreenInput<'_>) -> ScreenResult {
+        ScreenResult::Clear(match input {
             ScreenInput::Text(_) => Flags::default(),
             ScreenInput::Stored { flags, .. } => flags.clone(),
         })

@@ -7,8 +7,8 @@ use crate::list::ProtectedHosts;
 use crate::screen::{Screen, Verdict};
 
 impl Screening for Screen {
-    fn screen(&self, target: &Target, evidence: ScreenInput<'_>) -> ScreenResult {
-        let verdict = match evidence {
+    fn screen(&self, target: &Target, input: ScreenInput<'_>) -> ScreenResult {
+        let verdict = match input {
             ScreenInput::Text(text) => self.check_input(text, target),
             ScreenInput::Stored { flags, moderation } => {
                 self.recheck(target, flags.iter().filter_map(Flag::parse).collect(), moderation)

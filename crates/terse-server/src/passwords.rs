@@ -72,7 +72,7 @@ impl PasswordHasher for Passwords {
         self.in_turn(move || {
             let password = if fits { password } else { String::new() };
             let known = kept.is_some();
-            let hash = kept.or_else(|| nobodys().cloned()).ok_or(PasswordError::Failed)?;
+            let hash = kept.or_else(|| decoy_hash().cloned()).ok_or(PasswordError::Failed)?;
             let hash = PasswordHash::new(&hash).map_err(|_| PasswordError::Failed)?;
             let right = Argon2::default().verify_password(password.as_bytes(), &hash).is_ok();
             Ok(right && known && fits)
@@ -92,9 +92,9 @@ fn hash(password: &str) -> Result<String, PasswordError> {
 
 /// The hash of a password that no account has. Verifying against it hides that an account is
 /// unknown.
-fn nobodys() -> Option<&'static String> {
+fn decoy_hash() -> Option<&'static String> {
     static HASH: OnceLock<Option<String>> = OnceLock::new();
-    HASH.get_or_init(|| hash("nobody's").ok()).as_ref()
+    HASH.get_or_init(|| hash("decoy").ok()).as_ref()
 }
 
 impl fmt::Debug for Passwords {
@@ -122,7 +122,7 @@ mod tests {
         {
             assert_eq!(right(wrong).await, Ok(false), "{} octets", wrong.len());
         }
-        assert_eq!(passwords.verify("nobody's".into(), None).await, Ok(false));
+        assert_eq!(passwords.verify("decoy".into(), None).await, Ok(false));
         for bad in ["", &"x".repeat(MAX_PASSWORD_LEN + 1)] {
             assert_eq!(passwords.hash(bad.into()).await, Err(PasswordError::Length));
         }

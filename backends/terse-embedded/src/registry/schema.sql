@@ -61,7 +61,7 @@ CREATE INDEX invitations_ending ON invitations (expires_at);
 CREATE TABLE places (domain TEXT PRIMARY KEY, root TEXT, not_found TEXT, expired TEXT) STRICT, WITHOUT ROWID;
 CREATE TABLE blocked_hosts (host TEXT PRIMARY KEY, at INTEGER NOT NULL, why TEXT) STRICT, WITHOUT ROWID;
 
--- What people tell us about links.
+-- Abuse reports by visitors.
 CREATE TABLE reports (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     domain TEXT NOT NULL,

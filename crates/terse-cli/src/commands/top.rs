@@ -106,7 +106,7 @@ fn picture(top: &Value, width: usize, rows: usize, unicode: bool) -> Vec<String>
     let mut lines =
         vec![cut(&format!("The busiest links of the last {span}"), width), String::new()];
     if links.is_empty() {
-        lines.push(cut("Nobody has come by.", width));
+        lines.push(cut("No clicks yet.", width));
         return lines;
     }
     let most = links.iter().map(|link| count(link, "clicks")).max().unwrap_or(0);
@@ -130,7 +130,7 @@ fn picture(top: &Value, width: usize, rows: usize, unicode: bool) -> Vec<String>
     };
     let shown: Vec<Vec<String>> = links.iter().take(rows).map(row).collect();
     let table = table(
-        &["LINK", "     CLICKS", "     PEOPLE", "   MACHINES", "LAST (UTC)", ""],
+        &["LINK", "     CLICKS", "     HUMANS", "       BOTS", "LAST (UTC)", ""],
         &shown,
         &[0],
         width,
@@ -247,7 +247,7 @@ mod tests {
             picture(&json!({"minutes": 1, "links": []}), 80, 10, true)[0],
             "The busiest links of the last minute"
         );
-        assert_eq!(picture(&json!({}), 80, 10, true)[2], "Nobody has come by.");
+        assert_eq!(picture(&json!({}), 80, 10, true)[2], "No clicks yet.");
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Links {
     pub async fn create(
         &self,
         caller: Caller,
-        wish: CreateLink,
+        command: CreateLink,
         request: Option<Request>,
     ) -> Result<Created, LinkError> {
         let longest = match caller {
@@ -43,7 +43,7 @@ impl Links {
             _ => None,
         };
         let now = self.clock.now();
-        let new = wish.parse(&self.rules.targets, &self.rules.hosts, longest, now)?;
+        let new = command.parse(&self.rules.targets, &self.rules.hosts, longest, now)?;
         self.insert(caller, new, request, now).await
     }
 

@@ -12,11 +12,11 @@ impl Links {
     pub async fn import(
         &self,
         caller: Caller,
-        wish: CreateLink,
+        command: CreateLink,
         created_at: Option<Timestamp>,
     ) -> Result<Created, LinkError> {
         let now = self.clock.now();
-        let new = wish.parse(&self.rules.targets, &self.rules.hosts, None, now)?;
+        let new = command.parse(&self.rules.targets, &self.rules.hosts, None, now)?;
         let target = new.target.clone();
         let key = new.alias.clone().map(|code| LinkKey { domain: new.domain.clone(), code });
         let created_at = created_at.map_or(now, |at| at.min(now));

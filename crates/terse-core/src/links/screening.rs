@@ -64,7 +64,7 @@ impl Links {
     ) -> Result<Target, ValidationError> {
         let target =
             Target::parse(text, &self.rules.targets).map_err(|refusal| refusal.on(field))?;
-        let asked = TargetToScreen { field, target: &target, evidence: ScreenInput::Text(text) };
+        let asked = TargetToScreen { field, target: &target, input: ScreenInput::Text(text) };
         self.screen(caller, caller.owner(), [asked])?;
         Ok(target)
     }
@@ -162,8 +162,8 @@ impl Links {
         asked: impl IntoIterator<Item = TargetToScreen<'a>>,
     ) -> Result<(ModerationStatus, Flags), ValidationError> {
         let mut all: Option<ScreenResult> = None;
-        for TargetToScreen { field, target, evidence } in asked {
-            let one = match self.screen.screen(target, evidence) {
+        for TargetToScreen { field, target, input } in asked {
+            let one = match self.screen.screen(target, input) {
                 // The name of the list would help to evade it, so only admins see it.
                 ScreenResult::Blocked { source } if caller.sees_all() => {
                     let detail = format!("this destination is blocked by {source}");
@@ -209,7 +209,7 @@ impl Links {
 pub(super) struct TargetToScreen<'a> {
     pub(super) field: &'a str,
     pub(super) target: &'a Target,
-    pub(super) evidence: ScreenInput<'a>,
+    pub(super) input: ScreenInput<'a>,
 }
 
 /// The targets of a new link.
@@ -217,13 +217,13 @@ pub(super) fn targets_of_new(new: &NewLink) -> impl Iterator<Item = TargetToScre
     let own = TargetToScreen {
         field: "long_url",
         target: &new.target,
-        evidence: ScreenInput::Text(&new.typed),
+        input: ScreenInput::Text(&new.typed),
     };
     let ruled = new.rules.iter().flat_map(|drafted| drafted.rules.targets().zip(&drafted.inputs));
     std::iter::once(own).chain(ruled.map(|(target, typed)| TargetToScreen {
         field: &typed.field,
         target,
-        evidence: ScreenInput::Text(&typed.text),
+        input: ScreenInput::Text(&typed.text),
     }))
 }
 
@@ -240,13 +240,13 @@ pub(super) fn targets_of_change<'a>(
     let own = TargetToScreen {
         field: "long_url",
         target: &new.target,
-        evidence: text.map_or(kept, ScreenInput::Text),
+        input: text.map_or(kept, ScreenInput::Text),
     };
     let ruled = new.rules.iter().flat_map(rules::Rules::targets).enumerate();
     std::iter::once(own).chain(ruled.map(move |(place, target)| match typed.get(place) {
         Some(TargetInput { field, text }) => {
-            TargetToScreen { field, target, evidence: ScreenInput::Text(text) }
+            TargetToScreen { field, target, input: ScreenInput::Text(text) }
         }
-        None => TargetToScreen { field: "rules", target, evidence: kept },
+        None => TargetToScreen { field: "rules", target, input: kept },
     }))
 }

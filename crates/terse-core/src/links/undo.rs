@@ -108,7 +108,7 @@ impl Links {
             let targets = targets.map(|(target, field)| TargetToScreen {
                 field,
                 target,
-                evidence: ScreenInput::Stored { flags: &past.flags, moderation: past.moderation },
+                input: ScreenInput::Stored { flags: &past.flags, moderation: past.moderation },
             });
             let screened = self.screen(caller, link.owner, targets)?;
             // Reports since then are about this link.

@@ -14,7 +14,7 @@ const BOB: OwnerId = OwnerId(1001);
 struct Trusting;
 
 impl Screening for Trusting {
-    fn screen(&self, _target: &Target, _evidence: ScreenInput<'_>) -> ScreenResult {
+    fn screen(&self, _target: &Target, _input: ScreenInput<'_>) -> ScreenResult {
         ScreenResult::Clear(Flags::default())
     }
 }

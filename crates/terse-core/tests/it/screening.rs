@@ -54,8 +54,8 @@ impl Screening for Told {
         self.revisits.lock().unwrap().push(key.clone());
     }
 
-    fn screen(&self, target: &Target, evidence: ScreenInput<'_>) -> ScreenResult {
-        let mut flags: Vec<&str> = match evidence {
+    fn screen(&self, target: &Target, input: ScreenInput<'_>) -> ScreenResult {
+        let mut flags: Vec<&str> = match input {
             ScreenInput::Text(text) => {
                 text.contains('!').then_some("exclaimed").into_iter().collect()
             }

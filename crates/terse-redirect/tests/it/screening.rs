@@ -31,7 +31,7 @@ impl Word {
 }
 
 impl Screening for Word {
-    fn screen(&self, target: &Target, _evidence: ScreenInput<'_>) -> ScreenResult {
+    fn screen(&self, target: &Target, _input: ScreenInput<'_>) -> ScreenResult {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let word = *self.word.lock().expect("no test thread panics");
         if let Some(redirector) =

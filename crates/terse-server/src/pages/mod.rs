@@ -55,11 +55,11 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/favicon.svg", get(assets::icon))
         .route("/robots.txt", get(assets::robots))
         .route("/.well-known/security.txt", get(assets::security_txt))
-        .merge(people())
+        .merge(accounts())
 }
 
 /// The pages for signing up, signing in and managing an account.
-fn people() -> Router<Arc<App>> {
+fn accounts() -> Router<Arc<App>> {
     Router::new()
         .route("/setup", get(signup::setup).post(signup::set_up))
         .route("/join", get(signup::join).post(signup::joined))

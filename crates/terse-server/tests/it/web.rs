@@ -37,7 +37,7 @@ pub(crate) const MODERATOR: (&str, OwnerId) = ("terse_moderator", OwnerId(FIRST_
 struct Watchful;
 
 impl Screening for Watchful {
-    fn screen(&self, target: &Target, _evidence: ScreenInput<'_>) -> ScreenResult {
+    fn screen(&self, target: &Target, _input: ScreenInput<'_>) -> ScreenResult {
         match target.host().as_deref() {
             Some("listed.example") => ScreenResult::Blocked { source: "our list".into() },
             Some("odd.example" | "xn--dd-eka.example") => {

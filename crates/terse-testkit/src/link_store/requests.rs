@@ -89,21 +89,21 @@ pub async fn racing_equal_requests_make_one_link(store: Store) {
 }
 
 pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store) {
-    let wish = async |at| {
+    let create = async |at| {
         let link = generated(&leased_code(&store).await, "https://example.com/");
         Link { reusable: true, created_at: timestamp(at), updated_at: timestamp(at), ..link }
     };
-    let first = wish(0).await;
+    let first = create(0).await;
     put(&store, &first).await;
     let existing = Inserted::Existing(Box::new(first.clone()));
-    assert_eq!(insert(&store, &wish(100).await, request(1, 1)).await, existing);
-    assert_eq!(insert(&store, &wish(100).await, request(1, 2)).await, Inserted::RequestMismatch);
+    assert_eq!(insert(&store, &create(100).await, request(1, 1)).await, existing);
+    assert_eq!(insert(&store, &create(100).await, request(1, 2)).await, Inserted::RequestMismatch);
     // Its age counts from the request, not from the link.
     assert_eq!(store.forget_requests(timestamp(100), 10).await.unwrap(), 0);
     let deleted =
         Link { deleted_at: Some(timestamp(101)), reusable: false, revision: Revision(2), ..first };
     store.update(&deleted, Revision(1), &[]).await.unwrap();
-    let again = wish(102).await;
+    let again = create(102).await;
     assert_eq!(
         insert(&store, &again, request(1, 1)).await,
         Inserted::Replayed(Some(Box::new(deleted)))
