@@ -112,7 +112,7 @@ enum Command {
 #[command(after_help = "\
 Examples:
   terse serve --listen 0.0.0.0:80 --base-url https://go.example
-  terse serve --roles redirect,api")]
+  terse serve --roles redirect,worker")]
 struct ServeArgs {
     /// The address to listen on [setting: listen]
     #[arg(long, value_name = "ADDRESS:PORT")]

@@ -45,7 +45,8 @@ settings! {
         /// The store of links. `file:` is the embedded store; its path is relative to `data_dir`
         /// unless it is absolute.
         pub store: StoreUrl = StoreUrl::File("terse.db".into()),
-        /// What this process does. Set fewer roles only if several processes share the work.
+        /// What this process does. Set fewer roles only if several processes share the work. A file
+        /// store belongs to one process, which therefore needs the role `worker`.
         pub roles: Roles = Roles::ALL,
         /// Generated codes.
         pub codes: Codes = Codes::default(),

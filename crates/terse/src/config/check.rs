@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::safety::is_loopback;
 
-use super::{ByteSize, Config, ListPlace, ListSource, Span};
+use super::{ByteSize, Config, ListPlace, ListSource, Span, StoreUrl};
 
 /// The first setting that is invalid, and why.
 pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
@@ -52,6 +52,13 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     }
     if c.clicks.journal_size < ByteSize::mib(16) || c.clicks.journal_size > ByteSize::mib(1 << 20) {
         return Err(("clicks.journal_size", "must be from 16MiB to 1024GiB".into()));
+    }
+    let StoreUrl::File(_) = c.store;
+    if !c.roles.worker {
+        let why = "must include worker while store is a file: only one process can use the file, \
+                   and without that role nothing deletes expired links and old salts or sends \
+                   webhook events";
+        return Err(("roles", why.into()));
     }
     if c.clicks_file() == c.store_file() {
         return Err(("clicks.store", "must be another file than store".into()));
