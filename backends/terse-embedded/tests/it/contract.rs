@@ -1,23 +1,12 @@
 //! The `LinkStore` and `ClickStore` suites on real files.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use terse_embedded::{ClickOptions, Embedded, EmbeddedClicks, Options};
 use terse_testkit::link_store::Shared;
 
-/// One folder per store.
-fn folder() -> PathBuf {
-    // The folder must outlive its store, which the suite owns, so the next run removes it.
-    static SWEEP: Once = Once::new();
-    let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("contract");
-    SWEEP.call_once(|| {
-        let _swept = std::fs::remove_dir_all(&parent);
-        std::fs::create_dir_all(&parent).unwrap();
-    });
-    tempfile::tempdir_in(&parent).unwrap().keep()
-}
+use crate::folders::folder;
 
 /// Only one process can open the folder: both handles are the same store.
 async fn fresh_links() -> Option<Shared> {

@@ -4,6 +4,7 @@
 mod clicks_file;
 mod contract;
 mod file;
+mod folders;
 mod limits;
 mod registry_contract;
 mod registry_file;
