@@ -24,11 +24,12 @@ use crate::http::problem::{
 };
 use crate::http::state::{App, AppState};
 use crate::pages::{self, Frame, password_page};
+use crate::passwords::MAX_PASSWORD_LEN;
 
 /// Longer than a password takes to arrive and to be verified.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest password, each octet escaped, and its name.
-const MAX_FORM_LEN: usize = 1024;
+const MAX_FORM_LEN: usize = 3 * MAX_PASSWORD_LEN + "password=".len();
 
 /// Decides about visits to links that have a password. The HTTP fallback of the binary calls it.
 #[derive(Clone)]

@@ -184,9 +184,12 @@ impl Oidc {
 
     /// Reads the metadata and the keys.
     async fn discover(&self) -> Result<Arc<Metadata>, OidcError> {
+        // Also recorded if the request is cancelled: visitors who leave while the provider hangs
+        // must not make the next ones wait as long.
+        let attempt = Attempt(&self.cache);
         let found = Metadata::discover(&*self.http, &self.settings.issuer).await;
+        drop(attempt);
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.attempted = Some(Instant::now());
         match found {
             Ok(metadata) => {
                 let metadata = Arc::new(metadata);
@@ -253,6 +256,16 @@ impl Oidc {
     }
 }
 
+/// An attempt to read the metadata. Records its end in the cache, however it ends.
+struct Attempt<'a>(&'a Mutex<MetadataCache>);
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.attempted = Some(Instant::now());
+    }
+}
+
 /// The `Authorization` header of a client with a secret (RFC 6749, section 2.3.1: both parts are
 /// form-encoded first).
 fn basic(client_id: &str, secret: &str) -> String {
@@ -276,5 +289,48 @@ fn rejected(why: &str) -> OidcError {
 impl fmt::Debug for Oidc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Oidc").field("issuer", &self.settings.issuer).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::oidc::http::OidcResponse;
+
+    /// A provider that never answers.
+    #[derive(Default)]
+    struct Hanging(AtomicUsize);
+
+    #[async_trait]
+    impl OidcHttp for Hanging {
+        async fn send(&self, _: OidcRequest) -> Result<OidcResponse, OidcError> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_attempt_counts_as_one() {
+        let settings = OidcSettings {
+            issuer: "https://id.example".into(),
+            client_id: "terse".into(),
+            client_secret: None,
+            name: "Example".into(),
+            sign_up: false,
+            redirect_url: "https://go.example/oidc".into(),
+            key: [7; 32],
+        };
+        let http = Arc::new(Hanging::default());
+        let oidc = Oidc::new(settings, http.clone());
+        let metadata = oidc.metadata();
+        assert!(tokio::time::timeout(Duration::from_millis(10), metadata).await.is_err());
+        // The visitor has left. The next one is told at once, and the provider is left alone.
+        assert!(matches!(oidc.metadata().await, Err(OidcError::Unavailable(_))));
+        assert!(!oidc.may_read_again());
+        assert_eq!(http.0.load(Ordering::SeqCst), 1);
     }
 }
