@@ -9,6 +9,7 @@ use rusqlite::ffi;
 /// count, and without it reads are 5–10 % faster. This must run before the first connection of the
 /// process; later it changes nothing.
 pub(crate) fn stop_counting() {
+    // Static, because SQLite's setting is one per process.
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: the call takes an int and only stores it. Once SQLite is initialised it refuses

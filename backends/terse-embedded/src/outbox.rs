@@ -2,32 +2,35 @@
 
 use rusqlite::params;
 use terse_core::registry::EventKind;
-use terse_core::{Link, OutboxEntry, OutboxEvent, OutboxPage, Timestamp, link_codec};
+use terse_core::{EventId, Link, OutboxEntry, OutboxEvent, OutboxPage, Timestamp, link_codec};
 
 use crate::failure::Failure;
 use crate::queries::LinkQueries;
 use crate::writes::LinkWrites;
 
 pub(crate) const WAITING: &str =
-    "SELECT id, kind, at, link FROM outbox WHERE id > ?1 ORDER BY id LIMIT ?2";
+    "SELECT id, kind, at, link, event FROM outbox ORDER BY id LIMIT ?1";
 /// The largest number of rows that one query reads.
 const MAX_PAGE: usize = 1000;
 
 impl LinkQueries {
-    pub(crate) fn outbox(&self, after: u64, limit: usize) -> Result<OutboxPage, Failure> {
+    pub(crate) fn outbox(&self, limit: usize) -> Result<OutboxPage, Failure> {
         let mut statement = self.conn.prepare_cached(WAITING)?;
-        let mut rows = statement.query(params![after as i64, limit.min(MAX_PAGE) as i64])?;
-        let mut page = OutboxPage { entries: Vec::new(), last: after };
+        let mut rows = statement.query([limit.min(MAX_PAGE) as i64])?;
+        let mut page = OutboxPage::default();
         while let Some(row) = rows.next()? {
             let (position, kind) = (row.get::<_, i64>(0)? as u64, row.get::<_, String>(1)?);
             let link: Vec<u8> = row.get(3)?;
-            page.last = position;
-            match (EventKind::parse(&kind), link_codec::decode(&link)) {
-                (Some(kind), Some(link)) => {
+            let id = row.get::<_, Option<[u8; 16]>>(4)?.map(EventId);
+            match (EventKind::parse(&kind), link_codec::decode(&link), id) {
+                (Some(kind), Some(link), Some(id)) => {
                     let event = OutboxEvent { kind, at: Timestamp::from_ms(row.get(2)?) };
-                    page.entries.push(OutboxEntry { position, event, link });
+                    page.entries.push(OutboxEntry { position, id, event, link });
                 }
-                _ => tracing::error!(position, kind, "left out an event that cannot be read"),
+                _ => {
+                    tracing::error!(position, kind, "left out an event that cannot be read");
+                    page.unreadable.push(position);
+                }
             }
         }
         Ok(page)
@@ -37,19 +40,22 @@ impl LinkQueries {
 impl LinkWrites {
     /// Call this in the transaction of the write that the event describes.
     pub(crate) fn post(&self, event: OutboxEvent, link: &Link) -> Result<(), Failure> {
-        let mut statement =
-            self.conn.prepare_cached("INSERT INTO outbox (kind, at, link) VALUES (?1, ?2, ?3)")?;
+        let mut statement = self.conn.prepare_cached(
+            "INSERT INTO outbox (kind, at, link, event) VALUES (?1, ?2, ?3, randomblob(16))",
+        )?;
         statement.execute(params![
             event.kind.as_str(),
             event.at.as_ms(),
-            link_codec::encode(link)
+            link_codec::encode(link),
         ])?;
         Ok(())
     }
 
-    pub(crate) fn outbox_done(&self, up_to: u64) -> Result<(), Failure> {
-        let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
-        self.conn.prepare_cached("DELETE FROM outbox WHERE id <= ?1")?.execute([up_to])?;
+    pub(crate) fn outbox_done(&self, positions: &[u64]) -> Result<(), Failure> {
+        let mut statement = self.conn.prepare_cached("DELETE FROM outbox WHERE id = ?1")?;
+        for position in positions {
+            statement.execute([i64::try_from(*position).unwrap_or(-1)])?;
+        }
         Ok(())
     }
 }

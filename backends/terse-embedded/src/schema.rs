@@ -30,6 +30,7 @@ pub(crate) const LINKS: Shape = Shape {
         include_str!("schema_5.sql"),
         include_str!("schema_6.sql"),
         include_str!("schema_7.sql"),
+        include_str!("schema_8.sql"),
     ],
 };
 
@@ -181,7 +182,7 @@ pub(crate) mod tests {
             (QUARANTINED_ALIAS, "held_folded (domain=? AND <expr>=?)"),
             (ALIAS_ALIKE, "aliases_folded (domain=? AND <expr>=?)"),
             (OVER, "held_ending (until<?)"),
-            (WAITING, "INTEGER PRIMARY KEY (rowid>?)"),
+            (WAITING, "SCAN outbox"),
             (CHANGES, "INTEGER PRIMARY KEY (rowid>?)"),
             (&format!("SELECT id FROM changes WHERE {OUTDATED}"), "INTEGER PRIMARY KEY (rowid<?)"),
             ("SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2", "requests_by_age"),

@@ -208,12 +208,13 @@ impl ChangeFeed for Embedded {
 
 #[async_trait]
 impl Outbox for Embedded {
-    async fn outbox(&self, after: u64, limit: usize) -> Result<OutboxPage, StoreError> {
-        self.threads.read(LIST, move |queries| queries.outbox(after, limit)).await
+    async fn outbox(&self, limit: usize) -> Result<OutboxPage, StoreError> {
+        self.threads.read(LIST, move |queries| queries.outbox(limit)).await
     }
 
-    async fn outbox_done(&self, up_to: u64) -> Result<(), StoreError> {
-        self.threads.write(move |writes| writes.outbox_done(up_to)).await
+    async fn outbox_done(&self, positions: &[u64]) -> Result<(), StoreError> {
+        let positions = positions.to_vec();
+        self.threads.write(move |writes| writes.outbox_done(&positions)).await
     }
 }
 

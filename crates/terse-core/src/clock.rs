@@ -37,6 +37,7 @@ impl Clock {
     /// The time since a fixed point in this process. Monotonic: changes of the system time do not
     /// affect it. Tests advance it as well.
     pub fn steady(&self) -> Duration {
+        // Static, so that all clocks of a process count from the same point; it never changes.
         static BEGINNING: OnceLock<Instant> = OnceLock::new();
         let ahead = u64::try_from(self.ahead_ms.load(Ordering::Relaxed)).unwrap_or(0);
         BEGINNING.get_or_init(Instant::now).elapsed() + Duration::from_millis(ahead)

@@ -24,9 +24,9 @@ pub trait LinkEvents: Send + Sync {
     /// Events were written to the outbox by this node.
     fn written(&self);
 
-    /// Takes one event over durably. After an error, and after a crash, the same event comes again
-    /// under the same id.
-    async fn deliver(&self, id: &str, entry: &OutboxEntry) -> Result<(), BoxError>;
+    /// Takes events over durably. After an error, and after a crash, all of them come again under
+    /// the same ids.
+    async fn deliver(&self, entries: &[OutboxEntry]) -> Result<(), BoxError>;
 }
 
 /// Ignores all events.
@@ -47,7 +47,7 @@ impl LinkEvents for NoEvents {
 
     fn written(&self) {}
 
-    async fn deliver(&self, _: &str, _: &OutboxEntry) -> Result<(), BoxError> {
+    async fn deliver(&self, _: &[OutboxEntry]) -> Result<(), BoxError> {
         Ok(())
     }
 }

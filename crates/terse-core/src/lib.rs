@@ -66,7 +66,7 @@ pub use links::{
     LinkError, LinkPolicy, Links, Listing,
 };
 pub use operator::{Contact, Logo, Operator, OperatorName, PageUrl};
-pub use outbox::{Outbox, OutboxDrain, OutboxEntry, OutboxEvent, OutboxPage};
+pub use outbox::{EventId, Outbox, OutboxDrain, OutboxEntry, OutboxEvent, OutboxPage};
 pub use outcome::{Answered, ExceededLimit, VisitDecision};
 pub use password::{PasswordError, PasswordHash, PasswordHasher};
 pub use patch::{MAX_TTL, Patch, PatchField};

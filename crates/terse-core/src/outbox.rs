@@ -3,12 +3,14 @@
 //! A service puts an [`OutboxEvent`] into the write of a link whose owner has webhooks. The store
 //! keeps it in the same transaction, so that a crash behind the commit loses nothing. An
 //! [`OutboxDrain`] hands the entries to [`LinkEvents`] and removes them.
+//!
+//! Every entry has an [`EventId`] that is stored with it. The id stays the same however often the
+//! entry is handed over, also after a restore, so that the registry takes each event once.
 
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
 
 use crate::events::LinkEvents;
 use crate::link::Link;
@@ -25,11 +27,34 @@ pub struct OutboxEvent {
     pub at: Timestamp,
 }
 
+/// The id of an event: random, chosen by the write that stores the event.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct EventId(pub [u8; 16]);
+
+impl EventId {
+    /// A new id. `Busy` if the system has no random numbers.
+    pub fn random() -> Result<Self, StoreError> {
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).map_err(|_| StoreError::Busy)?;
+        Ok(Self(id))
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("evt_")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 /// An event that was written.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OutboxEntry {
-    /// Its place, which no other entry ever has.
+    /// Its place, which no other entry ever has. A store may commit a lower place after a higher
+    /// one.
     pub position: u64,
+    /// The id of the event.
+    pub id: EventId,
     /// What happened.
     pub event: OutboxEvent,
     /// The link as it was after that.
@@ -37,13 +62,13 @@ pub struct OutboxEntry {
 }
 
 /// A part of the outbox.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct OutboxPage {
-    /// The entries, in the order of the writes. One that cannot be read any more is left out.
+    /// The entries, in the order of their positions. The entries of one link are in the order of
+    /// its writes.
     pub entries: Vec<OutboxEntry>,
-    /// The position of the last entry that was read or left out; that of the caller if there is
-    /// none.
-    pub last: u64,
+    /// The positions of entries that cannot be read any more.
+    pub unreadable: Vec<u64>,
 }
 
 /// The events that a store keeps until they are handed over. They are written by
@@ -51,65 +76,43 @@ pub struct OutboxPage {
 /// transaction of its write; a write that is refused leaves none behind.
 #[async_trait]
 pub trait Outbox: Send + Sync + 'static {
-    /// The entries after a position, at most `limit` of them; all begin after 0.
-    async fn outbox(&self, after: u64, limit: usize) -> Result<OutboxPage, StoreError>;
+    /// The first entries that are left, at most `limit` of them, counting unreadable ones.
+    async fn outbox(&self, limit: usize) -> Result<OutboxPage, StoreError>;
 
-    /// Removes the entries up to a position, that one included.
-    async fn outbox_done(&self, up_to: u64) -> Result<(), StoreError>;
+    /// Removes the entries at exactly these positions. An entry with a lower position that was
+    /// committed meanwhile stays. A position without an entry is ignored.
+    async fn outbox_done(&self, positions: &[u64]) -> Result<(), StoreError>;
 }
-
-/// How many entries are handed over before they are removed in one write.
-const PAGE: usize = 100;
-/// How many pages one poll hands over at most.
-const MAX_PAGES: usize = 100;
 
 /// Hands the entries of the outbox to [`LinkEvents`], at least once each. One node of a fleet runs
 /// it.
 pub struct OutboxDrain {
     store: Arc<dyn LinkStore>,
     events: Arc<dyn LinkEvents>,
-    key: [u8; 32],
 }
 
 impl OutboxDrain {
-    /// From a store to those who want to know.
+    /// How many entries are handed over together.
+    pub const PAGE: usize = 500;
+
+    /// From a store to the listeners.
     pub fn new(store: Arc<dyn LinkStore>, events: Arc<dyn LinkEvents>) -> Self {
-        let key = store.identity().derive("terse outbox events v1");
-        Self { store, events, key }
+        Self { store, events }
     }
 
-    /// Hands over what is there and returns how many entries that were. An entry that could not be
-    /// handed over stays, with all behind it, for the next poll.
-    pub async fn poll(&self) -> Result<usize, BoxError> {
-        let mut handed = 0;
-        for _ in 0..MAX_PAGES {
-            let page = self.store.outbox(0, PAGE).await?;
-            if page.last == 0 {
-                break;
-            }
-            let incarnation = self.store.incarnation().await?;
-            for entry in &page.entries {
-                let id = self.event_id(incarnation, entry.position);
-                if let Err(error) = self.events.deliver(&id, entry).await {
-                    // What came before is done; this one comes again.
-                    self.store.outbox_done(entry.position - 1).await?;
-                    return Err(error);
-                }
-                handed += 1;
-            }
-            self.store.outbox_done(page.last).await?;
+    /// Hands over the first [`Self::PAGE`] entries together, removes them, and returns how many
+    /// they were: fewer than a page at the end of the outbox. After an error all of them stay and
+    /// come again.
+    pub async fn next_page(&self) -> Result<usize, BoxError> {
+        let OutboxPage { entries, unreadable } = self.store.outbox(Self::PAGE).await?;
+        if !entries.is_empty() {
+            self.events.deliver(&entries).await?;
         }
-        Ok(handed)
-    }
-
-    /// The same for every time an entry is handed over, and for no other entry of any store.
-    fn event_id(&self, incarnation: u64, position: u64) -> String {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
-        mac.update(&incarnation.to_be_bytes());
-        mac.update(&position.to_be_bytes());
-        let digest: [u8; 32] = mac.finalize().into_bytes().into();
-        let hex: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("evt_{hex}")
+        let mut done: Vec<u64> = entries.iter().map(|entry| entry.position).collect();
+        done.extend(unreadable);
+        if !done.is_empty() {
+            self.store.outbox_done(&done).await?;
+        }
+        Ok(done.len())
     }
 }

@@ -68,6 +68,9 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 }
 
 /// A small number for the current thread, which stays the same.
+///
+/// Static, because threads belong to the process and outlive a batcher; the number only spreads
+/// threads over queues, and two threads with the same queue are merely batched together.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

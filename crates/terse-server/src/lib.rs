@@ -7,7 +7,6 @@
 mod access_cookies;
 mod accounts;
 mod api;
-mod erasure;
 mod http;
 mod keys;
 mod oidc;
@@ -27,7 +26,6 @@ mod webhooks;
 pub use crate::http::{AppState, Peer};
 pub use accounts::AccountSettings;
 pub use api::openapi;
-pub use erasure::{ErasureError, Erasures};
 pub use keys::Keys;
 pub use oidc::{Oidc, OidcError, OidcHttp, OidcRequest, OidcResponse, OidcSettings};
 pub use pages::{CSP, Pages, pages};

@@ -93,6 +93,7 @@ fn hash(password: &str) -> Result<String, PasswordError> {
 /// The hash of a password that no account has. Verifying against it hides that an account is
 /// unknown.
 fn decoy_hash() -> Option<&'static String> {
+    // Static, because it is a constant that takes long to compute; it never changes.
     static HASH: OnceLock<Option<String>> = OnceLock::new();
     HASH.get_or_init(|| hash("decoy").ok()).as_ref()
 }

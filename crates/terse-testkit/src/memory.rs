@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use terse_core::registry::EventKind;
 use terse_core::{
     Absence, Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
-    Clock, Code, Cursor, Domain, FoldedAlias, Identity, Insert, Inserted, Link, LinkKey,
+    Clock, Code, Cursor, Domain, EventId, FoldedAlias, Identity, Insert, Inserted, Link, LinkKey,
     LinkReader, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS, MIN_CODE_LENGTH,
     ModerationStatus, MustBeAbsent, Numbering, Outbox, OutboxEntry, OutboxEvent, OutboxPage,
     OwnerId, Page, Revision, Sort, Status, StoreError, TagCount, Timestamp, Updated,
@@ -169,7 +169,9 @@ impl State {
 
     fn post(&mut self, event: OutboxEvent, link: &Link) {
         self.posted += 1;
-        self.outbox.push(OutboxEntry { position: self.posted, event, link: link.clone() });
+        let id = EventId::random().expect("the system has random numbers");
+        let (position, link) = (self.posted, link.clone());
+        self.outbox.push(OutboxEntry { position, id, event, link });
     }
 
     fn last_change(&self) -> u64 {
@@ -303,18 +305,16 @@ impl ChangeFeed for MemoryStore {
 
 #[async_trait]
 impl Outbox for MemoryStore {
-    async fn outbox(&self, after: u64, limit: usize) -> Result<OutboxPage, StoreError> {
+    async fn outbox(&self, limit: usize) -> Result<OutboxPage, StoreError> {
         self.enter().await?;
         let state = self.state();
-        let waiting = state.outbox.iter().filter(|entry| entry.position > after);
-        let entries: Vec<OutboxEntry> = waiting.take(limit).cloned().collect();
-        let last = entries.last().map_or(after, |entry| entry.position);
-        Ok(OutboxPage { entries, last })
+        let entries = state.outbox.iter().take(limit).cloned().collect();
+        Ok(OutboxPage { entries, unreadable: Vec::new() })
     }
 
-    async fn outbox_done(&self, up_to: u64) -> Result<(), StoreError> {
+    async fn outbox_done(&self, positions: &[u64]) -> Result<(), StoreError> {
         self.enter().await?;
-        self.state().outbox.retain(|entry| entry.position > up_to);
+        self.state().outbox.retain(|entry| !positions.contains(&entry.position));
         Ok(())
     }
 }

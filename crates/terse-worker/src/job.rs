@@ -1,17 +1,23 @@
 //! What a background job is.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use terse_core::BoxError;
-use terse_core::registry::FencingToken;
+use terse_core::registry::{FencingToken, JobLease, RegistryError};
+use terse_core::{BoxError, StoreError};
+
+/// How long the registry may take to check a lease.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Work that the [`Scheduler`](crate::Scheduler) repeats in the background.
 ///
 /// The scheduler runs a job once at start and then at its interval. It never runs the same job
 /// twice at a time, so a job keeps its state in `&mut self` without locks. The scheduler drops the
 /// future of a run at shutdown, at the run's timeout and when the lease is lost: a job writes in
-/// steps that are each complete, and its state must be sound at every `.await`.
+/// steps that are each complete, and its state must be sound at every `.await`. A job that needs the
+/// lease calls [`Context::check_lease`] before each batch that it writes.
 #[async_trait]
 pub trait Job: Send + 'static {
     /// The job's name in logs and metrics. Jobs of one kind may share it.
@@ -61,20 +67,46 @@ pub enum Next {
 }
 
 /// What a run knows of its node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Context {
-    token: Option<FencingToken>,
+    lease: Option<(Arc<dyn JobLease>, FencingToken)>,
 }
 
 impl Context {
-    /// For a run outside the scheduler, such as in a test.
-    pub fn new(token: Option<FencingToken>) -> Self {
-        Self { token }
+    /// For a job that runs on every node.
+    pub fn without_lease() -> Self {
+        Self { lease: None }
+    }
+
+    /// For a job that runs while this node holds the lease of `token`.
+    pub fn leased(leases: Arc<dyn JobLease>, token: FencingToken) -> Self {
+        Self { lease: Some((leases, token)) }
     }
 
     /// Proof of the lease, to be sent with writes that the store can refuse. A job that needs the
     /// lease always has one.
     pub fn token(&self) -> Option<FencingToken> {
-        self.token
+        self.lease.as_ref().map(|(_, token)| *token)
+    }
+
+    /// Fails with `Fenced` if another node has taken over the lease. A job calls this before each
+    /// batch that it writes: a process that was paused in the middle of a run stops there, although
+    /// its own clock has not noticed. One batch may still overlap with the new holder's; every
+    /// batch is therefore safe to repeat. Always succeeds for a job that needs no lease.
+    pub async fn check_lease(&self) -> Result<(), RegistryError> {
+        match &self.lease {
+            None => Ok(()),
+            Some((leases, token)) => {
+                let check = leases.check_lease(*token);
+                let checked = tokio::time::timeout(CHECK_TIMEOUT, check).await;
+                checked.map_err(|elapsed| StoreError::Unavailable(elapsed.into()))?
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("token", &self.token()).finish()
     }
 }

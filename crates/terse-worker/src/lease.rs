@@ -35,6 +35,11 @@ impl LeaseKeeper {
         self.held.subscribe()
     }
 
+    /// Where a job checks its token.
+    pub(crate) fn leases(&self) -> Arc<dyn JobLease> {
+        Arc::clone(&self.leases)
+    }
+
     /// Acquires and renews the lease until stopped, then releases it. The caller stops it after all
     /// jobs have ended, so that no other node starts a job that still runs here.
     pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {

@@ -5,6 +5,7 @@
 //! whole fleet, again after a failure, and never past shutdown. Jobs that need more than the core
 //! (the server's pages, the HTTP client, the redirect plane) are in the binary.
 
+mod erasures;
 mod job;
 mod lease;
 mod link_changes;
@@ -14,6 +15,10 @@ mod rescan;
 mod retention;
 mod scheduler;
 
+#[cfg(test)]
+mod fencing_tests;
+
+pub use erasures::ErasureJob;
 pub use job::{Context, Job, Next};
 pub use lease::LeaseKeeper;
 pub use link_changes::LinkChanges;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::clicks::ClickStore;
-use terse_core::{BoxError, Links, StoreError};
+use terse_core::{BoxError, Links};
 
 use crate::job::{Context, Job, Next};
 
@@ -47,8 +47,8 @@ impl Job for Reaper {
         true
     }
 
-    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
-        let (expired, purged) = self.reap().await?;
+    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+        let (expired, purged) = self.reap(context).await?;
         if (expired, purged) != (0, 0) {
             tracing::info!(expired, purged, "reaped expired and deleted links");
         }
@@ -58,9 +58,10 @@ impl Job for Reaper {
 
 impl Reaper {
     /// Reaps everything that is due: how many links expired, how many were deleted for good.
-    async fn reap(&self) -> Result<(usize, usize), StoreError> {
+    async fn reap(&self, context: &Context) -> Result<(usize, usize), BoxError> {
         let (mut expired, mut purged) = (0, 0);
         loop {
+            context.check_lease().await?;
             let keys = self.links.expire(self.batch).await?;
             expired += keys.len();
             self.counts.expired.fetch_add(keys.len() as u64, Ordering::Relaxed);
@@ -69,6 +70,7 @@ impl Reaper {
             }
         }
         loop {
+            context.check_lease().await?;
             let keys = self.links.purge(self.batch).await?;
             let now = self.links.now();
             // The sweep of the click store finds clicks that are left.
@@ -82,8 +84,17 @@ impl Reaper {
                 break;
             }
         }
-        while self.links.release_aliases(self.batch).await? > 0 {}
-        while self.links.forget_requests(self.batch).await? > 0 {}
-        Ok((expired, purged))
+        loop {
+            context.check_lease().await?;
+            if self.links.release_aliases(self.batch).await? == 0 {
+                break;
+            }
+        }
+        loop {
+            context.check_lease().await?;
+            if self.links.forget_requests(self.batch).await? == 0 {
+                return Ok((expired, purged));
+            }
+        }
     }
 }

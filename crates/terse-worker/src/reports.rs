@@ -40,8 +40,8 @@ impl Job for Reports {
         true
     }
 
-    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
-        let links = self.settle_all().await?;
+    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+        let links = self.settle_all(context).await?;
         if links > 0 {
             tracing::info!(links, "completed the handling of reports");
         }
@@ -51,11 +51,12 @@ impl Job for Reports {
 
 impl Reports {
     /// Checks all reported links: for how many there was something to do.
-    async fn settle_all(&self) -> Result<u64, RegistryError> {
+    async fn settle_all(&self, context: &Context) -> Result<u64, RegistryError> {
         let (mut after, mut changed) = (None, 0);
         loop {
             let page = self.registry.reported(ReportState::Open, after, PAGE).await?;
             for reported in &page {
+                context.check_lease().await?;
                 changed += u64::from(self.settle(reported).await?);
             }
             match page.last() {
@@ -139,7 +140,8 @@ mod tests {
             Clock::default(),
         ));
         let job = Reports { links, registry: registry.clone(), clock: Clock::default() };
-        assert_eq!(job.settle_all().await.unwrap(), 2);
+        let context = Context::without_lease();
+        assert_eq!(job.settle_all(&context).await.unwrap(), 2);
         let moderation = async |code| store.get(&key(code)).await.unwrap().unwrap().moderation;
         assert_eq!(
             (moderation("three").await, moderation("two").await),
@@ -147,6 +149,6 @@ mod tests {
         );
         assert_eq!(registry.reported(ReportState::Open, None, 10).await.unwrap().len(), 2);
         assert_eq!(registry.reported(ReportState::Cleared, None, 10).await.unwrap()[0].count, 4);
-        assert_eq!(job.settle_all().await.unwrap(), 0);
+        assert_eq!(job.settle_all(&context).await.unwrap(), 0);
     }
 }

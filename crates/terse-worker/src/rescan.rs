@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
 use terse_core::registry::{FencingToken, Registry};
 use terse_core::{
-    BoxError, Caller, Clock, Cursor, Link, LinkError, Links, ListQuery, ModerationStatus, Sort,
-    StoreError, Timestamp,
+    BoxError, Caller, Clock, Cursor, Link, Links, ListQuery, ModerationStatus, Sort, StoreError,
+    Timestamp,
 };
 use tokio::sync::watch;
 
@@ -125,7 +125,7 @@ impl Rescan {
     }
 
     /// Scans links again and returns how many changed.
-    async fn scan(&self, found: Vec<Link>) -> Result<u64, LinkError> {
+    async fn scan(&self, context: &Context, found: Vec<Link>) -> Result<u64, BoxError> {
         let (links, mut changed) = (Arc::clone(&self.links), 0);
         let scan = move || -> Vec<_> {
             found.iter().for_each(|link| links.revisit_if_unsure(link));
@@ -137,6 +137,7 @@ impl Rescan {
         };
         let scanned = tokio::task::spawn_blocking(scan).await;
         let differ = scanned.map_err(|error| StoreError::Unavailable(error.into()))?;
+        context.check_lease().await?;
         let links = Arc::clone(&self.links);
         let rescan = move |key| {
             let links = Arc::clone(&links);
@@ -228,13 +229,14 @@ impl Job for Rescan {
         let scanned = async {
             let page = self.links.list(Caller::OPERATOR, query).await?.page;
             let (read, count) = (begun.elapsed(), page.links.len() as u64);
-            Ok::<_, LinkError>((read, count, page.next, self.scan(page.links).await?))
+            let changed = self.scan(context, page.links).await?;
+            Ok::<_, BoxError>((read, count, page.next, changed))
         };
         let (read, count, next, changed) = match scanned.await {
             Ok(scanned) => scanned,
             Err(error) => {
                 self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                return Err(error.into());
+                return Err(error);
             }
         };
         self.counts.scanned.fetch_add(count, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::clicks::{ClickStore, LinkId, Pruned, Retention};
 use terse_core::registry::Registry;
-use terse_core::{BoxError, Clock, LinkStore, StoreError, Timestamp};
+use terse_core::{BoxError, Clock, LinkStore, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use crate::job::{Context, Job, Next};
@@ -55,12 +55,16 @@ impl Job for RegistryRetention {
         true
     }
 
-    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
-        let (registry, batch) = (&self.registry, REGISTRY_BATCH);
-        while registry.prune(self.clock.now(), KEEP_RECORDS, batch).await? >= batch as u64 {
+    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+        let batch = REGISTRY_BATCH;
+        loop {
+            context.check_lease().await?;
+            let now = self.clock.now();
+            if self.registry.prune(now, KEEP_RECORDS, batch).await? < batch as u64 {
+                return Ok(Next::Interval);
+            }
             sleep(PAUSE).await;
         }
-        Ok(Next::Interval)
     }
 }
 
@@ -112,7 +116,7 @@ impl ClickRetention {
         Self { clicks, links, clock, settings, counts, sweep_at, swept_to: None }
     }
 
-    async fn prune(&self) -> Result<(), StoreError> {
+    async fn prune(&self, context: &Context) -> Result<(), BoxError> {
         let now = self.clock.now();
         let (raw_before, hours_before) = (
             now.saturating_sub(self.settings.keep_raw),
@@ -121,6 +125,7 @@ impl ClickRetention {
         let tombstones_before = now.saturating_sub(KEEP_TOMBSTONES);
         let limit = CLICK_BATCH;
         loop {
+            context.check_lease().await?;
             let retention = Retention { raw_before, hours_before, tombstones_before, limit };
             let Pruned { raw, hours, more, .. } = self.clicks.prune(retention).await?;
             self.counts.raw.fetch_add(raw, Ordering::Relaxed);
@@ -134,7 +139,7 @@ impl ClickRetention {
 
     /// Finds clicks whose link no longer exists: the click store was away when the link was
     /// purged, or the link was visited just before.
-    async fn sweep(&mut self) -> Result<(), StoreError> {
+    async fn sweep(&mut self, context: &Context) -> Result<(), BoxError> {
         loop {
             let ids = self.clicks.links(self.swept_to.as_ref(), SWEEP_BATCH).await?;
             let Some(last) = ids.last().cloned() else {
@@ -148,10 +153,11 @@ impl ClickRetention {
                 match found {
                     Ok(Some(link)) if link.created_at == id.created_at => {}
                     Ok(_) => gone.entry(id.created_at).or_default().push(id.key),
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(error.into()),
                 }
             }
             for (created_at, keys) in gone {
+                context.check_lease().await?;
                 self.clicks.erase_links(&keys, created_at, self.clock.now()).await?;
                 self.counts.forgotten.fetch_add(keys.len() as u64, Ordering::Relaxed);
             }
@@ -175,12 +181,12 @@ impl Job for ClickRetention {
         true
     }
 
-    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
-        self.prune().await?;
+    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+        self.prune(context).await?;
         if Instant::now() >= self.sweep_at {
             // Set first: a sweep that fails or is cancelled waits for its retry.
             self.sweep_at = Instant::now() + SWEEP_RETRY;
-            self.sweep().await?;
+            self.sweep(context).await?;
             self.sweep_at = Instant::now() + SWEEP;
         }
         Ok(Next::Interval)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use terse_core::BoxError;
-use terse_core::registry::FencingToken;
+use terse_core::registry::{FencingToken, JobLease, RegistryError};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -83,7 +83,8 @@ impl Scheduler {
         for job in self.jobs {
             let counts = self.counts.get(job.name()).cloned().unwrap_or_default();
             let (stop, lease, jitter) = (stop.clone(), self.keeper.held(), self.jitter);
-            jobs.spawn_on(JobTask { job, counts, stop, lease, jitter }.run(), runtime);
+            let leases = self.keeper.leases();
+            jobs.spawn_on(JobTask { job, counts, stop, lease, leases, jitter }.run(), runtime);
         }
         let keeper = needs_lease.then(|| runtime.spawn(self.keeper.run(stop_keeping)));
         Running { jobs, keeper, stop_jobs, stop_keeper }
@@ -112,6 +113,7 @@ struct JobTask {
     counts: Arc<JobCounts>,
     stop: watch::Receiver<bool>,
     lease: watch::Receiver<Option<FencingToken>>,
+    leases: Arc<dyn JobLease>,
     jitter: bool,
 }
 
@@ -119,6 +121,8 @@ struct JobTask {
 enum Interrupted {
     Shutdown,
     LeaseLost,
+    /// The registry says that the token is not current; the keeper has not noticed yet.
+    Fenced,
 }
 
 impl JobTask {
@@ -130,6 +134,17 @@ impl JobTask {
                 Ok(ended) => ended,
                 Err(Interrupted::Shutdown) => break,
                 Err(Interrupted::LeaseLost) => continue,
+                Err(Interrupted::Fenced) => {
+                    tracing::warn!(
+                        job = self.job.name(),
+                        "another node took over the background \
+                        jobs; this run stopped before its next write"
+                    );
+                    if !self.token_ended(context.token()).await {
+                        break;
+                    }
+                    continue;
+                }
             };
             self.counts.runs.fetch_add(1, Ordering::Relaxed);
             let delay = match ended {
@@ -158,19 +173,30 @@ impl JobTask {
     /// Waits for the lease if the job needs it. `None` at shutdown.
     async fn context(&mut self) -> Option<Context> {
         if !self.job.needs_lease() {
-            return Some(Context::new(None));
+            return Some(Context::without_lease());
         }
         tokio::select! {
             biased;
             _ = self.stop.wait_for(|stop| *stop) => None,
             held = self.lease.wait_for(Option::is_some) => match held {
-                Ok(held) => Some(Context::new(*held)),
+                Ok(held) => {
+                    held.map(|token| Context::leased(Arc::clone(&self.leases), token))
+                }
                 Err(_) => {
                     tracing::error!(job = self.job.name(), "the lease is no longer renewed; this \
                         job runs again after a restart");
                     None
                 }
             },
+        }
+    }
+
+    /// Waits until the keeper has noticed that this token is lost. `false` at shutdown.
+    async fn token_ended(&mut self, token: Option<FencingToken>) -> bool {
+        tokio::select! {
+            biased;
+            _ = self.stop.wait_for(|stop| *stop) => false,
+            _ = self.lease.wait_for(|held| *held != token) => true,
         }
     }
 
@@ -189,6 +215,7 @@ impl JobTask {
             _ = stop.wait_for(|stop| *stop) => Err(Interrupted::Shutdown),
             () = lost => Err(Interrupted::LeaseLost),
             ended = run => Ok(match ended {
+                Ok(Ok(Err(error))) if is_fenced(&*error) => return Err(Interrupted::Fenced),
                 Ok(Ok(result)) => result,
                 Ok(Err(_)) => Err("it panicked".into()),
                 Err(_) => Err(format!("it took longer than {limit:?}").into()),
@@ -227,6 +254,18 @@ impl JobTask {
         };
         delay + delay * share / 1000 / JITTER
     }
+}
+
+/// Whether a run ended because its token is not current any more.
+fn is_fenced(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if matches!(error.downcast_ref(), Some(RegistryError::Fenced)) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 #[cfg(test)]

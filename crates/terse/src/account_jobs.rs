@@ -1,4 +1,4 @@
-//! Jobs for accounts: recording which keys were used, and finishing erasures.
+//! Records which keys were used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,13 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::BoxError;
 use terse_core::registry::{Registry, RegistryError};
-use terse_server::{Erasures, UsedKeys};
+use terse_server::UsedKeys;
 use terse_worker::{Context, Job, Next};
 
 /// How often the keys that were used are recorded.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
-/// How often the job checks for erasures that were interrupted.
-const ERASURE_INTERVAL: Duration = Duration::from_mins(15);
 
 /// Records in the registry which keys this node has accepted.
 pub(crate) struct UsedKeyFlush {
@@ -49,34 +47,5 @@ impl Job for UsedKeyFlush {
         if let Err(error) = self.flush().await {
             tracing::warn!(%error, "the last uses of keys could not be recorded");
         }
-    }
-}
-
-/// Finishes the erasure of accounts that a stop or a crash interrupted.
-pub(crate) struct ErasureJob {
-    /// The service that erases accounts.
-    pub(crate) erasures: Erasures,
-}
-
-#[async_trait]
-impl Job for ErasureJob {
-    fn name(&self) -> &'static str {
-        "erasures"
-    }
-
-    fn interval(&self) -> Duration {
-        ERASURE_INTERVAL
-    }
-
-    fn needs_lease(&self) -> bool {
-        true
-    }
-
-    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
-        let finished = self.erasures.finish().await?;
-        if finished > 0 {
-            tracing::info!(finished, "finished erasing accounts");
-        }
-        Ok(Next::Interval)
     }
 }

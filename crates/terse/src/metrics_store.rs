@@ -136,12 +136,12 @@ impl ChangeFeed for MetricsStore {
 
 #[async_trait]
 impl Outbox for MetricsStore {
-    async fn outbox(&self, after: u64, limit: usize) -> Result<OutboxPage, StoreError> {
-        self.count("outbox", self.store.outbox(after, limit)).await
+    async fn outbox(&self, limit: usize) -> Result<OutboxPage, StoreError> {
+        self.count("outbox", self.store.outbox(limit)).await
     }
 
-    async fn outbox_done(&self, up_to: u64) -> Result<(), StoreError> {
-        self.count("outbox_done", self.store.outbox_done(up_to)).await
+    async fn outbox_done(&self, positions: &[u64]) -> Result<(), StoreError> {
+        self.count("outbox_done", self.store.outbox_done(positions)).await
     }
 }
 

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use rusqlite::{Row, params};
 use terse_core::registry::{
     Actor, Attribution, AuditRecord, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due,
-    MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook,
-    RegistryError, Settlement, Webhook, WebhookChange, WebhookId, WebhookStore,
+    Enqueued, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent,
+    NewWebhook, RegistryError, Settlement, Webhook, WebhookChange, WebhookId, WebhookStore,
 };
-use terse_core::{OwnerId, Timestamp};
+use terse_core::{OwnerId, StoreError, Timestamp};
 
 use crate::failure::Failure;
 use crate::registry::queries::RegistryQueries;
@@ -74,7 +74,7 @@ const CHANGE: &str = "UPDATE webhooks SET url = ?2, events = ?3, generation = ?4
      disabled_why = ?7, waiting = ?8, dropped = ?9, delivered_at = ?10 WHERE id = ?1";
 const ENQUEUE: &str = "INSERT INTO deliveries (webhook, event, kind, body, created_at, state, \
     attempts, next_at) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7)";
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7) ON CONFLICT (webhook, event) DO NOTHING";
 const SETTLE: &str = "UPDATE deliveries SET body = ?2, state = ?3, attempts = ?4, next_at = ?5, \
     tried_at = ?6, status = ?7, \
      problem = ?8 WHERE id = ?1";
@@ -229,18 +229,32 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn enqueue(&self, event: &NewEvent) -> Result<u64, WriteError> {
+    pub(crate) fn enqueue_all(&self, events: &[NewEvent]) -> Result<Enqueued, WriteError> {
+        let mut enqueued = Enqueued::default();
+        for event in events {
+            match self.webhooks(event.owner) {
+                Ok(webhooks) => enqueued.deliveries += self.enqueue(event, webhooks)?,
+                Err(Failure::Refused(error @ StoreError::Corrupt(_))) => {
+                    tracing::error!(%error, owner = event.owner.0, "a webhook cannot be read");
+                    enqueued.unreadable.push(event.id.clone());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(enqueued)
+    }
+
+    fn enqueue(&self, event: &NewEvent, webhooks: Vec<Webhook>) -> Result<u64, WriteError> {
         let mut count = 0;
-        for mut webhook in
-            self.webhooks(event.owner)?.into_iter().filter(|webhook| event.concerns(webhook))
-        {
+        for mut webhook in webhooks.into_iter().filter(|webhook| event.concerns(webhook)) {
             let Delivery { event: name, kind, body, created_at, state, next_at, .. } =
                 event.delivery(DeliveryId(0), webhook.id);
             let (at, next) = (created_at.as_ms(), next_at.as_ms());
-            self.insert(
-                ENQUEUE,
-                params![filed(webhook.id.0), name, kind.as_str(), body, at, state.as_str(), next],
-            )?;
+            let row =
+                params![filed(webhook.id.0), name, kind.as_str(), body, at, state.as_str(), next];
+            if self.run(ENQUEUE, row)? == 0 {
+                continue; // It was enqueued before.
+            }
             webhook.waiting += 1;
             if webhook.waiting > MAX_WAITING_PER_WEBHOOK {
                 let gone = self.run(DROP_OLDEST, [filed(webhook.id.0)])? as u64;
@@ -341,8 +355,8 @@ impl WebhookStore for EmbeddedRegistry {
         self.list(RegistryQueries::owners_with_webhooks).await
     }
 
-    async fn enqueue(&self, event: NewEvent) -> Answer<u64> {
-        self.write(move |writes| writes.enqueue(&event)).await
+    async fn enqueue_all(&self, events: Vec<NewEvent>) -> Answer<Enqueued> {
+        self.write(move |writes| writes.enqueue_all(&events)).await
     }
 
     async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {

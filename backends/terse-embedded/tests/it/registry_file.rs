@@ -13,7 +13,7 @@ use terse_core::registry::{
     RegistryError, RegistryMaintenance, RegistrySnapshots, Role, Salts, Scope, Session, Token,
     WebhookId, WebhookStore,
 };
-use terse_core::{OwnerId, StoreError};
+use terse_core::{OwnerId, StoreError, Target};
 use terse_embedded::{
     ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, OpenError, Options, RegistryOptions,
     backup_registry, inspect_registry, move_into_registry, skip_ahead_registry, verify_registry,
@@ -411,7 +411,7 @@ async fn a_file_of_schema_version_3_opens_and_keeps_what_it_had() {
     // As version 3 left it, after five changes.
     sql(
         &folder.db(),
-        "DROP TABLE leases; DROP TABLE job_progress; DROP TABLE salts;
+        "DROP INDEX deliveries_of_event; DROP TABLE leases; DROP TABLE job_progress; DROP TABLE salts;
          DELETE FROM meta WHERE name IN ('version', 'incarnation');
          INSERT INTO meta VALUES ('watermark', 5); PRAGMA user_version = 3;",
     );
@@ -424,6 +424,45 @@ async fn a_file_of_schema_version_3_opens_and_keeps_what_it_had() {
     let host = BlockedHost { host: "evil.example".into(), at: timestamp(0), why: None };
     registry.block_host(host, by()).await.unwrap();
     assert_ne!(registry.version().await.unwrap(), version);
+    assert!(verify_registry(&folder.db()).unwrap().is_clean());
+}
+
+/// An earlier version could enqueue an event twice after a crash.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delivery_that_exists_twice_is_kept_once() {
+    let folder = Folder::new();
+    let (owner, webhook) = {
+        let registry = folder.open();
+        let owner = registry.add_account(new("ann"), by()).await.unwrap().id;
+        let url = Target::from_stored("https://hook.example/".into());
+        let events = EventKind::ALL.into_iter().collect();
+        let webhook = NewWebhook { owner, url, events, created_at: timestamp(0) };
+        let webhook = registry.add_webhook(webhook, by()).await.unwrap().id;
+        for name in ["evt_1", "evt_2"] {
+            let event = NewEvent::named(
+                name.into(),
+                EventKind::LinkCreated,
+                owner,
+                timestamp(1),
+                &[("link", serde_json::Value::Null)],
+            );
+            assert_eq!(registry.enqueue(event).await.unwrap(), 1);
+        }
+        (owner, webhook)
+    };
+    sql(
+        &folder.db(),
+        "DROP INDEX deliveries_of_event; PRAGMA user_version = 4;
+         INSERT INTO deliveries (webhook, event, kind, body, created_at, state, attempts, next_at)
+             SELECT webhook, event, kind, body, created_at, state, attempts, next_at
+             FROM deliveries WHERE event = 'evt_1';
+         UPDATE webhooks SET waiting = 3;",
+    );
+    let registry = folder.open();
+    let deliveries = registry.deliveries(owner, webhook, 10).await.unwrap();
+    let names: Vec<_> = deliveries.iter().map(|delivery| delivery.event.as_str()).collect();
+    assert_eq!(names, ["evt_2", "evt_1"]);
+    assert_eq!(registry.webhooks(owner).await.unwrap()[0].waiting, 2);
     assert!(verify_registry(&folder.db()).unwrap().is_clean());
 }
 

@@ -6,6 +6,7 @@
 
 mod admin;
 mod authentication;
+mod erasure;
 mod error;
 mod invitations;
 mod keys;
@@ -17,6 +18,7 @@ mod suspension;
 
 pub use admin::{AccountDraft, AccountEdit, role_of};
 pub use authentication::SignedIn;
+pub use erasure::{Erased, Erasure, ErasureError, Erasures};
 pub use error::AccountError;
 pub use keys::{KeyDraft, MAX_KEY_NAME};
 pub use profile::{ErasureProof, ProfileEdit};

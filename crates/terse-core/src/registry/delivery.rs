@@ -61,6 +61,15 @@ pub struct NewEvent {
     pub only: Option<WebhookId>,
 }
 
+/// The outcome of [`WebhookStore::enqueue_all`](super::WebhookStore::enqueue_all).
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Enqueued {
+    /// How many deliveries were added.
+    pub deliveries: u64,
+    /// The ids of events that were left out, because a webhook of their owner cannot be read.
+    pub unreadable: Vec<String>,
+}
+
 /// The state of a delivery.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DeliveryState {

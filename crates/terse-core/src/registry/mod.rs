@@ -35,8 +35,8 @@ pub use audit_log::{AuditLog, Audits};
 pub use audit_record::{AuditRecord, redact_account, subject};
 pub use credential_store::{CredentialStore, MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER};
 pub use delivery::{
-    Claim, Delivery, DeliveryId, DeliveryResult, DeliveryState, Due, MAX_SETTLED_PER_WEBHOOK,
-    MAX_WAITING_PER_WEBHOOK, NewEvent, RETRY_PAUSES, Settlement,
+    Claim, Delivery, DeliveryId, DeliveryResult, DeliveryState, Due, Enqueued,
+    MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, NewEvent, RETRY_PAUSES, Settlement,
 };
 pub use domain_config::{BlockedHost, DomainConfig};
 pub use domain_store::{BlocklistStore, DomainStore};

@@ -3,10 +3,11 @@
 use async_trait::async_trait;
 
 use super::audit::Attribution;
-use super::delivery::{Claim, Delivery, Due, NewEvent, Settlement};
+use super::delivery::{Claim, Delivery, Due, Enqueued, NewEvent, Settlement};
 use super::store::RegistryError;
 use super::webhook::{NewWebhook, Webhook, WebhookChange, WebhookId};
 use crate::link::OwnerId;
+use crate::store::StoreError;
 
 /// Webhooks of owners, and the deliveries that wait for them.
 #[async_trait]
@@ -43,10 +44,23 @@ pub trait WebhookStore: Send + Sync + 'static {
     /// All owners with a webhook that is switched on.
     async fn owners_with_webhooks(&self) -> Result<Vec<OwnerId>, RegistryError>;
 
-    /// Adds one delivery of an event for each webhook that it [concerns](NewEvent::concerns), and
-    /// returns how many. If more than [`MAX_WAITING_PER_WEBHOOK`](super::MAX_WAITING_PER_WEBHOOK)
-    /// wait, the store deletes the oldest and counts them.
-    async fn enqueue(&self, event: NewEvent) -> Result<u64, RegistryError>;
+    /// Adds one delivery of each event for each webhook that it [concerns](NewEvent::concerns), in
+    /// one write. A webhook that has a delivery of the same event, waiting or settled, gets no
+    /// second one: after a crash the caller hands over the same events again. If more than
+    /// [`MAX_WAITING_PER_WEBHOOK`](super::MAX_WAITING_PER_WEBHOOK) wait, the store deletes the
+    /// oldest and counts them. An event whose owner has a damaged webhook is left out and does not
+    /// stop the others.
+    async fn enqueue_all(&self, events: Vec<NewEvent>) -> Result<Enqueued, RegistryError>;
+
+    /// [`Self::enqueue_all`] for one event: how many deliveries were added. `Corrupt` if the owner
+    /// has a damaged webhook.
+    async fn enqueue(&self, event: NewEvent) -> Result<u64, RegistryError> {
+        let Enqueued { deliveries, unreadable } = self.enqueue_all(vec![event]).await?;
+        match unreadable.is_empty() {
+            true => Ok(deliveries),
+            false => Err(StoreError::Corrupt("a webhook cannot be read".into()).into()),
+        }
+    }
 
     /// Deliveries that are due: the oldest due one of each webhook. The caller holds that webhook
     /// until it settles the delivery or its claim expires. Webhooks that are switched off and those

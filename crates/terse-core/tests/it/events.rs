@@ -44,13 +44,14 @@ impl LinkEvents for RecordedEvents {
         self.woken.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
     }
 
-    async fn deliver(&self, id: &str, entry: &OutboxEntry) -> Result<(), BoxError> {
-        assert_eq!(entry.link.owner, OWNER);
+    async fn deliver(&self, entries: &[OutboxEntry]) -> Result<(), BoxError> {
         if self.refuses.load(std::sync::atomic::Ordering::SeqCst) {
             return Err("not now".into());
         }
-        let told = (id.to_owned(), entry.event.kind, entry.link.revision);
-        self.told.lock().unwrap().push(told);
+        for OutboxEntry { id, event, link, .. } in entries {
+            assert_eq!(link.owner, OWNER);
+            self.told.lock().unwrap().push((id.to_string(), event.kind, link.revision));
+        }
         Ok(())
     }
 }
@@ -112,7 +113,7 @@ fn request() -> CreateLink {
 async fn every_change_sends_one_event_and_no_change_sends_none() {
     let Fixture { links, recorded, screen, drain, .. } = fixture();
     let told = async || {
-        drain.poll().await.unwrap();
+        drain.next_page().await.unwrap();
         recorded.take()
     };
     let mine = Caller::Owner(OWNER);
@@ -152,7 +153,7 @@ async fn every_change_sends_one_event_and_no_change_sends_none() {
 async fn only_what_has_expired_is_told_to_have() {
     let Fixture { links, recorded, clock, drain, .. } = fixture();
     let told = async || {
-        drain.poll().await.unwrap();
+        drain.next_page().await.unwrap();
         recorded.take()
     };
     let mine = Caller::Owner(OWNER);
@@ -238,9 +239,9 @@ async fn a_crash_behind_the_write_loses_no_event() {
     assert_eq!(recorded.take(), []);
     let next = Arc::new(RecordedEvents::default());
     let drain = OutboxDrain::new(store, next.clone());
-    assert_eq!(drain.poll().await.unwrap(), 2);
+    assert_eq!(drain.next_page().await.unwrap(), 2);
     assert_eq!(next.take(), [(LinkCreated, 1), (LinkDeleted, 2)]);
-    assert_eq!((drain.poll().await.unwrap(), next.take()), (0, vec![]));
+    assert_eq!((drain.next_page().await.unwrap(), next.take()), (0, vec![]));
 }
 
 /// A client that disconnects in the middle of a request leaves the link with its event, or neither.
@@ -262,7 +263,7 @@ async fn a_dropped_request_leaves_link_and_event_or_neither() {
         drop(create);
         let query = ListQuery::all(Sort::Newest, 100, store_now());
         let links = store.list(&query).await.unwrap().links.len();
-        done += drain.poll().await.unwrap();
+        done += drain.next_page().await.unwrap();
         assert_eq!(done, links, "after {polls} polls");
     }
     assert!(done > 0);
@@ -282,14 +283,15 @@ async fn an_event_that_is_not_taken_comes_again_under_the_same_name() {
         links.create(mine, body, None).await.unwrap();
     }
     recorded.refuses.store(true, std::sync::atomic::Ordering::SeqCst);
-    assert!(drain.poll().await.is_err());
+    assert!(drain.next_page().await.is_err());
     recorded.refuses.store(false, std::sync::atomic::Ordering::SeqCst);
-    let entries = store.outbox(0, 10).await.unwrap().entries;
+    let entries = store.outbox(10).await.unwrap().entries;
     assert_eq!(entries.len(), 2, "none of them is gone");
-    assert_eq!(drain.poll().await.unwrap(), 2);
+    assert_eq!(drain.next_page().await.unwrap(), 2);
     let first = std::mem::take(&mut *recorded.told.lock().unwrap());
     assert!(first[0].0 != first[1].0 && first[0].0.starts_with("evt_"), "{first:?}");
-    // As if it had died before it removed them.
+    // As if it had died before it removed them, and had been restored from a copy since.
+    store.raise_incarnation(store.incarnation().await.unwrap()).await.unwrap();
     for entry in entries {
         drain_again(&store, &recorded, &entry).await;
     }
@@ -303,5 +305,5 @@ async fn drain_again(
     entry: &OutboxEntry,
 ) {
     store.put_back(entry.clone());
-    OutboxDrain::new(store.clone(), recorded.clone()).poll().await.unwrap();
+    OutboxDrain::new(store.clone(), recorded.clone()).next_page().await.unwrap();
 }

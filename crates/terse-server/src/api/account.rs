@@ -4,14 +4,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::Principal;
-use terse_core::accounts::{ErasureProof, ProfileEdit};
+use terse_core::accounts::{Erased, ErasureProof, ProfileEdit};
 use terse_core::registry::Account;
 use utoipa::ToSchema;
 
 use super::account_bodies::UserBody;
 use super::answers::{OwnChangeProblems, OwnReadProblems};
 use super::schemas;
-use crate::erasure::Erased;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::Member;
 use crate::http::params::NoParams;

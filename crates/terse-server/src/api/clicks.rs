@@ -9,7 +9,7 @@ use bytes::Bytes;
 use jiff::tz::TimeZone;
 use terse_core::StoreError;
 use terse_core::clicks::{ClickPage, LinkId, RawQuery};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::answers::GetProblems;
@@ -24,8 +24,6 @@ use crate::http::state::{App, Web};
 
 /// The number of clicks per page. One page is in memory at a time.
 const PAGE: usize = 1000;
-/// The largest number of responses in progress at once.
-static UNDER_WAY: Semaphore = Semaphore::const_new(32);
 /// The size of a portion: small enough that a slow client takes one within `TAKING`.
 const PORTION: usize = 32 * 1024;
 /// How long the store may take to read a page, and a client to take a portion.
@@ -89,8 +87,8 @@ pub(super) async fn link_clicks(
         ));
     }
     let link = readable(&state, caller, params, &code).await?;
-    let turn = UNDER_WAY
-        .try_acquire()
+    let turn = std::sync::Arc::clone(&state.turns.clicks)
+        .try_acquire_owned()
         .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many clicks are being read at once"))?;
     let query = RawQuery { link: LinkId::of(&link), from, to, after: None, limit: PAGE };
     // Reads the first page before the response begins: if the store fails, the client gets a 503.
@@ -126,7 +124,7 @@ async fn write(
     mut page: ClickPage,
     format: Format,
     sender: Sender,
-    _turn: SemaphorePermit<'static>,
+    _turn: OwnedSemaphorePermit,
 ) {
     let mut head = true;
     loop {

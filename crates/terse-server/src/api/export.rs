@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use terse_core::clicks::{LinkId, RawQuery};
 use terse_core::registry::{Account, Actor, AuditEntry, Audits, ReportState, subject};
 use terse_core::{Caller, ListQuery, OwnerId, Sort, Status};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::account_bodies::UserBody;
@@ -31,8 +31,6 @@ use crate::http::state::{App, Web};
 /// The number of links, audit entries and clicks per page.
 const PAGE: usize = 200;
 const CLICKS: usize = 1000;
-/// The largest number of exports at once: each reads all data of an account.
-static UNDER_WAY: Semaphore = Semaphore::const_new(16);
 /// The size of a portion.
 const PORTION: usize = 32 * 1024;
 /// How long a client may take to read a portion.
@@ -57,8 +55,9 @@ pub(super) async fn export(
     _: NoParams,
 ) -> Result<Response, Problem> {
     let account = state.accounts.own_account(&principal).await?;
-    let turn = UNDER_WAY
-        .try_acquire()
+    // Each export reads all data of an account.
+    let turn = Arc::clone(&state.turns.exports)
+        .try_acquire_owned()
         .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many exports at once; try again"))?;
     // Read before the response begins: if the registry fails, the client gets a 503.
     let (keys, webhooks) =
@@ -142,7 +141,7 @@ async fn write(
     account: Account,
     subjects: Vec<String>,
     mut lines: Lines,
-    _turn: SemaphorePermit<'static>,
+    _turn: OwnedSemaphorePermit,
 ) {
     match write_all(&state, account.id, subjects, &mut lines).await {
         Ok(()) => {

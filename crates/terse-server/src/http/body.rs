@@ -10,7 +10,6 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use bytes::Bytes;
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 
 use super::params::short;
 use super::problem::{
@@ -22,8 +21,6 @@ use super::state::App;
 pub(crate) const SMALL: usize = 64 * 1024;
 /// The largest body of a list of links.
 pub(crate) const LARGE: usize = 10 * 1024 * 1024;
-/// The largest number of long lists in memory at once.
-static LARGE_BODIES: Semaphore = Semaphore::const_new(16);
 /// The longest time that a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -33,7 +30,7 @@ pub(crate) struct Json<const LIMIT: usize>(pub(crate) Bytes);
 impl<const LIMIT: usize> FromRequest<Arc<App>> for Json<LIMIT> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &Arc<App>) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
         let essence = head
             .headers
@@ -52,7 +49,8 @@ impl<const LIMIT: usize> FromRequest<Arc<App>> for Json<LIMIT> {
         if LIMIT <= SMALL {
             return read(body, LIMIT).await.map(Self);
         }
-        let _turn = LARGE_BODIES
+        let turns = &state.turns.large_bodies;
+        let _turn = turns
             .try_acquire()
             .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many long lists at once"))?;
         read(body, LIMIT).await.map(Self)

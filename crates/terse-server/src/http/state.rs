@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use terse_core::accounts::{Accounts, RefreshHook};
+use terse_core::accounts::{Accounts, Erased, Erasures, RefreshHook};
 use terse_core::clicks::{ClickStore, Live};
 use terse_core::limits::Limits;
 use terse_core::moderation::Moderation;
@@ -11,10 +11,9 @@ use terse_core::registry::{Account, Actor, Attribution, Registry, RegistryError}
 use terse_core::rules::VisitorClassifier;
 use terse_core::webhooks::OwnerWebhooks;
 use terse_core::{LinkCreation, Links, Operator, OwnerId};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::accounts::AccountSettings;
-use crate::erasure::{Erased, Erasures};
 use crate::keys::Keys;
 use crate::oidc::Oidc;
 use crate::passwords::Passwords;
@@ -89,6 +88,24 @@ pub(crate) struct App {
     pub(crate) live: Arc<Live>,
     pub(crate) webhooks: Option<OwnerWebhooks>,
     pub(crate) stop: watch::Receiver<bool>,
+    pub(crate) turns: Turns,
+}
+
+/// Bounds the requests that take much memory or many reads. A request without a turn gets 503.
+pub(crate) struct Turns {
+    /// Bodies that are long lists of links.
+    pub(crate) large_bodies: Semaphore,
+    /// Exports of accounts.
+    pub(crate) exports: Arc<Semaphore>,
+    /// Lists of single clicks.
+    pub(crate) clicks: Arc<Semaphore>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        let (exports, clicks) = (Arc::new(Semaphore::new(16)), Arc::new(Semaphore::new(32)));
+        Self { large_bodies: Semaphore::new(16), exports, clicks }
+    }
 }
 
 impl App {
@@ -152,6 +169,7 @@ impl App {
             live: state.live,
             webhooks,
             stop: state.stop,
+            turns: Turns::default(),
         }
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct Fake {
     pub(crate) away: AtomicBool,
     /// If set, this many more calls succeed, and all later ones fail.
     pub(crate) left: Mutex<Option<usize>>,
+    /// While set, every code is taken.
+    pub(crate) full: AtomicBool,
 }
 
 #[derive(Default)]
@@ -33,6 +35,7 @@ impl Fake {
             inner: Mutex::default(),
             away: AtomicBool::new(false),
             left: Mutex::new(None),
+            full: AtomicBool::new(false),
         })
     }
 
@@ -84,11 +87,11 @@ impl ChangeFeed for Fake {
 
 #[async_trait]
 impl Outbox for Fake {
-    async fn outbox(&self, last: u64, _: usize) -> Result<OutboxPage, StoreError> {
-        Ok(OutboxPage { entries: vec![], last })
+    async fn outbox(&self, _: usize) -> Result<OutboxPage, StoreError> {
+        Ok(OutboxPage::default())
     }
 
-    async fn outbox_done(&self, _: u64) -> Result<(), StoreError> {
+    async fn outbox_done(&self, _: &[u64]) -> Result<(), StoreError> {
         Ok(())
     }
 }
@@ -121,7 +124,7 @@ impl LinkStore for Fake {
         if let Some(have) = inner.links.values().find(same).filter(|_| link.reusable) {
             return Ok(Inserted::Existing(Box::new(have.clone())));
         }
-        if inner.links.contains_key(&link.key) {
+        if self.full.load(Ordering::Relaxed) || inner.links.contains_key(&link.key) {
             return Err(StoreError::CodeTaken);
         }
         inner.requests.extend(insert.request.map(|request| (request, link.key.clone())));

@@ -199,9 +199,16 @@ async fn a_failure_of_the_server_costs_no_link() {
         assert_eq!(told(&answer)[1], "3");
     }
     away(false);
+    // Nor is it the caller's fault that no code is left.
+    web.store.full.store(true, std::sync::atomic::Ordering::Relaxed);
+    for _ in 0..5 {
+        let answer = create(&web, "203.0.113.7", &body).await;
+        assert_eq!((answer.status.as_u16(), told(&answer)[1]), (503, "3"));
+    }
+    web.store.full.store(false, std::sync::atomic::Ordering::Relaxed);
     let answer = create(&web, "203.0.113.7", &body).await;
     assert_eq!((answer.status.as_u16(), told(&answer)[1]), (201, "2"));
-    assert_eq!(web.stats.creates(CreateResult::Failed), 5);
+    assert_eq!(web.stats.creates(CreateResult::Failed), 10);
 }
 
 #[tokio::test]

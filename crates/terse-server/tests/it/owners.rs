@@ -420,7 +420,7 @@ async fn an_erasure_that_was_cut_off_is_finished_later() {
         web.api(&format!("{line} {user}"), body).await.is_problem(409, "conflict", "");
     }
     web.api(&format!("POST {user}/reinstate"), json!({})).await.is_problem(409, "conflict", "");
-    assert!(web.erasures.finish().await.is_err(), "the clicks are still away");
+    assert!(web.finish_erasures().await.is_err(), "the clicks are still away");
     web.clicks.away.store(false, std::sync::atomic::Ordering::Relaxed);
     // An account that is only suspended is not erased, whatever the reason says.
     let other = format!("POST /api/v1/admin/users/{}/suspend", OTHER.1.0);
@@ -430,8 +430,8 @@ async fn an_erasure_that_was_cut_off_is_finished_later() {
         "why",
     );
     assert_eq!(web.api(&other, json!({ "why": "the account is being erased" })).await.status, 200);
-    assert_eq!(web.erasures.finish().await.unwrap(), 1);
-    assert_eq!(web.erasures.finish().await.unwrap(), 0);
+    assert_eq!(web.finish_erasures().await.unwrap(), 1);
+    assert_eq!(web.finish_erasures().await.unwrap(), 0);
     assert!(
         web.registry.account(OWNER.1).await.unwrap().is_none()
             && web.registry.account(OTHER.1).await.unwrap().is_some()
@@ -457,7 +457,7 @@ async fn an_erasure_that_is_cut_off_after_any_step_can_be_finished() {
             !web.as_owner("GET /api/v1/urls", OWNER.0, Value::Null).await.status.is_success(),
             "{step}"
         );
-        web.erasures.finish().await.unwrap();
+        web.finish_erasures().await.unwrap();
         assert_eq!(web.registry.account(OWNER.1).await.unwrap(), None, "{step}");
         let left = web.store.everything();
         assert!(left.len() == 1 && left[0].owner == OTHER.1, "{step}: {left:?}");

@@ -8,6 +8,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, Response, StatusCode};
 use futures_util::FutureExt as _;
 use serde_json::Value;
+use terse_core::accounts::{ErasureError, Erasures};
 use terse_core::clicks::Live;
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
@@ -16,8 +17,8 @@ use terse_core::registry::{
 };
 use terse_core::*;
 use terse_server::{
-    AccountSettings, ApiStats, AppState, Erasures, Keys, Limits, Passwords, Peer, RegistryRefresh,
-    Webhooks, router,
+    AccountSettings, ApiStats, AppState, Keys, Limits, Passwords, Peer, RegistryRefresh, Webhooks,
+    router,
 };
 use terse_testkit::MemoryRegistry;
 use tokio::sync::watch;
@@ -140,6 +141,16 @@ impl terse_core::rules::VisitorClassifier for Onlooking {
 }
 
 impl Web {
+    /// Finishes the erasures that were begun, as the erasure job does, and returns their number.
+    pub(crate) async fn finish_erasures(&self) -> Result<usize, ErasureError> {
+        let unfinished = self.erasures.unfinished().await?;
+        let count = unfinished.len();
+        for mut erasure in unfinished {
+            while erasure.next_batch().await? {}
+        }
+        Ok(count)
+    }
+
     pub(crate) fn new() -> Self {
         Self::with(|_| ())
     }

@@ -1,6 +1,6 @@
 //! Webhooks and their queued deliveries, in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use terse_core::registry::{
     Actor, Attribution, AuditRecord, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due,
@@ -17,6 +17,8 @@ pub(super) struct Outbox {
     /// How often each was lent, and until when.
     loans: BTreeMap<WebhookId, (u64, Option<Timestamp>)>,
     deliveries: BTreeMap<DeliveryId, Delivery>,
+    /// Every event that a webhook ever got.
+    enqueued: HashSet<(WebhookId, String)>,
 }
 
 impl Outbox {
@@ -74,6 +76,9 @@ impl Outbox {
     pub(super) fn enqueue(&mut self, event: &NewEvent) -> u64 {
         let mut count = 0;
         for webhook in self.webhooks.values_mut().filter(|webhook| event.concerns(webhook)) {
+            if !self.enqueued.insert((webhook.id, event.id.clone())) {
+                continue;
+            }
             self.deliveries_made += 1;
             let delivery = event.delivery(DeliveryId(self.deliveries_made), webhook.id);
             self.deliveries.insert(delivery.id, delivery);

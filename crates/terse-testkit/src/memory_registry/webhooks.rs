@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Attribution, AuditRecord, Claim, Delivery, Due, NewEvent, NewWebhook, Settlement, Webhook,
-    WebhookChange, WebhookId, WebhookStore,
+    Attribution, AuditRecord, Claim, Delivery, Due, Enqueued, NewEvent, NewWebhook, Settlement,
+    Webhook, WebhookChange, WebhookId, WebhookStore,
 };
 
 use super::{Answer, MemoryRegistry, State};
@@ -54,8 +54,10 @@ impl WebhookStore for MemoryRegistry {
         Ok(self.enter().await?.outbox.owners())
     }
 
-    async fn enqueue(&self, event: NewEvent) -> Answer<u64> {
-        Ok(self.enter().await?.outbox.enqueue(&event))
+    async fn enqueue_all(&self, events: Vec<NewEvent>) -> Answer<Enqueued> {
+        let mut state = self.enter().await?;
+        let deliveries = events.iter().map(|event| state.outbox.enqueue(event)).sum();
+        Ok(Enqueued { deliveries, unreadable: Vec::new() })
     }
 
     async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {

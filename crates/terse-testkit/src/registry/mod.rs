@@ -131,6 +131,7 @@ macro_rules! registry {
             a_webhook_is_made_changed_and_removed
             webhooks_belong_to_their_owner
             there_are_at_most_so_many_webhooks_each
+            an_event_is_enqueued_once_per_webhook
             those_with_a_webhook_that_is_on_are_known
             an_event_waits_for_those_it_concerns
             what_is_due_is_lent_to_one

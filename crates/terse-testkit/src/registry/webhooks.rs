@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use terse_core::registry::{
     Actor, AuditAction, Audits, Claim, Delivery, DeliveryResult, DeliveryState, Disabled, Due,
-    EventKind, Events, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER,
-    NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId, subject,
+    Enqueued, EventKind, Events, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK,
+    MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId,
+    subject,
 };
 use terse_core::{OwnerId, Target, Timestamp};
 
@@ -154,6 +155,26 @@ pub async fn those_with_a_webhook_that_is_on_are_known(store: Store) {
     assert_eq!(store.owners_with_webhooks().await.unwrap(), [ann, bob]);
     store.remove_webhook(bob, one.id, by()).await.unwrap();
     assert_eq!(store.owners_with_webhooks().await.unwrap(), [ann]);
+}
+
+pub async fn an_event_is_enqueued_once_per_webhook(store: Store) {
+    let ann = add(&store, "ann").await.id;
+    let first = hook(&store, ann).await;
+    let events = || vec![event(ann, 1), event(ann, 2), event(ann, 1)];
+    let enqueued = |deliveries| Enqueued { deliveries, unreadable: Vec::new() };
+    assert_eq!(store.enqueue_all(events()).await.unwrap(), enqueued(2));
+    // After a crash the same events come again, also when one was delivered meanwhile.
+    let first_due = due(&store, 10).await;
+    assert!(settle(&store, &first_due[0], 200, 10).await);
+    let second = hook(&store, ann).await;
+    assert_eq!(store.enqueue_all(events()).await.unwrap(), enqueued(2), "for the new webhook only");
+    assert_eq!(store.enqueue_all(events()).await.unwrap(), enqueued(0));
+    for (webhook, waiting) in [(&first, 1), (&second, 2)] {
+        assert_eq!(deliveries(&store, webhook).await.len(), 2);
+        let webhooks = store.webhooks(ann).await.unwrap();
+        let found = webhooks.iter().find(|found| found.id == webhook.id).unwrap();
+        assert_eq!(found.waiting, waiting);
+    }
 }
 
 pub async fn an_event_waits_for_those_it_concerns(store: Store) {

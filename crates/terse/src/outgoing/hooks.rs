@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use terse_core::registry::{NewEvent, Registry, RegistryError};
+use terse_core::registry::{Enqueued, NewEvent, Registry, RegistryError};
 use terse_core::{
-    BoxError, Hosts, Link, LinkEvents, OutboxDrain, OutboxEntry, OutboxEvent, OwnerId, StoreError,
+    BoxError, Hosts, Link, LinkEvents, OutboxDrain, OutboxEntry, OutboxEvent, OwnerId,
 };
 use terse_server::{Webhooks, link_json};
 use terse_worker::{Context, Job, Next};
@@ -21,8 +21,10 @@ use super::titles::Untitled;
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How often the outbox is read if nothing on this node wakes the job.
 const DRAIN_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the registry may take to write an event.
-const TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the registry may take to write a page of events.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// How many pages of the outbox one run hands over.
+const MAX_PAGES: usize = 100;
 
 /// Writes events for the owners who have webhooks.
 #[derive(Clone)]
@@ -42,24 +44,25 @@ impl Hooks {
         Ok(())
     }
 
-    /// Writes one delivery per webhook into the registry.
-    async fn enqueue(&self, id: &str, entry: &OutboxEntry) -> Result<(), BoxError> {
-        let OutboxEntry { event: OutboxEvent { kind, at }, link, .. } = entry;
-        let fields = [("link", link_json(link, &self.hosts, *at))];
-        let event = NewEvent::named(id.to_owned(), *kind, link.owner, *at, &fields);
-        let count = match tokio::time::timeout(TIMEOUT, self.registry.enqueue(event)).await? {
-            Ok(count) => count,
-            // A damaged webhook must not hold up the events of all other owners.
-            Err(RegistryError::Store(StoreError::Corrupt(error))) => {
-                self.counts.lost.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(%error, owner = link.owner.0, event = id, "a webhook of this owner \
-                    cannot be read; the event is dropped");
-                return Ok(());
-            }
-            Err(error) => return Err(error.into()),
+    /// Writes one delivery per event and webhook into the registry, all in one write.
+    async fn enqueue(&self, entries: &[OutboxEntry]) -> Result<(), BoxError> {
+        let event = |entry: &OutboxEntry| {
+            let OutboxEntry { id, event: OutboxEvent { kind, at }, link, .. } = entry;
+            let fields = [("link", link_json(link, &self.hosts, *at))];
+            NewEvent::named(id.to_string(), *kind, link.owner, *at, &fields)
         };
-        self.counts.enqueued.fetch_add(count, Ordering::Relaxed);
-        if count > 0 {
+        let write = self.registry.enqueue_all(entries.iter().map(event).collect());
+        let Enqueued { deliveries, unreadable } = tokio::time::timeout(TIMEOUT, write).await??;
+        for event in &unreadable {
+            tracing::error!(
+                event,
+                "a webhook of the event's owner cannot be read; the event is \
+                dropped"
+            );
+        }
+        self.counts.lost.fetch_add(unreadable.len() as u64, Ordering::Relaxed);
+        self.counts.enqueued.fetch_add(deliveries, Ordering::Relaxed);
+        if deliveries > 0 {
             self.desk.wake.notify_one();
         }
         Ok(())
@@ -68,7 +71,7 @@ impl Hooks {
 
 /// Hands the events in the outbox of the link store to the registry.
 ///
-/// It needs the lease: two nodes would hand over every event twice.
+/// It needs the lease: two nodes would do the same work twice.
 pub(super) struct OutboxDelivery {
     pub(super) drain: OutboxDrain,
     pub(super) wake: Arc<Notify>,
@@ -92,8 +95,13 @@ impl Job for OutboxDelivery {
         self.wake.notified().await;
     }
 
-    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
-        self.drain.poll().await?;
+    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+        for _ in 0..MAX_PAGES {
+            context.check_lease().await?;
+            if self.drain.next_page().await? < OutboxDrain::PAGE {
+                break;
+            }
+        }
         Ok(Next::Interval)
     }
 }
@@ -149,9 +157,9 @@ impl LinkEvents for Listeners {
         }
     }
 
-    async fn deliver(&self, id: &str, entry: &OutboxEntry) -> Result<(), BoxError> {
+    async fn deliver(&self, entries: &[OutboxEntry]) -> Result<(), BoxError> {
         match &self.hooks {
-            Some(hooks) => hooks.enqueue(id, entry).await,
+            Some(hooks) => hooks.enqueue(entries).await,
             None => Ok(()),
         }
     }

@@ -79,8 +79,8 @@ impl Job for LinkChecker {
         true
     }
 
-    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
-        self.check_next().await?;
+    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+        self.check_next(context).await?;
         Ok(Next::Interval)
     }
 }
@@ -97,7 +97,7 @@ impl LinkChecker {
     }
 
     /// Checks one target, if one is due.
-    async fn check_next(&mut self) -> Result<(), LinkError> {
+    async fn check_next(&mut self, context: &Context) -> Result<(), BoxError> {
         let now = self.clock.now();
         let Some(candidate) = self.next(now).await? else { return Ok(()) };
         if self.asked.len() >= MAX_HOSTS {
@@ -112,7 +112,8 @@ impl LinkChecker {
         };
         let counter = if answers { &self.counts.reached } else { &self.counts.unreached };
         counter.fetch_add(1, Ordering::Relaxed);
-        self.screen(candidate, answers, now).await
+        context.check_lease().await?;
+        Ok(self.screen(candidate, answers, now).await?)
     }
 
     async fn screen(

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use terse_core::Clock;
-use terse_server::{Erasures, UsedKeys};
+use terse_core::accounts::Erasures;
+use terse_server::UsedKeys;
 use terse_worker::{
-    Reaper, ReaperCounts, RegistryRetention, Reports, Rescan, RescanCounts, RescanParts, Scheduler,
+    ErasureJob, Reaper, ReaperCounts, RegistryRetention, Reports, Rescan, RescanCounts,
+    RescanParts, Scheduler,
 };
 use url::Url;
 
 use super::services::Services;
-use crate::account_jobs::{ErasureJob, UsedKeyFlush};
+use crate::account_jobs::UsedKeyFlush;
 use crate::backends::Store;
 use crate::click_plane::ClickPlane;
 use crate::config::Config;

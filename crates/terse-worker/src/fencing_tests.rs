@@ -1,0 +1,231 @@
+//! A job whose lease was taken over stops before its next batch.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use terse_core::accounts::{Erasures, RefreshHook};
+use terse_core::clicks::ClickStore;
+use terse_core::registry::prelude::*;
+use terse_core::registry::{
+    AccountName, Actor, Attribution, FencingToken, JobLease, Lease, NewAccount, NewReport, NodeId,
+    RegistryError, Role, Session, Token,
+};
+use terse_core::*;
+use terse_testkit::{MemoryClickStore, MemoryRegistry, MemoryStore, alias, key, timestamp};
+use tokio::sync::Notify;
+
+use crate::job::{Context, Job};
+use crate::*;
+
+/// The first node's way to its leases. At one of its checks the process is paused.
+struct PausedAt {
+    registry: Arc<MemoryRegistry>,
+    checks: AtomicUsize,
+    at: usize,
+    paused: Notify,
+    resumed: Notify,
+}
+
+#[async_trait]
+impl JobLease for PausedAt {
+    async fn acquire_lease(
+        &self,
+        lease: &'static str,
+        node: &NodeId,
+        ttl: Duration,
+    ) -> Result<Option<Lease>, RegistryError> {
+        self.registry.acquire_lease(lease, node, ttl).await
+    }
+
+    async fn renew_lease(
+        &self,
+        token: FencingToken,
+        ttl: Duration,
+    ) -> Result<Timestamp, RegistryError> {
+        self.registry.renew_lease(token, ttl).await
+    }
+
+    async fn release_lease(&self, token: FencingToken) -> Result<(), RegistryError> {
+        self.registry.release_lease(token).await
+    }
+
+    async fn check_lease(&self, token: FencingToken) -> Result<(), RegistryError> {
+        if self.checks.fetch_add(1, Ordering::SeqCst) == self.at {
+            self.paused.notify_one();
+            self.resumed.notified().await;
+        }
+        self.registry.check_lease(token).await
+    }
+}
+
+struct Fixture {
+    store: Arc<MemoryStore>,
+    registry: Arc<MemoryRegistry>,
+    clicks: Arc<MemoryClickStore>,
+    links: Arc<Links>,
+    clock: Clock,
+}
+
+fn fixture() -> Fixture {
+    let (store, registry) = (Arc::new(MemoryStore::new()), Arc::new(MemoryRegistry::new()));
+    let base = "https://go.example/".parse().unwrap();
+    let rules = LinkPolicy {
+        targets: TargetRules::default(),
+        hosts: Hosts::new(&base, &[], vec![]).unwrap(),
+        anonymous_create: true,
+        anonymous_ttl: Duration::from_secs(1),
+        grace: Duration::from_secs(1),
+        quarantine: Duration::ZERO,
+    };
+    let (codes, clock) = (Arc::new(Random::new(Alphabet::Base62, 7)), Clock::default());
+    let (cache, screen) = (Arc::new(NoRouteCache), Arc::new(NoScreening));
+    let links = Links::new(store.clone(), codes, cache, screen, rules, clock.clone());
+    let clicks = Arc::new(MemoryClickStore::new());
+    Fixture { store, registry, clicks, links: Arc::new(links), clock }
+}
+
+impl Fixture {
+    /// Runs the job in a process that is paused at its check number `at`; meanwhile another process
+    /// takes the lease over.
+    async fn run_paused(&self, job: &mut dyn Job, at: usize) {
+        let node = NodeId::parse("a").unwrap();
+        let ttl = Duration::from_secs(30);
+        let (registry, checks) = (self.registry.clone(), AtomicUsize::new(0));
+        let (paused, resumed) = (Notify::new(), Notify::new());
+        let leases = Arc::new(PausedAt { registry, checks, at, paused, resumed });
+        let lease = leases.acquire_lease("jobs", &node, ttl).await.unwrap().unwrap();
+        let context = Context::leased(leases.clone(), lease.token);
+        let takeover = async {
+            leases.paused.notified().await;
+            // A restarted node takes its own lease at once; to the token it is another holder.
+            assert!(self.registry.acquire_lease("jobs", &node, ttl).await.unwrap().is_some());
+            leases.resumed.notify_one();
+        };
+        let (ended, ()) = tokio::join!(job.run(&context), takeover);
+        let error = ended.unwrap_err();
+        let fenced = matches!(error.downcast_ref(), Some(RegistryError::Fenced));
+        assert!(fenced, "{}: {error}", job.name());
+        assert_eq!(leases.checks.load(Ordering::SeqCst), at + 1, "{}", job.name());
+    }
+
+    async fn links_left(&self) -> usize {
+        let query =
+            |status| ListQuery { status, ..ListQuery::all(Sort::Newest, 100, timestamp(0)) };
+        self.store.list(&query(None)).await.unwrap().links.len()
+            + self.store.list(&query(Some(Status::Deleted))).await.unwrap().links.len()
+    }
+}
+
+async fn put(store: &MemoryStore, link: Link) {
+    store.insert(Insert::new(link, None)).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_reaper_stops_between_two_batches() {
+    let fixture = fixture();
+    for code in ["one", "two", "three"] {
+        let deleted_at = Some(timestamp(5));
+        put(&fixture.store, Link { deleted_at, ..alias(code, "https://example.com/") }).await;
+    }
+    let mut reaper = Reaper {
+        links: fixture.links.clone(),
+        clicks: fixture.clicks.clone(),
+        every: Duration::from_secs(1),
+        batch: 1,
+        counts: Arc::default(),
+    };
+    // The first check is that of the marking, the second that of the first purge.
+    fixture.run_paused(&mut reaper, 2).await;
+    assert_eq!(fixture.links_left().await, 2, "one batch before the pause, and none after");
+    assert_eq!(reaper.counts.purged.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn an_erasure_stops_between_two_batches() {
+    struct NoRefresh;
+    #[async_trait]
+    impl RefreshHook for NoRefresh {
+        async fn refresh(&self) {}
+    }
+    let fixture = fixture();
+    let by = Attribution { actor: Actor::Terse, at: timestamp(0), why: None };
+    let account = NewAccount {
+        name: AccountName::parse("ann").unwrap(),
+        role: Role::User,
+        created_at: timestamp(0),
+        password: None,
+        identity: None,
+    };
+    let account = fixture.registry.add_account(account, by.clone()).await.unwrap();
+    let (links, registry) = (fixture.links.clone(), fixture.registry.clone());
+    let erasures = Erasures::new(links, fixture.clicks.clone(), registry);
+    for code in ["one", "two"] {
+        let link = Link { owner: account.id, ..alias(code, "https://example.com/") };
+        put(&fixture.store, link).await;
+    }
+    // The request's own attempt fails; the job takes over.
+    fixture.clicks.fail(true);
+    erasures.erase(&NoRefresh, &account, by).await.unwrap();
+    fixture.clicks.fail(false);
+    let late = Link { owner: account.id, ..alias("late", "https://example.com/") };
+    put(&fixture.store, late).await;
+    let mut job = ErasureJob { erasures };
+    fixture.run_paused(&mut job, 0).await;
+    assert_eq!(fixture.links_left().await, 1);
+    assert!(fixture.registry.account(account.id).await.unwrap().is_some());
+    job.run(&Context::without_lease()).await.unwrap();
+    assert_eq!(fixture.links_left().await, 0);
+    assert!(fixture.registry.account(account.id).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn reports_and_retention_write_nothing_without_the_lease() {
+    let fixture = fixture();
+    let Fixture { registry, links, clock, .. } = &fixture;
+    for reporter in 0..4 {
+        let report = NewReport {
+            link: key("gone"),
+            created_at: timestamp(0),
+            reporter: [reporter; 16],
+            account: None,
+            reason: "spam".into(),
+            text: None,
+            at: timestamp(1),
+        };
+        registry.report(report).await.unwrap();
+    }
+    let (links, clock) = (links.clone(), clock.clone());
+    let mut reports = Reports { links, registry: registry.clone(), clock: clock.clone() };
+    fixture.run_paused(&mut reports, 0).await;
+    let open = registry.reported(registry::ReportState::Open, None, 10).await.unwrap();
+    assert_eq!(open[0].count, 4);
+
+    let by = Attribution { actor: Actor::Terse, at: timestamp(0), why: None };
+    let account = NewAccount {
+        name: AccountName::parse("ann").unwrap(),
+        role: Role::User,
+        created_at: timestamp(0),
+        password: None,
+        identity: None,
+    };
+    let account = registry.add_account(account, by).await.unwrap();
+    let owner = account.id;
+    let token = Token([1; 32]);
+    let session = Session { token, owner, created_at: timestamp(0), expires_at: timestamp(1) };
+    registry.add_session(session, account.revision).await.unwrap();
+    let mut retention = RegistryRetention { registry: registry.clone(), clock: clock.clone() };
+    fixture.run_paused(&mut retention, 0).await;
+    assert!(registry.prune(clock.now(), Duration::ZERO, 10).await.unwrap() > 0, "it was left");
+
+    let settings = ClickRetentionSettings {
+        every: Duration::from_secs(1),
+        keep_raw: Duration::ZERO,
+        keep_hours: Duration::ZERO,
+    };
+    let clicks: Arc<dyn ClickStore> = fixture.clicks.clone();
+    let counts = Arc::default();
+    let mut retention = ClickRetention::new(clicks, fixture.store.clone(), clock, settings, counts);
+    fixture.run_paused(&mut retention, 0).await;
+}
