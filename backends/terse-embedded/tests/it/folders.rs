@@ -1,4 +1,5 @@
 //! Folders for stores that a suite owns.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::{Path, PathBuf};
 
