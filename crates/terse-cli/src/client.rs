@@ -73,15 +73,6 @@ enum Transport {
     InProcess(Box<InProcessApi>),
 }
 
-/// What to do when the data folder does not exist.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Absent {
-    /// Create it: the command is about to write to it.
-    Make,
-    /// Report an error: there is nothing to read.
-    Refuse,
-}
-
 impl ApiClient {
     /// The API of a remote server, through the proxy that the environment names.
     pub fn remote(remote: &Remote) -> Self {

@@ -11,7 +11,7 @@ mod problem;
 pub mod terminal;
 mod transfer;
 
-pub use client::{Absent, Answer, ApiClient, InProcessApi, Remote};
+pub use client::{Answer, ApiClient, InProcessApi, Remote};
 pub use commands::{Command, Context};
 pub use problem::{Usage, describe};
 pub use transfer::digest_of;

@@ -33,6 +33,7 @@ pub mod registry;
 pub mod rules;
 mod screening;
 mod secret;
+mod self_check;
 mod span;
 mod store;
 mod target;
@@ -76,6 +77,7 @@ pub use screening::{
     Flags, NoScreening, REPORTED, ScreenInput, ScreenResult, Screening, UNREACHABLE, UNSCREENED,
 };
 pub use secret::Secret;
+pub use self_check::{CheckResult, Finding, NoSelfCheck, SelfCheck};
 pub use span::Span;
 pub use store::{
     BoxError, Cursor, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, Page, Sort, StoreError,

@@ -61,6 +61,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         clicks: fake_clicks::FakeClicks::new(),
         live: Arc::default(),
         webhooks: None,
+        self_check: Arc::new(NoSelfCheck),
         stop,
     });
     println!("http://{address}/");

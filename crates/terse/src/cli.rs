@@ -26,6 +26,7 @@ use crate::{local_api, logging, serve};
     after_help = "\
 Examples:
   terse                                         serve on 127.0.0.1:8080, data in ./terse-data
+  terse --listen :80                            serve on port 80 of all addresses
   terse shorten https://example.com/some/page   create a short link and print it
   terse list                                    the newest links
   terse --server https://go.example list        the same, on a remote server (key in TERSE_KEY)
@@ -35,6 +36,8 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage."
 pub(crate) struct Cli {
     #[command(flatten)]
     global: Global,
+    #[command(flatten, next_help_heading = "Without a command")]
+    serve: ServeArgs,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -87,6 +90,10 @@ struct Server(Option<Url>);
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve redirects, the API and pages
+    #[command(after_help = "\
+Examples:
+  terse serve --listen 0.0.0.0:80 --base-url https://go.example
+  terse serve --roles redirect,worker")]
     Serve(ServeArgs),
     #[command(flatten)]
     Api(terse_cli::Command),
@@ -109,12 +116,8 @@ enum Command {
 
 /// Settings that are often set on the command line.
 #[derive(Args, Debug, Default)]
-#[command(after_help = "\
-Examples:
-  terse serve --listen 0.0.0.0:80 --base-url https://go.example
-  terse serve --roles redirect,worker")]
 struct ServeArgs {
-    /// The address to listen on [setting: listen]
+    /// The address to listen on; :PORT is all addresses [setting: listen]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
     /// The start of every short URL [setting: base_url]
@@ -159,7 +162,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 /// Runs a command. `false` if it found a problem that it has already printed.
 fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
-    let command = cli.command.unwrap_or(Command::Serve(ServeArgs::default()));
+    let command = with_serve_args(cli.command, cli.serve)?;
     if let Command::Completions { shell } = command {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "terse", &mut script);
@@ -205,7 +208,7 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
     };
     let json = cli.global.json;
     if let Command::Api(command) = command {
-        let local = Box::new(move |absent| local_api::open(&loaded.config, absent));
+        let local = Box::new(move || local_api::open(&loaded.config));
         return command.run(&terse_cli::Context { json, remote, local });
     }
     let only_here = |command: &str| {
@@ -224,6 +227,27 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
         Command::Api(_) | Command::Serve(_) | Command::Bench(_) | Command::Completions { .. } => {
             Ok(true)
         } // done above
+    }
+}
+
+/// The command, and the arguments of `serve` whether they stand before it or behind it. Without a
+/// command, terse serves.
+fn with_serve_args(command: Option<Command>, before: ServeArgs) -> anyhow::Result<Command> {
+    let ServeArgs { listen, base_url, roles } = before;
+    match command {
+        None => Ok(Command::Serve(ServeArgs { listen, base_url, roles })),
+        Some(Command::Serve(behind)) => Ok(Command::Serve(ServeArgs {
+            listen: behind.listen.or(listen),
+            base_url: behind.base_url.or(base_url),
+            roles: behind.roles.or(roles),
+        })),
+        Some(command) => {
+            if listen.is_some() || base_url.is_some() || roles.is_some() {
+                let why = "--listen, --base-url and --roles belong to `terse serve`";
+                return Err(terse_cli::Usage(why).into());
+            }
+            Ok(command)
+        }
     }
 }
 

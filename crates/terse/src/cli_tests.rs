@@ -21,6 +21,23 @@ fn serving_is_what_happens_without_a_command() {
 }
 
 #[test]
+fn the_flags_of_serve_work_without_it() {
+    let serve = |line: &str| {
+        let cli = parse(line).unwrap();
+        match with_serve_args(cli.command, cli.serve).unwrap() {
+            Command::Serve(args) => (args.listen, args.base_url, args.roles),
+            other => panic!("{other:?}"),
+        }
+    };
+    let all = (Some(":1".into()), Some("http://a".into()), Some("web".into()));
+    assert_eq!(serve("terse --listen :1 --base-url http://a --roles web"), all);
+    assert_eq!(serve("terse --listen :1 serve --base-url http://a --roles web"), all);
+    assert_eq!(serve("terse --listen :2 serve --listen :1").0.as_deref(), Some(":1"));
+    let error = run(parse("terse --listen :1 list").unwrap(), Vec::new()).unwrap_err();
+    assert!(error.is::<terse_cli::Usage>(), "{error:#}");
+}
+
+#[test]
 fn wrong_usage_is_told_apart_from_failure() {
     for line in [
         "terse nonsense",

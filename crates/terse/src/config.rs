@@ -26,7 +26,8 @@ pub use values::{BaseUrl, ByteSize, Roles, Secret, Span, StoreUrl};
 settings! {
     /// Everything that can be set.
     pub struct Config {
-        /// The address and port for redirects, the API and the pages.
+        /// The address and port for redirects, the API and the pages. `:8080` is port 8080 of all
+        /// addresses of this machine.
         pub listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8080)),
         /// The folder that holds all data. terse creates it at the first start, readable by its
         /// owner only.

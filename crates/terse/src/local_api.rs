@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
-use terse_cli::{Absent, ApiClient, InProcessApi};
+use anyhow::Context as _;
+use terse_cli::{ApiClient, InProcessApi};
 use url::Url;
 
 use crate::backends::{DataDir, DataDirError, LockGuard};
@@ -13,16 +13,17 @@ use crate::config::{Config, Secret};
 /// The longest time that a starting server may take to write its address.
 const STARTING: Duration = Duration::from_secs(3);
 
-/// Finds the API of the data folder.
-pub(crate) fn open(config: &Config, absent: Absent) -> anyhow::Result<ApiClient> {
-    let dir = match (DataDir::existing(&config.data_dir), absent) {
-        (Some(dir), _) => dir,
-        (None, Absent::Make) => DataDir::open(&config.data_dir)?,
-        (None, Absent::Refuse) => bail!(
-            "there is no data folder {}: name one with --data-dir, or a server with --server",
+/// Finds the API of the data folder. A folder without a store is refused: a command in the wrong
+/// folder must not create one.
+pub(crate) fn open(config: &Config) -> anyhow::Result<ApiClient> {
+    let dir = DataDir::existing(&config.data_dir).filter(|_| config.store_file().exists());
+    let dir = dir.with_context(|| {
+        format!(
+            "there is no store in {}: name its folder with --data-dir or its server with \
+             --server, or create it with `terse serve`",
             config.data_dir.display()
-        ),
-    };
+        )
+    })?;
     let deadline = Instant::now() + STARTING;
     loop {
         let in_use = match dir.lock() {
@@ -80,6 +81,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = DataDir::open(temp.path()).unwrap();
         let _server = dir.lock().unwrap();
+        std::fs::write(config(temp.path()).store_file(), "").unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = std::thread::spawn(move || {
@@ -93,7 +95,7 @@ mod tests {
             String::from_utf8(asked).unwrap()
         });
         dir.write_run(&RunInfo { pid: 1, url, key: "the-key".into() }).unwrap();
-        let api = open(&config(temp.path()), Absent::Refuse).unwrap();
+        let api = open(&config(temp.path())).unwrap();
         assert_eq!(api.call(&Method::GET, "/api/v1/urls", None).unwrap().status, 200);
         let asked = asked.join().unwrap();
         assert!(asked.starts_with("GET /api/v1/urls HTTP/1.1\r\n"), "{asked}");
@@ -101,11 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_folder_there_is_nothing_to_ask() {
+    fn a_folder_without_a_store_is_refused() {
         let temp = tempfile::tempdir().unwrap();
         let absent = temp.path().join("absent");
-        let error = open(&config(&absent), Absent::Refuse).err().unwrap();
-        assert!(error.to_string().contains("--data-dir"), "{error}");
-        assert!(!absent.exists());
+        for folder in [absent.as_path(), temp.path()] {
+            let error = open(&config(folder)).err().unwrap();
+            assert!(error.to_string().contains("--data-dir"), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0, "nothing was created");
     }
 }

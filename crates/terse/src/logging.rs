@@ -10,7 +10,11 @@ use crate::config::{Log, LogFormat};
 /// Starts logging for the whole process.
 pub fn start(log: &Log) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&log.level).context("log.level")?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A closed standard error must not end the process: reporting a failed write would panic.
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .log_internal_errors(false)
+        .with_writer(std::io::stderr);
     let started = match log.format {
         LogFormat::Text => {
             lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init()

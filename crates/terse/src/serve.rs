@@ -7,6 +7,7 @@ mod policy;
 mod services;
 mod web;
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -272,7 +273,16 @@ impl Server {
     fn greet(&self, config: &Config) {
         let base = self.base_url.as_str().trim_end_matches('/');
         tracing::info!(address = %self.address, base_url = base, "terse is listening");
-        let mut text = format!("\nterse is listening on http://{}\n", self.address);
+        let mut text = "\nterse is listening on".to_owned();
+        for address in listeners::reachable(self.address) {
+            text += &format!(" http://{address}");
+        }
+        text += "\n";
+        if config.base_url.is_none() && !self.address.ip().is_loopback() {
+            text += &format!(
+                "\nShort links begin with {base}/. Set base_url to the address that visitors use.\n"
+            );
+        }
         if let Some(link) = &self.setup_link {
             text += &format!("\nSet up your account: {link}\n");
         }
@@ -282,12 +292,16 @@ impl Server {
         if config.roles.api {
             text += "\nCreate a first link:\n\n    ";
             text += &format!(
-                "curl -s {base}/api/v1/urls --json '{{\"long_url\":\"https://example.com/\"}}'\n"
+                "curl -s {base}/api/v1/urls -H 'Content-Type: application/json' \
+                 -d '{{\"long_url\":\"https://example.com/\"}}'\n"
             );
         }
         if config.roles.web {
             text += &format!("\nor open {base}/ in a browser.\n");
         }
-        println!("{text}");
+        // A closed standard output must not end the server.
+        if let Err(error) = writeln!(std::io::stdout(), "{text}") {
+            tracing::warn!(%error, "standard output is closed: the first steps were not printed");
+        }
     }
 }

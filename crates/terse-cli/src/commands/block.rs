@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::text;
 use crate::Context;
-use crate::client::{Absent, query, segment};
+use crate::client::{query, segment};
 use crate::terminal::{one_line, say, table, width};
 
 const BLOCKLIST: &str = "/api/v1/admin/blocklist";
@@ -36,7 +36,7 @@ pub struct Block {
 
 impl Block {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let api = context.api(Absent::Refuse)?;
+        let api = context.api()?;
         if let Some(host) = &self.remove {
             let path =
                 format!("{BLOCKLIST}/{}{}", escaped(host), query(&[("why", self.why.clone())]));

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::{code_of, link_path};
 use crate::Context;
-use crate::client::Absent;
 use crate::problem::Problem;
 use crate::terminal::{one_line, say};
 
@@ -58,7 +57,7 @@ impl Which {
         below: &str,
         done: &str,
     ) -> anyhow::Result<bool> {
-        let api = context.api(Absent::Refuse)?;
+        let api = context.api()?;
         let mut results = Vec::new();
         let mut all_well = true;
         for typed in &self.codes {

@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 use super::resolve::details;
 use super::{link_path, read_password, read_rules, text};
 use crate::Context;
-use crate::client::Absent;
 use crate::problem::Usage;
 use crate::terminal::{one_line, say};
 use terse_core::Span;
@@ -155,7 +154,7 @@ impl Edit {
             (Some(revision), true) => (Method::POST, "/undo", json!({ "revision": revision })),
         };
         let path = link_path(&self.code, self.domain.as_deref(), after)?;
-        let link = context.api(Absent::Refuse)?.expect(&method, &path, Some(&body))?.body;
+        let link = context.api()?.expect(&method, &path, Some(&body))?.body;
         if context.json {
             say(&link.to_string())?;
         } else {

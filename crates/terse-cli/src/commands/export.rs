@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::list::{Which, walk};
 use crate::Context;
-use crate::client::{Absent, ApiClient};
+use crate::client::ApiClient;
 use crate::terminal::say;
 use crate::transfer::{Format, Writer};
 
@@ -47,7 +47,7 @@ pub struct Export {
 
 impl Export {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        self.through(|| context.api(Absent::Refuse), context)
+        self.through(|| context.api(), context)
     }
 
     pub(crate) fn through(

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use terse_core::Clock;
 
 use crate::Context;
-use crate::client::{Absent, ApiClient};
+use crate::client::ApiClient;
 use crate::problem::Problem;
 use crate::terminal::{one_line, say};
 use crate::transfer::{Done, Format, Position, Refused, Row, RowResult, Rows, guard};
@@ -78,7 +78,7 @@ struct Work<'a> {
 
 impl Import {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        self.through(|| context.api(Absent::Make), context)
+        self.through(|| context.api(), context)
     }
 
     /// Opens the API only after the file was opened and its header read.

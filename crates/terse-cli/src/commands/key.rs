@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::text;
 use super::user::path_of;
 use crate::Context;
-use crate::client::{Absent, ApiClient};
+use crate::client::ApiClient;
 use crate::terminal::{is_out, one_line, say, table, width};
 use terse_core::Span;
 
@@ -82,7 +82,7 @@ impl Whose {
 
 impl Key {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let api = context.api(Absent::Refuse)?;
+        let api = context.api()?;
         match &self.act {
             Act::List { whose } => {
                 let keys = api.expect(&Method::GET, &whose.path(context, &api)?, None)?.body;

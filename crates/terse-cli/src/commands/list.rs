@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{URLS, text};
 use crate::Context;
-use crate::client::{Absent, ApiClient, query};
+use crate::client::{ApiClient, query};
 use crate::terminal::{say, table, width};
 
 /// Links per request.
@@ -103,7 +103,7 @@ pub(crate) fn walk(
 
 impl List {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let api = context.api(Absent::Refuse)?;
+        let api = context.api()?;
         let which = Which {
             q: self.q.clone(),
             tag: self.tag.clone(),

@@ -21,7 +21,7 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use serde_json::Value;
 
-use crate::client::{Absent, ApiClient, Remote, query, segment};
+use crate::client::{ApiClient, Remote, query, segment};
 
 /// The commands that work through the API.
 #[derive(Debug, Subcommand)]
@@ -82,15 +82,15 @@ pub struct Context {
     /// The server to work on, if one was named.
     pub remote: Option<Remote>,
     /// Opens the API of the local data folder.
-    pub local: Box<dyn Fn(Absent) -> anyhow::Result<ApiClient>>,
+    pub local: Box<dyn Fn() -> anyhow::Result<ApiClient>>,
 }
 
 impl Context {
     /// The API: of the named server, or of the data folder.
-    pub(crate) fn api(&self, absent: Absent) -> anyhow::Result<ApiClient> {
+    pub(crate) fn api(&self) -> anyhow::Result<ApiClient> {
         match &self.remote {
             Some(remote) => Ok(ApiClient::remote(remote)),
-            None => (self.local)(absent),
+            None => (self.local)(),
         }
     }
 }

@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 use super::{link_path, text};
 use crate::Context;
-use crate::client::Absent;
 use crate::terminal::{is_out, one_line, say};
 
 /// Show where a short link leads, without following it.
@@ -82,7 +81,7 @@ impl Resolve {
             return self.try_on(context, &visitor);
         }
         let path = link_path(&self.code, self.domain.as_deref(), "")?;
-        let link = context.api(Absent::Refuse)?.expect(&Method::GET, &path, None)?.body;
+        let link = context.api()?.expect(&Method::GET, &path, None)?.body;
         if context.json {
             say(&link.to_string())?;
             return Ok(true);
@@ -99,7 +98,7 @@ impl Resolve {
     /// Where the link's rules lead this visitor, and why.
     fn try_on(&self, context: &Context, visitor: &Value) -> anyhow::Result<bool> {
         let path = link_path(&self.code, self.domain.as_deref(), "/try")?;
-        let trial = context.api(Absent::Refuse)?.expect(&Method::POST, &path, Some(visitor))?.body;
+        let trial = context.api()?.expect(&Method::POST, &path, Some(visitor))?.body;
         if context.json {
             say(&trial.to_string())?;
             return Ok(true);

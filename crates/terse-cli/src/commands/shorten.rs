@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use super::{URLS, read_password, read_rules, text};
 use crate::Context;
-use crate::client::Absent;
 use crate::terminal::{is_out, one_line, say};
 use terse_core::Span;
 
@@ -97,7 +96,7 @@ impl Shorten {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         let password = self.password_file.as_deref().map(read_password).transpose()?;
         let body = self.body(password, self.rules.as_deref().map(read_rules).transpose()?);
-        let answer = context.api(Absent::Make)?.expect(&Method::POST, URLS, Some(&body))?;
+        let answer = context.api()?.expect(&Method::POST, URLS, Some(&body))?;
         let link = &answer.body;
         if context.json {
             say(&link.to_string())?;

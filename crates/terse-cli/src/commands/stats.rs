@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::chart::{Ink, number, side_by_side};
 use super::{link_path, text};
 use crate::Context;
-use crate::client::{Absent, query};
+use crate::client::query;
 use crate::terminal::{cut, is_utf8, one_line, say, width};
 
 /// How many values of a list are shown; the API returns more.
@@ -54,7 +54,7 @@ pub struct Stats {
 
 impl Stats {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let stats = context.api(Absent::Refuse)?.expect(&Method::GET, &self.path()?, None)?.body;
+        let stats = context.api()?.expect(&Method::GET, &self.path()?, None)?.body;
         if context.json {
             say(&stats.to_string())?;
             return Ok(true);

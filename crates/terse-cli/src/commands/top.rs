@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::chart::{Ink, number};
 use super::text;
 use crate::Context;
-use crate::client::{Absent, ApiClient, query};
+use crate::client::{ApiClient, query};
 use crate::terminal::{cut, height, is_out, is_utf8, say, table, width};
 use terse_core::Span;
 
@@ -49,7 +49,7 @@ pub struct Top {
 
 impl Top {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let api = context.api(Absent::Refuse)?;
+        let api = context.api()?;
         if context.json {
             say(&self.fetch(&api)?.to_string())?;
             return Ok(true);

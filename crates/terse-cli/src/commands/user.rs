@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{read_password, text};
 use crate::Context;
-use crate::client::{Absent, ApiClient, query};
+use crate::client::{ApiClient, query};
 use crate::terminal::{one_line, say, table, width};
 use terse_core::Span;
 
@@ -110,12 +110,7 @@ impl About {
 
 impl User {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let absent = if matches!(self.act, Act::Add { .. } | Act::Invite { .. }) {
-            Absent::Make
-        } else {
-            Absent::Refuse
-        };
-        let api = context.api(absent)?;
+        let api = context.api()?;
         match &self.act {
             Act::List => list(&api, context.json),
             Act::Add { name, about } => {

@@ -12,6 +12,7 @@ mod click_rows;
 mod clicks;
 mod counts;
 mod cursor;
+mod doctor;
 mod domains;
 mod dry_run;
 mod export;
@@ -130,6 +131,7 @@ pub(crate) fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(blocklist::list, blocklist::block))
         .routes(routes!(blocklist::unblock))
         .routes(routes!(audit::read))
+        .routes(routes!(doctor::check))
         .routes(routes!(stats::orphan_stats))
         .routes(routes!(bulk::import_many))
 }

@@ -10,7 +10,7 @@ use terse_core::moderation::Moderation;
 use terse_core::registry::{Account, Actor, Attribution, Registry, RegistryError};
 use terse_core::rules::VisitorClassifier;
 use terse_core::webhooks::OwnerWebhooks;
-use terse_core::{LinkCreation, Links, Operator, OwnerId};
+use terse_core::{LinkCreation, Links, Operator, OwnerId, SelfCheck};
 use tokio::sync::{Semaphore, watch};
 
 use crate::accounts::AccountSettings;
@@ -63,6 +63,8 @@ pub struct AppState {
     pub live: Arc<Live>,
     /// Webhooks; `None` if they are off.
     pub webhooks: Option<Webhooks>,
+    /// Checks the process, for `terse doctor`.
+    pub self_check: Arc<dyn SelfCheck>,
     /// True once the server stops: event streams end then.
     pub stop: watch::Receiver<bool>,
 }
@@ -87,6 +89,7 @@ pub(crate) struct App {
     pub(crate) clicks: Arc<dyn ClickStore>,
     pub(crate) live: Arc<Live>,
     pub(crate) webhooks: Option<OwnerWebhooks>,
+    pub(crate) self_check: Arc<dyn SelfCheck>,
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) turns: Turns,
 }
@@ -168,6 +171,7 @@ impl App {
             clicks: state.clicks,
             live: state.live,
             webhooks,
+            self_check: state.self_check,
             stop: state.stop,
             turns: Turns::default(),
         }

@@ -233,6 +233,7 @@ impl Web {
                 owners: Arc::default(),
                 wake: Arc::default(),
             }),
+            self_check: Arc::new(NoSelfCheck),
             stop: stopped,
         });
         Self { router, registry, store, clock, stats, clicks, live, erasures, stop }

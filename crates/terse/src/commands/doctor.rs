@@ -11,10 +11,11 @@ use crate::backends;
 use crate::backends::{DataDir, DataDirError};
 use crate::cli::Context;
 use crate::config::Config;
-use terse_cli::Absent;
 use terse_cli::terminal::{one_line, say};
+use terse_core::{CheckResult, Finding, SelfCheck};
 
-/// Check the settings, the data folder and this machine, and say how to solve problems.
+/// Check the settings, the data folder and this machine, and say how to solve problems. If a server
+/// runs on the data folder, it checks itself, with its own settings.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  terse doctor\n  terse doctor --deep --json\n\nExit code 1 if there \
@@ -26,21 +27,70 @@ pub(crate) struct Doctor {
     deep: bool,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum CheckResult {
-    Good,
-    Warning,
-    Problem,
+/// The checks that a running server and this command share.
+pub(crate) struct Checks {
+    config: Config,
 }
 
-/// The result of one check.
-#[derive(Debug)]
-struct Finding {
-    what: &'static str,
-    verdict: CheckResult,
-    found: String,
-    /// How to solve the problem.
-    advice: &'static str,
+impl Checks {
+    pub(crate) fn new(config: Config) -> Self {
+        Self { config }
+    }
+
+    /// The settings, the data folder and the machine.
+    fn surroundings(&self) -> Vec<Finding> {
+        let config = &self.config;
+        let mut findings =
+            vec![finding("settings", CheckResult::Good, "all known and within bounds", "")];
+        findings.push(address(config));
+        findings.push(anonymous(config));
+        findings.extend(folder(config));
+        findings.push(clock(SystemTime::now(), &config.store_file()));
+        findings.push(open_files(config));
+        findings
+    }
+
+    /// The stores' files.
+    fn stores(&self, deep: bool) -> Vec<Finding> {
+        let config = &self.config;
+        vec![
+            store(
+                STORES[0],
+                "links",
+                &config.store_file(),
+                deep,
+                backends::inspect,
+                backends::verify,
+            ),
+            store(
+                STORES[1],
+                "clicks",
+                &config.clicks_file(),
+                deep,
+                backends::inspect_clicks,
+                backends::verify_clicks,
+            ),
+            store(
+                STORES[2],
+                "owners",
+                &config.registry_file(),
+                deep,
+                backends::inspect_registry,
+                backends::verify_registry,
+            ),
+        ]
+    }
+}
+
+/// The names of the checks of the stores' files.
+const STORES: [&str; 3] = ["store", "clicks", "owners"];
+
+impl SelfCheck for Checks {
+    fn check(&self) -> Vec<Finding> {
+        let mut findings = self.surroundings();
+        findings.extend(self.stores(false));
+        findings
+    }
 }
 
 fn finding(
@@ -51,7 +101,7 @@ fn finding(
 ) -> Finding {
     // A good result needs no advice.
     let advice = if verdict == CheckResult::Good { "" } else { advice };
-    Finding { what, verdict, found: found.into(), advice }
+    Finding { what: what.to_owned(), verdict, found: found.into(), advice: advice.to_owned() }
 }
 
 /// The report if the settings cannot be loaded.
@@ -69,41 +119,20 @@ pub(crate) fn without_settings(error: &anyhow::Error, json: bool) -> anyhow::Res
 
 impl Doctor {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let config = context.config();
-        let mut findings =
-            vec![finding("settings", CheckResult::Good, "all known and within bounds", "")];
-        findings.push(address(config));
-        findings.push(anonymous(config));
-        findings.extend(folder(config));
-        findings.push(server(config));
-        findings.push(store(
-            "store",
-            "links",
-            &config.store_file(),
-            self.deep,
-            backends::inspect,
-            backends::verify,
-        ));
-        let clicks = config.clicks_file();
-        findings.push(store(
-            "clicks",
-            "clicks",
-            &clicks,
-            self.deep,
-            backends::inspect_clicks,
-            backends::verify_clicks,
-        ));
-        let owners = config.registry_file();
-        findings.push(store(
-            "owners",
-            "owners",
-            &owners,
-            self.deep,
-            backends::inspect_registry,
-            backends::verify_registry,
-        ));
-        findings.push(clock(SystemTime::now(), &config.store_file()));
-        findings.push(open_files(config));
+        let checks = Checks::new(context.config().clone());
+        let mut findings = match server(context.config()) {
+            // Its settings may differ from those of this command.
+            Server::Checked(mut findings) => {
+                if self.deep {
+                    findings.retain(|finding| !STORES.contains(&finding.what.as_str()));
+                    findings.extend(checks.stores(true));
+                }
+                return tell(&findings, context.json);
+            }
+            Server::Unchecked(finding) => vec![finding],
+        };
+        findings.splice(0..0, checks.surroundings());
+        findings.extend(checks.stores(self.deep));
         tell(&findings, context.json)
     }
 }
@@ -114,11 +143,7 @@ fn tell(findings: &[Finding], json: bool) -> anyhow::Result<bool> {
         let list: Vec<_> = findings
             .iter()
             .map(|f| {
-                let verdict = match f.verdict {
-                    CheckResult::Good => "good",
-                    CheckResult::Warning => "warning",
-                    CheckResult::Problem => "problem",
-                };
+                let verdict = f.verdict.as_str();
                 json!({ "what": f.what, "verdict": verdict, "found": f.found, "advice": f.advice })
             })
             .collect();
@@ -254,17 +279,26 @@ fn others_may(_path: &Path) -> bool {
     false
 }
 
-fn server(config: &Config) -> Finding {
+/// What is known about the server of the data folder.
+enum Server {
+    /// It runs, and has checked itself.
+    Checked(Vec<Finding>),
+    /// None runs, or it could not check itself.
+    Unchecked(Finding),
+}
+
+fn server(config: &Config) -> Server {
     let what = "server";
+    let unchecked =
+        |verdict, found: String, advice| Server::Unchecked(finding(what, verdict, found, advice));
     let Some(dir) = DataDir::existing(&config.data_dir) else {
-        return finding(what, CheckResult::Good, "not running", "");
+        return unchecked(CheckResult::Good, "not running".into(), "");
     };
     let pid = match dir.lock() {
-        Ok(_) => return finding(what, CheckResult::Good, "not running", ""),
+        Ok(_) => return unchecked(CheckResult::Good, "not running".into(), ""),
         Err(DataDirError::InUse { pid, .. }) => pid,
         Err(error) => {
-            return finding(
-                what,
+            return unchecked(
                 CheckResult::Problem,
                 format!("{:#}", anyhow::Error::new(error)),
                 "make the data folder's owner the user that runs terse",
@@ -272,24 +306,36 @@ fn server(config: &Config) -> Finding {
         }
     };
     let who = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
-    let asked = crate::local_api::open(config, Absent::Refuse)
-        .and_then(|api| api.call(&Method::GET, "/api/v1/urls?limit=1", None));
+    let asked = crate::local_api::open(config)
+        .and_then(|api| api.call(&Method::GET, "/api/v1/admin/doctor", None));
     match asked {
         Ok(answer) if answer.status == 200 => {
-            finding(what, CheckResult::Good, format!("running{who}, and answers"), "")
+            let running = format!("running{who}; the other findings are its own");
+            let mut findings = vec![finding(what, CheckResult::Good, running, "")];
+            findings.extend(answer.body["findings"].as_array().into_iter().flatten().map(read));
+            Server::Checked(findings)
         }
-        Ok(answer) => finding(
-            what,
+        Ok(answer) => unchecked(
             CheckResult::Problem,
             format!("running{who}, and answers {}", answer.status),
             "look at its log",
         ),
-        Err(error) => finding(
-            what,
+        Err(error) => unchecked(
             CheckResult::Problem,
             format!("running{who}, but {error:#}"),
             "look at its log; restart it if it hangs",
         ),
+    }
+}
+
+/// A finding of the server.
+fn read(body: &serde_json::Value) -> Finding {
+    let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
+    Finding {
+        what: text("what"),
+        verdict: CheckResult::parse(&text("verdict")).unwrap_or(CheckResult::Problem),
+        found: text("found"),
+        advice: text("advice"),
     }
 }
 
@@ -415,6 +461,7 @@ mod tests {
             std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
             assert_eq!(folder(&config(dir.path()))[0].verdict, CheckResult::Warning);
         }
-        assert_eq!(server(&config(dir.path())).found, "not running");
+        let Server::Unchecked(found) = server(&config(dir.path())) else { panic!("no server") };
+        assert_eq!(found.found, "not running");
     }
 }

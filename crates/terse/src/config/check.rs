@@ -86,8 +86,23 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     }
     lists(c)?;
     safe_browsing(c)?;
-    EnvFilter::try_new(&c.log.level).map_err(|error| ("log.level", error.to_string()))?;
-    Ok(())
+    log_level(&c.log.level).map_err(|why| ("log.level", why))
+}
+
+/// The filter of the log takes any word for the name of a module, so this check is stricter.
+fn log_level(text: &str) -> Result<(), String> {
+    let is_level = |word: &str| {
+        let levels = ["error", "warn", "info", "debug", "trace", "off"];
+        levels.into_iter().any(|level| level.eq_ignore_ascii_case(word.trim()))
+    };
+    let is_part = |part: &str| match part.rsplit_once('=') {
+        Some((target, level)) => !target.trim().is_empty() && is_level(level),
+        None => is_level(part),
+    };
+    if text.split(',').all(is_part) && EnvFilter::try_new(text).is_ok() {
+        return Ok(());
+    }
+    Err(format!("must be error, warn, info, debug, trace or target=level pairs (got {text:?})"))
 }
 
 fn spans(bounds: &[(&'static str, Span, Span, Span)]) -> Result<(), (&'static str, String)> {

@@ -88,7 +88,7 @@ pub enum ConfigError {
         nearest: Option<String>,
     },
     /// An invalid value.
-    #[error("{origin}: {name}: {detail}")]
+    #[error("{origin}: {name}{}{detail}", if detail.starts_with("must ") { " " } else { ": " })]
     Invalid {
         /// The layer.
         origin: String,

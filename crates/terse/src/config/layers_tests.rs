@@ -123,7 +123,7 @@ fn a_value_can_come_from_a_file() {
 #[test]
 fn a_value_that_cannot_be_is_refused_by_name() {
     for (name, value, want) in [
-        ("TERSE_LISTEN", "8080", "TERSE_LISTEN: listen: "),
+        ("TERSE_LISTEN", "8080", "TERSE_LISTEN: listen must be ADDRESS:PORT such as"),
         ("TERSE_CACHE__TTL", "5", "a duration such as"),
         ("TERSE_CACHE__SIZE", "1KiB", "from 1MiB"),
         ("TERSE_CACHE__NEGATIVE_TTL", "61s", "from 0s to 1m"),
@@ -227,6 +227,16 @@ fn short_links_begin_with_an_address_that_can_be_visited() {
         let config = load(&sources(None, &[("TERSE_LISTEN", listen)], &[])).unwrap().config;
         assert_eq!(config.base_url().as_str(), want);
     }
+}
+
+#[test]
+fn the_manual_begins_with_the_settings_that_most_people_need() {
+    let manual = Config::markdown();
+    let (first, rest) = manual.split_once("## All others").unwrap();
+    let names = |part: &str| part.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(names(first), 6, "{first}");
+    assert!(first.contains("| `listen` |") && !rest.contains("| `listen` |"));
+    assert!(rest.contains("| `cache.ttl` |"));
 }
 
 #[test]

@@ -289,4 +289,31 @@ impl fmt::Display for SetError {
     }
 }
 
-textual! { std::net::SocketAddr: "address", String: "text" }
+impl Leaf for std::net::SocketAddr {
+    const KIND: &'static str = "address";
+
+    /// `:8080` is the port on all addresses, as other servers understand it.
+    fn read(given: Given) -> Result<Self, String> {
+        let text = read_text(given)?;
+        let text = text.trim();
+        let parsed = match text.rsplit_once(':') {
+            Some(("", port)) => port.parse().ok().map(|port| Self::from(([0, 0, 0, 0], port))),
+            Some(("localhost", port)) => {
+                port.parse().ok().map(|port| Self::from(([127, 0, 0, 1], port)))
+            }
+            _ => text.parse().ok(),
+        };
+        parsed.ok_or_else(|| {
+            format!(
+                "must be ADDRESS:PORT such as 127.0.0.1:8080 or [::1]:8080, or :8080 for all \
+                 addresses (got {text:?})"
+            )
+        })
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        Some(self.to_string().into())
+    }
+}
+
+textual! { String: "text" }

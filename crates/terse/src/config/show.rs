@@ -70,13 +70,33 @@ fn plain(value: toml::Value) -> serde_json::Value {
     }
 }
 
+/// The settings that most servers need.
+const FIRST: [&str; 6] = [
+    "listen",
+    "data_dir",
+    "base_url",
+    "trusted_proxies",
+    "anonymous.create",
+    "operator.abuse_contact",
+];
+
 pub(crate) fn markdown() -> String {
     let mut all = Vec::new();
     Config::default().describe("", "", &mut all);
+    let (first, rest): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|setting| FIRST.contains(&setting.name.as_str()));
+    format!(
+        "## The six that most people need\n\n{}\n## All others\n\n{}",
+        table(&first),
+        table(&rest)
+    )
+}
+
+fn table(settings: &[Described]) -> String {
     let mut text = String::from(
         "| setting | variable | kind | default | what it does |\n|---|---|---|---|---|\n",
     );
-    for setting in &all {
+    for setting in settings {
         let default = match &setting.value {
             Some(value) => format!("`{value}`"),
             None => "–".into(),

@@ -1,6 +1,6 @@
 //! Sockets, signals and limits of the process.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 
 use anyhow::Context as _;
 use tokio::runtime::Runtime;
@@ -55,6 +55,37 @@ pub(super) fn local_url(address: SocketAddr) -> String {
         IpAddr::V6(ip) => format!("[{ip}]"),
     };
     format!("http://{host}:{}", address.port())
+}
+
+/// The addresses at which people reach the listener. The unspecified address stands for all of this
+/// machine: its own, and the one that leads to other machines.
+pub(super) fn reachable(listener: SocketAddr) -> Vec<SocketAddr> {
+    if !listener.ip().is_unspecified() {
+        return vec![listener];
+    }
+    let port = listener.port();
+    let here: IpAddr = match listener.ip() {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let mut all = vec![SocketAddr::new(here, port)];
+    all.extend(outward_address(listener.ip()).map(|ip| SocketAddr::new(ip, port)));
+    all
+}
+
+/// The address of this machine towards other machines. Connecting a datagram socket chooses a route
+/// and sends nothing.
+pub(super) fn outward_address(family: IpAddr) -> Option<IpAddr> {
+    // Addresses for documentation, outside of any local network.
+    let (any, elsewhere): (IpAddr, IpAddr) = match family {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
+        IpAddr::V6(_) => {
+            (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into())
+        }
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((elsewhere, 9)).ok()?;
+    socket.local_addr().ok().map(|own| own.ip()).filter(|ip| !ip.is_unspecified())
 }
 
 /// Waits for SIGTERM or SIGINT. A second signal ends the process at once.

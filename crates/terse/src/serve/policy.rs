@@ -11,19 +11,20 @@ use terse_core::{
 use terse_redirect::{ErrorStyle, FailurePages, Settings};
 use url::Url;
 
+use super::listeners;
 use crate::config::{self, Config};
 use crate::outgoing::Integrations;
 
 /// The hosts that terse serves. They always include the local names, which commands use.
 pub(super) fn hosts(config: &Config, base_url: &Url, address: SocketAddr) -> anyhow::Result<Hosts> {
-    let here = match address.ip() {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
-    };
-    let mut own = vec!["localhost", "127.0.0.1", "[::1]"];
-    if !address.ip().is_unspecified() {
-        own.push(&here);
+    let mut own = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()];
+    for address in listeners::reachable(address) {
+        own.push(match address.ip() {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        });
     }
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let parse = |name: &String| {
         Domain::parse(name).with_context(|| format!("domains: {name:?} is not a host name"))
     };

@@ -13,6 +13,7 @@ use super::services::Services;
 use super::{credentials, policy};
 use crate::backends::{self, Store};
 use crate::click_plane::ClickPlane;
+use crate::commands::doctor::Checks;
 use crate::config::Config;
 use crate::outgoing::Integrations;
 use crate::safety::LazyScreen;
@@ -61,6 +62,7 @@ impl WebParts<'_> {
             clicks: Arc::clone(&store.clicks),
             live: Arc::clone(&click_plane.live),
             webhooks: services.integrations.webhooks(),
+            self_check: Arc::new(Checks::new(config.clone())),
             stop,
         })
     }
@@ -113,6 +115,7 @@ pub(crate) async fn in_process_api(
         clicks: Arc::clone(&store.clicks),
         live: Arc::default(),
         webhooks: integrations.webhooks(),
+        self_check: Arc::new(Checks::new(config.clone())),
         stop,
     };
     Ok((terse_server::router(state), key, store))

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::process::{Served, command, folder};
+use crate::process::{Served, command, folder, store};
 
 struct Said {
     code: i32,
@@ -107,7 +107,7 @@ fn life(data: &Path) -> Vec<Value> {
 
 #[test]
 fn commands_do_the_same_with_and_without_a_server() {
-    let (_alone, data) = folder();
+    let (_alone, data) = store();
     let without = life(&data);
     let (_served, data) = folder();
     let server = Served::start(&data, &[]);
@@ -140,7 +140,7 @@ fn in_a_pipe_only_the_answer_is_printed() {
 
 #[test]
 fn clicks_are_shown_with_and_without_a_server() {
-    let (_temp, data) = folder();
+    let (_temp, data) = store();
     done(&data, &["shorten", "https://example.com/", "--alias", "my-link"]);
     let look = || {
         let one = done(
@@ -178,7 +178,7 @@ fn clicks_are_shown_with_and_without_a_server() {
 
 #[test]
 fn what_was_exported_can_be_imported_elsewhere_and_again() {
-    let (temp, data) = folder();
+    let (temp, data) = store();
     let formula = "=cmd|' /C calc'!A0";
     let made = done(
         &data,
@@ -232,7 +232,7 @@ fn what_was_exported_can_be_imported_elsewhere_and_again() {
             format == "jsonl" || cells.clone().all(|cell| !cell.trim_matches('"').starts_with('=')),
             "{text}"
         );
-        let (_other, elsewhere) = folder();
+        let (_other, elsewhere) = store();
         std::thread::sleep(Duration::from_millis(5)); // so that a new age would show
         for (attempt, new) in [(1, 2), (2, 0)] {
             let said = done(&elsewhere, &["--json", "import", file]).json();
@@ -248,7 +248,7 @@ fn what_was_exported_can_be_imported_elsewhere_and_again() {
 
 #[test]
 fn refused_rows_are_reported_and_do_not_stop_the_others() {
-    let (temp, data) = folder();
+    let (temp, data) = store();
     let file = temp.path().join("in.csv");
     let rows = "long_url,alias\nhttps://example.com/a,good-1\njavascript:alert(1),bad-1\n\
      https://example.com/b,login\n\
@@ -336,8 +336,9 @@ fn a_backup_taken_while_links_are_made_holds_all_that_were_acknowledged() {
 
 #[test]
 fn the_doctor_finds_a_damaged_store() {
-    let (_temp, data) = folder();
-    done(&data, &["doctor"]);
+    let (_absent, nowhere) = folder();
+    done(&nowhere, &["doctor"]);
+    let (_temp, data) = store();
     let file = data.parent().unwrap().join("many.csv");
     let rows: Vec<_> = (0..2000).map(|i| format!("https://example.com/{i},code-{i}\n")).collect();
     std::fs::write(&file, format!("long_url,alias\n{}", rows.concat())).unwrap();
@@ -422,7 +423,6 @@ fn what_cannot_work_is_refused_before_the_port_opens() {
     );
     assert!(!data.exists(), "nothing was made");
 
-    done(&data, &["shorten", "https://example.com/"]);
     let running = Served::start(&data, &[]);
     let said = refuses(&data, &[], &[]);
     assert!(said.contains("another terse is running"), "{said}");
@@ -434,6 +434,110 @@ fn what_cannot_work_is_refused_before_the_port_opens() {
     let said = refuses(&data, &[], &[]);
     assert!(said.contains("newer") || said.contains("99"), "{said}");
     assert_eq!(run(&data, &["doctor"]).code, 1, "the doctor sees it too");
+}
+
+#[test]
+fn a_command_in_a_folder_without_a_store_creates_none() {
+    let (temp, data) = folder();
+    let csv = temp.path().join("links.csv");
+    std::fs::write(&csv, "long_url\nhttps://example.com/\n").unwrap();
+    std::fs::create_dir(temp.path().join("empty")).unwrap();
+    for data in [&data, &temp.path().join("empty")] {
+        for arguments in [
+            &["shorten", "https://example.com/"][..],
+            &["import", csv.to_str().unwrap()],
+            &["user", "add", "ann"],
+            &["user", "invite"],
+            &["list"],
+            &["stats"],
+        ] {
+            let said = run(data, arguments);
+            assert_eq!(said.code, 1, "{arguments:?}");
+            assert!(
+                said.err.contains("there is no store in") && said.err.contains("--data-dir"),
+                "{arguments:?}: {}",
+                said.err
+            );
+        }
+    }
+    assert!(!data.exists());
+    assert_eq!(std::fs::read_dir(temp.path().join("empty")).unwrap().count(), 0);
+}
+
+#[test]
+fn it_serves_without_the_word_and_on_all_addresses() {
+    let (temp, data) = folder();
+    let out = temp.path().join("out");
+    let mut serve = command(&data);
+    serve.args(["--listen", ":0"]).stdout(std::fs::File::create(&out).unwrap());
+    let server = Served::spawn(&data, serve.stderr(std::process::Stdio::piped()));
+    let begun = Instant::now();
+    let mut text = String::new();
+    while !text.contains("in a browser") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{text}");
+        text = std::fs::read_to_string(&out).unwrap();
+    }
+    let line = text.lines().find(|line| line.starts_with("terse is listening on ")).unwrap();
+    let addresses: Vec<&str> = line.split(' ').filter(|word| word.starts_with("http")).collect();
+    assert!(!addresses.is_empty() && !line.contains("0.0.0.0"), "{line}");
+    for address in addresses {
+        assert_eq!(ureq::get(address).call().unwrap().status(), 200, "{address}");
+    }
+    // `--json` came with curl 7.82; Debian 11 and Ubuntu 22.04 have older ones.
+    assert!(text.contains("curl -s ") && !text.contains("--json"), "{text}");
+    server.terminate();
+    assert_eq!(server.wait().0.code(), Some(0));
+}
+
+#[test]
+fn a_closed_standard_output_does_not_end_the_server() {
+    let (_temp, data) = folder();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut serve = command(&data);
+    serve.args(["serve", "--listen", "127.0.0.1:0"]).stdout(writer);
+    let server = Served::spawn(&data, serve.stderr(std::process::Stdio::piped()));
+    // It prints after it has begun to serve: the second command comes later than that.
+    done(&data, &["shorten", "https://example.com/", "--alias", "my-link"]);
+    assert_eq!(server.get("/my-link").0, 302);
+    server.terminate();
+    let (status, said) = server.wait();
+    assert!(status.success() && !said.contains("panicked"), "{status}: {said}");
+}
+
+#[test]
+fn the_doctor_asks_the_running_server() {
+    let (_temp, data) = folder();
+    let find = |said: &Said, what: &str| {
+        let findings = said.json()["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|finding| finding["what"] == what).unwrap()["found"].clone()
+    };
+    let server = Served::start(&data, &["anonymous.create=false"]);
+    for arguments in [&["--json", "doctor"][..], &["--json", "doctor", "--deep"]] {
+        let said = done(&data, arguments);
+        assert_eq!(find(&said, "anonymous"), "not allowed", "the server's settings count");
+        assert!(find(&said, "server").as_str().unwrap().starts_with("running (pid "));
+        assert!(find(&said, "store").as_str().unwrap().contains("terse.db"));
+    }
+    drop(server);
+    let said = done(&data, &["--json", "doctor"]);
+    assert_eq!(find(&said, "anonymous"), "allowed, on this machine only");
+    assert_eq!(find(&said, "server"), "not running");
+}
+
+#[test]
+fn a_log_level_that_does_not_exist_is_refused() {
+    let (_temp, data) = folder();
+    let message = "log.level must be error, warn, info, debug, trace or target=level pairs \
+         (got \"verbose\")";
+    let said = refuses(&data, &["log.level=verbose"], &[]);
+    assert!(said.contains(message), "{said}");
+    for level in ["info,nonsense", "terse=loud", "=info", ""] {
+        assert!(refuses(&data, &[&format!("log.level={level}")], &[]).contains("log.level must"));
+    }
+    for level in ["debug", "info,terse_server=debug", "WARN", "off"] {
+        done(&data, &["--set", &format!("log.level={level}"), "config"]);
+    }
 }
 
 #[test]
@@ -460,7 +564,7 @@ fn on_sigterm_it_drains_and_exits_with_success() {
 
 #[test]
 fn hosts_are_blocked_by_commands_with_and_without_a_server() {
-    let (_temp, data) = folder();
+    let (_temp, data) = store();
     let data = data.as_path();
     done(data, &["shorten", "https://bad.example.net/1", "--alias", "before1"]);
     assert_eq!(done(data, &["block", "--list"]).out, "No hosts are blocked.\n");

@@ -125,8 +125,8 @@ fn the_operator_is_named_by_the_settings() {
     let text = temp.path().join("logo.txt");
     std::fs::write(&text, "no picture").unwrap();
     for (setting, message) in [
-        ("operator.abuse_contact=nobody", "operator.abuse_contact: must be an email address"),
-        ("operator.imprint=javascript:x", "operator.imprint: must be an http:// or https:// URL"),
+        ("operator.abuse_contact=nobody", "operator.abuse_contact must be an email address"),
+        ("operator.imprint=javascript:x", "operator.imprint must be an http:// or https:// URL"),
         ("operator.logo=absent.svg", "operator.logo cannot be read: absent.svg"),
         (&format!("operator.logo={}", text.display()), "operator.logo must be an SVG, PNG"),
     ] {
@@ -396,4 +396,54 @@ fn a_live_stream_ends_with_a_message_at_shutdown() {
     drop(terse);
     stream.read_to_end(&mut seen).unwrap();
     assert!(seen.ends_with(b"\r\n0\r\n\r\n"), "it was cut off: {}", String::from_utf8_lossy(&seen));
+}
+
+/// A file of the source tree.
+fn source(path: &str) -> String {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn the_first_example_runs_with_an_old_curl() {
+    for file in ["README.md", "docs/webhooks.md", "docs/moderation.md", "docs/links.md"] {
+        // The option came with curl 7.82; Debian 11 and Ubuntu 22.04 have older ones.
+        let page = source(file).replace("\\\n", " ");
+        for line in page.lines().filter(|line| line.contains("curl ")) {
+            assert!(!line.contains(" --json"), "{file}: {line}");
+        }
+    }
+    let (_temp, data) = folder();
+    let server = Served::start(&data, &[]);
+    let readme = source("README.md");
+    let line = readme.lines().find(|line| line.starts_with("curl -s http://")).unwrap();
+    let line = line.replace("http://127.0.0.1:8080", &server.url);
+    let output = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+    let link: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(link["long_url"], "https://example.com/", "{line}");
+}
+
+#[test]
+fn the_backup_timer_survives_a_reboot() {
+    let timer = source("packaging/terse-backup.timer");
+    for line in ["OnCalendar=daily", "Persistent=true", "[Install]", "WantedBy=timers.target"] {
+        assert!(timer.lines().any(|have| have == line), "{line}");
+    }
+    assert!(source("docs/operate.md").contains("systemctl enable --now terse-backup.timer"));
+    // The command of the unit, in a temporary folder.
+    let unit = source("packaging/terse-backup.service");
+    let script = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c ")).unwrap();
+    let (temp, data) = folder();
+    let _server = Served::start(&data, &[]);
+    let backups = temp.path().join("backups");
+    std::fs::create_dir(&backups).unwrap();
+    let script = script.trim_matches('\'').replace("$$", "$").replace("%%", "%");
+    let script = script
+        .replace("/usr/local/bin/terse", env!("CARGO_BIN_EXE_terse"))
+        .replace("/var/lib/terse", data.to_str().unwrap())
+        .replace("/var/backups/terse", backups.to_str().unwrap());
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let made = std::fs::read_dir(&backups).unwrap().next().unwrap().unwrap().path();
+    assert!(made.join("manifest.json").exists(), "{}", made.display());
 }

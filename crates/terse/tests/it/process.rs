@@ -57,7 +57,12 @@ impl Served {
         for setting in settings {
             command.args(["--set", setting]);
         }
-        let child = command.stdout(stdout).stderr(Stdio::piped()).spawn().expect("terse starts");
+        Self::spawn(data, command.stdout(stdout).stderr(Stdio::piped()))
+    }
+
+    /// Starts a command that serves on the data folder.
+    pub(crate) fn spawn(data: &Path, command: &mut Command) -> Self {
+        let child = command.spawn().expect("terse starts");
         let mut served = Self { child, url: String::new() };
         let begun = Instant::now();
         while served.url.is_empty() {
@@ -100,6 +105,12 @@ impl Served {
         }
     }
 
+    /// The reading end of standard output, if it is a pipe.
+    #[allow(dead_code, reason = "not every test binary listens")]
+    pub(crate) fn stdout(&mut self) -> Option<std::process::ChildStdout> {
+        self.child.stdout.take()
+    }
+
     pub(crate) fn terminate(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("kill runs");
@@ -140,6 +151,16 @@ impl Drop for Served {
             );
         }
     }
+}
+
+/// A data folder with an empty store, as the first start of a server leaves it.
+#[allow(dead_code, reason = "not every test binary works without a server")]
+pub(crate) fn store() -> (tempfile::TempDir, PathBuf) {
+    let (temp, data) = folder();
+    let server = Served::start(&data, &[]);
+    server.terminate();
+    server.wait();
+    (temp, data)
 }
 
 /// A data folder inside a temporary folder.
