@@ -7,16 +7,19 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
-use terse_core::{Caller, CreateLink, Domain, Draft, Link};
+use terse_core::{Caller, CreateLink, Domain, Draft, Link, Status};
 
 use super::form::{fields, sentence, shown_again};
 use super::format::{moment, span};
-use super::{CROSS_SITE, Frame, Visitor, html, message, page};
+use super::preview::unknown;
+use super::session::go;
+use super::{CROSS_SITE, Frame, NOT_FOUND, UNAVAILABLE, Visitor, html, message, page};
 use crate::http::cookies::{cookie, session_cookie};
 use crate::http::extract::Peer;
-use crate::http::host::{domain_of, short_url};
+use crate::http::host::{domain_of, key_of, short_url};
 use crate::http::limit_headers;
 use crate::http::origin::Origin;
+use crate::http::params::Params;
 use crate::http::principal::{principal_of, reader_of};
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -33,6 +36,8 @@ struct Home {
     known: bool,
     /// Whether the visitor can create links here.
     open: bool,
+    /// Whether anyone may create an account.
+    sign_up: bool,
     /// The longest lifetime of a link.
     longest: String,
     base: String,
@@ -81,6 +86,13 @@ struct Made {
 }
 
 impl Made {
+    /// The link, if the preview shows as much of it to everybody.
+    fn visible(link: &Link, state: &App) -> Option<Self> {
+        let status = link.status(state.links.now());
+        let shown = matches!(status, Status::Active | Status::Suspicious);
+        (shown && link.password.is_none()).then(|| Self::new(link, state))
+    }
+
     fn new(link: &Link, state: &App) -> Self {
         let short = short_url(&link.key, &state.links.rules().hosts);
         let matrix = Matrix::of(&short, qrcode::EcLevel::M);
@@ -98,6 +110,11 @@ impl Made {
 }
 
 impl Home {
+    /// Whether the problem is about this field.
+    fn is_wrong(&self, field: &str) -> bool {
+        self.problem.as_ref().is_some_and(|(wrong, _)| *wrong == field)
+    }
+
     fn new(state: &App, here: &Here, form: Form) -> Self {
         let rules = state.links.rules();
         let shorter = LIVES
@@ -109,6 +126,7 @@ impl Home {
             frame: Frame::new(state.site(), visitor),
             known: here.known,
             open: rules.anonymous_create || here.known,
+            sign_up: state.accounts.policy().open,
             longest: span(rules.anonymous_ttl),
             base: base.split_once("://").map_or(base.as_str(), |(_, rest)| rest).to_owned(),
             lives: shorter
@@ -121,11 +139,29 @@ impl Home {
     }
 }
 
-pub(super) async fn show(State(state): Web, uri: Uri, headers: HeaderMap) -> Response {
-    page(
-        StatusCode::OK,
-        html(&Home::new(&state, &Here::of(&state, &uri, &headers).await, Form::default())),
-    )
+/// Shows the form, and after it was sent the link that it created: `/?made=CODE`.
+pub(super) async fn show(
+    State(state): Web,
+    peer: Peer,
+    uri: Uri,
+    headers: HeaderMap,
+    params: Result<Params, Problem>,
+) -> Response {
+    let here = Here::of(&state, &uri, &headers).await;
+    let mut home = Home::new(&state, &here, Form::default());
+    if let Some(code) = params.ok().and_then(|mut params| params.take("made")) {
+        let Some(key) = key_of(&state, &uri, &headers, &code) else { return message(&NOT_FOUND) };
+        match state.links.preview(&key).await {
+            Ok(Some(link)) => home.made = Made::visible(&link, &state),
+            // Counts as a guess: otherwise scanners would ask here.
+            Ok(None) => return unknown(&state, peer).await,
+            Err(error) => {
+                tracing::error!(%error, "lookup of a new link failed");
+                return message(&UNAVAILABLE);
+            }
+        }
+    }
+    page(StatusCode::OK, html(&home))
 }
 
 pub(super) async fn shorten(
@@ -152,6 +188,10 @@ pub(super) async fn shorten(
         Ok(form) => form,
         Err(problem) => return refused(&state, &here, Form::default(), &problem),
     };
+    if !form.ttl.is_empty() && !LIVES.iter().any(|life| life.to_string() == form.ttl) {
+        let problem = Problem::invalid("ttl", "choose one of the listed times");
+        return refused(&state, &here, form, &problem);
+    }
     let link = CreateLink {
         long_url: form.long_url.clone(),
         custom_alias: Some(form.alias.trim().to_owned()).filter(|alias| !alias.is_empty()),
@@ -166,11 +206,8 @@ pub(super) async fn shorten(
     let result = creation.create(Draft { link, ..Draft::default() }).await;
     let left = creation.finish().await;
     let mut response = match result {
-        Ok(created) => {
-            let mut home = Home::new(&state, &here, Form::default());
-            home.made = Some(Made::new(&created.link, &state));
-            page(StatusCode::CREATED, html(&home))
-        }
+        // A redirect, so that reloading the result creates nothing.
+        Ok(created) => go(&format!("/?made={}", created.link.key.code)),
         Err(error) => refused(&state, &here, form, &error.into()),
     };
     limit_headers::add(&left, response.headers_mut());
@@ -195,9 +232,6 @@ async fn read_form(headers: &HeaderMap, body: Body) -> Result<Form, Problem> {
     let form =
         Form { long_url: with_scheme(&take("long_url")), alias: take("alias"), ttl: take("ttl") };
     params.done()?;
-    if !form.ttl.is_empty() && !LIVES.iter().any(|life| life.to_string() == form.ttl) {
-        return Err(Problem::invalid("ttl", "choose one of the listed times"));
-    }
     Ok(form)
 }
 

@@ -32,8 +32,8 @@ struct ReportForm {
     reasons: Vec<(&'static str, &'static str, bool)>,
     text: String,
     most: usize,
-    /// The problem with the report that was sent.
-    problem: Option<String>,
+    /// The problem with the report that was sent, and whether it is about the text.
+    problem: Option<(bool, String)>,
 }
 
 impl ReportForm {
@@ -159,6 +159,6 @@ fn refused(
     problem: &Problem,
 ) -> Response {
     let mut form = ReportForm::new(state, headers, key, reason, text);
-    form.problem = Some(sentence(problem));
+    form.problem = Some((problem.field() == Some("text"), sentence(problem)));
     shown_again(problem, html(&form))
 }

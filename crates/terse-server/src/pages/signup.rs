@@ -24,6 +24,15 @@ const OVER: Message = Message {
     hint: "Ask the person who invited you for a new one.",
 };
 
+const SET_UP: Message = Message {
+    status: 404,
+    heading: "This set-up link no longer works",
+    text: "It was already used, or the server has been restarted since: every start prints a new \
+        link until the first account exists.",
+    hint: "If you have an account, sign in. If not, look for the newest link in the output or log \
+        of the server.",
+};
+
 /// The ways to create an account.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum SignupMethod {
@@ -88,6 +97,13 @@ struct SignupPage {
     wrong: Option<Wrong>,
 }
 
+impl SignupPage {
+    /// Whether the problem is about this field.
+    fn is_wrong(&self, field: &str) -> bool {
+        self.wrong.as_ref().is_some_and(|(wrong, _)| *wrong == field)
+    }
+}
+
 pub(super) async fn setup(
     State(state): Web,
     uri: Uri,
@@ -97,6 +113,7 @@ pub(super) async fn setup(
     let token = token_in(params);
     match state.accounts.is_open(&SignUp::Setup(&token)).await {
         Ok(true) => form(&state, &headers, SignupMethod::Setup, token),
+        Ok(false) if !token.is_empty() => message(&SET_UP),
         Ok(false) => nothing_here(uri, headers).await,
         Err(error) => away(&error),
     }
@@ -188,6 +205,7 @@ async fn submit(
     let sign_up = method.command(&token);
     match state.accounts.is_open(&sign_up).await {
         Ok(true) => {}
+        Ok(false) if method == SignupMethod::Setup && !token.is_empty() => return message(&SET_UP),
         // A sign-up that is closed looks like a page that does not exist.
         Ok(false) => return nothing_here(uri, headers).await,
         Err(error) => return away(&error),
@@ -206,6 +224,7 @@ async fn submit(
     let problem = match signed_up.await {
         Ok(Some(cookie)) => return go_with(HOME, cookie),
         Ok(None) if method == SignupMethod::Join => return message(&OVER),
+        Ok(None) if method == SignupMethod::Setup => return message(&SET_UP),
         Ok(None) => return nothing_here(uri, headers).await,
         Err(problem) => problem,
     };

@@ -242,7 +242,7 @@ async fn the_form_is_limited_too_and_keeps_what_was_typed() {
     };
     for left in ["2", "1", "0"] {
         let answer = form("long_url=https://example.com/").await;
-        assert_eq!((answer.status.as_u16(), told(&answer)[1]), (201, left));
+        assert_eq!((answer.status.as_u16(), told(&answer)[1]), (303, left));
     }
     let answer = form("long_url=https://example.com/typed").await;
     assert_eq!(answer.status, 429);

@@ -44,7 +44,10 @@ async fn the_home_page_shortens_without_a_script() {
         &[("sec-fetch-site", "same-origin")],
     )
     .await;
-    is_page(&made, 201);
+    assert_eq!((made.status.as_u16(), made.header("location")), (303, "/?made=mine"));
+    assert_eq!(made.header("cache-control"), "no-store");
+    let made = web.page("/?made=mine").await;
+    is_page(&made, 200);
     let text = made.text();
     assert!(
         text.contains("https://go.example/<") || text.contains("href=\"https://go.example/mine\""),
@@ -106,7 +109,8 @@ async fn other_sites_cannot_use_the_form() {
     ] {
         is_page(&form(&web, "long_url=example.com", &headers).await, 403);
     }
-    is_page(&form(&web, "long_url=example.com", &[("origin", "https://go.example")]).await, 201);
+    let own = form(&web, "long_url=example.com", &[("origin", "https://go.example")]).await;
+    assert_eq!(own.status, 303);
 }
 
 #[tokio::test]
@@ -114,8 +118,8 @@ async fn a_key_that_only_looks_makes_no_links_by_the_form_either() {
     let web = Web::new();
     for (key, scope, status) in [
         ("terse_r", Scope::Read, 403),
-        ("terse_c", Scope::Create, 201),
-        ("terse_f", Scope::Full, 201),
+        ("terse_c", Scope::Create, 303),
+        ("terse_f", Scope::Full, 303),
     ] {
         web.give_key(OWNER.1, key, |new| new.scope = scope).await;
         let made = form(&web, "long_url=https://example.com/", &[("authorization", key)]).await;
@@ -130,10 +134,61 @@ async fn a_closed_home_page_says_so() {
     is_page(&home, 200);
     assert!(
         home.text().contains("need an account")
-            && home.text().contains("/login")
+            && home.text().contains("<a class=\"button\" href=\"/login\">Sign in</a>")
+            && home.text().contains("ask the administrator of this server for one")
             && !home.text().contains("<form")
+            && !home.text().contains("Paste a long link")
     );
     is_page(&form(&web, "long_url=example.com", &[]).await, 401);
+}
+
+#[tokio::test]
+async fn the_result_page_shows_no_more_than_the_preview() {
+    let web = Web::new();
+    for body in [
+        json!({"long_url": "https://example.com/1", "custom_alias": "locked", "password": "sesame!"}),
+        json!({"long_url": "https://example.com/2", "custom_alias": "over", "ttl": 60}),
+        json!({"long_url": "https://example.com/3", "custom_alias": "later",
+            "valid_from": "2999-01-01"}),
+    ] {
+        assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
+    }
+    web.clock.advance(std::time::Duration::from_secs(61));
+    for code in ["locked", "over", "later"] {
+        let shown = web.page(&format!("/?made={code}")).await;
+        is_page(&shown, 200);
+        assert!(!shown.text().contains("example.com/1\"") && !shown.text().contains("Your short"));
+    }
+    for code in ["none", "a.b", ""] {
+        is_page(&web.page(&format!("/?made={code}")).await, 404);
+    }
+}
+
+#[tokio::test]
+async fn a_set_up_link_that_was_used_says_so() {
+    let web = Web::new();
+    let used = web.page("/setup?token=terse_used").await;
+    is_page(&used, 404);
+    assert!(used.text().contains("This set-up link no longer works"), "{}", used.text());
+    let bare = web.page("/setup").await;
+    is_page(&bare, 404);
+    assert!(bare.text().contains("Not found"));
+}
+
+#[tokio::test]
+async fn a_problem_has_the_focus_in_its_field() {
+    let web = Web::new();
+    for (body, field) in [
+        ("long_url=ftp%3A%2F%2Fx%2F", "long_url"),
+        ("long_url=example.com&alias=a.b", "alias"),
+        ("long_url=example.com&ttl=999999", "ttl"),
+    ] {
+        let text = form(&web, body, &[]).await.text();
+        let tag = text.split(&format!("id=\"{field}\"")).nth(1).unwrap().split('>').next().unwrap();
+        assert!(tag.contains("aria-invalid=\"true\"") && tag.contains(" autofocus"), "{tag}");
+        assert_eq!(text.matches(" autofocus").count(), 1, "{field}");
+        assert!(field == "long_url" || text.contains("<details open>"), "{field} can be seen");
+    }
 }
 
 #[tokio::test]

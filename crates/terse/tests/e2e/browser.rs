@@ -53,6 +53,8 @@ fn capabilities(scripts: bool, profile: &std::path::Path) -> Value {
         "--disable-background-networking",
         "--disable-component-update",
         "--disable-sync",
+        // A name that is not this machine's: over plain http, browsers then restrict scripts.
+        "--host-resolver-rules=MAP plain.example 127.0.0.1",
         "--window-size=1100,800",
         &format!("--user-data-dir={}", profile.display()),
     ];

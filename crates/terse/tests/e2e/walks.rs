@@ -354,6 +354,74 @@ fn a_server_is_set_up_and_an_account_signs_in_creates_a_key_and_signs_out() {
     });
 }
 
+/// Over plain http, browsers offer no clipboard to scripts.
+#[test]
+fn a_new_key_and_a_new_link_are_copied_over_plain_http() {
+    let (temp, data) = folder();
+    let output = temp.path().join("output");
+    let terse = Served::start_with_output(&data, &["domains=plain.example"], &output);
+    let output = std::fs::read_to_string(&output).unwrap();
+    let link = output.split_whitespace().find(|word| word.contains("/setup?token=")).unwrap();
+    let site = terse.url.replace("127.0.0.1", "plain.example");
+    let link = link.replace(&terse.url, &site);
+    run_scenario(true, &[&site], async |browser| {
+        let fill = async |css: &str, text: &str| {
+            browser.client.find(Locator::Css(css)).await.unwrap().send_keys(text).await.unwrap();
+        };
+        let press = async |css: &str| {
+            browser.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+        };
+        let pasted = async |css: &str| {
+            let field = browser.client.find(Locator::Css(css)).await.unwrap();
+            field.send_keys(&format!("{}v", char::from(Key::Control))).await.unwrap();
+            field.prop("value").await.unwrap().unwrap_or_default()
+        };
+        let copied = async || {
+            press("button.copy").await;
+            for _ in 0..100 {
+                if browser.text("button.copy").await != "Copy" {
+                    return browser.text("button.copy").await;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            browser.text(".copy-status").await
+        };
+        browser.open(&link).await;
+        let secure = browser.client.execute("return isSecureContext", vec![]).await.unwrap();
+        assert_eq!(secure, json!(false));
+        fill("#name", "ann").await;
+        fill("#password", "correct horse battery").await;
+        fill("#again", "correct horse battery").await;
+        press("form button[type=submit]").await;
+        browser.wait("#keys").await;
+        fill("#key", "the newsletter").await;
+        press("form[action='/account/keys'] button").await;
+        browser.wait("button.copy:not([hidden])").await;
+        let key = browser.text("#fresh").await;
+        assert_eq!(copied().await, "Copied");
+        assert_eq!(pasted("#key").await, key);
+        browser.open(&site).await;
+        let short = browser.shorten("https://example.com/").await;
+        assert_eq!(copied().await, "Copied");
+        assert_eq!(pasted("#long_url").await, short);
+    });
+}
+
+#[test]
+fn reloading_the_result_creates_no_second_link() {
+    let (_temp, data, terse) = serve(&["anonymous.create=true"]);
+    run_scenario(true, &[&terse.url], async |browser| {
+        browser.open(&terse.url).await;
+        let short = browser.shorten("https://example.com/once").await;
+        browser.client.refresh().await.unwrap();
+        browser.wait("#short").await;
+        assert_eq!(browser.attribute("#short", "href").await, short);
+        let list = command(&data).args(["--json", "list"]).output().unwrap();
+        let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+        assert_eq!(list["links"].as_array().unwrap().len(), 1);
+    });
+}
+
 /// An API key is shown only once, so copying it must leave it on the page.
 #[test]
 fn a_new_key_stays_on_the_page_after_copying() {
