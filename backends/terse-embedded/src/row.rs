@@ -205,7 +205,7 @@ impl<'a> NewRow<'a> {
                         != (link.moderated_by == ModerationSource::Screen),
                     OTHER_SOURCE,
                 ),
-            reuse: link.reusable.then(|| reuse_hash(link.owner, &link.key.domain, &link.target)),
+            reuse: link.reusable.then(|| reuse_hash(link)),
             revision: Some(link.revision.0 as i64).filter(|revision| *revision != 1),
             expires_at: link.expires_at.map(Timestamp::as_ms),
             valid_from: link.valid_from.map(Timestamp::as_ms),
@@ -255,12 +255,14 @@ impl<'a> NewRow<'a> {
     }
 }
 
-/// The key under which a reusable link is found again.
-pub(crate) fn reuse_hash(owner: OwnerId, domain: &Domain, target: &Target) -> i64 {
-    let mut bytes = Vec::with_capacity(64 + target.as_str().len());
-    bytes.extend(owner.0.to_le_bytes());
-    put_text(&mut bytes, Some(domain.as_str()));
-    put_text(&mut bytes, Some(target.as_str()));
+/// The key under which a reusable link is found again, together with the owner's other links to
+/// the same target.
+pub(crate) fn reuse_hash(link: &Link) -> i64 {
+    let target = link.target.as_str();
+    let mut bytes = Vec::with_capacity(64 + target.len());
+    bytes.extend(link.owner.0.to_le_bytes());
+    put_text(&mut bytes, Some(link.key.domain.as_str()));
+    put_text(&mut bytes, Some(target));
     xxh3_64(&bytes) as i64
 }
 

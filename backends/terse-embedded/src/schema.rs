@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
-use terse_core::{Alphabet, Identity};
+use terse_core::{Alphabet, CodeHash, Identity};
 
 use crate::engine::{self, DbLocation};
 use crate::options::OpenError;
@@ -115,6 +115,8 @@ pub(crate) fn identity(conn: &mut Connection, alphabet: Alphabet) -> Result<Iden
     let identity = Identity::generate(alphabet).map_err(|error| OpenError::Io(error.into()))?;
     transaction.execute("INSERT INTO meta VALUES ('secret', ?1)", params![identity.secret()])?;
     transaction.execute("INSERT INTO meta VALUES ('alphabet', ?1)", params![alphabet.as_str()])?;
+    let code_hash = identity.code_hash.as_str();
+    transaction.execute("INSERT INTO meta VALUES ('code_hash', ?1)", params![code_hash])?;
     transaction.commit()?;
     Ok(identity)
 }
@@ -133,9 +135,18 @@ pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, Ope
     let Some(rusqlite::types::Value::Text(alphabet)) = read("alphabet")? else {
         return Err(damaged("alphabet"));
     };
+    let code_hash = match read("code_hash")? {
+        // Files from before there was a choice.
+        None => CodeHash::Sha256,
+        Some(rusqlite::types::Value::Text(name)) => {
+            CodeHash::parse(&name).ok_or_else(|| damaged("code hash"))?
+        }
+        Some(_) => return Err(damaged("code hash")),
+    };
     Ok(Some(Identity::from_stored(
         secret,
         Alphabet::parse(&alphabet).ok_or_else(|| damaged("alphabet"))?,
+        code_hash,
     )))
 }
 
@@ -152,6 +163,17 @@ pub(crate) mod tests {
     use crate::quarantined_aliases::{OVER, QUARANTINED_ALIAS, QUARANTINED_CODE};
     use crate::tags::TAGS;
     use crate::writes::ALIAS_ALIKE;
+
+    #[test]
+    fn a_new_store_keys_its_hashed_codes_and_an_old_one_keeps_its_function() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        LINKS.migrate(&mut conn, 0).unwrap();
+        let made = identity(&mut conn, Alphabet::Base62).unwrap();
+        let read = identity(&mut conn, Alphabet::Base62).unwrap();
+        assert_eq!((made.code_hash, read.code_hash), (CodeHash::Hmac, CodeHash::Hmac));
+        conn.execute("DELETE FROM meta WHERE name = 'code_hash'", []).unwrap();
+        assert_eq!(identity(&mut conn, Alphabet::Base62).unwrap().code_hash, CodeHash::Sha256);
+    }
 
     /// Every query that could read millions of rows.
     #[test]

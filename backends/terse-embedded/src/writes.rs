@@ -15,6 +15,9 @@ use crate::quarantined_aliases::{QUARANTINED_ALIAS, QUARANTINED_CODE};
 use crate::queries::LinkQueries;
 use crate::row::{COLUMNS, FIRST_NAMED, NewRow, Texts, reuse_hash};
 
+/// How many links of an owner to the same target are compared with a new one, the newest first.
+const MAX_CANDIDATES: usize = 256;
+
 /// Aliases with the folded form ?2, except those of owner ?3.
 pub(crate) const ALIAS_ALIKE: &str = "SELECT EXISTS (SELECT 1 FROM aliases INDEXED BY \
     aliases_folded \
@@ -69,7 +72,10 @@ impl LinkWrites {
                  (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,\
                  ?20,?21,?22,?23)"
             ),
-            reusable_rows: format!("SELECT {COLUMNS} FROM links WHERE reuse = ?1"),
+            reusable_rows: format!(
+                "SELECT {COLUMNS} FROM links WHERE reuse = ?1 ORDER BY id DESC \
+                 LIMIT {MAX_CANDIDATES}"
+            ),
         };
         writes.recall()?;
         Ok(writes)
@@ -108,7 +114,10 @@ impl LinkWrites {
         if let Some(reuse) = reuse
             && let Some((id, existing)) = self.existing(reuse)?
         {
-            self.remember(request.as_ref(), id, &existing, link.created_at)?;
+            // Later than the link, so that the answer to this request is not taken for the one
+            // that created it.
+            let at = link.created_at.max(Timestamp::from_ms(existing.created_at.as_ms() + 1));
+            self.remember(request.as_ref(), id, &existing, at)?;
             return Ok(Inserted::Existing(Box::new(existing)));
         }
         if self.locate(&link.key)?.is_some() {
@@ -171,12 +180,14 @@ impl LinkWrites {
     /// The stored answer to this request.
     fn answered(&self, request: &Request) -> Result<Option<Inserted>, Failure> {
         let mut statement = self.conn.prepare_cached(
-            "SELECT fingerprint, link, link_created_at FROM requests WHERE id = ?1",
+            "SELECT fingerprint, link, link_created_at, at FROM requests WHERE id = ?1",
         )?;
-        let before: Option<([u8; 32], i64, i64)> = statement
-            .query_row([&request.id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        let before: Option<([u8; 32], i64, i64, i64)> = statement
+            .query_row([&request.id], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })
             .optional()?;
-        let Some((fingerprint, id, created_at)) = before else {
+        let Some((fingerprint, id, created_at, at)) = before else {
             return Ok(None);
         };
         if fingerprint != request.fingerprint {
@@ -185,13 +196,23 @@ impl LinkWrites {
         // A number can be used again after a purge if codes are derived from targets: that is
         // another link.
         let link = self.link(id, None)?.filter(|link| link.created_at.as_ms() == created_at);
-        Ok(Some(Inserted::Replayed(link.map(Box::new))))
+        Ok(Some(Inserted::Replayed { link: link.map(Box::new), created: at == created_at }))
     }
 
     /// A link to return instead of creating a new one.
     fn existing(&self, reuse: &ReuseKey) -> Result<Option<(i64, Link)>, Failure> {
+        if let Some(key) = reuse.alias() {
+            let Some(id) = self.locate(key)? else { return Ok(None) };
+            let have = match self.link(id, None) {
+                Ok(have) => have.filter(|have| reuse.matches(have)),
+                // A damaged row is not reused; its alias is taken.
+                Err(Failure::Refused(_)) => None,
+                Err(error) => return Err(error),
+            };
+            return Ok(have.map(|have| (id, have)));
+        }
         let mut statement = self.conn.prepare_cached(&self.reusable_rows)?;
-        let mut rows = statement.query([reuse_hash(reuse.owner, &reuse.domain, &reuse.target)])?;
+        let mut rows = statement.query([reuse_hash(&reuse.wanted)])?;
         while let Some(row) = rows.next()? {
             let have = match self.read(row, None) {
                 Ok(have) => have,

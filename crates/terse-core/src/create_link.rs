@@ -8,6 +8,7 @@ use crate::link::RedirectKind;
 use crate::password::PasswordHash;
 use crate::patch::{check_window, expiry_after, parse_max_clicks, parse_redirect};
 use crate::rules::{ParsedRules, RawRules, Rules};
+use crate::span::Span;
 use crate::target::{Target, TargetRules};
 use crate::text::{Notes, Tags, Title};
 use crate::time::{Timestamp, parse_expiry, parse_start};
@@ -65,6 +66,8 @@ pub struct NewLink {
     pub domain: Domain,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
+    /// How long it lives, where the request says that instead of a time.
+    pub lifetime: Option<Duration>,
     /// When it begins to work.
     pub valid_from: Option<Timestamp>,
     /// How many visits it allows.
@@ -92,7 +95,8 @@ pub struct NewLink {
 }
 
 impl CreateLink {
-    /// Checks every field. `longest` bounds the life of the link, as for anonymous links.
+    /// Checks every field. `longest` bounds the life of the link, as for anonymous links: a request
+    /// for more is refused, and one that names no end gets this one.
     pub fn parse(
         self,
         rules: &TargetRules,
@@ -116,7 +120,7 @@ impl CreateLink {
                 )
             })?,
         };
-        let mut expires_at = match (&self.expires_at, self.ttl) {
+        let wanted_end = match (&self.expires_at, self.ttl) {
             (Some(_), Some(_)) => {
                 return Err(ValidationError::new(
                     ValidationErrorKind::InvalidRequest,
@@ -128,10 +132,24 @@ impl CreateLink {
             (None, Some(ttl)) => Some(expiry_after(ttl, now)?),
             (None, None) => None,
         };
-        if let Some(longest) = longest {
-            let end = expiry_after(longest.as_secs().max(1), now)?;
-            expires_at = Some(expires_at.map_or(end, |at| at.min(end)));
-        }
+        let expires_at = match longest {
+            None => wanted_end,
+            Some(longest) => {
+                let end = expiry_after(longest.as_secs().max(1), now)?;
+                if wanted_end.is_some_and(|wanted| wanted > end) {
+                    return Err(ValidationError::new(
+                        ValidationErrorKind::InvalidExpiry,
+                        if self.ttl.is_some() { "ttl" } else { "expires_at" },
+                        format!(
+                            "a link that is created without a key lives at most {}; use a key for \
+                             a longer life",
+                            Span::of(longest)
+                        ),
+                    ));
+                }
+                wanted_end.or(Some(end))
+            }
+        };
         let valid_from = self.valid_from.as_deref().map(parse_start).transpose()?;
         check_window(valid_from, expires_at)?;
         let title = self.title.as_deref().map(Title::parse).transpose()?.flatten();
@@ -141,6 +159,7 @@ impl CreateLink {
             alias,
             domain,
             expires_at,
+            lifetime: self.ttl.map(Duration::from_secs),
             valid_from,
             max_clicks: self.max_clicks.map(parse_max_clicks).transpose()?,
             redirect: self.redirect.map(parse_redirect).transpose()?.unwrap_or_default(),

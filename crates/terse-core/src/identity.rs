@@ -12,6 +12,34 @@ pub struct Identity {
     /// The alphabet of this store's generated codes. It never changes, because stored codes are
     /// written in it.
     pub alphabet: Alphabet,
+    /// How this store derives codes from targets. It never changes, so that the same target gives
+    /// the same code.
+    pub code_hash: CodeHash,
+}
+
+/// The function that derives a code from target and owner, for the `hash` strategy.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CodeHash {
+    /// SHA-256: anybody can compute the code of a target. Stores from before [`CodeHash::Hmac`]
+    /// existed keep it.
+    Sha256,
+    /// HMAC-SHA-256 with a key derived from the store's secret.
+    Hmac,
+}
+
+impl CodeHash {
+    /// The name in stores.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sha256 => "sha256",
+            Self::Hmac => "hmac-sha256",
+        }
+    }
+
+    /// From the name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Sha256, Self::Hmac].into_iter().find(|hash| hash.as_str() == name)
+    }
 }
 
 impl Identity {
@@ -19,12 +47,12 @@ impl Identity {
     pub fn generate(alphabet: Alphabet) -> Result<Self, getrandom::Error> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)?;
-        Ok(Self { secret, alphabet })
+        Ok(Self { secret, alphabet, code_hash: CodeHash::Hmac })
     }
 
     /// Reads a stored identity.
-    pub fn from_stored(secret: [u8; 32], alphabet: Alphabet) -> Self {
-        Self { secret, alphabet }
+    pub fn from_stored(secret: [u8; 32], alphabet: Alphabet, code_hash: CodeHash) -> Self {
+        Self { secret, alphabet, code_hash }
     }
 
     /// The secret, for the store.
@@ -46,6 +74,7 @@ impl std::fmt::Debug for Identity {
         f.debug_struct("Identity")
             .field("secret", &"[hidden]")
             .field("alphabet", &self.alphabet)
+            .field("code_hash", &self.code_hash)
             .finish()
     }
 }

@@ -3,12 +3,11 @@
 //! The rules are decided here, in [`Insert::new`]. A store applies the result as data, in one
 //! atomic conditional write, and has no rules of its own.
 
+use std::time::Duration;
+
 use crate::code::Code;
-use crate::domain::Domain;
-use crate::link::{Link, OwnerId, Status};
+use crate::link::{Link, LinkKey, OwnerId, Status};
 use crate::outbox::OutboxEvent;
-use crate::target::Target;
-use crate::time::Timestamp;
 
 /// Makes a write safe to repeat: the store returns the first answer again.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -53,27 +52,62 @@ pub enum MustBeAbsent {
     Issued(Code),
 }
 
-/// Which existing link the store may return instead of a new one.
+/// Which existing link the store may return instead of a new one: one of the same owner, on the
+/// same domain, with the same target and the same options.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ReuseKey {
-    /// The owner of the link.
-    pub owner: OwnerId,
-    /// The domain of the link.
-    pub domain: Domain,
-    /// The target of the link.
-    pub target: Target,
-    /// The time at which the link must be active.
-    pub active_at: Timestamp,
+    /// The link that would be created.
+    pub wanted: Link,
+    /// How long the link should live, where the request says that instead of a time.
+    pub lifetime: Option<Duration>,
 }
 
 impl ReuseKey {
-    /// Whether a stored link matches. A store finds candidates by its own index and checks each
-    /// with this.
-    pub fn matches(&self, link: &Link) -> bool {
-        link.reusable
-            && (link.owner, &link.key.domain, &link.target)
-                == (self.owner, &self.domain, &self.target)
-            && link.status(self.active_at) == Status::Active
+    /// The alias that the link must have; without one, its code must be generated. A store finds
+    /// the candidate by its key then, and otherwise by its own index.
+    pub fn alias(&self) -> Option<&LinkKey> {
+        Some(&self.wanted.key).filter(|_| !self.wanted.generated)
+    }
+
+    /// Whether a stored link matches. A store checks each candidate with this.
+    pub fn matches(&self, have: &Link) -> bool {
+        let wanted = &self.wanted;
+        let now = wanted.created_at;
+        let same_place = match self.alias() {
+            Some(key) => have.key == *key,
+            None => have.generated && have.reusable && have.key.domain == wanted.key.domain,
+        };
+        same_place
+            && (have.owner, &have.target) == (wanted.owner, &wanted.target)
+            && matches!(have.status(now), Status::Active | Status::Scheduled | Status::Suspicious)
+            && self.same_expiry(have)
+            && (have.valid_from, have.max_clicks, have.redirect)
+                == (wanted.valid_from, wanted.max_clicks, wanted.redirect)
+            && (have.forward_query, have.crawlable) == (wanted.forward_query, wanted.crawlable)
+            && (&have.rules, &have.password) == (&wanted.rules, &wanted.password)
+            && have.archived_at.is_some() == wanted.archived_at.is_some()
+            && have.notes == wanted.notes
+            && self.same_title_and_tags(have)
+    }
+
+    /// A lifetime counts from the first request. It is the same while at least nine tenths of it
+    /// are left, so that a repeated request finds its link and a later one gets its full time.
+    fn same_expiry(&self, have: &Link) -> bool {
+        match (self.lifetime, have.expires_at) {
+            (Some(lifetime), Some(end)) => {
+                have.created_at.checked_add(lifetime) == Some(end)
+                    && have.created_at.checked_add(lifetime / 10) >= Some(self.wanted.created_at)
+            }
+            (_, end) => end == self.wanted.expires_at,
+        }
+    }
+
+    /// Once a link was changed, its title may have been fetched and its tags added later, so a
+    /// request without any matches too.
+    fn same_title_and_tags(&self, have: &Link) -> bool {
+        let (wanted, changed) = (&self.wanted, have.revision.0 > 1);
+        (have.title == wanted.title || changed && wanted.title.is_none())
+            && (have.tags == wanted.tags || changed && wanted.tags.is_empty())
     }
 }
 
@@ -104,7 +138,7 @@ impl Insert {
     /// - The former owner of a quarantined alias may take it again, also in another case; an
     ///   anonymous caller never may. A generated code avoids every quarantined one.
     /// - Only the operator may use a code that was issued before as an alias.
-    /// - A reusable link is not created twice while the first is active.
+    /// - A reusable link is not created twice while the first is live.
     pub fn new(link: Link, request: Option<Request>) -> Self {
         let code = &link.key.code;
         let mut absent = Vec::with_capacity(3);
@@ -120,12 +154,7 @@ impl Insert {
         }
         let alias =
             (!link.generated).then(|| FoldedAlias { folded: code.folded(), owner: link.owner });
-        let reuse = link.reusable.then(|| ReuseKey {
-            owner: link.owner,
-            domain: link.key.domain.clone(),
-            target: link.target.clone(),
-            active_at: link.created_at,
-        });
+        let reuse = link.reusable.then(|| ReuseKey { wanted: link.clone(), lifetime: None });
         Self { link, absent, alias, reuse, request, events: Vec::new() }
     }
 }
@@ -138,9 +167,13 @@ pub enum Inserted {
     /// The owner's live reusable link for the same target. The store wrote only the request, if
     /// there is one: this link is its answer from now on.
     Existing(Box<Link>),
-    /// This request was answered before with this link. Nothing was written. `None` if that link
-    /// was deleted permanently.
-    Replayed(Option<Box<Link>>),
+    /// This request was answered before with this link. Nothing was written.
+    Replayed {
+        /// The link as it is now; `None` if it was deleted permanently.
+        link: Option<Box<Link>>,
+        /// Whether that request created the link; otherwise it existed before.
+        created: bool,
+    },
     /// This request id was used before for something else. Nothing was written.
     RequestMismatch,
 }

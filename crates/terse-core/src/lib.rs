@@ -56,7 +56,7 @@ pub use create_link::{CreateLink, NewLink};
 pub use domain::{Domain, Hosts};
 pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};
-pub use identity::Identity;
+pub use identity::{CodeHash, Identity};
 pub use insert::{FoldedAlias, Insert, Inserted, MustBeAbsent, Request, ReuseKey};
 pub use link::{
     Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision, Status,
@@ -64,7 +64,7 @@ pub use link::{
 pub use link_reader::{Absence, ClickSpend, ClickSpender, LinkReader};
 pub use links::{
     Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, LinkCreation,
-    LinkError, LinkPolicy, Links, Listing,
+    LinkError, LinkPolicy, Links, ListedOwner, Listing,
 };
 pub use operator::{Contact, Logo, Operator, OperatorName, PageUrl};
 pub use outbox::{EventId, Outbox, OutboxDrain, OutboxEntry, OutboxEvent, OutboxPage};
@@ -85,5 +85,5 @@ pub use store::{
 };
 pub use target::{Target, TargetRules, is_bad_port};
 pub use text::{Notes, Tags, Title};
-pub use time::Timestamp;
+pub use time::{Timestamp, TimestampError};
 pub use validation::{ValidationError, ValidationErrorKind};

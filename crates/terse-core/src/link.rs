@@ -166,7 +166,7 @@ pub struct Link {
     /// When its owner deleted it; it can be restored until it is reaped.
     pub deleted_at: Option<Timestamp>,
     /// Whether the service returns this link when its owner shortens the same target on the same
-    /// domain again.
+    /// domain with the same options again. An alias does not need it: its request names the link.
     pub reusable: bool,
     /// The revision: counts its changes.
     pub revision: Revision,
@@ -245,22 +245,6 @@ impl Link {
     /// All targets of the link: its own first, then those of its rules.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
         std::iter::once(&self.target).chain(self.rules.iter().flat_map(Rules::targets))
-    }
-
-    /// Whether the link has no options besides its target, so that it can be reused for the same
-    /// target.
-    pub fn is_plain(&self) -> bool {
-        self.generated
-            && self.expires_at.is_none()
-            && self.valid_from.is_none()
-            && self.max_clicks.is_none()
-            && self.redirect == RedirectKind::default()
-            && !self.forward_query
-            && !self.crawlable
-            && self.rules.is_none()
-            && self.password.is_none()
-            && self.notes.is_none()
-            && self.archived_at.is_none()
     }
 
     /// Whether an owner would see no difference: the moderation status, spent clicks and the

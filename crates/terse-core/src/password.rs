@@ -25,6 +25,13 @@ pub trait PasswordHasher: Send + Sync {
     /// The hash to keep, salted, in the PHC format. `Length` for an empty or oversized password.
     async fn hash(&self, password: String) -> Result<String, PasswordError>;
 
+    /// The same with a given salt. The caller makes one that no attacker can predict.
+    async fn hash_with_salt(
+        &self,
+        password: String,
+        salt: [u8; 16],
+    ) -> Result<String, PasswordError>;
+
     /// Whether the password matches the stored hash. Without a hash it takes as long and returns
     /// `false`, so that the time does not reveal whether an account exists.
     async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, PasswordError>;

@@ -135,11 +135,10 @@ impl Patch {
             }
         }
         check_window(new.valid_from, new.expires_at)?;
-        // A link with options is not returned when its target is shortened again.
+        // A link that leads elsewhere by now is not returned when its target is shortened again.
         new.reusable = link.reusable
             && new.target == link.target
-            && new.is_plain()
-            && new.moderation == ModerationStatus::Clear;
+            && new.moderation != ModerationStatus::Blocked;
         if new != *link {
             new.updated_at = now.max(link.updated_at);
             new.revision.0 += 1;

@@ -247,7 +247,7 @@ fn judged_as(screen: &dyn Screening, link: &Link, known: &Link, now: Timestamp) 
         return None;
     }
     let mut new = Link { moderation, flags, ..link.clone() };
-    new.reusable &= moderation == ModerationStatus::Clear;
+    new.reusable &= moderation != ModerationStatus::Blocked;
     new.updated_at = now.max(link.updated_at);
     new.revision.0 += 1;
     Some(new)

@@ -24,6 +24,11 @@ impl Span {
         Self::secs(days * 86_400)
     }
 
+    /// From a duration.
+    pub const fn of(duration: Duration) -> Self {
+        Self(duration)
+    }
+
     /// The duration.
     pub const fn get(self) -> Duration {
         self.0

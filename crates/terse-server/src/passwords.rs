@@ -61,10 +61,20 @@ impl Passwords {
 #[async_trait]
 impl PasswordHasher for Passwords {
     async fn hash(&self, password: String) -> Result<String, PasswordError> {
+        let mut salt = [0; 16];
+        getrandom::fill(&mut salt).map_err(|_| PasswordError::Failed)?;
+        self.hash_with_salt(password, salt).await
+    }
+
+    async fn hash_with_salt(
+        &self,
+        password: String,
+        salt: [u8; 16],
+    ) -> Result<String, PasswordError> {
         if password.is_empty() || password.len() > MAX_PASSWORD_LEN {
             return Err(PasswordError::Length);
         }
-        self.in_turn(move || hash(&password)).await?
+        self.in_turn(move || hash(&password, salt)).await?
     }
 
     async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, PasswordError> {
@@ -81,9 +91,7 @@ impl PasswordHasher for Passwords {
     }
 }
 
-fn hash(password: &str) -> Result<String, PasswordError> {
-    let mut salt = [0; 16];
-    getrandom::fill(&mut salt).map_err(|_| PasswordError::Failed)?;
+fn hash(password: &str, salt: [u8; 16]) -> Result<String, PasswordError> {
     let params = Params::new(MEMORY_KIB, PASSES, 1, None).map_err(|_| PasswordError::Failed)?;
     let hash = Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
         .hash_password_with_salt(password.as_bytes(), &salt);
@@ -95,7 +103,7 @@ fn hash(password: &str) -> Result<String, PasswordError> {
 fn decoy_hash() -> Option<&'static String> {
     // Static, because it is a constant that takes long to compute; it never changes.
     static HASH: OnceLock<Option<String>> = OnceLock::new();
-    HASH.get_or_init(|| hash("decoy").ok()).as_ref()
+    HASH.get_or_init(|| hash("decoy", *b"the decoy's salt").ok()).as_ref()
 }
 
 impl fmt::Debug for Passwords {

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 
-use crate::http::problem::{self, Problem};
+use crate::http::problem::{self, Problem, SentBody};
 use crate::http::state::{App, AppState, Web};
 use crate::pages::{Frame, Visitor};
 use crate::{api, pages};
@@ -122,7 +122,9 @@ fn is_api(path: &str) -> bool {
 
 /// Wraps every request: bounds the time until its response begins, counts it, and sets the common
 /// headers.
-async fn finish(State(state): Web, request: Request, next: Next) -> Response {
+async fn finish(State(state): Web, mut request: Request, next: Next) -> Response {
+    let sent = SentBody::default();
+    request.extensions_mut().insert(sent.clone());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let api = is_api(request.uri().path());
     let frame = Frame::of(&state, request.headers());
@@ -137,6 +139,7 @@ async fn finish(State(state): Web, request: Request, next: Next) -> Response {
                 .into_response()
         }
     };
+    problem::name_fields(&mut response, &sent);
     state
         .stats
         .count_request(route.as_ref().map_or("other", MatchedPath::as_str), response.status());

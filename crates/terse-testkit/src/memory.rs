@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use terse_core::registry::EventKind;
 use terse_core::{
     Absence, Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
-    Clock, Code, Cursor, Domain, EventId, FoldedAlias, Identity, Insert, Inserted, Link, LinkKey,
-    LinkReader, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS, MIN_CODE_LENGTH,
-    ModerationStatus, MustBeAbsent, Numbering, Outbox, OutboxEntry, OutboxEvent, OutboxPage,
-    OwnerId, Page, Revision, Sort, Status, StoreError, TagCount, Timestamp, Updated,
+    Clock, Code, CodeHash, Cursor, Domain, EventId, FoldedAlias, Identity, Insert, Inserted, Link,
+    LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS,
+    MIN_CODE_LENGTH, ModerationStatus, MustBeAbsent, Numbering, Outbox, OutboxEntry, OutboxEvent,
+    OutboxPage, OwnerId, Page, Revision, Sort, Status, StoreError, TagCount, Timestamp, Updated,
 };
 
 /// The largest number of codes to skip of one length.
@@ -66,6 +66,7 @@ struct Answered {
     fingerprint: [u8; 32],
     serial: u64,
     at: Timestamp,
+    created: bool,
 }
 
 impl Default for MemoryStore {
@@ -77,7 +78,7 @@ impl Default for MemoryStore {
 impl MemoryStore {
     /// An empty store. All have the same identity, so that tests see the same codes in every run.
     pub fn new() -> Self {
-        let identity = Identity::from_stored([7; 32], Alphabet::Base62);
+        let identity = Identity::from_stored([7; 32], Alphabet::Base62, CodeHash::Hmac);
         Self {
             numbering: Numbering::new(&identity),
             identity,
@@ -334,7 +335,8 @@ impl LinkStore for MemoryStore {
             && let Some(answered) = state.requests.get(&request.id)
         {
             return Ok(if answered.fingerprint == request.fingerprint {
-                Inserted::Replayed(state.links.get(&answered.serial).cloned().map(Box::new))
+                let link = state.links.get(&answered.serial).cloned().map(Box::new);
+                Inserted::Replayed { link, created: answered.created }
             } else {
                 Inserted::RequestMismatch
             });
@@ -346,7 +348,8 @@ impl LinkStore for MemoryStore {
         if let Some((serial, existing)) = existing {
             if let Some(request) = request {
                 let fingerprint = request.fingerprint;
-                state.requests.insert(request.id, Answered { fingerprint, serial, at });
+                let answered = Answered { fingerprint, serial, at, created: false };
+                state.requests.insert(request.id, answered);
             }
             return Ok(Inserted::Existing(Box::new(existing)));
         }
@@ -365,7 +368,8 @@ impl LinkStore for MemoryStore {
         let serial = state.last;
         if let Some(request) = request {
             let fingerprint = request.fingerprint;
-            state.requests.insert(request.id, Answered { fingerprint, serial, at });
+            let answered = Answered { fingerprint, serial, at, created: true };
+            state.requests.insert(request.id, answered);
         }
         events.into_iter().for_each(|event| state.post(event, &link));
         state.serials.insert(link.key.clone(), serial);

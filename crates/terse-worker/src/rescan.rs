@@ -11,8 +11,7 @@ use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
 use terse_core::registry::{FencingToken, Registry};
 use terse_core::{
-    BoxError, Caller, Clock, Cursor, Link, Links, ListQuery, ModerationStatus, Sort, StoreError,
-    Timestamp,
+    BoxError, Clock, Cursor, Link, Links, ListQuery, ModerationStatus, Sort, StoreError, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -227,7 +226,7 @@ impl Job for Rescan {
         // are screened by the current lists.
         let query = ListQuery { after, ..ListQuery::all(Sort::Newest, PAGE, now) };
         let scanned = async {
-            let page = self.links.list(Caller::OPERATOR, query).await?.page;
+            let page = self.links.list_all(query).await?.page;
             let (read, count) = (begun.elapsed(), page.links.len() as u64);
             let changed = self.scan(context, page.links).await?;
             Ok::<_, BoxError>((read, count, page.next, changed))

@@ -112,7 +112,7 @@ choice! {
         Numbered = "numbered",
         /// Random, again on conflict.
         Random = "random",
-        /// From target and owner.
+        /// From target and owner, with the store's secret.
         Hash = "hash",
         /// Time, node number, sequence.
         Snowflake = "snowflake",

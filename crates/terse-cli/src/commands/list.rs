@@ -77,6 +77,8 @@ pub(crate) fn walk(
             ("domain", which.domain.clone()),
             ("status", which.status.clone()),
             ("archived", which.archived.map(str::to_owned)),
+            // Every link that the key may see: an operator works with all of them.
+            ("owner", Some("all".into())),
             ("sort", which.oldest.then(|| "created_at".into())),
             ("limit", Some(left.min(PAGE).to_string())),
             ("cursor", cursor.clone()),

@@ -96,7 +96,8 @@ fn meaning(name: &str) -> Option<Column> {
         | "spentclicks" => {
             return Some(Column::Count);
         }
-        "id" | "ip" | "updatedat" | "deletedat" | "qrurl" | "previewurl" | "revision" | "flags" => {
+        "id" | "ip" | "owner" | "updatedat" | "deletedat" | "qrurl" | "previewurl" | "revision"
+        | "flags" => {
             return Some(Column::Ignored);
         }
         _ => return None,

@@ -119,11 +119,12 @@ impl Field {
 }
 
 /// Fields of a link's JSON that an import does not use.
-const IGNORED: [&str; 10] = [
+const IGNORED: [&str; 11] = [
     "short_url",
     "flags",
     "updated_at",
     "deleted_at",
+    "owner",
     "qr_url",
     "preview_url",
     "revision",

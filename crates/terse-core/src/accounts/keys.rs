@@ -39,14 +39,11 @@ impl KeyDraft {
         let name = one_line("name", &self.name, MAX_KEY_NAME)?;
         let scope = Scope::parse(&self.scope)
             .ok_or_else(|| invalid("scope", "must be create, read or full"))?;
-        let expires_at = match self.expires_at.as_deref().map(Timestamp::parse) {
+        let expires_at = match self.expires_at.as_deref().map(str::parse::<Timestamp>) {
             None => None,
-            Some(Some(at)) if at > now => Some(at),
-            Some(Some(_)) => return Err(invalid("expires_at", "this time has passed").into()),
-            Some(None) => {
-                let detail = "must be an RFC 3339 time with offset, or a date";
-                return Err(invalid("expires_at", detail).into());
-            }
+            Some(Ok(at)) if at > now => Some(at),
+            Some(Ok(_)) => return Err(invalid("expires_at", "this time has passed").into()),
+            Some(Err(error)) => return Err(invalid("expires_at", error.to_string()).into()),
         };
         let read = |plan: String| plan.parse().ok().filter(|_| plan.len() <= MAX_PLAN_LEN);
         let wrong = || invalid("plan", "a limit such as 100/h, 30/m or 5/s, or 0 for none");

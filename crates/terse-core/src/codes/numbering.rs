@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     fn numbering(alphabet: Alphabet, seed: u8) -> Numbering {
-        Numbering::new(&Identity::from_stored([seed; 32], alphabet))
+        Numbering::new(&Identity::from_stored([seed; 32], alphabet, crate::CodeHash::Hmac))
     }
 
     /// Every code of a length is hit exactly once: all 58^4 of base58, and all 62^4 of base62.

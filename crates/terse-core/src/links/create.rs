@@ -5,7 +5,7 @@ use super::{Caller, LinkError, Links};
 use crate::code::Code;
 use crate::codes::{CodeSourceError, Wanted};
 use crate::create_link::{CreateLink, NewLink};
-use crate::insert::{Insert, Inserted, Request};
+use crate::insert::{Insert, Inserted, Request, ReuseKey};
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, Revision};
 use crate::registry::EventKind;
 use crate::screening::Flags;
@@ -21,15 +21,23 @@ const CODE_ATTEMPTS: u32 = 32;
 pub struct Created {
     /// The link.
     pub link: Link,
-    /// Whether it is new; otherwise it existed before.
+    /// Whether this request created it, or an earlier attempt of the same request; otherwise it
+    /// existed before.
     pub new: bool,
-    /// Whether an earlier attempt of the same request created it.
+    /// Whether this repeats the answer to an earlier attempt.
     pub replayed: bool,
 }
 
+impl Created {
+    /// Whether the link was created just now.
+    pub fn is_fresh(&self) -> bool {
+        self.new && !self.replayed
+    }
+}
+
 impl Links {
-    /// Creates a link, or returns the caller's own for the same target. `Ok` means durable and
-    /// visible everywhere. Nothing is limited here: adapters use
+    /// Creates a link, or returns the caller's own with the same target and options. `Ok` means
+    /// durable and visible everywhere. Nothing is limited here: adapters use
     /// [`LinkCreation`](super::LinkCreation).
     pub async fn create(
         &self,
@@ -73,6 +81,7 @@ impl Links {
             let event = self.event(EventKind::LinkCreated, owner);
             let insert = Insert {
                 events: event.into_iter().collect(),
+                reuse: reuse_key(&new, &link),
                 ..Insert::new(link.clone(), request.clone())
             };
             match self.store.insert(insert).await {
@@ -90,11 +99,11 @@ impl Links {
                     self.cache.forget(&link.key);
                     return Ok(Created { link: *link, new: false, replayed: false });
                 }
-                Ok(Inserted::Replayed(Some(link))) => {
+                Ok(Inserted::Replayed { link: Some(link), created }) => {
                     self.cache.forget(&link.key);
-                    return Ok(Created { link: *link, new: false, replayed: true });
+                    return Ok(Created { link: *link, new: created, replayed: true });
                 }
-                Ok(Inserted::Replayed(None)) => return Err(LinkError::NotFound),
+                Ok(Inserted::Replayed { link: None, .. }) => return Err(LinkError::NotFound),
                 Ok(Inserted::RequestMismatch) => return Err(LinkError::RequestMismatch),
                 Err(StoreError::CodeTaken) if new.alias.is_some() => {
                     return Err(ValidationError::new(
@@ -124,7 +133,7 @@ fn stored_form(
     moderation: ModerationStatus,
     flags: Flags,
 ) -> Link {
-    let mut link = Link {
+    Link {
         key: LinkKey { domain: new.domain.clone(), code },
         generated: new.alias.is_none(),
         owner,
@@ -148,12 +157,17 @@ fn stored_form(
         moderated_by: ModerationSource::Screen,
         flags,
         deleted_at: None,
-        reusable: false,
+        reusable: new.alias.is_none() && may_reuse(new, owner),
         revision: Revision(1),
-    };
-    // Anonymous callers share one owner, so a link of one is never returned to another.
-    let plain = new.title.is_none() && new.tags.is_empty() && link.is_plain();
-    link.reusable =
-        new.reuse && plain && moderation == ModerationStatus::Clear && owner != OwnerId::ANONYMOUS;
-    link
+    }
+}
+
+/// Anonymous callers share one owner, so a link of one is never returned to another.
+fn may_reuse(new: &NewLink, owner: OwnerId) -> bool {
+    new.reuse && owner != OwnerId::ANONYMOUS
+}
+
+/// Which link the store may return instead of this one.
+fn reuse_key(new: &NewLink, link: &Link) -> Option<ReuseKey> {
+    may_reuse(new, link.owner).then(|| ReuseKey { wanted: link.clone(), lifetime: new.lifetime })
 }

@@ -5,6 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+
 use super::{Caller, Created, LinkError, Links};
 use crate::create_link::CreateLink;
 use crate::insert::Request;
@@ -78,7 +81,7 @@ impl CreateResult {
 
     fn of(result: &Result<Created, LinkError>) -> Self {
         match result {
-            Ok(created) if created.new => Self::Created,
+            Ok(created) if created.is_fresh() => Self::Created,
             Ok(_) => Self::Reused,
             Err(LinkError::Store(_) | LinkError::NoCode(_) | LinkError::Password(_)) => {
                 Self::Failed
@@ -169,9 +172,23 @@ impl LinkCreation {
         result
     }
 
-    /// The hash of a link's password.
-    pub async fn hash_password(&self, password: String) -> Result<PasswordHash, LinkError> {
-        match self.passwords.hash(password).await {
+    /// The hash of a new link's password. The salt is derived from owner, target and password with
+    /// the store's secret, so that a repeated request has the same hash and finds its link.
+    async fn hash_password(
+        &self,
+        caller: Caller,
+        link: &CreateLink,
+        password: String,
+    ) -> Result<PasswordHash, LinkError> {
+        let key = self.links.store.identity().derive("salts of links' passwords");
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("HMAC takes keys of any length");
+        mac.update(&caller.owner().0.to_be_bytes());
+        mac.update(&(link.long_url.len() as u64).to_be_bytes());
+        mac.update(link.long_url.as_bytes());
+        mac.update(password.as_bytes());
+        let mut salt = [0; 16];
+        salt.copy_from_slice(&mac.finalize().into_bytes()[..16]);
+        match self.passwords.hash_with_salt(password, salt).await {
             Ok(hash) => Ok(PasswordHash::from_phc(hash)),
             Err(error @ PasswordError::Length) => Err(ValidationError::new(
                 ValidationErrorKind::InvalidRequest,
@@ -205,7 +222,7 @@ impl Creation<'_> {
     async fn try_create(&self, draft: Draft) -> Result<Created, LinkError> {
         let Draft { mut link, password, request } = draft;
         link.password = match password {
-            Some(password) => Some(self.service.hash_password(password).await?),
+            Some(password) => Some(self.service.hash_password(self.caller, &link, password).await?),
             None => None,
         };
         self.service.links.create(self.caller, link, request).await

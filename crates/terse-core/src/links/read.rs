@@ -2,9 +2,23 @@
 
 use super::{Caller, LinkError, Links};
 use crate::domain::Domain;
-use crate::link::{Link, LinkKey};
+use crate::link::{Link, LinkKey, OwnerId};
+use crate::principal::{AccessError, Principal};
+use crate::registry::Role;
 use crate::store::{ListQuery, Page, Sort, StoreError};
 use crate::time::Timestamp;
+
+/// Whose links a caller lists.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ListedOwner {
+    /// The caller's own.
+    #[default]
+    Caller,
+    /// Those of this owner; for moderators and admins, and for the owner.
+    Owner(OwnerId),
+    /// All that the caller may see: everybody's for moderators and admins, else their own.
+    All,
+}
 
 /// A page of a caller's list.
 #[derive(Clone, Debug)]
@@ -27,15 +41,38 @@ impl Links {
         Ok(self.store.get(key).await?.map(|link| self.suspended.applied(link)))
     }
 
-    /// The caller's links; an admin lists all.
+    /// The caller's own links, whatever owner the query names.
     pub async fn list(&self, caller: Caller, mut query: ListQuery) -> Result<Listing, LinkError> {
         match caller {
             Caller::Anonymous => return Err(LinkError::KeyNeeded),
-            Caller::Owner(owner) => query.owner = Some(owner),
-            Caller::Admin(_) => {}
+            Caller::Owner(owner) | Caller::Admin(owner) => query.owner = Some(owner),
         }
+        self.list_all(query).await
+    }
+
+    /// The links of all owners, or of the one in the query. For moderators and background jobs.
+    pub async fn list_all(&self, query: ListQuery) -> Result<Listing, LinkError> {
         let now = query.now;
         Ok(Listing { page: self.store.list(&query).await?, now })
+    }
+
+    /// The links of another owner, or all that the principal may see.
+    pub async fn list_of(
+        &self,
+        principal: &Principal,
+        owner: ListedOwner,
+        mut query: ListQuery,
+    ) -> Result<Listing, LinkError> {
+        let sees_all = principal.role >= Role::Moderator;
+        match owner {
+            ListedOwner::Caller => return self.list(principal.caller, query).await,
+            ListedOwner::Owner(owner) if owner == principal.owner() => query.owner = Some(owner),
+            ListedOwner::Owner(_) if !sees_all => return Err(AccessError::ModeratorNeeded.into()),
+            ListedOwner::Owner(owner) => query.owner = Some(owner),
+            ListedOwner::All if sees_all => query.owner = None,
+            ListedOwner::All => return self.list(principal.caller, query).await,
+        }
+        self.list_all(query).await
     }
 
     /// Whether a domain has links, deleted ones aside.

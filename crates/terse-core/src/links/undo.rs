@@ -121,9 +121,7 @@ impl Links {
                 (new.moderation, new.moderated_by) = (moderation, ModerationSource::Screen);
             }
         }
-        new.reusable &= new.target == link.target
-            && new.is_plain()
-            && new.moderation == ModerationStatus::Clear;
+        new.reusable &= new.target == link.target && new.moderation != ModerationStatus::Blocked;
         new.updated_at = now.max(link.updated_at);
         new.revision.0 += 1;
         Ok(new)

@@ -59,7 +59,7 @@ impl Links {
                         || link.moderation == ModerationStatus::Clear)
                 {
                     (new.moderation, new.moderated_by) = (moderation, ModerationSource::Screen);
-                    new.reusable &= moderation == ModerationStatus::Clear;
+                    new.reusable &= moderation != ModerationStatus::Blocked;
                 }
             }
             Ok(new)

@@ -8,7 +8,7 @@ use super::platform::{DEVICES, SYSTEMS};
 use super::rule::{Branch, Destination, QueryCondition, Rule, Rules};
 use super::weekly::{Day, Hours, NamedZone, Weekly};
 use crate::target::{Target, TargetRules};
-use crate::time::Timestamp;
+use crate::time::{Timestamp, TimestampError};
 use crate::validation::{ValidationError, ValidationErrorKind};
 
 const RULE: &[&str] =
@@ -280,8 +280,8 @@ fn one_of(
 }
 
 fn timestamp(sent: &Value, at: &str) -> Result<Timestamp, ValidationError> {
-    let expected = "must be an RFC 3339 time (2030-01-31T12:00:00Z) or a date (2030-01-31)";
-    Timestamp::parse(text(sent, at)?).ok_or_else(|| invalid(at, expected))
+    let parsed = text(sent, at)?.parse();
+    parsed.map_err(|error: TimestampError| invalid(at, error.to_string()))
 }
 
 fn invalid(at: &str, detail: impl Into<std::borrow::Cow<'static, str>>) -> ValidationError {

@@ -79,6 +79,35 @@ impl Rules {
         }
     }
 
+    /// What decides where a visitor goes, as a sentence for visitors.
+    pub fn describe(&self) -> String {
+        let any = |has: fn(&Rule) -> bool| self.0.iter().any(has);
+        let factors = [
+            (any(|rule| !rule.device.is_empty() || !rule.os.is_empty()), "device"),
+            (any(|rule| !rule.language.is_empty()), "language"),
+            (any(|rule| !rule.country.is_empty()), "country"),
+            (any(|rule| !rule.query.is_empty()), "parameters of the short link"),
+            (any(|rule| rule.from.or(rule.until).is_some() || rule.weekly.is_some()), "time"),
+        ];
+        let factors: Vec<&str> =
+            factors.into_iter().filter(|(used, _)| *used).map(|(_, name)| name).collect();
+        let splits = any(|rule| matches!(rule.to, Destination::Split(_)));
+        let by = match factors.as_slice() {
+            [] => String::new(),
+            [only] => (*only).to_owned(),
+            [first @ .., last] => format!("{} and {last}", first.join(", ")),
+        };
+        match (by.is_empty(), splits) {
+            (true, true) => "This link divides its visitors among several targets.".into(),
+            (true, false) => "This link sends its visitors to another target.".into(),
+            (false, false) => format!("Where this link leads depends on {by}."),
+            (false, true) => format!(
+                "Where this link leads depends on {by}, and it divides some visitors among \
+                 several targets."
+            ),
+        }
+    }
+
     /// All targets of the rules, in order.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
         self.0.iter().flat_map(|rule| match &rule.to {

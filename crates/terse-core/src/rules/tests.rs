@@ -498,3 +498,26 @@ proptest! {
         ])).explain(&visit);
     }
 }
+
+#[test]
+fn rules_say_what_decides() {
+    let url = "https://example.com/a";
+    let split = json!([{"url": url, "weight": 3}, {"url": "https://example.com/b"}]);
+    for (rules, want) in [
+        (json!([{"to": split}]), "This link divides its visitors among several targets."),
+        (json!([{"device": "mobile", "to": url}]), "Where this link leads depends on device."),
+        (
+            json!([{"os": "iOS", "country": "DE", "to": url}, {"days": "mon", "to": url}]),
+            "Where this link leads depends on device, country and time.",
+        ),
+        (
+            json!([{"language": "de", "to": split}]),
+            "Where this link leads depends on language, and it divides some visitors among \
+             several targets.",
+        ),
+        (json!([{"to": url}]), "This link sends its visitors to another target."),
+    ] {
+        let parsed = Rules::parse(&rules, &TargetRules::default()).unwrap().unwrap();
+        assert_eq!(parsed.rules.describe(), want, "{rules}");
+    }
+}

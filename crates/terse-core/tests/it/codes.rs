@@ -83,7 +83,8 @@ async fn no_code_is_offensive_reserved_or_given_twice() {
 
 #[tokio::test]
 async fn a_hashed_code_follows_from_target_owner_and_attempt() {
-    let source = Hashed::new(Alphabet::Base62, 7);
+    let identity = |secret| Identity::from_stored([secret; 32], Alphabet::Base62, CodeHash::Hmac);
+    let source = Hashed::new(&identity(1), 7);
     let (one, two) = (
         Target::from_stored("https://a.example/".into()),
         Target::from_stored("https://b.example/".into()),
@@ -92,6 +93,14 @@ async fn a_hashed_code_follows_from_target_owner_and_attempt() {
     assert_eq!(code, source.next(wanted(&one, 0)).await.unwrap());
     assert_ne!(code, source.next(wanted(&one, 1)).await.unwrap());
     assert_ne!(code, source.next(wanted(&two, 0)).await.unwrap());
+    let other_store = Hashed::new(&identity(2), 7);
+    assert_ne!(code, other_store.next(wanted(&one, 0)).await.unwrap(), "the secret decides");
+    // A store from before codes were keyed keeps its function.
+    for secret in [1, 2] {
+        let old = Identity::from_stored([secret; 32], Alphabet::Base62, CodeHash::Sha256);
+        let code = Hashed::new(&old, 7).next(wanted(&one, 0)).await.unwrap();
+        assert_eq!(code.as_str(), "QOH18dY");
+    }
 }
 
 #[tokio::test]
@@ -101,7 +110,7 @@ async fn every_strategy_makes_links_and_goes_on_when_a_code_is_taken() {
         let codes: Arc<dyn CodeSource> = match strategy {
             0 => Arc::new(Numbered::new(Arc::clone(&store), 7, 10)),
             1 => Arc::new(Random::new(Alphabet::Base58, 7)),
-            2 => Arc::new(Hashed::new(Alphabet::Base62, 7)),
+            2 => Arc::new(Hashed::new(store.identity(), 7)),
             _ => Arc::new(Snowflake::new(Alphabet::Base62, 1, Clock::default())),
         };
         let links = links(&store, codes);

@@ -165,8 +165,12 @@ async fn only_what_has_expired_is_told_to_have() {
         .unwrap()
         .link
         .key;
-    let gone =
-        links.create(mine, CreateLink { ttl: Some(60), ..request() }, None).await.unwrap().link.key;
+    let gone = links
+        .create(mine, CreateLink { ttl: Some(60), reuse: Some(false), ..request() }, None)
+        .await
+        .unwrap()
+        .link
+        .key;
     links.delete(mine, &gone).await.unwrap();
     told().await;
     clock.advance(Duration::from_secs(61));

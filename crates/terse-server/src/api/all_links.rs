@@ -2,11 +2,11 @@
 
 use axum::extract::State;
 use serde::Serialize;
-use terse_core::{Caller, OwnerId};
+use terse_core::ListedOwner;
 use utoipa::ToSchema;
 
 use super::answers::AdminListProblems;
-use super::list::{SortWord, StatusWord, read_query};
+use super::list::{SortWord, StatusWord, owner_number, read_query};
 use super::moderated::{ModeratedLink, Names};
 use crate::http::extract::Moderator;
 use crate::http::params::Params;
@@ -54,19 +54,12 @@ pub(super) async fn list(
     Moderator(principal): Moderator,
     mut params: Params,
 ) -> Result<axum::Json<ModeratedList>, Problem> {
-    let owner = params.take("owner").map(|text| {
-        let number =
-            text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
-        number
-            .filter(|id| i64::try_from(*id).is_ok())
-            .map(OwnerId)
-            .ok_or_else(|| Problem::invalid("owner", "the number of an owner"))
-    });
-    let owner = owner.transpose()?;
-    // Moderators see the same links as admins.
-    let caller = Caller::Admin(principal.owner());
-    let (query, seal) = read_query(&state, params, caller, owner)?;
-    let listing = state.links.list(caller, query).await?;
+    let owner = match params.take("owner") {
+        None => ListedOwner::All,
+        Some(number) => ListedOwner::Owner(owner_number(&number)?),
+    };
+    let (query, seal) = read_query(&state, params, principal.caller, owner)?;
+    let listing = state.links.list_of(&principal, owner, query).await?;
     let (mut links, mut names) = (Vec::with_capacity(listing.page.links.len()), Names::default());
     for link in &listing.page.links {
         links.push(ModeratedLink::new(&state, &mut names, link).await?);

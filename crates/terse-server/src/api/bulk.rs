@@ -8,8 +8,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use terse_core::{Caller, Created, Timestamp};
+use terse_core::{Caller, Created, TimestampError};
 use utoipa::ToSchema;
 
 use super::answers::{BulkProblems, ImportProblems};
@@ -22,6 +23,7 @@ use crate::http::extract::{MayCreate, Operator};
 use crate::http::limit_headers;
 use crate::http::params::NoParams;
 use crate::http::problem::{INVALID_REQUEST, Problem, ProblemBody};
+use crate::http::spelling::{Spelling, in_camel_case};
 use crate::http::state::{App, Web};
 
 /// The largest number of items of one request in flight to the store: enough to share its syncs,
@@ -36,7 +38,7 @@ const MAX_PASSWORDS: usize = 50;
 #[schema(example = json!({ "results": [
     { "index": 0, "status": 201, "link": { "short_code": "x7Kq2Lm",
         "short_url": "https://go.example/x7Kq2Lm",
-        "long_url": "https://example.com/", "domain": "go.example", "title": null, "tags": [],
+        "long_url": "https://example.com/", "domain": "go.example", "owner": 16, "title": null, "tags": [],
         "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z",
         "expires_at": null, "valid_from": null,
         "max_clicks": null, "click_count": 0, "redirect": 302, "rules": null,
@@ -63,12 +65,20 @@ pub(crate) struct ItemResult {
     /// The status it would have been answered with alone.
     #[schema(minimum = 200, maximum = 599)]
     status: u16,
-    /// The link.
-    #[schema(required = true)]
-    link: Option<LinkBody>,
+    /// The link; in camelCase if the item was.
+    #[schema(required = true, value_type = Option<LinkBody>)]
+    link: Option<SpelledLink>,
     /// What went wrong.
     #[schema(required = true, value_type = Option<ProblemBody>)]
     problem: Option<ProblemBody>,
+}
+
+/// A link in the spelling of its request.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum SpelledLink {
+    SnakeCase(Box<LinkBody>),
+    CamelCase(Value),
 }
 
 /// Create up to 1,000 links
@@ -100,6 +110,7 @@ pub(super) async fn create_many(
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
     let items = items(&body)?;
+    let spellings = items.iter().map(|item| Spelling::of(item.get().as_bytes())).collect();
     let creation = state.creation.begin(&creator, items.len()).await?;
     let passwords = AtomicUsize::new(0);
     let running = items.into_iter().enumerate().map(|(index, item)| {
@@ -110,7 +121,7 @@ pub(super) async fn create_many(
             Ok(creation.create(create.into_draft(creator, key, Some(index))).await?)
         }
     });
-    let mut response = answer_all(&state, running.collect()).await;
+    let mut response = answer_all(&state, running.collect(), spellings).await;
     limit_headers::add(&creation.finish().await, response.headers_mut());
     Ok(response)
 }
@@ -144,21 +155,21 @@ pub(super) async fn import_many(
     _: NoParams,
     Json(body): Json<LARGE>,
 ) -> Result<Response, Problem> {
-    let running = items(&body)?.into_iter().map(|item| import_one(&state, principal.caller, item));
-    Ok(answer_all(&state, running.collect()).await)
+    let items = items(&body)?;
+    let spellings = items.iter().map(|item| Spelling::of(item.get().as_bytes())).collect();
+    let running = items.into_iter().map(|item| import_one(&state, principal.caller, item));
+    Ok(answer_all(&state, running.collect(), spellings).await)
 }
 
 async fn import_one(state: &App, caller: Caller, item: Box<RawValue>) -> Result<Created, Problem> {
     let row: ImportLink = parse_object(item.get().as_bytes())?;
-    let created_at = match &row.created_at {
-        None => None,
-        Some(text) => {
-            let at = Timestamp::parse(text);
-            Some(at.ok_or_else(|| {
-                Problem::invalid("created_at", "not an RFC 3339 time with offset nor a date")
-            })?)
-        }
-    };
+    let created_at =
+        match &row.created_at {
+            None => None,
+            Some(text) => Some(text.parse().map_err(|error: TimestampError| {
+                Problem::invalid("created_at", error.to_string())
+            })?),
+        };
     let imported = state.creation.import(caller, row.into_link(), created_at).await;
     imported.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
 }
@@ -186,8 +197,9 @@ fn items(body: &[u8]) -> Result<Vec<Box<RawValue>>, Problem> {
     Ok(items)
 }
 
-/// Runs the items concurrently and returns their results in order.
-async fn answer_all<F>(state: &App, running: Vec<F>) -> Response
+/// Runs the items concurrently and returns their results in order, each in the spelling of its
+/// item.
+async fn answer_all<F>(state: &App, running: Vec<F>, spellings: Vec<Spelling>) -> Response
 where
     F: Future<Output = Result<Created, Problem>>,
 {
@@ -195,22 +207,25 @@ where
     let outcomes: Vec<_> = futures_util::stream::iter(running).buffered(TOGETHER).collect().await;
     let now = state.links.now();
     // New links have no clicks. One query reads the counts of the others.
-    let old = outcomes.iter().flatten().filter(|made| !made.new).map(|made| &made.link);
+    let old = outcomes.iter().flatten().filter(|made| !made.is_fresh()).map(|made| &made.link);
     let mut old_counts = click_counts(state, old).await.into_iter();
-    let results = outcomes.into_iter().enumerate().map(|(index, outcome)| match outcome {
-        Ok(Created { link, new, .. }) => {
-            let (status, clicks) = match new {
-                true => (StatusCode::CREATED, Some(0)),
-                false => (StatusCode::OK, old_counts.next().flatten()),
+    let spelled = outcomes.into_iter().zip(spellings).enumerate();
+    let results = spelled.map(|(index, (outcome, spelling))| match outcome {
+        Ok(made) => {
+            let status = if made.new { StatusCode::CREATED } else { StatusCode::OK };
+            let clicks = if made.is_fresh() { Some(0) } else { old_counts.next().flatten() };
+            let body = LinkBody::new(&made.link, clicks, hosts, now);
+            let link = match spelling.is_camel_case() {
+                true => SpelledLink::CamelCase(in_camel_case(&body)),
+                false => SpelledLink::SnakeCase(Box::new(body)),
             };
-            let link = LinkBody::new(&link, clicks, hosts, now);
             ItemResult { index, status: status.as_u16(), link: Some(link), problem: None }
         }
         Err(problem) => ItemResult {
             index,
             status: problem.status(),
             link: None,
-            problem: Some(problem.into_body()),
+            problem: Some(problem.into_body().spelled(&spelling)),
         },
     });
     (StatusCode::MULTI_STATUS, axum::Json(Results { results: results.collect() })).into_response()

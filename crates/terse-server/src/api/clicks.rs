@@ -49,14 +49,18 @@ enum Format {
             JSON object per line", nullable = false),
         ("from" = Option<String>, Query,
             description = "From this time (RFC 3339), or from this date 00:00 UTC",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
-                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
         ("to" = Option<String>, Query,
             description = "Until before this time, or this date 00:00 UTC",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
-                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The \

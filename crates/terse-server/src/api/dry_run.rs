@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use terse_core::rules::{self, RawRules, Rules, SplitKey, Step, VisitorTraits};
-use terse_core::{Link, LinkKey, Target, Timestamp};
+use terse_core::{Link, LinkKey, Target, Timestamp, TimestampError};
 use utoipa::ToSchema;
 
 use super::answers::{TrialProblems, TryProblems};
@@ -49,8 +49,11 @@ pub(crate) struct TriedVisitor {
     #[schema(max_length = 8192)]
     query: Option<String>,
     /// When: RFC 3339 with an offset, or a date. Now by default.
-    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
+    #[schema(pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$")]
     at: Option<String>,
     /// Any text: the same text takes the same branch of a split. Without it, address and user agent
     /// decide, as for real visitors.
@@ -243,9 +246,9 @@ impl Visitor {
             .as_deref()
             .map(|text| text.parse().map_err(|_| refuse("address", "not an IP address")));
         let at = sent.at.as_deref().map(|text| {
-            let expected =
-                "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)";
-            Timestamp::parse(text).ok_or_else(|| refuse("at", expected))
+            text.parse().map_err(|error: TimestampError| {
+                Problem::invalid(format!("{within}at"), error.to_string())
+            })
         });
         let query = sent.query.unwrap_or_default();
         Ok(Self {

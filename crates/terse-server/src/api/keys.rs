@@ -33,8 +33,11 @@ pub(crate) struct CreateKey {
     /// When it expires: RFC 3339 with an offset, or a date meaning that day 00:00 UTC. A key that
     /// expires creates no key that expires later.
     #[serde(alias = "expiresAt")]
-    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
+    #[schema(pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$")]
     expires_at: Option<String>,
     /// How many links it may create, such as `100/h`; the server's setting by default. Only admins
     /// give more than their own key or the setting allows; `0` is no limit.

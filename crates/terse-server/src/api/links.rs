@@ -18,14 +18,16 @@ use crate::http::extract::{Keyed, MayCreate, Name};
 use crate::http::limit_headers;
 use crate::http::params::{NoParams, Params};
 use crate::http::problem::{PRECONDITION_FAILED, Problem};
+use crate::http::spelling::{Spelling, in_camel_case};
 use crate::http::state::{App, Web};
 
 const REPLAYED: &str = "idempotency-replayed";
 
 /// Create a link
 ///
-/// Answers once the link is on stable storage and can be followed everywhere. Shortening the same
-/// target again, without other options, returns the same link (200) unless `reuse` is false.
+/// Answers once the link is on stable storage and can be followed everywhere. Asking for the same
+/// target with the same alias and options again returns the same link (200) unless `reuse` is
+/// false; a `ttl` counts from the first time. A request in camelCase is answered in camelCase.
 /// Without a key this works where the operator allows it, and such links expire soon.
 #[utoipa::path(post, path = "/api/v1/urls", operation_id = "create_link", tag = "Links",
     request_body(content = CreateLinkBody),
@@ -37,6 +39,8 @@ const REPLAYED: &str = "idempotency-replayed";
         (status = 201, description = "The new link", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
             ("Location" = String, description = "The link's address in the API"),
+            ("Idempotency-Replayed" = String,
+                description = "`true` if this repeats the answer to an earlier request"),
             ("RateLimit-Limit" = u32,
                 description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
@@ -72,6 +76,8 @@ pub(super) async fn create(
         (status = 201, description = "The new link", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
             ("Location" = String, description = "The link's address in the API"),
+            ("Idempotency-Replayed" = String,
+                description = "`true` if this repeats the answer to an earlier request"),
             ("RateLimit-Limit" = u32,
                 description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
@@ -111,20 +117,22 @@ async fn create_one(
     let result = creation.create(create.into_draft(creator, key, None)).await;
     let left = creation.finish().await;
     let mut response = match result {
-        Ok(made) => created(state, &made).await,
+        Ok(made) => created(state, &made, Spelling::of(body).is_camel_case()).await,
         Err(error) => Problem::from(error).into_response(),
     };
     limit_headers::add(&left, response.headers_mut());
     Ok(response)
 }
 
-async fn created(state: &App, made: &Created) -> Response {
+async fn created(state: &App, made: &Created, camel_case: bool) -> Response {
     let link = &made.link;
-    let mut response = match made.new {
+    let status = if made.new { StatusCode::CREATED } else { StatusCode::OK };
+    let clicks = match made.is_fresh() {
         // A new link has no clicks, so this does not query the click store.
-        true => answer_with(state, StatusCode::CREATED, link, Some(0)),
-        false => answer(state, StatusCode::OK, link).await,
+        true => Some(0),
+        false => clicks_of(state, link).await,
     };
+    let mut response = answer_with(state, status, link, clicks, camel_case);
     if made.new
         && let Ok(place) = HeaderValue::try_from(location(link))
     {
@@ -328,12 +336,25 @@ pub(super) async fn readable(
 
 /// A link as JSON, with its revision as `ETag`.
 pub(super) async fn answer(state: &App, status: StatusCode, link: &Link) -> Response {
-    let clicks = click_counts(state, std::iter::once(link)).await.pop().flatten();
-    answer_with(state, status, link, clicks)
+    let clicks = clicks_of(state, link).await;
+    answer_with(state, status, link, clicks, false)
 }
 
-fn answer_with(state: &App, status: StatusCode, link: &Link, clicks: Option<u64>) -> Response {
+async fn clicks_of(state: &App, link: &Link) -> Option<u64> {
+    click_counts(state, std::iter::once(link)).await.pop().flatten()
+}
+
+fn answer_with(
+    state: &App,
+    status: StatusCode,
+    link: &Link,
+    clicks: Option<u64>,
+    camel_case: bool,
+) -> Response {
     let body = LinkBody::new(link, clicks, &state.links.rules().hosts, state.links.now());
-    let etag = format!("\"{}\"", body.revision);
-    (status, [(header::ETAG, etag)], axum::Json(body)).into_response()
+    let etag = [(header::ETAG, format!("\"{}\"", body.revision))];
+    match camel_case {
+        true => (status, etag, axum::Json(in_camel_case(&body))).into_response(),
+        false => (status, etag, axum::Json(body)).into_response(),
+    }
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use serde::Serialize;
-use terse_core::{Caller, ListQuery, OwnerId, Sort, Status};
+use terse_core::{Caller, ListQuery, ListedOwner, OwnerId, Sort, Status};
 use utoipa::ToSchema;
 
 use super::answers::ListProblems;
@@ -10,7 +10,7 @@ use super::counts::click_counts;
 use super::cursor::{Seal, bad_cursor};
 use super::links::domain_of;
 use super::shapes::LinkBody;
-use crate::http::extract::Keyed;
+use crate::http::extract::Member;
 use crate::http::params::{Params, whole_number};
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -30,7 +30,7 @@ pub(crate) struct LinkList {
 /// List your links
 ///
 /// Newest first unless `sort` says otherwise. Deleted links are listed only with `status=deleted`,
-/// archived ones only with `archived`.
+/// archived ones only with `archived`. Moderators and admins see links of others with `owner`.
 #[utoipa::path(get, path = "/api/v1/urls", operation_id = "list_links", tag = "Links",
     params(
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with \
@@ -44,6 +44,9 @@ pub(crate) struct LinkList {
             tag", min_length = 1, max_length = 50, nullable = false),
         ("domain" = Option<String>, Query, description = "Only those on this short \
             domain", max_length = 253, nullable = false),
+        ("owner" = Option<String>, Query, description = "Links of the owner with this number, for \
+            moderators and admins; `all` lists every link that you may \
+            see", pattern = "^(all|[0-9]{1,19})$", nullable = false),
         ("status" = inline(Option<StatusWord>), Query, description = "Only those with this status",
             nullable = false),
         ("archived" = inline(Option<ArchivedWord>), Query,
@@ -56,11 +59,16 @@ pub(crate) struct LinkList {
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
-    Keyed(caller): Keyed,
-    params: Params,
+    Member(principal): Member,
+    mut params: Params,
 ) -> Result<axum::Json<LinkList>, Problem> {
-    let (query, seal) = read_query(&state, params, caller, None)?;
-    let listing = state.links.list(caller, query).await?;
+    let owner = match params.take("owner").as_deref() {
+        None => ListedOwner::Caller,
+        Some("all") => ListedOwner::All,
+        Some(number) => ListedOwner::Owner(owner_number(number)?),
+    };
+    let (query, seal) = read_query(&state, params, principal.caller, owner)?;
+    let listing = state.links.list_of(&principal, owner, query).await?;
     let (hosts, counts) =
         (&state.links.rules().hosts, click_counts(&state, listing.page.links.iter()).await);
     let links = listing
@@ -68,7 +76,8 @@ pub(super) async fn list(
         .links
         .iter()
         .zip(counts)
-        .map(|(link, clicks)| LinkBody::new(link, clicks, hosts, listing.now));
+        .map(|(link, clicks)| LinkBody::new(link, clicks, hosts, listing.now))
+        .map(|link| link.shown_to(&principal));
     Ok(axum::Json(LinkList {
         links: links.collect(),
         next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)),
@@ -80,7 +89,7 @@ pub(super) fn read_query(
     state: &App,
     mut params: Params,
     caller: Caller,
-    owner: Option<OwnerId>,
+    owner: ListedOwner,
 ) -> Result<(ListQuery, Seal), Problem> {
     let hosts = &state.links.rules().hosts;
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
@@ -116,9 +125,17 @@ pub(super) fn read_query(
     seal.bind(status.map(Status::as_str));
     seal.bind(archived.map(|archived| if archived { "archived" } else { "not archived" }));
     seal.bind(Some(if sort == Sort::Newest { "newest" } else { "oldest" }));
-    if let Some(OwnerId(owner)) = owner {
-        seal.bind(Some(&owner.to_string()));
-    }
+    let owner = match owner {
+        ListedOwner::Caller => None,
+        ListedOwner::All => {
+            seal.bind(Some("all"));
+            None
+        }
+        ListedOwner::Owner(owner) => {
+            seal.bind(Some(&owner.0.to_string()));
+            Some(owner)
+        }
+    };
     let after = cursor.map(|text| seal.open(&text).ok_or_else(bad_cursor)).transpose()?;
     let text = text.filter(|text| !text.is_empty());
     let query = ListQuery {
@@ -134,6 +151,16 @@ pub(super) fn read_query(
         now: state.links.now(),
     };
     Ok((query, seal))
+}
+
+/// The number of an owner.
+pub(super) fn owner_number(text: &str) -> Result<OwnerId, Problem> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.then(|| text.parse().ok()).flatten();
+    number
+        .filter(|id| i64::try_from(*id).is_ok())
+        .map(OwnerId)
+        .ok_or_else(|| Problem::invalid("owner", "the number of an owner"))
 }
 
 /// The status of a link.

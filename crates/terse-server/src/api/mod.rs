@@ -70,7 +70,7 @@ use crate::http::state::App;
          (name = "Domains", description = "Short domains."),
          (name = "Account", description = "Your account, its keys and sessions."),
          (name = "Admin", description = "For moderators and admins.")),
-    components(schemas(problem::ProblemBody, rule_schemas::Rule))
+    components(schemas(problem::ProblemBody, rule_schemas::Rule, stats::BotsWord))
 )]
 struct Base;
 
@@ -141,13 +141,13 @@ pub fn openapi() -> OpenApi {
     described().into_openapi()
 }
 
-/// The OpenAPI document of this server as JSON, with the names of its short domains.
+/// The OpenAPI document of this server as JSON, with the names of its short domains as examples.
+/// They are no enumeration: generated clients would refuse a domain that is added later.
 pub(crate) fn document(hosts: &[String]) -> String {
-    let hosts: Vec<Value> = hosts.iter().map(String::as_str).map(Into::into).collect();
     let mut document = serde_json::to_value(openapi()).unwrap_or_default();
     for name in ["CreateLink", "ImportLink"] {
         let domain = &mut document["components"]["schemas"][name]["properties"]["domain"];
-        domain["enum"] = hosts.iter().cloned().chain([Value::Null]).collect();
+        domain["examples"] = json!(hosts);
     }
     let operations =
         document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
@@ -158,7 +158,7 @@ pub(crate) fn document(hosts: &[String]) -> String {
         {
             // A domain in a path may be one that does not exist yet.
             if parameter["name"] == "domain" && parameter["in"] == "query" {
-                parameter["schema"]["enum"] = json!(hosts);
+                parameter["schema"]["examples"] = json!(hosts);
             }
         }
     }

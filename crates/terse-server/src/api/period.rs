@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use jiff::civil::Date;
 use jiff::tz::{Offset, TimeZone};
 use terse_core::Timestamp;
 use terse_core::clicks::{Bots, Bucket, Interval, Period, Point, SeriesError, Unit, series};
@@ -162,30 +161,22 @@ pub(super) fn moment(
     text: &str,
     zone: &TimeZone,
 ) -> Result<Timestamp, Problem> {
-    let refuse = || {
-        Problem::invalid(
-            field,
-            "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)",
-        )
-    };
-    let at = Timestamp::parse(&with_plus(text)).ok_or_else(refuse)?;
-    if text.len() > "2030-01-31".len() {
-        return Ok(at);
-    }
-    let date: Date = text.parse().map_err(|_| refuse())?;
-    let start =
-        date.to_zoned(zone.clone()).and_then(|day| day.start_of_day()).map_err(|_| refuse())?;
-    Ok(Timestamp::from_ms(start.timestamp().as_millisecond()))
+    Timestamp::parse_in(&with_plus(text), zone)
+        .map_err(|error| Problem::invalid(field, error.to_string()))
 }
 
-/// Restores the plus of an offset: an unescaped plus in a query arrives as a space.
+/// Restores the plus of an offset: an unescaped plus in a query arrives as a space. A space before
+/// the time of day stays.
 fn with_plus(text: &str) -> String {
-    match text.len().checked_sub("+00:00".len()) {
-        Some(place) if text.is_char_boundary(place) && text[place..].starts_with(' ') => {
-            format!("{}+{}", &text[..place], &text[place + 1..])
-        }
-        _ => text.to_owned(),
-    }
+    let Some((before, after)) = text.rsplit_once(' ') else { return text.to_owned() };
+    let digits = after.bytes().filter(u8::is_ascii_digit).count();
+    let is_offset = match after.len() {
+        2 | 4 => digits == after.len(),
+        5 => digits == 4 && after.as_bytes()[2] == b':',
+        _ => false,
+    };
+    let is_first = before.is_empty() || before.contains(['T', 't', ' ']);
+    if is_offset && is_first { format!("{before}+{after}") } else { text.to_owned() }
 }
 
 /// A zone of the IANA database, UTC, or an offset such as `+05:30`.
@@ -239,10 +230,15 @@ mod tests {
             // A time with an offset does not depend on the zone.
             ("2026-03-29T12:00:00+02:00", "Asia/Tokyo", "2026-03-29T10:00:00Z"),
             ("2026-03-29T12:00:00 02:00", "Asia/Tokyo", "2026-03-29T10:00:00Z"),
+            ("2026-03-29 12:00 0200", "Asia/Tokyo", "2026-03-29T10:00:00Z"),
+            ("20260329T120000 02", "Asia/Tokyo", "2026-03-29T10:00:00Z"),
+            ("20260329", "Europe/Berlin", "2026-03-28T23:00:00Z"),
         ] {
             let zone = zone(tz).unwrap();
             assert_eq!(moment("from", text, &zone).unwrap().to_string(), want, "{text} {tz}");
         }
+        let refused = moment("from", "2026-03-29 12:00", &TimeZone::UTC).unwrap_err();
+        assert!(refused.detail().contains("no offset"), "{refused:?}");
         for bad in [
             "",
             "Mars/Olympus",

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use terse_core::registry::Role;
 use terse_core::rules::{RawRules, Rules};
 use terse_core::{
     CreateLink, Creator, Draft, Hosts, Link, LinkKey, ModerationStatus, PasswordHash, Patch,
-    PatchField, Request, Timestamp,
+    PatchField, Principal, Request, Timestamp,
 };
 use utoipa::ToSchema;
 
@@ -35,16 +36,22 @@ pub(crate) struct CreateLinkBody {
     /// When the link expires: RFC 3339 with an offset, or a date meaning that day 00:00 UTC. Not
     /// together with `ttl`.
     #[serde(alias = "expiresAt")]
-    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
+    #[schema(pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$")]
     pub(crate) expires_at: Option<String>,
     /// When the link expires, in seconds from now. Not together with `expires_at`.
     #[schema(minimum = 1, maximum = 250_000_000_000_usize)]
     pub(crate) ttl: Option<u64>,
     /// When the link begins to work. Before, visitors get 404.
     #[serde(alias = "validFrom")]
-    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
+    #[schema(pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$")]
     pub(crate) valid_from: Option<String>,
     /// How many visits the link allows.
     #[serde(alias = "maxClicks")]
@@ -151,21 +158,30 @@ pub(crate) struct ImportLink {
     short_code: Option<String>,
     /// When it was created; now by default, and never later than now.
     #[serde(alias = "createdAt")]
-    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
+    #[schema(pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$")]
     pub(crate) created_at: Option<String>,
     /// When the link expires.
     #[serde(alias = "expiresAt")]
-    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
+    #[schema(pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$")]
     expires_at: Option<String>,
     /// When the link expires, in seconds from now.
     #[schema(minimum = 1, maximum = 250_000_000_000_usize)]
     ttl: Option<u64>,
     /// When the link begins to work.
     #[serde(alias = "validFrom")]
-    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
+    #[schema(pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$")]
     valid_from: Option<String>,
     /// How many visits the link allows.
     #[serde(alias = "maxClicks")]
@@ -237,8 +253,11 @@ pub(crate) struct PatchLink {
     long_url: Option<String>,
     /// A new expiry; null for never.
     #[serde(alias = "expiresAt", default, deserialize_with = "given")]
-    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
+    #[schema(pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$")]
     expires_at: Option<Option<String>>,
     /// A new expiry, in seconds from now.
     #[serde(default, deserialize_with = "given")]
@@ -246,8 +265,11 @@ pub(crate) struct PatchLink {
     ttl: Option<u64>,
     /// A new start; null for none.
     #[serde(alias = "validFrom", default, deserialize_with = "given")]
-    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
+    #[schema(pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$")]
     valid_from: Option<Option<String>>,
     /// A new limit; null for none.
     #[serde(alias = "maxClicks", default, deserialize_with = "given")]
@@ -365,7 +387,7 @@ impl From<StandingWord> for ModerationStatus {
 #[schema(as = Link, example = json!({
     "short_code": "spring-sale", "short_url": "https://go.example/spring-sale",
     "long_url": "https://example.com/a/rather/long/path?with=parameters", "domain": "go.example",
-    "title": "Spring sale",
+    "owner": 16, "title": "Spring sale",
     "tags": ["spring", "sale"], "created_at": "2026-11-15T21:00:00Z",
     "updated_at": "2026-11-15T21:00:00Z",
     "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "click_count": 0,
@@ -386,6 +408,9 @@ pub(crate) struct LinkBody {
     pub(crate) long_url: String,
     /// Its short domain.
     domain: String,
+    /// The number of its owner: 0 is anonymous, 1 the operator.
+    #[schema(minimum = 0)]
+    owner: u64,
     /// A title.
     #[schema(required = true, max_length = 1000)]
     title: Option<String>,
@@ -459,6 +484,7 @@ impl LinkBody {
             short_code: link.key.code.to_string(),
             long_url: link.target.to_string(),
             domain: host_of(&link.key, hosts).to_owned(),
+            owner: link.owner.0,
             title: link.title.as_ref().map(|title| title.as_str().to_owned()),
             tags: link.tags.iter().map(str::to_owned).collect(),
             created_at: link.created_at.to_string(),
@@ -482,6 +508,16 @@ impl LinkBody {
             short_url,
             revision: link.revision.0,
         }
+    }
+}
+
+impl LinkBody {
+    /// The link as a principal sees it: notes are for the owner and for admins.
+    pub(crate) fn shown_to(mut self, principal: &Principal) -> Self {
+        if self.owner != principal.owner().0 && principal.role < Role::Admin {
+            self.notes = None;
+        }
+        self
     }
 }
 

@@ -37,18 +37,22 @@ const CANDIDATES: usize = 1000;
         ("from" = Option<String>, Query,
             description = "From this time (RFC 3339), or from the beginning of this date \
                 in the time zone",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
-                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
         ("to" = Option<String>, Query,
             description = "Until before this time or date; now by default",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
-                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
         ("interval" = inline(Option<IntervalWord>), Query,
             description = "The interval of the series; by default it fits the period",
             nullable = false),
-        ("bots" = inline(Option<BotsWord>), Query,
+        ("bots" = Option<BotsWord>, Query,
             description = "Whether clicks by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
@@ -80,18 +84,22 @@ pub(super) async fn link_stats(
     params(("from" = Option<String>, Query,
         description = "From this time (RFC 3339), or from the beginning of this date \
                 in the time zone",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
-                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
         ("to" = Option<String>, Query,
             description = "Until before this time or date; now by default",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
-                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
         ("interval" = inline(Option<IntervalWord>), Query,
             description = "The interval of the series; by default it fits the period",
             nullable = false),
-        ("bots" = inline(Option<BotsWord>), Query,
+        ("bots" = Option<BotsWord>, Query,
             description = "Whether clicks by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
@@ -123,18 +131,22 @@ pub(super) async fn all_stats(
     params(("from" = Option<String>, Query,
         description = "From this time (RFC 3339), or from the beginning of this date \
                 in the time zone",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
-                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
         ("to" = Option<String>, Query,
             description = "Until before this time or date; now by default",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
-                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
         ("interval" = inline(Option<IntervalWord>), Query,
             description = "The interval of the series; by default it fits the period",
             nullable = false),
-        ("bots" = inline(Option<BotsWord>), Query,
+        ("bots" = Option<BotsWord>, Query,
             description = "Whether visits by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
@@ -261,9 +273,9 @@ enum IntervalWord {
 
 /// Which clicks are counted.
 #[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
+#[schema(as = BotsParameter, rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
-enum BotsWord {
+pub(super) enum BotsWord {
     Include,
     Exclude,
     Only,

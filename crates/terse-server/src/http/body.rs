@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::params::short;
 use super::problem::{
-    INVALID_REQUEST, Problem, STORE_UNAVAILABLE, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE,
+    INVALID_REQUEST, Problem, STORE_UNAVAILABLE, SentBody, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE,
 };
 use super::state::App;
 
@@ -47,7 +47,9 @@ impl<const LIMIT: usize> FromRequest<Arc<App>> for Json<LIMIT> {
         }
         refuse_encoding(&head.headers)?;
         if LIMIT <= SMALL {
-            return read(body, LIMIT).await.map(Self);
+            let body = read(body, LIMIT).await?;
+            head.extensions.get::<SentBody>().into_iter().for_each(|sent| sent.keep(&body));
+            return Ok(Self(body));
         }
         let turns = &state.turns.large_bodies;
         let _turn = turns

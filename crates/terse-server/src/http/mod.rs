@@ -10,6 +10,7 @@ pub(crate) mod origin;
 pub(crate) mod params;
 pub(crate) mod principal;
 pub(crate) mod problem;
+pub(crate) mod spelling;
 pub(crate) mod state;
 
 pub use extract::Peer;

@@ -1,9 +1,11 @@
 //! Error responses: RFC 9457 with a stable `code`. The only module that maps errors to statuses.
 
 use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::Serialize;
 use terse_core::accounts::AccountError;
 use terse_core::limits::{LimitDecision, LimitReached};
@@ -16,6 +18,7 @@ use terse_core::{
 use utoipa::ToSchema;
 
 use super::limit_headers;
+use super::spelling::Spelling;
 
 /// A kind of problem, with a code that clients may rely on.
 #[derive(Debug)]
@@ -78,7 +81,7 @@ pub(crate) struct Problem {
 }
 
 /// What went wrong (RFC 9457, application/problem+json).
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Problem, example = json!({
     "type": "/api/docs#alias_taken", "title": "The alias is \
         taken", "status": 409, "code": "alias_taken",
@@ -97,7 +100,7 @@ pub(crate) struct ProblemBody {
     code: &'static str,
     /// What is wrong this time, as text.
     detail: Cow<'static, str>,
-    /// The field, parameter or header it is about.
+    /// The field, parameter or header it is about, as it was sent.
     #[schema(required = true)]
     field: Option<String>,
 }
@@ -167,9 +170,11 @@ impl IntoResponse for Problem {
         let status =
             StatusCode::from_u16(self.kind.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let verdict = self.verdict;
-        let body = serde_json::to_vec(&self.into_body()).unwrap_or_default();
+        let body = self.into_body();
+        let text = serde_json::to_vec(&body).unwrap_or_default();
         let mut response =
-            (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
+            (status, [(header::CONTENT_TYPE, "application/problem+json")], text).into_response();
+        response.extensions_mut().insert(body);
         if let Some(verdict) = &verdict {
             limit_headers::add(verdict, response.headers_mut());
         }
@@ -181,6 +186,43 @@ impl IntoResponse for Problem {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
         response
     }
+}
+
+impl ProblemBody {
+    /// Names the field as the client spelled it.
+    pub(crate) fn spelled(mut self, spelling: &Spelling) -> Self {
+        if let Some(field) = self.field.take() {
+            let spelled = spelling.field(&field);
+            if spelled != field {
+                self.detail =
+                    self.detail.replace(&format!("`{field}`"), &format!("`{spelled}`")).into();
+            }
+            self.field = Some(spelled);
+        }
+        self
+    }
+}
+
+/// The body that a request sent, if it was read: see [`name_fields`].
+#[derive(Clone, Default)]
+pub(crate) struct SentBody(Arc<OnceLock<Bytes>>);
+
+impl SentBody {
+    pub(crate) fn keep(&self, body: &Bytes) {
+        // A request has one body.
+        let _ = self.0.set(body.clone());
+    }
+}
+
+/// Makes a problem in a response name its field as the request's body spelled it.
+pub(crate) fn name_fields(response: &mut Response, sent: &SentBody) {
+    let (Some(problem), Some(sent)) =
+        (response.extensions_mut().remove::<ProblemBody>(), sent.0.get())
+    else {
+        return;
+    };
+    let problem = problem.spelled(&Spelling::of(sent));
+    *response.body_mut() = serde_json::to_vec(&problem).unwrap_or_default().into();
 }
 
 impl From<ValidationError> for Problem {

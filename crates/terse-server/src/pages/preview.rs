@@ -8,6 +8,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
+use terse_core::rules::Rules;
 use terse_core::{Link, Status, Target};
 
 use super::format::{ago, moment};
@@ -45,6 +46,8 @@ struct Preview<'a> {
     visits_left: Option<u64>,
     /// The other targets that the link's rules can choose.
     elsewhere: Vec<&'a str>,
+    /// What the rules decide by.
+    rules: String,
 }
 
 impl<'a> Preview<'a> {
@@ -68,6 +71,7 @@ impl<'a> Preview<'a> {
             ends: link.expires_at.map(|at| (moment(at), at.to_string())),
             visits_left: link.max_clicks.map(|max| max.saturating_sub(link.spent_clicks)),
             elsewhere: elsewhere(link, &link.target),
+            rules: described(link),
         }
     }
 }
@@ -82,6 +86,11 @@ struct Warning<'a> {
     host_unicode: Option<String>,
     reasons: &'a [&'static str],
     elsewhere: Vec<&'a str>,
+    rules: String,
+}
+
+fn described(link: &Link) -> String {
+    link.rules.as_ref().map(Rules::describe).unwrap_or_default()
 }
 
 /// The other targets of a link, each once.
@@ -119,6 +128,7 @@ async fn warning(
         host,
         reasons: &state.links.reasons(link),
         elsewhere: elsewhere(link, target),
+        rules: described(link),
     };
     page(StatusCode::OK, html(&warning))
 }

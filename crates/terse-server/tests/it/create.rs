@@ -1,9 +1,12 @@
 use serde_json::{Value, json};
 use terse_server::CreateResult;
 
-use crate::web::{KEY, Web};
+use std::time::Duration;
+
+use crate::web::{KEY, OTHER, Web};
 
 const URLS: &str = "POST /api/v1/urls";
+const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
 async fn a_link_is_made_and_told_in_full() {
@@ -30,7 +33,7 @@ async fn a_link_is_made_and_told_in_full() {
         body,
         json!({"short_code": "hello", "short_url": "https://go.example/hello",
             "long_url": "https://example.com/x",
-            "domain": "go.example", "title": "Hi", "tags": ["a"], "created_at": null,
+            "domain": "go.example", "owner": 1, "title": "Hi", "tags": ["a"], "created_at": null,
             "updated_at": null,
             "expires_at": "2199-01-01T00:00:00Z", "valid_from": "2020-01-01T00:00:00Z",
             "max_clicks": 3, "click_count": 0, "redirect": 301,
@@ -257,8 +260,9 @@ async fn an_idempotency_key_makes_a_retry_safe() {
     assert_eq!(first.status, 201);
     // The same request in another spelling.
     let again = send("try-1", r#"{"reuse": false, "longUrl": "https://example.com/"}"#, true).await;
-    assert_eq!((again.status.as_u16(), again.header("idempotency-replayed")), (200, "true"));
-    assert_eq!(first.json()["short_code"], again.json()["short_code"]);
+    assert_eq!((again.status.as_u16(), again.header("idempotency-replayed")), (201, "true"));
+    assert_eq!(again.header("location"), first.header("location"));
+    assert_eq!(first.json()["short_code"], again.json()["shortCode"], "in its own spelling");
     let other = r#"{"long_url": "https://example.com/other"}"#;
     send("try-1", other, true).await.is_problem(422, "idempotency_mismatch", "Idempotency-Key");
     assert_eq!(send("try-2", body, true).await.status, 201);
@@ -281,6 +285,19 @@ async fn strangers_get_links_that_do_not_live_long_or_none() {
     assert_eq!(ends.as_ms() - made.as_ms(), 8 * 3600 * 1000);
     let second = web.anonymous(URLS, body.clone()).await;
     assert_ne!(first.json()["short_code"], second.json()["short_code"]);
+    // More than that is refused, not cut.
+    for (name, value, allowed) in [
+        ("ttl", json!(8 * 3600 + 1), false),
+        ("ttl", json!(8 * 3600), true),
+        ("expires_at", json!("2099-01-01"), false),
+        ("expires_at", json!((web.clock.now().checked_add(HOUR)).unwrap().to_string()), true),
+    ] {
+        let answer = web.anonymous(URLS, json!({"long_url": body["long_url"], name: value})).await;
+        match allowed {
+            true => assert_eq!(answer.status, 201, "{name} {value}"),
+            false => answer.is_problem(400, "invalid_expiry", name),
+        }
+    }
 
     let closed = Web::with(|rules| rules.anonymous_create = false);
     closed.anonymous(URLS, body.clone()).await.is_problem(401, "unauthorized", "Authorization");
@@ -313,4 +330,141 @@ async fn a_listed_target_is_refused_and_only_the_operator_learns_by_which_list()
         "blocked_destination",
         "long_url",
     );
+}
+
+#[tokio::test]
+async fn a_repeated_request_gives_the_same_link_whatever_its_options() {
+    let web = Web::new();
+    for (index, options) in [
+        json!({}),
+        json!({"alias": "spring"}),
+        json!({"custom_alias": "summer", "expires_at": "2099-01-01T00:00Z", "title": "Summer"}),
+        json!({"expires_at": "2099-01-01"}),
+        json!({"ttl": 3600}),
+        json!({"alias": "brief", "ttl": 3600}),
+        json!({"valid_from": "2098-01-01", "max_clicks": 3, "tags": ["a", "b"]}),
+        json!({"redirect": 301, "forward_query": true, "crawlable": true, "notes": "mine"}),
+        json!({"rules": [{"country": "AT", "to": "https://example.com/at"}]}),
+        json!({"password": "open sesame"}),
+        json!({"alias": "secret", "password": "open sesame"}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut body = options;
+        body["long_url"] = json!("https://example.com/repeated");
+        let first = web.api(URLS, body.clone()).await;
+        let again = web.api(URLS, body.clone()).await;
+        let statuses = (first.status.as_u16(), again.status.as_u16());
+        assert_eq!(statuses, (201, 200), "{index}: {}", again.text());
+        assert_eq!(first.json()["short_code"], again.json()["short_code"], "{body}");
+    }
+    // Another option is another link, and another's alias is taken.
+    let url = "https://example.com/repeated";
+    for other in [
+        json!({"long_url": url, "alias": "spring", "max_clicks": 1}),
+        json!({"long_url": url, "alias": "secret", "password": "another"}),
+        json!({"long_url": url, "alias": "spring", "reuse": false}),
+    ] {
+        web.api(URLS, other).await.is_problem(409, "alias_taken", "alias");
+    }
+    let body = json!({"long_url": url, "password": "another"});
+    assert_eq!(web.api(URLS, body).await.status, 201);
+    let spring = json!({"long_url": url, "alias": "spring"});
+    let other = web.as_owner(URLS, OTHER.0, spring).await;
+    other.is_problem(409, "alias_taken", "alias");
+}
+
+#[tokio::test]
+async fn a_replay_repeats_the_status_of_the_first_answer() {
+    let web = Web::new();
+    let send = async |key: &str| {
+        let headers = [
+            ("content-type", "application/json"),
+            ("idempotency-key", key),
+            ("authorization", KEY),
+        ];
+        let answer = web.call(URLS, &headers, r#"{"long_url": "https://example.com/once"}"#).await;
+        (answer.status.as_u16(), answer.header("idempotency-replayed") == "true")
+    };
+    assert_eq!([send("new").await, send("new").await], [(201, false), (201, true)]);
+    assert_eq!([send("old").await, send("old").await], [(200, false), (200, true)]);
+    assert_eq!(
+        (web.stats.creates(CreateResult::Created), web.stats.creates(CreateResult::Reused)),
+        (1, 3)
+    );
+}
+
+#[tokio::test]
+async fn a_problem_names_the_field_as_it_was_sent() {
+    let web = Web::new();
+    let url = "https://example.com/";
+    for (body, code, field) in [
+        (json!({"long_url": url, "alias": "a b"}), "invalid_alias", "alias"),
+        (json!({"long_url": url, "custom_alias": "a b"}), "invalid_alias", "custom_alias"),
+        (json!({"longUrl": url, "customAlias": "api"}), "reserved_alias", "customAlias"),
+        (json!({"longUrl": url, "expiresAt": "soon"}), "invalid_expiry", "expiresAt"),
+        (json!({"longUrl": url, "maxClicks": 0}), "invalid_request", "maxClicks"),
+        (json!({"longUrl": url, "maxClicks": "many"}), "invalid_request", "maxClicks"),
+        (json!({"expiresAt": "2099-01-01"}), "invalid_request", "longUrl"),
+        (json!({"longUrl": "nowhere"}), "invalid_url", "longUrl"),
+    ] {
+        let answer = web.api(URLS, body.clone()).await;
+        answer.is_problem(400, code, field);
+        let bulk = web.api("POST /api/v1/urls/bulk", json!([body])).await.json();
+        assert_eq!(bulk["results"][0]["problem"]["field"], field);
+    }
+    web.api(URLS, json!({"long_url": url, "alias": "abc"})).await;
+    web.api("PATCH /api/v1/urls/abc", json!({"validFrom": "noon"})).await.is_problem(
+        400,
+        "invalid_request",
+        "validFrom",
+    );
+    let import = json!([{"longUrl": url, "shortCode": "a b"}]);
+    let import = web.api("POST /api/v1/admin/import", import).await.json();
+    assert_eq!(import["results"][0]["problem"]["field"], "shortCode");
+}
+
+#[tokio::test]
+async fn a_create_in_camel_case_is_answered_in_camel_case() {
+    let web = Web::new();
+    let snake = web.api(URLS, json!({"long_url": "https://example.com/s"})).await.json();
+    let camel = web.api(URLS, json!({"longUrl": "https://example.com/c", "maxClicks": 2})).await;
+    let camel = camel.json();
+    assert_eq!(camel["longUrl"], "https://example.com/c");
+    assert!(camel["shortCode"].is_string() && camel["maxClicks"] == 2);
+    let names = |link: &Value| {
+        let names = link.as_object().unwrap().keys();
+        let names = names.map(|name| name.replace('_', "").to_lowercase());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(names(&snake), names(&camel), "the same fields");
+    assert!(camel.as_object().unwrap().keys().all(|name| !name.contains('_')));
+    let items = json!([
+        {"longUrl": "https://example.com/1"}, {"long_url": "https://example.com/2"},
+        {"longUrl": "https://example.com/3", "max_clicks": 3},
+    ]);
+    let bulk = web.api("POST /api/v1/urls/bulk", items).await.json();
+    assert!(bulk["results"][0]["link"]["shortUrl"].is_string(), "{bulk}");
+    assert!(bulk["results"][1]["link"]["short_url"].is_string(), "{bulk}");
+    assert!(bulk["results"][2]["link"]["short_url"].is_string(), "{bulk}");
+}
+
+#[tokio::test]
+async fn times_are_accepted_in_every_usual_form_and_refused_with_a_reason() {
+    let web = Web::new();
+    for (index, text) in
+        ["2099-01-01T00:00Z", "2099-01-01T00:00:00+0000", "20990101T000000Z", "2099-01-01"]
+            .into_iter()
+            .enumerate()
+    {
+        let body = json!({"long_url": format!("https://example.com/{index}"), "expires_at": text});
+        let answer = web.api(URLS, body).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        assert_eq!(answer.json()["expires_at"], "2099-01-01T00:00:00Z");
+    }
+    let body = json!({"long_url": "https://example.com/", "expires_at": "2099-01-01T00:00:00"});
+    let refused = web.api(URLS, body).await;
+    refused.is_problem(400, "invalid_expiry", "expires_at");
+    assert!(refused.text().contains("no offset"), "{}", refused.text());
 }

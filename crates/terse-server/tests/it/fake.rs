@@ -23,13 +23,14 @@ pub(crate) struct Fake {
 struct Inner {
     links: BTreeMap<LinkKey, Link>,
     history: Vec<LinkVersion>,
-    requests: Vec<(Request, LinkKey)>,
+    /// With the link that answered each, and whether the request created it.
+    requests: Vec<(Request, LinkKey, bool)>,
     next: u64,
 }
 
 impl Fake {
     pub(crate) fn new() -> Arc<Self> {
-        let identity = Identity::from_stored([1; 32], Alphabet::Base62);
+        let identity = Identity::from_stored([1; 32], Alphabet::Base62, CodeHash::Hmac);
         Arc::new(Self {
             identity,
             inner: Mutex::default(),
@@ -110,24 +111,28 @@ impl LinkStore for Fake {
         }
         let mut inner = self.open()?;
         let before =
-            |request: &Request| inner.requests.iter().find(|(have, _)| have.id == request.id);
-        if let Some((request, (have, key))) =
+            |request: &Request| inner.requests.iter().find(|(have, ..)| have.id == request.id);
+        if let Some((request, (have, key, created))) =
             insert.request.as_ref().and_then(|request| Some((request, before(request)?)))
         {
             if have.fingerprint != request.fingerprint {
                 return Ok(Inserted::RequestMismatch);
             }
-            return Ok(Inserted::Replayed(inner.links.get(key).cloned().map(Box::new)));
+            let link = inner.links.get(key).cloned().map(Box::new);
+            return Ok(Inserted::Replayed { link, created: *created });
         }
-        let same =
-            |have: &&Link| have.reusable && have.owner == link.owner && have.target == link.target;
-        if let Some(have) = inner.links.values().find(same).filter(|_| link.reusable) {
-            return Ok(Inserted::Existing(Box::new(have.clone())));
+        let same = insert
+            .reuse
+            .and_then(|reuse| inner.links.values().find(|have| reuse.matches(have)).cloned());
+        if let Some(have) = same {
+            let answered = insert.request.map(|request| (request, have.key.clone(), false));
+            inner.requests.extend(answered);
+            return Ok(Inserted::Existing(Box::new(have)));
         }
         if self.full.load(Ordering::Relaxed) || inner.links.contains_key(&link.key) {
             return Err(StoreError::CodeTaken);
         }
-        inner.requests.extend(insert.request.map(|request| (request, link.key.clone())));
+        inner.requests.extend(insert.request.map(|request| (request, link.key.clone(), true)));
         inner.links.insert(link.key.clone(), link);
         Ok(Inserted::Created)
     }

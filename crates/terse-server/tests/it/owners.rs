@@ -10,7 +10,7 @@ use terse_core::registry::{
 use terse_core::{Code, Domain, LinkKey, LinkReader, OwnerId, Target, Timestamp};
 use terse_server::Limits;
 
-use crate::web::{Answer, KEY, OTHER, OWNER, Web};
+use crate::web::{Answer, KEY, MODERATOR, OTHER, OWNER, Web};
 
 const PASSWORD: &str = "correct horse";
 
@@ -734,4 +734,39 @@ async fn what_a_key_shows_is_told() {
     web.as_owner("POST /api/v1/keys", "terse_reader", json!({ "name": "a", "scope": "read" }))
         .await
         .is_problem(403, "forbidden", "Authorization");
+}
+
+#[tokio::test]
+async fn a_list_has_the_callers_own_links_and_staff_ask_for_those_of_others() {
+    let web = Web::new();
+    let create = async |key: &str, path: &str| {
+        let body = json!({"long_url": format!("https://example.com/{path}"), "notes": "private"});
+        assert_eq!(web.as_owner("POST /api/v1/urls", key, body).await.status, 201);
+    };
+    create(KEY, "operator").await;
+    create(OWNER.0, "owner").await;
+    create(OTHER.0, "other").await;
+    let list = async |key: &str, query: &str| {
+        let answer = web.as_owner(&format!("GET /api/v1/urls{query}"), key, Value::Null).await;
+        let links = answer.json()["links"].as_array().cloned().unwrap_or_default();
+        let mut found: Vec<_> = links
+            .iter()
+            .map(|link| (link["owner"].as_u64().unwrap(), link["notes"].is_string()))
+            .collect();
+        found.sort_unstable();
+        (answer.status.as_u16(), found)
+    };
+    let (owner, other) = (OWNER.1.0, OTHER.1.0);
+    let everybody = vec![(1, true), (owner, true), (other, true)];
+    assert_eq!(list(KEY, "").await, (200, vec![(1, true)]));
+    assert_eq!(list(KEY, &format!("?owner={owner}")).await, (200, vec![(owner, true)]));
+    assert_eq!(list(KEY, "?owner=all").await, (200, everybody));
+    assert_eq!(list(OWNER.0, "").await, (200, vec![(owner, true)]));
+    assert_eq!(list(OWNER.0, "?owner=all").await, (200, vec![(owner, true)]));
+    assert_eq!(list(OWNER.0, &format!("?owner={owner}")).await, (200, vec![(owner, true)]));
+    assert_eq!(list(OWNER.0, &format!("?owner={other}")).await, (403, vec![]));
+    // A moderator sees links of others without their notes.
+    assert_eq!(list(MODERATOR.0, "").await, (200, vec![]));
+    assert_eq!(list(MODERATOR.0, &format!("?owner={other}")).await, (200, vec![(other, false)]));
+    assert_eq!(list(MODERATOR.0, "?owner=x").await, (400, vec![]));
 }

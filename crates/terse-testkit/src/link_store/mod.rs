@@ -94,6 +94,9 @@ macro_rules! link_store {
             another_owner_domain_or_target_gives_another_link
             racing_equal_wishes_give_one_link
             what_is_no_longer_reusable_is_not_given_back
+            the_same_options_give_the_same_link_and_others_do_not
+            a_repeated_alias_gives_its_own_link_back
+            a_lifetime_is_the_same_while_most_of_it_is_left
             a_repeated_request_gets_the_first_answer
             a_request_id_used_for_something_else_is_a_mismatch
             a_request_whose_link_is_gone_is_answered_with_nothing

@@ -20,7 +20,7 @@ pub async fn a_repeated_request_gets_the_first_answer(store: Store) {
     for repeated in [&again, &first] {
         assert_eq!(
             insert(&store, repeated, request(1, 1)).await,
-            Inserted::Replayed(Some(Box::new(first.clone())))
+            Inserted::Replayed { link: Some(Box::new(first.clone())), created: true }
         );
     }
     assert_eq!(store.get(&again.key).await.unwrap(), None);
@@ -33,7 +33,7 @@ pub async fn a_repeated_request_gets_the_first_answer(store: Store) {
     store.update(&changed, Revision(1), &[]).await.unwrap();
     assert_eq!(
         insert(&store, &again, request(1, 1)).await,
-        Inserted::Replayed(Some(Box::new(changed)))
+        Inserted::Replayed { link: Some(Box::new(changed)), created: true }
     );
     // Another request creates another link.
     assert_eq!(insert(&store, &again, request(2, 1)).await, Inserted::Created);
@@ -55,13 +55,15 @@ pub async fn a_request_whose_link_is_gone_is_answered_with_nothing(store: Store)
         let brief = Link { expires_at: Some(timestamp(10)), ..link };
         assert_eq!(insert(&store, &brief, request(id, 1)).await, Inserted::Created);
         assert_eq!(store.purge(timestamp(20), 10, None).await.unwrap(), [brief.key.clone()]);
-        assert_eq!(insert(&store, &brief, request(id, 1)).await, Inserted::Replayed(None));
+        let gone = Inserted::Replayed { link: None, created: true };
+        assert_eq!(insert(&store, &brief, request(id, 1)).await, gone);
     }
     // The codes now belong to other links, which the replay must not reveal.
     for (id, link) in [(1, alias("brief", "https://example.com/other")), (2, numbered)] {
         let later = Link { created_at: timestamp(30), updated_at: timestamp(30), ..link };
         put(&store, &later).await;
-        assert_eq!(insert(&store, &later, request(id, 1)).await, Inserted::Replayed(None));
+        let gone = Inserted::Replayed { link: None, created: true };
+        assert_eq!(insert(&store, &later, request(id, 1)).await, gone);
     }
 }
 
@@ -74,7 +76,7 @@ pub async fn racing_equal_requests_make_one_link(store: Store) {
             racers.push(tokio::spawn(async move {
                 match insert(&store, &link, request(round, 9)).await {
                     Inserted::Created => (link.key, true),
-                    Inserted::Replayed(Some(link)) => (link.key, false),
+                    Inserted::Replayed { link: Some(link), created: true } => (link.key, false),
                     other => panic!("{other:?}"),
                 }
             }));
@@ -96,6 +98,11 @@ pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store
     let first = create(0).await;
     put(&store, &first).await;
     let existing = Inserted::Existing(Box::new(first.clone()));
+    // In the same millisecond too, a replay tells that the request did not create the link.
+    assert_eq!(insert(&store, &create(0).await, request(2, 1)).await, existing);
+    let replayed = Inserted::Replayed { link: Some(Box::new(first.clone())), created: false };
+    assert_eq!(insert(&store, &create(0).await, request(2, 1)).await, replayed);
+    assert_eq!(store.forget_requests(timestamp(2), 10).await.unwrap(), 1);
     assert_eq!(insert(&store, &create(100).await, request(1, 1)).await, existing);
     assert_eq!(insert(&store, &create(100).await, request(1, 2)).await, Inserted::RequestMismatch);
     // Its age counts from the request, not from the link.
@@ -106,7 +113,7 @@ pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store
     let again = create(102).await;
     assert_eq!(
         insert(&store, &again, request(1, 1)).await,
-        Inserted::Replayed(Some(Box::new(deleted)))
+        Inserted::Replayed { link: Some(Box::new(deleted)), created: false }
     );
     assert_eq!(store.get(&again.key).await.unwrap(), None, "there is no second link");
     assert_eq!(store.forget_requests(timestamp(101), 10).await.unwrap(), 1);
@@ -145,6 +152,7 @@ pub async fn old_requests_are_forgotten(store: Store) {
     for id in 0..5u8 {
         let link = alias(&format!("new-{id}"), "https://example.com/");
         let outcome = insert(&store, &link, request(id, 1)).await;
-        assert_eq!(matches!(outcome, Inserted::Replayed(Some(_))), id >= 3, "{id}: {outcome:?}");
+        let known = matches!(outcome, Inserted::Replayed { link: Some(_), .. });
+        assert_eq!(known, id >= 3, "{id}: {outcome:?}");
     }
 }

@@ -1,6 +1,10 @@
 //! Reusing a link for the same target.
 
-use terse_core::{Domain, Insert, Inserted, Link, OwnerId, Revision, Status, Updated};
+use std::time::Duration;
+
+use terse_core::{
+    Domain, Insert, Inserted, Link, OwnerId, ReuseKey, Revision, Status, StoreError, Title, Updated,
+};
 
 use super::{Store, leased_code, put};
 use crate::{alias, generated, timestamp};
@@ -108,4 +112,63 @@ pub async fn what_is_no_longer_reusable_is_not_given_back(store: Store) {
     put(&store, &later).await;
     let marked = store.get(&expiring.key).await.unwrap().unwrap();
     assert_eq!(marked.status(timestamp(11)), Status::Expired);
+}
+
+pub async fn the_same_options_give_the_same_link_and_others_do_not(store: Store) {
+    type Change = fn(&mut Link);
+    let changes: [(&str, Change); 6] = [
+        ("expiry", |link| link.expires_at = Some(timestamp(1000))),
+        ("start", |link| link.valid_from = Some(timestamp(100))),
+        ("limit", |link| link.max_clicks = Some(3)),
+        ("query", |link| link.forward_query = true),
+        ("title", |link| link.title = Title::parse("A title").unwrap()),
+        ("archive", |link| link.archived_at = Some(link.created_at)),
+    ];
+    let wish = async |change: Option<Change>| {
+        let mut link = reusable(&store, "https://example.com/options").await;
+        change.into_iter().for_each(|change| change(&mut link));
+        link
+    };
+    let plain = wish(None).await;
+    put(&store, &plain).await;
+    for (what, change) in changes {
+        let first = wish(Some(change)).await;
+        assert_eq!(insert(&store, &first).await, Inserted::Created, "{what}");
+        let again = wish(Some(change)).await;
+        assert_eq!(insert(&store, &again).await, Inserted::Existing(Box::new(first)), "{what}");
+    }
+    assert_eq!(insert(&store, &wish(None).await).await, Inserted::Existing(Box::new(plain)));
+}
+
+pub async fn a_repeated_alias_gives_its_own_link_back(store: Store) {
+    let ask = async |link: &Link| {
+        let reuse = Some(ReuseKey { wanted: link.clone(), lifetime: None });
+        store.insert(Insert { reuse, ..Insert::new(link.clone(), None) }).await
+    };
+    let first = alias("spring", "https://example.com/spring");
+    assert_eq!(ask(&first).await.unwrap(), Inserted::Created);
+    assert_eq!(ask(&first).await.unwrap(), Inserted::Existing(Box::new(first.clone())));
+    for other in [
+        Link { owner: OwnerId(2), ..first.clone() },
+        Link { target: alias("x23", "https://example.com/summer").target, ..first.clone() },
+        Link { max_clicks: Some(1), ..first.clone() },
+    ] {
+        assert!(matches!(ask(&other).await, Err(StoreError::CodeTaken)), "{other:?}");
+    }
+    // A request for a generated code does not get it.
+    put(&store, &reusable(&store, "https://example.com/spring").await).await;
+}
+
+pub async fn a_lifetime_is_the_same_while_most_of_it_is_left(store: Store) {
+    let wish = async |at: i64| {
+        let link = reusable(&store, "https://example.com/brief-life").await;
+        let (created_at, expires_at) = (timestamp(at), Some(timestamp(at + 100_000)));
+        let link = Link { created_at, updated_at: created_at, expires_at, ..link };
+        let lifetime = Some(Duration::from_millis(100_000));
+        let reuse = Some(ReuseKey { wanted: link.clone(), lifetime });
+        store.insert(Insert { reuse, ..Insert::new(link, None) }).await.unwrap()
+    };
+    assert_eq!(wish(0).await, Inserted::Created);
+    assert!(matches!(wish(5_000).await, Inserted::Existing(_)));
+    assert_eq!(wish(50_000).await, Inserted::Created);
 }

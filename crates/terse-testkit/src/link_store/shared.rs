@@ -100,7 +100,7 @@ pub async fn a_request_is_replayed_through_the_other_handle(shared: Shared) {
     assert_eq!(shared.a.insert(first).await.unwrap(), Inserted::Created);
     let again = Insert::new(alias("second", "https://example.com/"), Some(request.clone()));
     let answer = shared.b.insert(again).await.unwrap();
-    assert_eq!(answer, Inserted::Replayed(Some(Box::new(link))));
+    assert_eq!(answer, Inserted::Replayed { link: Some(Box::new(link)), created: true });
     assert_eq!(shared.a.get(&key("second")).await.unwrap(), None);
     let other = Request { fingerprint: [3; 32], ..request };
     let mismatch = Insert::new(alias("third", "https://example.com/"), Some(other));

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::{
-    BoxError, Caller, Clock, Cursor, Link, LinkError, LinkKey, Links, ListQuery, Sort, Status,
-    Target, Timestamp, UNREACHABLE,
+    BoxError, Clock, Cursor, Link, LinkError, LinkKey, Links, ListQuery, Sort, Status, Target,
+    Timestamp, UNREACHABLE,
 };
 use terse_outgoing::{Limits, Outgoing, OutgoingError};
 use terse_worker::{Context, Job, Next};
@@ -190,7 +190,7 @@ impl LinkChecker {
             limit: PAGE,
             now,
         };
-        let page = self.links.list(Caller::OPERATOR, query).await?.page;
+        let page = self.links.list_all(query).await?.page;
         for link in &page.links {
             let Some(candidate) = candidate(link) else { continue };
             let of_host =

@@ -63,7 +63,7 @@ pub(super) fn code_source(
             Arc::new(Numbered::new(Arc::clone(store), codes.length, codes.lease.into()))
         }
         config::Strategy::Random => Arc::new(Random::new(alphabet, codes.length)),
-        config::Strategy::Hash => Arc::new(Hashed::new(alphabet, codes.length)),
+        config::Strategy::Hash => Arc::new(Hashed::new(store.identity(), codes.length)),
         config::Strategy::Snowflake => {
             Arc::new(Snowflake::new(alphabet, codes.machine, clock.clone()))
         }

@@ -3,6 +3,7 @@
 
 mod bans;
 mod clicks;
+mod clients;
 mod commands;
 mod crash;
 mod crash_clicks;
