@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use rusqlite::params;
 use terse_core::registry::EventKind;
-use terse_core::{Link, LinkKey, OutboxEvent, OwnerId, Status, Timestamp};
+use terse_core::{Link, LinkKey, OutboxEvent, OwnerId, PurgeBefore, Status, Timestamp};
 
 use crate::failure::Failure;
 use crate::row::{COLUMNS, FIRST_NAMED};
@@ -13,12 +13,16 @@ use crate::writes::LinkWrites;
 /// The largest batch, whatever the caller asks for: all other writes wait behind it.
 const MAX_BATCH: usize = 10_000;
 
-/// Links that can be purged, except blocked ones (32, as in the schema): marked ones, unmarked ones
-/// and deleted ones.
+/// Links that can be purged, except blocked ones (32, as in the schema): expired ones of owners,
+/// expired ones without an owner (each marked and unmarked), and deleted ones.
 pub(crate) const MARKED: &str = "expires_at IS NOT NULL AND marked IS NOT NULL AND (flags & 32) = \
-    0 AND expires_at <= ?1 ORDER BY expires_at";
+    0 AND owner <> 0 AND expires_at <= ?1 ORDER BY expires_at";
 pub(crate) const UNMARKED: &str = "expires_at IS NOT NULL AND marked IS NULL AND (flags & 32) = 0 \
-    AND expires_at <= ?1 ORDER BY expires_at";
+    AND owner <> 0 AND expires_at <= ?1 ORDER BY expires_at";
+pub(crate) const MARKED_ANONYMOUS: &str = "expires_at IS NOT NULL AND marked IS NOT NULL AND \
+    (flags & 32) = 0 AND owner = 0 AND expires_at <= ?1 ORDER BY expires_at";
+pub(crate) const UNMARKED_ANONYMOUS: &str = "expires_at IS NOT NULL AND marked IS NULL AND \
+    (flags & 32) = 0 AND owner = 0 AND expires_at <= ?1 ORDER BY expires_at";
 pub(crate) const DELETED: &str =
     "deleted_at IS NOT NULL AND (flags & 32) = 0 AND deleted_at <= ?1 ORDER BY deleted_at";
 
@@ -53,12 +57,19 @@ impl LinkWrites {
 
     pub(crate) fn purge(
         &mut self,
-        before: Timestamp,
+        before: PurgeBefore,
         limit: usize,
         hold: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, Failure> {
         let mut keys = Vec::new();
-        for condition in [MARKED, UNMARKED, DELETED] {
+        let PurgeBefore { ended, expired_with_owner } = before;
+        for (condition, before) in [
+            (MARKED, expired_with_owner),
+            (UNMARKED, expired_with_owner),
+            (MARKED_ANONYMOUS, ended),
+            (UNMARKED_ANONYMOUS, ended),
+            (DELETED, ended),
+        ] {
             let left = limit.min(MAX_BATCH) - keys.len();
             for (id, link) in self.due(condition, before, left)? {
                 if id >= FIRST_NAMED {

@@ -31,6 +31,7 @@ pub(crate) const LINKS: Shape = Shape {
         include_str!("schema_6.sql"),
         include_str!("schema_7.sql"),
         include_str!("schema_8.sql"),
+        include_str!("schema_9.sql"),
     ],
 };
 
@@ -156,7 +157,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::changes::{CHANGES, OUTDATED};
-    use crate::expiry::{DELETED, MARKED, UNMARKED};
+    use crate::expiry::{DELETED, MARKED, MARKED_ANONYMOUS, UNMARKED, UNMARKED_ANONYMOUS};
     use crate::history::TOO_OLD;
     use crate::list::{ListPosition, steps};
     use crate::outbox::WAITING;
@@ -191,6 +192,11 @@ pub(crate) mod tests {
             ),
             (&format!("SELECT target FROM links WHERE {MARKED}"), "links_marked"),
             (&format!("SELECT target FROM links WHERE {UNMARKED}"), "links_to_mark"),
+            (
+                &format!("SELECT target FROM links WHERE {MARKED_ANONYMOUS}"),
+                "links_marked_anonymous",
+            ),
+            (&format!("SELECT target FROM links WHERE {UNMARKED_ANONYMOUS}"), "links_to_mark"),
             (&format!("SELECT target FROM links WHERE {DELETED}"), "links_deleted"),
             ("SELECT max(id) FROM links WHERE id >= ?1 AND id < ?2", "INTEGER PRIMARY KEY"),
             ("SELECT id FROM aliases WHERE domain = ?1 AND code = ?2", "PRIMARY KEY"),

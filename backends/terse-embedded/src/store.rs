@@ -10,8 +10,8 @@ use rusqlite::Connection;
 use terse_core::{
     Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Domain, Identity,
     Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, Numbering,
-    Outbox, OutboxEvent, OutboxPage, OwnerId, Page, Revision, StoreError, TagCount, Timestamp,
-    Updated,
+    Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision, StoreError, TagCount,
+    Timestamp, Updated,
 };
 
 use crate::backup::BackupError;
@@ -287,7 +287,7 @@ impl LinkStore for Embedded {
 
     async fn purge(
         &self,
-        before: Timestamp,
+        before: PurgeBefore,
         limit: usize,
         hold: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, StoreError> {

@@ -21,6 +21,7 @@ mod link;
 pub mod link_codec;
 mod link_reader;
 mod links;
+mod log_limit;
 pub mod moderation;
 mod operator;
 mod outbox;
@@ -66,6 +67,7 @@ pub use links::{
     Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, LinkCreation,
     LinkError, LinkPolicy, Links, ListedOwner, Listing,
 };
+pub use log_limit::LogLimit;
 pub use operator::{Contact, Logo, Operator, OperatorName, PageUrl};
 pub use outbox::{EventId, Outbox, OutboxDrain, OutboxEntry, OutboxEvent, OutboxPage};
 pub use outcome::{Answered, ExceededLimit, VisitDecision};
@@ -80,8 +82,8 @@ pub use secret::Secret;
 pub use self_check::{CheckResult, Finding, NoSelfCheck, SelfCheck};
 pub use span::Span;
 pub use store::{
-    BoxError, Cursor, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, Page, Sort, StoreError,
-    TagCount, Updated,
+    BoxError, Cursor, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, Page, PurgeBefore, Sort,
+    StoreError, TagCount, Updated,
 };
 pub use target::{Target, TargetRules, is_bad_port};
 pub use text::{Notes, Tags, Title};

@@ -71,6 +71,11 @@ impl RedirectKind {
     pub fn is_permanent(self) -> bool {
         matches!(self, Self::MovedPermanently | Self::Permanent)
     }
+
+    /// Whether a client repeats its method and body at the target.
+    pub fn keeps_method(self) -> bool {
+        matches!(self, Self::Temporary | Self::Permanent)
+    }
 }
 
 /// The moderation status of a link.

@@ -22,8 +22,10 @@ pub enum VisitDecision {
     Password,
     /// 404: no link, a deleted one, or one that is not valid yet.
     NotFound,
-    /// 410: the link has expired or has no clicks left.
+    /// 410: the link has expired.
     Gone,
+    /// 410: the link has no clicks left.
+    UsedUp,
     /// 451: the link was taken down.
     Blocked,
 }
@@ -38,7 +40,8 @@ impl VisitDecision {
             Status::Active if link.forward_query => Self::RedirectWithQuery,
             Status::Active => Self::Redirect,
             Status::Scheduled | Status::Deleted => Self::NotFound,
-            Status::Expired | Status::UsedUp => Self::Gone,
+            Status::Expired => Self::Gone,
+            Status::UsedUp => Self::UsedUp,
             Status::Blocked => Self::Blocked,
             Status::Suspicious => Self::Warning,
         }
@@ -59,14 +62,20 @@ pub enum Answered {
     NotFound,
     /// 404 without a look-up: the store has never issued this code.
     NeverIssued,
-    /// 410: the link has expired or has no clicks left.
+    /// 410: the link has expired.
     Gone,
+    /// 410: the link has no clicks left.
+    UsedUp,
     /// 451: the link was taken down.
     Blocked,
     /// 429.
     Limited(ExceededLimit),
     /// 503: the store did not answer, or could not read the link.
     Unavailable,
+    /// 405: the link redirects GET and HEAD only.
+    WrongMethod,
+    /// 503: a prefetch would spend one of the link's clicks.
+    PrefetchRefused,
 }
 
 /// The limit that a visitor exceeded.
@@ -82,17 +91,19 @@ pub enum ExceededLimit {
 
 impl Answered {
     /// The stable name, in the API and in the statistics. A code that was never issued is an
-    /// ordinary `not_found` to its visitor.
+    /// ordinary `not_found` to its visitor, and a link without clicks is `expired`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Redirected => "redirected",
             Self::Warned => "warned",
             Self::PasswordAsked => "password_asked",
             Self::NotFound | Self::NeverIssued => "not_found",
-            Self::Gone => "expired",
+            Self::Gone | Self::UsedUp => "expired",
             Self::Blocked => "blocked",
             Self::Limited(_) => "rate_limited",
             Self::Unavailable => "store_unavailable",
+            Self::WrongMethod => "method_not_allowed",
+            Self::PrefetchRefused => "prefetch_refused",
         }
     }
 
@@ -104,9 +115,14 @@ impl Answered {
         match self {
             Self::Redirected => Some(0),
             Self::NotFound | Self::NeverIssued => Some(1),
-            Self::Gone => Some(2),
+            Self::Gone | Self::UsedUp => Some(2),
             Self::Blocked => Some(3),
-            Self::Warned | Self::PasswordAsked | Self::Limited(_) | Self::Unavailable => None,
+            Self::Warned
+            | Self::PasswordAsked
+            | Self::Limited(_)
+            | Self::Unavailable
+            | Self::WrongMethod
+            | Self::PrefetchRefused => None,
         }
     }
 
@@ -179,7 +195,7 @@ mod tests {
             (&|l| l.valid_from = Some(Timestamp::from_ms(1_001)), Decision::NotFound),
             (&|l| l.max_clicks = Some(1), Decision::RedirectIfSpent),
             (&|l| (l.max_clicks, l.forward_query) = (Some(1), true), Decision::RedirectIfSpent),
-            (&|l| (l.max_clicks, l.spent_clicks) = (Some(1), 1), Decision::Gone),
+            (&|l| (l.max_clicks, l.spent_clicks) = (Some(1), 1), Decision::UsedUp),
             (&|l| l.moderation = ModerationStatus::Blocked, Decision::Blocked),
             (&|l| l.moderation = ModerationStatus::Suspicious, Decision::Warning),
             (&|l| l.password = password(), Decision::Password),
@@ -209,11 +225,14 @@ mod tests {
             (Answered::NotFound, Some(1)),
             (Answered::NeverIssued, Some(1)),
             (Answered::Gone, Some(2)),
+            (Answered::UsedUp, Some(2)),
             (Answered::Blocked, Some(3)),
             (Answered::Warned, None),
             (Answered::PasswordAsked, None),
             (Answered::Limited(ExceededLimit::Guesses), None),
             (Answered::Unavailable, None),
+            (Answered::WrongMethod, None),
+            (Answered::PrefetchRefused, None),
         ] {
             assert_eq!(answered.journal_byte(), byte, "{answered:?}");
         }

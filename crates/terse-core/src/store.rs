@@ -143,6 +143,22 @@ impl TagCount {
     }
 }
 
+/// Which links [`LinkStore::purge`] deletes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PurgeBefore {
+    /// Links that were deleted by then, and links without an owner that expired by then.
+    pub ended: Timestamp,
+    /// Links of owners that expired by then.
+    pub expired_with_owner: Timestamp,
+}
+
+/// The same time for all links.
+impl From<Timestamp> for PurgeBefore {
+    fn from(before: Timestamp) -> Self {
+        Self { ended: before, expired_with_owner: before }
+    }
+}
+
 /// Stores links. Every implementation runs `terse_testkit::link_store!`.
 ///
 /// Every write is one atomic, conditional operation and is durable when it returns `Ok`. A write
@@ -220,14 +236,14 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
         subscribers: &[OwnerId],
     ) -> Result<Vec<LinkKey>, StoreError>;
 
-    /// Deletes up to `limit` links that expired or were deleted by `before`, and returns their
+    /// Deletes up to `limit` links that expired or were deleted long enough ago, and returns their
     /// keys. Blocked links stay, so that their codes are never issued again. With
     /// `quarantine_until`, the same write quarantines custom aliases until then: a printed short
     /// link must not lead to another owner's target the next day. Former owners can take their
     /// aliases back; an anonymous alias has no owner.
     async fn purge(
         &self,
-        before: Timestamp,
+        before: PurgeBefore,
         limit: usize,
         quarantine_until: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, StoreError>;

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::clicks::{Clicks, Visit};
 use crate::client_addr::ClientAddr;
 use crate::connection_table::{ConnectionTable, IdleTracker, Waiting};
-use crate::counts::{Counter as _, Counts};
+use crate::counts::{Counter as _, Counts, SLOW_MICROS};
 use crate::date::DateLine;
 use crate::fast_path::{self, AnsweredRequest, LinkRequest, RequestTime, Step};
 use crate::hyper_fallback;
@@ -123,7 +123,7 @@ pub(crate) async fn serve<D: FallbackService>(
     }
     let Connection { mut stream, pending, thread, idle_tracker, .. } = connection;
     idle_tracker.wait(Waiting::Hyper, thread.redirector.now_ms());
-    if has_two_lengths(&pending) {
+    if has_unclear_length(&pending) {
         let _ = stream
             .write_all(
                 b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
@@ -197,7 +197,7 @@ impl Connection {
             output.clear();
             let date = date.at(now_ms);
             let mut used = 0;
-            let mut answers = 0;
+            let (mut answers, mut looked_up) = (0, false);
             let next = loop {
                 if used == bytes.len() {
                     break Next::Read;
@@ -219,7 +219,12 @@ impl Connection {
                         used += answered.used;
                         answers += 1;
                         count_answer(&thread, &answered, lookup.is_none());
-                        let arrived = if lookup.is_some() { self.missed_micros } else { started };
+                        let mut arrived = started;
+                        if lookup.is_some() {
+                            looked_up = true;
+                            arrived = self.missed_micros;
+                            redirector.note_if_slow(arrived, request.code);
+                        }
                         journal(&thread, &answered, &request, &self.client_addr, arrived);
                         if answered.close {
                             break Next::Close;
@@ -248,8 +253,14 @@ impl Connection {
                 self.send(cx, output);
             }
             if answers > 0 {
-                let took = thread.redirector.now_micros() - started;
-                thread.counts.count_latency(u64::try_from(took).unwrap_or(0), answers);
+                let now = thread.redirector.now_micros();
+                if looked_up {
+                    thread.counts.count_latency(now - self.missed_micros, 1);
+                }
+                thread.counts.count_latency(now - started, answers - u64::from(looked_up));
+                if now - started > SLOW_MICROS {
+                    thread.redirector.note_slow(now - started, None);
+                }
             }
             self.wait_for_client(answers > 0, now_ms);
             if !matches!(next, Next::Read) || !self.unsent.is_empty() {
@@ -338,12 +349,18 @@ fn journal(
     });
 }
 
-/// Whether the request has both `Content-Length` and `Transfer-Encoding`, as in request smuggling.
-fn has_two_lengths(bytes: &[u8]) -> bool {
+/// Whether the length of the first request's body can be read in more than one way, as in request
+/// smuggling.
+fn has_unclear_length(bytes: &[u8]) -> bool {
     let mut fields = [httparse::EMPTY_HEADER; 100];
     let mut request = httparse::Request::new(&mut fields);
     let _ = request.parse(bytes);
-    let has =
-        |name: &str| request.headers.iter().any(|field| field.name.eq_ignore_ascii_case(name));
-    has("content-length") && has("transfer-encoding")
+    let of = |name: &'static str| {
+        request.headers.iter().filter(move |field| field.name.eq_ignore_ascii_case(name))
+    };
+    let mut encodings = of("transfer-encoding");
+    let Some(encoding) = encodings.next() else { return false };
+    encodings.next().is_some()
+        || !encoding.value.eq_ignore_ascii_case(b"chunked")
+        || of("content-length").next().is_some()
 }

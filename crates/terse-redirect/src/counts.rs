@@ -8,6 +8,9 @@ use terse_core::Answered;
 pub const BUCKETS_MICROS: [u64; 14] =
     [10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000];
 
+/// An answer that takes longer is slow: it is counted, and some of them are logged.
+pub(crate) const SLOW_MICROS: i64 = 50_000;
+
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// A set of counters: one per serving thread, and a shared one for visits off the fast
@@ -61,6 +64,10 @@ counts! {
     password_asked,
     /// Answered 503.
     unavailable,
+    /// Prefetches of links with limited clicks, answered 503.
+    prefetches_refused,
+    /// Answers that took longer than [`SLOW_MICROS`].
+    slow,
     /// Answered with an expired cache entry while the store was away.
     stale,
     /// Cache hits.
@@ -99,15 +106,18 @@ impl<C: Counter> Counts<C> {
                 self.not_found.add(1);
                 self.never_issued.add(1);
             }
-            Answered::Gone => self.gone.add(1),
+            Answered::Gone | Answered::UsedUp => self.gone.add(1),
             Answered::Blocked => self.blocked.add(1),
             Answered::Limited(_) => self.limited.add(1),
             Answered::Unavailable => self.unavailable.add(1),
+            Answered::WrongMethod => {}
+            Answered::PrefetchRefused => self.prefetches_refused.add(1),
         }
     }
 
     /// Counts the latency of some answers that were sent together.
-    pub(crate) fn count_latency(&self, micros: u64, answers: u64) {
+    pub(crate) fn count_latency(&self, micros: i64, answers: u64) {
+        let micros = u64::try_from(micros).unwrap_or(0);
         let bucket =
             BUCKETS_MICROS.iter().position(|&end| micros <= end).unwrap_or(BUCKETS_MICROS.len());
         self.latency[bucket].add(answers);

@@ -1,5 +1,7 @@
 //! Responses to visitors who are not redirected, written once at the start and copied per visit.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
@@ -9,7 +11,7 @@ use terse_core::{Answered, ExceededLimit};
 use crate::settings::Settings;
 
 /// The answers that have a prepared response, in the order of [`index`].
-const PREPARED: [Answered; 7] = [
+const PREPARED: [Answered; 9] = [
     Answered::NotFound,
     Answered::Gone,
     Answered::Blocked,
@@ -17,6 +19,8 @@ const PREPARED: [Answered; 7] = [
     Answered::Limited(ExceededLimit::Guesses),
     Answered::Limited(ExceededLimit::RedirectsPerAddress),
     Answered::Limited(ExceededLimit::RedirectsPerLink),
+    Answered::UsedUp,
+    Answered::PrefetchRefused,
 ];
 
 /// The place of an answer in [`PREPARED`]. A redirect and the pages of the web side are not
@@ -27,13 +31,16 @@ fn index(answered: Answered) -> usize {
         | Answered::NeverIssued
         | Answered::Redirected
         | Answered::Warned
-        | Answered::PasswordAsked => 0,
+        | Answered::PasswordAsked
+        | Answered::WrongMethod => 0,
         Answered::Gone => 1,
         Answered::Blocked => 2,
         Answered::Unavailable => 3,
         Answered::Limited(ExceededLimit::Guesses) => 4,
         Answered::Limited(ExceededLimit::RedirectsPerAddress) => 5,
         Answered::Limited(ExceededLimit::RedirectsPerLink) => 6,
+        Answered::UsedUp => 7,
+        Answered::PrefetchRefused => 8,
     }
 }
 
@@ -42,14 +49,18 @@ fn index(answered: Answered) -> usize {
 pub struct FailurePages {
     /// For 404.
     pub not_found: String,
-    /// For 410.
+    /// For 410, if the link has expired.
     pub gone: String,
+    /// For 410, if the link has no clicks left.
+    pub used_up: String,
     /// For 451.
     pub blocked: String,
     /// For 503.
     pub unavailable: String,
     /// For 429.
     pub limited: String,
+    /// Where to ask about a blocked link, for programs. The page has it already.
+    pub contact: Option<String>,
     /// The `Content-Security-Policy` of all pages.
     pub policy: String,
 }
@@ -59,7 +70,7 @@ struct Description<'a> {
     status: StatusCode,
     limit: Limit,
     title: &'static str,
-    detail: &'static str,
+    detail: Cow<'static, str>,
     page: &'a str,
 }
 
@@ -70,6 +81,18 @@ fn describe<'a>(
 ) -> Description<'a> {
     let (status, title, detail, page) = match answered {
         Answered::Gone => (StatusCode::GONE, "Expired", "This link has expired.", &pages.gone),
+        Answered::UsedUp => (
+            StatusCode::GONE,
+            "Used up",
+            "This link has been followed as often as its owner allowed.",
+            &pages.used_up,
+        ),
+        Answered::PrefetchRefused => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Not prefetched",
+            "This link has a limited number of clicks. A prefetch does not spend one.",
+            &pages.unavailable,
+        ),
         Answered::Blocked => (
             StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS,
             "Blocked",
@@ -100,7 +123,8 @@ fn describe<'a>(
         | Answered::NeverIssued
         | Answered::Redirected
         | Answered::Warned
-        | Answered::PasswordAsked => {
+        | Answered::PasswordAsked
+        | Answered::WrongMethod => {
             (StatusCode::NOT_FOUND, "Not found", "There is no such link.", &pages.not_found)
         }
     };
@@ -110,10 +134,19 @@ fn describe<'a>(
         Answered::Limited(ExceededLimit::RedirectsPerLink) => settings.redirect_per_code,
         _ => Limit::OFF,
     };
+    let detail = match &pages.contact {
+        Some(contact) if answered == Answered::Blocked => {
+            // The detail is part of a JSON string.
+            let contact = contact.replace('\\', "\\\\").replace('"', "\\\"");
+            format!("{detail} If you think that this is a mistake, contact {contact}.").into()
+        }
+        _ => detail.into(),
+    };
     Description { status, limit, title, detail, page }
 }
 
 /// One response: as parts for hyper, and as bytes for the fast path.
+#[derive(Clone)]
 pub(crate) struct PreparedResponse {
     status: StatusCode,
     headers: HeaderMap,
@@ -132,7 +165,7 @@ impl ErrorResponses {
     pub fn new(pages: &FailurePages, settings: &Settings) -> Self {
         let prepare = |answered: Answered| {
             let description = describe(answered, pages, settings);
-            let Description { status, title, detail, page, .. } = description;
+            let Description { status, title, ref detail, page, .. } = description;
             let (number, code) = (status.as_u16(), answered.as_str());
             let problem = format!(
                 concat!(

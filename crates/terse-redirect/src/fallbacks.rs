@@ -1,6 +1,7 @@
 //! Fallback redirects of a domain: for its root, for unknown codes and for expired links. They are
 //! prepared like the error responses and take their place.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -14,9 +15,78 @@ use crate::redirector::Redirector;
 
 /// The fallbacks of one domain.
 struct DomainFallbacks {
-    root: Option<PreparedResponse>,
-    not_found: Option<PreparedResponse>,
-    expired: Option<PreparedResponse>,
+    root: Option<Fallback>,
+    not_found: Option<Fallback>,
+    expired: Option<Fallback>,
+}
+
+/// A fallback target: the same for all requests, or with the requested code and the error in it.
+enum Fallback {
+    Same(PreparedResponse),
+    FilledIn(Vec<Part>),
+}
+
+/// A part of a fallback target.
+enum Part {
+    Text(Box<str>),
+    Code,
+    Error,
+}
+
+impl Fallback {
+    /// `None` if the target cannot be a location.
+    fn new(target: &str) -> Option<Self> {
+        let parts = parts_of(target);
+        if parts.iter().all(|part| matches!(part, Part::Text(_))) {
+            return PreparedResponse::redirect_to(target).map(Self::Same);
+        }
+        Some(Self::FilledIn(parts))
+    }
+
+    /// The response to a request for a code. Codes and errors need no escaping: they consist of
+    /// letters, digits, hyphens and underscores.
+    fn response(&self, code: &str, answered: Answered) -> Option<Cow<'_, PreparedResponse>> {
+        match self {
+            Self::Same(response) => Some(Cow::Borrowed(response)),
+            Self::FilledIn(parts) => {
+                let location: String = parts
+                    .iter()
+                    .map(|part| match part {
+                        Part::Text(text) => &**text,
+                        Part::Code => code,
+                        Part::Error => answered.as_str(),
+                    })
+                    .collect();
+                PreparedResponse::redirect_to(&location).map(Cow::Owned)
+            }
+        }
+    }
+}
+
+/// Finds `{code}` and `{error}` in a target. In a path their braces are escaped.
+fn parts_of(target: &str) -> Vec<Part> {
+    const PLACES: [(&str, Part); 4] = [
+        ("{code}", Part::Code),
+        ("%7Bcode%7D", Part::Code),
+        ("{error}", Part::Error),
+        ("%7Berror%7D", Part::Error),
+    ];
+    let (mut parts, mut rest) = (Vec::new(), target);
+    loop {
+        let first = PLACES
+            .iter()
+            .filter_map(|(name, part)| Some((rest.find(name)?, name.len(), part)))
+            .min_by_key(|(at, ..)| *at);
+        let Some((at, len, part)) = first else { break };
+        parts.push(Part::Text(rest[..at].into()));
+        parts.push(match part {
+            Part::Error => Part::Error,
+            _ => Part::Code,
+        });
+        rest = &rest[at + len..];
+    }
+    parts.push(Part::Text(rest.into()));
+    parts
 }
 
 impl DomainFallbacks {
@@ -24,7 +94,7 @@ impl DomainFallbacks {
     fn new(config: &DomainConfig, screen: &dyn Screening) -> Self {
         let prepare = |target: &Option<Target>| {
             let target = target.as_ref().filter(|target| !screen.blocks(target))?;
-            PreparedResponse::redirect_to(target.as_str())
+            Fallback::new(target.as_str())
         };
         Self {
             root: prepare(&config.root),
@@ -37,12 +107,13 @@ impl DomainFallbacks {
         self.root.is_none() && self.not_found.is_none() && self.expired.is_none()
     }
 
-    fn instead_of(&self, answered: Answered) -> Option<&PreparedResponse> {
-        match answered {
+    fn instead_of(&self, answered: Answered, code: &str) -> Option<Cow<'_, PreparedResponse>> {
+        let fallback = match answered {
             Answered::NotFound | Answered::NeverIssued => self.not_found.as_ref(),
-            Answered::Gone => self.expired.as_ref(),
+            Answered::Gone | Answered::UsedUp => self.expired.as_ref(),
             _ => None,
-        }
+        };
+        fallback?.response(code, answered)
     }
 }
 
@@ -64,23 +135,32 @@ impl Fallbacks {
         &self,
         domain: u16,
         answered: Answered,
-        date: &[u8],
-        close: bool,
+        code: &str,
+        (date, close): (&[u8], bool),
         out: &mut Vec<u8>,
     ) -> bool {
         let write = |domain: &DomainFallbacks| {
-            domain.instead_of(answered).map(|fallback| fallback.write(date, close, out))
+            domain.instead_of(answered, code).map(|fallback| fallback.write(date, close, out))
         };
         self.with(domain, write).is_some()
     }
 
     /// The fallback for an answer, for hyper.
-    pub(crate) fn response(&self, domain: u16, answered: Answered) -> Option<Response<Bytes>> {
-        self.with(domain, |domain| domain.instead_of(answered).map(PreparedResponse::response))
+    pub(crate) fn response(
+        &self,
+        domain: u16,
+        answered: Answered,
+        code: &str,
+    ) -> Option<Response<Bytes>> {
+        self.with(domain, |domain| Some(domain.instead_of(answered, code)?.response()))
     }
 
     fn root(&self, domain: u16) -> Option<Response<Bytes>> {
-        self.with(domain, |domain| domain.root.as_ref().map(PreparedResponse::response))
+        // A root has no code and no error; their places stay empty.
+        let root = |domain: &DomainFallbacks| {
+            Some(domain.root.as_ref()?.response("", Answered::Redirected)?.response())
+        };
+        self.with(domain, root)
     }
 
     fn with<T>(&self, domain: u16, read: impl FnOnce(&DomainFallbacks) -> Option<T>) -> Option<T> {

@@ -117,7 +117,7 @@ pub fn answer<'a>(
     (request.domain, request.code, request.query) = (domain, code, query);
 
     let fail = |answered: Answered, out: &mut Vec<u8>| {
-        write_failure(redirector, domain, answered, &head, (date, close), out);
+        write_failure(redirector, (domain, code), answered, &head, (date, close), out);
         Step::Answered(AnsweredRequest {
             used,
             answered,
@@ -137,6 +137,7 @@ pub fn answer<'a>(
             }
             VisitDecision::NotFound => Answered::NotFound,
             VisitDecision::Gone => Answered::Gone,
+            VisitDecision::UsedUp => Answered::UsedUp,
             VisitDecision::Blocked => Answered::Blocked,
             VisitDecision::RedirectWithQuery
             | VisitDecision::RedirectByRules
@@ -209,13 +210,13 @@ pub fn answer<'a>(
 #[cold]
 fn write_failure(
     redirector: &Redirector,
-    domain: u16,
+    (domain, code): (u16, &str),
     answered: Answered,
     head: &RequestHead<'_>,
     (date, close): (&[u8], bool),
     out: &mut Vec<u8>,
 ) {
-    if !redirector.fallbacks.write(domain, answered, date, close, out) {
+    if !redirector.fallbacks.write(domain, answered, code, (date, close), out) {
         redirector.error_responses.write(answered, head.html(), date, close, out);
     }
 }

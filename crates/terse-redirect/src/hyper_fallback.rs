@@ -22,6 +22,8 @@ use crate::settings::Settings;
 /// The HTTP/2 connection preface, and the length of the prefix that no HTTP/1 request has.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PREFACE_PREFIX: usize = 14;
+/// Concurrent requests of an HTTP/2 connection.
+const MAX_STREAMS: u32 = 100;
 /// hyper answers 431 beyond this.
 const MAX_HEADERS: usize = 32 * 1024;
 
@@ -59,7 +61,7 @@ pub(crate) async fn serve<F, B>(
         let mut builder = http2::Builder::new(LocalExecutor);
         builder
             .timer(TokioTimer::new())
-            .max_concurrent_streams(256)
+            .max_concurrent_streams(MAX_STREAMS)
             .max_header_list_size(MAX_HEADERS as u32)
             .max_pending_accept_reset_streams(64)
             // Pings find clients that are gone. The sweep closes connections that answer pings and

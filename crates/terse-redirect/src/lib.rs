@@ -41,7 +41,7 @@ pub use counts::{BUCKETS_MICROS, Snapshot};
 pub use error_responses::{ErrorResponses, FailurePages};
 pub use host_table::HostTable;
 pub use journal::{AddressDetail, Journal, JournalSettings};
-pub use redirector::{LinkUnavailable, Redirector, Reply, Visitor};
+pub use redirector::{LinkUnavailable, Redirector, Reply, VisitMethod, Visitor};
 pub use route::Route;
 pub use routes::Routes;
 pub use settings::{ErrorStyle, Settings};

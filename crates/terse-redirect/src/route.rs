@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use terse_core::{
-    Code, Link, ModerationSource, RedirectKind, Screening, Target, Timestamp, VisitDecision,
+    Code, Link, ModerationSource, ModerationStatus, RedirectKind, Screening, Target, Timestamp,
+    VisitDecision,
 };
 use triomphe::ThinArc;
 
@@ -17,6 +18,10 @@ use crate::settings::Settings;
 
 /// Precedes the target in a prepared redirect.
 const LOCATION: &str = "\r\nlocation: ";
+
+/// A redirect that may be cached for at least a week is `immutable`: browsers do not ask again when
+/// a page is reloaded.
+const IMMUTABLE_SECONDS: i64 = 7 * 86_400;
 
 /// The fixed part of a route. Its code and its redirect follow in the same allocation.
 pub(crate) struct Head {
@@ -71,13 +76,16 @@ impl Route {
     fn build(
         domain: u16,
         code: &[u8],
-        link: Link,
+        mut link: Link,
         now: Timestamp,
         settings: &Settings,
         ttl: Duration,
     ) -> Self {
         let now_ms = now.as_ms();
         let decision = VisitDecision::of(&link, now);
+        if is_stable(&link, decision, now, settings) {
+            link.redirect = RedirectKind::MovedPermanently;
+        }
         let ahead = |at: Option<Timestamp>| {
             at.map(Timestamp::as_ms).filter(|&at| at > now_ms).unwrap_or(i64::MAX)
         };
@@ -92,7 +100,10 @@ impl Route {
             _ => Vec::new(),
         };
         let needs_link = match decision {
-            VisitDecision::NotFound | VisitDecision::Gone | VisitDecision::Blocked => false,
+            VisitDecision::NotFound
+            | VisitDecision::Gone
+            | VisitDecision::UsedUp
+            | VisitDecision::Blocked => false,
             VisitDecision::Redirect => code != link.key.code.as_str().as_bytes(),
             _ => true,
         };
@@ -161,6 +172,14 @@ impl Route {
         &self.0.slice[self.head().code_len..]
     }
 
+    /// Whether the redirect is a 307 or 308, which keeps the method of a request.
+    pub(crate) fn keeps_method(&self) -> bool {
+        match &self.head().link {
+            Some(link) => link.redirect.keeps_method(),
+            None => matches!(self.redirect().get(9..12), Some(b"307" | b"308")),
+        }
+    }
+
     /// The approximate memory that it takes in the cache.
     pub(crate) fn bytes(&self) -> usize {
         const MAP_AND_RING: usize = 96;
@@ -190,7 +209,7 @@ impl Route {
             | VisitDecision::RedirectWithQuery
             | VisitDecision::RedirectByRules => now_ms < self.head().valid_until,
             // A link that must not be followed stays so, however old the entry.
-            VisitDecision::Gone | VisitDecision::Blocked => true,
+            VisitDecision::Gone | VisitDecision::UsedUp | VisitDecision::Blocked => true,
             VisitDecision::RedirectIfSpent
             | VisitDecision::Warning
             | VisitDecision::Password
@@ -205,7 +224,7 @@ impl Route {
         head.screened
             && match head.decision {
                 VisitDecision::Blocked => true,
-                VisitDecision::NotFound | VisitDecision::Gone => false,
+                VisitDecision::NotFound | VisitDecision::Gone | VisitDecision::UsedUp => false,
                 _ => match &head.link {
                     Some(link) => link.targets().any(|target| screen.blocks(target)),
                     None => self.target().is_some_and(|target| screen.blocks(&target)),
@@ -315,6 +334,9 @@ fn each_field(
 ) {
     put("location", location);
     match max_age(link, now, settings) {
+        Some(seconds) if seconds >= IMMUTABLE_SECONDS => {
+            put("cache-control", &format!("public, max-age={seconds}, immutable"));
+        }
         Some(seconds) => put("cache-control", &format!("public, max-age={seconds}")),
         None => put("cache-control", "private, max-age=0, no-store"),
     }
@@ -323,6 +345,19 @@ fn each_field(
     }
     put("access-control-allow-origin", "*");
     put("content-length", "0");
+}
+
+/// Whether a 302 is answered as 301: the operator wants that for links that have not changed for
+/// some time, and nothing about the link is due to change.
+fn is_stable(link: &Link, decision: VisitDecision, now: Timestamp, settings: &Settings) -> bool {
+    let Some(after) = settings.permanent_after else { return false };
+    // `Redirect` rules out a password, rules, limited clicks and a forwarded query.
+    decision == VisitDecision::Redirect
+        && link.redirect == RedirectKind::Found
+        && link.expires_at.is_none()
+        && link.moderation == ModerationStatus::Clear
+        && link.flags.is_empty()
+        && link.updated_at <= now.saturating_sub(after)
 }
 
 /// How long clients may cache a permanent redirect: not past the link's expiry, and not at all if

@@ -26,6 +26,8 @@ pub struct Settings {
     pub errors: ErrorStyle,
     /// How long clients may cache a 301 or 308.
     pub permanent_max_age: Duration,
+    /// A link with 302 that has not changed for this long is answered with 301; `None` for never.
+    pub permanent_after: Option<Duration>,
     /// How long a visitor may wait for the store.
     pub store_timeout: Duration,
     /// How many look-ups may wait for the store at the same time.
@@ -63,6 +65,7 @@ impl Default for Settings {
             fast_path: true,
             errors: ErrorStyle::Status,
             permanent_max_age: Duration::from_hours(24),
+            permanent_after: None,
             store_timeout: Duration::from_millis(500),
             store_concurrency: 256,
             header_timeout: Duration::from_secs(10),

@@ -21,8 +21,7 @@ pub struct VisitHandler {
 impl VisitHandler {
     /// For a request that arrives now.
     pub(crate) fn new(thread: Rc<Thread>, client_addr: ClientAddr) -> Self {
-        let arrived_micros =
-            if thread.clicks.is_some() { thread.redirector.now_micros() } else { 0 };
+        let arrived_micros = thread.redirector.now_micros();
         Self { thread, client_addr, arrived_micros }
     }
 
@@ -50,6 +49,11 @@ impl VisitHandler {
     /// Writes the visit to the journal and returns the reply.
     fn record(&self, answer: Answer, visitor: &Visitor<'_>) -> Reply {
         let Answer { reply, answered, link } = answer;
+        if let Reply::Response(_) = reply {
+            let took = self.thread.redirector.now_micros() - self.arrived_micros;
+            self.thread.counts.count_latency(took, 1);
+            self.thread.redirector.note_if_slow(self.arrived_micros, visitor.code);
+        }
         let Some(clicks) = &self.thread.clicks else { return reply };
         let code = link.as_ref().and_then(|link| link.canonical_code.as_ref());
         let redirector = &self.thread.redirector;

@@ -30,6 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         anonymous_create: std::env::var_os("CLOSED").is_none(),
         anonymous_ttl: Duration::from_secs(8 * 3600),
         grace: Duration::from_secs(7 * 86_400),
+        keep_expired: Duration::from_secs(7 * 86_400),
         quarantine: Duration::ZERO,
     };
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));

@@ -28,7 +28,7 @@ pub use accounts::AccountSettings;
 pub use api::openapi;
 pub use keys::Keys;
 pub use oidc::{Oidc, OidcError, OidcHttp, OidcRequest, OidcResponse, OidcSettings};
-pub use pages::{CSP, Pages, pages};
+pub use pages::{CSP, Pages, RefusalPages, pages};
 pub use password_gate::{GateDecision, PasswordGate, PasswordRequest};
 pub use passwords::Passwords;
 pub use registry_refresh::{PendingRefreshes, RefreshReceiver, RegistryRefresh};

@@ -13,7 +13,8 @@ use terse_core::{
     Clock, Code, CodeHash, Cursor, Domain, EventId, FoldedAlias, Identity, Insert, Inserted, Link,
     LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS,
     MIN_CODE_LENGTH, ModerationStatus, MustBeAbsent, Numbering, Outbox, OutboxEntry, OutboxEvent,
-    OutboxPage, OwnerId, Page, Revision, Sort, Status, StoreError, TagCount, Timestamp, Updated,
+    OutboxPage, OwnerId, Page, PurgeBefore, Revision, Sort, Status, StoreError, TagCount,
+    Timestamp, Updated,
 };
 
 /// The largest number of codes to skip of one length.
@@ -552,19 +553,27 @@ impl LinkStore for MemoryStore {
 
     async fn purge(
         &self,
-        before: Timestamp,
+        before: PurgeBefore,
         limit: usize,
         hold: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, StoreError> {
         self.enter().await?;
         let mut state = self.state();
-        let over = |at: Option<Timestamp>| at.is_some_and(|at| at <= before);
+        let over = |at: Option<Timestamp>, by: Timestamp| at.is_some_and(|at| at <= by);
         let due: Vec<u64> = state
             .links
             .iter()
             .filter(|(_, link)| {
                 link.moderation != ModerationStatus::Blocked
-                    && (over(link.expires_at) || over(link.deleted_at))
+                    && (over(link.deleted_at, before.ended)
+                        || over(
+                            link.expires_at,
+                            if link.owner == OwnerId::ANONYMOUS {
+                                before.ended
+                            } else {
+                                before.expired_with_owner
+                            },
+                        ))
             })
             .map(|(serial, _)| *serial)
             .take(limit)

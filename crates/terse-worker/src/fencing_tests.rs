@@ -77,6 +77,7 @@ fn fixture() -> Fixture {
         anonymous_create: true,
         anonymous_ttl: Duration::from_secs(1),
         grace: Duration::from_secs(1),
+        keep_expired: Duration::from_secs(1),
         quarantine: Duration::ZERO,
     };
     let (codes, clock) = (Arc::new(Random::new(Alphabet::Base62, 7)), Clock::default());

@@ -127,6 +127,7 @@ mod tests {
             anonymous_create: true,
             anonymous_ttl: Duration::from_secs(1),
             grace: Duration::from_secs(1),
+            keep_expired: Duration::from_secs(1),
             quarantine: Duration::ZERO,
         };
         let codes = Arc::new(Random::new(Alphabet::Base62, 7));

@@ -154,6 +154,10 @@ settings! {
         /// How long browsers may cache a 301 or 308, `0s` to `365d`. A cached redirect cannot be
         /// revoked.
         pub permanent_max_age: Span = Span::days(1),
+        /// After how long without a change terse answers a link with 301 instead of 302; `0s` never.
+        /// Links with an expiry, a click limit, rules, a password, a forwarded query or a flag keep
+        /// 302. Browsers cache a 301, so terse counts fewer clicks.
+        pub permanent_after: Span = Span::secs(0),
         /// The longest time a visitor waits for the store; `1ms` to `60s`.
         pub store_timeout: Span = Span::ms(500),
         /// The most concurrent lookups in the store.
@@ -365,9 +369,11 @@ settings! {
 settings! {
     /// `[links]`: deleted and expired links.
     pub struct LinkRetention {
-        /// How long terse keeps a deleted or expired link. Until then a deleted link can be
-        /// restored.
+        /// How long terse keeps a deleted link, which can be restored until then, and an expired
+        /// link without an owner.
         pub grace: Span = Span::days(7),
+        /// How long terse keeps an expired link of an owner, with its statistics; at least `grace`.
+        pub keep_expired: Span = Span::days(365),
         /// How long after that an alias stays reserved for its former owner. `0s` turns this off.
         /// The codes of blocked links stay reserved for ever.
         pub quarantine: Span = Span::days(365),

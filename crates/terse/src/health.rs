@@ -8,9 +8,12 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use prometheus_client::registry::Registry;
 use terse_core::LinkStore;
+use terse_redirect::Redirector;
+
+use crate::metrics::Format;
 
 /// Longer than a healthy store takes.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -20,6 +23,8 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct HealthEndpoints {
     /// The store that `/readyz` checks.
     pub(crate) store: Arc<dyn LinkStore>,
+    /// Whether links that are not in memory can be read.
+    pub(crate) redirector: Arc<Redirector>,
     /// Whether the server has begun to stop.
     pub(crate) draining: Arc<AtomicBool>,
     /// The registry of all metrics.
@@ -37,24 +42,26 @@ impl HealthEndpoints {
     }
 }
 
-/// The node is ready unless it is stopping. A failing store is reported but does not make the node
-/// unready: it still serves cached links, and no other node could do better.
+/// The node is ready unless it is stopping. A failing store makes it degraded but not unready: it
+/// still serves cached links, and no other node could do better.
 async fn ready(State(health): State<HealthEndpoints>) -> impl IntoResponse {
     if health.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
     }
     match tokio::time::timeout(TIMEOUT, health.store.check()).await {
-        Ok(Ok(())) => (StatusCode::OK, "ready\n"),
-        _ => (StatusCode::OK, "ready, but the store cannot be written to\n"),
+        Ok(Ok(())) if health.redirector.reads_links() => (StatusCode::OK, "ready\n"),
+        Ok(Ok(())) => (StatusCode::OK, "degraded: links that are not in memory cannot be read\n"),
+        _ => (StatusCode::OK, "degraded: the store cannot be written to\n"),
     }
 }
 
-async fn metrics(State(health): State<HealthEndpoints>) -> impl IntoResponse {
-    let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &health.registry) {
-        Ok(()) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(header::CONTENT_TYPE, kind)], text).into_response()
+/// All metrics, in the format that the client prefers.
+async fn metrics(State(health): State<HealthEndpoints>, headers: HeaderMap) -> impl IntoResponse {
+    let format = Format::negotiate(&headers);
+    match format.encode(&health.registry) {
+        Ok(text) => {
+            let fields = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")];
+            (fields, text).into_response()
         }
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }

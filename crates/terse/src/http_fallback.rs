@@ -14,8 +14,9 @@ use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use terse_core::{Answered, Code, is_reserved};
+use terse_redirect::fast_path::accepts_html;
 use terse_redirect::{Redirector, Reply, VisitHandler, Visitor};
-use terse_server::{GateDecision, PasswordGate, PasswordRequest};
+use terse_server::{GateDecision, PasswordGate, PasswordRequest, RefusalPages};
 use tokio::runtime::Handle;
 use tower::ServiceExt as _;
 
@@ -23,7 +24,7 @@ use crate::config::Roles;
 
 /// The longest request target.
 const MAX_TARGET: usize = 8 * 1024;
-/// Answered for any `Host`: probes address a node by its IP address.
+/// Probes address a node by its IP address.
 const OPERATING: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
 /// Answers redirects on the serving thread. All other requests run on the back-office runtime,
@@ -38,6 +39,7 @@ struct Shared {
     back_office: Handle,
     roles: Roles,
     primary_host: String,
+    pages: RefusalPages,
 }
 
 impl HttpFallback {
@@ -49,8 +51,17 @@ impl HttpFallback {
         back_office: Handle,
         roles: Roles,
         primary_host: String,
+        pages: RefusalPages,
     ) -> Self {
-        Self(Arc::new(Shared { redirector, web, gatekeeper, back_office, roles, primary_host }))
+        Self(Arc::new(Shared {
+            redirector,
+            web,
+            gatekeeper,
+            back_office,
+            roles,
+            primary_host,
+            pages,
+        }))
     }
 }
 
@@ -75,8 +86,28 @@ impl terse_redirect::FallbackService for HttpFallback {
     }
 }
 
-/// A request that is refused before routing.
+/// A request that is refused before routing: the status, the stable code and the detail.
 struct Refused(StatusCode, &'static str, String);
+
+impl Refused {
+    /// A page for a browser, and a problem document for any other client.
+    fn answer(self, pages: Option<&RefusalPages>) -> Response {
+        let Some(pages) = pages else { return self.into_response() };
+        let Self(status, _, detail) = self;
+        let hint = match status {
+            StatusCode::MISDIRECTED_REQUEST => {
+                "If you run this server: set base_url to the address in your browser's address \
+                 bar (as TERSE_BASE_URL or in terse.toml), or add its host to domains, and start \
+                 terse again."
+            }
+            _ => "Check the address where you found it.",
+        };
+        let mut response = pages.page(status, &detail, hint);
+        let no_store = HeaderValue::from_static("no-store");
+        response.headers_mut().insert(header::CACHE_CONTROL, no_store);
+        response
+    }
+}
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
@@ -114,7 +145,7 @@ impl Shared {
         let domain = self.check(request).ok()?;
         match desk.answer_now(Visitor::of(request, domain, &code))? {
             Reply::Response(response) => Some(response.map(|body| Either::Left(Full::new(body)))),
-            Reply::Page(..) => None,
+            Reply::Page(..) | Reply::WrongMethod => None,
         }
     }
 
@@ -125,11 +156,17 @@ impl Shared {
     ) -> Response<Either<Full<Bytes>, Body>> {
         let domain = match self.check(&request) {
             Ok(domain) => domain,
-            Err(refused) => return refused.into_response().map(Either::Right),
+            Err(refused) if !has_clear_length(request.headers()) => {
+                let mut response = refused.answer(self.pages_for(&request));
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+                return response.map(Either::Right);
+            }
+            Err(refused) => return refused.answer(self.pages_for(&request)).map(Either::Right),
         };
         let code = match code_in(request.uri().path()) {
             Ok(code) => code,
-            Err(refused) => return refused.into_response().map(Either::Right),
+            Err(refused) => return refused.answer(self.pages_for(&request)).map(Either::Right),
         };
         if let Some(code) = code.as_ref().filter(|_| is_about_report(&request)) {
             // A report must not follow the link.
@@ -139,21 +176,19 @@ impl Shared {
         let Some(code) = code.filter(|_| self.roles.redirect) else {
             return self.back_office(request).await.map(Either::Right);
         };
-        if request.method() == Method::POST
-            && let Some(own) = Code::parse(&code)
-        {
-            let (head, body) = request.into_parts();
-            return self
-                .hear(Request::from_parts(head, ()), Body::new(body), domain, own, desk)
-                .await;
-        }
-        if request.method() != Method::GET && request.method() != Method::HEAD {
-            return wrong_method().map(Either::Right);
-        }
+        // The body of a request that is redirected is not read.
         match desk.answer(Visitor::of(&request, domain, &code)).await {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
+            Reply::WrongMethod => wrong_method(self.pages_for(&request)).map(Either::Right),
+            Reply::Page(Answered::PasswordAsked, own) if request.method() == Method::POST => {
+                let (head, body) = request.into_parts();
+                self.hear(Request::from_parts(head, ()), Body::new(body), domain, own, desk).await
+            }
             Reply::Page(Answered::Warned, code) => {
                 let page = format!("/r/{code}");
+                if request.method() != Method::HEAD {
+                    *request.method_mut() = Method::GET;
+                }
                 // The warning page needs the query: rules may test it, and the link may forward it.
                 let brought = request.uri().query().unwrap_or_default().to_owned();
                 request.extensions_mut().insert(terse_server::ForwardedQuery(brought));
@@ -185,10 +220,13 @@ impl Shared {
             }
             // The link has just lost its password.
             Ok(GateDecision::None) => desk.answer(visitor).await,
-            Ok(GateDecision::Closed(_)) | Err(_) => return self.closed(gate).map(Either::Right),
+            Ok(GateDecision::Closed(_)) | Err(_) => {
+                return self.closed(gate, self.pages_for(&request)).map(Either::Right);
+            }
         };
         match reply {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
+            Reply::WrongMethod => wrong_method(self.pages_for(&request)).map(Either::Right),
             // The link changed in between; the next request sees the change.
             Reply::Page(_, own) => see_other(&own).map(Either::Right),
         }
@@ -209,7 +247,7 @@ impl Shared {
             .spawn(async move { gatekeeper.check_password(knock, body).await })
             .await;
         let Ok(GateDecision::Open { knows, pass }) = gate else {
-            return self.closed(gate).map(Either::Right);
+            return self.closed(gate, self.pages_for(&request)).map(Either::Right);
         };
         let visitor =
             Visitor { password: Some(&knows), ..Visitor::of(&request, domain, own.as_str()) };
@@ -222,6 +260,7 @@ impl Shared {
                 response.map(|body| Either::Left(Full::new(body)))
             }
             Reply::Page(_, own) => see_other(&own).map(Either::Right),
+            Reply::WrongMethod => wrong_method(self.pages_for(&request)).map(Either::Right),
         };
         if let Some(pass) = pass.filter(|_| response.status().is_redirection()) {
             response.headers_mut().insert(header::SET_COOKIE, pass);
@@ -230,12 +269,22 @@ impl Shared {
     }
 
     /// The answer to a visitor without the password.
-    fn closed(&self, gate: Result<GateDecision, tokio::task::JoinError>) -> Response {
+    fn closed(
+        &self,
+        gate: Result<GateDecision, tokio::task::JoinError>,
+        pages: Option<&RefusalPages>,
+    ) -> Response {
         match gate {
             Ok(GateDecision::Closed(response)) => response,
-            Ok(GateDecision::Open { .. } | GateDecision::None) => wrong_method(),
-            Err(error) => failed(&error),
+            Ok(GateDecision::Open { .. } | GateDecision::None) => wrong_method(pages),
+            Err(error) => failed(&error, pages),
         }
+    }
+
+    /// The pages, if the client prefers a page to a problem document, as browsers do.
+    fn pages_for<B>(&self, request: &Request<B>) -> Option<&RefusalPages> {
+        let accepts = request.headers().get_all(header::ACCEPT).iter();
+        accepts.map(HeaderValue::as_bytes).any(accepts_html).then_some(&self.pages)
     }
 
     /// The number of the domain that the request is for.
@@ -247,6 +296,13 @@ impl Shared {
                 StatusCode::URI_TOO_LONG,
                 "target_too_long",
                 "an address has at most 8,192 octets",
+            );
+        }
+        if !has_clear_length(headers) {
+            return refuse(
+                StatusCode::BAD_REQUEST,
+                "invalid_request",
+                "a body has a Content-Length or Transfer-Encoding: chunked, and not both",
             );
         }
         let mut hosts = headers.get_all(header::HOST).iter();
@@ -270,11 +326,12 @@ impl Shared {
         };
         match self.redirector.domain(host) {
             Some(domain) => Ok(domain),
-            None if OPERATING.contains(&request.uri().path()) => Ok(0),
+            None if answers_for_any_host(request.uri().path()) => Ok(0),
             None => {
+                // The host that was asked for is not repeated: anyone can send any.
                 let detail = format!(
-                    "this server answers for {}; if it should answer for the host you asked, set \
-                     base_url or domains, or add it",
+                    "This server answers for {}, and not for the host that you asked for. To allow \
+                     that host, set base_url or domains, or add it as a domain.",
                     self.primary_host
                 );
                 Err(Refused(StatusCode::MISDIRECTED_REQUEST, "unknown_host", detail))
@@ -295,30 +352,47 @@ impl Shared {
                 "not_found",
                 "this machine does not serve this".into(),
             )
-            .into_response();
+            .answer(self.pages_for(&request));
         }
+        let pages = self.pages_for(&request);
         let answer = self.back_office.spawn(self.web.clone().oneshot(request.map(Body::new)));
         match answer.await {
             Ok(Ok(response)) => response,
             Ok(Err(never)) => match never {},
-            Err(error) => failed(&error),
+            Err(error) => failed(&error, pages),
         }
     }
 }
 
-fn failed(error: &tokio::task::JoinError) -> Response {
-    tracing::error!(%error, "a request could not be finished");
-    let detail = "something went wrong on our side; it was logged".to_owned();
-    Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", detail).into_response()
+/// Whether a path is answered for any `Host`: health checks, and the style sheet of the page for an
+/// unknown host.
+fn answers_for_any_host(path: &str) -> bool {
+    OPERATING.contains(&path) || path.starts_with("/assets/") || path == "/favicon.svg"
 }
 
-fn wrong_method() -> Response {
+/// Whether the length of the body can be read in one way only. Proxies and servers that read
+/// different lengths disagree about where the next request begins.
+fn has_clear_length(headers: &http::HeaderMap) -> bool {
+    let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let Some(encoding) = encodings.next() else { return true };
+    encodings.next().is_none()
+        && encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
+        && !headers.contains_key(header::CONTENT_LENGTH)
+}
+
+fn failed(error: &tokio::task::JoinError, pages: Option<&RefusalPages>) -> Response {
+    tracing::error!(%error, "a request could not be finished");
+    let detail = "something went wrong on our side; it was logged".to_owned();
+    Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", detail).answer(pages)
+}
+
+fn wrong_method(pages: Option<&RefusalPages>) -> Response {
     let refused = Refused(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
-        "a link answers GET and HEAD".into(),
+        "this link answers GET and HEAD".into(),
     );
-    ([(header::ALLOW, "GET, HEAD")], refused).into_response()
+    ([(header::ALLOW, "GET, HEAD")], refused.answer(pages)).into_response()
 }
 
 fn see_other(code: &Code) -> Response {

@@ -1,5 +1,8 @@
 //! `/metrics`: the counters of all components, in the format of Prometheus.
 
+mod format;
+mod process;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +17,8 @@ use terse_worker::{CountsByJob, JobCounts, ReaperCounts, RescanCounts};
 use crate::click_plane::Counted;
 use crate::outgoing::OutgoingCounts;
 use crate::safety::{ListCounts, Service};
+
+pub(crate) use format::Format;
 
 /// Reads all counters when `/metrics` is requested.
 pub(crate) struct MetricsSources {
@@ -41,6 +46,8 @@ pub(crate) struct MetricsSources {
     pub(crate) queue: Box<dyn Fn() -> usize + Send + Sync>,
     /// Runs of the background jobs.
     pub(crate) jobs: CountsByJob,
+    /// When the process started, in seconds since 1970.
+    pub(crate) started_seconds: f64,
 }
 
 impl fmt::Debug for MetricsSources {
@@ -61,7 +68,9 @@ impl Collector for MetricsSources {
             ("asked", seen.password_asked),
             ("limited", seen.limited),
             ("unavailable", seen.unavailable),
+            ("prefetch_refused", seen.prefetches_refused),
         ];
+        process::encode(&mut encoder, self.started_seconds)?;
         family(
             &mut encoder,
             "terse_redirects",
@@ -70,6 +79,8 @@ impl Collector for MetricsSources {
             &outcomes,
         )?;
         latency(&mut encoder, &seen)?;
+        let help = "Answers that took longer than 50 ms";
+        counter(&mut encoder, "terse_redirects_slow", help, seen.slow)?;
         let cache = [
             ("hit", seen.hits),
             ("miss", seen.misses),
@@ -373,10 +384,10 @@ fn family(
 }
 
 fn latency(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot) -> fmt::Result {
-    let ends = BUCKETS_MICROS.iter().map(|&end| end as f64 / 1e6).chain([f64::MAX]);
+    let ends = BUCKETS_MICROS.iter().map(|&end| end as f64 / 1e6).chain([f64::INFINITY]);
     let buckets: Vec<(f64, u64)> = ends.zip(seen.latency).collect();
     let count = seen.latency.iter().sum();
-    let help = "From a request's arrival to its answer's leaving, for visits answered from memory";
+    let help = "From a visit's arrival to its answer";
     let mut metric =
         encoder.encode_descriptor("terse_redirect_seconds", help, None, MetricType::Histogram)?;
     metric.encode_histogram::<NoLabelSet>(seen.latency_micros as f64 / 1e6, count, &buckets, None)

@@ -13,7 +13,8 @@ use prometheus_client::registry::Registry;
 use terse_core::{
     Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Domain, Identity,
     Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, Outbox,
-    OutboxEvent, OutboxPage, OwnerId, Page, Revision, StoreError, TagCount, Timestamp, Updated,
+    OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision, StoreError, TagCount, Timestamp,
+    Updated,
 };
 
 /// A call of the store and its result.
@@ -209,7 +210,7 @@ impl LinkStore for MetricsStore {
 
     async fn purge(
         &self,
-        before: Timestamp,
+        before: PurgeBefore,
         limit: usize,
         hold: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, StoreError> {

@@ -11,14 +11,14 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use terse_core::registry::Salts;
 use terse_core::{ChangeFollower, Clock, RouteCache};
 use terse_redirect::{Settings, Workers};
-use terse_server::{PasswordGate, RegistryRefresh};
+use terse_server::{PasswordGate, RefusalPages, RegistryRefresh};
 use terse_worker::{LeaseKeeper, LinkChanges, Running, Scheduler};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -87,6 +87,8 @@ impl Server {
         clock: Clock,
         adjust: impl FnOnce(&mut Settings),
     ) -> anyhow::Result<Self> {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH);
+
         // Backends.
         let data_dir = DataDir::open(&config.data_dir)?;
         let lock = data_dir.lock()?;
@@ -149,6 +151,7 @@ impl Server {
         let (links_store, safety, redirector) =
             (Arc::clone(links_store), Arc::clone(safety), Arc::clone(redirector));
         let outgoing = Arc::clone(&services.integrations.counts);
+        let refusal_pages = RefusalPages::new(&services.operator);
         let parts = jobs::JobParts { config, base_url: &base_url, clock: &clock, store: &store };
         let job_counts = parts.add(services, &click_plane, used_keys, &mut jobs);
 
@@ -170,10 +173,17 @@ impl Server {
             queue: Box::new(store.queue_depth()),
             clicks: Box::new(click_plane.counted()),
             jobs: jobs.counts(),
+            started_seconds: started.map_or(0.0, |since| since.as_secs_f64()),
         }));
         let draining = Arc::new(AtomicBool::new(false));
         let (drain, registry) = (Arc::clone(&draining), Arc::new(metrics));
-        let health = HealthEndpoints { store: links_store, draining: drain, registry }.router();
+        let health = HealthEndpoints {
+            store: links_store,
+            redirector: Arc::clone(&redirector),
+            draining: drain,
+            registry,
+        }
+        .router();
 
         // Listeners.
         let (web, admin_address) = match admin {
@@ -187,6 +197,7 @@ impl Server {
             runtime.handle().clone(),
             config.roles,
             hosts.primary_host().to_owned(),
+            refusal_pages,
         );
         let journal = click_plane.journal.clone();
         let running = Arc::new(

@@ -241,7 +241,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     until_healthy(&store).await;
     drop(backup);
     // After space is freed, creating works again.
-    assert_eq!(store.purge(timestamp(1), 1000, None).await.unwrap().len(), kept.len());
+    assert_eq!(store.purge(timestamp(1).into(), 1000, None).await.unwrap().len(), kept.len());
     put(&store, &alias("fits-again", "https://example.com/")).await;
     drop(store);
     assert!(verify(&folder.db()).unwrap().is_clean());

@@ -71,7 +71,7 @@ impl Links {
     pub async fn purge_erased(&self, limit: usize) -> Result<usize, LinkError> {
         let keys = self
             .store
-            .purge(LONG_AGO, limit, self.rules.quarantine_until(self.clock.now()))
+            .purge(LONG_AGO.into(), limit, self.rules.quarantine_until(self.clock.now()))
             .await?;
         keys.iter().for_each(|key| self.cache.forget(key));
         Ok(keys.len())

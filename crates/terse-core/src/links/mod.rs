@@ -49,6 +49,8 @@ pub struct LinkPolicy {
     pub anonymous_ttl: Duration,
     /// How long deleted links can be restored.
     pub grace: Duration,
+    /// How long expired links of owners are kept. Links without an owner are kept for `grace`.
+    pub keep_expired: Duration,
     /// How long an alias stays reserved for its former owner once its link is gone; zero for not at
     /// all.
     pub quarantine: Duration,

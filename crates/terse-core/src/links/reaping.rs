@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Links;
 use crate::link::LinkKey;
-use crate::store::StoreError;
+use crate::store::{PurgeBefore, StoreError};
 
 /// How long a request id is kept: the guaranteed 24 hours, and one hour more.
 const REMEMBER_REQUESTS: Duration = Duration::from_hours(25);
@@ -24,11 +24,15 @@ impl Links {
         Ok(keys)
     }
 
-    /// Permanently deletes up to `limit` links whose grace time is over, quarantines their aliases,
+    /// Permanently deletes up to `limit` links: deleted ones and expired ones without an owner after
+    /// the grace time, and expired ones of owners after `keep_expired`. Quarantines their aliases,
     /// drops their cached routes, and returns their keys.
     pub async fn purge(&self, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
         let now = self.clock.now();
-        let before = now.saturating_sub(self.rules.grace);
+        let before = PurgeBefore {
+            ended: now.saturating_sub(self.rules.grace),
+            expired_with_owner: now.saturating_sub(self.rules.keep_expired),
+        };
         let quarantine = self.rules.quarantine_until(now);
         let keys = self.store.purge(before, limit, quarantine).await?;
         keys.iter().for_each(|key| self.cache.forget(key));

@@ -20,6 +20,7 @@ fn links(store: &Arc<dyn LinkStore>, codes: Arc<dyn CodeSource>) -> Links {
         anonymous_create: true,
         anonymous_ttl: Duration::from_hours(8),
         grace: Duration::from_hours(24),
+        keep_expired: Duration::from_hours(24),
         quarantine: Duration::ZERO,
     };
     Links::new(

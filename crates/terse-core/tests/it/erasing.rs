@@ -27,6 +27,7 @@ fn room() -> Links {
         anonymous_create: true,
         anonymous_ttl: Duration::from_secs(3600),
         grace: Duration::MAX,
+        keep_expired: Duration::MAX,
         quarantine: Duration::ZERO,
     };
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));

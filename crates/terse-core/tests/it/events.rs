@@ -88,6 +88,7 @@ fn fixture() -> Fixture {
         anonymous_create: true,
         anonymous_ttl: Duration::from_secs(3600),
         grace: Duration::from_secs(3600),
+        keep_expired: Duration::from_secs(3600),
         quarantine: Duration::ZERO,
     };
     let store = Arc::new(MemoryStore::new());

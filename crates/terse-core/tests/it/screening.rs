@@ -111,6 +111,7 @@ fn links(store: Arc<MemoryStore>, codes: Arc<dyn CodeSource>, screen: &Arc<Told>
         anonymous_create: true,
         anonymous_ttl: Duration::from_hours(8),
         grace: Duration::from_hours(24),
+        keep_expired: Duration::from_hours(24),
         quarantine: Duration::ZERO,
     };
     let screen: Arc<dyn Screening> = screen.clone();

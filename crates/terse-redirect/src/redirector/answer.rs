@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
+use terse_core::clicks::RequestFlags;
 use terse_core::{
     Answered, ClickSpend, ExceededLimit, Link, LinkKey, RouteCache as _, StoreError, Timestamp,
     VisitDecision,
@@ -11,7 +12,7 @@ use terse_core::{
 use tokio::time::{Instant, timeout_at};
 
 use super::Redirector;
-use super::visitor::{Answer, FollowedLink, Reply, Visitor};
+use super::visitor::{Answer, FollowedLink, Reply, VisitMethod, Visitor};
 use crate::client_addr::ClientAddr;
 use crate::counts::Counter as _;
 use crate::route::{Route, redirect_response};
@@ -51,8 +52,9 @@ impl Redirector {
             None => self.look_up_and_answer(visitor, client_addr).await,
         };
         // The other answers are counted where they are made. A page is made by `answer_now` and
-        // again here, and counts once.
-        if let Answered::Warned | Answered::PasswordAsked = answer.answered {
+        // again here, and counts once. A password that is sent is not asked for.
+        let asks = visitor.method != VisitMethod::Post;
+        if asks && let Answered::Warned | Answered::PasswordAsked = answer.answered {
             self.counts.count(answer.answered);
         }
         answer
@@ -100,6 +102,15 @@ impl Redirector {
         now_ms: i64,
     ) -> Option<Answer> {
         let (decision, link) = (route.head().decision, route.head().link.as_deref());
+        if let VisitMethod::Post | VisitMethod::Other = visitor.method {
+            match other_method(route, visitor) {
+                OtherMethod::LikeGet => {}
+                OtherMethod::Form(link) => {
+                    return Some(Answer::page(Answered::PasswordAsked, link));
+                }
+                OtherMethod::Refused => return Some(Answer::wrong_method()),
+            }
+        }
         let redirects = match (decision, link) {
             (VisitDecision::Redirect, _) => true,
             (VisitDecision::RedirectWithQuery | VisitDecision::RedirectByRules, Some(_)) => true,
@@ -126,6 +137,7 @@ impl Redirector {
             (VisitDecision::Warning, Some(link)) => Answer::page(Answered::Warned, link),
             (VisitDecision::Password, Some(link)) => Answer::page(Answered::PasswordAsked, link),
             (VisitDecision::Gone, _) => self.fail(Answered::Gone, visitor),
+            (VisitDecision::UsedUp, _) => self.fail(Answered::UsedUp, visitor),
             (VisitDecision::Blocked, _) => self.fail(Answered::Blocked, visitor),
             _ => {
                 let client = || client_addr.client(&self.settings.proxies, &visitor.headers);
@@ -179,14 +191,18 @@ impl Redirector {
         if link.max_clicks.is_none() {
             return self.redirect(link, visitor, client_addr, now_ms);
         }
-        if visitor.head {
+        // Only a visit spends a click. The client repeats the request when the visitor follows.
+        if visitor.headers.flags.has(RequestFlags::PREFETCH) {
+            return self.fail(Answered::PrefetchRefused, visitor);
+        }
+        if visitor.method == VisitMethod::Head {
             return self.answer_without_spending(link, visitor, client_addr).await;
         }
         match self.spend(&link.key).await {
             Ok(ClickSpend::Yes) => self.redirect(link, visitor, client_addr, now_ms),
             Ok(ClickSpend::UsedUp) => {
                 self.forget(&link.key);
-                self.fail(Answered::Gone, visitor)
+                self.fail(Answered::UsedUp, visitor)
             }
             Ok(ClickSpend::Missing) => {
                 self.forget(&link.key);
@@ -223,6 +239,7 @@ impl Redirector {
             | VisitDecision::Password => self.redirect(&link, visitor, client_addr, self.now_ms()),
             VisitDecision::Warning => Answer::page(Answered::Warned, &link),
             VisitDecision::Gone => self.fail(Answered::Gone, visitor),
+            VisitDecision::UsedUp => self.fail(Answered::UsedUp, visitor),
             VisitDecision::Blocked => self.fail(Answered::Blocked, visitor),
             VisitDecision::NotFound => self.fail(Answered::NotFound, visitor),
         }
@@ -286,10 +303,13 @@ impl Redirector {
     }
 
     fn failure_response(&self, answered: Answered, visitor: &Visitor<'_>) -> Response<Bytes> {
-        if let Some(fallback) = self.fallbacks.response(visitor.domain, answered) {
+        if let Some(fallback) = self.fallbacks.response(visitor.domain, answered, visitor.code) {
             return fallback;
         }
-        let has_page = !matches!(answered, Answered::Unavailable | Answered::Limited(_));
+        let has_page = !matches!(
+            answered,
+            Answered::Unavailable | Answered::Limited(_) | Answered::PrefetchRefused
+        );
         if has_page && self.settings.errors == ErrorStyle::Page {
             let location = format!("/r/{}?error={}", visitor.code, answered.as_str());
             let response = Response::builder()
@@ -305,5 +325,36 @@ impl Redirector {
             }
         }
         self.error_responses.response(answered, visitor.html)
+    }
+}
+
+/// What a request with a method other than GET and HEAD gets.
+enum OtherMethod<'a> {
+    /// The answer that GET gets: the link has 307 or 308, or cannot be followed.
+    LikeGet,
+    /// The web side reads the password form.
+    Form(&'a Link),
+    /// 405.
+    Refused,
+}
+
+fn other_method<'a>(route: &'a Route, visitor: &Visitor<'_>) -> OtherMethod<'a> {
+    let head = route.head();
+    if let VisitDecision::NotFound
+    | VisitDecision::Gone
+    | VisitDecision::UsedUp
+    | VisitDecision::Blocked = head.decision
+    {
+        return OtherMethod::LikeGet;
+    }
+    let locked = head.link.as_deref().filter(|link| link.password.is_some());
+    match locked {
+        Some(link) if visitor.method == VisitMethod::Post && visitor.password.is_none() => {
+            OtherMethod::Form(link)
+        }
+        // The visitor has sent the form, and is redirected with 303.
+        Some(_) if visitor.method == VisitMethod::Post => OtherMethod::LikeGet,
+        _ if route.keeps_method() => OtherMethod::LikeGet,
+        _ => OtherMethod::Refused,
     }
 }

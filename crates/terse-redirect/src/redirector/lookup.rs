@@ -16,8 +16,6 @@ use crate::single_flight::{JoinedFlight, LookupResult};
 const AWAY_MS: i64 = 2_000;
 /// How often a look-up starts again because the link keeps changing.
 const ATTEMPTS: usize = 4;
-/// The redirector logs a store error at most this often: while the store is away, every miss fails.
-const WARN_INTERVAL_MS: i64 = 1_000;
 
 /// A link cannot be looked up now: the store did not answer, or could not read the link's row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -118,6 +116,7 @@ impl Redirector {
         let answered = matches!(loaded, Ok(Ok(_) | Err(StoreError::Corrupt(_))));
         let away_until_ms = if answered { 0 } else { self.now_ms() + AWAY_MS };
         self.away_until_ms.store(away_until_ms, Ordering::Relaxed);
+        self.last_read_failed.store(!answered, Ordering::Relaxed);
         match loaded {
             Ok(Ok(route)) => LookupResult::Route(route),
             Ok(Err(error)) => {
@@ -171,18 +170,17 @@ impl Redirector {
         Some(LinkKey { domain: self.hosts.name(domain).clone(), code })
     }
 
-    /// Logs a store error, unless one was logged a moment ago.
+    /// Logs a store error, unless some were logged in this minute: while the store is away, every
+    /// miss fails.
     pub(super) fn warn_about(&self, error: &StoreError) {
-        let (now, last) = (self.now_ms(), self.last_warning_ms.load(Ordering::Relaxed));
-        if now - last >= WARN_INTERVAL_MS
-            && self
-                .last_warning_ms
-                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-        {
+        if let Some(suppressed) = self.store_log.admit(self.clock.steady()) {
             let reason =
                 std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-            tracing::warn!(reason, "a visitor could not be served from the store: {error}");
+            tracing::warn!(
+                reason,
+                suppressed,
+                "a visitor could not be served from the store: {error}"
+            );
         }
     }
 }

@@ -6,21 +6,21 @@ mod lookup;
 mod visitor;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use terse_core::registry::Suspended;
 use terse_core::rules::VisitorClassifier;
 use terse_core::{
-    ClickSpender, Clock, Hosts, LinkKey, LinkReader, NoScreening, RouteCache, Screening,
+    ClickSpender, Clock, Hosts, LinkKey, LinkReader, LogLimit, NoScreening, RouteCache, Screening,
 };
 use tokio::sync::Semaphore;
 
 pub use lookup::LinkUnavailable;
 pub(crate) use visitor::Answer;
-pub use visitor::{Reply, Visitor};
+pub use visitor::{Reply, VisitMethod, Visitor};
 
 use crate::batch::LookupBatcher;
-use crate::counts::{Counts, SharedCounter, Snapshot};
+use crate::counts::{Counter as _, Counts, SLOW_MICROS, SharedCounter, Snapshot};
 use crate::error_responses::{ErrorResponses, FailurePages};
 use crate::fallbacks::Fallbacks;
 use crate::host_table::HostTable;
@@ -41,9 +41,12 @@ pub struct Redirector {
     batch: LookupBatcher,
     /// Bounds the look-ups that wait for the store.
     store_permits: Semaphore,
-    last_warning_ms: AtomicI64,
+    store_log: LogLimit,
+    slow_log: LogLimit,
     /// Until then the store counts as away.
     away_until_ms: AtomicI64,
+    /// Whether the last look-up in the store failed.
+    last_read_failed: AtomicBool,
     /// Counts visits off the fast path.
     counts: Counts<SharedCounter>,
     rules: RuleEvaluator,
@@ -76,8 +79,10 @@ impl Redirector {
             reader,
             spender,
             screen: Arc::new(NoScreening),
-            last_warning_ms: AtomicI64::new(0),
+            store_log: LogLimit::default(),
+            slow_log: LogLimit::default(),
             away_until_ms: AtomicI64::new(0),
+            last_read_failed: AtomicBool::new(false),
             counts: Counts::default(),
             rules: RuleEvaluator::default(),
             routes: Routes::new(settings.cache_bytes, settings.negative_entries),
@@ -130,6 +135,30 @@ impl Redirector {
     /// The time, in microseconds.
     pub(crate) fn now_micros(&self) -> i64 {
         self.clock.now_micros()
+    }
+
+    /// Counts and logs an answer that took too long.
+    pub(crate) fn note_if_slow(&self, arrived_micros: i64, code: &str) {
+        let took = self.now_micros() - arrived_micros;
+        if took > SLOW_MICROS {
+            self.note_slow(took, Some(code));
+        }
+    }
+
+    /// Counts an answer that took too long, and logs it unless some were logged in this minute.
+    #[cold]
+    pub(crate) fn note_slow(&self, took_micros: i64, code: Option<&str>) {
+        self.counts.slow.add(1);
+        if let Some(suppressed) = self.slow_log.admit(self.clock.steady()) {
+            let took_ms = took_micros / 1000;
+            tracing::warn!(took_ms, link.code = code, suppressed, "a visitor waited {took_ms} ms");
+        }
+    }
+
+    /// Whether the last look-up in the store succeeded. Links that are not in memory are unavailable
+    /// otherwise.
+    pub fn reads_links(&self) -> bool {
+        !self.last_read_failed.load(Ordering::Relaxed)
     }
 
     /// The routes in memory.

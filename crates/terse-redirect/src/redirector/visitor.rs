@@ -8,6 +8,20 @@ use terse_core::{Answered, Code, Link, PasswordHash};
 use crate::fast_path::accepts_html;
 use crate::visitor_headers::VisitorHeaders;
 
+/// The method of a request for a link.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum VisitMethod {
+    /// GET.
+    #[default]
+    Get,
+    /// HEAD, which spends no click.
+    Head,
+    /// POST: the password form, or a request for a link with 307 or 308.
+    Post,
+    /// Any other method: a request for a link with 307 or 308.
+    Other,
+}
+
 /// A request for a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Visitor<'a> {
@@ -19,8 +33,8 @@ pub struct Visitor<'a> {
     pub query: Option<&'a str>,
     /// Whether the client prefers an HTML page to a problem document.
     pub html: bool,
-    /// Whether the method is HEAD, which spends no click.
-    pub head: bool,
+    /// The method of the request.
+    pub method: VisitMethod,
     /// The hash of the password that the visitor has proven to know. It admits to a link as long as
     /// the link has the same hash.
     pub password: Option<&'a PasswordHash>,
@@ -31,16 +45,21 @@ pub struct Visitor<'a> {
 impl<'a> Visitor<'a> {
     /// The visitor who sent a request.
     pub fn of<B>(request: &'a Request<B>, domain: u16, code: &'a str) -> Self {
-        let head = request.method() == Method::HEAD;
+        let method = match *request.method() {
+            Method::GET => VisitMethod::Get,
+            Method::HEAD => VisitMethod::Head,
+            Method::POST => VisitMethod::Post,
+            _ => VisitMethod::Other,
+        };
         let mut headers = VisitorHeaders::of(request.headers());
-        headers.flags = headers.flags.with(RequestFlags::HEAD, head);
+        headers.flags = headers.flags.with(RequestFlags::HEAD, method == VisitMethod::Head);
         let html = request
             .headers()
             .get_all(header::ACCEPT)
             .iter()
             .any(|accept| accepts_html(accept.as_bytes()));
         let query = request.uri().query();
-        Self { domain, code, query, html, head, password: None, headers }
+        Self { domain, code, query, html, method, password: None, headers }
     }
 
     /// Whether the visitor has proven to know this link's password.
@@ -58,6 +77,8 @@ pub enum Reply {
     /// [`Answered::Warned`], the password form for [`Answered::PasswordAsked`]. In loose mode the
     /// link's own code can differ from the requested one.
     Page(Answered, Code),
+    /// 405: the link redirects GET and HEAD only. The visit counts as nothing.
+    WrongMethod,
 }
 
 /// A reply, and what the journal records of it.
@@ -69,6 +90,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// A request with a method that the link does not redirect.
+    pub(super) fn wrong_method() -> Self {
+        Self { reply: Reply::WrongMethod, answered: Answered::WrongMethod, link: None }
+    }
+
     /// A page of the web side.
     pub(super) fn page(answered: Answered, link: &Link) -> Self {
         Self { reply: Reply::Page(answered, link.key.code.clone()), answered, link: None }

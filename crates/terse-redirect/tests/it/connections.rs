@@ -155,6 +155,8 @@ async fn two_lengths_are_refused_in_any_order() {
     for fields in [
         "Transfer-Encoding: chunked\r\nContent-Length: 4",
         "Content-Length: 4\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked, chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
     ] {
         let request = format!(
             "POST /api HTTP/1.1\r\nHost: go.example\r\n{fields}\r\n\r\n5c\r\nGET /admin \

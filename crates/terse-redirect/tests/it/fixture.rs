@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use terse_core::{Clock, Code, Hosts, Insert, Link, LinkStore, is_reserved};
 use terse_redirect::{
     AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, Redirector, Reply,
-    Settings, VisitHandler, Visitor, VisitorHeaders, Workers,
+    Settings, VisitHandler, VisitMethod, Visitor, VisitorHeaders, Workers,
 };
 use terse_testkit::MemoryStore;
 
@@ -69,6 +69,7 @@ impl Fixture {
                 (response.status().as_u16(), location)
             }
             Reply::Page(..) => (200, None),
+            Reply::WrongMethod => (405, None),
         }
     }
 
@@ -113,7 +114,7 @@ pub(crate) fn visitor(code: &str) -> Visitor<'_> {
         code,
         query: None,
         html: false,
-        head: false,
+        method: VisitMethod::Get,
         password: None,
         headers: VisitorHeaders::default(),
     }
@@ -221,7 +222,7 @@ impl TestFallback {
         };
         match reply {
             Reply::Response(response) => Some(response.map(Full::new)),
-            Reply::Page(..) => None,
+            Reply::Page(..) | Reply::WrongMethod => None,
         }
     }
 }

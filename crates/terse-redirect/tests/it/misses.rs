@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::{LinkStore, ModerationStatus, PasswordHash, Revision, RouteCache};
-use terse_redirect::{ErrorStyle, Reply, Visitor};
+use terse_redirect::{ErrorStyle, Reply, VisitMethod, Visitor};
 use terse_testkit::{alias, key};
 
 use crate::fixture::{Fixture, visitor};
@@ -19,6 +19,36 @@ async fn a_link_is_read_once_and_then_cached() {
         assert_eq!(fixture.visit("abc1234").await, (302, Some(TARGET.into())));
     }
     assert_eq!(fixture.store.gets(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_answers_are_counted_and_an_unreadable_store_is_known() {
+    let fixture = Fixture::new(|_| ());
+    fixture.insert(alias("abc1234", TARGET)).await;
+    fixture.insert(alias("def1234", TARGET)).await;
+    let served = fixture.serve();
+    let get = |method: &str, code: &str| {
+        served.exchange(format!("{method} /{code} HTTP/1.1\r\nHost: go.example\r\n\r\n").as_bytes())
+    };
+    fixture.store.delay(Duration::from_millis(80));
+    assert!(get("GET", "abc1234").starts_with("HTTP/1.1 302"));
+    assert_eq!(served.workers.counts().slow, 1, "on the fast path");
+    assert!(get("HEAD", "def1234").starts_with("HTTP/1.1 302"));
+    assert_eq!(served.workers.counts().slow, 2, "by hyper");
+    let seen = served.workers.counts();
+    assert_eq!(seen.latency.iter().sum::<u64>(), 2);
+    assert!(seen.latency_micros >= 160_000, "the look-up is part of it: {}", seen.latency_micros);
+    fixture.store.delay(Duration::ZERO);
+    assert!(get("GET", "abc1234").starts_with("HTTP/1.1 302"));
+    assert!(fixture.redirector.reads_links());
+    fixture.store.fail(true);
+    assert!(get("GET", "cold-one").starts_with("HTTP/1.1 503"));
+    assert!(!fixture.redirector.reads_links());
+    assert!(get("GET", "abc1234").starts_with("HTTP/1.1 302"));
+    assert!(!fixture.redirector.reads_links(), "that was from memory");
+    fixture.store.fail(false);
+    assert!(get("GET", "cold-one").starts_with("HTTP/1.1 404"));
+    assert!(fixture.redirector.reads_links());
 }
 
 #[tokio::test]
@@ -238,7 +268,7 @@ async fn a_link_good_for_three_clicks_redirects_three_times() {
     let mut link = alias("limited1", TARGET);
     link.max_clicks = Some(3);
     fixture.insert(link).await;
-    let head = Visitor { head: true, ..visitor("limited1") };
+    let head = Visitor { method: VisitMethod::Head, ..visitor("limited1") };
     assert_eq!(fixture.visit_as(head).await.0, 302);
     let visits = (0..50).map(|_| {
         let fixture = Arc::clone(&fixture);
@@ -259,7 +289,7 @@ async fn a_link_good_for_three_clicks_redirects_three_times() {
 async fn head_of_a_used_up_link_is_gone_although_its_route_is_cached() {
     let fixture = Fixture::new(|_| ());
     fixture.insert(terse_core::Link { max_clicks: Some(1), ..alias("limited1", TARGET) }).await;
-    let head = Visitor { head: true, ..visitor("limited1") };
+    let head = Visitor { method: VisitMethod::Head, ..visitor("limited1") };
     assert_eq!(fixture.visit_as(head).await.0, 302);
     assert_eq!(fixture.visit("limited1").await.0, 302);
     assert_eq!(fixture.visit_as(head).await.0, 410);
@@ -330,9 +360,9 @@ async fn the_password_form_is_shown_unless_the_visitor_has_given_the_password() 
     fixture.insert(alias("ordinary", TARGET)).await;
     for code in ["locked12", "once1234"] {
         for password in [None, Some(&wrong)] {
-            for head in [true, false] {
+            for method in [VisitMethod::Head, VisitMethod::Get] {
                 assert_eq!(
-                    fixture.visit_as(Visitor { password, head, ..visitor(code) }).await,
+                    fixture.visit_as(Visitor { password, method, ..visitor(code) }).await,
                     (200, None),
                     "{code}"
                 );
@@ -356,7 +386,13 @@ async fn the_password_form_is_shown_unless_the_visitor_has_given_the_password() 
         "no cache may store it"
     );
     // HEAD spends no click, GET does.
-    assert_eq!(fixture.visit_as(Visitor { head: true, ..with_password("once1234") }).await.0, 308);
+    assert_eq!(
+        fixture
+            .visit_as(Visitor { method: VisitMethod::Head, ..with_password("once1234") })
+            .await
+            .0,
+        308
+    );
     assert_eq!(fixture.visit_as(with_password("once1234")).await.0, 308);
     assert_eq!(fixture.visit_as(with_password("once1234")).await.0, 410);
     assert_eq!(

@@ -9,7 +9,7 @@ use terse_core::{
     Clock, Domain, Flags, Hosts, Insert, Link, LinkStore, ModerationSource, ModerationStatus,
     ScreenInput, ScreenResult, Screening, Target,
 };
-use terse_redirect::{FailurePages, Redirector, Reply, Settings, Visitor};
+use terse_redirect::{FailurePages, Redirector, Reply, Settings, VisitMethod, Visitor};
 use terse_testkit::{MemoryStore, alias};
 
 use crate::fixture::visitor;
@@ -85,6 +85,7 @@ impl Plane {
         match self.redirector.answer_uncounted(visitor).await {
             Reply::Response(response) => response.status().as_u16(),
             Reply::Page(..) => 200,
+            Reply::WrongMethod => 405,
         }
     }
 }
@@ -124,7 +125,11 @@ async fn a_blocked_target_is_not_followed_whether_its_link_is_cached_or_not() {
         for _ in 0..2 {
             assert_eq!(plane.status(code).await, 451, "{code}");
         }
-        assert_eq!(plane.status_of(Visitor { head: true, ..visitor(code) }).await, 451, "{code}");
+        assert_eq!(
+            plane.status_of(Visitor { method: VisitMethod::Head, ..visitor(code) }).await,
+            451,
+            "{code}"
+        );
     }
     assert_eq!((plane.status("byhand").await, plane.status("other").await), (302, 302));
 
@@ -145,7 +150,10 @@ async fn head_of_a_link_with_limited_clicks_is_screened() {
         .await;
     assert_eq!(plane.status("counted").await, 302);
     plane.screen.block("bad");
-    assert_eq!(plane.status_of(Visitor { head: true, ..visitor("counted") }).await, 451);
+    assert_eq!(
+        plane.status_of(Visitor { method: VisitMethod::Head, ..visitor("counted") }).await,
+        451
+    );
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::{Link, OwnerId};
-use terse_redirect::Visitor;
+use terse_redirect::{VisitMethod, Visitor};
 use terse_testkit::alias;
 
 use crate::fixture::{Fixture, visitor};
@@ -35,7 +35,7 @@ async fn links_of_a_suspended_owner_are_blocked_cached_or_not_and_come_back() {
     fixture.redirector.suspend(&[ANN]);
     for code in ["known-1", "unknown-1", "forward-1", "counted-1"] {
         assert_eq!(fixture.visit(code).await, (451, None), "{code}");
-        let head = Visitor { head: true, ..visitor(code) };
+        let head = Visitor { method: VisitMethod::Head, ..visitor(code) };
         assert_eq!(fixture.visit_as(head).await.0, 451, "{code}");
     }
     assert_eq!(fixture.visit("deleted-1").await.0, 404, "a deleted link stays deleted");

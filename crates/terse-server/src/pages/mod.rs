@@ -113,13 +113,6 @@ const NOT_FOUND: Message = Message {
     text: "There is no link at this address. It may be mistyped, or its owner has deleted it.",
     hint: "Upper-case and lower-case letters matter. Check the link where you found it.",
 };
-/// For the redirect plane, which does not tell the two cases apart.
-const GONE: Message = Message {
-    status: 410,
-    heading: "This link has expired",
-    text: "Its expiry time has passed, or it has reached its maximum number of clicks.",
-    hint: "Ask the person who gave it to you for a new one.",
-};
 const EXPIRED: Message = Message {
     status: 410,
     heading: "This link has expired",
@@ -181,8 +174,10 @@ const CROSS_SITE: Message = Message {
 pub struct Pages {
     /// 404.
     pub not_found: String,
-    /// 410.
+    /// 410, expired.
     pub gone: String,
+    /// 410, no clicks left.
+    pub used_up: String,
     /// 451.
     pub blocked: String,
     /// 503.
@@ -200,11 +195,45 @@ pub fn pages(operator: &Operator) -> Pages {
     let rendered = |message| html(&MessagePage { frame: &frame, message });
     Pages {
         not_found: rendered(NOT_FOUND),
-        gone: rendered(GONE),
+        gone: rendered(EXPIRED),
+        used_up: rendered(USED_UP),
         blocked: rendered(BLOCKED),
         unavailable: rendered(UNAVAILABLE),
         limited: rendered(LIMITED),
         policy: CSP,
+    }
+}
+
+/// The page for a request that is refused before routing.
+#[derive(Template)]
+#[template(path = "refusal.html")]
+struct Refusal<'a> {
+    frame: &'a Frame,
+    status: u16,
+    heading: &'a str,
+    text: &'a str,
+    hint: &'a str,
+}
+
+/// Makes the pages for requests that are refused before routing.
+pub struct RefusalPages(Frame);
+
+impl RefusalPages {
+    /// With the operator's name and contacts.
+    pub fn new(operator: &Operator) -> Self {
+        Self(Frame::new(Arc::new(Site::new(operator.clone())), Visitor::Anyone))
+    }
+
+    /// The page for a status. `text` says what is wrong, `hint` what to do.
+    pub fn page(&self, status: StatusCode, text: &str, hint: &str) -> Response {
+        let heading = match status {
+            StatusCode::MISDIRECTED_REQUEST => "This address is not set up",
+            _ => status.canonical_reason().unwrap_or("Request refused"),
+        };
+        page(
+            status,
+            html(&Refusal { frame: &self.0, status: status.as_u16(), heading, text, hint }),
+        )
     }
 }
 

@@ -237,14 +237,14 @@ impl LinkStore for Fake {
 
     async fn purge(
         &self,
-        before: Timestamp,
+        before: terse_core::PurgeBefore,
         limit: usize,
         _: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, StoreError> {
         let mut inner = self.open()?;
         let over = |link: &&Link| {
             link.moderation != ModerationStatus::Blocked
-                && link.deleted_at.is_some_and(|at| at <= before)
+                && link.deleted_at.is_some_and(|at| at <= before.ended)
         };
         let keys: Vec<LinkKey> =
             inner.links.values().filter(over).take(limit).map(|link| link.key.clone()).collect();

@@ -187,6 +187,7 @@ impl Web {
             anonymous_create: true,
             anonymous_ttl: Duration::from_secs(8 * 3600),
             grace: Duration::from_secs(7 * 86_400),
+            keep_expired: Duration::from_secs(7 * 86_400),
             quarantine: Duration::ZERO,
         };
         change(&mut rules);

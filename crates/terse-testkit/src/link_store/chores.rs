@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use terse_core::{Code, Domain, Inserted, Link, LinkKey, ModerationStatus, OwnerId, Revision};
+use terse_core::{
+    Code, Domain, Inserted, Link, LinkKey, ModerationStatus, OwnerId, PurgeBefore, Revision,
+};
 
 use super::{Store, leased_code, put, put_in_vain};
 use crate::{alias, generated, timestamp};
@@ -72,8 +74,8 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
         put(&store, link).await;
     }
     store.mark_expired(timestamp(10), 1, &[]).await.unwrap();
-    assert_eq!(store.purge(timestamp(8), 10, None).await.unwrap(), []);
-    let gone = sorted(store.purge(timestamp(10), 10, None).await.unwrap());
+    assert_eq!(store.purge(timestamp(8).into(), 10, None).await.unwrap(), []);
+    let gone = sorted(store.purge(timestamp(10).into(), 10, None).await.unwrap());
     assert_eq!(
         gone,
         sorted([&expired, &numbered, &deleted, &both].map(|link| link.key.clone()).to_vec())
@@ -84,7 +86,7 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     for link in [&later, &blocked, &forever] {
         assert!(store.get(&link.key).await.unwrap().is_some(), "{:?}", link.key);
     }
-    assert_eq!(store.purge(timestamp(10), 10, None).await.unwrap(), []);
+    assert_eq!(store.purge(timestamp(10).into(), 10, None).await.unwrap(), []);
     assert_eq!(store.get_folded(&expired.key).await.unwrap(), None);
     // The alias is free, for another owner and in another spelling.
     put(
@@ -98,6 +100,29 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
         !matches!(reinserted, Ok(Inserted::Created)),
         "a blocked code is never given out again"
     );
+}
+
+pub async fn expired_links_of_owners_are_kept_longer(store: Store) {
+    let owned = |name: &str, at: i64| Link {
+        owner: terse_core::OwnerId(7),
+        expires_at: Some(timestamp(at)),
+        ..alias(name, "https://example.com/")
+    };
+    let (old, recent, unmarked) = (owned("old", 5), owned("recent", 10), owned("unmarked", 12));
+    let anonymous = Link { owner: terse_core::OwnerId::ANONYMOUS, ..owned("anonymous", 10) };
+    let unmarked_too = Link { owner: terse_core::OwnerId::ANONYMOUS, ..owned("unmarked2", 12) };
+    let deleted = Link { deleted_at: Some(timestamp(10)), expires_at: None, ..owned("deleted", 0) };
+    for link in [&old, &recent, &unmarked, &anonymous, &unmarked_too, &deleted] {
+        put(&store, link).await;
+    }
+    store.mark_expired(timestamp(10), 10, &[]).await.unwrap();
+    let before = PurgeBefore { ended: timestamp(12), expired_with_owner: timestamp(5) };
+    let gone = sorted(store.purge(before, 10, None).await.unwrap());
+    let due = [&old, &anonymous, &unmarked_too, &deleted].map(|link| link.key.clone());
+    assert_eq!(gone, sorted(due.to_vec()));
+    let before = PurgeBefore { expired_with_owner: timestamp(12), ..before };
+    let gone = sorted(store.purge(before, 10, None).await.unwrap());
+    assert_eq!(gone, sorted(vec![recent.key, unmarked.key]));
 }
 
 pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
@@ -126,7 +151,7 @@ pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
     }
     let mut gone = Vec::new();
     loop {
-        let keys = store.purge(timestamp(100), 1, None).await.unwrap();
+        let keys = store.purge(timestamp(100).into(), 1, None).await.unwrap();
         assert!(keys.len() <= 1);
         match keys.is_empty() {
             true => break,
@@ -153,7 +178,7 @@ pub async fn freed_aliases_are_held_for_their_owners(store: Store) {
         &Link { deleted_at: Some(timestamp(1)), ..generated(&code, "https://example.com/") },
     )
     .await;
-    assert_eq!(store.purge(timestamp(1), 10, Some(timestamp(100))).await.unwrap().len(), 4);
+    assert_eq!(store.purge(timestamp(1).into(), 10, Some(timestamp(100))).await.unwrap().len(), 4);
     assert_eq!(store.get(&crate::key("Anns")).await.unwrap(), None);
     assert_eq!(store.get_folded(&crate::key("anns")).await.unwrap(), None);
     // No other owner gets them, in any spelling. No one gets aliases of anonymous links, not even
@@ -194,8 +219,8 @@ pub async fn held_aliases_are_free_once_released(store: Store) {
     for n in 0..5 {
         put(&store, &over(OwnerId(5), &format!("held-{n}"))).await;
     }
-    store.purge(timestamp(1), 3, Some(timestamp(10))).await.unwrap();
-    store.purge(timestamp(1), 3, Some(timestamp(20))).await.unwrap();
+    store.purge(timestamp(1).into(), 3, Some(timestamp(10))).await.unwrap();
+    store.purge(timestamp(1).into(), 3, Some(timestamp(20))).await.unwrap();
     assert_eq!(store.release(timestamp(9), 10).await.unwrap(), 0);
     assert_eq!(store.release(timestamp(19), 2).await.unwrap(), 2);
     assert_eq!(store.release(timestamp(19), 2).await.unwrap(), 1);

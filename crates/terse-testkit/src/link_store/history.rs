@@ -137,7 +137,7 @@ pub async fn a_history_goes_with_its_link(store: Store) {
         )
         .await;
         assert_eq!(store.history(&link.key, 10).await.unwrap(), [past(&link, 0)]);
-        assert_eq!(store.purge(timestamp(2), 10, None).await.unwrap(), [link.key.clone()]);
+        assert_eq!(store.purge(timestamp(2).into(), 10, None).await.unwrap(), [link.key.clone()]);
         assert_eq!(store.history(&link.key, 10).await.unwrap(), []);
         put(&store, &link).await;
         assert_eq!(

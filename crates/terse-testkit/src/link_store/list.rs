@@ -91,7 +91,7 @@ pub async fn a_walk_sees_every_link_once_while_others_write(store: Store) {
                 let gone = Link { deleted_at: Some(timestamp(0)), revision: Revision(2), ..link };
                 store.update(&gone, Revision(1), &[]).await.unwrap();
                 if n % 4 == 0 {
-                    store.purge(timestamp(1), 2, None).await.unwrap();
+                    store.purge(timestamp(1).into(), 2, None).await.unwrap();
                 }
                 n += 1;
             }

@@ -134,6 +134,7 @@ macro_rules! link_store {
             no_existing_link_is_surely_absent
             expired_links_are_marked_once
             purged_links_are_gone_and_their_aliases_free
+            expired_links_of_owners_are_kept_longer
             purging_has_a_limit_and_keeps_the_rest
             freed_aliases_are_held_for_their_owners
             held_aliases_are_free_once_released

@@ -43,7 +43,10 @@ pub async fn numbers_are_never_handed_out_again(store: Store) {
         ..generated(&code, "https://example.com/")
     };
     put(&store, &brief).await;
-    assert_eq!(store.purge(crate::timestamp(2), 10, None).await.unwrap(), [brief.key.clone()]);
+    assert_eq!(
+        store.purge(crate::timestamp(2).into(), 10, None).await.unwrap(),
+        [brief.key.clone()]
+    );
     assert_eq!(store.get(&brief.key).await.unwrap(), None);
     let numbering = numbering(&store);
     let (_, n) = numbering.number(code.as_bytes()).unwrap();
@@ -82,7 +85,7 @@ pub async fn no_existing_link_is_surely_absent(store: Store) {
     }
     // The same after leases have reached them and after a purge.
     store.lease(7, 1_000_005, numbering.capacity(7), 0).await.unwrap();
-    store.purge(crate::timestamp(1000), 100, None).await.unwrap();
+    store.purge(crate::timestamp(1000).into(), 100, None).await.unwrap();
     for link in &links {
         let absence = store.surely_absent(&link.key.domain, link.key.code.as_str());
         assert_eq!(absence, Absence::Unknown, "{:?}", link.key);

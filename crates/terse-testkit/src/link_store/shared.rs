@@ -160,7 +160,7 @@ pub async fn changes_through_one_handle_are_read_through_the_other(shared: Share
     let expiring = Link { expires_at: Some(timestamp(5)), revision: Revision(3), ..named.clone() };
     assert_eq!(a.update(&expiring, Revision(2), &[]).await.unwrap(), Updated::Done);
     assert_eq!(a.mark_expired(timestamp(6), 10, &[]).await.unwrap(), [named.key.clone()]);
-    assert_eq!(a.purge(timestamp(6), 10, None).await.unwrap(), [named.key.clone()]);
+    assert_eq!(a.purge(timestamp(6).into(), 10, None).await.unwrap(), [named.key.clone()]);
     let (changes, after) = changed(b, after).await;
     assert_eq!(changes, vec![(named.key.clone(), 3); 3]);
     // A page is limited and returns the cursor to continue from.

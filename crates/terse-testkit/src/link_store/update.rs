@@ -111,7 +111,7 @@ pub async fn a_deleted_link_holds_its_code_and_can_be_restored(store: Store) {
         store.update(&restored, Revision(2), &[]).await.unwrap();
         assert_eq!(store.get(&restored.key).await.unwrap().as_ref(), Some(&restored));
         assert_eq!(
-            store.purge(timestamp(1000), 10, None).await.unwrap(),
+            store.purge(timestamp(1000).into(), 10, None).await.unwrap(),
             [],
             "what was restored is not purged"
         );

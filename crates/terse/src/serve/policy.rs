@@ -46,6 +46,7 @@ pub(super) fn link_policy(config: &Config, hosts: Hosts) -> anyhow::Result<LinkP
         anonymous_create: config.anonymous.create,
         anonymous_ttl: config.anonymous.ttl.get(),
         grace: config.links.grace.get(),
+        keep_expired: config.links.keep_expired.get(),
         quarantine: config.links.quarantine.get(),
     })
 }
@@ -93,6 +94,7 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
             config::Errors::Page => ErrorStyle::Page,
         },
         permanent_max_age: redirect.permanent_max_age.get(),
+        permanent_after: Some(redirect.permanent_after.get()).filter(|after| !after.is_zero()),
         store_timeout: redirect.store_timeout.get(),
         store_concurrency: redirect.store_concurrency as usize,
         header_timeout: redirect.header_timeout.get(),
@@ -134,9 +136,11 @@ pub(super) fn failure_pages(operator: &Operator) -> FailurePages {
     FailurePages {
         not_found: pages.not_found,
         gone: pages.gone,
+        used_up: pages.used_up,
         blocked: pages.blocked,
         unavailable: pages.unavailable,
         limited: pages.limited,
+        contact: operator.abuse_contact.as_ref().map(ToString::to_string),
         policy: pages.policy.to_owned(),
     }
 }

@@ -64,6 +64,30 @@ fn a_domain_is_added_used_and_removed_while_running() {
 }
 
 #[test]
+fn a_fallback_may_contain_the_code_and_the_error() {
+    let terse = TestTerse::start();
+    terse.create(json!({"long_url": "https://example.com/", "ttl": 1, "custom_alias": "over"}));
+    let fallbacks = json!({
+        "root": "https://example.org/?from={code}",
+        "not_found": "https://example.org/lost/{code}?why={error}&again={code}#{error}",
+        "expired": "https://example.org/over?{code}={error}"
+    });
+    assert_eq!(terse.api("PUT", &format!("/domains/{HOST}"), Some(fallbacks)).status, 200);
+    terse.clock().advance(std::time::Duration::from_secs(2));
+    let lost = "https://example.org/lost/no-ne_1?why=not_found&again=no-ne_1#not_found";
+    for (method, path, location) in [
+        ("GET", "/no-ne_1", lost),
+        ("HEAD", "/no-ne_1", lost),
+        ("GET", "/%6Eo-ne_1", lost),
+        ("GET", "/over", "https://example.org/over?over=expired"),
+        ("GET", "/", "https://example.org/?from="),
+    ] {
+        let answer = terse.send(method, path, &[("accept", "text/html")], None);
+        assert_eq!((answer.status, answer.location()), (302, Some(location)), "{method} {path}");
+    }
+}
+
+#[test]
 fn each_fallback_leads_where_it_says_on_every_domain() {
     let terse = TestTerse::with(|config| config.domains = vec!["fixed.example".into()]);
     let past = json!({"long_url": "https://example.com/", "ttl": 1, "custom_alias": "over"});

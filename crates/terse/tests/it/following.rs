@@ -41,6 +41,175 @@ fn each_redirect_status_is_answered_as_asked_for() {
 }
 
 #[test]
+fn a_link_with_307_or_308_answers_every_method_without_reading_the_body() {
+    let terse = TestTerse::start();
+    for status in [307, 308] {
+        let alias = format!("keep{status}");
+        terse.create(json!({"long_url": TARGET, "custom_alias": alias, "redirect": status}));
+        let once = format!("once{status}");
+        let limited = json!({
+            "long_url": TARGET, "custom_alias": once, "redirect": status, "max_clicks": 5
+        });
+        terse.create(limited);
+        for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+            for code in [&alias, &once] {
+                let answer = terse.send(method, &format!("/{code}"), &[], Some(b"{}"));
+                assert_eq!((answer.status, answer.location()), (status, Some(TARGET)), "{method}");
+            }
+        }
+        assert_eq!(terse.send("POST", &format!("/{once}"), &[], None).status, 410, "used up");
+        // The answer comes before the body, which is never sent.
+        let head = format!(
+            "POST /{alias} HTTP/1.1\r\nHost: go.example\r\nContent-Length: 1000000\r\n\r\n"
+        );
+        let answer = terse.exchange(head.as_bytes()).expect("an answer");
+        assert_eq!((answer.status, answer.location()), (status, Some(TARGET)));
+    }
+    assert_eq!(terse.send("POST", "/nosuch99", &[], None).status, 404);
+    terse.api("PUT", "/admin/links/keep307/standing", Some(json!({"standing": "suspicious"})));
+    let warning = terse.send("POST", "/keep307", &[("accept", "text/html")], Some(b"x"));
+    assert_eq!((warning.status, warning.location()), (200, None));
+    assert!(warning.text().contains("Suspicious link"), "{}", warning.text());
+}
+
+#[test]
+fn a_link_that_is_over_says_whether_it_expired_or_was_used_up() {
+    let terse = TestTerse::start();
+    terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
+    terse.create(json!({"long_url": TARGET, "custom_alias": "limited1", "max_clicks": 1}));
+    assert_eq!(terse.get("/limited1").status, 302);
+    terse.clock().advance(Duration::from_secs(60));
+    for (code, detail, heading) in [
+        ("expired1", "This link has expired.", "This link has expired"),
+        (
+            "limited1",
+            "This link has been followed as often as its owner allowed.",
+            "This link is used up",
+        ),
+    ] {
+        for _ in 0..2 {
+            let problem = terse.get(&format!("/{code}"));
+            assert_eq!(problem.status, 410);
+            assert_eq!(problem.json()["code"], "expired");
+            assert_eq!(problem.json()["detail"], detail);
+            for page in [format!("/{code}"), format!("/r/{code}"), format!("/{code}+")] {
+                let page = terse.browse(&page);
+                assert_eq!(page.status, 410);
+                assert!(page.text().contains(heading), "{}", page.text());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_blocked_link_names_the_operators_contact() {
+    let terse = TestTerse::with(|config| {
+        config.operator.abuse_contact = Some("abuse@example.org".parse().unwrap());
+    });
+    terse.alias("blocked1", TARGET);
+    terse.api("PUT", "/admin/links/blocked1/standing", Some(json!({"standing": "blocked"})));
+    let problem = terse.get("/blocked1");
+    assert_eq!(problem.status, 451);
+    let detail = problem.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.ends_with("contact abuse@example.org."), "{detail}");
+    assert!(terse.browse("/blocked1").text().contains("mailto:abuse@example.org"));
+}
+
+#[test]
+fn a_prefetch_of_a_link_with_limited_clicks_spends_nothing() {
+    let terse = TestTerse::start();
+    terse.create(json!({"long_url": TARGET, "custom_alias": "limited1", "max_clicks": 1}));
+    terse.alias("ordinary", TARGET);
+    let prefetch = |code: &str| terse.send("GET", code, &[("sec-purpose", "prefetch")], None);
+    for _ in 0..3 {
+        let answer = prefetch("/limited1");
+        assert_eq!((answer.status, answer.location()), (503, None));
+        assert!(answer.header("cache-control").unwrap().contains("no-store"));
+        assert_eq!(prefetch("/ordinary").location(), Some(TARGET));
+    }
+    assert_eq!(terse.get("/limited1").status, 302);
+    assert_eq!(terse.get("/limited1").status, 410);
+}
+
+#[test]
+fn a_long_lived_permanent_redirect_is_immutable() {
+    let terse = TestTerse::with(|config| {
+        config.redirect.permanent_max_age = terse::config::Span::days(30);
+    });
+    for status in [301, 308] {
+        let code = terse.create(json!({"long_url": TARGET, "redirect": status, "reuse": false}));
+        let answer = terse.get(&format!("/{code}"));
+        assert_eq!(answer.header("cache-control"), Some("public, max-age=2592000, immutable"));
+        let brief = json!({"long_url": TARGET, "redirect": status, "ttl": 86_400, "reuse": false});
+        let answer = terse.get(&format!("/{}", terse.create(brief)));
+        let cached = answer.header("cache-control").unwrap();
+        assert!(cached.starts_with("public") && !cached.contains("immutable"), "{cached}");
+    }
+}
+
+#[test]
+fn a_stable_link_becomes_permanent_where_the_operator_wants_that() {
+    let links = [
+        ("plain", json!({}), 301),
+        ("other", json!({"redirect": 307}), 307),
+        ("ending", json!({"ttl": 864_000}), 302),
+        ("limited", json!({"max_clicks": 100}), 302),
+        ("forwards", json!({"forward_query": true}), 302),
+        ("ruled", json!({"rules": [{"device": "mobile", "to": "https://example.com/m"}]}), 302),
+        ("flagged", json!({"long_url": "https://user@example.com/"}), 302),
+    ];
+    for after in [0, 3600] {
+        let terse = TestTerse::with(|config| {
+            config.redirect.permanent_after = terse::config::Span::secs(after);
+            config.safety.warn_on = vec![];
+        });
+        for (alias, more, _) in &links {
+            let mut body = json!({"long_url": TARGET, "custom_alias": alias});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            terse.create(body);
+            let status = terse.get(&format!("/{alias}")).status;
+            assert_eq!(status, if *alias == "other" { 307 } else { 302 }, "{alias} is new");
+        }
+        terse.clock().advance(Duration::from_secs(3600));
+        for (alias, _, status) in &links {
+            let want = if after == 0 && *status == 301 { 302 } else { *status };
+            let answer = terse.get(&format!("/{alias}"));
+            assert_eq!(answer.status, want, "{alias} after {after} s");
+            let public = answer.header("cache-control").unwrap().starts_with("public");
+            assert_eq!(public, want == 301, "{alias}");
+        }
+        // A change begins the time anew.
+        let change = json!({"long_url": "https://example.com/changed"});
+        assert_eq!(terse.api("PATCH", "/urls/plain", Some(change)).status, 200);
+        assert_eq!(terse.get("/plain").status, 302);
+    }
+}
+
+#[test]
+fn a_browser_at_an_unknown_host_gets_a_page_that_says_how_to_allow_it() {
+    let terse = TestTerse::start();
+    for path in ["/", "/ok1234", "/login", "/api/v1/urls"] {
+        let host = ("host", "strange.example:8080");
+        let page = terse.send("GET", path, &[host, ("accept", "text/html,*/*")], None);
+        assert_eq!(page.status, 421, "{path}");
+        assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+        for word in ["go.example", "base_url", "TERSE_BASE_URL", "domains"] {
+            assert!(page.text().contains(word), "{word} in {}", page.text());
+        }
+        assert!(!page.text().contains("strange"), "anyone can send any host");
+        let problem = terse.send("GET", path, &[host], None);
+        assert_eq!((problem.status, problem.json()["code"].as_str()), (421, Some("unknown_host")));
+    }
+    let page = terse.send("GET", "/", &[("host", "x.example"), ("accept", "text/html")], None);
+    let text = page.text();
+    let style = text.split("href=\"").find(|part| part.starts_with("/assets/")).expect("a style");
+    let style = style.split('"').next().unwrap();
+    assert_eq!(terse.send("GET", style, &[("host", "x.example")], None).status, 200, "{style}");
+    let page = terse.send("POST", "/nosuch/x", &[("accept", "text/html")], None);
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+}
+
+#[test]
 fn failures_are_pages_for_browsers_and_problems_for_programs() {
     let terse = TestTerse::start();
     terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
@@ -225,8 +394,32 @@ fn the_first_key_is_shown_once_and_works() {
 }
 
 #[test]
-fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_held_for_its_owner() {
+fn an_expired_link_of_an_owner_is_kept_for_a_year() {
     let terse = TestTerse::with(|config| config.links.reap_every = "1s".parse().unwrap());
+    terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
+    let strangers = json!({"long_url": TARGET, "custom_alias": "strangers1", "ttl": 60});
+    terse.anonymous("POST", "/urls", Some(strangers));
+    for (days, purged, status) in [(9, 1, 410), (358, 2, 404)] {
+        terse.clock().advance(Duration::from_hours(days * 24));
+        let line = format!("terse_reaped_total{{what=\"purged\"}} {purged}\n");
+        let begun = std::time::Instant::now();
+        while !terse.get("/metrics").text().contains(&line) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{}", terse.get("/metrics").text());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(terse.get("/strangers1").status, 404);
+        assert_eq!(terse.get("/expired1").status, status);
+        let stats = terse.api("GET", "/urls/expired1/stats", None).status;
+        assert_eq!(stats == 200, status == 410, "{stats}");
+    }
+}
+
+#[test]
+fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_held_for_its_owner() {
+    let terse = TestTerse::with(|config| {
+        config.links.reap_every = "1s".parse().unwrap();
+        config.links.keep_expired = config.links.grace;
+    });
     terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
     terse.create(json!({"long_url": TARGET, "custom_alias": "unclaimed1", "ttl": 60}));
     terse.anonymous(

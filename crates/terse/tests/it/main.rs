@@ -24,6 +24,7 @@ mod operating;
 mod outgoing;
 mod passwords;
 mod process;
+mod prometheus;
 mod races;
 mod receiver;
 mod rules;

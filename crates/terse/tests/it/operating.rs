@@ -70,13 +70,17 @@ fn the_numbers_move_with_what_happens() {
     let created = metric(&terse, r#"terse_creates_total{outcome="created"}"#);
     terse.create(json!({"long_url": "https://example.com/new"}));
     assert_eq!(metric(&terse, r#"terse_creates_total{outcome="created"}"#), created + 1.0);
-    // Latency is measured on the fast path, which a connection leaves with its first other
-    // request.
-    let took = metric(&terse, "terse_redirect_seconds_count");
-    terse.exchange(
-        format!("GET /ok1234 HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n").as_bytes(),
-    );
-    assert_eq!(metric(&terse, "terse_redirect_seconds_count"), took + 1.0);
+    // From memory on the fast path, by hyper, and after a look-up.
+    terse.alias("cold123", "https://example.com/cold");
+    for (method, path) in [("GET", "/ok1234"), ("HEAD", "/ok1234"), ("GET", "/cold123")] {
+        let took = metric(&terse, "terse_redirect_seconds_count");
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+        terse.exchange(request.as_bytes());
+        assert_eq!(metric(&terse, "terse_redirect_seconds_count"), took + 1.0, "{method} {path}");
+    }
+    let all = metric(&terse, r#"terse_redirect_seconds_bucket{le="+Inf"}"#);
+    assert_eq!(metric(&terse, "terse_redirect_seconds_count"), all);
     assert!(
         metric(&terse, "terse_cache_routes") >= 1.0 && metric(&terse, "terse_cache_bytes") > 0.0
     );
@@ -86,8 +90,49 @@ fn the_numbers_move_with_what_happens() {
     while metric(&terse, "terse_connections_open") < open + 2.0 {
         assert!(begun.elapsed() < Duration::from_secs(5), "connections are not counted");
     }
+    for name in ["cpu_seconds_total", "resident_memory_bytes", "open_fds", "max_fds", "threads"] {
+        assert!(metric(&terse, &format!("process_{name}")) > 0.0, "{name}");
+    }
+    assert!(metric(&terse, "process_start_time_seconds") > 1.7e9);
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(metric(&terse, &format!("terse_build_info{{version=\"{version}\"}}")), 1.0);
     let text = terse.get("/metrics").text();
-    assert!(text.ends_with("# EOF\n") && !text.contains("example.com"), "{text}");
+    assert!(!text.contains("example.com"), "{text}");
+}
+
+#[test]
+fn a_client_chooses_the_format_of_the_metrics() {
+    let terse = TestTerse::start();
+    let text = terse.send("GET", "/metrics", &[("accept", "text/plain")], None);
+    assert_eq!(text.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert!(text.text().contains("# TYPE terse_redirects_total counter\n"), "{}", text.text());
+    assert!(!text.text().contains("# EOF"));
+    let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+    let open_metrics = terse.send("GET", "/metrics", &[("accept", accept)], None);
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(open_metrics.header("content-type"), Some(kind));
+    assert!(open_metrics.text().contains("# TYPE terse_redirects counter\n"));
+    assert!(open_metrics.text().ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_body_of_unclear_length_is_refused_on_every_request_of_a_connection() {
+    let terse = TestTerse::start();
+    for fields in [
+        "Transfer-Encoding: chunked, chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: gzip, chunked",
+    ] {
+        let smuggled =
+            format!("POST /api/v1/urls HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n\r\n0\r\n\r\n");
+        let first = format!("HEAD /api/v1/urls HTTP/1.1\r\nHost: {HOST}\r\n\r\n{smuggled}");
+        for request in [&smuggled, &first] {
+            let request = format!("{request}GET /livez HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
+            let answers = String::from_utf8(terse.raw(request.as_bytes())).unwrap();
+            assert!(answers.contains("HTTP/1.1 400"), "{fields}: {answers}");
+            assert!(!answers.contains("HTTP/1.1 200"), "it read on after {fields}: {answers}");
+        }
+    }
 }
 
 #[test]
@@ -340,6 +385,11 @@ fn http2_is_spoken_without_asking_first() {
                 .body(())
                 .unwrap()
         };
+        // With the first answer the client knows the server's settings.
+        client = client.ready().await.unwrap();
+        let first = client.send_request(request("GET", HOST, "/ok1234"), true).unwrap().0;
+        assert_eq!(first.await.unwrap().status(), 302);
+        assert_eq!(client.current_max_send_streams(), 100);
         let mut under_way = Vec::new();
         for i in 0..200 {
             client = client.ready().await.unwrap();
