@@ -16,6 +16,9 @@ pub struct Principal {
     pub scope: Scope,
     /// What the caller presented.
     pub credential: Credential,
+    /// How many links the account may create with all its keys, where that differs from the usual
+    /// limit.
+    pub account_plan: Option<Limit>,
 }
 
 /// The credential that a caller presented.
@@ -63,6 +66,7 @@ impl Principal {
         role: Role::User,
         scope: Scope::Full,
         credential: Credential::Nothing,
+        account_plan: None,
     };
 
     /// The operator, with one of the operator's keys.
@@ -71,6 +75,7 @@ impl Principal {
         role: Role::Admin,
         scope: Scope::Full,
         credential: Credential::OperatorKey,
+        account_plan: None,
     };
 
     /// An account, with one of its credentials.
@@ -79,7 +84,9 @@ impl Principal {
             Role::Admin => Caller::Admin(account.id),
             Role::Moderator | Role::User => Caller::Owner(account.id),
         };
-        Self { caller, role: account.role, scope, credential }
+        // A plan that cannot be read is as good as none: the usual limit applies.
+        let account_plan = account.plan.as_deref().and_then(|plan| plan.parse().ok());
+        Self { caller, role: account.role, scope, credential, account_plan }
     }
 
     /// Whose links the principal creates; also who acts, for the audit log.

@@ -299,6 +299,11 @@ settings! {
         pub create_per_ip: Limit = Limit::per_hour(30),
         /// How many links one API key may create. Admins' keys are not limited.
         pub create_per_key: Limit = Limit::per_hour(100),
+        /// How many links one account may create with all its keys and browsers. Admins can set
+        /// another limit for an account. A key with a higher limit does not raise it.
+        pub create_per_account: Limit = Limit::per_hour(500),
+        /// How many links one address may create with API keys, whichever accounts they belong to.
+        pub create_per_ip_with_key: Limit = Limit::per_hour(2000),
         /// How many links one address may follow.
         pub redirect_per_ip: Limit = Limit::OFF,
         /// How often one link may be followed.
@@ -430,6 +435,8 @@ impl Limits {
         Self {
             create_per_ip: Limit::OFF,
             create_per_key: Limit::OFF,
+            create_per_account: Limit::OFF,
+            create_per_ip_with_key: Limit::OFF,
             redirect_per_ip: Limit::OFF,
             redirect_per_code: Limit::OFF,
             guesses_per_ip: Limit::OFF,

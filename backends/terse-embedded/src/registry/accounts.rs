@@ -26,7 +26,7 @@ const ADD: &str = "INSERT INTO users (name, role, created_at, password, issuer, 
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1)";
 const CHANGE: &str = "UPDATE users SET name = ?2, role = ?3, password = ?4, issuer = ?5, subject \
     = ?6, \
-     suspended_at = ?7, suspended_why = ?8, revision = ?9 WHERE id = ?1";
+     suspended_at = ?7, suspended_why = ?8, revision = ?9, plan = ?10 WHERE id = ?1";
 pub(crate) const ERASE: [&str; 7] = [
     "DELETE FROM users WHERE id = ?1",
     "DELETE FROM keys WHERE owner = ?1",
@@ -130,7 +130,8 @@ impl RegistryWrites {
         let Some(effect) = change.effect(&before) else {
             return Ok(before);
         };
-        let Account { name, role, password, identity, suspended, revision, .. } = &effect.account;
+        let Account { name, role, password, identity, suspended, plan, revision, .. } =
+            &effect.account;
         self.refuse_taken(Some(*id), name, identity.as_ref())?;
         if !effect.account.governs() {
             self.refuse_last_admin(&before)?;
@@ -150,7 +151,8 @@ impl RegistryWrites {
             subject,
             at,
             why,
-            revision
+            revision,
+            plan
         ];
         self.run(CHANGE, row)?;
         self.create_first_admin(&effect.account)?;

@@ -14,7 +14,7 @@ use crate::failure::{Failure, corrupt};
 type Read<T> = Result<T, Failure>;
 
 /// The number of columns of a user.
-pub(crate) const ACCOUNT: usize = 10;
+pub(crate) const ACCOUNT: usize = 11;
 /// The number of columns of a webhook.
 pub(crate) const WEBHOOK: usize = 12;
 
@@ -22,7 +22,7 @@ pub(crate) const WEBHOOK: usize = 12;
 macro_rules! user_columns {
     () => {
         "u.id, u.name, u.role, u.created_at, u.password, u.issuer, u.subject, u.suspended_at, \
-         u.suspended_why, u.revision"
+         u.suspended_why, u.revision, u.plan"
     };
 }
 /// The columns of keys, as [`key`] reads them.
@@ -120,6 +120,7 @@ pub(crate) fn account(row: &Row<'_>, at: usize) -> Read<Account> {
         identity,
         suspended,
         revision: Revision(number(row, at + 9)?),
+        plan: row.get(at + 10)?,
     })
 }
 

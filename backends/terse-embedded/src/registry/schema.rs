@@ -12,6 +12,7 @@ pub(crate) const REGISTRY: Shape = Shape {
         include_str!("schema_3.sql"),
         include_str!("schema_4.sql"),
         include_str!("schema_5.sql"),
+        include_str!("schema_6.sql"),
     ],
 };
 

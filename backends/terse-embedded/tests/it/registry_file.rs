@@ -411,7 +411,8 @@ async fn a_file_of_schema_version_3_opens_and_keeps_what_it_had() {
     // As version 3 left it, after five changes.
     sql(
         &folder.db(),
-        "DROP INDEX deliveries_of_event; DROP TABLE leases; DROP TABLE job_progress; DROP TABLE salts;
+        "ALTER TABLE users DROP COLUMN plan;
+         DROP INDEX deliveries_of_event; DROP TABLE leases; DROP TABLE job_progress; DROP TABLE salts;
          DELETE FROM meta WHERE name IN ('version', 'incarnation');
          INSERT INTO meta VALUES ('watermark', 5); PRAGMA user_version = 3;",
     );
@@ -452,7 +453,8 @@ async fn a_delivery_that_exists_twice_is_kept_once() {
     };
     sql(
         &folder.db(),
-        "DROP INDEX deliveries_of_event; PRAGMA user_version = 4;
+        "ALTER TABLE users DROP COLUMN plan;
+         DROP INDEX deliveries_of_event; PRAGMA user_version = 4;
          INSERT INTO deliveries (webhook, event, kind, body, created_at, state, attempts, next_at)
              SELECT webhook, event, kind, body, created_at, state, attempts, next_at
              FROM deliveries WHERE event = 'evt_1';

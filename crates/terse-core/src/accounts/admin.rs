@@ -1,5 +1,6 @@
 //! Reading accounts, and the changes that admins make.
 
+use super::keys::parse_plan;
 use super::profile::account_name;
 use super::{AccountError, Accounts, invalid, reason};
 use crate::link::OwnerId;
@@ -28,6 +29,8 @@ pub struct AccountEdit {
     pub password: Option<String>,
     /// Whether it is suspended. `true` needs a reason.
     pub suspended: Option<bool>,
+    /// How many links it may create with all its keys; `Some(None)` for the usual limit.
+    pub plan: Option<Option<String>>,
     /// Why, for the audit log.
     pub why: Option<String>,
 }
@@ -103,7 +106,13 @@ impl Accounts {
             Some(password) => Some(Some(self.hash_new(password).await?)),
             None => None,
         };
-        let change = AccountChange { name, role, password, suspended, ..AccountChange::default() };
+        let plan = match edit.plan {
+            None => None,
+            Some(None) => Some(None),
+            Some(Some(plan)) => Some(Some(parse_plan(&plan)?.to_string())),
+        };
+        let change =
+            AccountChange { name, role, password, suspended, plan, ..AccountChange::default() };
         self.change(&account, change, self.by(principal.owner(), why)).await
     }
 }

@@ -8,6 +8,7 @@ use crate::registry::{
     Account, ApiKey, KeyId, MAX_KEYS_PER_OWNER, NewKey, RegistryError, Role, Scope,
 };
 use crate::time::Timestamp;
+use crate::validation::ValidationError;
 
 /// The longest name of a key, in characters.
 pub const MAX_KEY_NAME: usize = 100;
@@ -45,11 +46,15 @@ impl KeyDraft {
             Some(Ok(_)) => return Err(invalid("expires_at", "this time has passed").into()),
             Some(Err(error)) => return Err(invalid("expires_at", error.to_string()).into()),
         };
-        let read = |plan: String| plan.parse().ok().filter(|_| plan.len() <= MAX_PLAN_LEN);
-        let wrong = || invalid("plan", "a limit such as 100/h, 30/m or 5/s, or 0 for none");
-        let plan = self.plan.map(|plan| read(plan).ok_or_else(wrong)).transpose()?;
+        let plan = self.plan.as_deref().map(parse_plan).transpose()?;
         Ok(ParsedKey { name, scope, expires_at, plan })
     }
+}
+
+/// Parses the plan of a key or of an account.
+pub(super) fn parse_plan(plan: &str) -> Result<Limit, ValidationError> {
+    let limit = plan.parse().ok().filter(|_| plan.len() <= MAX_PLAN_LEN);
+    limit.ok_or_else(|| invalid("plan", "a limit such as 100/h, 30/m or 5/s, or 0 for none"))
 }
 
 impl Accounts {

@@ -15,6 +15,10 @@ pub enum LimitedAction {
     Create,
     /// Asking for a link to be created, whatever the result.
     AskToCreate,
+    /// Creating a link with a key, counted by address.
+    CreateWithKey,
+    /// Asking for a link to be created with a key, counted by address.
+    AskToCreateWithKey,
     /// Following a link.
     Redirect,
     /// Asking for a link that does not exist.

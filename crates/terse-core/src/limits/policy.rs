@@ -32,6 +32,9 @@ const NEW_KEYS: Limit = Limit::per_hour(20);
 /// number.
 const BROWSERS: u64 = 1 << 63;
 
+/// The same for the bucket of an account with all its keys and browsers.
+const ACCOUNTS: u64 = 1 << 62;
+
 /// How many times the limit of one address all addresses together may try a link's password, so
 /// that guessing from many addresses does not help.
 const ALL_TOGETHER: u32 = 20;
@@ -45,6 +48,10 @@ pub struct Limits {
     pub create_per_address: Limit,
     /// Links created with one key.
     pub create_per_key: Limit,
+    /// Links created with all keys and browsers of one account.
+    pub create_per_account: Limit,
+    /// Links created with keys by one address.
+    pub create_per_address_with_key: Limit,
     /// Requests of one address for links that do not exist.
     pub guesses_per_address: Limit,
     /// Wrong passwords of links from one address.
@@ -62,6 +69,8 @@ impl Limits {
             limiter: Arc::new(NoLimiter),
             create_per_address: Limit::OFF,
             create_per_key: Limit::OFF,
+            create_per_account: Limit::OFF,
+            create_per_address_with_key: Limit::OFF,
             guesses_per_address: Limit::OFF,
             passwords_per_address: Limit::OFF,
             sign_in: Limit::OFF,
@@ -69,41 +78,52 @@ impl Limits {
         }
     }
 
-    /// How many links this caller may create. A key's own plan replaces the common limit.
+    /// How many links this caller may create. With a key, three buckets count: that of the key,
+    /// that of the account with all its keys and browsers, and a wide one of the address. A plan of
+    /// the key or of the account replaces the common limit.
     pub fn allowance(&self, principal: &Principal, address: Option<IpAddr>) -> Allowance {
-        match (principal.caller, principal.credential) {
-            (Caller::Anonymous, _) => self.strangers_allowance(address),
-            (Caller::Admin(_), _) => {
-                Allowance { whose: Whose::Address(nowhere()), limit: Limit::OFF }
-            }
-            (Caller::Owner(_), Credential::Key { id, plan }) => {
-                Allowance { whose: Whose::Key(id.0), limit: plan.unwrap_or(self.create_per_key) }
-            }
-            (Caller::Owner(owner), _) => {
-                Allowance { whose: Whose::Key(BROWSERS | owner.0), limit: self.create_per_key }
-            }
-        }
+        let per_key = |key, plan: Option<Limit>| Bucket {
+            whose: Whose::Key(key),
+            limit: plan.unwrap_or(self.create_per_key),
+        };
+        let (owner, key) = match (principal.caller, principal.credential) {
+            (Caller::Anonymous, _) => return self.strangers_allowance(address),
+            (Caller::Admin(_), _) => return Allowance(Vec::new()),
+            (Caller::Owner(owner), Credential::Key { id, plan }) => (owner, per_key(id.0, plan)),
+            (Caller::Owner(owner), _) => (owner, per_key(BROWSERS | owner.0, None)),
+        };
+        let account = Bucket {
+            whose: Whose::Key(ACCOUNTS | owner.0),
+            limit: principal.account_plan.unwrap_or(self.create_per_account),
+        };
+        let address = Bucket {
+            whose: Whose::AddressWithKey(address.unwrap_or_else(nowhere)),
+            limit: self.create_per_address_with_key,
+        };
+        Allowance::of([key, account, address])
     }
 
     /// How many links a caller without credentials may create. All callers without an address
     /// share one bucket.
     pub fn strangers_allowance(&self, address: Option<IpAddr>) -> Allowance {
-        Allowance {
-            whose: Whose::Address(address.unwrap_or_else(nowhere)),
-            limit: self.create_per_address,
-        }
+        let whose = Whose::Address(address.unwrap_or_else(nowhere));
+        Allowance::of([Bucket { whose, limit: self.create_per_address }])
     }
 
     /// Counts a request to create a link. Call it before the body is read.
-    pub async fn ask(&self, allowance: Allowance) -> Result<(), LimitReached> {
-        let verdict = self
-            .count(LimitedAction::AskToCreate, allowance.whose, allowance.limit.times(ASKING), 1)
-            .await;
+    pub async fn ask(&self, allowance: &Allowance) -> Result<(), LimitReached> {
+        let asking = |bucket: &Bucket| {
+            let limit = bucket.limit.times(ASKING);
+            takes(LimitedAction::AskToCreate, bucket.whose, limit, 1)
+        };
+        let takes: Vec<Take> = allowance.0.iter().flat_map(asking).collect();
+        let verdict = self.limiter.take(&takes).await;
         if verdict.allowed {
             return Ok(());
         }
         // The headers show the limit of links, which the documentation names.
-        let verdict = LimitDecision { limit: allowance.limit.count(), remaining: 0, ..verdict };
+        let limit = verdict.limit / ASKING;
+        let verdict = LimitDecision { limit, remaining: 0, ..verdict };
         Err(LimitReached::new(
             verdict,
             format!("too many requests; try again in {}", wait(verdict.retry)),
@@ -113,25 +133,28 @@ impl Limits {
     /// Counts links that are about to be created: all of them, or none and an error.
     pub async fn take(
         &self,
-        allowance: Allowance,
+        allowance: &Allowance,
         count: usize,
     ) -> Result<LimitOutcome, LimitReached> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let verdict =
-            self.count(LimitedAction::Create, allowance.whose, allowance.limit, count).await;
+        let verdict = self.limiter.take(&allowance.takes(count)).await;
         if verdict.allowed {
-            return Ok(LimitOutcome { allowance, verdict });
+            return Ok(LimitOutcome { allowance: allowance.clone(), verdict });
         }
-        let detail = if count > allowance.limit.count() {
+        let Bucket { whose, limit } = allowance.deciding(&verdict);
+        let whose = match whose {
+            Whose::Key(number) if number & ACCOUNTS != 0 => "with all keys of the account",
+            Whose::Key(_) => "with this key",
+            Whose::Address(_) | Whose::AddressWithKey(_) => "from this address",
+        };
+        let detail = if count > limit.count() {
             format!(
-                "this asks for {count} links; at most {} are allowed ({})",
-                allowance.limit.count(),
-                allowance.limit
+                "this asks for {count} links; at most {} are allowed {whose} ({limit})",
+                limit.count()
             )
         } else {
             format!(
-                "too many links ({} are allowed); try again in {}",
-                allowance.limit,
+                "too many links ({limit} are allowed {whose}); try again in {}",
                 wait(verdict.retry)
             )
         };
@@ -141,13 +164,14 @@ impl Limits {
     /// Gives back the tokens of links that existed already.
     pub async fn give_back(&self, taken: &mut LimitOutcome, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let LimitOutcome { allowance: Allowance { whose, limit }, verdict } = taken;
-        if count == 0 || limit.is_off() {
+        let LimitOutcome { allowance, verdict } = taken;
+        if count == 0 || allowance.0.is_empty() {
             return;
         }
-        self.limiter.give_back(&takes(LimitedAction::Create, *whose, *limit, count)).await;
+        self.limiter.give_back(&allowance.takes(count)).await;
+        let interval = allowance.deciding(verdict).limit.interval();
         verdict.remaining = verdict.remaining.saturating_add(count).min(verdict.limit);
-        verdict.reset = verdict.reset.saturating_sub(limit.interval().saturating_mul(count));
+        verdict.reset = verdict.reset.saturating_sub(interval.saturating_mul(count));
     }
 
     /// Counts a request for a link that does not exist.
@@ -280,18 +304,49 @@ impl Limits {
 
 /// The tokens that an action costs.
 fn takes(action: LimitedAction, whose: Whose, limit: Limit, count: u32) -> Vec<Take> {
-    match whose {
-        Whose::Address(address) => by_address(action, address, limit, count),
-        Whose::Key(key) => {
+    match (whose, action) {
+        (Whose::Address(address), _) => by_address(action, address, limit, count),
+        (Whose::AddressWithKey(address), LimitedAction::AskToCreate) => {
+            by_address(LimitedAction::AskToCreateWithKey, address, limit, count)
+        }
+        (Whose::AddressWithKey(address), _) => {
+            by_address(LimitedAction::CreateWithKey, address, limit, count)
+        }
+        (Whose::Key(key), _) => {
             let subject = LimitSubject { action, key: LimitKey::Key(key) };
             vec![Take { subject, limit, count }]
         }
     }
 }
 
-/// How many links a caller may create.
+/// How many links a caller may create: the buckets that a create takes from. Empty for no limit.
+#[derive(Clone, Debug)]
+pub struct Allowance(Vec<Bucket>);
+
+impl Allowance {
+    fn of(buckets: impl IntoIterator<Item = Bucket>) -> Self {
+        Self(buckets.into_iter().filter(|bucket| !bucket.limit.is_off()).collect())
+    }
+
+    fn takes(&self, count: u32) -> Vec<Take> {
+        let buckets = self.0.iter();
+        let takes = buckets.flat_map(|Bucket { whose, limit }| {
+            takes(LimitedAction::Create, *whose, *limit, count)
+        });
+        takes.collect()
+    }
+
+    /// The bucket that a decision is about. A decision about a wider network is told as that of the
+    /// address.
+    fn deciding(&self, verdict: &LimitDecision) -> Bucket {
+        let exact = self.0.iter().find(|bucket| bucket.limit.count() == verdict.limit);
+        let nowhere = Bucket { whose: Whose::Address(nowhere()), limit: Limit::OFF };
+        exact.or_else(|| self.0.last()).copied().unwrap_or(nowhere)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
-pub struct Allowance {
+struct Bucket {
     whose: Whose,
     limit: Limit,
 }
@@ -299,6 +354,8 @@ pub struct Allowance {
 #[derive(Clone, Copy, Debug)]
 enum Whose {
     Address(IpAddr),
+    /// The same address, for requests with a key.
+    AddressWithKey(IpAddr),
     Key(u64),
 }
 

@@ -143,7 +143,7 @@ impl LinkCreation {
             return Err(LinkError::KeyNeeded);
         }
         let allowance = self.limits.allowance(&principal, address);
-        if let Err(reached) = self.limits.ask(allowance).await {
+        if let Err(reached) = self.limits.ask(&allowance).await {
             self.metrics.count(CreateResult::Limited);
             return Err(reached.into());
         }
@@ -152,7 +152,7 @@ impl LinkCreation {
 
     /// Takes tokens for `count` links from the caller's limit: all of them, or none and `Limited`.
     pub async fn begin(&self, creator: &Creator, count: usize) -> Result<Creation<'_>, LinkError> {
-        let taken = self.limits.take(creator.allowance, count).await.inspect_err(|_| {
+        let taken = self.limits.take(&creator.allowance, count).await.inspect_err(|_| {
             (0..count).for_each(|_| self.metrics.count(CreateResult::Limited));
         })?;
         let unused = AtomicUsize::new(0);

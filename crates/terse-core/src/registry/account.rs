@@ -128,6 +128,8 @@ pub struct Account {
     pub identity: Option<ForeignIdentity>,
     /// Whether and why it is suspended.
     pub suspended: Option<Suspension>,
+    /// How many links it may create with all its keys, such as `500/h`; the usual limit if absent.
+    pub plan: Option<String>,
     /// Counts the changes of the account.
     pub revision: Revision,
 }
@@ -151,6 +153,7 @@ impl NewAccount {
             password,
             identity,
             suspended: None,
+            plan: None,
             revision: Revision(1),
         }
     }
@@ -197,6 +200,8 @@ pub struct AccountChange {
     pub identity: Option<Option<ForeignIdentity>>,
     /// A suspension, or `Some(None)` to end it.
     pub suspended: Option<Option<Suspension>>,
+    /// Another plan, or `Some(None)` for the usual limit.
+    pub plan: Option<Option<String>>,
 }
 
 #[cfg(test)]
@@ -234,6 +239,7 @@ mod tests {
             password: Some("$argon2id$secret".into()),
             identity: None,
             suspended: None,
+            plan: None,
             revision: Revision(1),
         };
         assert!(!format!("{account:?}").contains("secret"));

@@ -34,6 +34,9 @@ impl AccountChange {
         if let Some(identity) = &self.identity {
             changed.identity = identity.clone();
         }
+        if let Some(plan) = &self.plan {
+            changed.plan = plan.clone();
+        }
         // Names compare without case, but a change of case is a change too.
         let is_changed = changed != *before || changed.name.as_str() != before.name.as_str();
         let mut after = changed.clone();
@@ -118,6 +121,7 @@ mod tests {
                 false,
                 false,
             ),
+            ("plan", AccountChange { plan: Some(Some("500/h".into())), ..change() }, false, false),
             (
                 "suspension",
                 AccountChange { suspended: Some(suspension("spam")), ..change() },
@@ -140,6 +144,7 @@ mod tests {
             password: Some(ann().password),
             identity: Some(None),
             suspended: Some(None),
+            plan: Some(None),
         };
         assert!(same.effect(&ann()).is_none() && AccountChange::default().effect(&ann()).is_none());
     }

@@ -253,6 +253,7 @@ fn account_json(account: &Account) -> Value {
         "password": if account.password.is_some() { "set" } else { "none" },
         "identity": identity,
         "suspended": suspended,
+        "plan": account.plan,
     })
 }
 

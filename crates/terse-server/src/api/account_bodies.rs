@@ -14,7 +14,7 @@ use crate::http::problem::Problem;
 #[schema(as = User, example = json!({
     "id": 1000, "name": "ann", "role": "user", "created_at": "2026-11-15T21:00:00Z",
     "has_password": true, "identity": null,
-    "suspended": null, "revision": 1
+    "suspended": null, "plan": null, "revision": 1
 }))]
 pub(crate) struct UserBody {
     /// The id. It never changes.
@@ -37,6 +37,9 @@ pub(crate) struct UserBody {
     /// Since when and why the account is suspended.
     #[schema(required = true)]
     suspended: Option<SuspensionBody>,
+    /// How many links the account may create with all its keys; null for the usual limit.
+    #[schema(required = true)]
+    plan: Option<String>,
     /// The revision of the account.
     #[schema(minimum = 1)]
     revision: u64,
@@ -79,6 +82,7 @@ impl From<&Account> for UserBody {
                 subject: who.subject.clone(),
             }),
             suspended: account.suspended.as_ref().map(SuspensionBody::from),
+            plan: account.plan.clone(),
             revision: account.revision.0,
         }
     }

@@ -314,7 +314,7 @@ pub(crate) struct PatchLink {
 }
 
 /// Wraps any present value in `Some`, to distinguish an explicit null from an absent field.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)

@@ -13,6 +13,7 @@ use super::account_bodies::{UserBody, account_id};
 use super::answers::{AdminListProblems, UserChangeProblems, UserReadProblems};
 use super::cursor::Seal;
 use super::schemas;
+use super::shapes::given;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Moderator, Name, Operator};
 use crate::http::params::{NoParams, Params, whole_number};
@@ -52,6 +53,11 @@ pub(crate) struct PatchUser {
     password: Option<String>,
     /// Whether the account is suspended. `true` needs a `why`.
     suspended: Option<bool>,
+    /// How many links the account may create with all its keys, such as `500/h`; `0` is no limit,
+    /// null the usual one (`limits.create_per_account`).
+    #[serde(default, deserialize_with = "given")]
+    #[schema(max_length = 32, pattern = "^(0|[1-9][0-9]*/[smhd])$")]
+    plan: Option<Option<String>>,
     /// Why, for the audit log.
     #[schema(max_length = 1000)]
     why: Option<String>,
@@ -192,8 +198,8 @@ pub(super) async fn patch(
     Name(id): Name,
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<UserBody>, Problem> {
-    let PatchUser { name, role, password, suspended, why } = parse_object(&body)?;
-    let edit = AccountEdit { name, role, password, suspended, why };
+    let PatchUser { name, role, password, suspended, plan, why } = parse_object(&body)?;
+    let edit = AccountEdit { name, role, password, suspended, plan, why };
     let changed = state.accounts.edit(&principal, account_id(&id)?, edit).await?;
     Ok(axum::Json(UserBody::from(&changed)))
 }

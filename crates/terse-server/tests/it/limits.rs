@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use terse_core::limits::{Limit, LimitDecision, LimitSubject, Limiter, Take};
 use terse_server::{CreateResult, Limits, Peer};
 
-use crate::web::{Answer, KEY, OTHER, OWNER, Web};
+use crate::web::{Answer, KEY, MODERATOR, OTHER, OWNER, Web};
 
 const URLS: &str = "/api/v1/urls";
 
@@ -55,6 +55,7 @@ fn web() -> Web {
         passwords_per_address: Limit::OFF,
         sign_in: Limit::OFF,
         reports_per_address: Limit::per_hour(2),
+        ..Limits::off()
     })
 }
 
@@ -310,4 +311,50 @@ async fn one_key_after_the_other_is_no_way_around_the_limit_of_one() {
     );
     let admins = web.api(&format!("POST /api/v1/admin/users/{}/keys", OWNER.1.0), wish).await;
     assert_eq!(admins.status, 201, "nor is an admin");
+}
+
+#[tokio::test]
+async fn all_keys_of_an_account_share_its_limit_and_keys_at_one_address_a_wide_one() {
+    let web = Web::limited(Limits {
+        limiter: Arc::new(Once::default()),
+        create_per_key: Limit::per_hour(3),
+        create_per_account: Limit::per_hour(5),
+        create_per_address_with_key: Limit::per_hour(11),
+        ..Limits::off()
+    });
+    let create = async |key: &str, from: &str, count: usize| {
+        let body: Vec<_> = (0..count)
+            .map(|_| json!({"long_url": "https://example.com/", "reuse": false}))
+            .collect();
+        let headers = [("authorization", key), ("content-type", "application/json")];
+        let body = json!(body).to_string();
+        send(&web, from, "POST /api/v1/urls/bulk", &headers, body).await
+    };
+    let refused = |answer: &Answer, why: &str| {
+        answer.is_problem(429, "rate_limited", "");
+        assert!(answer.text().contains(why), "{}", answer.text());
+    };
+    web.give_key(OWNER.1, "second", |_| ()).await;
+    let (here, there) = ("203.0.113.7", "203.0.113.8");
+    assert_eq!(create(OWNER.0, here, 3).await.status, 207);
+    refused(&create(OWNER.0, here, 1).await, "with this key");
+    assert_eq!(create("second", here, 2).await.status, 207);
+    refused(&create("second", there, 1).await, "with all keys of the account");
+    // An admin gives the account more. Another subject of the test's limiter: the count goes on.
+    let line = format!("PATCH /api/v1/admin/users/{}", OWNER.1.0);
+    web.api(&line, json!({"plan": "many"})).await.is_problem(400, "invalid_request", "plan");
+    let changed = web.api(&line, json!({"plan": "6/h"})).await;
+    assert_eq!(changed.json()["plan"], "6/h", "{}", changed.text());
+    assert_eq!(create("second", there, 1).await.status, 207);
+    refused(&create("second", there, 1).await, "with this key");
+    // The address has made 5 of 11 links with keys; another account adds 3, and 3 more.
+    assert_eq!(create(OTHER.0, here, 3).await.status, 207);
+    web.give_key(OTHER.1, "third", |_| ()).await;
+    assert_eq!(create("third", here, 2).await.status, 207);
+    web.give_key(MODERATOR.1, "fourth", |_| ()).await;
+    refused(&create("fourth", here, 2).await, "from this address");
+    assert_eq!(create("fourth", here, 1).await.status, 207);
+    assert_eq!(create(KEY, here, 20).await.status, 207, "admins are not limited");
+    let cleared = web.api(&line, json!({"plan": null})).await;
+    assert_eq!(cleared.json()["plan"], Value::Null);
 }

@@ -31,6 +31,7 @@ pub async fn fill(store: &Store) {
     let renamed = AccountChange {
         name: Some(name("bobby")),
         password: Some(Some(super::HASH.into())),
+        plan: Some(Some("500/h".into())),
         ..AccountChange::default()
     };
     change(store, bob.id, renamed).await.unwrap();

@@ -53,6 +53,8 @@ impl WebParts<'_> {
                 limiter: backends::limiter(clock),
                 create_per_address: config.limits.create_per_ip,
                 create_per_key: config.limits.create_per_key,
+                create_per_account: config.limits.create_per_account,
+                create_per_address_with_key: config.limits.create_per_ip_with_key,
                 guesses_per_address: config.limits.guesses_per_ip,
                 passwords_per_address: config.limits.password_attempts_per_ip,
                 sign_in: config.limits.sign_in_per_ip,
