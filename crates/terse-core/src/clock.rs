@@ -7,31 +7,45 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::time::{Timestamp, machine_now};
 
 /// Returns the time in whole milliseconds, the precision of every store. Tests advance it.
+///
+/// There are two clocks. The wall clock tells dates, such as the expiry of a link; an operator or
+/// NTP can set it to any time. The steady clock measures how long something takes: deadlines, times
+/// to live and limits use it, and setting the wall clock changes none of them.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
+    /// How far tests have advanced both clocks, and how far they have set the wall clock off.
     ahead_ms: Arc<AtomicI64>,
+    wall_off_ms: Arc<AtomicI64>,
 }
 
 impl Clock {
     /// The current time, truncated to milliseconds so that a response equals the stored value.
     pub fn now(&self) -> Timestamp {
-        Timestamp::from_ms(
-            machine_now().as_ms().saturating_add(self.ahead_ms.load(Ordering::Relaxed)),
-        )
+        Timestamp::from_ms(machine_now().as_ms().saturating_add(self.off_ms()))
     }
 
-    /// Advances the clock for all its clones.
+    /// How far tests have moved the wall clock.
+    fn off_ms(&self) -> i64 {
+        self.ahead_ms.load(Ordering::Relaxed) + self.wall_off_ms.load(Ordering::Relaxed)
+    }
+
+    /// Sets the wall clock forward or back, for all its clones. The steady clock does not change.
+    pub fn set_wall_off(&self, by_ms: i64) {
+        self.wall_off_ms.fetch_add(by_ms, Ordering::Relaxed);
+    }
+
+    /// Advances both clocks, for all its clones.
     pub fn advance(&self, by: Duration) {
         let ms = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
         self.ahead_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
-    /// The current time in microseconds, for measuring durations.
+    /// The current wall time in microseconds.
     pub fn now_micros(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         since.as_secs().cast_signed() * 1_000_000
             + i64::from(since.subsec_micros())
-            + self.ahead_ms.load(Ordering::Relaxed) * 1000
+            + self.off_ms() * 1000
     }
 
     /// The time since a fixed point in this process. Monotonic: changes of the system time do not
@@ -41,5 +55,11 @@ impl Clock {
         static BEGINNING: OnceLock<Instant> = OnceLock::new();
         let ahead = u64::try_from(self.ahead_ms.load(Ordering::Relaxed)).unwrap_or(0);
         BEGINNING.get_or_init(Instant::now).elapsed() + Duration::from_millis(ahead)
+    }
+
+    /// The time of [`Clock::steady`] in microseconds.
+    pub fn steady_micros(&self) -> i64 {
+        let since = self.steady();
+        since.as_secs().cast_signed() * 1_000_000 + i64::from(since.subsec_micros())
     }
 }

@@ -31,8 +31,10 @@ pub(crate) struct Visit<'a> {
     pub(crate) headers: &'a VisitorHeaders<'a>,
     pub(crate) client_addr: &'a ClientAddr,
     pub(crate) redirector: &'a Redirector,
-    /// When the request arrived, in microseconds.
+    /// When the request arrived, in microseconds of the steady clock.
     pub(crate) arrived_micros: i64,
+    /// How far the wall clock is ahead of the steady one, in microseconds.
+    pub(crate) wall_offset_micros: i64,
 }
 
 /// Writes the visits of one serving thread to the journal.
@@ -73,11 +75,11 @@ impl Clicks {
             return;
         }
         let ClickWriter { writer, orphans, campaign: buffer } = &mut *self.writer.borrow_mut();
-        let now_micros = visit.redirector.now_micros();
-        let at_ms = now_micros / 1000;
+        let now_micros = visit.redirector.steady_micros();
+        let at_ms = (now_micros + visit.wall_offset_micros) / 1000;
         let weight = match visit.answered {
             Answered::Redirected => 1,
-            _ => match orphans.weight(at_ms) {
+            _ => match orphans.weight(now_micros / 1000) {
                 Some(weight) => weight,
                 None => return self.counts.orphans_skipped.add(1),
             },

@@ -6,9 +6,12 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt as _;
+use http::{HeaderValue, Request, Version, header};
+use hyper::body::Incoming;
 use terse_core::{Answered, Code};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -16,15 +19,16 @@ use tokio::sync::watch;
 
 use crate::clicks::{Clicks, Visit};
 use crate::client_addr::ClientAddr;
-use crate::connection_table::{ConnectionTable, IdleTracker, Waiting};
+use crate::connection_table::{ConnectionTable, IdleTracker, InProgress, Waiting};
 use crate::counts::{Counter as _, Counts, SLOW_MICROS};
 use crate::date::DateLine;
 use crate::fast_path::{self, AnsweredRequest, LinkRequest, RequestTime, Step};
 use crate::hyper_fallback;
+use crate::now::Now;
 use crate::redirector::{LinkUnavailable, Redirector};
 use crate::route::Route;
 use crate::visit_handler::VisitHandler;
-use crate::workers::FallbackService;
+use crate::workers::{FallbackService, Phase};
 
 const READ_BUFFER: usize = 16 * 1024;
 /// Answers to pipelined requests are sent in chunks of about this size.
@@ -35,10 +39,15 @@ pub(crate) struct Thread {
     pub(crate) redirector: Arc<Redirector>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) connection_table: ConnectionTable,
-    pub(crate) stopping: Cell<bool>,
-    /// The time of the last sweep, precise enough for idle timeouts.
+    /// Whether connections close after their next answer.
+    pub(crate) draining: Cell<bool>,
+    /// The time of the last sweep by the steady clock, precise enough for idle timeouts.
     pub(crate) coarse_ms: Cell<i64>,
-    pub(crate) stop: watch::Receiver<bool>,
+    /// How far the wall clock was ahead of the steady one at the last sweep. Adding it to the steady
+    /// time saves a reading of the wall clock per request.
+    pub(crate) wall_offset_micros: Cell<i64>,
+    pub(crate) phase: watch::Receiver<Phase>,
+    pub(crate) http2_connections: Arc<AtomicUsize>,
     /// `None` if visits are not journaled.
     pub(crate) clicks: Option<Clicks>,
     scratch: RefCell<Scratch>,
@@ -56,20 +65,24 @@ impl Thread {
     pub(crate) fn new(
         redirector: Arc<Redirector>,
         counts: Arc<Counts>,
-        stop: watch::Receiver<bool>,
+        phase: watch::Receiver<Phase>,
+        http2_connections: Arc<AtomicUsize>,
         clicks: Option<Clicks>,
     ) -> Self {
         let input = vec![0; READ_BUFFER].into_boxed_slice();
         let output = Vec::with_capacity(2 * CHUNK);
         let scratch = RefCell::new(Scratch { input, output, date: DateLine::new() });
-        let coarse_ms = Cell::new(redirector.now_ms());
+        let coarse_ms = Cell::new(redirector.now().steady_ms);
+        let wall_offset_micros = Cell::new(redirector.wall_offset_micros());
         Self {
             redirector,
             counts,
             connection_table: ConnectionTable::default(),
-            stopping: Cell::new(false),
+            draining: Cell::new(false),
             coarse_ms,
-            stop,
+            wall_offset_micros,
+            phase,
+            http2_connections,
             clicks,
             scratch,
         }
@@ -104,6 +117,11 @@ pub(crate) async fn serve<D: FallbackService>(
         thread,
         idle_tracker,
     };
+    poll_fn(|cx| {
+        connection.idle_tracker.set_waker(cx.waker());
+        Poll::Ready(())
+    })
+    .await;
     while connection.thread.redirector.settings.fast_path {
         let next = poll_fn(|cx| connection.poll_turn(cx)).await;
         if !connection.unsent.is_empty() && connection.send_rest().await.is_err() {
@@ -122,7 +140,7 @@ pub(crate) async fn serve<D: FallbackService>(
         }
     }
     let Connection { mut stream, pending, thread, idle_tracker, .. } = connection;
-    idle_tracker.wait(Waiting::Hyper, thread.redirector.now_ms());
+    idle_tracker.wait(Waiting::Hyper, thread.coarse_ms.get());
     if has_unclear_length(&pending) {
         let _ = stream
             .write_all(
@@ -132,20 +150,25 @@ pub(crate) async fn serve<D: FallbackService>(
         return;
     }
     thread.counts.handed_over.add(1);
-    let (settings, here) = (&thread.redirector.settings, Rc::clone(&thread));
-    let service = move |request| {
+    let here = Rc::clone(&thread);
+    let service = move |request: Request<Incoming>| {
         let visit_handler = VisitHandler::new(Rc::clone(&here), client_addr);
-        let (idle_tracker, here) = (Rc::clone(&idle_tracker), Rc::clone(&here));
-        let mark = move || idle_tracker.wait(Waiting::Hyper, here.coarse_ms.get());
-        mark();
-        // A long answer may take longer than any request: a connection that makes progress is not
-        // idle.
-        fallback
-            .clone()
-            .handle(request, peer, visit_handler)
-            .map(|response| response.map(|body| hyper_fallback::ProgressBody { body, mark }))
+        let (in_progress, here) = (InProgress::new(Rc::clone(&idle_tracker)), Rc::clone(&here));
+        let http1 = request.version() <= Version::HTTP_11;
+        in_progress.mark(here.coarse_ms.get());
+        fallback.clone().handle(request, peer, visit_handler).map(move |mut response| {
+            // HTTP/2 has GOAWAY.
+            if http1 && here.draining.get() {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+            // A long answer may take longer than any request: a connection that makes progress is
+            // not idle.
+            let mark = move || in_progress.mark(here.coarse_ms.get());
+            response.map(|body| hyper_fallback::ProgressBody { body, mark })
+        })
     };
-    hyper_fallback::serve(stream, pending, settings, thread.stop.clone(), service).await;
+    hyper_fallback::serve(stream, pending, &thread, service).await;
 }
 
 struct Connection {
@@ -177,6 +200,9 @@ impl Connection {
             if !std::mem::take(&mut self.has_unread) {
                 let mut buffer = ReadBuf::new(input);
                 match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+                    Poll::Pending if self.idle_tracker.is_closing() && self.pending.is_empty() => {
+                        return Poll::Ready(Next::Close);
+                    }
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(_)) => return Poll::Ready(Next::Close),
                     Poll::Ready(Ok(())) => count = buffer.filled().len(),
@@ -185,8 +211,11 @@ impl Connection {
                     return Poll::Ready(Next::Close);
                 }
             }
-            let started = thread.redirector.now_micros();
-            let now_ms = started / 1000;
+            let started = thread.redirector.steady_micros();
+            let now = Now {
+                wall_ms: (started + thread.wall_offset_micros.get()) / 1000,
+                steady_ms: started / 1000,
+            };
             let mut pending = std::mem::take(&mut self.pending);
             let bytes = if pending.is_empty() {
                 &input[..count]
@@ -195,7 +224,7 @@ impl Connection {
                 &pending
             };
             output.clear();
-            let date = date.at(now_ms);
+            let date = date.at(now.wall_ms);
             let mut used = 0;
             let (mut answers, mut looked_up) = (0, false);
             let next = loop {
@@ -203,7 +232,7 @@ impl Connection {
                     break Next::Read;
                 }
                 let lookup = self.lookup.take();
-                let time = RequestTime { now_ms, date, closing: thread.stopping.get() };
+                let time = RequestTime { now, date, closing: thread.draining.get() };
                 let mut request = LinkRequest::default();
                 let redirector = &thread.redirector;
                 match fast_path::answer(
@@ -253,16 +282,16 @@ impl Connection {
                 self.send(cx, output);
             }
             if answers > 0 {
-                let now = thread.redirector.now_micros();
+                let ended = thread.redirector.steady_micros();
                 if looked_up {
-                    thread.counts.count_latency(now - self.missed_micros, 1);
+                    thread.counts.count_latency(ended - self.missed_micros, 1);
                 }
-                thread.counts.count_latency(now - started, answers - u64::from(looked_up));
-                if now - started > SLOW_MICROS {
-                    thread.redirector.note_slow(now - started, None);
+                thread.counts.count_latency(ended - started, answers - u64::from(looked_up));
+                if ended - started > SLOW_MICROS {
+                    thread.redirector.note_slow(ended - started, None);
                 }
             }
-            self.wait_for_client(answers > 0, now_ms);
+            self.wait_for_client(answers > 0, now.steady_ms);
             if !matches!(next, Next::Read) || !self.unsent.is_empty() {
                 return Poll::Ready(next);
             }
@@ -282,10 +311,10 @@ impl Connection {
     }
 
     async fn send_rest(&mut self) -> std::io::Result<()> {
-        self.idle_tracker.wait(Waiting::Write, self.thread.redirector.now_ms());
+        self.idle_tracker.wait(Waiting::Write, self.thread.redirector.now().steady_ms);
         let unsent = std::mem::take(&mut self.unsent);
         self.stream.write_all(&unsent).await?;
-        self.wait_for_client(true, self.thread.redirector.now_ms());
+        self.wait_for_client(true, self.thread.redirector.now().steady_ms);
         Ok(())
     }
 
@@ -346,6 +375,7 @@ fn journal(
         client_addr,
         redirector: &thread.redirector,
         arrived_micros,
+        wall_offset_micros: thread.wall_offset_micros.get(),
     });
 }
 

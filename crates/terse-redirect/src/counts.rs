@@ -82,6 +82,10 @@ counts! {
     closed,
     /// Connections refused because there were too many.
     refused,
+    /// Connections refused because their source had its share.
+    refused_per_source,
+    /// Idle connections closed to make room for new ones.
+    made_room,
     /// Connections closed because the client was too slow.
     timed_out,
     /// Connections handed over to hyper.

@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use terse_core::{Answered, VisitDecision};
 
 use crate::client_addr::ClientAddr;
+use crate::now::Now;
 use crate::redirector::{LinkUnavailable, Redirector};
 use crate::route::Route;
 use crate::settings::ErrorStyle;
@@ -76,8 +77,8 @@ pub struct Miss {
 /// The time of a request, and what follows from it.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTime<'a> {
-    /// In milliseconds.
-    pub now_ms: i64,
+    /// On both clocks.
+    pub now: Now,
     /// The whole `Date` line.
     pub date: &'a [u8],
     /// Whether the server is stopping: connections close after the answer.
@@ -97,7 +98,7 @@ pub fn answer<'a>(
     request: &mut LinkRequest<'a>,
     out: &mut Vec<u8>,
 ) -> Step {
-    let RequestTime { now_ms, date, closing } = time;
+    let RequestTime { now, date, closing } = time;
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     let used = match parsed.parse_with_uninit_headers(bytes, &mut fields) {
@@ -147,14 +148,17 @@ pub fn answer<'a>(
         };
         if answered == Answered::Redirected {
             if redirector.limiter.limits_redirects
-                && let Some(limit) =
-                    redirector.limiter.redirect(client(), redirector.number_of(route), now_ms)
+                && let Some(limit) = redirector.limiter.redirect(
+                    client(),
+                    redirector.number_of(route),
+                    now.steady_ms,
+                )
             {
                 return fail(Answered::Limited(limit), out);
             }
             out.extend_from_slice(route.redirect());
             end_head(date, close, out);
-            let refresh = route.wants_refresh(now_ms).then(|| route.clone());
+            let refresh = route.wants_refresh(now).then(|| route.clone());
             let canonical_code = route.canonical_code().map(|_| route.clone());
             let (owner, created_ms) = (route.head().owner, route.head().created_ms);
             return Step::Answered(AnsweredRequest {
@@ -171,7 +175,7 @@ pub fn answer<'a>(
             return Step::HandOver;
         }
         if answered == Answered::NotFound
-            && let Some(limit) = redirector.limiter.guess(client, now_ms)
+            && let Some(limit) = redirector.limiter.guess(client, now.steady_ms)
         {
             return fail(Answered::Limited(limit), out);
         }
@@ -185,7 +189,7 @@ pub fn answer<'a>(
     }
     let name = redirector.routes.name(domain, code.as_bytes());
     let step = redirector.routes.with(name, domain, code.as_bytes(), |route| {
-        redirector.is_fresh(route, now_ms).then(|| respond(route, out))
+        redirector.is_fresh(route, now).then(|| respond(route, out))
     });
     if let Some(Some(step)) = step {
         return step;
@@ -198,7 +202,7 @@ pub fn answer<'a>(
         && redirector.settings.errors == ErrorStyle::Status
         && redirector.surely_absent(domain, code.as_bytes())
     {
-        let limit = redirector.limiter.guess(client, now_ms);
+        let limit = redirector.limiter.guess(client, now.steady_ms);
         return fail(limit.map_or(Answered::NeverIssued, Answered::Limited), out);
     }
     let start = code.as_ptr() as usize - bytes.as_ptr() as usize;

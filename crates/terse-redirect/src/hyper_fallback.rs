@@ -2,6 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
@@ -14,16 +16,25 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::settings::Settings;
+use crate::connection::Thread;
+use crate::counts::Counter as _;
+use crate::workers::Phase;
 
 /// The HTTP/2 connection preface, and the length of the prefix that no HTTP/1 request has.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PREFACE_PREFIX: usize = 14;
 /// Concurrent requests of an HTTP/2 connection.
 const MAX_STREAMS: u32 = 100;
+/// What a client may send of its bodies before terse reads them, for a stream and for a connection:
+/// the smallest that HTTP/2 allows for a connection.
+const WINDOW: u32 = 65_535;
+/// What hyper keeps of an answer that the client does not read.
+const SEND_BUFFER: usize = 16 * 1024;
+/// HTTP/2 connections of the process. Their windows together are at most 64 MiB. Only proxies speak
+/// HTTP/2 without TLS, and each needs a few connections.
+const MAX_HTTP2_CONNECTIONS: usize = 1024;
 /// hyper answers 431 beyond this.
 const MAX_HEADERS: usize = 32 * 1024;
 
@@ -31,16 +42,17 @@ const MAX_HEADERS: usize = 32 * 1024;
 pub(crate) async fn serve<F, B>(
     mut stream: TcpStream,
     mut read: Vec<u8>,
-    settings: &Settings,
-    mut stopping: watch::Receiver<bool>,
+    thread: &Thread,
     handle: impl Fn(Request<Incoming>) -> F + 'static,
 ) where
     F: Future<Output = Response<B>> + 'static,
     B: Body<Data = Bytes> + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let (settings, mut phase) = (&thread.redirector.settings, thread.phase.clone());
     let http2 = read.starts_with(&PREFACE[..PREFACE_PREFIX]);
     // hyper has no timeout for the rest of the preface.
+    let _place;
     if http2 {
         tokio::select! {
             done = timeout(settings.header_timeout, read_preface(&mut stream, &mut read)) => {
@@ -48,7 +60,11 @@ pub(crate) async fn serve<F, B>(
                     return;
                 }
             }
-            _ = stopping.wait_for(|stop| *stop) => return,
+            _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return,
+        }
+        match Http2Place::take(&thread.http2_connections) {
+            Some(place) => _place = place,
+            None => return thread.counts.refused.add(1),
         }
     }
     let io = Rewound { read: read.into(), stream: TokioIo::new(stream) };
@@ -64,6 +80,9 @@ pub(crate) async fn serve<F, B>(
             .max_concurrent_streams(MAX_STREAMS)
             .max_header_list_size(MAX_HEADERS as u32)
             .max_pending_accept_reset_streams(64)
+            .initial_connection_window_size(WINDOW)
+            .initial_stream_window_size(WINDOW)
+            .max_send_buf_size(SEND_BUFFER)
             // Pings find clients that are gone. The sweep closes connections that answer pings and
             // send no requests.
             .keep_alive_interval(settings.idle_timeout)
@@ -72,7 +91,10 @@ pub(crate) async fn serve<F, B>(
         tokio::pin!(connection);
         tokio::select! {
             _ = connection.as_mut() => return,
-            _ = stopping.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+            // GOAWAY: the client sends new requests elsewhere, and those under way are answered.
+            _ = phase.wait_for(|phase| *phase != Phase::Running) => {
+                connection.as_mut().graceful_shutdown();
+            }
         }
         let _ = connection.await;
     } else {
@@ -87,9 +109,30 @@ pub(crate) async fn serve<F, B>(
         tokio::pin!(connection);
         tokio::select! {
             _ = connection.as_mut() => return,
-            _ = stopping.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+            // While draining, answers have `connection: close`: closing an idle connection could
+            // cut off a request that is on its way.
+            _ = phase.wait_for(|phase| *phase == Phase::Stopping) => {
+                connection.as_mut().graceful_shutdown();
+            }
         }
         let _ = connection.await;
+    }
+}
+
+/// A place among the HTTP/2 connections; given back when dropped.
+struct Http2Place(Arc<AtomicUsize>);
+
+impl Http2Place {
+    /// `None` if there are too many.
+    fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self(Arc::clone(open));
+        (open.fetch_add(1, Ordering::Relaxed) < MAX_HTTP2_CONNECTIONS).then_some(place)
+    }
+}
+
+impl Drop for Http2Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -195,5 +238,22 @@ impl hyper::rt::Write for Rewound {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn http2_connections_are_bounded_and_places_are_given_back() {
+        let open = Arc::new(AtomicUsize::new(0));
+        let mut held: Vec<_> =
+            (0..MAX_HTTP2_CONNECTIONS).map(|_| Http2Place::take(&open).expect("a place")).collect();
+        assert!(Http2Place::take(&open).is_none());
+        held.pop();
+        assert!(Http2Place::take(&open).is_some());
+        drop(held);
+        assert_eq!(open.load(Ordering::Relaxed), 0);
     }
 }

@@ -14,6 +14,7 @@ use terse_core::{
 };
 use triomphe::ThinArc;
 
+use crate::now::Now;
 use crate::settings::Settings;
 
 /// Precedes the target in a prepared redirect.
@@ -33,12 +34,14 @@ pub(crate) struct Head {
     /// The link's owner and creation time, which identify the link of a click; 0 without a link.
     pub(crate) owner: u64,
     pub(crate) created_ms: i64,
-    /// From then on the next visitor causes a look-up in the background.
+    /// From then on, by the steady clock, the next visitor causes a look-up in the background.
     refresh_at: AtomicI64,
-    /// The end of its time to live, or the next date at which the link's status changes.
-    pub(crate) fresh_until: i64,
-    /// Until then it may be served while the store is away.
-    pub(crate) valid_until: i64,
+    /// The end of its time to live, by the steady clock.
+    fresh_until: i64,
+    /// The next date at which the link's status changes, by the wall clock.
+    changes_at: i64,
+    /// Until then, by the wall clock, it may be served while the store is away.
+    valid_until: i64,
     /// Used since the clock hand last passed it.
     pub(crate) used: AtomicBool,
     /// Removed from the map.
@@ -56,8 +59,8 @@ pub struct Route(ThinArc<Head, u8>);
 
 impl Route {
     /// The route of a link that was read from the store.
-    pub fn of_link(domain: u16, link: Link, now: Timestamp, settings: &Settings) -> Self {
-        let code = link.key.code.clone();
+    pub fn of_link(domain: u16, link: Link, now: impl Into<Now>, settings: &Settings) -> Self {
+        let (code, now) = (link.key.code.clone(), now.into());
         Self::build(domain, code.as_str().as_bytes(), link, now, settings, settings.cache_ttl)
     }
 
@@ -67,7 +70,7 @@ impl Route {
         domain: u16,
         requested: &[u8],
         link: Link,
-        now: Timestamp,
+        now: Now,
         settings: &Settings,
     ) -> Self {
         Self::build(domain, requested, link, now, settings, Duration::ZERO)
@@ -77,22 +80,22 @@ impl Route {
         domain: u16,
         code: &[u8],
         mut link: Link,
-        now: Timestamp,
+        Now { wall_ms, steady_ms }: Now,
         settings: &Settings,
         ttl: Duration,
     ) -> Self {
-        let now_ms = now.as_ms();
+        let now = Timestamp::from_ms(wall_ms);
         let decision = VisitDecision::of(&link, now);
         if is_stable(&link, decision, now, settings) {
             link.redirect = RedirectKind::MovedPermanently;
         }
         let ahead = |at: Option<Timestamp>| {
-            at.map(Timestamp::as_ms).filter(|&at| at > now_ms).unwrap_or(i64::MAX)
+            at.map(Timestamp::as_ms).filter(|&at| at > wall_ms).unwrap_or(i64::MAX)
         };
         let missing = decision == VisitDecision::NotFound;
         let ttl = if missing { ttl.min(settings.negative_ttl) } else { ttl };
         let changes_at = ahead(link.expires_at).min(ahead(link.valid_from));
-        let fresh_until = now_ms.saturating_add(as_ms(ttl)).min(changes_at);
+        let fresh_until = steady_ms.saturating_add(as_ms(ttl));
         let redirect = match decision {
             VisitDecision::Redirect | VisitDecision::RedirectWithQuery => {
                 redirect_head(&link, link.target.as_str(), now, settings)
@@ -114,8 +117,9 @@ impl Route {
             screened: link.moderated_by == ModerationSource::Screen,
             owner: link.owner.0,
             created_ms: link.created_at.as_ms(),
-            refresh_at: AtomicI64::new(refresh_time(code, now_ms, fresh_until)),
+            refresh_at: AtomicI64::new(refresh_time(code, steady_ms, fresh_until)),
             fresh_until,
+            changes_at,
             valid_until: ahead(link.expires_at),
             used: AtomicBool::new(false),
             removed: AtomicBool::new(false),
@@ -126,8 +130,8 @@ impl Route {
     }
 
     /// The route of a code without a link.
-    pub fn missing(domain: u16, code: &[u8], now: Timestamp, settings: &Settings) -> Self {
-        let fresh_until = now.as_ms().saturating_add(as_ms(settings.negative_ttl));
+    pub fn missing(domain: u16, code: &[u8], now: impl Into<Now>, settings: &Settings) -> Self {
+        let fresh_until = now.into().steady_ms.saturating_add(as_ms(settings.negative_ttl));
         let head = Head {
             domain,
             code_len: code.len(),
@@ -137,6 +141,7 @@ impl Route {
             created_ms: 0,
             refresh_at: AtomicI64::new(fresh_until),
             fresh_until,
+            changes_at: i64::MAX,
             valid_until: i64::MIN,
             used: AtomicBool::new(false),
             removed: AtomicBool::new(false),
@@ -190,11 +195,16 @@ impl Route {
         size_of::<Head>() + 16 + self.0.slice.len() + link + MAP_AND_RING
     }
 
+    /// Whether it may be served without asking the store.
+    pub(crate) fn is_fresh(&self, now: Now) -> bool {
+        now.steady_ms < self.head().fresh_until && now.wall_ms < self.head().changes_at
+    }
+
     /// Whether this visitor causes a refresh. True for one visitor per second.
-    pub(crate) fn wants_refresh(&self, now_ms: i64) -> bool {
+    pub(crate) fn wants_refresh(&self, now: Now) -> bool {
         let at = self.head().refresh_at.load(Ordering::Relaxed);
-        let next = now_ms.saturating_add(1000);
-        at <= now_ms
+        let next = now.steady_ms.saturating_add(1000);
+        at <= now.steady_ms
             && self
                 .head()
                 .refresh_at
@@ -203,11 +213,11 @@ impl Route {
     }
 
     /// Whether it may be served past its time to live.
-    pub(crate) fn may_serve_stale(&self, now_ms: i64) -> bool {
+    pub(crate) fn may_serve_stale(&self, now: Now) -> bool {
         match self.head().decision {
             VisitDecision::Redirect
             | VisitDecision::RedirectWithQuery
-            | VisitDecision::RedirectByRules => now_ms < self.head().valid_until,
+            | VisitDecision::RedirectByRules => now.wall_ms < self.head().valid_until,
             // A link that must not be followed stays so, however old the entry.
             VisitDecision::Gone | VisitDecision::UsedUp | VisitDecision::Blocked => true,
             VisitDecision::RedirectIfSpent

@@ -36,8 +36,11 @@ pub struct Settings {
     pub header_timeout: Duration,
     /// How long a connection may be idle.
     pub idle_timeout: Duration,
-    /// Connections beyond this are closed at once.
+    /// At most so many connections are open. For a new one, the connections that have been idle
+    /// longest are closed; if none is idle, the new one is refused.
     pub max_connections: usize,
+    /// The most connections of one source. Trusted proxies may have more.
+    pub max_connections_per_source: usize,
     /// The memory for cached links, in bytes.
     pub cache_bytes: usize,
     /// The time to live of a cached link.
@@ -71,6 +74,7 @@ impl Default for Settings {
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             max_connections: 20_000,
+            max_connections_per_source: 2_500,
             cache_bytes: 64 << 20,
             cache_ttl: Duration::from_mins(5),
             negative_ttl: Duration::from_secs(30),

@@ -21,7 +21,7 @@ pub struct VisitHandler {
 impl VisitHandler {
     /// For a request that arrives now.
     pub(crate) fn new(thread: Rc<Thread>, client_addr: ClientAddr) -> Self {
-        let arrived_micros = thread.redirector.now_micros();
+        let arrived_micros = thread.redirector.steady_micros();
         Self { thread, client_addr, arrived_micros }
     }
 
@@ -50,7 +50,7 @@ impl VisitHandler {
     fn record(&self, answer: Answer, visitor: &Visitor<'_>) -> Reply {
         let Answer { reply, answered, link } = answer;
         if let Reply::Response(_) = reply {
-            let took = self.thread.redirector.now_micros() - self.arrived_micros;
+            let took = self.thread.redirector.steady_micros() - self.arrived_micros;
             self.thread.counts.count_latency(took, 1);
             self.thread.redirector.note_if_slow(self.arrived_micros, visitor.code);
         }
@@ -68,6 +68,7 @@ impl VisitHandler {
             client_addr: &self.client_addr,
             redirector,
             arrived_micros: self.arrived_micros,
+            wall_offset_micros: self.thread.wall_offset_micros.get(),
         });
         reply
     }

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use tokio::net::TcpStream;
@@ -18,14 +19,19 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clicks::Clicks;
 use crate::connection::{self, Thread};
-use crate::connection_table::ConnectionTable;
+use crate::connection_table::{ConnectionTable, IdleTracker};
 use crate::counts::{Counter as _, Counts, Snapshot};
 use crate::journal::Journal;
 use crate::redirector::Redirector;
+use crate::sources::{SourcePlace, Sources};
 use crate::visit_handler::VisitHandler;
 
 /// How often a thread closes idle connections.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+/// Longer than the end of a TCP handshake takes.
+const HANDSHAKE: Duration = Duration::from_millis(20);
+/// How often a thread looks for idle connections while it stops.
+const STOP_INTERVAL: Duration = Duration::from_millis(10);
 /// Sockets in the queue to another thread.
 const HANDOVER_QUEUE: usize = 1024;
 
@@ -45,20 +51,36 @@ pub trait FallbackService: Clone + Send + 'static {
     ) -> impl Future<Output = Response<Self::Body>> + 'static;
 }
 
+/// What the threads do with connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// They serve.
+    Running,
+    /// They serve, and close each connection after its next answer.
+    Draining,
+    /// They accept no connections, finish requests and close idle connections.
+    Stopping,
+}
+
 /// The running threads.
 pub struct Workers {
     threads: Mutex<Vec<JoinHandle<()>>>,
     counts: Vec<Arc<Counts>>,
     redirector: Arc<Redirector>,
-    stop: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
+    listener: Mutex<Option<TcpListener>>,
     peers: Arc<Peers>,
 }
 
 /// What a thread needs to hand a socket to another thread.
 struct Peers {
     open: Vec<AtomicUsize>,
-    queues: Vec<mpsc::Sender<(std::net::TcpStream, SocketAddr)>>,
+    queues: Vec<mpsc::Sender<Arrival>>,
+    sources: Arc<Sources>,
 }
+
+/// An accepted connection on its way to its thread.
+type Arrival = (std::net::TcpStream, SocketAddr, Option<SourcePlace>);
 
 impl Workers {
     /// Serves a listening socket until [`Workers::stop`]. Visits are written to the journal, if
@@ -72,19 +94,24 @@ impl Workers {
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let count = redirector.settings.threads.max(1);
-        let (stop, stopped) = watch::channel(false);
+        let (phase, phases) = watch::channel(Phase::Running);
+        let http2_connections = Arc::new(AtomicUsize::new(0));
         let (queues, arrivals): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::channel(HANDOVER_QUEUE)).unzip();
-        let peers =
-            Arc::new(Peers { open: (0..count).map(|_| AtomicUsize::new(0)).collect(), queues });
+        let peers = Arc::new(Peers {
+            open: (0..count).map(|_| AtomicUsize::new(0)).collect(),
+            queues,
+            sources: Arc::new(Sources::new(redirector.settings.max_connections_per_source)),
+        });
         let mut threads = Vec::new();
         let mut all_counts = Vec::new();
         for (me, arrivals) in arrivals.into_iter().enumerate() {
             let counts = Arc::new(Counts::default());
             all_counts.push(Arc::clone(&counts));
-            let (listener, redirector, peers) =
+            let (listening, redirector, peers) =
                 (listener.try_clone()?, Arc::clone(&redirector), Arc::clone(&peers));
-            let (fallback, stopped) = (fallback.clone(), stopped.clone());
+            let (fallback, phases) = (fallback.clone(), phases.clone());
+            let http2_connections = Arc::clone(&http2_connections);
             let clicks =
                 journal.as_ref().map(|journal| clicks_of(journal, me, &counts)).transpose()?;
             let (started, has_started) = std::sync::mpsc::channel();
@@ -99,10 +126,11 @@ impl Workers {
                         Err(error) => return drop(started.send(Err(error))),
                     };
                     let _ = started.send(Ok(()));
-                    let thread = Rc::new(Thread::new(redirector, counts, stopped, clicks));
+                    let thread =
+                        Rc::new(Thread::new(redirector, counts, phases, http2_connections, clicks));
                     runtime.block_on(async move {
                         let worker = Worker { me, thread, peers, fallback };
-                        if let Err(error) = worker.run(listener, arrivals).await {
+                        if let Err(error) = worker.run(listening, arrivals).await {
                             tracing::error!(%error, "a serving thread ended");
                         }
                     });
@@ -110,7 +138,9 @@ impl Workers {
             threads.push(thread);
             has_started.recv().map_err(io::Error::other)??;
         }
-        Ok(Self { threads: Mutex::new(threads), counts: all_counts, redirector, stop, peers })
+        let threads = Mutex::new(threads);
+        let listener = Mutex::new(Some(listener));
+        Ok(Self { threads, counts: all_counts, redirector, phase, listener, peers })
     }
 
     /// The sums of all counters.
@@ -126,12 +156,28 @@ impl Workers {
         self.peers.open.iter().map(|open| open.load(Ordering::Relaxed)).collect()
     }
 
+    /// From now on each connection closes after its next answer. Call it some time before
+    /// [`Workers::stop`], so that clients use other connections without a failed request.
+    pub fn drain(&self) {
+        self.phase.send_if_modified(|phase| {
+            let running = *phase == Phase::Running;
+            if running {
+                *phase = Phase::Draining;
+            }
+            running
+        });
+    }
+
     /// Stops accepting, waits up to `timeout` for requests in progress, and joins the threads.
     /// Returns `false` if a thread is still busy then: it may still answer visits and write to the
     /// journal.
     #[allow(clippy::disallowed_methods, reason = "the caller waits for the threads")]
     pub fn stop(&self, timeout: Duration) -> bool {
-        let _ = self.stop.send(true);
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(listener) = listener {
+            refuse_new(&listener);
+        }
+        let _ = self.phase.send(Phase::Stopping);
         let deadline = std::time::Instant::now() + timeout;
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let mut busy = Vec::new();
@@ -147,6 +193,25 @@ impl Workers {
         }
         *threads = busy;
         threads.is_empty()
+    }
+}
+
+/// Makes the kernel ignore new connections, and waits until those that are being made are complete,
+/// so that the threads can accept all of them. Without this, closing the listener would reset
+/// connections that the kernel has accepted and the threads have not. The clients of ignored
+/// connections try again, and find the port closed.
+#[allow(clippy::disallowed_methods, reason = "the caller waits for the threads")]
+fn refuse_new(listener: &TcpListener) {
+    // Drops segments with SYN and without ACK: the flags are octet 13 of the TCP header.
+    let program = [
+        socket2::SockFilter::new(0x30, 0, 0, 13),
+        socket2::SockFilter::new(0x54, 0, 0, 0x12),
+        socket2::SockFilter::new(0x15, 0, 1, 0x02),
+        socket2::SockFilter::new(0x06, 0, 0, 0),
+        socket2::SockFilter::new(0x06, 0, 0, u32::MAX),
+    ];
+    if socket2::SockRef::from(listener).attach_filter(&program).is_ok() {
+        std::thread::sleep(HANDSHAKE);
     }
 }
 
@@ -172,94 +237,137 @@ impl<D: FallbackService> Worker<D> {
     async fn run(
         &self,
         listener: TcpListener,
-        mut arrivals: mpsc::Receiver<(std::net::TcpStream, SocketAddr)>,
+        mut arrivals: mpsc::Receiver<Arrival>,
     ) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let mut stop = self.thread.stop.clone();
+        let mut phase = self.thread.phase.clone();
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, peer)) => self.distribute(stream, peer),
-                    Err(error) => {
-                        // Most likely there are no file descriptors left; wait for some to close.
-                        tracing::warn!(%error, "cannot accept a connection");
-                        tokio::time::sleep(Duration::from_millis(50)).await;
-                    }
+                    Err(error) => self.wait_for_files(&error).await,
                 },
-                Some((stream, peer)) = arrivals.recv() => {
-                    if let Ok(stream) = TcpStream::from_std(stream) {
-                        self.serve(stream, peer);
-                    } else {
-                        self.peers.open[self.me].fetch_sub(1, Ordering::Relaxed);
+                Some(arrival) = arrivals.recv() => self.serve_arrival(arrival),
+                _ = sweep.tick() => self.sweep(),
+                changed = phase.changed() => {
+                    self.thread.draining.set(true);
+                    if changed.is_err() || *phase.borrow_and_update() == Phase::Stopping {
+                        break;
                     }
                 }
-                _ = sweep.tick() => self.sweep(),
-                _ = stop.wait_for(|stop| *stop) => break,
             }
         }
-        drop(listener);
-        self.thread.stopping.set(true);
-        while !self.thread.connection_table.is_empty() {
-            self.sweep();
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        // Connections that the kernel has already accepted have perhaps sent a request.
+        while let Some(Ok((stream, peer))) = listener.accept().now_or_never() {
+            self.distribute(stream, peer);
         }
-        Ok(())
+        drop(listener);
+        // From now on other threads serve what they accept.
+        arrivals.close();
+        loop {
+            while let Ok(arrival) = arrivals.try_recv() {
+                self.serve_arrival(arrival);
+            }
+            self.sweep_connections(true);
+            if self.thread.connection_table.is_empty() && arrivals.is_empty() {
+                return Ok(());
+            }
+            tokio::time::sleep(STOP_INTERVAL).await;
+        }
+    }
+
+    fn serve_arrival(&self, (stream, peer, place): Arrival) {
+        if let Ok(stream) = TcpStream::from_std(stream) {
+            self.serve(stream, peer, place);
+        } else {
+            self.peers.open[self.me].fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Most likely there are no file descriptors left; waits for some to close.
+    async fn wait_for_files(&self, error: &io::Error) {
+        let redirector = &self.thread.redirector;
+        if let Some(suppressed) = redirector.accept_log.admit(redirector.steady()) {
+            tracing::warn!(%error, suppressed, "cannot accept a connection");
+        }
+        self.thread.connection_table.make_room();
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
     fn sweep(&self) {
+        self.sweep_connections(false);
+        if let Some(clicks) = &self.thread.clicks {
+            clicks.renew_salt();
+        }
+    }
+
+    fn sweep_connections(&self, stopping: bool) {
         let thread = &self.thread;
-        thread.coarse_ms.set(thread.redirector.now_ms());
+        thread.coarse_ms.set(thread.redirector.now().steady_ms);
+        thread.wall_offset_micros.set(thread.redirector.wall_offset_micros());
         let closed = thread.connection_table.sweep(
             thread.coarse_ms.get(),
             &thread.redirector.settings,
-            thread.stopping.get(),
+            stopping,
         );
         thread.counts.timed_out.add(closed);
-        if let Some(clicks) = &thread.clicks {
-            clicks.renew_salt();
-        }
     }
 
     /// Serves a new connection on this thread, or hands it to a thread with clearly fewer.
     fn distribute(&self, stream: TcpStream, peer: SocketAddr) {
         let open = |at: usize| self.peers.open[at].load(Ordering::Relaxed);
         let all = &self.peers.open;
+        let settings = &self.thread.redirector.settings;
         if all.iter().map(|open| open.load(Ordering::Relaxed)).sum::<usize>()
-            >= self.thread.redirector.settings.max_connections
+            >= settings.max_connections + self.thread.connection_table.making_room()
         {
-            self.thread.counts.refused.add(1);
-            return;
+            let closed = self.thread.connection_table.make_room();
+            if closed == 0 {
+                return self.thread.counts.refused.add(1);
+            }
+            self.thread.counts.made_room.add(closed as u64);
         }
+        let place = match settings.proxies.trusts(peer.ip()) {
+            true => None,
+            false => match self.peers.sources.take(peer.ip()) {
+                Some(place) => Some(place),
+                None => return self.thread.counts.refused_per_source.add(1),
+            },
+        };
         let least = (0..all.len()).min_by_key(|&at| open(at)).unwrap_or(self.me);
         all[least].fetch_add(1, Ordering::Relaxed);
         if open(self.me) <= open(least) + open(least) / 8 {
             all[least].fetch_sub(1, Ordering::Relaxed);
             all[self.me].fetch_add(1, Ordering::Relaxed);
-            return self.serve(stream, peer);
+            return self.serve(stream, peer, place);
         }
         let Ok(stream) = stream.into_std() else {
             all[least].fetch_sub(1, Ordering::Relaxed);
             return;
         };
         // If the other thread's queue is full or the thread has ended, this thread serves it.
-        if let Err(back) = self.peers.queues[least].try_send((stream, peer)) {
+        if let Err(back) = self.peers.queues[least].try_send((stream, peer, place)) {
             all[least].fetch_sub(1, Ordering::Relaxed);
-            let (TrySendError::Full((stream, peer)) | TrySendError::Closed((stream, peer))) = back;
+            let (TrySendError::Full((stream, peer, place))
+            | TrySendError::Closed((stream, peer, place))) = back;
             if let Ok(stream) = TcpStream::from_std(stream) {
                 all[self.me].fetch_add(1, Ordering::Relaxed);
-                self.serve(stream, peer);
+                self.serve(stream, peer, place);
             }
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, place: Option<SourcePlace>) {
         self.thread.counts.connections.add(1);
-        let idle_tracker = ConnectionTable::idle_tracker(self.thread.redirector.now_ms());
+        let idle_tracker =
+            ConnectionTable::idle_tracker(self.thread.redirector.steady_micros() / 1000);
         let guard = OpenConnection {
             thread: Rc::clone(&self.thread),
             peers: Arc::clone(&self.peers),
             me: self.me,
+            idle_tracker: Rc::clone(&idle_tracker),
+            _place: place,
         };
         let served = connection::serve(
             stream,
@@ -281,11 +389,16 @@ struct OpenConnection {
     thread: Rc<Thread>,
     peers: Arc<Peers>,
     me: usize,
+    idle_tracker: Rc<IdleTracker>,
+    _place: Option<SourcePlace>,
 }
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.thread.counts.closed.add(1);
+        if self.idle_tracker.is_making_room() {
+            self.thread.connection_table.made_room();
+        }
         self.peers.open[self.me].fetch_sub(1, Ordering::Relaxed);
     }
 }

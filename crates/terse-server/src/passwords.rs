@@ -1,11 +1,11 @@
 //! Hashes passwords with Argon2id. Only the hashes are stored.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash};
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use async_trait::async_trait;
 use terse_core::{PasswordError, PasswordHasher};
 use tokio::sync::Semaphore;
@@ -28,6 +28,23 @@ pub struct Passwords(Arc<HashingPool>);
 struct HashingPool {
     turns: Arc<Semaphore>,
     queue: Arc<Semaphore>,
+    /// Memory that was used for a password and waits for the next: at most one per turn. Freed
+    /// memory of this size would stay with the allocator, one piece per thread.
+    memory: Mutex<Vec<Vec<Block>>>,
+}
+
+impl HashingPool {
+    /// Calls `work` with the memory for one password.
+    fn with_memory<T>(&self, work: impl FnOnce(&mut Vec<Block>) -> T) -> T {
+        let kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut memory = kept.unwrap_or_else(|| vec![Block::new(); MEMORY_KIB as usize]);
+        let result = work(&mut memory);
+        // A hash from elsewhere can need more.
+        memory.truncate(MEMORY_KIB as usize);
+        memory.shrink_to_fit();
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+        result
+    }
 }
 
 impl Passwords {
@@ -37,6 +54,7 @@ impl Passwords {
         Self(Arc::new(HashingPool {
             turns: seats(at_once.max(1)),
             queue: seats(at_once.max(1) + WAITING),
+            memory: Mutex::default(),
         }))
     }
 
@@ -74,36 +92,72 @@ impl PasswordHasher for Passwords {
         if password.is_empty() || password.len() > MAX_PASSWORD_LEN {
             return Err(PasswordError::Length);
         }
-        self.in_turn(move || hash(&password, salt)).await?
+        let pool = Arc::clone(&self.0);
+        self.in_turn(move || pool.with_memory(|memory| hash(&password, salt, memory))).await?
     }
 
     async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, PasswordError> {
         let fits = !password.is_empty() && password.len() <= MAX_PASSWORD_LEN;
-        self.in_turn(move || {
+        let pool = Arc::clone(&self.0);
+        let work = move |memory: &mut Vec<Block>| {
             let password = if fits { password } else { String::new() };
             let known = kept.is_some();
-            let hash = kept.or_else(|| decoy_hash().cloned()).ok_or(PasswordError::Failed)?;
+            let hash = kept.or_else(|| decoy_hash(memory).cloned()).ok_or(PasswordError::Failed)?;
             let hash = PasswordHash::new(&hash).map_err(|_| PasswordError::Failed)?;
-            let right = Argon2::default().verify_password(password.as_bytes(), &hash).is_ok();
+            let right = is_right(&password, &hash, memory);
             Ok(right && known && fits)
-        })
-        .await?
+        };
+        self.in_turn(move || pool.with_memory(work)).await?
     }
 }
 
-fn hash(password: &str, salt: [u8; 16]) -> Result<String, PasswordError> {
-    let params = Params::new(MEMORY_KIB, PASSES, 1, None).map_err(|_| PasswordError::Failed)?;
-    let hash = Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-        .hash_password_with_salt(password.as_bytes(), &salt);
-    hash.map(|hash| hash.to_string()).map_err(|_| PasswordError::Failed)
+/// Whether the hash is of this password. The comparison takes constant time.
+fn is_right(password: &str, hash: &PasswordHash, memory: &mut Vec<Block>) -> bool {
+    let (Some(salt), Some(expected)) = (&hash.salt, &hash.hash) else { return false };
+    let (Ok(algorithm), Ok(version), Ok(params)) = (
+        Algorithm::try_from(hash.algorithm.as_str()),
+        hash.version.map_or(Ok(Version::default()), Version::try_from),
+        Params::try_from(hash),
+    ) else {
+        return false;
+    };
+    if memory.len() < params.block_count() {
+        memory.resize(params.block_count(), Block::new());
+    }
+    let mut output = vec![0; expected.as_ref().len()];
+    Argon2::new(algorithm, version, params)
+        .hash_password_into_with_memory(password.as_bytes(), salt, &mut output, memory)
+        .is_ok_and(|()| Output::new(&output).is_ok_and(|output| output == *expected))
+}
+
+fn hash(password: &str, salt: [u8; 16], memory: &mut [Block]) -> Result<String, PasswordError> {
+    phc_of(password, &salt, memory).ok_or(PasswordError::Failed)
+}
+
+/// The hash of a password as a PHC string.
+fn phc_of(password: &str, salt: &[u8], memory: &mut [Block]) -> Option<String> {
+    let params = Params::new(MEMORY_KIB, PASSES, 1, None).ok()?;
+    let (algorithm, version) = (Algorithm::Argon2id, Version::V0x13);
+    let mut output = [0; Params::DEFAULT_OUTPUT_LEN];
+    Argon2::new(algorithm, version, params.clone())
+        .hash_password_into_with_memory(password.as_bytes(), salt, &mut output, memory)
+        .ok()?;
+    let hash = PasswordHash {
+        algorithm: algorithm.ident(),
+        version: Some(version.into()),
+        params: ParamsString::try_from(&params).ok()?,
+        salt: Some(Salt::new(salt).ok()?),
+        hash: Some(Output::new(&output).ok()?),
+    };
+    Some(hash.to_string())
 }
 
 /// The hash of a password that no account has. Verifying against it hides that an account is
 /// unknown.
-fn decoy_hash() -> Option<&'static String> {
+fn decoy_hash(memory: &mut [Block]) -> Option<&'static String> {
     // Static, because it is a constant that takes long to compute; it never changes.
     static HASH: OnceLock<Option<String>> = OnceLock::new();
-    HASH.get_or_init(|| hash("decoy", *b"the decoy's salt").ok()).as_ref()
+    HASH.get_or_init(|| hash("decoy", *b"the decoy's salt", memory).ok()).as_ref()
 }
 
 impl fmt::Debug for Passwords {
@@ -135,6 +189,31 @@ mod tests {
         for bad in ["", &"x".repeat(MAX_PASSWORD_LEN + 1)] {
             assert_eq!(passwords.hash(bad.into()).await, Err(PasswordError::Length));
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_memory_for_hashing_is_allocated_once_per_turn() {
+        let passwords = Passwords::new(2);
+        let hash = passwords.hash("correct horse".into()).await.unwrap();
+        let pieces = || -> Vec<*const Block> {
+            let memory = passwords.0.memory.lock().unwrap();
+            assert!(memory.iter().all(|piece| piece.len() == MEMORY_KIB as usize));
+            memory.iter().map(Vec::as_ptr).collect()
+        };
+        for _ in 0..4 {
+            let many = (0..8).map(|_| passwords.verify("correct horse".into(), Some(hash.clone())));
+            let right = futures_util::future::join_all(many).await;
+            assert!(right.iter().all(|right| *right == Ok(true)), "{right:?}");
+            assert!((1..=2).contains(&pieces().len()));
+        }
+        let before = pieces();
+        assert_eq!(passwords.verify("wrong".into(), None).await, Ok(false));
+        assert!(pieces().iter().all(|piece| before.contains(piece)), "it is used again");
+        // A hash from elsewhere, with more memory than ours.
+        let dear = "$argon2id$v=19$m=32768,t=1,p=1$c29tZXNhbHQxMjM0NTY3OA$\
+                    AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        assert_eq!(passwords.verify("wrong".into(), Some(dear.into())).await, Ok(false));
+        assert!(pieces().len() <= 2);
     }
 
     #[tokio::test]

@@ -166,8 +166,12 @@ settings! {
         pub header_timeout: Span = Span::secs(10),
         /// The longest time a connection may be idle between requests; `1s` to `1h`.
         pub idle_timeout: Span = Span::secs(75),
-        /// The most open connections. The limit of open files must allow as many.
+        /// The most open connections. The limit of open files must allow as many. When they are
+        /// all in use, terse closes the connections that have been idle longest.
         pub max_connections: u32 = 20_000,
+        /// The most open connections from one address of IPv4 or /64 of IPv6; `0` is an eighth of
+        /// `max_connections`. Trusted proxies may have more.
+        pub max_connections_per_ip: u32 = 0,
     }
 }
 
@@ -421,9 +425,10 @@ choice! {
 settings! {
     /// `[shutdown]`: shutdown.
     pub struct Shutdown {
-        /// How long terse continues to serve after `/readyz` answers 503, so that load balancers
-        /// notice; set `5s` behind one.
-        pub drain_delay: Span = Span::secs(0),
+        /// How long terse continues to serve after `/readyz` answers 503. Meanwhile each connection
+        /// closes after its next answer, so that clients lose no request. Behind a load balancer,
+        /// set more than the time it takes to notice, such as `5s`.
+        pub drain_delay: Span = Span::secs(1),
         /// The longest time open requests may take to finish after that.
         pub timeout: Span = Span::secs(10),
     }

@@ -22,5 +22,6 @@ mod registry_watcher;
 mod safety;
 mod salt_jobs;
 pub mod serve;
+mod warm_restart;
 
 pub use config::Config;

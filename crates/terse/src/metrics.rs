@@ -1,6 +1,7 @@
 //! `/metrics`: the counters of all components, in the format of Prometheus.
 
 mod format;
+mod operating;
 mod process;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use crate::outgoing::OutgoingCounts;
 use crate::safety::{ListCounts, Service};
 
 pub(crate) use format::Format;
+pub(crate) use operating::{LAST_BACKUP, OldestReport, OperatingMetrics, ReportWatch};
 
 /// Reads all counters when `/metrics` is requested.
 pub(crate) struct MetricsSources {
@@ -48,6 +50,8 @@ pub(crate) struct MetricsSources {
     pub(crate) jobs: CountsByJob,
     /// When the process started, in seconds since 1970.
     pub(crate) started_seconds: f64,
+    /// Reports, backups and the disk.
+    pub(crate) operating: OperatingMetrics,
 }
 
 impl fmt::Debug for MetricsSources {
@@ -71,6 +75,7 @@ impl Collector for MetricsSources {
             ("prefetch_refused", seen.prefetches_refused),
         ];
         process::encode(&mut encoder, self.started_seconds)?;
+        self.operating.encode(&mut encoder)?;
         family(
             &mut encoder,
             "terse_redirects",
@@ -109,6 +114,8 @@ impl Collector for MetricsSources {
         gauge(&mut encoder, "terse_connections_open", "Connections open now", open)?;
         let ends = [
             ("refused", seen.refused),
+            ("refused_per_source", seen.refused_per_source),
+            ("made_room", seen.made_room),
             ("timed_out", seen.timed_out),
             ("handed_over", seen.handed_over),
         ];

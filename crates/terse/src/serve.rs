@@ -29,8 +29,9 @@ use crate::click_plane::ClickPlane;
 use crate::config::Config;
 use crate::health::HealthEndpoints;
 use crate::http_fallback::HttpFallback;
-use crate::metrics::MetricsSources;
+use crate::metrics::{MetricsSources, OldestReport, OperatingMetrics, ReportWatch};
 use crate::registry_watcher::RegistryWatcher;
+use crate::warm_restart::HotLinks;
 use services::Services;
 
 pub(crate) use policy::alphabet;
@@ -47,6 +48,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     server.runtime.block_on(listeners::stop_signal())?;
     tracing::info!("stopping");
     server.draining.store(true, Ordering::Relaxed);
+    server.workers.drain();
     std::thread::sleep(shutdown.drain_delay.get());
     server.stop(shutdown.timeout.get());
     tracing::info!("stopped");
@@ -62,6 +64,7 @@ pub struct Server {
     setup_link: Option<String>,
     workers: Arc<Workers>,
     click_plane: ClickPlane,
+    hot_links: HotLinks,
     jobs: Running,
     runtime: Runtime,
     draining: Arc<AtomicBool>,
@@ -156,6 +159,9 @@ impl Server {
         let job_counts = parts.add(services, &click_plane, used_keys, &mut jobs);
 
         // Metrics and health. The metrics read the serving threads, which start last.
+        let oldest_report = Arc::<OldestReport>::default();
+        let (registry, oldest) = (store.registry.clone(), Arc::clone(&oldest_report));
+        jobs.add(ReportWatch { registry, oldest });
         let workers: Arc<OnceLock<Arc<Workers>>> = Arc::default();
         let (seen, routes) = (Arc::clone(&workers), Arc::clone(&redirector));
         metrics.register_collector(Box::new(MetricsSources {
@@ -173,6 +179,7 @@ impl Server {
             queue: Box::new(store.queue_depth()),
             clicks: Box::new(click_plane.counted()),
             jobs: jobs.counts(),
+            operating: OperatingMetrics { data_dir: config.data_dir.clone(), oldest_report },
             started_seconds: started.map_or(0.0, |since| since.as_secs_f64()),
         }));
         let draining = Arc::new(AtomicBool::new(false));
@@ -200,11 +207,15 @@ impl Server {
             refusal_pages,
         );
         let journal = click_plane.journal.clone();
+        let hot_links = HotLinks::new(Arc::clone(&redirector), &config.data_dir);
+        jobs.add(hot_links.clone());
         let running = Arc::new(
             Workers::start(listener, redirector, fallback, journal)
                 .context("starting the serving threads")?,
         );
         let _ = workers.set(Arc::clone(&running));
+        // In the background, after the threads have begun to serve.
+        runtime.spawn(hot_links.clone().load());
         let jobs = jobs.start(runtime.handle());
         let (pid, url) = (std::process::id(), listeners::local_url(address));
         // Not fatal: the server already serves connections, and a full disk must not stop it.
@@ -220,6 +231,7 @@ impl Server {
             setup_link,
             workers: running,
             click_plane,
+            hot_links,
             jobs,
             runtime,
             draining,
@@ -267,6 +279,10 @@ impl Server {
     pub fn stop(self, patience: Duration) {
         self.draining.store(true, Ordering::Relaxed);
         let _ = self.stop.send(true);
+        if let Err(error) = self.hot_links.save() {
+            let error = format!("{error:#}");
+            tracing::warn!(error, "the links in use were not saved for the next start");
+        }
         let all_gone = self.workers.stop(patience);
         self.click_plane.stop(patience, all_gone);
         // After the requests: the job records the last uses of keys.

@@ -6,8 +6,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use terse_core::clicks::RequestFlags;
 use terse_core::{
-    Answered, ClickSpend, ExceededLimit, Link, LinkKey, RouteCache as _, StoreError, Timestamp,
-    VisitDecision,
+    Answered, ClickSpend, ExceededLimit, Link, LinkKey, RouteCache as _, StoreError, VisitDecision,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -15,6 +14,7 @@ use super::Redirector;
 use super::visitor::{Answer, FollowedLink, Reply, VisitMethod, Visitor};
 use crate::client_addr::ClientAddr;
 use crate::counts::Counter as _;
+use crate::now::Now;
 use crate::route::{Route, redirect_response};
 use crate::settings::ErrorStyle;
 
@@ -26,14 +26,14 @@ impl Redirector {
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
     ) -> Option<Answer> {
-        let now_ms = self.now_ms();
+        let now = self.now();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let answer = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), |route| {
             let answer = self
-                .is_fresh(route, now_ms)
-                .then(|| self.answer_from_route(route, visitor, client_addr, now_ms))
+                .is_fresh(route, now)
+                .then(|| self.answer_from_route(route, visitor, client_addr, now))
                 .flatten()?;
-            if route.wants_refresh(now_ms) {
+            if route.wants_refresh(now) {
                 self.refresh_soon(route);
             }
             Some(answer)
@@ -73,10 +73,10 @@ impl Redirector {
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
     ) -> Answer {
-        let now_ms = self.now_ms();
+        let now = self.now();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let cached = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), Route::clone);
-        let route = match cached.filter(|route| self.is_fresh(route, now_ms)) {
+        let route = match cached.filter(|route| self.is_fresh(route, now)) {
             Some(route) => {
                 self.counts.hits.add(1);
                 route
@@ -86,9 +86,9 @@ impl Redirector {
                 Err(_) => return self.fail(Answered::Unavailable, visitor),
             },
         };
-        match self.answer_from_route(&route, visitor, client_addr, now_ms) {
+        match self.answer_from_route(&route, visitor, client_addr, now) {
             Some(answer) => answer,
-            None => self.answer_after_waiting(&route, visitor, client_addr, now_ms).await,
+            None => self.answer_after_waiting(&route, visitor, client_addr, now).await,
         }
     }
 
@@ -99,7 +99,7 @@ impl Redirector {
         route: &Route,
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
-        now_ms: i64,
+        now: Now,
     ) -> Option<Answer> {
         let (decision, link) = (route.head().decision, route.head().link.as_deref());
         if let VisitMethod::Post | VisitMethod::Other = visitor.method {
@@ -127,13 +127,13 @@ impl Redirector {
             if link.is_some_and(|link| !self.rules.is_ready(link)) {
                 return None;
             }
-            if let Some(limit) = self.exceeded_limit(route, visitor, client_addr, now_ms) {
+            if let Some(limit) = self.exceeded_limit(route, visitor, client_addr, now) {
                 return Some(self.fail(Answered::Limited(limit), visitor));
             }
         }
         Some(match (decision, link) {
             (VisitDecision::Redirect, _) => self.redirect_as_prepared(route),
-            (_, Some(link)) if redirects => self.redirect(link, visitor, client_addr, now_ms),
+            (_, Some(link)) if redirects => self.redirect(link, visitor, client_addr, now),
             (VisitDecision::Warning, Some(link)) => Answer::page(Answered::Warned, link),
             (VisitDecision::Password, Some(link)) => Answer::page(Answered::PasswordAsked, link),
             (VisitDecision::Gone, _) => self.fail(Answered::Gone, visitor),
@@ -141,7 +141,7 @@ impl Redirector {
             (VisitDecision::Blocked, _) => self.fail(Answered::Blocked, visitor),
             _ => {
                 let client = || client_addr.client(&self.settings.proxies, &visitor.headers);
-                let limit = self.limiter.guess(client, now_ms);
+                let limit = self.limiter.guess(client, now.steady_ms);
                 self.fail(limit.map_or(Answered::NotFound, Answered::Limited), visitor)
             }
         })
@@ -153,7 +153,7 @@ impl Redirector {
         route: &Route,
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
-        now_ms: i64,
+        now: Now,
     ) -> Option<ExceededLimit> {
         if !self.limiter.limits_redirects {
             return None;
@@ -161,7 +161,7 @@ impl Redirector {
         self.limiter.redirect(
             client_addr.client(&self.settings.proxies, &visitor.headers),
             self.number_of(route),
-            now_ms,
+            now.steady_ms,
         )
     }
 
@@ -178,10 +178,10 @@ impl Redirector {
         route: &Route,
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
-        now_ms: i64,
+        now: Now,
     ) -> Answer {
         // The limits come before the spend: a visitor who is refused spends no click.
-        if let Some(limit) = self.exceeded_limit(route, visitor, client_addr, now_ms) {
+        if let Some(limit) = self.exceeded_limit(route, visitor, client_addr, now) {
             return self.fail(Answered::Limited(limit), visitor);
         }
         let Some(link) = route.head().link.as_deref() else {
@@ -189,7 +189,7 @@ impl Redirector {
         };
         self.rules.prepare(link).await;
         if link.max_clicks.is_none() {
-            return self.redirect(link, visitor, client_addr, now_ms);
+            return self.redirect(link, visitor, client_addr, now);
         }
         // Only a visit spends a click. The client repeats the request when the visitor follows.
         if visitor.headers.flags.has(RequestFlags::PREFETCH) {
@@ -199,7 +199,7 @@ impl Redirector {
             return self.answer_without_spending(link, visitor, client_addr).await;
         }
         match self.spend(&link.key).await {
-            Ok(ClickSpend::Yes) => self.redirect(link, visitor, client_addr, now_ms),
+            Ok(ClickSpend::Yes) => self.redirect(link, visitor, client_addr, now),
             Ok(ClickSpend::UsedUp) => {
                 self.forget(&link.key);
                 self.fail(Answered::UsedUp, visitor)
@@ -228,7 +228,7 @@ impl Redirector {
             Ok(Ok(None)) => return self.fail(Answered::NotFound, visitor),
             Ok(Err(_)) | Err(_) => return self.fail(Answered::Unavailable, visitor),
         };
-        match VisitDecision::of(&link, self.clock.now()) {
+        match VisitDecision::of(&link, self.now().wall()) {
             VisitDecision::Password if !visitor.has_password_of(&link) => {
                 Answer::page(Answered::PasswordAsked, &link)
             }
@@ -236,7 +236,7 @@ impl Redirector {
             | VisitDecision::RedirectWithQuery
             | VisitDecision::RedirectByRules
             | VisitDecision::RedirectIfSpent
-            | VisitDecision::Password => self.redirect(&link, visitor, client_addr, self.now_ms()),
+            | VisitDecision::Password => self.redirect(&link, visitor, client_addr, self.now()),
             VisitDecision::Warning => Answer::page(Answered::Warned, &link),
             VisitDecision::Gone => self.fail(Answered::Gone, visitor),
             VisitDecision::UsedUp => self.fail(Answered::UsedUp, visitor),
@@ -274,10 +274,10 @@ impl Redirector {
         link: &Link,
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
-        now_ms: i64,
+        now: Now,
     ) -> Answer {
         self.counts.count(Answered::Redirected);
-        let now = Timestamp::from_ms(now_ms);
+        let now = now.wall();
         let client = || client_addr.client(&self.settings.proxies, &visitor.headers);
         let target = self.rules.target(link, visitor, client, now);
         let location = match visitor.query.filter(|query| link.forward_query && !query.is_empty()) {

@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Redirector;
 use crate::counts::Counter as _;
+use crate::now::Now;
 use crate::route::Route;
 use crate::single_flight::{JoinedFlight, LookupResult};
 
@@ -37,13 +38,13 @@ impl Redirector {
         let name = self.routes.name(domain, code);
         if self.surely_absent(domain, code) {
             self.counts.never_issued.add(1);
-            return Ok(Route::missing(domain, code, self.clock.now(), &self.settings));
+            return Ok(Route::missing(domain, code, self.now(), &self.settings));
         }
         if let Some(route) = self.fetch(name, domain, code, false).await {
             return Ok(route);
         }
         let cached = self.routes.with(name, domain, code, Route::clone);
-        match cached.filter(|route| route.may_serve_stale(self.now_ms())) {
+        match cached.filter(|route| route.may_serve_stale(self.now())) {
             Some(route) => {
                 self.counts.stale.add(1);
                 Ok(route)
@@ -66,17 +67,22 @@ impl Redirector {
 
     /// Whether a cached route may be served without asking the store: within its time to live, and
     /// past it while the store is away.
-    pub(crate) fn is_fresh(&self, route: &Route, now_ms: i64) -> bool {
-        let fresh = now_ms < route.head().fresh_until;
-        fresh
-            || (now_ms < self.away_until_ms.load(Ordering::Relaxed)
-                && route.may_serve_stale(now_ms))
+    pub(crate) fn is_fresh(&self, route: &Route, now: Now) -> bool {
+        route.is_fresh(now)
+            || (now.steady_ms < self.away_until_ms.load(Ordering::Relaxed)
+                && route.may_serve_stale(now))
     }
 
     /// Reads a link from the store, or joins the look-up in progress. `None` if the store did not
     /// answer in time or could not read the link. With `refresh`, a fresh cache entry does not
     /// count.
-    async fn fetch(&self, name: u64, domain: u16, code: &[u8], refresh: bool) -> Option<Route> {
+    pub(super) async fn fetch(
+        &self,
+        name: u64,
+        domain: u16,
+        code: &[u8],
+        refresh: bool,
+    ) -> Option<Route> {
         let deadline = Instant::now() + self.settings.store_timeout;
         for _ in 0..ATTEMPTS {
             let result = match timeout_at(deadline, self.single_flight.join(name)).await.ok()? {
@@ -86,9 +92,7 @@ impl Redirector {
                     let cached = (!refresh)
                         .then(|| self.routes.with(name, domain, code, Route::clone))
                         .flatten();
-                    if let Some(route) =
-                        cached.filter(|route| self.now_ms() < route.head().fresh_until)
-                    {
+                    if let Some(route) = cached.filter(|route| route.is_fresh(self.now())) {
                         return Some(route);
                     }
                     guard.finish(self.load_by(deadline, domain, code).await, &self.routes)
@@ -114,7 +118,7 @@ impl Redirector {
     async fn load_by(&self, deadline: Instant, domain: u16, code: &[u8]) -> LookupResult {
         let loaded = timeout_at(deadline, self.load(domain, code)).await;
         let answered = matches!(loaded, Ok(Ok(_) | Err(StoreError::Corrupt(_))));
-        let away_until_ms = if answered { 0 } else { self.now_ms() + AWAY_MS };
+        let away_until_ms = if answered { 0 } else { self.now().steady_ms + AWAY_MS };
         self.away_until_ms.store(away_until_ms, Ordering::Relaxed);
         self.last_read_failed.store(!answered, Ordering::Relaxed);
         match loaded {
@@ -128,16 +132,11 @@ impl Redirector {
     }
 
     async fn load(&self, domain: u16, code: &[u8]) -> Result<Route, StoreError> {
-        let missing = || Route::missing(domain, code, self.clock.now(), &self.settings);
+        let missing = || Route::missing(domain, code, self.now(), &self.settings);
         let Some(key) = self.key(domain, code) else { return Ok(missing()) };
         let _permit = self.store_permits.acquire().await;
         if let Some(link) = self.batch.get(key.clone()).await? {
-            return Ok(Route::of_link(
-                domain,
-                self.as_known_now(link),
-                self.clock.now(),
-                &self.settings,
-            ));
+            return Ok(Route::of_link(domain, self.as_known_now(link), self.now(), &self.settings));
         }
         if self.settings.loose
             && let Some(link) = self.reader.get_folded(&key).await?
@@ -146,7 +145,7 @@ impl Redirector {
                 domain,
                 code,
                 self.as_known_now(link),
-                self.clock.now(),
+                self.now(),
                 &self.settings,
             ));
         }

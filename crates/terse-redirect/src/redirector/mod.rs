@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use terse_core::registry::Suspended;
 use terse_core::rules::VisitorClassifier;
 use terse_core::{
-    ClickSpender, Clock, Hosts, LinkKey, LinkReader, LogLimit, NoScreening, RouteCache, Screening,
+    ClickSpender, Clock, Code, Hosts, LinkKey, LinkReader, LogLimit, NoScreening, RouteCache,
+    Screening, VisitDecision,
 };
 use tokio::sync::Semaphore;
 
@@ -25,10 +26,15 @@ use crate::error_responses::{ErrorResponses, FailurePages};
 use crate::fallbacks::Fallbacks;
 use crate::host_table::HostTable;
 use crate::limiter::RedirectLimiter;
+use crate::now::Now;
+use crate::route::Route;
 use crate::routes::Routes;
 use crate::rule_evaluator::RuleEvaluator;
 use crate::settings::Settings;
 use crate::single_flight::SingleFlight;
+
+/// Links that are read ahead in one call of the store.
+const LOADED_AT_ONCE: usize = 32;
 
 /// The state of the redirect plane, shared by all serving threads.
 pub struct Redirector {
@@ -43,7 +49,8 @@ pub struct Redirector {
     store_permits: Semaphore,
     store_log: LogLimit,
     slow_log: LogLimit,
-    /// Until then the store counts as away.
+    pub(crate) accept_log: LogLimit,
+    /// Until then, by the steady clock, the store counts as away.
     away_until_ms: AtomicI64,
     /// Whether the last look-up in the store failed.
     last_read_failed: AtomicBool,
@@ -81,6 +88,7 @@ impl Redirector {
             screen: Arc::new(NoScreening),
             store_log: LogLimit::default(),
             slow_log: LogLimit::default(),
+            accept_log: LogLimit::default(),
             away_until_ms: AtomicI64::new(0),
             last_read_failed: AtomicBool::new(false),
             counts: Counts::default(),
@@ -127,19 +135,29 @@ impl Redirector {
         self.hosts.domain(host)
     }
 
-    /// The time, in milliseconds.
-    pub(crate) fn now_ms(&self) -> i64 {
-        self.clock.now().as_ms()
+    /// The time, on both clocks.
+    pub(crate) fn now(&self) -> Now {
+        Now::of(&self.clock)
     }
 
-    /// The time, in microseconds.
-    pub(crate) fn now_micros(&self) -> i64 {
-        self.clock.now_micros()
+    /// The time of the steady clock.
+    pub(crate) fn steady(&self) -> std::time::Duration {
+        self.clock.steady()
+    }
+
+    /// The time of the steady clock, in microseconds.
+    pub(crate) fn steady_micros(&self) -> i64 {
+        self.clock.steady_micros()
+    }
+
+    /// How far the wall clock is ahead of the steady one, in microseconds.
+    pub(crate) fn wall_offset_micros(&self) -> i64 {
+        self.clock.now_micros() - self.clock.steady_micros()
     }
 
     /// Counts and logs an answer that took too long.
     pub(crate) fn note_if_slow(&self, arrived_micros: i64, code: &str) {
-        let took = self.now_micros() - arrived_micros;
+        let took = self.steady_micros() - arrived_micros;
         if took > SLOW_MICROS {
             self.note_slow(took, Some(code));
         }
@@ -164,6 +182,43 @@ impl Redirector {
     /// The routes in memory.
     pub fn routes(&self) -> &Routes {
         &self.routes
+    }
+
+    /// Up to `limit` links that were visited within their time to live.
+    pub fn links_in_use(&self, limit: usize) -> Vec<LinkKey> {
+        let now = self.now();
+        let in_use = self.routes.all().into_iter().filter(|(_, route)| {
+            route.is_fresh(now) && route.head().decision != VisitDecision::NotFound
+        });
+        let key = |route: &Route| {
+            let code = Code::parse(std::str::from_utf8(route.code()).ok()?)?;
+            Some(LinkKey { domain: self.hosts.name(route.head().domain).clone(), code })
+        };
+        in_use.filter_map(|(_, route)| key(&route)).take(limit).collect()
+    }
+
+    /// Reads links into memory before they are visited, a few at a time, until half of the memory
+    /// for links is used. Returns how many were read.
+    pub async fn load_ahead(&self, keys: &[LinkKey]) -> usize {
+        let mut loaded = 0;
+        for some in keys.chunks(LOADED_AT_ONCE) {
+            if self.routes.bytes() > self.settings.cache_bytes / 2 {
+                break;
+            }
+            let look_ups = some.iter().filter_map(|key| {
+                let domain = self.hosts.number(&key.domain)?;
+                let code = key.code.as_str().as_bytes();
+                let name = self.routes.name(domain, code);
+                Some(async move { self.fetch(name, domain, code, false).await })
+            });
+            let found = futures_util::future::join_all(look_ups).await;
+            loaded += found.iter().flatten().count();
+            if found.iter().any(Option::is_none) {
+                // The store is busy or away: visitors need it more.
+                break;
+            }
+        }
+        loaded
     }
 
     /// Adds the counters of visits off the fast path.

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use terse_redirect::{FallbackService, VisitHandler};
 use terse_testkit::alias;
 use tokio::sync::{mpsc, watch};
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Served};
 
 const TARGET: &str = "https://example.com/";
 
@@ -124,7 +124,9 @@ async fn slow_and_idle_clients_are_disconnected_and_others_served_meanwhile() {
 #[tokio::test(flavor = "multi_thread")]
 async fn too_many_connections_are_refused_until_others_close() {
     let served = fixture(|settings| settings.max_connections = 10).await.serve();
-    let held: Vec<_> = (0..10).map(|_| served.connect()).collect();
+    let mut held: Vec<_> = (0..10).map(|_| served.connect()).collect();
+    // Idle ones would be closed for a new one.
+    held.iter_mut().for_each(|stream| stream.write_all(b"GET /abc").unwrap());
     std::thread::sleep(Duration::from_millis(100));
     let mut refused = served.connect();
     let _ = refused.write_all(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n");
@@ -147,6 +149,152 @@ async fn connections_are_distributed_evenly() {
     let open = served.workers.open_per_thread();
     assert_eq!(open.iter().sum::<usize>(), held.len());
     assert!(open.iter().all(|&open| (40..=60).contains(&open)), "{open:?}");
+}
+
+/// A connection from another address of this machine.
+fn connect_from(served: &Served, source: [u8; 4]) -> TcpStream {
+    let socket =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    socket.bind(&std::net::SocketAddr::from((source, 0)).into()).expect("an address");
+    socket.connect(&served.address.into()).expect("a connection");
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    stream
+}
+
+/// Whether a request over this connection is answered.
+fn answers(stream: &mut TcpStream) -> bool {
+    let _ = stream.write_all(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n");
+    let mut buffer = [0; 1024];
+    matches!(stream.read(&mut buffer), Ok(count) if buffer[..count].starts_with(b"HTTP/1.1 302"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_source_cannot_take_all_connections() {
+    let settings = |settings: &mut terse_redirect::Settings| {
+        settings.threads = 1;
+        settings.max_connections_per_source = 10;
+        settings.proxies = terse_core::Proxies::new(vec!["127.0.0.9".parse().unwrap()]);
+    };
+    let served = fixture(settings).await.serve();
+    let mut mine: Vec<_> = (0..15).map(|_| connect_from(&served, [127, 0, 0, 1])).collect();
+    let served_of_mine = mine.iter_mut().map(answers).filter(|answered| *answered).count();
+    assert_eq!(served_of_mine, 10);
+    assert_eq!(served.workers.counts().refused_per_source, 5);
+    assert!(answers(&mut connect_from(&served, [127, 0, 0, 2])), "another source is served");
+    let mut proxied: Vec<_> = (0..15).map(|_| connect_from(&served, [127, 0, 0, 9])).collect();
+    assert!(proxied.iter_mut().all(answers), "a trusted proxy has no share");
+    drop(mine);
+    let begun = std::time::Instant::now();
+    while !answers(&mut connect_from(&served, [127, 0, 0, 1])) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "places are not given back");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_connections_that_were_idle_longest_make_room_for_new_ones() {
+    let fixture = fixture(|settings| {
+        settings.threads = 1;
+        settings.max_connections = 100;
+    })
+    .await;
+    let served = fixture.serve();
+    // The first half is used again later and so has been idle for a shorter time.
+    let mut recent: Vec<_> = (0..50).map(|_| served.connect()).collect();
+    assert!(recent.iter_mut().all(answers));
+    let mut oldest: Vec<_> = (0..40).map(|_| served.connect()).collect();
+    assert!(oldest.iter_mut().all(answers));
+    let mut busy: Vec<_> = (0..10).map(|_| served.connect()).collect();
+    busy.iter_mut().for_each(|stream| stream.write_all(b"GET /abc1234 HT").unwrap());
+    fixture.clock.advance(Duration::from_secs(1));
+    assert!(recent.iter_mut().all(answers));
+    let mut new: Vec<_> = (0..20).map(|_| served.connect()).collect();
+    assert!(new.iter_mut().all(answers), "new connections are served");
+    assert!(recent.iter_mut().all(answers), "the connections that were used last are still open");
+    for stream in &mut busy {
+        stream.write_all(b"TP/1.1\r\nHost: go.example\r\n\r\n").unwrap();
+        let mut buffer = [0; 1024];
+        assert!(stream.read(&mut buffer).is_ok_and(|count| count > 0), "a request in progress");
+    }
+    let closed = oldest.iter_mut().map(answers).filter(|answered| !answered).count();
+    let counts = served.workers.counts();
+    assert_eq!((closed as u64, counts.refused), (counts.made_room, 0));
+    assert_eq!(closed, 32);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wall_clock_that_is_set_changes_no_deadline() {
+    const YEAR_MS: i64 = 365 * 86_400 * 1000;
+    for by_ms in [YEAR_MS, -YEAR_MS] {
+        let fixture = fixture(|settings| {
+            settings.redirect_per_address = terse_core::limits::Limit::per_hour(10);
+        })
+        .await;
+        let served = fixture.serve();
+        let mut idle = served.connect();
+        assert!(answers(&mut idle));
+        let (reads, before) = (fixture.store.gets(), fixture.clock.now());
+        fixture.clock.set_wall_off(by_ms);
+        assert_eq!(fixture.clock.now().as_ms() / YEAR_MS, (before.as_ms() + by_ms) / YEAR_MS);
+        // Longer than a sweep takes to come round.
+        std::thread::sleep(Duration::from_millis(1200));
+        for _ in 1..10 {
+            assert!(answers(&mut idle), "the connection is open, by {by_ms}");
+        }
+        assert!(!answers(&mut idle), "the limit still holds, by {by_ms}");
+        assert_eq!(fixture.store.gets(), reads, "the link is still in memory, by {by_ms}");
+        let seen = served.workers.counts();
+        assert_eq!((seen.timed_out, seen.slow), (0, 0));
+        assert!(seen.latency_micros < 60_000_000, "{}", seen.latency_micros);
+        // After its time to live the link is read again, also if the wall clock was set back.
+        fixture.clock.advance(Duration::from_secs(3700));
+        assert!(answers(&mut served.connect()));
+        assert_eq!(fixture.store.gets(), reads + 1, "by {by_ms}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_expires_by_the_wall_clock_in_both_directions() {
+    let fixture = fixture(|_| ()).await;
+    let mut link = terse_testkit::alias("ending1", "https://example.com/");
+    link.expires_at = fixture.clock.now().checked_add(Duration::from_secs(3600));
+    fixture.insert(link).await;
+    assert_eq!(fixture.visit("ending1").await.0, 302);
+    fixture.clock.set_wall_off(3_600_000);
+    assert_eq!(fixture.visit("ending1").await.0, 410);
+    fixture.clock.set_wall_off(-3_600_000);
+    fixture.clock.advance(Duration::from_secs(301));
+    assert_eq!(fixture.visit("ending1").await.0, 302);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_draining_each_answer_closes_its_connection() {
+    let served = fixture(|_| ()).await.serve();
+    let (mut used, mut unused) = (served.connect(), served.connect());
+    assert!(answers(&mut used));
+    served.workers.drain();
+    let begun = std::time::Instant::now();
+    let mut closes = 0;
+    for method in ["GET", "HEAD"] {
+        loop {
+            let mut stream = served.connect();
+            let request = format!("{method} /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut buffer = [0; 1024];
+            let count = stream.read(&mut buffer).unwrap();
+            let head = String::from_utf8_lossy(&buffer[..count]).into_owned();
+            assert!(head.starts_with("HTTP/1.1 302"), "{head}");
+            if head.contains("connection: close") {
+                assert_eq!(stream.read(&mut buffer).unwrap(), 0, "and it is closed");
+                closes += 1;
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(10), "{head}");
+        }
+    }
+    assert_eq!(closes, 2);
+    assert!(answers(&mut used), "an idle connection stays open while draining");
+    assert!(answers(&mut unused));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -182,6 +182,11 @@ impl Backup {
             .with_context(|| format!("naming the backup {}", self.dir.display()))?;
         drop(partial.keep());
         sync_folder(folder)?;
+        // For the metrics of a server on this folder. Not fatal: the backup is complete.
+        let note = context.config().data_dir.join(crate::metrics::LAST_BACKUP);
+        if let Err(error) = File::create(note) {
+            tracing::warn!(%error, "the time of the backup was not noted");
+        }
         if context.json {
             let mut told = json!(manifest);
             told["dir"] = json!(self.dir);

@@ -47,6 +47,12 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("redirect.threads", c.redirect.threads.into(), 0, 1024),
         ("redirect.store_concurrency", c.redirect.store_concurrency.into(), 1, 100_000),
         ("redirect.max_connections", c.redirect.max_connections.into(), 1, 10_000_000),
+        (
+            "redirect.max_connections_per_ip",
+            c.redirect.max_connections_per_ip.into(),
+            0,
+            10_000_000,
+        ),
         ("links.reap_batch", c.links.reap_batch.into(), 1, 100_000),
     ])?;
     if c.cache.size < ByteSize::mib(1) || c.cache.size > ByteSize::mib(1 << 20) {

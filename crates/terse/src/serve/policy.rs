@@ -100,6 +100,10 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
         header_timeout: redirect.header_timeout.get(),
         idle_timeout: redirect.idle_timeout.get(),
         max_connections: redirect.max_connections as usize,
+        max_connections_per_source: match redirect.max_connections_per_ip {
+            0 => (redirect.max_connections as usize / 8).max(1),
+            most => most as usize,
+        },
         cache_bytes: usize::try_from(cache.size.bytes()).unwrap_or(usize::MAX),
         cache_ttl: cache.ttl.get(),
         negative_ttl: cache.negative_ttl.get(),

@@ -34,5 +34,6 @@ mod same_answer;
 mod screening;
 mod sign_in;
 mod states;
+mod stopping;
 mod tags;
 mod webhooks;

@@ -101,6 +101,52 @@ fn the_numbers_move_with_what_happens() {
 }
 
 #[test]
+fn links_in_use_are_in_memory_again_after_a_restart() {
+    let mut terse = TestTerse::start();
+    for n in 0..50 {
+        terse.alias(&format!("warm-{n}"), "https://example.com/");
+        assert_eq!(terse.get(&format!("/warm-{n}")).status, 302);
+    }
+    terse.alias("unused", "https://example.com/");
+    terse.get("/no-link");
+    terse.restart();
+    let begun = Instant::now();
+    while metric(&terse, "terse_cache_routes") < 50.0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "they are not read");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(metric(&terse, "terse_cache_routes"), 50.0);
+    for n in 0..50 {
+        assert_eq!(terse.get(&format!("/warm-{n}")).status, 302);
+    }
+    assert_eq!(metric(&terse, r#"terse_cache_total{result="miss"}"#), 0.0);
+    // A file that is not ours is ignored.
+    terse.stop();
+    std::fs::write(terse.config.data_dir.join("hot-links"), b"\xff\xfe x\n\n -\n").unwrap();
+    terse.restart();
+    assert_eq!(terse.get("/warm-1").status, 302);
+}
+
+#[test]
+fn reports_backups_and_the_disk_are_watched() {
+    let (_temp, data) = folder();
+    let served = Served::start(&data, &[&format!("admin_key={KEY}")]);
+    let number = |name: &str| -> f64 {
+        let text = served.get("/metrics").2;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().expect("a number")
+    };
+    assert!(number("terse_disk_free_bytes") > 0.0);
+    assert!(number("terse_disk_size_bytes") >= number("terse_disk_free_bytes"));
+    assert_eq!(number("terse_last_backup_timestamp_seconds"), 0.0);
+    assert_eq!(number("terse_report_oldest_open_timestamp_seconds"), 0.0);
+    let backup = data.parent().unwrap().join("backup");
+    let made = command(&data).arg("backup").arg(&backup).output().expect("terse runs");
+    assert!(made.status.success(), "{made:?}");
+    assert!(number("terse_last_backup_timestamp_seconds") > 1.7e9);
+}
+
+#[test]
 fn a_client_chooses_the_format_of_the_metrics() {
     let terse = TestTerse::start();
     let text = terse.send("GET", "/metrics", &[("accept", "text/plain")], None);
@@ -312,8 +358,14 @@ fn ten_thousand_slow_clients_do_not_keep_others_waiting() {
     // In its own process, because this one has file descriptors for only one end of each
     // connection.
     let (_temp, data) = folder();
-    let server =
-        Served::start(&data, &[&format!("admin_key={KEY}"), "redirect.header_timeout=120s"]);
+    let server = Served::start(
+        &data,
+        &[
+            &format!("admin_key={KEY}"),
+            "redirect.header_timeout=120s",
+            "redirect.max_connections_per_ip=20000",
+        ],
+    );
     let address = server.url.trim_start_matches("http://").to_owned();
     let halves: [&[u8]; 4] = [
         b"GET /ok",
