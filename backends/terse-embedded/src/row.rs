@@ -19,7 +19,7 @@ pub(crate) const FIRST_NAMED: i64 = 1 << 61;
 pub(crate) const COLUMNS: &str = "id, domain, code, owner, target, created_at, updated_at, flags, \
     checksum, reuse, revision, \
      expires_at, valid_from, max_clicks, spent_clicks, title, tags, deleted_at, signs, password, \
-     notes, archived_at, rules";
+     notes, archived_at, rules, imported_clicks";
 
 const FORWARD_QUERY: i64 = 4;
 const CRAWLABLE: i64 = 8;
@@ -60,6 +60,7 @@ struct Fields<'a> {
     notes: Option<&'a str>,
     archived_at: Option<i64>,
     rules: Option<&'a str>,
+    imported_clicks: Option<i64>,
 }
 
 impl<'a> RawRow<'a> {
@@ -87,6 +88,7 @@ impl<'a> RawRow<'a> {
                 notes: text(row, 20)?,
                 archived_at: row.get(21)?,
                 rules: text(row, 22)?,
+                imported_clicks: row.get(23)?,
             },
             checksum: row.get(8)?,
             spent_clicks: row.get::<_, Option<i64>>(14)?.unwrap_or(0) as u64,
@@ -125,6 +127,7 @@ impl<'a> RawRow<'a> {
             valid_from: self.fields.valid_from.map(Timestamp::from_ms),
             max_clicks: self.fields.max_clicks.map(|max| max as u64),
             spent_clicks: self.spent_clicks,
+            imported_clicks: self.fields.imported_clicks.unwrap_or(0) as u64,
             redirect,
             title: self.fields.title.map(|title| Title::from_stored(title.to_owned())),
             tags: self.fields.tags.map(Tags::from_stored).unwrap_or_default(),
@@ -218,6 +221,7 @@ impl<'a> NewRow<'a> {
             notes: link.notes.as_ref().map(Notes::as_str),
             archived_at: link.archived_at.map(Timestamp::as_ms),
             rules: texts.rules.as_deref(),
+            imported_clicks: Some(link.imported_clicks as i64).filter(|clicks| *clicks != 0),
         };
         let checksum = fields.checksum(id, link.key.domain.as_str(), code);
         Self { id, domain, code, fields, checksum }
@@ -225,7 +229,7 @@ impl<'a> NewRow<'a> {
 
     /// Every column of [`COLUMNS`]. `spent_clicks` is separate because the checksum does not cover
     /// it.
-    pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 23] {
+    pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 24] {
         let f = &self.fields;
         [
             &self.id,
@@ -251,6 +255,7 @@ impl<'a> NewRow<'a> {
             &f.notes,
             &f.archived_at,
             &f.rules,
+            &f.imported_clicks,
         ]
     }
 }
@@ -293,11 +298,13 @@ impl Fields<'_> {
         }
         // Likewise for later columns, each with a letter of its own.
         let archived_at = self.archived_at.map(|at| at.to_string());
+        let imported_clicks = self.imported_clicks.map(|clicks| clicks.to_string());
         let later = [
             (b'p', self.password),
             (b'n', self.notes),
             (b'a', archived_at.as_deref()),
             (b'r', self.rules),
+            (b'i', imported_clicks.as_deref()),
         ];
         for (letter, text) in later {
             if text.is_some() {

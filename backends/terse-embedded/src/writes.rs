@@ -70,7 +70,7 @@ impl LinkWrites {
             insert_row: format!(
                 "INSERT INTO links ({COLUMNS}) VALUES \
                  (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,\
-                 ?20,?21,?22,?23)"
+                 ?20,?21,?22,?23,?24)"
             ),
             reusable_rows: format!(
                 "SELECT {COLUMNS} FROM links WHERE reuse = ?1 ORDER BY id DESC \
@@ -309,6 +309,7 @@ impl LinkWrites {
             generated: old.generated,
             created_at: old.created_at,
             spent_clicks: old.spent_clicks,
+            imported_clicks: old.imported_clicks,
             ..link.clone()
         };
         if !old.owner_visible_eq(&new) {
@@ -340,7 +341,7 @@ impl LinkWrites {
              deleted_at = ?18, signs = ?19, \
              password = ?20, notes = ?21, archived_at = ?22, rules = ?23 \
              WHERE id = ?1 AND domain = ?2 AND code IS ?3 AND owner = ?4 AND created_at = ?6 AND \
-             ?15 IS NULL",
+             imported_clicks IS ?24 AND ?15 IS NULL",
         )?;
         match statement.execute(&row.values(&None)[..])? {
             1 => Ok(()),

@@ -48,7 +48,7 @@ pub struct InProcessApi {
     /// The runtime that the router was built in and runs in.
     pub runtime: Runtime,
     /// The stores and locks behind the router. Fields drop in this order, so they close last.
-    pub guard: Box<dyn Any>,
+    pub guard: Box<dyn Any + Send + Sync>,
 }
 
 /// A response of the API.
@@ -107,8 +107,11 @@ impl ApiClient {
     /// A client of any router.
     #[cfg(test)]
     pub(crate) fn to(router: axum::Router, place: &str) -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
         let (key, host, guard) = ("k".into(), "h".into(), Box::new(()));
         Self::in_process(InProcessApi { router, key, host, runtime, guard }, place.to_owned())
     }
@@ -130,6 +133,16 @@ impl ApiClient {
         method: &Method,
         path: &str,
         body: Option<&Value>,
+    ) -> anyhow::Result<Answer> {
+        self.call_with(method, path, body.map(serde_json::to_vec).transpose()?)
+    }
+
+    /// The same with a body that is JSON already.
+    pub(crate) fn call_with(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Option<Vec<u8>>,
     ) -> anyhow::Result<Answer> {
         match &self.transport {
             Transport::Http { agent, base, key } => {
@@ -162,7 +175,7 @@ fn call_http(
     key: Option<&Secret>,
     method: &Method,
     path: &str,
-    body: Option<&Value>,
+    body: Option<Vec<u8>>,
 ) -> anyhow::Result<Answer> {
     let url = format!("{}{path}", base.as_str().trim_end_matches('/'));
     let mut request =
@@ -172,8 +185,7 @@ fn call_http(
     }
     let answer = match body {
         Some(body) => {
-            let bytes = serde_json::to_vec(body)?;
-            agent.run(request.header(header::CONTENT_TYPE, "application/json").body(bytes)?)
+            agent.run(request.header(header::CONTENT_TYPE, "application/json").body(body)?)
         }
         None => agent.run(request.body(())?),
     };
@@ -195,7 +207,7 @@ async fn call_in_process(
     api: &InProcessApi,
     method: &Method,
     path: &str,
-    body: Option<&Value>,
+    body: Option<Vec<u8>>,
 ) -> anyhow::Result<Answer> {
     let request = Request::builder()
         .method(method)
@@ -204,9 +216,9 @@ async fn call_in_process(
         .header(header::ACCEPT, "application/json")
         .header(header::AUTHORIZATION, format!("Bearer {}", api.key));
     let request = match body {
-        Some(body) => request
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Body::from(serde_json::to_vec(body)?))?,
+        Some(body) => {
+            request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body))?
+        }
         None => request.body(Body::empty())?,
     };
     let call = async {

@@ -51,6 +51,8 @@ pub struct CreateLink {
     pub archived: Option<bool>,
     /// `false` creates a new link even if the owner has one for this target.
     pub reuse: Option<bool>,
+    /// The clicks that another shortener has counted; only imports set it.
+    pub imported_clicks: Option<u64>,
 }
 
 /// A link to create that passed every check that needs no store.
@@ -92,6 +94,8 @@ pub struct NewLink {
     pub crawlable: bool,
     /// Whether an existing link may be returned.
     pub reuse: bool,
+    /// The clicks that another shortener has counted.
+    pub imported_clicks: u64,
 }
 
 impl CreateLink {
@@ -153,6 +157,15 @@ impl CreateLink {
         let valid_from = self.valid_from.as_deref().map(parse_start).transpose()?;
         check_window(valid_from, expires_at)?;
         let title = self.title.as_deref().map(Title::parse).transpose()?.flatten();
+        let imported_clicks = self.imported_clicks.unwrap_or_default();
+        // Stores hold signed numbers.
+        if i64::try_from(imported_clicks).is_err() {
+            return Err(ValidationError::new(
+                ValidationErrorKind::InvalidRequest,
+                "imported_clicks",
+                "must be at most 9223372036854775807",
+            ));
+        }
         Ok(NewLink {
             target,
             typed: self.long_url,
@@ -176,6 +189,7 @@ impl CreateLink {
             forward_query: self.forward_query.unwrap_or(false),
             crawlable: self.crawlable.unwrap_or(false),
             reuse: self.reuse.unwrap_or(true),
+            imported_clicks,
         })
     }
 }

@@ -64,8 +64,8 @@ pub use link::{
 };
 pub use link_reader::{Absence, ClickSpend, ClickSpender, LinkReader};
 pub use links::{
-    Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, LinkCreation,
-    LinkError, LinkPolicy, Links, ListedOwner, Listing,
+    Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, ImportPreview,
+    LinkCreation, LinkError, LinkPolicy, Links, ListedOwner, Listing,
 };
 pub use log_limit::LogLimit;
 pub use operator::{Contact, Logo, Operator, OperatorName, PageUrl};

@@ -144,6 +144,8 @@ pub struct Link {
     pub max_clicks: Option<u64>,
     /// How many of these were used; counted only where `max_clicks` is set.
     pub spent_clicks: u64,
+    /// The clicks that another shortener had counted when the link was imported. Never changes.
+    pub imported_clicks: u64,
     /// How it redirects.
     pub redirect: RedirectKind,
     /// A title for display.

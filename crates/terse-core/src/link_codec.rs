@@ -6,8 +6,9 @@
 //! | … | the fields of that version, in postcard |
 //! | 8 | xxh3 of all bytes before, little-endian |
 //!
-//! There is one version so far. When a second one is added, [`encode`] takes the version to write,
-//! so that nodes can write N−1 until every node of the fleet reads N; [`decode`] reads both.
+//! Version 1 holds every link that was not imported with clicks. Version 2 has the same fields and
+//! after them `imported_clicks`; only links that have such clicks are written so, and a node that
+//! does not know it treats them as a miss. [`decode`] reads both.
 
 use std::borrow::Cow;
 
@@ -26,8 +27,10 @@ use crate::target::Target;
 use crate::text::{Notes, Tags, Title};
 use crate::time::Timestamp;
 
-/// The version that [`encode`] writes.
+/// The version that [`encode`] writes for a link without imported clicks.
 pub const LINK_CODEC_VERSION: u8 = 1;
+/// The version for a link with imported clicks.
+const WITH_IMPORTED_CLICKS: u8 = 2;
 
 const CHECKSUM: usize = 8;
 
@@ -100,8 +103,14 @@ pub fn encode(link: &Link) -> Vec<u8> {
         reusable: link.reusable,
         revision: link.revision.0,
     };
-    let mut bytes = postcard::to_extend(&fields, vec![LINK_CODEC_VERSION])
+    let imported = link.imported_clicks > 0;
+    let version = if imported { WITH_IMPORTED_CLICKS } else { LINK_CODEC_VERSION };
+    let mut bytes = postcard::to_extend(&fields, vec![version])
         .expect("plain fields are always written into memory");
+    if imported {
+        bytes = postcard::to_extend(&link.imported_clicks, bytes)
+            .expect("a number is always written into memory");
+    }
     let checksum = xxh3_64(&bytes);
     bytes.extend(checksum.to_le_bytes());
     bytes
@@ -113,10 +122,15 @@ pub fn encode(link: &Link) -> Vec<u8> {
 pub fn decode(bytes: &[u8]) -> Option<Link> {
     let (content, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
     let (&version, fields) = content.split_first()?;
-    if version != LINK_CODEC_VERSION || xxh3_64(content).to_le_bytes() != checksum {
+    if xxh3_64(content).to_le_bytes() != checksum {
         return None;
     }
     let (fields, rest) = postcard::take_from_bytes::<LinkV1<'_>>(fields).ok()?;
+    let (imported_clicks, rest) = match version {
+        LINK_CODEC_VERSION => (0, rest),
+        WITH_IMPORTED_CLICKS => postcard::take_from_bytes::<u64>(rest).ok()?,
+        _ => return None,
+    };
     if !rest.is_empty() {
         return None;
     }
@@ -134,6 +148,7 @@ pub fn decode(bytes: &[u8]) -> Option<Link> {
         valid_from: fields.valid_from.map(Timestamp::from_ms),
         max_clicks: fields.max_clicks,
         spent_clicks: fields.spent_clicks,
+        imported_clicks,
         redirect: RedirectKind::from_status(u64::from(fields.redirect))?,
         title: fields.title.map(|title| Title::from_stored(title.to_owned())),
         tags: if fields.tags.is_empty() {

@@ -156,6 +156,7 @@ mod tests {
             valid_from: None,
             max_clicks: None,
             spent_clicks: 0,
+            imported_clicks: 0,
             redirect: RedirectKind::default(),
             title: None,
             tags: Tags::default(),

@@ -176,7 +176,7 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError>;
 
     /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner,
-    /// `generated`, `created_at` and `spent_clicks` never change in an update. In the same write,
+    /// `generated`, `created_at`, `spent_clicks` and `imported_clicks` never change in an update. In the same write,
     /// the store keeps the previous version for [`LinkStore::history`], unless its owner would see
     /// no difference ([`Link::owner_visible_eq`]), and adds the events to the outbox.
     async fn update(

@@ -398,6 +398,7 @@ impl LinkStore for MemoryStore {
             generated: old.generated,
             created_at: old.created_at,
             spent_clicks: old.spent_clicks,
+            imported_clicks: old.imported_clicks,
             ..link.clone()
         };
         let before = (!old.owner_visible_eq(&new))

@@ -32,6 +32,7 @@ pub fn generated(code: &str, target: &str) -> Link {
         valid_from: None,
         max_clicks: None,
         spent_clicks: 0,
+        imported_clicks: 0,
         redirect: RedirectKind::default(),
         title: None,
         tags: Tags::default(),

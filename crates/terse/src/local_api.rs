@@ -45,7 +45,9 @@ pub(crate) fn open(config: &Config) -> anyhow::Result<ApiClient> {
 }
 
 fn in_process(config: &Config, lock: LockGuard) -> anyhow::Result<ApiClient> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Several threads call the API at once, and run their requests themselves.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let (router, key, store) = runtime.block_on(crate::serve::in_process_api(config))?;
     let base = config.base_url();
     let host = match (base.host_str().unwrap_or("localhost"), base.port()) {

@@ -664,8 +664,8 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
         "DROP TABLE changes; DROP TABLE outbox; DROP TABLE held; DROP INDEX links_tagged; DROP TABLE revisions; ALTER TABLE links DROP \
          COLUMN rules; ALTER TABLE links DROP COLUMN archived_at; ALTER TABLE links DROP COLUMN \
          notes; \
-         ALTER TABLE links DROP COLUMN password; ALTER TABLE links DROP COLUMN signs; PRAGMA \
-         user_version = 1",
+         ALTER TABLE links DROP COLUMN password; ALTER TABLE links DROP COLUMN signs; ALTER TABLE links \
+         DROP COLUMN imported_clicks; PRAGMA user_version = 1",
     );
     let store = folder.open();
     assert_eq!(store.get(&plain.key).await.unwrap(), Some(plain.clone()));
@@ -695,7 +695,11 @@ async fn waiting_events_of_an_earlier_version_get_a_lasting_id() {
         let link = alias("named", "https://example.com/");
         store.insert(Insert { events: vec![event], ..Insert::new(link, None) }).await.unwrap();
     }
-    sql(&folder.db(), "ALTER TABLE outbox DROP COLUMN event; PRAGMA user_version = 7");
+    sql(
+        &folder.db(),
+        "ALTER TABLE outbox DROP COLUMN event; ALTER TABLE links DROP COLUMN imported_clicks; \
+         ALTER TABLE revisions DROP COLUMN imported_clicks; PRAGMA user_version = 7",
+    );
     let first = folder.open().outbox(10).await.unwrap();
     assert_eq!((first.entries.len(), first.unreadable.len()), (1, 0));
     let copy = folder.db().with_file_name("copy.db");

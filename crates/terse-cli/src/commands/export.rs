@@ -89,7 +89,8 @@ impl Export {
 
     fn write(&self, api: &ApiClient, out: impl Write, quiet: bool) -> anyhow::Result<u64> {
         let looks_like = || match self.file.extension().and_then(|ext| ext.to_str()) {
-            Some("jsonl" | "ndjson" | "json") => Format::Jsonl,
+            Some("jsonl" | "ndjson") => Format::Jsonl,
+            Some("json") => Format::Json,
             _ => Format::Csv,
         };
         let mut writer = Writer::new(out, self.format.unwrap_or_else(looks_like))?;

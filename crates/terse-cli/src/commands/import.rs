@@ -1,11 +1,14 @@
 //! `terse import`.
 
+use std::collections::{HashSet, VecDeque};
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead, BufReader, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use http::Method;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,11 +19,13 @@ use crate::Context;
 use crate::client::ApiClient;
 use crate::problem::Problem;
 use crate::terminal::{one_line, say};
-use crate::transfer::{Done, Format, Position, Refused, Row, RowResult, Rows, guard};
+use crate::transfer::{Done, Format, Position, Refused, Row, RowResult, Rows, Source, guard};
 
-const IMPORT: &str = "/api/v1/admin/import";
 /// Links per request.
 const BATCH: usize = 500;
+/// The largest number of requests under way. The server works on some while others are written and
+/// read here.
+const IN_FLIGHT: usize = 4;
 /// Bytes per request.
 const BATCH_BYTES: usize = 1 << 20;
 /// How often a request to a busy server is repeated.
@@ -30,16 +35,17 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// How many refused rows are printed; `--report` writes all of them.
 const SHOWN: usize = 20;
 
-/// Import links from a CSV or JSON lines file, with their codes and creation dates.
+/// Import links from a CSV or JSON file, with their codes, creation dates and clicks.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  terse import links.csv
+  terse import links.csv --dry-run
   terse import yourls.csv --report refused.csv
   zcat links.jsonl.gz | terse import -
 
-CSV needs a header; the column long_url (or url) must be there. What was interrupted goes on
-where it stopped when the same command is given again. Refused rows do not stop the others.
+The exports of Kutt, YOURLS, Bitly, chhoto-url and Shlink are recognised by their columns. CSV
+needs a header; the column long_url (or url) must be there. What was interrupted goes on where
+it stopped when the same command is given again. Refused rows do not stop the others.
 docs/import-export.md lists all columns.")]
 pub struct Import {
     /// The file, or - for standard input
@@ -66,14 +72,39 @@ pub struct Import {
     /// Start at the first row, even if an earlier import was interrupted
     #[arg(long)]
     restart: bool,
+    /// Show what would happen, and change nothing
+    #[arg(long, conflicts_with = "restart")]
+    dry_run: bool,
 }
 
 /// An import under way.
 struct Work<'a> {
     api: &'a ApiClient,
+    /// The call that imports rows, with its parameters.
+    path: &'static str,
     done: Done,
     shown: Vec<Refused>,
     report: Option<ImportReport>,
+}
+
+/// Rows to send, and where the file continues after them.
+struct Batch {
+    rows: Vec<Row>,
+    /// Rows that are not sent, and what becomes of them.
+    unsent: Vec<(Refused, &'static str)>,
+    offset: u64,
+    line: u64,
+    sha256: String,
+    /// Whether the file ends with this batch.
+    last: bool,
+}
+
+/// What became of the rows of a batch.
+#[derive(Default)]
+struct Sent {
+    created: u64,
+    existing: u64,
+    refused: Vec<Refused>,
 }
 
 impl Import {
@@ -99,22 +130,28 @@ impl Import {
         };
         let mut rows = Rows::open(input, self.format, self.ignore_unknown, Clock::default().now())?;
         let api = open()?;
-        let done = match file {
+        // A dry run neither continues an import nor leaves a position behind.
+        let progress_file = file.filter(|_| !self.dry_run);
+        let done = match progress_file {
             Some(path) if !self.restart => resume(path, &api, &mut rows)?,
             _ => Done::default(),
         };
         let resumed = done != Done::default();
         let report =
             self.report.as_deref().map(|path| ImportReport::open(path, resumed)).transpose()?;
-        let mut work = Work { api: &api, done, shown: Vec::new(), report };
+        let path = match self.dry_run {
+            true => "/api/v1/admin/import?dry_run=true",
+            false => "/api/v1/admin/import?brief=true",
+        };
+        let mut work = Work { api: &api, path, done, shown: Vec::new(), report };
         let bar = progress(size, context.json);
         if resumed {
             bar.suspend(|| eprintln!("continuing at line {}", rows.at().1));
         }
-        let outcome = self.all(&mut work, &mut rows, file, &bar);
+        let outcome = self.all(&mut work, &mut rows, progress_file, &bar);
         bar.finish_and_clear();
         if let Err(error) = outcome {
-            let again = if file.is_some() && work.done.rows() > 0 {
+            let again = if progress_file.is_some() && work.done.rows() > 0 {
                 "; repeat the command to continue from there"
             } else {
                 ""
@@ -122,73 +159,152 @@ impl Import {
             return Err(error.context(format!("after {} rows{again}", work.done.rows())));
         }
         ensure!(work.done.rows() > 0, "there are no rows below the header");
-        if let Some(path) = file {
+        if let Some(path) = progress_file {
             Position::remove(path);
         }
-        work.tell(context, self.report.as_deref())?;
+        self.tell(&work, &rows, context)?;
         Ok(self.lenient || work.done.refused == 0)
     }
 
+    /// Reads and sends all rows. Up to [`IN_FLIGHT`] batches are under way at a time; they are
+    /// accounted for in the order of the file, so the position never passes a row that the server
+    /// has not acknowledged.
     fn all(
         &self,
         work: &mut Work<'_>,
         rows: &mut Rows,
-        file: Option<&Path>,
+        progress_file: Option<&Path>,
         bar: &ProgressBar,
     ) -> anyhow::Result<()> {
-        loop {
-            let (batch, more) = self.batch(work, rows)?;
-            work.hand_over(&batch)?;
-            if let Some(report) = &mut work.report {
-                report.out.flush()?;
-            }
-            let (offset, line) = rows.at();
-            bar.set_position(offset);
-            bar.set_message(format!("{} links", work.done.created + work.done.existing));
-            if !more {
-                return Ok(());
-            }
-            if let Some(path) = file {
-                Position {
-                    place: work.api.place().to_owned(),
-                    offset,
-                    line,
-                    sha256: rows.digest(),
-                    done: work.done,
+        let (api, path) = (work.api, work.path);
+        std::thread::scope(|scope| {
+            let mut in_flight: VecDeque<InFlight<'_>> = VecDeque::new();
+            let mut settle = |sent: InFlight<'_>| {
+                let (batch, result) = sent.thread.join().map_err(|_| anyhow!("a thread failed"))?;
+                work.settle(batch, result?, progress_file, bar)
+            };
+            loop {
+                let batch = self.batch(rows)?;
+                let last = batch.last;
+                let keys = keys_of(&batch.rows);
+                // Of two rows with the same code the first one wins, so the second one waits.
+                let clashes = |other: &InFlight<'_>| !other.keys.is_disjoint(&keys);
+                while in_flight.len() >= IN_FLIGHT || in_flight.iter().any(clashes) {
+                    in_flight.pop_front().map_or(Ok(()), &mut settle)?;
                 }
-                .write(path)?;
+                let thread = scope.spawn(move || {
+                    let result = send(api, path, &batch.rows);
+                    (batch, result)
+                });
+                in_flight.push_back(InFlight { keys, thread });
+                if last {
+                    return in_flight.into_iter().try_for_each(settle);
+                }
             }
-        }
+        })
     }
 
-    /// The next rows to send, and whether there may be more after them.
-    fn batch(&self, work: &mut Work<'_>, rows: &mut Rows) -> anyhow::Result<(Vec<Row>, bool)> {
-        let (mut batch, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
-        while batch.len() < BATCH && bytes < BATCH_BYTES && looked_at < 10 * BATCH {
+    /// The next rows to send.
+    fn batch(&self, rows: &mut Rows) -> anyhow::Result<Batch> {
+        let (mut batch, mut unsent) = (Vec::with_capacity(BATCH), Vec::new());
+        let (mut bytes, mut last) = (0, false);
+        while batch.len() < BATCH && bytes < BATCH_BYTES && unsent.len() < 10 * BATCH {
             let before = rows.at().0;
-            looked_at += 1;
-            match rows.next().context("reading the file")? {
-                None => return Ok((batch, false)),
-                Some(RowResult::Link(mut row)) => {
-                    match (&self.domain, self.no_domain) {
-                        (Some(domain), _) => {
-                            drop(row.body.insert("domain".into(), domain.as_str().into()));
+            let Some(links) = rows.next().context("reading the file")? else {
+                last = true;
+                break;
+            };
+            for link in links {
+                match link {
+                    RowResult::Link(mut row) => {
+                        match (&self.domain, self.no_domain) {
+                            (Some(domain), _) => {
+                                drop(row.body.insert("domain".into(), domain.as_str().into()));
+                            }
+                            (None, true) => drop(row.body.remove("domain")),
+                            (None, false) => {}
                         }
-                        (None, true) => drop(row.body.remove("domain")),
-                        (None, false) => {}
+                        batch.push(row);
                     }
-                    bytes += usize::try_from(rows.at().0 - before)?;
-                    batch.push(row);
-                }
-                Some(RowResult::Refused(refused)) => work.refuse(refused)?,
-                Some(RowResult::Skipped(skipped)) => {
-                    work.done.skipped += 1;
-                    work.note(&skipped, "skipped")?;
+                    RowResult::Refused(refused) => unsent.push((refused, "refused")),
+                    RowResult::Skipped(skipped) => unsent.push((skipped, "skipped")),
                 }
             }
+            bytes += usize::try_from(rows.at().0 - before)?;
         }
-        Ok((batch, true))
+        let (offset, line) = rows.at();
+        Ok(Batch { rows: batch, unsent, offset, line, sha256: rows.digest(), last })
     }
+
+    fn tell(&self, work: &Work<'_>, rows: &Rows, context: &Context) -> anyhow::Result<()> {
+        let Done { created, existing, refused, skipped } = work.done;
+        let (report, source) = (self.report.as_deref(), rows.source().map(Source::name));
+        if context.json {
+            let partial = rows.partial().map(|(holds, of)| json!({ "holds": holds, "of": of }));
+            return say(&json!({
+                "created": created, "existing": existing, "refused": refused, "skipped": skipped,
+                "refusals": work.shown, "report": report, "dry_run": self.dry_run,
+                "source": source, "unused": rows.unused(), "partial": partial,
+            })
+            .to_string());
+        }
+        for row in &work.shown {
+            let field = row.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
+            let code = row.short_code.as_ref().map(|code| format!(" [{code}]")).unwrap_or_default();
+            eprintln!(
+                "line {}{}: {}",
+                row.line,
+                one_line(&code),
+                one_line(&format!("{field}{}", row.reason))
+            );
+        }
+        let hidden = (refused + skipped).saturating_sub(work.shown.len() as u64);
+        if hidden > 0 {
+            let how = if report.is_some() { "" } else { "; --report FILE writes them all" };
+            eprintln!("… and {hidden} more{how}");
+        }
+        if let Some(source) = source {
+            eprintln!("The file is an export of {source}.");
+        }
+        if !rows.unused().is_empty() {
+            let names: Vec<&str> = rows.unused().iter().map(String::as_str).collect();
+            eprintln!("Not used: {}.", one_line(&names.join(", ")));
+        }
+        if let Some((holds, of)) = rows.partial() {
+            eprintln!("The file holds {holds} of {of} links: export the others, too.");
+        }
+        say(&match self.dry_run {
+            false => format!(
+                "{created} created, {existing} already existed, {refused} refused, {skipped} skipped"
+            ),
+            true => format!(
+                "{created} would be created, {existing} already exist, {refused} would be refused, \
+                 {skipped} would be skipped; nothing was changed"
+            ),
+        })
+    }
+}
+
+/// A batch that is being sent.
+struct InFlight<'scope> {
+    keys: HashSet<u64>,
+    thread: ScopedJoinHandle<'scope, (Batch, anyhow::Result<Sent>)>,
+}
+
+/// Hashes of what rows claim: their codes, in lower case because look-alikes exclude each other, or
+/// their targets where the code will be generated.
+fn keys_of(rows: &[Row]) -> HashSet<u64> {
+    let hash = |row: &Row| {
+        let mut hasher = DefaultHasher::new();
+        let text = |name: &str| row.body.get(name).and_then(Value::as_str);
+        text("domain").hash(&mut hasher);
+        match text("short_code") {
+            Some(code) => code.to_ascii_lowercase().hash(&mut hasher),
+            None => text("long_url").hash(&mut hasher),
+        }
+        hasher.finish()
+    };
+    rows.iter().map(hash).collect()
 }
 
 /// Where to start: at the first row, or where an interrupted import of the same file to the same
@@ -207,35 +323,34 @@ fn resume(path: &Path, api: &ApiClient, rows: &mut Rows) -> anyhow::Result<Done>
     Ok(position.done)
 }
 
-impl Work<'_> {
-    /// Sends rows until the server has accepted or refused each. Rows that a busy server did not
-    /// take are sent again.
-    fn hand_over(&mut self, batch: &[Row]) -> anyhow::Result<()> {
-        let mut left: Vec<&Row> = batch.iter().collect();
-        let mut attempt = 0;
-        while !left.is_empty() {
-            let body: Value = left.iter().map(|row| Value::Object(row.body.clone())).collect();
-            let answer = self.api.call(&Method::POST, IMPORT, Some(&body))?;
-            let mut busy = Vec::new();
-            match answer.status {
-                200 | 201 | 207 => busy = self.read(&left, &answer.body)?,
-                429 | 500.. if attempt + 1 < ATTEMPTS => busy.clone_from(&left),
-                _ => return Err(Problem::read(answer.status, &answer.body).into()),
-            }
-            left = busy;
-            if !left.is_empty() {
-                attempt += 1;
-                ensure!(attempt < ATTEMPTS, "the server is too busy");
-                let wait = answer
-                    .retry_after
-                    .unwrap_or(Duration::from_millis(100 << attempt))
-                    .min(MAX_WAIT);
-                std::thread::sleep(wait);
-            }
+/// Sends rows until the server has accepted or refused each. Rows that a busy server did not take
+/// are sent again.
+fn send(api: &ApiClient, path: &str, rows: &[Row]) -> anyhow::Result<Sent> {
+    let mut sent = Sent::default();
+    let mut left: Vec<&Row> = rows.iter().collect();
+    let mut attempt = 0;
+    while !left.is_empty() {
+        let bodies: Vec<_> = left.iter().map(|row| &row.body).collect();
+        let answer = api.call_with(&Method::POST, path, Some(serde_json::to_vec(&bodies)?))?;
+        let mut busy = Vec::new();
+        match answer.status {
+            200 | 201 | 207 => busy = sent.read(&left, &answer.body)?,
+            429 | 500.. if attempt + 1 < ATTEMPTS => busy.clone_from(&left),
+            _ => return Err(Problem::read(answer.status, &answer.body).into()),
         }
-        Ok(())
+        left = busy;
+        if !left.is_empty() {
+            attempt += 1;
+            ensure!(attempt < ATTEMPTS, "the server is too busy");
+            let wait =
+                answer.retry_after.unwrap_or(Duration::from_millis(100 << attempt)).min(MAX_WAIT);
+            std::thread::sleep(wait);
+        }
     }
+    Ok(sent)
+}
 
+impl Sent {
     /// Counts the results. Returns the rows that were neither accepted nor refused.
     fn read<'r>(&mut self, rows: &[&'r Row], body: &Value) -> anyhow::Result<Vec<&'r Row>> {
         let Some(results) = body
@@ -252,67 +367,76 @@ impl Work<'_> {
                 number("index").and_then(|index| usize::try_from(index).ok()).unwrap_or(place);
             let row = *rows.get(index).context("the response names a row that was not sent")?;
             match number("status").unwrap_or_default() {
-                201 => self.done.created += 1,
-                200 => self.done.existing += 1,
+                201 => self.created += 1,
+                200 => self.existing += 1,
                 429 | 500..=599 => busy.push(row),
                 status => {
                     let problem = Problem::read(
                         u16::try_from(status).unwrap_or(400),
                         result.get("problem").unwrap_or(&Value::Null),
                     );
-                    let reason = format!("{} ({})", problem.detail, problem.code);
-                    self.refuse(Refused {
+                    self.refused.push(Refused {
                         line: row.line,
                         short_code: row.code(),
                         field: problem.field,
-                        reason,
-                    })?;
+                        reason: format!("{} ({})", problem.detail, problem.code),
+                    });
                 }
             }
         }
         Ok(busy)
     }
+}
 
-    fn refuse(&mut self, refused: Refused) -> anyhow::Result<()> {
-        self.done.refused += 1;
-        self.note(&refused, "refused")?;
+impl Work<'_> {
+    /// Accounts for a batch that the server has answered, after all batches before it.
+    fn settle(
+        &mut self,
+        batch: Batch,
+        sent: Sent,
+        progress_file: Option<&Path>,
+        bar: &ProgressBar,
+    ) -> anyhow::Result<()> {
+        for (row, outcome) in batch.unsent {
+            match outcome {
+                "skipped" => self.done.skipped += 1,
+                _ => self.done.refused += 1,
+            }
+            self.note(row, outcome)?;
+        }
+        self.done.created += sent.created;
+        self.done.existing += sent.existing;
+        for refused in sent.refused {
+            self.done.refused += 1;
+            self.note(refused, "refused")?;
+        }
+        if let Some(report) = &mut self.report {
+            report.out.flush()?;
+        }
+        bar.set_position(batch.offset);
+        bar.set_message(format!("{} links", self.done.created + self.done.existing));
+        match progress_file {
+            Some(path) if !batch.last => Position {
+                place: self.api.place().to_owned(),
+                offset: batch.offset,
+                line: batch.line,
+                sha256: batch.sha256,
+                done: self.done,
+            }
+            .write(path),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reports a row that does not become a link.
+    fn note(&mut self, row: Refused, outcome: &str) -> anyhow::Result<()> {
+        if let Some(report) = &mut self.report {
+            report.write(&row, outcome)?;
+        }
         if self.shown.len() < SHOWN {
-            self.shown.push(refused);
+            self.shown.push(row);
         }
         Ok(())
-    }
-
-    fn note(&mut self, row: &Refused, outcome: &str) -> anyhow::Result<()> {
-        self.report.as_mut().map_or(Ok(()), |report| report.write(row, outcome))
-    }
-
-    fn tell(&self, context: &Context, report: Option<&Path>) -> anyhow::Result<()> {
-        let Done { created, existing, refused, skipped } = self.done;
-        if context.json {
-            return say(&json!({
-                "created": created, "existing": existing, "refused": refused, "skipped": skipped,
-                "refusals": self.shown, "report": report,
-            })
-            .to_string());
-        }
-        for row in &self.shown {
-            let field = row.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
-            let code = row.short_code.as_ref().map(|code| format!(" [{code}]")).unwrap_or_default();
-            eprintln!(
-                "line {}{}: {}",
-                row.line,
-                one_line(&code),
-                one_line(&format!("{field}{}", row.reason))
-            );
-        }
-        let hidden = refused.saturating_sub(self.shown.len() as u64);
-        if hidden > 0 {
-            let how = if report.is_some() { "" } else { "; --report FILE writes them all" };
-            eprintln!("… and {hidden} more{how}");
-        }
-        say(&format!(
-            "{created} created, {existing} already existed, {refused} refused, {skipped} skipped"
-        ))
     }
 }
 

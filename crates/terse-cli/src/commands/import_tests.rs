@@ -17,16 +17,35 @@ struct Api {
     batches: Arc<Mutex<Vec<usize>>>,
     /// Statuses to answer with before the first success.
     busy: Arc<Mutex<Vec<u16>>>,
-    /// The number of links at which it fails permanently.
+    /// Rows from this number on fail permanently.
     full_at: Option<usize>,
+    /// The largest number of calls at a time so far, and the present one.
+    together: Arc<Mutex<(usize, usize)>>,
 }
 
-async fn import(State(api): State<Api>, Json(rows): Json<Vec<Value>>) -> (StatusCode, Json<Value>) {
+async fn import(
+    State(api): State<Api>,
+    Query(query): Query<BTreeMap<String, String>>,
+    Json(rows): Json<Vec<Value>>,
+) -> (StatusCode, Json<Value>) {
+    {
+        let mut together = api.together.lock().unwrap();
+        together.1 += 1;
+        together.0 = together.0.max(together.1);
+    }
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let answer = answer(&api, query.get("dry_run").is_some_and(|word| word == "true"), rows);
+    api.together.lock().unwrap().1 -= 1;
+    answer
+}
+
+fn answer(api: &Api, dry_run: bool, rows: Vec<Value>) -> (StatusCode, Json<Value>) {
     if let Some(status) = api.busy.lock().unwrap().pop() {
         return (StatusCode::from_u16(status).unwrap(), Json(json!({"detail": "busy"})));
     }
     let mut links = api.links.lock().unwrap();
-    if api.full_at.is_some_and(|full| links.len() >= full) {
+    let number = |row: &Value| row["short_code"].as_str()?.strip_prefix("code")?.parse().ok();
+    if api.full_at.is_some_and(|full| rows.iter().filter_map(number).any(|n: usize| n >= full)) {
         return (StatusCode::FORBIDDEN, Json(json!({"code": "full", "detail": "no more"})));
     }
     api.batches.lock().unwrap().push(rows.len());
@@ -36,6 +55,9 @@ async fn import(State(api): State<Api>, Json(rows): Json<Vec<Value>>) -> (Status
             let problem =
                 json!({"code": "invalid_url", "detail": "not a URL", "field": "long_url"});
             return json!({"index": index, "status": 400, "problem": problem});
+        }
+        if dry_run {
+            return json!({"index": index, "status": 201});
         }
         match links.insert(code, row) {
             None => json!({"index": index, "status": 201}),
@@ -71,7 +93,7 @@ impl Bench {
 
     fn api(&self) -> ApiClient {
         let router = Router::new()
-            .route(IMPORT, post(import))
+            .route("/api/v1/admin/import", post(import))
             .route("/api/v1/urls", get(list))
             .with_state(self.api.clone());
         ApiClient::to(router, "data")
@@ -112,7 +134,8 @@ fn a_file_is_handed_over_in_batches_and_twice_is_harmless() {
     let file = bench.path("links.csv");
     std::fs::write(&file, format!("long_url,alias\n{}", rows(0, 1100))).unwrap();
     assert!(bench.import(&file, &[]).unwrap());
-    assert_eq!(*bench.api.batches.lock().unwrap(), [500, 500, 100]);
+    bench.api.batches.lock().unwrap().sort_unstable();
+    assert_eq!(*bench.api.batches.lock().unwrap(), [100, 500, 500]);
     assert!(bench.import(&file, &[]).unwrap());
     assert_eq!(bench.api.links.lock().unwrap().len(), 1100);
     assert!(!Position::path(&file).exists());
@@ -155,9 +178,50 @@ fn an_interrupted_import_goes_on_where_it_stopped() {
     std::fs::write(&file, &text).unwrap();
     bench.api.batches.lock().unwrap().clear();
     assert!(bench.import(&file, &[]).unwrap());
-    assert_eq!(*bench.api.batches.lock().unwrap(), [500, 200]);
+    bench.api.batches.lock().unwrap().sort_unstable();
+    assert_eq!(*bench.api.batches.lock().unwrap(), [200, 500]);
     assert_eq!(bench.api.links.lock().unwrap().len(), 1200);
     assert!(!Position::path(&file).exists());
+}
+
+#[test]
+fn several_requests_are_under_way_and_never_more_than_allowed() {
+    let bench = Bench::new(Api::default());
+    let file = bench.path("links.csv");
+    std::fs::write(&file, format!("long_url,alias\n{}", rows(0, 5000))).unwrap();
+    assert!(bench.import(&file, &[]).unwrap());
+    assert_eq!(bench.api.links.lock().unwrap().len(), 5000);
+    let most = bench.api.together.lock().unwrap().0;
+    assert!((2..=IN_FLIGHT).contains(&most), "{most} at a time");
+}
+
+#[test]
+fn of_rows_with_the_same_code_the_last_is_sent_last() {
+    let bench = Bench::new(Api::default());
+    let file = bench.path("links.csv");
+    // The fake keeps the last one; a store keeps the first one. In both cases the order counts.
+    let again: String = (0..6)
+        .map(|n| format!("https://e.com/again-{n},SAME\n{}", rows(n * 500, n * 500 + 499)))
+        .collect();
+    std::fs::write(&file, format!("long_url,alias\n{again}")).unwrap();
+    assert!(bench.import(&file, &[]).unwrap());
+    let links = bench.api.links.lock().unwrap();
+    assert_eq!(links["SAME"]["long_url"], "https://e.com/again-5");
+    let most = bench.api.together.lock().unwrap().0;
+    assert!(most <= 2, "each batch waited for the one before; the last one is empty");
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_is_no_part_of_an_import() {
+    let bench = Bench::new(Api::default());
+    let file = bench.path("links.csv");
+    std::fs::write(&file, format!("long_url,alias\nftp://e.com/,xyz\n{}", rows(0, 700))).unwrap();
+    let report = bench.path("report.csv");
+    let asked = bench.import(&file, &["--dry-run", "--report", report.to_str().unwrap()]);
+    assert!(!asked.unwrap(), "a row would be refused");
+    assert!(bench.api.links.lock().unwrap().is_empty());
+    assert!(!Position::path(&file).exists());
+    assert!(std::fs::read_to_string(report).unwrap().contains("2,refused,xyz,long_url"));
 }
 
 #[test]

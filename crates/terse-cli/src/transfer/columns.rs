@@ -1,29 +1,94 @@
-//! The meaning of CSV columns, by their names in terse and in other shorteners.
+//! The meaning of columns and JSON fields, by their names in terse and in other shorteners.
+
+use std::collections::BTreeSet;
 
 use super::fields::Field;
 
 /// The largest number of columns.
 pub(crate) const MAX_COLUMNS: usize = 100;
 
-/// The meaning of a column.
+/// The meaning of a column of a table, or of a field of a JSON object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Column {
     /// A field of the link.
     Field(Field),
-    /// A whole short URL, whose last part is the code.
+    /// A short URL, whose last part is the code, or the code itself.
     ShortUrl,
-    /// Known but not imported. Counts are still checked: an invalid count means a damaged file.
-    Count,
-    /// Known but not imported.
-    Ignored,
+    /// Further short URLs of the same link, each of which becomes a link.
+    MoreShortUrls,
+    /// How many clicks the other shortener has counted.
+    Clicks,
+    /// The password of the link or its hash, or whether it has one.
+    Password,
+    /// Whether the other shortener blocks the link.
+    Banned,
+    /// Whether the link was deleted.
+    Deleted,
+    /// An object with more fields of the link.
+    Nested,
+    /// Known, but nothing in terse corresponds to it.
+    Unused,
+}
+
+/// The shortener that wrote a file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Source {
+    Kutt,
+    Yourls,
+    Bitly,
+    Chhoto,
+    Shlink,
+}
+
+impl Source {
+    /// Recognises a file by the names of its columns.
+    pub(crate) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let names: Vec<&str> = names.into_iter().map(str::trim).collect();
+        // Shlink is the only one that writes camelCase.
+        if names.contains(&"longUrl")
+            && (names.contains(&"shortCode") || names.contains(&"shortUrl"))
+        {
+            return Some(Self::Shlink);
+        }
+        let plain: BTreeSet<String> = names.iter().map(|name| plain(name)).collect();
+        let has = |all: &[&str]| all.iter().all(|name| plain.contains(*name));
+        if has(&["address", "target"]) {
+            Some(Self::Kutt)
+        } else if has(&["keyword", "url"]) || has(&["shorturl", "url", "timestamp"]) {
+            Some(Self::Yourls)
+        } else if has(&["shortlink", "longlink"]) || has(&["shorturl", "longurl", "hits"]) {
+            Some(Self::Chhoto)
+        } else if has(&["link", "longurl"]) || has(&["bitlink", "longurl"]) {
+            Some(Self::Bitly)
+        } else {
+            None
+        }
+    }
+
+    /// Its name for people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Kutt => "Kutt",
+            Self::Yourls => "YOURLS",
+            Self::Bitly => "Bitly",
+            Self::Chhoto => "chhoto-url",
+            Self::Shlink => "Shlink",
+        }
+    }
+
+    /// What separates tags in a cell.
+    pub(crate) fn tag_separators(source: Option<Self>) -> &'static [char] {
+        if source == Some(Self::Shlink) { &[',', '|'] } else { &[','] }
+    }
 }
 
 /// The header of a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Columns {
     pub(crate) columns: Vec<(Column, String)>,
-    /// What separates tags; Shlink writes `|`.
-    pub(crate) tag_separators: &'static [char],
+    pub(crate) source: Option<Source>,
+    /// The names of columns that the import does not use.
+    pub(crate) unused: BTreeSet<String>,
 }
 
 impl Columns {
@@ -37,7 +102,7 @@ impl Columns {
         for name in names {
             let column = meaning(name).unwrap_or_else(|| {
                 unknown.push(format!("{:?}", crate::terminal::cut(name, 40)));
-                Column::Ignored
+                Column::Unused
             });
             let again = columns.iter().find(|(have, other)| {
                 (matches!(have, Column::Field(_)) && *have == column) || other == name
@@ -61,28 +126,35 @@ impl Columns {
                 unknown.join(", ")
             ));
         }
-        let shlink = names.iter().any(|name| name.trim() == "longUrl");
-        Ok(Self { columns, tag_separators: if shlink { &[',', '|'] } else { &[','] } })
+        let source = Source::of(names.iter().map(String::as_str));
+        let unused = columns.iter().filter(|(column, _)| *column == Column::Unused);
+        let unused = unused.map(|(_, name)| crate::terminal::cut(name, 40)).collect();
+        Ok(Self { columns, source, unused })
     }
 }
 
+fn plain(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}
+
 /// The meaning of a name, ignoring case, spaces, dashes and underscores.
-fn meaning(name: &str) -> Option<Column> {
-    let plain: String =
-        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    let field = match plain.as_str() {
-        "longurl" | "url" | "target" | "targeturl" | "destination" | "destinationurl"
-        | "originalurl" => Field::LongUrl,
-        "shortcode" | "code" | "alias" | "customalias" | "keyword" | "slug" | "backhalf" => {
-            Field::Code
-        }
+pub(crate) fn meaning(name: &str) -> Option<Column> {
+    let field = match plain(name).as_str() {
+        "longurl" | "longlink" | "url" | "target" | "targeturl" | "destination"
+        | "destinationurl" | "originalurl" => Field::LongUrl,
+        "shortcode" | "code" | "alias" | "customalias" | "keyword" | "slug" | "backhalf"
+        | "address" => Field::Code,
         "title" | "name" => Field::Title,
         "tags" | "tag" => Field::Tags,
-        "notes" | "note" => Field::Notes,
+        // Kutt shows a description to the owner of the link only.
+        "notes" | "note" | "description" => Field::Notes,
         "archived" => Field::Archived,
         "haspassword" => Field::HasPassword,
-        "createdat" | "created" | "timestamp" | "datecreated" | "createddate" => Field::CreatedAt,
-        "expiresat" | "expires" | "expiry" | "expirationdate" | "validuntil" => Field::ExpiresAt,
+        "createdat" | "created" | "timestamp" | "datecreated" | "createddate" | "creationdate" => {
+            Field::CreatedAt
+        }
+        "expiresat" | "expires" | "expiry" | "expirationdate" | "validuntil" | "expirein"
+        | "expirytime" => Field::ExpiresAt,
         "validfrom" | "validsince" => Field::ValidFrom,
         "maxclicks" | "maxvisits" => Field::MaxClicks,
         "redirect" => Field::Redirect,
@@ -92,13 +164,18 @@ fn meaning(name: &str) -> Option<Column> {
         "domain" => Field::Domain,
         "status" => Field::Status,
         "shorturl" | "link" | "bitlink" | "shortlink" => return Some(Column::ShortUrl),
-        "clicks" | "clickcount" | "visits" | "visitscount" | "visitcount" | "totalclicks"
-        | "spentclicks" => {
-            return Some(Column::Count);
-        }
-        "id" | "ip" | "owner" | "updatedat" | "deletedat" | "qrurl" | "previewurl" | "revision"
-        | "flags" => {
-            return Some(Column::Ignored);
+        "custombitlinks" => return Some(Column::MoreShortUrls),
+        "clicks" | "clickcount" | "visits" | "visitscount" | "visitcount" | "visitssummary"
+        | "totalclicks" | "hits" | "engagements" => return Some(Column::Clicks),
+        "password" => return Some(Column::Password),
+        "banned" => return Some(Column::Banned),
+        "isdeleted" => return Some(Column::Deleted),
+        "meta" => return Some(Column::Nested),
+        "id" | "ip" | "owner" | "uuid" | "userid" | "bannedbyid" | "domainid" | "updatedat"
+        | "deletedat" | "relativecreatedat" | "relativeexpirein" | "qrurl" | "previewurl"
+        | "revision" | "flags" | "spentclicks" | "importedclicks" | "createdby" | "clientid"
+        | "deeplinks" | "references" | "launchpadids" | "campaignids" | "hasredirectrules" => {
+            return Some(Column::Unused);
         }
         _ => return None,
     };
@@ -114,16 +191,27 @@ mod tests {
     }
 
     #[test]
-    fn other_shorteners_headers_are_understood() {
-        for header in [
-            "long_url,alias,title,created_at",
-            "keyword,url,title,timestamp,ip,clicks",
-            "createdAt,domain,longUrl,shortCode,shortUrl,tags,title,visits",
-            "Title,Link,Long URL,Created",
+    fn other_shorteners_are_recognised_by_their_columns() {
+        for (header, source, unused) in [
+            ("long_url,alias,title,created_at", None, ""),
+            ("keyword,url,title,timestamp,ip,clicks", Some(Source::Yourls), "ip"),
+            (
+                "createdAt,domain,longUrl,shortCode,shortUrl,tags,title,visits",
+                Some(Source::Shlink),
+                "",
+            ),
+            ("Title,Link,Long URL,Created", Some(Source::Bitly), ""),
+            ("id,long_url,short_url,hits,expiry_time,notes", Some(Source::Chhoto), "id"),
+            (
+                "id,address,banned,created_at,description,expire_in,password,target,visit_count",
+                Some(Source::Kutt),
+                "id",
+            ),
         ] {
-            assert!(parse(header).is_ok(), "{header}");
+            let columns = parse(header).unwrap();
+            let named: Vec<&str> = columns.unused.iter().map(String::as_str).collect();
+            assert_eq!((columns.source, named.join(",")), (source, unused.to_owned()), "{header}");
         }
-        assert_eq!(parse("longUrl,tags").unwrap().tag_separators, [',', '|']);
     }
 
     #[test]
@@ -141,6 +229,7 @@ mod tests {
         }
         let many: Vec<String> = (0..100_000).map(|i| format!("c{i}")).collect();
         assert!(Columns::parse(&many, true).unwrap_err().contains("too many"));
-        assert!(Columns::parse(&["url".into(), "foo".into()], true).is_ok());
+        let columns = Columns::parse(&["url".into(), "foo".into()], true).unwrap();
+        assert_eq!(columns.unused, BTreeSet::from(["foo".to_owned()]));
     }
 }

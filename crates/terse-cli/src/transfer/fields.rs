@@ -6,6 +6,8 @@
 use serde_json::{Map, Value};
 use terse_core::Timestamp;
 
+use super::columns::{Column, meaning};
+
 /// A field of a row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Field {
@@ -27,6 +29,9 @@ pub(crate) enum Field {
     Domain,
     Status,
 }
+
+/// The column with clicks in our own files. Imported, they are the count before the first click.
+pub(crate) const CLICKS: &str = "click_count";
 
 impl Field {
     pub(crate) const ALL: [Self; 17] = [
@@ -98,6 +103,12 @@ impl Field {
                     _ => return Err("neither true nor false"),
                 }
             }
+            // chhoto-url and MySQL write zeros for no time.
+            Self::CreatedAt | Self::ExpiresAt | Self::ValidFrom
+                if matches!(cell.trim(), "0" | "0000-00-00 00:00:00") =>
+            {
+                return Ok(None);
+            }
             Self::CreatedAt | Self::ExpiresAt | Self::ValidFrom => rfc3339(cell.trim()).into(),
             Self::Title | Self::Notes => cell.into(),
             Self::LongUrl | Self::Code | Self::Domain | Self::Status => cell.trim().into(),
@@ -118,60 +129,138 @@ impl Field {
     }
 }
 
-/// Fields of a link's JSON that an import does not use.
-const IGNORED: [&str; 11] = [
-    "short_url",
-    "flags",
-    "updated_at",
-    "deleted_at",
-    "owner",
-    "qr_url",
-    "preview_url",
-    "revision",
-    "spent_clicks",
-    "total_clicks",
-    "click_count",
-];
+/// What a row says about a link.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    body: Map<String, Value>,
+    /// The code in a short URL; a column with the code itself comes first.
+    short_url: Option<String>,
+    more_codes: Vec<String>,
+    clicks: Option<u64>,
+}
 
-/// Keeps the fields of a JSON line that an import uses. Ignores nulls; refuses unknown fields.
-pub(crate) fn from_object(
-    object: Map<String, Value>,
-    ignore_unknown: bool,
-) -> Result<Map<String, Value>, (String, String)> {
-    let mut kept = Map::new();
-    for (name, value) in object {
-        let known = Field::ALL.into_iter().map(Field::name).find(|known| *known == name);
-        let known = known.or(match name.as_str() {
-            "longUrl" | "url" => Some("long_url"),
-            "shortCode" | "alias" | "custom_alias" | "customAlias" | "keyword" => {
-                Some("short_code")
+impl Gathered {
+    /// Takes a cell of a table.
+    pub(crate) fn put_cell(
+        &mut self,
+        column: Column,
+        cell: &str,
+        tag_separators: &[char],
+    ) -> Result<(), &'static str> {
+        match column {
+            Column::Field(field) => {
+                if let Some(value) = field.read_cell(cell, tag_separators)? {
+                    self.body.insert(field.name().to_owned(), value);
+                }
             }
-            "createdAt" => Some("created_at"),
-            "expiresAt" => Some("expires_at"),
-            "validFrom" => Some("valid_from"),
-            "maxClicks" => Some("max_clicks"),
-            "forwardQuery" => Some("forward_query"),
-            "hasPassword" => Some("has_password"),
-            _ => None,
-        });
-        match known {
-            _ if value.is_null() => {}
-            Some(known) if kept.contains_key(known) => {
-                return Err((name, "given twice under different names".into()));
+            Column::ShortUrl => self.short_url = code_in(cell).or(self.short_url.take()),
+            Column::MoreShortUrls => {
+                self.more_codes.extend(cell.split([',', ' ']).filter_map(code_in));
             }
-            Some(known) => {
-                kept.insert(known.to_owned(), value);
+            Column::Clicks if !cell.trim().is_empty() => {
+                let count = cell.trim().parse::<i64>().ok();
+                let count =
+                    count.and_then(|count| u64::try_from(count).ok()).ok_or("not a count")?;
+                self.clicks = self.clicks.max(Some(count));
             }
-            None if ignore_unknown || IGNORED.contains(&name.as_str()) => {}
-            None => {
-                return Err((
-                    crate::terminal::cut(&name, 40),
-                    "unknown field; --ignore-unknown passes over it".into(),
-                ));
-            }
+            Column::Password if is_set(cell) => self.set(Field::HasPassword, true.into()),
+            Column::Banned if is_set(cell) => self.set(Field::Status, "blocked".into()),
+            Column::Deleted if is_set(cell) => self.set(Field::Status, "deleted".into()),
+            Column::Clicks
+            | Column::Password
+            | Column::Banned
+            | Column::Deleted
+            | Column::Nested
+            | Column::Unused => {}
         }
+        Ok(())
     }
-    Ok(kept)
+
+    /// Takes a field of a JSON object. `false` if a field inside of it is unknown.
+    pub(crate) fn put_json(
+        &mut self,
+        column: Column,
+        value: Value,
+        tag_separators: &[char],
+    ) -> Result<bool, &'static str> {
+        let text = match (column, value) {
+            (_, Value::Null) | (Column::Unused, _) => return Ok(true),
+            (Column::Field(field), _) if self.body.contains_key(field.name()) => {
+                return Err("given twice under different names");
+            }
+            (_, Value::String(text)) => text,
+            (
+                Column::Field(Field::CreatedAt | Field::ExpiresAt | Field::ValidFrom)
+                | Column::Clicks
+                | Column::Password
+                | Column::Banned
+                | Column::Deleted,
+                value @ (Value::Number(_) | Value::Bool(_)),
+            ) => value.to_string(),
+            (Column::Field(field), value) => {
+                self.set(field, value);
+                return Ok(true);
+            }
+            // Shlink: people and bots apart, and in all.
+            (Column::Clicks, Value::Object(mut summary)) => {
+                let total = summary.remove("total").unwrap_or_default();
+                return self.put_json(column, total, tag_separators);
+            }
+            // Kutt: with and without the scheme.
+            (Column::ShortUrl, Value::Object(mut link)) => {
+                let url = link.remove("url").or(link.remove("link")).unwrap_or_default();
+                return self.put_json(column, url, tag_separators);
+            }
+            (Column::MoreShortUrls, Value::Array(urls)) => {
+                self.more_codes.extend(urls.iter().filter_map(Value::as_str).filter_map(code_in));
+                return Ok(true);
+            }
+            (Column::Nested, Value::Object(inner)) => {
+                let mut all_known = true;
+                for (name, value) in inner {
+                    match meaning(&name) {
+                        Some(Column::Nested) | None => all_known = false,
+                        Some(column) => {
+                            all_known &= self.put_json(column, value, tag_separators)?;
+                        }
+                    }
+                }
+                return Ok(all_known);
+            }
+            _ => return Err("not a value that can be read"),
+        };
+        self.put_cell(column, &text, tag_separators).map(|()| true)
+    }
+
+    fn set(&mut self, field: Field, value: Value) {
+        self.body.insert(field.name().to_owned(), value);
+    }
+
+    /// The JSON for the API, and the codes of further links to the same target.
+    pub(crate) fn finish(mut self) -> (Map<String, Value>, Vec<String>) {
+        if let (Some(code), false) = (self.short_url, self.body.contains_key(Field::Code.name())) {
+            self.body.insert(Field::Code.name().to_owned(), code.into());
+        }
+        if let Some(clicks) = self.clicks.filter(|clicks| *clicks > 0) {
+            self.body.insert("imported_clicks".into(), clicks.into());
+        }
+        (self.body, self.more_codes)
+    }
+}
+
+/// Whether a cell says yes. A password counts as set whatever it is.
+fn is_set(cell: &str) -> bool {
+    !["", "0", "false", "no", "null"].contains(&cell.trim().to_ascii_lowercase().as_str())
+}
+
+/// The code at the end of a short URL. A text without a slash is the code itself.
+fn code_in(url: &str) -> Option<String> {
+    let path = url.trim().split(['?', '#']).next()?;
+    let code = match path.split_once("://") {
+        Some((_, rest)) => rest.trim_end_matches('/').split_once('/')?.1.rsplit('/').next()?,
+        None => path.trim_end_matches('/').rsplit('/').next()?,
+    };
+    (!code.is_empty()).then(|| code.to_owned())
 }
 
 /// Other shorteners' times as RFC 3339: without an offset they are taken as UTC, a number is
@@ -230,6 +319,20 @@ mod tests {
             "２０２０-05-01T12:00:00",
         ] {
             assert_eq!(rfc3339(text), text);
+        }
+    }
+
+    #[test]
+    fn a_code_is_found_in_a_short_url() {
+        for (url, code) in [
+            ("https://bit.ly/3xYz", Some("3xYz")),
+            ("bit.ly/3xYz?x=1", Some("3xYz")),
+            ("https://s.test/a/b/", Some("b")),
+            ("3xYz", Some("3xYz")),
+            ("https://s.test", None),
+            ("", None),
+        ] {
+            assert_eq!(code_in(url).as_deref(), code, "{url}");
         }
     }
 

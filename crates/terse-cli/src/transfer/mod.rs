@@ -5,6 +5,7 @@
 
 mod cells;
 mod columns;
+mod document;
 mod fields;
 mod records;
 mod resume;
@@ -12,6 +13,7 @@ mod rows;
 mod writer;
 
 pub(crate) use cells::guard;
+pub(crate) use columns::Source;
 pub use records::digest_of;
 pub(crate) use resume::{Done, Position};
 pub(crate) use rows::{Format, Refused, Row, RowResult, Rows};

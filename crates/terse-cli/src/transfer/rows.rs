@@ -1,5 +1,6 @@
 //! A file as a sequence of links to import.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, Read as _};
 
 use anyhow::{Context as _, bail};
@@ -7,9 +8,11 @@ use serde_json::{Map, Value};
 use terse_core::Timestamp;
 
 use super::cells::unguard;
-use super::columns::{Column, Columns};
-use super::fields::{Field, from_object};
+use super::columns::{Column, Columns, MAX_COLUMNS, Source, meaning};
+use super::document::{Document, is_document};
+use super::fields::{Field, Gathered};
 use super::records::{MAX_RECORD_LEN, Record, Records, cells};
+use crate::terminal::cut;
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -18,6 +21,8 @@ pub(crate) enum Format {
     Csv,
     /// One JSON object per line.
     Jsonl,
+    /// One JSON document with a list of objects.
+    Json,
 }
 
 /// A link to import.
@@ -64,6 +69,10 @@ pub(crate) struct Rows {
     shape: Shape,
     ignore_unknown: bool,
     now: Timestamp,
+    source: Option<Source>,
+    /// The names of columns and fields that the import does not use.
+    unused: BTreeSet<String>,
+    partial: Option<(usize, u64)>,
 }
 
 enum Shape {
@@ -87,18 +96,24 @@ impl Rows {
         input.by_ref().take(512).read_to_end(&mut head)?;
         let format = recognise(&head, format)?;
         let input: Input = std::io::Cursor::new(head).chain(input);
-        let shape = match format {
-            Format::Jsonl => {
-                return Ok(Self {
-                    records: Records::new(input, None),
-                    shape: Shape::Jsonl,
-                    ignore_unknown,
-                    now,
-                });
+        let json = |input, partial| Self {
+            records: Records::new(input, None),
+            shape: Shape::Jsonl,
+            ignore_unknown,
+            now,
+            source: None,
+            unused: BTreeSet::new(),
+            partial,
+        };
+        let mut records = match format {
+            Format::Jsonl => return Ok(json(input, None)),
+            Format::Json => {
+                let Document { lines, partial } = Document::read(input)?;
+                let nothing: Box<dyn BufRead> = Box::new(std::io::empty());
+                return Ok(json(std::io::Cursor::new(lines).chain(nothing), partial));
             }
             Format::Csv => Records::new(input, Some(b',')),
         };
-        let mut records = shape;
         let header = loop {
             match records.next()? {
                 Some((_, Record::Whole(bytes))) if without_mark(&bytes).trim_ascii().is_empty() => {
@@ -124,7 +139,24 @@ impl Rows {
             Columns::parse(&names.context("the header is not valid UTF-8")?, ignore_unknown)
                 .map_err(anyhow::Error::msg)?;
         records.set_delimiter(Some(delimiter));
-        Ok(Self { records, shape: Shape::Csv { delimiter, columns }, ignore_unknown, now })
+        let (source, unused) = (columns.source, columns.unused.clone());
+        let shape = Shape::Csv { delimiter, columns };
+        Ok(Self { records, shape, ignore_unknown, now, source, unused, partial: None })
+    }
+
+    /// The shortener that wrote the file, if its columns show that.
+    pub(crate) fn source(&self) -> Option<Source> {
+        self.source
+    }
+
+    /// The columns and fields so far that the import does not use.
+    pub(crate) fn unused(&self) -> &BTreeSet<String> {
+        &self.unused
+    }
+
+    /// How many links the file holds and how many its shortener had, if these differ.
+    pub(crate) fn partial(&self) -> Option<(usize, u64)> {
+        self.partial
     }
 
     /// How many bytes were read as rows, and the number of the next line.
@@ -142,8 +174,8 @@ impl Rows {
         self.records.skip_to(offset, line)
     }
 
-    /// The next row; `None` at the end.
-    pub(crate) fn next(&mut self) -> std::io::Result<Option<RowResult>> {
+    /// The links of the next row, usually one; `None` at the end.
+    pub(crate) fn next(&mut self) -> std::io::Result<Option<Vec<RowResult>>> {
         while let Some((line, record)) = self.records.next()? {
             let whole = match record {
                 Record::Whole(bytes) if without_mark(&bytes).trim_ascii().is_empty() => continue,
@@ -151,27 +183,77 @@ impl Rows {
                 Record::TooLong => Err(format!("longer than {} KiB", MAX_RECORD_LEN >> 10)),
                 Record::OpenQuote => Err("a quote is opened and not closed".into()),
             };
-            let body = whole.map_err(|reason| (None, reason)).and_then(|bytes| self.body(&bytes));
-            return Ok(Some(self.judge(line, body)));
+            let read = whole.map_err(|reason| (None, reason)).and_then(|bytes| self.read(&bytes));
+            let (body, more_codes) = match read {
+                Ok(gathered) => {
+                    let (body, more_codes) = gathered.finish();
+                    (Ok(body), more_codes)
+                }
+                Err(refusal) => (Err(refusal), Vec::new()),
+            };
+            let code = body.as_ref().ok().and_then(|body| body.get(Field::Code.name())).cloned();
+            let further = more_codes.into_iter().filter_map(|more| {
+                let mut body = body.as_ref().ok()?.clone();
+                // The clicks were counted once for all of them.
+                body.remove("imported_clicks");
+                let more = Value::from(more);
+                (code.as_ref() != Some(&more)).then(|| {
+                    body.insert(Field::Code.name().to_owned(), more);
+                    body
+                })
+            });
+            let further: Vec<_> = further.collect();
+            let mut results = vec![self.judge(line, body)];
+            results.extend(further.into_iter().map(|body| self.judge(line, Ok(body))));
+            return Ok(Some(results));
         }
         Ok(None)
     }
 
-    fn body(&self, bytes: &[u8]) -> Result<Map<String, Value>, (Option<String>, String)> {
+    fn read(&mut self, bytes: &[u8]) -> Result<Gathered, (Option<String>, String)> {
         let refuse = |reason: &str| (None, reason.to_owned());
         match &self.shape {
             Shape::Jsonl => {
                 let text = std::str::from_utf8(without_mark(bytes))
                     .map_err(|_| refuse("not valid UTF-8"))?;
                 match serde_json::from_str(text) {
-                    Ok(Value::Object(object)) => from_object(object, self.ignore_unknown)
-                        .map_err(|(field, reason)| (Some(field), reason)),
+                    Ok(Value::Object(object)) => self.read_object(object),
                     Ok(_) => Err(refuse("not a JSON object")),
                     Err(error) => Err((None, format!("not JSON: {error}"))),
                 }
             }
             Shape::Csv { delimiter, columns } => from_cells(&cells(bytes, *delimiter), columns),
         }
+    }
+
+    fn read_object(
+        &mut self,
+        object: Map<String, Value>,
+    ) -> Result<Gathered, (Option<String>, String)> {
+        if self.source.is_none() {
+            self.source = Source::of(object.keys().map(String::as_str));
+        }
+        let separators = Source::tag_separators(self.source);
+        let mut gathered = Gathered::default();
+        for (name, value) in object {
+            let column = meaning(&name);
+            let mut used = !matches!(column, None | Some(Column::Unused));
+            let mut known = column.is_some();
+            if let Some(column) = column {
+                known = gathered
+                    .put_json(column, value, separators)
+                    .map_err(|reason| (Some(name.clone()), reason.to_owned()))?;
+                used &= known;
+            }
+            if !used && self.unused.len() < MAX_COLUMNS {
+                self.unused.insert(cut(&name, 40));
+            }
+            if !known && !self.ignore_unknown {
+                let reason = "unknown field; --ignore-unknown passes over it".to_owned();
+                return Err((Some(cut(&name, 40)), reason));
+            }
+        }
+        Ok(gathered)
     }
 
     /// Checks a row before it is sent to the API.
@@ -234,57 +316,21 @@ impl Rows {
     }
 }
 
-fn from_cells(
-    cells: &[Vec<u8>],
-    columns: &Columns,
-) -> Result<Map<String, Value>, (Option<String>, String)> {
+fn from_cells(cells: &[Vec<u8>], columns: &Columns) -> Result<Gathered, (Option<String>, String)> {
     if cells.len() != columns.columns.len() {
         return Err((
             None,
             format!("{} cells, where the header has {}", cells.len(), columns.columns.len()),
         ));
     }
-    let mut body = Map::new();
-    let mut short_url = None;
+    let separators = Source::tag_separators(columns.source);
+    let mut gathered = Gathered::default();
     for (cell, (column, name)) in cells.iter().zip(&columns.columns) {
         let refuse = |reason: &str| (Some(name.clone()), reason.to_owned());
         let cell = unguard(std::str::from_utf8(cell).map_err(|_| refuse("not valid UTF-8"))?);
-        match column {
-            Column::Field(field) => {
-                if let Some(value) =
-                    field.read_cell(cell, columns.tag_separators).map_err(refuse)?
-                {
-                    body.insert(field.name().to_owned(), value);
-                }
-            }
-            Column::ShortUrl => short_url = last_segment(cell).or(short_url),
-            Column::Count if !cell.trim().is_empty() => {
-                cell.trim()
-                    .parse::<i64>()
-                    .ok()
-                    .filter(|count| *count >= 0)
-                    .ok_or_else(|| refuse("not a count"))?;
-            }
-            Column::Count | Column::Ignored => {}
-        }
+        gathered.put_cell(*column, cell, separators).map_err(refuse)?;
     }
-    if let (Some(code), false) = (short_url, body.contains_key(Field::Code.name())) {
-        body.insert(Field::Code.name().to_owned(), code.into());
-    }
-    Ok(body)
-}
-
-/// The code at the end of a short URL.
-fn last_segment(url: &str) -> Option<String> {
-    let path = url.trim().split(['?', '#']).next()?;
-    let path = path.split_once("://").map_or(path, |(_, rest)| rest);
-    path.trim_end_matches('/')
-        .split_once('/')?
-        .1
-        .rsplit('/')
-        .next()
-        .filter(|code| !code.is_empty())
-        .map(str::to_owned)
+    Ok(gathered)
 }
 
 /// Removes the byte order mark that some programs write at the beginning of a file.
@@ -307,13 +353,9 @@ fn recognise(head: &[u8], told: Option<Format>) -> anyhow::Result<Format> {
     }
     match (without_mark(head).trim_ascii_start().first(), told) {
         (None, _) => bail!("the file is empty"),
-        (Some(b'['), Some(Format::Jsonl) | None) => {
-            bail!(
-                "this is one JSON array; one object per line is needed, as `jq -c '.[]'` writes \
-                 them"
-            )
-        }
         (_, Some(format)) => Ok(format),
+        (Some(b'['), None) => Ok(Format::Json),
+        (Some(b'{'), None) if is_document(without_mark(head)) => Ok(Format::Json),
         (Some(b'{'), None) => Ok(Format::Jsonl),
         (Some(_), None) => Ok(Format::Csv),
     }

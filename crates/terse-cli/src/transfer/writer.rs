@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::Value;
 
 use super::cells::guard;
-use super::fields::Field;
+use super::fields::{CLICKS, Field};
 use super::rows::Format;
 
 /// Writes links one by one.
@@ -14,15 +14,25 @@ pub(crate) enum Writer<W: Write> {
     Csv(Box<csv::Writer<W>>),
     /// As the API returns them.
     Jsonl(W),
+    /// The same as one list.
+    Json {
+        out: W,
+        /// Whether there is a link before the next one.
+        any: bool,
+    },
 }
 
 impl<W: Write> Writer<W> {
     pub(crate) fn new(out: W, format: Format) -> anyhow::Result<Self> {
         match format {
             Format::Jsonl => Ok(Self::Jsonl(out)),
+            Format::Json => Ok(Self::Json { out, any: false }),
             Format::Csv => {
                 let mut writer = csv::Writer::from_writer(out);
-                writer.write_record(Field::ALL.map(Field::name))?;
+                for field in Field::ALL {
+                    writer.write_field(field.name())?;
+                }
+                writer.write_record([CLICKS])?;
                 Ok(Self::Csv(Box::new(writer)))
             }
         }
@@ -34,11 +44,18 @@ impl<W: Write> Writer<W> {
                 serde_json::to_writer(&mut *out, link)?;
                 out.write_all(b"\n")?;
             }
+            Self::Json { out, any } => {
+                out.write_all(if *any { b",\n" } else { b"[\n" })?;
+                serde_json::to_writer(&mut *out, link)?;
+                *any = true;
+            }
             Self::Csv(writer) => {
                 for field in Field::ALL {
                     writer.write_field(guard(&field.write_cell(link)).as_bytes())?;
                 }
-                writer.write_record(None::<&[u8]>)?;
+                let clicks = link.get(CLICKS).and_then(Value::as_u64);
+                writer
+                    .write_record([clicks.map(|clicks| clicks.to_string()).unwrap_or_default()])?;
             }
         }
         Ok(())
@@ -47,6 +64,10 @@ impl<W: Write> Writer<W> {
     pub(crate) fn finish(self) -> anyhow::Result<()> {
         match self {
             Self::Jsonl(mut out) => out.flush()?,
+            Self::Json { mut out, any } => {
+                out.write_all(if any { b"\n]\n" } else { b"[]\n" })?;
+                out.flush()?;
+            }
             Self::Csv(mut writer) => writer.flush()?,
         }
         Ok(())

@@ -144,6 +144,7 @@ fn stored_form(
         valid_from: new.valid_from,
         max_clicks: new.max_clicks,
         spent_clicks: 0,
+        imported_clicks: new.imported_clicks,
         redirect: new.redirect,
         title: new.title.clone(),
         tags: new.tags.clone(),

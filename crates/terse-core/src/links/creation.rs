@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use super::{Caller, Created, LinkError, Links};
+use super::{Caller, Created, ImportPreview, LinkError, Links};
 use crate::create_link::CreateLink;
 use crate::insert::Request;
 use crate::limits::{Allowance, LimitDecision, LimitOutcome, Limits};
@@ -170,6 +170,15 @@ impl LinkCreation {
         let result = self.links.import(caller, link, created_at).await;
         self.metrics.count(CreateResult::of(&result));
         result
+    }
+
+    /// Says what [`import`](Self::import) would do, and writes nothing.
+    pub async fn preview_import(
+        &self,
+        caller: Caller,
+        link: CreateLink,
+    ) -> Result<ImportPreview, LinkError> {
+        self.links.preview_import(caller, link).await
     }
 
     /// The hash of a new link's password. The salt is derived from owner, target and password with

@@ -1,12 +1,52 @@
 //! Taking over links from another shortener.
 
+use super::screening::targets_of_new;
 use super::{Caller, Created, LinkError, Links};
 use crate::create_link::CreateLink;
 use crate::link::LinkKey;
 use crate::time::Timestamp;
-use crate::validation::ValidationErrorKind;
+use crate::validation::{ValidationError, ValidationErrorKind};
+
+/// What an import would do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ImportPreview {
+    /// It would create the link.
+    New,
+    /// The link is there already.
+    Existing,
+}
 
 impl Links {
+    /// Says what [`import`](Self::import) would do, and writes nothing. A code that another
+    /// import or a lookalike takes in between is not foreseen.
+    pub async fn preview_import(
+        &self,
+        caller: Caller,
+        wish: CreateLink,
+    ) -> Result<ImportPreview, LinkError> {
+        let new = wish.parse(&self.rules.targets, &self.rules.hosts, None, self.clock.now())?;
+        self.prepare(targets_of_new(&new).map(|asked| asked.target)).await;
+        self.screen(caller, caller.owner(), targets_of_new(&new))?;
+        let Some(code) = new.alias else { return Ok(ImportPreview::New) };
+        let key = LinkKey { domain: new.domain, code };
+        match self.store.get(&key).await? {
+            None => Ok(ImportPreview::New),
+            Some(link)
+                if link.target == new.target
+                    && link.owner == caller.owner()
+                    && link.deleted_at.is_none() =>
+            {
+                Ok(ImportPreview::Existing)
+            }
+            Some(_) => Err(ValidationError::new(
+                ValidationErrorKind::AliasTaken,
+                "custom_alias",
+                "this alias is taken",
+            )
+            .into()),
+        }
+    }
+
     /// Imports a link with its code and its creation time. Importing the same link again returns it
     /// as not new.
     pub async fn import(

@@ -18,6 +18,7 @@ pub use caller::Caller;
 pub use create::Created;
 pub use creation::{CreateMetrics, CreateResult, Creation, Creator, Draft, LinkCreation};
 pub use error::LinkError;
+pub use import::ImportPreview;
 pub use read::{ListedOwner, Listing};
 
 use std::sync::Arc;

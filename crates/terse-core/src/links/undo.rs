@@ -75,6 +75,7 @@ impl Links {
             generated: link.generated,
             created_at: link.created_at,
             spent_clicks: link.spent_clicks,
+            imported_clicks: link.imported_clicks,
             moderation: link.moderation,
             moderated_by: link.moderated_by,
             flags: link.flags.clone(),

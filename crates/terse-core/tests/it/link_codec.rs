@@ -53,6 +53,20 @@ fn version_1_is_frozen() {
     }
 }
 
+#[test]
+fn version_2_adds_the_imported_clicks() {
+    for link in [generated("x7Kq", "https://example.com/"), full()] {
+        let imported = Link { imported_clicks: 1 << 40, ..link.clone() };
+        let bytes = encode(&imported);
+        assert_eq!(bytes[0], 2);
+        assert_eq!(decode(&bytes), Some(imported));
+        let first = encode(&link);
+        let fields = first.len() - 8;
+        assert_eq!(bytes[1..fields], first[1..fields], "the fields of version 1, then the clicks");
+        assert_eq!(hex(&bytes[fields..bytes.len() - 8]), "808080808020");
+    }
+}
+
 const GOLDEN_PLAIN: &str = "01000478374b7101011468747470733a2f2f6578616d706c652e636f6d2f80a0d5edee6680a0d5edee66000000\
     00ae02000000000000000000000000000166dce1c05fc896af";
 const GOLDEN_FULL: &str = "010a676f2e6578616d706c650646756c6c2d3100ffffffffffffffffff011a68747470733a2f2f6578616d706c\

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use terse_core::{Caller, Created, TimestampError};
+use terse_core::{Caller, Created, ImportPreview, TimestampError};
 use utoipa::ToSchema;
 
 use super::answers::{BulkProblems, ImportProblems};
@@ -21,7 +21,7 @@ use super::shapes::{CreateLinkBody, ImportLink, LinkBody};
 use crate::http::body::{Json, LARGE, not_json, parse_object};
 use crate::http::extract::{MayCreate, Operator};
 use crate::http::limit_headers;
-use crate::http::params::NoParams;
+use crate::http::params::{NoParams, Params};
 use crate::http::problem::{INVALID_REQUEST, Problem, ProblemBody};
 use crate::http::spelling::{Spelling, in_camel_case};
 use crate::http::state::{App, Web};
@@ -41,7 +41,7 @@ const MAX_PASSWORDS: usize = 50;
         "long_url": "https://example.com/", "domain": "go.example", "owner": 16, "title": null, "tags": [],
         "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z",
         "expires_at": null, "valid_from": null,
-        "max_clicks": null, "click_count": 0, "redirect": 302, "rules": null,
+        "max_clicks": null, "click_count": 0, "imported_clicks": 0, "redirect": 302, "rules": null,
         "forward_query": false, "crawlable": false,
         "has_password": false, "notes": null, "archived": false, "status": "active", "flags": [],
         "deleted_at": null, "qr_url": "https://go.example/x7Kq2Lm/qr",
@@ -140,25 +140,77 @@ fn parse_item(item: &RawValue, passwords: &AtomicUsize) -> Result<CreateLinkBody
 
 /// Import up to 1,000 links
 ///
-/// Each keeps its code and its creation time. Importing the same link again answers 200 and changes
-/// nothing.
+/// Each keeps its code, its creation time and its clicks. Importing the same link again answers 200
+/// and changes nothing.
 #[utoipa::path(post, path = "/api/v1/admin/import", operation_id = "import_links", tag = "Admin",
     request_body(content = ImportLinks, content_type = "application/json",
         example = json!([{ "long_url": "https://example.com/", "short_code": "x7Kq2Lm",
             "created_at": "2021-05-04T03:02:01Z" }])),
+    params(
+        ("dry_run" = Option<bool>, Query, description = "Only say what would happen: status 201 \
+            for links that would be created, 200 for those that exist. `link` is null.",
+            nullable = false),
+        ("brief" = Option<bool>, Query, description = "Leave out the links that were imported: \
+            `link` is null", nullable = false)),
     responses((status = 207, description = "One result per item, in \
         order", body = Results), ImportProblems),
     security(("key" = [])))]
 pub(super) async fn import_many(
     State(state): Web,
     Operator(principal): Operator,
-    _: NoParams,
+    mut params: Params,
     Json(body): Json<LARGE>,
 ) -> Result<Response, Problem> {
+    let (dry_run, brief) = (flag(&mut params, "dry_run")?, flag(&mut params, "brief")?);
+    params.done()?;
     let items = items(&body)?;
-    let spellings = items.iter().map(|item| Spelling::of(item.get().as_bytes())).collect();
-    let running = items.into_iter().map(|item| import_one(&state, principal.caller, item));
-    Ok(answer_all(&state, running.collect(), spellings).await)
+    if !dry_run && !brief {
+        let spellings = items.iter().map(|item| Spelling::of(item.get().as_bytes())).collect();
+        let running = items.into_iter().map(|item| import_one(&state, principal.caller, item));
+        return Ok(answer_all(&state, running.collect(), spellings).await);
+    }
+    let running: Vec<_> = items
+        .into_iter()
+        .map(|item| async {
+            if dry_run {
+                return preview_one(&state, principal.caller, item).await;
+            }
+            let Created { new, .. } = import_one(&state, principal.caller, item).await?;
+            Ok(if new { ImportPreview::New } else { ImportPreview::Existing })
+        })
+        .collect();
+    let outcomes: Vec<_> = futures_util::stream::iter(running).buffered(TOGETHER).collect().await;
+    let results = outcomes.into_iter().enumerate().map(|(index, outcome)| match outcome {
+        Ok(ImportPreview::New) => ItemResult { index, status: 201, link: None, problem: None },
+        Ok(ImportPreview::Existing) => ItemResult { index, status: 200, link: None, problem: None },
+        Err(problem) => ItemResult {
+            index,
+            status: problem.status(),
+            link: None,
+            problem: Some(problem.into_body()),
+        },
+    });
+    let results = Results { results: results.collect() };
+    Ok((StatusCode::MULTI_STATUS, axum::Json(results)).into_response())
+}
+
+/// A parameter that is `true` or `false`; `false` if it is absent.
+fn flag(params: &mut Params, name: &'static str) -> Result<bool, Problem> {
+    match params.take(name).as_deref() {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(Problem::invalid(name, "expected true or false")),
+    }
+}
+
+async fn preview_one(
+    state: &App,
+    caller: Caller,
+    item: Box<RawValue>,
+) -> Result<ImportPreview, Problem> {
+    let row: ImportLink = parse_object(item.get().as_bytes())?;
+    let previewed = state.creation.preview_import(caller, row.into_link()).await;
+    previewed.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
 }
 
 async fn import_one(state: &App, caller: Caller, item: Box<RawValue>) -> Result<Created, Problem> {

@@ -115,6 +115,7 @@ impl CreateLinkBody {
             crawlable: self.crawlable,
             archived: None,
             reuse: self.reuse,
+            imported_clicks: None,
         };
         Draft { link, password: self.password.map(PasswordFields::into_text), request }
     }
@@ -214,6 +215,10 @@ pub(crate) struct ImportLink {
     crawlable: Option<bool>,
     /// Whether the link may be returned when you shorten the same target again.
     reuse: Option<bool>,
+    /// How many clicks another shortener has counted. They are part of the link's `click_count`.
+    #[serde(alias = "importedClicks")]
+    #[schema(minimum = 0, maximum = 9_223_372_036_854_775_807_usize)]
+    imported_clicks: Option<u64>,
 }
 
 impl ImportLink {
@@ -237,6 +242,7 @@ impl ImportLink {
             crawlable: self.crawlable,
             archived: self.archived,
             reuse: self.reuse,
+            imported_clicks: self.imported_clicks,
         }
     }
 }
@@ -390,7 +396,7 @@ impl From<StandingWord> for ModerationStatus {
     "owner": 16, "title": "Spring sale",
     "tags": ["spring", "sale"], "created_at": "2026-11-15T21:00:00Z",
     "updated_at": "2026-11-15T21:00:00Z",
-    "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "click_count": 0,
+    "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "click_count": 0, "imported_clicks": 0,
     "redirect": 302, "rules": null, "forward_query": false,
     "crawlable": false, "has_password": false, "notes": null, "archived": false,
     "status": "active", "flags": [], "deleted_at": null,
@@ -432,9 +438,14 @@ pub(crate) struct LinkBody {
     /// How many visits it allows.
     #[schema(required = true, minimum = 1)]
     max_clicks: Option<u64>,
-    /// How many clicks it has had; null while the click store does not answer.
+    /// How many clicks it has had, imported ones included; null while the click store does not
+    /// answer.
     #[schema(required = true, minimum = 0)]
     click_count: Option<u64>,
+    /// How many of these another shortener had counted when the link was imported. They have no
+    /// time or origin, so statistics leave them out.
+    #[schema(minimum = 0)]
+    imported_clicks: u64,
     /// The status it redirects with.
     #[schema(schema_with = schemas::redirect)]
     redirect: u16,
@@ -492,7 +503,8 @@ impl LinkBody {
             expires_at: text(link.expires_at),
             valid_from: text(link.valid_from),
             max_clicks: link.max_clicks,
-            click_count,
+            click_count: click_count.map(|count| count.saturating_add(link.imported_clicks)),
+            imported_clicks: link.imported_clicks,
             redirect: link.redirect.status(),
             rules: link.rules.as_ref().map(Rules::to_json),
             forward_query: link.forward_query,

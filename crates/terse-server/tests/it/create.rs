@@ -36,7 +36,7 @@ async fn a_link_is_made_and_told_in_full() {
             "domain": "go.example", "owner": 1, "title": "Hi", "tags": ["a"], "created_at": null,
             "updated_at": null,
             "expires_at": "2199-01-01T00:00:00Z", "valid_from": "2020-01-01T00:00:00Z",
-            "max_clicks": 3, "click_count": 0, "redirect": 301,
+            "max_clicks": 3, "click_count": 0, "imported_clicks": 0, "redirect": 301,
             "rules": [{"device": "mobile", "to": "https://m.example.com/"}],
             "forward_query": true, "crawlable": true, "has_password": false, "notes": "n\no",
             "archived": false, "status": "active", "flags": [], "deleted_at": null,

@@ -255,6 +255,36 @@ async fn a_bulk_request_can_be_sent_again() {
 }
 
 #[tokio::test]
+async fn an_import_can_be_tried_and_answered_briefly() {
+    let web = Web::new();
+    let rows = json!([
+        {"long_url": "https://example.com/a", "short_code": "first", "imported_clicks": 12},
+        {"long_url": "javascript:alert(1)", "short_code": "second"},
+        {"long_url": "https://example.com/b", "short_code": "third", "imported_clicks": -1},
+    ]);
+    let statuses = async |query: &str| {
+        let path = format!("POST /api/v1/admin/import{query}");
+        let results = web.api(&path, rows.clone()).await.json()["results"].take();
+        let results = results.as_array().unwrap().clone();
+        assert!(results.iter().all(|result| result["link"].is_null()), "{query}");
+        results.iter().map(|result| result["status"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(statuses("?dry_run=true").await, [201, 400, 400]);
+    assert!(web.store.everything().is_empty(), "nothing was written");
+    assert_eq!(statuses("?brief=true").await, [201, 400, 400]);
+    assert_eq!(statuses("?dry_run=true").await, [200, 400, 400]);
+    let link = web.api("GET /api/v1/urls/first", Value::Null).await.json();
+    assert_eq!((&link["click_count"], &link["imported_clicks"]), (&json!(12), &json!(12)));
+    for name in ["dry_run", "brief"] {
+        let path = format!("POST /api/v1/admin/import?{name}=yes");
+        web.api(&path, rows.clone()).await.is_problem(400, "invalid_request", name);
+    }
+    let taken = json!([{"long_url": "https://example.com/else", "short_code": "first"}]);
+    let answer = web.api("POST /api/v1/admin/import?dry_run=true", taken).await.json();
+    assert_eq!(answer["results"][0]["problem"]["code"], "alias_taken");
+}
+
+#[tokio::test]
 async fn links_are_taken_over_with_code_and_age_once() {
     let web = Web::new();
     let rows = json!([

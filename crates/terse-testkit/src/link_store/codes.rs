@@ -18,6 +18,7 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
         expires_at: Some(timestamp(-1)),
         valid_from: Some(timestamp(-2)),
         max_clicks: Some(i64::MAX as u64),
+        imported_clicks: i64::MAX as u64,
         redirect: RedirectKind::Permanent,
         title: Some(Title::from_stored("Ünïcode ’ \u{1F517} \\ % _ \" '".into())),
         tags: Tags::parse(&["a", "größe", "x y", "%"]).unwrap(),

@@ -81,7 +81,11 @@ pub async fn an_update_of_nothing_says_so(store: Store) {
 }
 
 pub async fn what_identifies_a_link_never_changes(store: Store) {
-    let link = Link { max_clicks: Some(10), ..alias("fixed", "https://example.com/") };
+    let link = Link {
+        max_clicks: Some(10),
+        imported_clicks: 1234,
+        ..alias("fixed", "https://example.com/")
+    };
     put(&store, &link).await;
     assert_eq!(store.spend(&link.key).await.unwrap(), ClickSpend::Yes);
     let attempt = Link {
@@ -89,6 +93,7 @@ pub async fn what_identifies_a_link_never_changes(store: Store) {
         generated: true,
         created_at: timestamp(999),
         spent_clicks: 0,
+        imported_clicks: 0,
         updated_at: timestamp(1),
         revision: Revision(2),
         ..link.clone()

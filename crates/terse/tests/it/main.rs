@@ -14,6 +14,7 @@ mod harness;
 mod hostile;
 mod hostile_gen;
 mod hostile_html;
+mod import_formats;
 mod limits;
 mod moderation;
 mod oidc;
