@@ -63,6 +63,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         live: Arc::default(),
         webhooks: None,
         self_check: Arc::new(NoSelfCheck),
+        http: terse_server::HttpSettings::default(),
         stop,
     });
     println!("http://{address}/");

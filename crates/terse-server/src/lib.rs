@@ -23,7 +23,7 @@ mod stats;
 mod used_keys;
 mod webhooks;
 
-pub use crate::http::{AppState, Peer};
+pub use crate::http::{AppState, CorsOrigins, HttpSettings, Peer, RequestLog};
 pub use accounts::AccountSettings;
 pub use api::openapi;
 pub use keys::Keys;

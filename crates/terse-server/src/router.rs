@@ -1,7 +1,7 @@
 //! The router: every route of the web side, and the layer that wraps each response.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
@@ -12,6 +12,7 @@ use axum::routing::get;
 use bytes::Bytes;
 
 use crate::http::problem::{self, Problem, SentBody};
+use crate::http::request_id::{self, RequestId, RequestLog};
 use crate::http::state::{App, AppState, Web};
 use crate::pages::{Frame, Visitor};
 use crate::{api, pages};
@@ -123,12 +124,21 @@ fn is_api(path: &str) -> bool {
 /// Wraps every request: bounds the time until its response begins, counts it, and sets the common
 /// headers.
 async fn finish(State(state): Web, mut request: Request, next: Next) -> Response {
-    let sent = SentBody::default();
+    let (sent, id) = (SentBody::default(), RequestId::of(request.headers()));
     request.extensions_mut().insert(sent.clone());
+    let (begun, method) = (Instant::now(), request.method().clone());
+    let asked = request.headers().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let api = is_api(request.uri().path());
     let frame = Frame::of(&state, request.headers());
-    let mut response = match tokio::time::timeout(TIMEOUT, next.run(request)).await {
+    let preflight = if api { state.http.cors.preflight(&method, &asked) } else { None };
+    let answered = async {
+        match preflight {
+            Some(response) => response,
+            None => next.run(request).await,
+        }
+    };
+    let mut response = match tokio::time::timeout(TIMEOUT, answered).await {
         Ok(response) => response,
         Err(_) => {
             tracing::error!(
@@ -139,12 +149,32 @@ async fn finish(State(state): Web, mut request: Request, next: Next) -> Response
                 .into_response()
         }
     };
-    problem::name_fields(&mut response, &sent);
+    problem::complete(&mut response, &sent, &id);
     state
         .stats
         .count_request(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
     response = pages::framed(response, &frame);
+    let logged = match state.http.log {
+        RequestLog::Off => false,
+        RequestLog::Writes => !method.is_safe(),
+        RequestLog::All => true,
+    };
+    if logged {
+        // The route instead of the path, which may contain a code or a token.
+        tracing::info!(
+            %method,
+            route = route.as_ref().map_or("other", MatchedPath::as_str),
+            status = response.status().as_u16(),
+            ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            request_id = id.as_str(),
+            "request"
+        );
+    }
     let headers = response.headers_mut();
+    headers.extend(id.header().map(|id| (request_id::HEADER, id)));
+    if api {
+        state.http.cors.allow(&asked, headers);
+    }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if api || !headers.contains_key(header::CACHE_CONTROL) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

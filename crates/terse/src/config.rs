@@ -59,6 +59,8 @@ settings! {
         pub clicks: Clicks = Clicks::default(),
         /// Links created without an account.
         pub anonymous: Anonymous = Anonymous::default(),
+        /// The API.
+        pub api: Api = Api::default(),
         /// Who runs this server.
         pub operator: Operator = Operator::default(),
         /// Accounts.
@@ -402,6 +404,15 @@ settings! {
 }
 
 settings! {
+    /// `[api]`: the API.
+    pub struct Api {
+        /// The origins whose web pages may call the API from a browser, such as
+        /// `https://app.example`, or `*` for all. Cookies are never sent with `*`.
+        pub cors_origins: Vec<String> = vec![],
+    }
+}
+
+settings! {
     /// `[log]`: the log on standard error.
     pub struct Log {
         /// The format of log lines: `text` for people, `json` for programs.
@@ -409,6 +420,21 @@ settings! {
         /// How much terse logs: `error`, `warn`, `info`, `debug` or `trace`, also by module, as in
         /// `info,terse_server=debug`.
         pub level: String = "info".into(),
+        /// Which requests to the API and the pages terse logs, with their route, status and id:
+        /// none, those that can change something, or all. Redirects are never logged.
+        pub requests: LogRequests = LogRequests::Off,
+    }
+}
+
+choice! {
+    /// Which requests are logged.
+    pub enum LogRequests ("`off`, `writes`, `all`") {
+        /// None.
+        Off = "off",
+        /// Those that can change something.
+        Writes = "writes",
+        /// All.
+        All = "all",
     }
 }
 

@@ -26,11 +26,11 @@ macro_rules! problems {
 
 problems! {
     /// Creating one link.
-    CreateProblems: 400 401 403 409 413 415 422 429 503;
+    CreateProblems: 400 401 403 409 408 413 415 422 429 503;
     /// Creating many links.
-    BulkProblems: 400 401 403 413 415 429 503;
+    BulkProblems: 400 401 403 408 413 415 429 503;
     /// Importing many links.
-    ImportProblems: 400 401 403 413 415 503;
+    ImportProblems: 400 401 403 408 413 415 503;
     /// Listing links.
     ListProblems: 400 401 403 503;
     /// Listing what only the operator may see.
@@ -38,43 +38,43 @@ problems! {
     /// Reading one link.
     GetProblems: 400 401 403 404 503;
     /// Changing one link.
-    PatchProblems: 400 401 403 404 409 412 413 415 422 503;
+    PatchProblems: 400 401 403 404 409 412 408 413 415 422 503;
     /// Deleting or restoring one link.
     TouchProblems: 400 401 403 404 409 503;
     /// Trying a link's rules on a visitor.
-    TryProblems: 400 401 403 404 413 415 503;
+    TryProblems: 400 401 403 404 408 413 415 503;
     /// Trying rules on a visitor.
-    TrialProblems: 400 401 403 413 415 422 503;
+    TrialProblems: 400 401 403 408 413 415 422 503;
     /// Setting the moderation status of a link.
-    StandingProblems: 400 401 403 404 409 413 415 503;
+    StandingProblems: 400 401 403 404 409 408 413 415 503;
     /// Reading the caller's own account, keys or sessions.
     OwnReadProblems: 400 401 403 409 503;
     /// Changing the caller's own account, keys or sessions.
-    OwnChangeProblems: 400 401 403 404 409 413 415 429 503;
+    OwnChangeProblems: 400 401 403 404 409 408 413 415 429 503;
     /// Reading another account.
     UserReadProblems: 400 401 403 404 503;
     /// Changing another account.
-    UserChangeProblems: 400 401 403 404 409 413 415 503;
+    UserChangeProblems: 400 401 403 404 409 408 413 415 503;
     /// Listing webhooks.
     WebhookListProblems: 400 401 403 503;
     /// Reading or removing a webhook.
     WebhookProblems: 400 401 403 404 503;
     /// Creating or changing a webhook.
-    WebhookChangeProblems: 400 401 403 404 409 413 415 422 503;
+    WebhookChangeProblems: 400 401 403 404 409 408 413 415 422 503;
     /// Renaming a tag.
-    RenameTagProblems: 400 401 403 409 413 415 503;
+    RenameTagProblems: 400 401 403 409 408 413 415 503;
     /// Removing a tag.
     TouchTagProblems: 400 401 403 409 503;
     /// Adding or changing a domain.
-    PutDomainProblems: 400 401 403 409 413 415 422 503;
+    PutDomainProblems: 400 401 403 409 408 413 415 422 503;
     /// Removing a domain.
     RemoveDomainProblems: 400 401 403 404 409 503;
     /// Reporting a link.
-    ReportProblems: 400 401 403 404 413 415 429 503;
+    ReportProblems: 400 401 403 404 408 413 415 429 503;
     /// Suspending an owner.
-    BanProblems: 400 401 403 404 409 413 415 503;
+    BanProblems: 400 401 403 404 409 408 413 415 503;
     /// Blocking a host.
-    BlockProblems: 400 401 403 409 413 415 503;
+    BlockProblems: 400 401 403 409 408 413 415 503;
     /// Unblocking a host.
     UnblockProblems: 400 401 403 404 503;
     /// Drawing a QR code.
@@ -91,7 +91,7 @@ fn problem_answer(status: u16) -> RefOr<Response> {
         json!({
             "type": format!("/api/docs#{}", kind.code), "title": kind.title, "status": status,
             "code": kind.code,
-            "detail": kind.title, "field": null
+            "detail": kind.title, "field": null, "request_id": null
         })
     });
     let content = ContentBuilder::new()

@@ -50,7 +50,8 @@ const MAX_PASSWORDS: usize = 50;
     { "index": 1, "status": 400, "link": null, "problem": { "type": "/api/docs#scheme_not_allowed",
         "title": "Only http and https URLs can be \
             shortened", "status": 400, "code": "scheme_not_allowed",
-        "detail": "only http and https URLs can be shortened", "field": "long_url" } }
+        "detail": "only http and https URLs can be shortened", "field": "long_url",
+        "request_id": null } }
 ] }))]
 pub(crate) struct Results {
     results: Vec<ItemResult>,

@@ -4,16 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use bytes::Bytes;
 use serde::Deserialize;
 
 use super::params::short;
 use super::problem::{
-    INVALID_REQUEST, Problem, STORE_UNAVAILABLE, SentBody, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE,
+    INVALID_REQUEST, Problem, REQUEST_TIMEOUT, STORE_UNAVAILABLE, SentBody, TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
 };
 use super::state::App;
 
@@ -22,7 +23,7 @@ pub(crate) const SMALL: usize = 64 * 1024;
 /// The largest body of a list of links.
 pub(crate) const LARGE: usize = 10 * 1024 * 1024;
 /// The longest time that a body may take to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(20);
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A JSON body of at most `LIMIT` octets, not yet parsed.
 pub(crate) struct Json<const LIMIT: usize>(pub(crate) Bytes);
@@ -46,6 +47,7 @@ impl<const LIMIT: usize> FromRequest<Arc<App>> for Json<LIMIT> {
             .on("Content-Type"));
         }
         refuse_encoding(&head.headers)?;
+        refuse_announced(&head.headers, LIMIT)?;
         if LIMIT <= SMALL {
             let body = read(body, LIMIT).await?;
             head.extensions.get::<SentBody>().into_iter().for_each(|sent| sent.keep(&body));
@@ -79,6 +81,20 @@ impl<const LIMIT: usize> FromRequest<Arc<App>> for MaybeJson<LIMIT> {
     }
 }
 
+/// Refuses a body that `Content-Length` announces as too large, before it arrives.
+fn refuse_announced(headers: &HeaderMap, limit: usize) -> Result<(), Problem> {
+    let announced =
+        headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|announced: u64| announced > limit as u64) {
+        return Err(too_large(limit));
+    }
+    Ok(())
+}
+
+fn too_large(limit: usize) -> Problem {
+    Problem::new(&TOO_LARGE, format!("a body has at most {limit} octets here"))
+}
+
 /// Refuses compressed bodies: a small one can expand to a huge one.
 fn refuse_encoding(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get(CONTENT_ENCODING) {
@@ -92,13 +108,18 @@ fn refuse_encoding(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// Reads the whole body within the size limit and the timeout.
 pub(crate) async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    // What `Content-Length` announces is refused before it arrives.
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large(limit));
+    }
     match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, limit)).await {
         Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) if is_too_large(&error) => {
-            Err(Problem::new(&TOO_LARGE, format!("a body has at most {limit} octets here")))
-        }
+        Ok(Err(error)) if is_too_large(&error) => Err(too_large(limit)),
         Ok(Err(_)) => Err(Problem::new(&INVALID_REQUEST, "the body ended early")),
-        Err(_) => Err(Problem::new(&INVALID_REQUEST, "the body took too long to arrive")),
+        Err(_) => Err(Problem::new(
+            &REQUEST_TIMEOUT,
+            format!("the body did not arrive within {} seconds", BODY_TIMEOUT.as_secs()),
+        )),
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod body;
 pub(crate) mod cookies;
+pub(crate) mod cors;
 pub(crate) mod extract;
 pub(crate) mod host;
 pub(crate) mod limit_headers;
@@ -10,8 +11,11 @@ pub(crate) mod origin;
 pub(crate) mod params;
 pub(crate) mod principal;
 pub(crate) mod problem;
+pub(crate) mod request_id;
 pub(crate) mod spelling;
 pub(crate) mod state;
 
+pub use cors::CorsOrigins;
 pub use extract::Peer;
-pub use state::AppState;
+pub use request_id::RequestLog;
+pub use state::{AppState, HttpSettings};

@@ -37,7 +37,12 @@ impl Origin {
         let Some((scheme, sender)) = origin.split_once("://") else { return Self::Foreign };
         // HTTP/2 sends the host in `:authority`.
         let host = text("host").or_else(|| uri.authority().map(axum::http::uri::Authority::as_str));
-        let is_host = host.is_some_and(|host| sender.eq_ignore_ascii_case(host));
+        // All domains have the scheme of `base_url`. By its address, or as localhost, a server is
+        // also opened without TLS, past its proxy.
+        let is_scheme = base.split_once("://").is_none_or(|(ours, _)| {
+            scheme.eq_ignore_ascii_case(ours) || is_direct(sender) && scheme == "http"
+        });
+        let is_host = is_scheme && host.is_some_and(|host| sender.eq_ignore_ascii_case(host));
         // Behind a proxy that changes `Host`, browsers still send the host of `base_url`.
         let is_base = base.split_once("://").is_some_and(|(base_scheme, rest)| {
             let known = rest.split('/').next().unwrap_or_default();
@@ -49,6 +54,16 @@ impl Origin {
     fn own_if(own: bool) -> Self {
         if own { Self::Own } else { Self::Foreign }
     }
+}
+
+/// Whether a host with its port is an address or localhost.
+fn is_direct(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || address.parse::<std::net::IpAddr>().is_ok()
 }
 
 #[cfg(test)]
@@ -72,7 +87,11 @@ mod tests {
                 foreign,
             ),
             (&[("host", "go.example"), ("origin", "https://go.example")], own),
-            (&[("host", "go.example:80"), ("origin", "http://go.example:80")], own),
+            (&[("host", "go.example:80"), ("origin", "http://go.example:80")], foreign),
+            (&[("host", "go.example"), ("origin", "http://go.example")], foreign),
+            (&[("host", "127.0.0.1:8080"), ("origin", "http://127.0.0.1:8080")], own),
+            (&[("host", "[::1]:8080"), ("origin", "http://[::1]:8080")], own),
+            (&[("host", "localhost:8080"), ("origin", "http://localhost:8080")], own),
             (&[("host", "go.example"), ("origin", "https://evil.example")], foreign),
             (&[("host", "go.example"), ("origin", "null")], foreign),
             (&[("host", ""), ("origin", "https://")], foreign),

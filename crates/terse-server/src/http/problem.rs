@@ -18,6 +18,7 @@ use terse_core::{
 use utoipa::ToSchema;
 
 use super::limit_headers;
+use super::request_id::RequestId;
 use super::spelling::Spelling;
 
 /// A kind of problem, with a code that clients may rely on.
@@ -51,6 +52,7 @@ kinds! {
     WEBHOOKS_OFF = 403 "webhooks_off" "Webhooks are switched off";
     NOT_FOUND = 404 "not_found" "Not found";
     METHOD_NOT_ALLOWED = 405 "method_not_allowed" "Method not allowed";
+    REQUEST_TIMEOUT = 408 "request_timeout" "The body took too long to arrive";
     ALIAS_TAKEN = 409 "alias_taken" "The alias is taken";
     NAME_TAKEN = 409 "name_taken" "The name is taken";
     LAST_ADMIN = 409 "last_admin" "This is the last admin";
@@ -85,7 +87,7 @@ pub(crate) struct Problem {
 #[schema(as = Problem, example = json!({
     "type": "/api/docs#alias_taken", "title": "The alias is \
         taken", "status": 409, "code": "alias_taken",
-    "detail": "this alias is taken", "field": "custom_alias"
+    "detail": "this alias is taken", "field": "custom_alias", "request_id": "5f1c0a9d3b7e2846"
 }))]
 pub(crate) struct ProblemBody {
     /// Where this kind of problem is documented.
@@ -103,6 +105,10 @@ pub(crate) struct ProblemBody {
     /// The field, parameter or header it is about, as it was sent.
     #[schema(required = true)]
     field: Option<String>,
+    /// The id of the request, also in `X-Request-Id` and in the server's log. Null for an item of a
+    /// list.
+    #[schema(required = true)]
+    request_id: Option<String>,
 }
 
 impl Problem {
@@ -161,6 +167,7 @@ impl Problem {
             code,
             detail: self.detail,
             field: self.field,
+            request_id: None,
         }
     }
 }
@@ -203,7 +210,7 @@ impl ProblemBody {
     }
 }
 
-/// The body that a request sent, if it was read: see [`name_fields`].
+/// The body that a request sent, if it was read: see [`complete`].
 #[derive(Clone, Default)]
 pub(crate) struct SentBody(Arc<OnceLock<Bytes>>);
 
@@ -214,14 +221,14 @@ impl SentBody {
     }
 }
 
-/// Makes a problem in a response name its field as the request's body spelled it.
-pub(crate) fn name_fields(response: &mut Response, sent: &SentBody) {
-    let (Some(problem), Some(sent)) =
-        (response.extensions_mut().remove::<ProblemBody>(), sent.0.get())
-    else {
-        return;
-    };
-    let problem = problem.spelled(&Spelling::of(sent));
+/// Completes a problem in a response: its field is named as the request's body spelled it, and the
+/// request has an id.
+pub(crate) fn complete(response: &mut Response, sent: &SentBody, id: &RequestId) {
+    let Some(mut problem) = response.extensions_mut().remove::<ProblemBody>() else { return };
+    if let Some(sent) = sent.0.get() {
+        problem = problem.spelled(&Spelling::of(sent));
+    }
+    problem.request_id = Some(id.as_str().to_owned());
     *response.body_mut() = serde_json::to_vec(&problem).unwrap_or_default().into();
 }
 

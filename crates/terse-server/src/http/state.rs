@@ -13,6 +13,8 @@ use terse_core::webhooks::OwnerWebhooks;
 use terse_core::{LinkCreation, Links, Operator, OwnerId, SelfCheck};
 use tokio::sync::{Semaphore, watch};
 
+use super::cors::CorsOrigins;
+use super::request_id::RequestLog;
 use crate::accounts::AccountSettings;
 use crate::keys::Keys;
 use crate::oidc::Oidc;
@@ -65,8 +67,19 @@ pub struct AppState {
     pub webhooks: Option<Webhooks>,
     /// Checks the process, for `terse doctor`.
     pub self_check: Arc<dyn SelfCheck>,
+    /// How requests are answered and logged.
+    pub http: HttpSettings,
     /// True once the server stops: event streams end then.
     pub stop: watch::Receiver<bool>,
+}
+
+/// Settings that hold for every request to the API and the pages.
+#[derive(Clone, Debug, Default)]
+pub struct HttpSettings {
+    /// Which web pages elsewhere may call the API.
+    pub cors: CorsOrigins,
+    /// Which requests are logged.
+    pub log: RequestLog,
 }
 
 /// The state of every handler: the services, and what the adapters need themselves.
@@ -90,6 +103,7 @@ pub(crate) struct App {
     pub(crate) live: Arc<Live>,
     pub(crate) webhooks: Option<OwnerWebhooks>,
     pub(crate) self_check: Arc<dyn SelfCheck>,
+    pub(crate) http: HttpSettings,
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) turns: Turns,
 }
@@ -172,6 +186,7 @@ impl App {
             live: state.live,
             webhooks,
             self_check: state.self_check,
+            http: state.http,
             stop: state.stop,
             turns: Turns::default(),
         }

@@ -7,6 +7,7 @@ mod create;
 mod described;
 mod fake;
 mod fake_clicks;
+mod http;
 mod layers;
 mod limits;
 mod links;

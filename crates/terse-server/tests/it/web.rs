@@ -17,8 +17,8 @@ use terse_core::registry::{
 };
 use terse_core::*;
 use terse_server::{
-    AccountSettings, ApiStats, AppState, Keys, Limits, Passwords, Peer, RegistryRefresh, Webhooks,
-    router,
+    AccountSettings, ApiStats, AppState, HttpSettings, Keys, Limits, Passwords, Peer,
+    RegistryRefresh, Webhooks, router,
 };
 use terse_testkit::MemoryRegistry;
 use tokio::sync::watch;
@@ -156,19 +156,23 @@ impl Web {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut LinkPolicy)) -> Self {
-        Self::build(change, Limits::off(), false, Operator::default())
+        Self::build(change, Limits::off(), false, Operator::default(), HttpSettings::default())
     }
 
     pub(crate) fn limited(limits: Limits) -> Self {
-        Self::build(|_| (), limits, false, Operator::default())
+        Self::build(|_| (), limits, false, Operator::default(), HttpSettings::default())
     }
 
     pub(crate) fn with_webhooks() -> Self {
-        Self::build(|_| (), Limits::off(), true, Operator::default())
+        Self::build(|_| (), Limits::off(), true, Operator::default(), HttpSettings::default())
     }
 
     pub(crate) fn run_by(operator: Operator) -> Self {
-        Self::build(|_| (), Limits::off(), false, operator)
+        Self::build(|_| (), Limits::off(), false, operator, HttpSettings::default())
+    }
+
+    pub(crate) fn answering(http: HttpSettings) -> Self {
+        Self::build(|_| (), Limits::off(), false, Operator::default(), http)
     }
 
     fn build(
@@ -176,6 +180,7 @@ impl Web {
         limits: Limits,
         webhooks: bool,
         operator: Operator,
+        http: HttpSettings,
     ) -> Self {
         let base = url::Url::parse("https://go.example/").unwrap();
         let hosts =
@@ -235,6 +240,7 @@ impl Web {
                 wake: Arc::default(),
             }),
             self_check: Arc::new(NoSelfCheck),
+            http,
             stop: stopped,
         });
         Self { router, registry, store, clock, stats, clicks, live, erasures, stop }
@@ -349,7 +355,8 @@ impl Web {
         body: impl Into<Body>,
     ) -> Answer {
         let (method, path) = line.split_once(' ').unwrap();
-        let mut request = Request::builder().method(method).uri(path);
+        let mut request =
+            Request::builder().method(method).uri(path).header("x-request-id", "test");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -396,6 +403,10 @@ impl Web {
     ) -> Answer {
         let (method, path) = line.split_once(' ').unwrap();
         let mut request = Request::builder().method(method).uri(path);
+        // A fixed id, so that answers can be compared.
+        if !headers.iter().any(|(name, _)| *name == "x-request-id") {
+            request = request.header("x-request-id", "test");
+        }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use terse_core::{BlockedHosts, Domain};
 use terse_safety::Flag;
+use terse_server::CorsOrigins;
 use tracing_subscriber::EnvFilter;
 
 use crate::safety::is_loopback;
@@ -76,6 +77,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         return Err(("oidc.client_id", "is needed with oidc.issuer, and only there".into()));
     }
     c.proxies().map_err(|why| ("trusted_proxies", why))?;
+    CorsOrigins::parse(&c.api.cors_origins).map_err(|why| ("api.cors_origins", why))?;
     if let Some(key) = &c.admin_key {
         let key = key.reveal();
         if !(16..=256).contains(&key.len()) || !key.bytes().all(|b| b.is_ascii_graphic()) {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
 use terse_core::{Clock, Links, NoRouteCache, Operator};
-use terse_server::{AppState, Keys, Limits, RegistryRefresh};
+use terse_server::{
+    AppState, CorsOrigins, HttpSettings, Keys, Limits, RegistryRefresh, RequestLog,
+};
 use tokio::sync::watch;
 use url::Url;
 
@@ -14,7 +16,7 @@ use super::{credentials, policy};
 use crate::backends::{self, Store};
 use crate::click_plane::ClickPlane;
 use crate::commands::doctor::Checks;
-use crate::config::Config;
+use crate::config::{Config, LogRequests};
 use crate::outgoing::Integrations;
 use crate::safety::LazyScreen;
 
@@ -65,6 +67,7 @@ impl WebParts<'_> {
             live: Arc::clone(&click_plane.live),
             webhooks: services.integrations.webhooks(),
             self_check: Arc::new(Checks::new(config.clone())),
+            http: http_settings(config)?,
             stop,
         })
     }
@@ -118,7 +121,19 @@ pub(crate) async fn in_process_api(
         live: Arc::default(),
         webhooks: integrations.webhooks(),
         self_check: Arc::new(Checks::new(config.clone())),
+        http: HttpSettings::default(),
         stop,
     };
     Ok((terse_server::router(state), key, store))
+}
+
+fn http_settings(config: &Config) -> anyhow::Result<HttpSettings> {
+    let cors = CorsOrigins::parse(&config.api.cors_origins);
+    let log = match config.log.requests {
+        LogRequests::Off => RequestLog::Off,
+        LogRequests::Writes => RequestLog::Writes,
+        LogRequests::All => RequestLog::All,
+    };
+    let cors = cors.map_err(|why| anyhow::anyhow!("api.cors_origins {why}"))?;
+    Ok(HttpSettings { cors, log })
 }

@@ -214,12 +214,13 @@ fn get(target: &str, fields: &[&str]) -> Vec<u8> {
     request(&format!("GET {target}"), fields, &[])
 }
 
-/// A raw request, completed with `Host`, `Content-Length` and `Connection: close`.
+/// A raw request, completed with `Host`, `Content-Length`, `Connection: close` and a fixed id, so
+/// that answers can be compared.
 fn request(line: &str, fields: &[&str], body: &[u8]) -> Vec<u8> {
     let has = |name: &str| {
         fields.iter().any(|field| field.to_ascii_lowercase().starts_with(&format!("{name}:")))
     };
-    let mut head = format!("{line} HTTP/1.1\r\n");
+    let mut head = format!("{line} HTTP/1.1\r\nX-Request-Id: test\r\n");
     if !has("host") {
         head += &format!("Host: {HOST}\r\n");
     }

@@ -105,16 +105,19 @@ fn request(dice: &mut Dice) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }
 
-/// Headers that may differ: those that tell the time, because a second can pass between the two
-/// requests, and `connection: close`, which hyper adds once it notices that an announced body is
+/// Headers that may differ: the request's id; those that tell the time, because a second can pass
+/// between the two requests; and `connection: close`, which hyper adds once it notices that an announced body is
 /// missing.
-const MAY_DIFFER: &[&str] = &["date:", "connection:", "ratelimit-reset:", "retry-after:"];
+const MAY_DIFFER: &[&str] =
+    &["date:", "connection:", "ratelimit-reset:", "retry-after:", "x-request-id:"];
 
 /// Responses without allowed differences: [`MAY_DIFFER`] and the order of headers.
 fn normal(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::new();
     for part in text.split_inclusive("\r\n\r\n") {
+        // The last member of a problem.
+        let part = part.split(",\"request_id\":").next().unwrap_or(part);
         let mut lines: Vec<&str> = part
             .split("\r\n")
             .filter(|line| !MAY_DIFFER.iter().any(|name| line.starts_with(name)))
