@@ -93,6 +93,12 @@ impl DataDir {
         path.is_dir().then(|| Self(path.to_owned()))
     }
 
+    /// Whether a process has ever locked the folder. A command does not lock other folders, because
+    /// that would write into them.
+    pub fn was_locked(&self) -> bool {
+        self.0.join(LOCK).exists()
+    }
+
     /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.0

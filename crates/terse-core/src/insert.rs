@@ -90,13 +90,16 @@ impl ReuseKey {
             && self.same_title_and_tags(have)
     }
 
-    /// A lifetime counts from the first request. It is the same while at least nine tenths of it
-    /// are left, so that a repeated request finds its link and a later one gets its full time.
+    /// A lifetime counts from the first request. Without an alias it is the same while at least nine
+    /// tenths of it are left, so that a repeated request finds its link and a later one gets its
+    /// full time.
     fn same_expiry(&self, have: &Link) -> bool {
         match (self.lifetime, have.expires_at) {
             (Some(lifetime), Some(end)) => {
                 have.created_at.checked_add(lifetime) == Some(end)
-                    && have.created_at.checked_add(lifetime / 10) >= Some(self.wanted.created_at)
+                    && (self.alias().is_some()
+                        || have.created_at.checked_add(lifetime / 10)
+                            >= Some(self.wanted.created_at))
             }
             (_, end) => end == self.wanted.expires_at,
         }

@@ -171,6 +171,10 @@ fn check_name(name: &str) -> Result<(), ValidationError> {
             "the host name is invalid: labels may have 1 to 63 characters, the name at most 253",
         );
     }
+    // A fallback would fill in its {code} there, and the visitor would choose the host.
+    if name.contains(['{', '}']) {
+        return refuse(ValidationErrorKind::InvalidUrl, "the host name must not contain braces");
+    }
     Ok(())
 }
 

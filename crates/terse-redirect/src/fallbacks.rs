@@ -45,7 +45,7 @@ impl Fallback {
 
     /// The response to a request for a code. Codes and errors need no escaping: they consist of
     /// letters, digits, hyphens and underscores.
-    fn response(&self, code: &str, answered: Answered) -> Option<Cow<'_, PreparedResponse>> {
+    fn response(&self, code: &str, error: &str) -> Option<Cow<'_, PreparedResponse>> {
         match self {
             Self::Same(response) => Some(Cow::Borrowed(response)),
             Self::FilledIn(parts) => {
@@ -54,7 +54,7 @@ impl Fallback {
                     .map(|part| match part {
                         Part::Text(text) => &**text,
                         Part::Code => code,
-                        Part::Error => answered.as_str(),
+                        Part::Error => error,
                     })
                     .collect();
                 PreparedResponse::redirect_to(&location).map(Cow::Owned)
@@ -113,7 +113,7 @@ impl DomainFallbacks {
             Answered::Gone | Answered::UsedUp => self.expired.as_ref(),
             _ => None,
         };
-        fallback?.response(code, answered)
+        fallback?.response(code, answered.as_str())
     }
 }
 
@@ -157,9 +157,8 @@ impl Fallbacks {
 
     fn root(&self, domain: u16) -> Option<Response<Bytes>> {
         // A root has no code and no error; their places stay empty.
-        let root = |domain: &DomainFallbacks| {
-            Some(domain.root.as_ref()?.response("", Answered::Redirected)?.response())
-        };
+        let root =
+            |domain: &DomainFallbacks| Some(domain.root.as_ref()?.response("", "")?.response());
         self.with(domain, root)
     }
 

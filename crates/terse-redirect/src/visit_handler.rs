@@ -49,7 +49,9 @@ impl VisitHandler {
     /// Writes the visit to the journal and returns the reply.
     fn record(&self, answer: Answer, visitor: &Visitor<'_>) -> Reply {
         let Answer { reply, answered, link } = answer;
-        if let Reply::Response(_) = reply {
+        // Behind a password form the time includes typing and hashing, which say nothing about
+        // redirects.
+        if matches!(reply, Reply::Response(_)) && visitor.password.is_none() {
             let took = self.thread.redirector.steady_micros() - self.arrived_micros;
             self.thread.counts.count_latency(took, 1);
             self.thread.redirector.note_if_slow(self.arrived_micros, visitor.code);

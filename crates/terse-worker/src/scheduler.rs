@@ -191,12 +191,13 @@ impl JobTask {
         }
     }
 
-    /// Waits until the keeper has noticed that this token is lost. `false` at shutdown.
+    /// Waits until the keeper has noticed that this token is lost. `false` at shutdown, and if
+    /// there is no keeper any more.
     async fn token_ended(&mut self, token: Option<FencingToken>) -> bool {
         tokio::select! {
             biased;
             _ = self.stop.wait_for(|stop| *stop) => false,
-            _ = self.lease.wait_for(|held| *held != token) => true,
+            lost = self.lease.wait_for(|held| *held != token) => lost.is_ok(),
         }
     }
 

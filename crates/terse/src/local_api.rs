@@ -16,18 +16,22 @@ const STARTING: Duration = Duration::from_secs(3);
 /// Finds the API of the data folder. A folder without a store is refused: a command in the wrong
 /// folder must not create one.
 pub(crate) fn open(config: &Config) -> anyhow::Result<ApiClient> {
-    let dir = DataDir::existing(&config.data_dir).filter(|_| config.store_file().exists());
-    let dir = dir.with_context(|| {
+    let missing = || {
         format!(
             "there is no store in {}: name its folder with --data-dir or its server with \
              --server, or create it with `terse serve`",
             config.data_dir.display()
         )
-    })?;
+    };
+    let dir = DataDir::existing(&config.data_dir)
+        .filter(|dir| config.store_file().exists() || dir.was_locked())
+        .with_context(missing)?;
     let deadline = Instant::now() + STARTING;
     loop {
         let in_use = match dir.lock() {
-            Ok(lock) => return in_process(config, lock),
+            Ok(lock) if config.store_file().exists() => return in_process(config, lock),
+            Ok(_) => anyhow::bail!(missing()),
+            // A server that starts for the first time may not have created its store yet.
             Err(error @ DataDirError::InUse { .. }) => error,
             Err(error) => return Err(error.into()),
         };

@@ -40,6 +40,9 @@ pub enum LimitKey {
     Network(Network),
     /// The actions of one API key, or of its owner.
     Key(u64),
+    /// The actions with all keys of one account. The limit is part of the key: an account that gets
+    /// another limit begins with a full bucket.
+    Account(u64, Limit),
     /// The actions on one link, by a number derived from its name.
     Link(u64),
 }

@@ -32,9 +32,6 @@ const NEW_KEYS: Limit = Limit::per_hour(20);
 /// number.
 const BROWSERS: u64 = 1 << 63;
 
-/// The same for the bucket of an account with all its keys and browsers.
-const ACCOUNTS: u64 = 1 << 62;
-
 /// How many times the limit of one address all addresses together may try a link's password, so
 /// that guessing from many addresses does not help.
 const ALL_TOGETHER: u32 = 20;
@@ -93,7 +90,7 @@ impl Limits {
             (Caller::Owner(owner), _) => (owner, per_key(BROWSERS | owner.0, None)),
         };
         let account = Bucket {
-            whose: Whose::Key(ACCOUNTS | owner.0),
+            whose: Whose::Account(owner.0),
             limit: principal.account_plan.unwrap_or(self.create_per_account),
         };
         let address = Bucket {
@@ -143,7 +140,7 @@ impl Limits {
         }
         let Bucket { whose, limit } = allowance.deciding(&verdict);
         let whose = match whose {
-            Whose::Key(number) if number & ACCOUNTS != 0 => "with all keys of the account",
+            Whose::Account(_) => "with all keys of the account",
             Whose::Key(_) => "with this key",
             Whose::Address(_) | Whose::AddressWithKey(_) => "from this address",
         };
@@ -316,6 +313,10 @@ fn takes(action: LimitedAction, whose: Whose, limit: Limit, count: u32) -> Vec<T
             let subject = LimitSubject { action, key: LimitKey::Key(key) };
             vec![Take { subject, limit, count }]
         }
+        (Whose::Account(account), _) => {
+            let subject = LimitSubject { action, key: LimitKey::Account(account, limit) };
+            vec![Take { subject, limit, count }]
+        }
     }
 }
 
@@ -357,6 +358,8 @@ enum Whose {
     /// The same address, for requests with a key.
     AddressWithKey(IpAddr),
     Key(u64),
+    /// All keys and browsers of an account.
+    Account(u64),
 }
 
 /// A counted sign-in.

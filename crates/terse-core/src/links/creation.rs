@@ -14,6 +14,7 @@ use crate::insert::Request;
 use crate::limits::{Allowance, LimitDecision, LimitOutcome, Limits};
 use crate::password::{PasswordError, PasswordHash, PasswordHasher};
 use crate::principal::Principal;
+use crate::target::Target;
 use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
@@ -189,11 +190,13 @@ impl LinkCreation {
         link: &CreateLink,
         password: String,
     ) -> Result<PasswordHash, LinkError> {
+        // As stored, not as sent: two spellings of one target are the same request.
+        let target = Target::parse(&link.long_url, &self.links.rules().targets)?;
         let key = self.links.store.identity().derive("salts of links' passwords");
         let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("HMAC takes keys of any length");
         mac.update(&caller.owner().0.to_be_bytes());
-        mac.update(&(link.long_url.len() as u64).to_be_bytes());
-        mac.update(link.long_url.as_bytes());
+        mac.update(&(target.as_str().len() as u64).to_be_bytes());
+        mac.update(target.as_str().as_bytes());
         mac.update(password.as_bytes());
         let mut salt = [0; 16];
         salt.copy_from_slice(&mac.finalize().into_bytes()[..16]);

@@ -107,6 +107,16 @@ async fn each_failure_has_its_fallback_with_and_without_the_fast_path() {
         "https://elsewhere.example/root"
     );
     assert!(fixture.redirector.root(0).is_none());
+    let filled = DomainConfig { root: to("?c={code}&e={error}"), ..config("b.example") };
+    fixture.redirector.set_domains(&[filled, DomainConfig { not_found: to("home"), ..config("") }]);
+    assert_eq!(
+        fixture.redirector.root(domain).unwrap().headers()["location"],
+        "https://elsewhere.example/?c=&e=",
+        "a root has no code and no error"
+    );
+    fixture
+        .redirector
+        .set_domains(&[whole.clone(), DomainConfig { not_found: to("home"), ..config("") }]);
     // Without the fallback the error response comes back.
     fixture.redirector.set_domains(&[DomainConfig { expired: None, ..whole }]);
     assert_eq!(fixture.visit_as(Visitor { domain, ..visitor("over") }).await.0, 410);

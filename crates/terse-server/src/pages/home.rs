@@ -152,9 +152,18 @@ pub(super) async fn show(
     if let Some(code) = params.ok().and_then(|mut params| params.take("made")) {
         let Some(key) = key_of(&state, &uri, &headers, &code) else { return message(&NOT_FOUND) };
         match state.links.preview(&key).await {
-            Ok(Some(link)) => home.made = Made::visible(&link, &state),
-            // Counts as a guess: otherwise scanners would ask here.
+            // Links that visitors do not see are unknown here too. Counts as a guess: otherwise
+            // scanners would ask here.
             Ok(None) => return unknown(&state, peer).await,
+            Ok(Some(link))
+                if matches!(
+                    link.status(state.links.now()),
+                    Status::Deleted | Status::Scheduled
+                ) =>
+            {
+                return unknown(&state, peer).await;
+            }
+            Ok(Some(link)) => home.made = Made::visible(&link, &state),
             Err(error) => {
                 tracing::error!(%error, "lookup of a new link failed");
                 return message(&UNAVAILABLE);

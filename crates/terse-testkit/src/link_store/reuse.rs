@@ -124,20 +124,20 @@ pub async fn the_same_options_give_the_same_link_and_others_do_not(store: Store)
         ("title", |link| link.title = Title::parse("A title").unwrap()),
         ("archive", |link| link.archived_at = Some(link.created_at)),
     ];
-    let wish = async |change: Option<Change>| {
+    let create = async |change: Option<Change>| {
         let mut link = reusable(&store, "https://example.com/options").await;
         change.into_iter().for_each(|change| change(&mut link));
         link
     };
-    let plain = wish(None).await;
+    let plain = create(None).await;
     put(&store, &plain).await;
     for (what, change) in changes {
-        let first = wish(Some(change)).await;
+        let first = create(Some(change)).await;
         assert_eq!(insert(&store, &first).await, Inserted::Created, "{what}");
-        let again = wish(Some(change)).await;
+        let again = create(Some(change)).await;
         assert_eq!(insert(&store, &again).await, Inserted::Existing(Box::new(first)), "{what}");
     }
-    assert_eq!(insert(&store, &wish(None).await).await, Inserted::Existing(Box::new(plain)));
+    assert_eq!(insert(&store, &create(None).await).await, Inserted::Existing(Box::new(plain)));
 }
 
 pub async fn a_repeated_alias_gives_its_own_link_back(store: Store) {
@@ -160,7 +160,7 @@ pub async fn a_repeated_alias_gives_its_own_link_back(store: Store) {
 }
 
 pub async fn a_lifetime_is_the_same_while_most_of_it_is_left(store: Store) {
-    let wish = async |at: i64| {
+    let create = async |at: i64| {
         let link = reusable(&store, "https://example.com/brief-life").await;
         let (created_at, expires_at) = (timestamp(at), Some(timestamp(at + 100_000)));
         let link = Link { created_at, updated_at: created_at, expires_at, ..link };
@@ -168,7 +168,18 @@ pub async fn a_lifetime_is_the_same_while_most_of_it_is_left(store: Store) {
         let reuse = Some(ReuseKey { wanted: link.clone(), lifetime });
         store.insert(Insert { reuse, ..Insert::new(link, None) }).await.unwrap()
     };
-    assert_eq!(wish(0).await, Inserted::Created);
-    assert!(matches!(wish(5_000).await, Inserted::Existing(_)));
-    assert_eq!(wish(50_000).await, Inserted::Created);
+    assert_eq!(create(0).await, Inserted::Created);
+    assert!(matches!(create(5_000).await, Inserted::Existing(_)));
+    assert_eq!(create(50_000).await, Inserted::Created);
+    // A request that names its alias is the same request for as long as the link lives.
+    let named = async |at: i64| {
+        let (created_at, expires_at) = (timestamp(at), Some(timestamp(at + 100_000)));
+        let link = alias("brief-life", "https://example.com/brief-life");
+        let link = Link { created_at, updated_at: created_at, expires_at, ..link };
+        let lifetime = Some(Duration::from_millis(100_000));
+        let reuse = Some(ReuseKey { wanted: link.clone(), lifetime });
+        store.insert(Insert { reuse, ..Insert::new(link, None) }).await.unwrap()
+    };
+    assert_eq!(named(0).await, Inserted::Created);
+    assert!(matches!(named(50_000).await, Inserted::Existing(_)));
 }

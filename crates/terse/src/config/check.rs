@@ -36,7 +36,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("safety.lists_every", c.safety.lists_every, Span::secs(60), Span::days(7)),
         ("safety.rescan_every", c.safety.rescan_every, Span::secs(60), Span::days(365)),
         ("links.grace", c.links.grace, Span::secs(0), Span::days(3650)),
-        ("links.keep_expired", c.links.keep_expired, c.links.grace, Span::days(36_500)),
+        ("links.keep_expired", c.links.keep_expired, Span::secs(0), Span::days(36_500)),
         ("links.reap_every", c.links.reap_every, Span::secs(1), day),
         ("shutdown.drain_delay", c.shutdown.drain_delay, Span::secs(0), hour),
         ("shutdown.timeout", c.shutdown.timeout, Span::secs(0), hour),

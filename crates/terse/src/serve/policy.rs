@@ -46,7 +46,8 @@ pub(super) fn link_policy(config: &Config, hosts: Hosts) -> anyhow::Result<LinkP
         anonymous_create: config.anonymous.create,
         anonymous_ttl: config.anonymous.ttl.get(),
         grace: config.links.grace.get(),
-        keep_expired: config.links.keep_expired.get(),
+        // Expired links of owners stay at least as long as deleted ones.
+        keep_expired: config.links.keep_expired.get().max(config.links.grace.get()),
         quarantine: config.links.quarantine.get(),
     })
 }

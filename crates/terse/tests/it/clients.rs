@@ -90,8 +90,20 @@ fn tools() -> PathBuf {
 }
 
 /// Runs a command to its end and returns what it said.
+/// Runs a program to its end, at most ten minutes.
 fn run(command: &mut Command) -> String {
-    let output = command.stdin(Stdio::null()).output().expect("it runs");
+    let mut limited = Command::new("timeout");
+    limited.arg("600").arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        limited.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    let output = limited.stdin(Stdio::null()).output().expect("it runs");
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
