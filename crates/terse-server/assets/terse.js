@@ -1,8 +1,8 @@
-// Adds the copy buttons for a new short link or API key. The pages work without this script.
+// Adds the copy buttons for short links and API keys. The pages work without this script.
 "use strict";
 for (const button of document.querySelectorAll("button[data-copy]")) {
-  const card = button.closest(".card");
-  const status = card.querySelector(".copy-status");
+  const area = button.closest(".card, .link-row");
+  const status = area.querySelector(".copy-status") || document.querySelector(".copy-status");
   button.hidden = false;
   button.addEventListener("click", async () => {
     let copied = true;
@@ -10,11 +10,28 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
       await navigator.clipboard.writeText(button.dataset.copy);
     } catch {
       // Browsers offer the clipboard API only over https: select the text and copy the selection.
-      getSelection().selectAllChildren(card.querySelector("#short, #fresh"));
-      copied = document.execCommand("copy");
+      const shown = area.querySelector("#short, #fresh");
+      copied = shown ? copySelected(shown) : copyFrom(button.dataset.copy, area);
     }
     button.textContent = copied ? "Copied" : "Copy";
     status.textContent = copied ? "" : "Selected. Press Ctrl+C or ⌘C to copy.";
     setTimeout(() => { button.textContent = "Copy"; }, 2500);
   });
+}
+
+function copySelected(element) {
+  getSelection().selectAllChildren(element);
+  return document.execCommand("copy");
+}
+
+// Copies a text that is not on the page in full.
+function copyFrom(text, area) {
+  const field = document.createElement("textarea");
+  field.value = text;
+  field.className = "hidden";
+  area.append(field);
+  field.select();
+  const copied = document.execCommand("copy");
+  field.remove();
+  return copied;
 }

@@ -7,6 +7,7 @@
 mod access_cookies;
 mod accounts;
 mod api;
+mod counts;
 mod http;
 mod keys;
 mod oidc;

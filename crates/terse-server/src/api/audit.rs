@@ -8,8 +8,8 @@ use terse_core::registry::{Actor, AuditAction, AuditEntry, Audits};
 use utoipa::ToSchema;
 
 use super::answers::AdminListProblems;
-use super::cursor::Seal;
 use super::moderated::{Names, OwnerBody};
+use crate::http::cursor::Seal;
 use crate::http::extract::Moderator;
 use crate::http::params::{Params, whole_number};
 use crate::http::problem::Problem;

@@ -14,10 +14,10 @@ use terse_core::{Caller, Created, ImportPreview, TimestampError};
 use utoipa::ToSchema;
 
 use super::answers::{BulkProblems, ImportProblems};
-use super::counts::click_counts;
 use super::links::idempotency_key;
 use super::schemas::{CreateLinks, ImportLinks, MAX_ITEMS};
 use super::shapes::{CreateLinkBody, ImportLink, LinkBody};
+use crate::counts::click_counts;
 use crate::http::body::{Json, LARGE, not_json, parse_object};
 use crate::http::extract::{MayCreate, Operator};
 use crate::http::limit_headers;

@@ -10,9 +10,9 @@ use terse_core::{
 };
 
 use super::answers::{CreateProblems, GetProblems, PatchProblems, TouchProblems};
-use super::counts::click_counts;
 use super::password_fields;
 use super::shapes::{CreateLinkBody, LinkBody, PatchLink};
+use crate::counts::click_counts;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Keyed, MayCreate, Name};
 use crate::http::limit_headers;

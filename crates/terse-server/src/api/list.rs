@@ -6,10 +6,10 @@ use terse_core::{Caller, ListQuery, ListedOwner, OwnerId, Sort, Status};
 use utoipa::ToSchema;
 
 use super::answers::ListProblems;
-use super::counts::click_counts;
-use super::cursor::{Seal, bad_cursor};
 use super::links::domain_of;
 use super::shapes::LinkBody;
+use crate::counts::click_counts;
+use crate::http::cursor::{Seal, bad_cursor};
 use crate::http::extract::Member;
 use crate::http::params::{Params, whole_number};
 use crate::http::problem::Problem;

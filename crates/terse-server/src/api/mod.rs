@@ -10,8 +10,6 @@ mod blocklist;
 mod bulk;
 mod click_rows;
 mod clicks;
-mod counts;
-mod cursor;
 mod doctor;
 mod domains;
 mod dry_run;

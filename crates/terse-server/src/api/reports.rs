@@ -8,12 +8,12 @@ use terse_core::registry::{ReportId, ReportState, ReportedLink};
 use utoipa::ToSchema;
 
 use super::answers::{AdminListProblems, ReportProblems};
-use super::cursor::Seal;
 use super::links::link_key;
 use super::moderated::{ModeratedLink, Names};
 use super::schemas;
 use super::shapes::host_of;
 use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::cursor::Seal;
 use crate::http::extract::{Anyone, Moderator, Name, Peer};
 use crate::http::params::{Params, whole_number};
 use crate::http::problem::Problem;

@@ -4,6 +4,7 @@
 pub(crate) mod body;
 pub(crate) mod cookies;
 pub(crate) mod cors;
+pub(crate) mod cursor;
 pub(crate) mod extract;
 pub(crate) mod host;
 pub(crate) mod limit_headers;

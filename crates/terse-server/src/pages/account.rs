@@ -134,7 +134,7 @@ pub(super) async fn show(
     headers: HeaderMap,
     params: Result<Params, Problem>,
 ) -> Response {
-    let here = match who(&state, &headers).await {
+    let here = match who(&state, &headers, "").await {
         Ok(here) => here,
         Err(response) => return response,
     };
@@ -148,11 +148,16 @@ pub(super) async fn show(
     }
 }
 
-/// The signed-in account; without one, a redirect to the sign-in page.
-async fn who(state: &App, headers: &HeaderMap) -> Result<SignedIn, Response> {
+/// The signed-in account; without one, a redirect to the sign-in page, which leads on to `next`.
+pub(super) async fn who(
+    state: &App,
+    headers: &HeaderMap,
+    next: &'static str,
+) -> Result<SignedIn, Response> {
     match signed_in(state, headers).await {
         Ok(Some(here)) => Ok(here),
-        Ok(None) => Err(go("/login")),
+        Ok(None) if next.is_empty() => Err(go("/login")),
+        Ok(None) => Err(go(&format!("/login?next={next}"))),
         Err(error) => Err(away(&error)),
     }
 }
@@ -169,7 +174,7 @@ impl FromRequest<Arc<App>> for AccountForm {
     async fn from_request(request: Request, state: &Arc<App>) -> Result<Self, Response> {
         let headers = request.headers().clone();
         let OwnForm(fields) = OwnForm::from_request(request, state).await?;
-        Ok(Self { here: who(state, &headers).await?, fields })
+        Ok(Self { here: who(state, &headers, "").await?, fields })
     }
 }
 

@@ -37,9 +37,45 @@ pub(super) fn span(of: Duration) -> String {
     if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
 }
 
+/// A number with its thousands apart.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A text of at most `most` characters: its beginning and its end, which tell URLs apart.
+pub(super) fn middle_cut(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let end = most / 3;
+    let begin: String = text.chars().take(most - end - 1).collect();
+    let end: String = text.chars().skip(count - end).collect();
+    format!("{begin}…{end}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_and_long_texts_are_easy_to_read() {
+        for (number, want) in
+            [(0, "0"), (999, "999"), (1000, "1,000"), (54_103, "54,103"), (1_234_567, "1,234,567")]
+        {
+            assert_eq!(grouped(number), want);
+        }
+        assert_eq!(middle_cut("https://e.com/", 14), "https://e.com/");
+        assert_eq!(middle_cut("https://e.com/päth/to/page", 12), "https://…page");
+    }
 
     #[test]
     fn spans_are_told_in_their_largest_unit() {

@@ -77,6 +77,10 @@ impl Frame {
         name.is_some() || imprint.is_some() || abuse_contact.is_some() || security_contact.is_some()
     }
 
+    pub(super) fn is_signed_in(&self) -> bool {
+        self.visitor == Visitor::SignedIn
+    }
+
     pub(super) fn is_signed_out(&self) -> bool {
         self.visitor == Visitor::SignedOut
     }

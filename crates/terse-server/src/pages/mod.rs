@@ -11,6 +11,7 @@ mod form;
 mod format;
 mod frame;
 mod home;
+mod links;
 mod login;
 mod oidc;
 mod password;
@@ -66,6 +67,7 @@ fn accounts() -> Router<Arc<App>> {
         .route("/signup", get(signup::sign_up).post(signup::signed_up))
         .route("/login", get(login::show).post(login::sign_in))
         .route("/logout", post(login::sign_out))
+        .route("/links", get(links::show))
         .route("/account", get(account::show))
         .route("/account/keys", post(account::make_key))
         .route("/account/keys/revoke", post(account::revoke_key))

@@ -11,6 +11,7 @@ mod http;
 mod layers;
 mod limits;
 mod links;
+mod links_page;
 mod live;
 mod moderation;
 mod owners;

@@ -408,6 +408,66 @@ fn a_new_key_and_a_new_link_are_copied_over_plain_http() {
 }
 
 #[test]
+fn an_account_finds_copies_and_searches_its_links() {
+    let (temp, data) = folder();
+    let output = temp.path().join("output");
+    let terse = Served::start_with_output(&data, &[], &output);
+    let output = std::fs::read_to_string(&output).unwrap();
+    let link = output.split_whitespace().find(|word| word.contains("/setup?token=")).unwrap();
+    for scripts in [true, false] {
+        run_scenario(scripts, &[&terse.url], async |browser| {
+            let fill = async |css: &str, text: &str| {
+                let field = browser.client.find(Locator::Css(css)).await.unwrap();
+                field.send_keys(text).await.unwrap();
+            };
+            let press = async |css: &str| {
+                browser.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+            };
+            if scripts {
+                browser.open(link).await;
+                fill("#again", "correct horse battery").await;
+            } else {
+                browser.open(&format!("{}/links", terse.url)).await;
+            }
+            fill("#name", "ann").await;
+            fill("#password", "correct horse battery").await;
+            press("form button[type=submit]").await;
+            browser.wait("a[href='/links']").await;
+            if scripts {
+                for path in ["one", "two?and=a-rather-long-query-that-is-cut-in-the-middle-of-it"] {
+                    browser.open(&terse.url).await;
+                    browser.shorten(&format!("https://example.com/some/folder/{path}")).await;
+                }
+            }
+            for (width, name) in [(1440, "links-wide"), (500, "links-narrow")] {
+                browser.client.set_window_size(width, 900).await.unwrap();
+                browser.open(&format!("{}/links", terse.url)).await;
+                browser.check_page().await;
+                browser.picture(name).await;
+            }
+            let rows = browser.client.find_all(Locator::Css(".link-row")).await.unwrap();
+            assert_eq!(rows.len(), 2);
+            if scripts {
+                let short = browser.attribute("button.copy", "data-copy").await;
+                press("button.copy").await;
+                for _ in 0..100 {
+                    if browser.text("button.copy").await == "Copied" {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                fill("#q", &format!("{}v", char::from(Key::Control))).await;
+                let field = browser.client.find(Locator::Css("#q")).await.unwrap();
+                assert_eq!(field.prop("value").await.unwrap().as_deref(), Some(&*short));
+                field.clear().await.unwrap();
+            }
+            fill("#q", &format!("folder/one{}", char::from(Key::Enter))).await;
+            browser.wait(".link-row:only-child").await;
+        });
+    }
+}
+
+#[test]
 fn reloading_the_result_creates_no_second_link() {
     let (_temp, data, terse) = serve(&["anonymous.create=true"]);
     run_scenario(true, &[&terse.url], async |browser| {

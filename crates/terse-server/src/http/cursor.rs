@@ -8,16 +8,16 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use terse_core::{Caller, Cursor};
 
-use crate::http::problem::Problem;
+use super::problem::Problem;
 
 /// The number of octets of the HMAC in a cursor: too many to guess.
 const TAG: usize = 16;
 
 /// Seals cursors of one list.
-pub(super) struct Seal(Hmac<Sha256>);
+pub(crate) struct Seal(Hmac<Sha256>);
 
 impl Seal {
-    pub(super) fn new(key: &[u8; 32], caller: Caller) -> Self {
+    pub(crate) fn new(key: &[u8; 32], caller: Caller) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
         mac.update(b"cursor");
         mac.update(&[u8::from(caller.sees_all())]);
@@ -27,7 +27,7 @@ impl Seal {
 
     /// Binds a filter of the list. Each is preceded by its length, so that no two lists have the
     /// same signed input.
-    pub(super) fn bind(&mut self, filter: Option<&str>) {
+    pub(crate) fn bind(&mut self, filter: Option<&str>) {
         match filter {
             None => self.0.update(&u64::MAX.to_be_bytes()),
             Some(text) => {
@@ -37,14 +37,14 @@ impl Seal {
         }
     }
 
-    pub(super) fn close(&self, cursor: &Cursor) -> String {
+    pub(crate) fn close(&self, cursor: &Cursor) -> String {
         let mut sealed = cursor.0.clone();
         sealed.extend_from_slice(&self.tag(&cursor.0));
         URL_SAFE_NO_PAD.encode(sealed)
     }
 
     /// `None` if this server did not seal it, or sealed it for another list.
-    pub(super) fn open(&self, text: &str) -> Option<Cursor> {
+    pub(crate) fn open(&self, text: &str) -> Option<Cursor> {
         if text.len() > 1024 {
             return None;
         }
@@ -54,7 +54,7 @@ impl Seal {
     }
 
     /// The number in a cursor.
-    pub(super) fn open_number(&self, text: &str) -> Result<u64, Problem> {
+    pub(crate) fn open_number(&self, text: &str) -> Result<u64, Problem> {
         let Cursor(bytes) = self.open(text).ok_or_else(bad_cursor)?;
         bytes.try_into().map(u64::from_be_bytes).map_err(|_| bad_cursor())
     }
@@ -68,7 +68,7 @@ impl Seal {
 }
 
 /// The problem of a cursor that is invalid for this list.
-pub(super) fn bad_cursor() -> Problem {
+pub(crate) fn bad_cursor() -> Problem {
     Problem::invalid(
         "cursor",
         "not a cursor that we gave out for this list; start again without one",

@@ -11,7 +11,7 @@ use crate::http::state::App;
 const TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The counts of links, in order; `None` if the click store fails or times out.
-pub(super) async fn click_counts<'a>(
+pub(crate) async fn click_counts<'a>(
     state: &App,
     links: impl Iterator<Item = &'a Link>,
 ) -> Vec<Option<u64>> {

@@ -1,0 +1,135 @@
+//! The list of an account's links.
+
+use serde_json::json;
+use terse_core::registry::Role;
+
+use crate::web::{Answer, OWNER, Web};
+
+/// A server on which an account has signed in; returns its session cookie.
+async fn signed_in() -> (Web, String) {
+    let web = Web::new();
+    let cookie = web.sign_in(OWNER.1, "terse_a-browser").await;
+    (web, cookie)
+}
+
+async fn open(web: &Web, cookie: &str, path: &str) -> Answer {
+    let headers = [("accept", "text/html"), ("host", "go.example"), ("cookie", cookie)];
+    web.call(&format!("GET {path}"), &headers, "").await
+}
+
+async fn make(web: &Web, key: &str, body: serde_json::Value) {
+    let made = web.as_owner("POST /api/v1/urls", key, body).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
+#[tokio::test]
+async fn an_account_sees_its_own_links_with_their_state() {
+    let (web, cookie) = signed_in().await;
+    let empty = open(&web, &cookie, "/links").await.text();
+    assert!(empty.contains("You have no links yet."), "{empty}");
+    let nasty = "\"><script>alert(1)</script>";
+    make(
+        &web,
+        OWNER.0,
+        json!({"long_url": "https://example.com/mine?x=<b>", "alias": "mine", "title": nasty,
+            "tags": ["news", nasty], "password": "sesame!"}),
+    )
+    .await;
+    make(&web, OWNER.0, json!({"long_url": "https://example.com/2", "alias": "gone", "ttl": 60}))
+        .await;
+    make(
+        &web,
+        crate::web::OTHER.0,
+        json!({"long_url": "https://example.com/3", "alias": "theirs"}),
+    )
+    .await;
+    web.clock.advance(std::time::Duration::from_secs(61));
+    let answer = open(&web, &cookie, "/links").await;
+    assert_eq!((answer.status.as_u16(), answer.header("cache-control")), (200, "no-store"));
+    let text = answer.text();
+    for shown in [
+        "go.example/mine",
+        "data-copy=\"https://go.example/mine\"",
+        "&#60;script&#62;",
+        "<span class=\"pill attention\">password</span>",
+        "<span class=\"pill over\">expired</span>",
+        "<b>0</b> clicks",
+        "<option value=\"news\">news (1)</option>",
+        "<a href=\"/links\" aria-current=\"page\">Links</a>",
+    ] {
+        assert!(text.contains(shown), "{shown} in {text}");
+    }
+    assert!(!text.contains("theirs") && !text.contains("<script>"), "{text}");
+}
+
+#[tokio::test]
+async fn links_are_searched_and_filtered() {
+    let (web, cookie) = signed_in().await;
+    for (alias, more) in [
+        ("plain", json!({})),
+        ("tagged", json!({"tags": ["a b"]})),
+        ("stored", json!({})),
+        ("later", json!({"valid_from": "2999-01-01"})),
+        ("removed", json!({})),
+    ] {
+        let mut body =
+            json!({"long_url": format!("https://example.com/{alias}-x"), "alias": alias});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        make(&web, OWNER.0, body).await;
+    }
+    let archive = json!({"archived": true});
+    assert_eq!(web.as_owner("PATCH /api/v1/urls/stored", OWNER.0, archive).await.status, 200);
+    web.as_owner("DELETE /api/v1/urls/removed", OWNER.0, serde_json::Value::Null).await;
+    for (query, codes) in [
+        ("", &["later", "plain", "tagged"][..]),
+        ("?q=plain-x", &["plain"]),
+        ("?q=nothing", &[]),
+        ("?tag=a+b", &["tagged"]),
+        ("?show=scheduled", &["later"]),
+        ("?show=archived", &["stored"]),
+        ("?show=deleted", &["removed"]),
+        ("?show=nonsense", &["later", "plain", "tagged"]),
+        ("?show=active&q=example", &["plain", "tagged"]),
+    ] {
+        let text = open(&web, &cookie, &format!("/links{query}")).await.text();
+        let mut shown: Vec<&str> = text
+            .split("class=\"copy-source\" href=\"/")
+            .skip(1)
+            .filter_map(|rest| rest.split('+').next())
+            .collect();
+        shown.sort_unstable();
+        assert_eq!(shown, codes, "{query}");
+        assert_eq!(text.contains("No links match."), codes.is_empty(), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_list_is_read_page_by_page() {
+    let (web, cookie) = signed_in().await;
+    for number in 0..30 {
+        let target = format!("https://example.com/{number}");
+        make(&web, OWNER.0, json!({"long_url": target, "alias": format!("link-{number}")})).await;
+    }
+    let count = |text: &str| text.matches("class=\"link-row\"").count();
+    let first = open(&web, &cookie, "/links?q=example").await.text();
+    let next = first.split("next\" href=\"").nth(1).unwrap().split('"').next().unwrap();
+    let next = next.replace("&#38;", "&");
+    let second = open(&web, &cookie, &next).await.text();
+    assert_eq!((count(&first), count(&second)), (25, 5));
+    assert!(second.contains(">First page</a>") && !second.contains(">Next</a>"));
+    // A cursor belongs to its own list.
+    let other = next.replace("q=example", "q=other");
+    assert_eq!(open(&web, &cookie, &other).await.status, 404);
+}
+
+#[tokio::test]
+async fn signing_in_leads_back_to_the_list() {
+    let web = Web::new();
+    let answer = open(&web, "x=1", "/links").await;
+    assert_eq!((answer.status.as_u16(), answer.header("location")), (303, "/login?next=/links"));
+    // An admin's own list is not that of everybody.
+    let admin = web.person("admin", Role::Admin).await;
+    make(&web, OWNER.0, json!({"long_url": "https://example.com/3", "alias": "theirs"})).await;
+    let cookie = web.sign_in(admin, "terse_admin-browser").await;
+    assert!(open(&web, &cookie, "/links").await.text().contains("You have no links yet."));
+}
