@@ -3,6 +3,7 @@
 //! `cargo run --release -p terse-embedded --example click_rate [batches] [zipf|uniform|report]`
 #![allow(clippy::unwrap_used, reason = "an example")]
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use terse_core::clicks::{
@@ -68,7 +69,7 @@ fn link(n: u64) -> LinkId {
 fn click(dice: &mut Dice, words: &Words, n: u64, at: i64) -> Click {
     let mut click =
         Click::bare(Timestamp::from_ms(at), ClickTarget::Link(link(n), OwnerId(n % 50)));
-    click.took_micros = dice.below(900) as u32;
+    click.took_nanos = dice.below(900_000);
     click.visitor = Some(dice.next() | 1);
     click.address = Some(format!("203.{}.{}.0/24", dice.below(256), dice.below(256)).into());
     click.bot = (dice.below(10) == 0).then_some(BotKind::Crawler);
@@ -118,10 +119,8 @@ async fn rate(name: &str, batches: u64, keep_raw: bool, pick: impl Fn(&mut Dice)
             let at = NOW + dice.below(1000) as i64;
             click(&mut dice, &words, n, at)
         });
-        let batch = Batch {
-            clicks: clicks.collect(),
-            spans: vec![JournalSpan { journal, epoch, segment: 1, from: n, to: n + 1 }],
-        };
+        let span = JournalSpan { journal, epoch, segment: 1, from: n, to: n + 1 };
+        let batch = Arc::new(Batch::of(vec![span], clicks));
         let (begun, before) = (Instant::now(), cpu());
         store.add(&batch).await.unwrap();
         worst = worst.max(begun.elapsed());

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use terse_clicks::{AddressPrecision, Enricher, Folder, Shipper, ShipperParts};
+use terse_clicks::{AddressPrecision, Enricher, Folder, Gathering, Shipper, ShipperParts};
 use terse_core::clicks::{
     Added, Batch, ClickIngest, Forgotten, HEADER, JournalId, Journaled, Live, Opened, Record,
     SegmentHeader, finish,
@@ -42,23 +42,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut enricher = Enricher::new(None, AddressPrecision::Network, Timestamp::from_ms(0))?;
     let begun = Instant::now();
     let curl = Record { code: b"warmup", agent: b"curl/8", ..Record::default() };
-    enricher.enrich(&curl);
+    Gathering::default().read(&curl, &mut enricher);
     println!("the first click took {:.1?} and {:.1} MiB", begun.elapsed(), memory() - before);
 
     for pass in ["cold", "warm"] {
         let mut folder = Folder::new(temp.path().into(), RUN, Timestamp::from_ms(0));
         folder.look()?;
         folder.end();
-        let (mut buffer, mut batch) = (Vec::new(), Vec::new());
+        let (mut buffer, mut gathering) = (Vec::new(), Gathering::default());
         let (mut read, mut bots) = (0, 0);
         let begun = (Instant::now(), processor());
         for (segment, alive) in folder.segments_mut() {
-            segment.read(&mut buffer, alive, usize::MAX, |record| {
-                batch.extend(enricher.enrich(record));
+            segment.read(&mut buffer, alive, usize::MAX, |record, _| {
+                gathering.read(record, &mut enricher);
+                true
             })?;
-            read += batch.len();
-            bots += batch.iter().filter(|click| click.bot.is_some()).count();
-            batch.clear();
+            gathering.add_in_order(&mut enricher);
+            let batch = gathering.finish(Vec::new());
+            read += batch.clicks.len();
+            bots += batch.clicks.kind.iter().filter(|kind| kind.bot().is_some()).count();
         }
         assert_eq!(read, clicks);
         print(&format!("read and enrich, {pass}"), clicks, begun);
@@ -133,7 +135,7 @@ fn journal(folder: &Path, clicks: usize) -> Result<usize, Box<dyn Error>> {
             format!("utm_source=mail{}&utm_medium=email&utm_campaign=spring+sale", dice.below(20));
         let record = Record {
             at_ms: 1_763_000_000_000 + n as i64 / 50,
-            took_micros: 20 + dice.below(50) as u32,
+            took_nanos: 20_000 + dice.below(50_000),
             weight: 1,
             visitor: visitor + 1,
             owner: 7,
@@ -270,7 +272,7 @@ impl ClickIngest for Nothing {
     async fn open(&self, _: JournalId) -> Result<Opened, StoreError> {
         Ok(Opened::default())
     }
-    async fn add(&self, _: &Batch) -> Result<Added, StoreError> {
+    async fn add(&self, _: &Arc<Batch>) -> Result<Added, StoreError> {
         Ok(Added::Done)
     }
     async fn forget(

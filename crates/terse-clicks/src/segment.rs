@@ -34,6 +34,8 @@ pub struct Segment {
     length: u64,
     read_to: u64,
     until: Until,
+    /// When the next record was made, if reading stopped before it.
+    next_ms: Option<i64>,
     /// How far the end mark was searched for, and whether it was found.
     sought_to: u64,
     ended: bool,
@@ -42,7 +44,16 @@ pub struct Segment {
 impl Segment {
     /// A segment of which nothing was read yet.
     pub(crate) fn new(header: SegmentHeader, path: PathBuf, length: u64) -> Self {
-        Self { header, path, length, read_to: 0, until: Until::Enough, sought_to: 0, ended: false }
+        Self {
+            header,
+            path,
+            length,
+            read_to: 0,
+            until: Until::Enough,
+            next_ms: None,
+            sought_to: 0,
+            ended: false,
+        }
     }
 
     /// Its position in the order of segments.
@@ -73,7 +84,7 @@ impl Segment {
     /// Reads on from another position.
     pub(crate) fn go_to(&mut self, place: u64) {
         if place != self.read_to {
-            (self.read_to, self.until) = (place, Until::Enough);
+            (self.read_to, self.until, self.next_ms) = (place, Until::Enough, None);
         }
     }
 
@@ -95,12 +106,26 @@ impl Segment {
         if self.sought_to > self.read_to {
             (ahead.read_to, ahead.until) = (self.sought_to, Until::Now);
         }
-        let until = ahead.read(buffer, alive, usize::MAX, |_| {})?;
+        let until = ahead.read(buffer, alive, usize::MAX, |_, _| true)?;
         (self.sought_to, self.ended) = (ahead.read_to, until == Until::End);
         Ok(self.ended)
     }
 
-    /// Reads up to `most` further records. In an `alive` segment, reading stops at the first
+    /// Notes that the rest is to be read later: it does not count as a lag.
+    pub(crate) fn wait(&mut self) {
+        self.until = Until::Now;
+    }
+
+    /// When the next record was made, if it is known. Reads it if necessary.
+    pub(crate) fn next_ms(&mut self, buffer: &mut Vec<u8>, alive: bool) -> io::Result<Option<i64>> {
+        if self.next_ms.is_none() {
+            self.read(buffer, alive, 1, |_, _| false)?;
+        }
+        Ok(self.next_ms)
+    }
+
+    /// Reads up to `most` further records. `each` gets a record and where it begins; if it returns
+    /// false, the record stays unread and reading ends. In an `alive` segment, reading stops at the first
     /// unreadable frame: it may be incomplete yet. In a dead one it goes on behind it: a power cut
     /// may have left a hole with whole records behind.
     pub fn read(
@@ -108,7 +133,7 @@ impl Segment {
         buffer: &mut Vec<u8>,
         alive: bool,
         most: usize,
-        mut each: impl FnMut(&Record<'_>),
+        mut each: impl FnMut(&Record<'_>, u64) -> bool,
     ) -> io::Result<Until> {
         if self.until == Until::End || most == 0 {
             return Ok(self.until);
@@ -118,6 +143,7 @@ impl Segment {
         let mut want = want.max(WHOLE);
         let mut chunk = self.read_to.max(HEADER as u64);
         let mut read = 0;
+        self.next_ms = None;
         self.until = loop {
             buffer.resize(buffer.len().max(want), 0);
             let have = fill(&file, &mut buffer[..want], chunk)?;
@@ -130,7 +156,10 @@ impl Segment {
                 let place = chunk + at as u64;
                 match read_frame(&bytes[at.min(have)..], self.header.id, place as usize) {
                     Frame::Record(record, next) => {
-                        each(&record);
+                        if !each(&record, place) {
+                            self.next_ms = Some(record.at_ms);
+                            break Some(Until::Enough);
+                        }
                         read += 1;
                         self.read_to = next as u64;
                         at = (self.read_to - chunk) as usize;
@@ -171,7 +200,7 @@ fn fill(file: &File, buffer: &mut [u8], mut place: u64) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::written::Written;
+    use crate::written::{Written, number_of};
 
     const ID: u64 = 5;
 
@@ -183,7 +212,10 @@ mod tests {
     fn numbers(segment: &mut Segment, alive: bool, most: usize) -> (Vec<u32>, Until) {
         let mut numbers = vec![];
         let until = segment
-            .read(&mut vec![], alive, most, |record| numbers.push(record.took_micros))
+            .read(&mut vec![], alive, most, |record, _| {
+                numbers.push(number_of(record));
+                true
+            })
             .unwrap();
         (numbers, until)
     }

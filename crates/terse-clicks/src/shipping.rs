@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use terse_core::clicks::{
-    Added, Batch, ClickIngest, Forgotten, HEADER, JournalSpan, Live, Opened, Position,
+    Added, Batch, ClickIngest, Forgotten, HEADER, JournalSpan, Live, Opened, Position, Record,
+    UnfinishedBatch,
 };
 use terse_core::{BoxError, Clock, StoreError};
 use tokio::sync::watch;
@@ -20,24 +21,39 @@ use tracing::{debug, error, info, warn};
 use crate::bound::Bound;
 use crate::counts::ShipperCounts;
 use crate::enrich::Enricher;
-use crate::folder::Folder;
+use crate::folder::{Age, Folder};
+use crate::gathering::Gathering;
 use crate::identity::FolderIdentity;
 use crate::pace::{Order, Pace};
 use crate::segment::{Segment, Until};
 
 /// A failure that goes on is logged again after this long.
 const LOG_INTERVAL_MS: u64 = 60_000;
-/// Room for clicks that is kept from batch to batch; more is given back when a batch was small.
-const MIN_CAPACITY: usize = 4096;
 
 /// Positions that are forgotten in one call.
 const MAX_FORGOTTEN: usize = 10_000;
 
+/// Serving threads journal a click when they have taken its time; one that is interrupted in
+/// between is a little late. Clicks younger than this wait, so that clicks of several threads are
+/// counted in the order of time.
+const SETTLE_MS: i64 = 50;
+/// How far the reader goes into one segment beyond the next click of another, before it turns to
+/// that one.
+const AHEAD_MS: i64 = 250;
+
 /// A batch on its way to the store.
-#[derive(Default)]
 struct Pending {
-    batch: Batch,
+    batch: Arc<Batch>,
     unreadable: u64,
+}
+
+/// Where a row was read: the segment, and where the record begins.
+struct ReadAt {
+    age: Age,
+    start: u64,
+    at_ms: i64,
+    /// Whether it became a row.
+    readable: bool,
 }
 
 /// Another process has opened the journal.
@@ -63,7 +79,9 @@ pub(crate) struct Shipping {
     gone: VecDeque<(Instant, u64)>,
     next_forget: Instant,
     buffer: Vec<u8>,
-    spare: Batch,
+    gathering: Gathering,
+    /// Where the reader was in each segment when the present batch began.
+    read_at: Vec<ReadAt>,
     failure_logged_ms: Option<i64>,
     panic_logged_ms: Option<i64>,
 }
@@ -98,7 +116,8 @@ impl Shipping {
             gone: VecDeque::new(),
             next_forget: Instant::now(),
             buffer: Vec::new(),
-            spare: Batch::default(),
+            gathering: Gathering::default(),
+            read_at: Vec::new(),
             failure_logged_ms: None,
             panic_logged_ms: None,
         }
@@ -136,6 +155,9 @@ impl Shipping {
             self.file_failed(&error);
             self.pause(&mut wait).await;
         }
+        for begun in &opened.unfinished {
+            self.repeat_unfinished(begun).await?;
+        }
         loop {
             let order = *self.orders.borrow();
             if order.is_some_and(|order| order.writers_gone) {
@@ -143,12 +165,11 @@ impl Shipping {
             }
             self.poll();
             self.enricher.refresh(self.clock.now());
-            let pending = self.read();
-            let full = pending.batch.clicks.len() + pending.unreadable as usize >= self.pace.batch;
+            let pending = self.read(order.is_some());
+            let count = pending.batch.clicks.len() + pending.unreadable as usize;
+            let full = count >= self.pace.batch;
             self.note_lag(&pending.batch.spans);
-            if pending.batch.spans.is_empty() {
-                self.spare = pending.batch;
-            } else {
+            if !pending.batch.spans.is_empty() {
                 self.settle(pending).await?;
                 self.note_lag(&[]);
             }
@@ -233,53 +254,153 @@ impl Shipping {
         }
     }
 
-    /// Reads up to a batch of what is there, the oldest first.
-    fn read(&mut self) -> Pending {
-        let mut pending = Pending { batch: std::mem::take(&mut self.spare), unreadable: 0 };
-        let Pending { batch, unreadable } = &mut pending;
-        if batch.clicks.len() < MIN_CAPACITY {
-            batch.clicks.clear();
-            batch.clicks.shrink_to(MIN_CAPACITY);
-        }
-        batch.clicks.clear();
-        batch.spans.clear();
+    /// Reads up to a batch of what is there, the earliest first. `ending`: also the latest clicks.
+    fn read(&mut self, ending: bool) -> Pending {
+        let now = self.clock.now().as_ms();
         let (mut failed, mut panicked) = (None, false);
-        for (segment, alive) in self.folder.segments_mut() {
-            let room = self.pace.batch.saturating_sub(batch.clicks.len() + *unreadable as usize);
+        let began: HashMap<Age, u64> =
+            self.folder.segments().map(|segment| (segment.age(), segment.read_to())).collect();
+        let mut broken: HashSet<Age> = HashSet::new();
+        // A click of the future was made before the clock was set back: it need not wait.
+        let too_young =
+            |at_ms: i64, alive: bool| alive && !ending && at_ms > now - SETTLE_MS && at_ms <= now;
+        loop {
+            let room = self.pace.batch.saturating_sub(self.gathering.len());
             if room == 0 {
                 break;
             }
-            let from = segment.read_to();
-            let read = segment.read(&mut self.buffer, alive, room, |record| {
-                // A record that makes the enricher panic must not end the counting of all others,
-                // again at every start. The enricher's memory of visitors is at worst incomplete.
-                let click = catch_unwind(AssertUnwindSafe(|| self.enricher.enrich(record)));
-                panicked |= click.is_err();
-                match click.ok().flatten() {
-                    Some(click) => batch.clicks.push(click),
-                    None => *unreadable += 1,
+            // The two segments whose next clicks are the earliest.
+            let (mut first, mut second): (Option<(i64, Age)>, i64) = (None, i64::MAX);
+            for (segment, alive) in self.folder.segments_mut() {
+                let age = segment.age();
+                if broken.contains(&age) {
+                    continue;
                 }
-            });
-            if segment.read_to() != from {
-                batch.spans.push(JournalSpan {
-                    journal: self.identity.journal(),
-                    epoch: self.epoch,
-                    segment: segment.header.id,
-                    from,
-                    to: segment.read_to(),
-                });
+                match segment.next_ms(&mut self.buffer, alive) {
+                    Ok(Some(at)) if !too_young(at, alive) => match first {
+                        Some((earliest, _)) if at >= earliest => second = second.min(at),
+                        Some((earliest, _)) => (first, second) = (Some((at, age)), earliest),
+                        None => first = Some((at, age)),
+                    },
+                    Ok(Some(_)) => segment.wait(),
+                    Ok(None) => {}
+                    Err(error) => {
+                        broken.insert(age);
+                        failed = Some(error);
+                    }
+                }
             }
+            let Some((_, age)) = first else { break };
+            let until = second.saturating_add(AHEAD_MS);
+            let Some((segment, alive)) = self.folder.segment_mut(age) else { break };
+            let (gathering, enricher) = (&mut self.gathering, &mut self.enricher);
+            let read_at = &mut self.read_at;
+            let read = segment.read(&mut self.buffer, alive, room, |record, start| {
+                let at_ms = record.at_ms;
+                if at_ms > until || too_young(at_ms, alive) {
+                    return false;
+                }
+                let readable = read_record(gathering, enricher, record, &mut panicked);
+                read_at.push(ReadAt { age, start, at_ms, readable });
+                true
+            });
             if let Err(error) = read {
+                broken.insert(age);
                 failed = Some(error);
             }
         }
+        self.give_back();
+        self.gathering.add_in_order(&mut self.enricher);
         if let Some(error) = failed {
             self.file_failed(&error);
         }
         if panicked && is_due(&mut self.panic_logged_ms, self.clock.now().as_ms()) {
             error!("the enricher panicked on a click, which is not counted; this is a bug");
         }
-        pending
+        let span = |segment: &Segment| {
+            let from = began.get(&segment.age()).copied().unwrap_or(0);
+            (segment.read_to() != from).then(|| JournalSpan {
+                journal: self.identity.journal(),
+                epoch: self.epoch,
+                segment: segment.header.id,
+                from,
+                to: segment.read_to(),
+            })
+        };
+        let spans = self.folder.segments().filter_map(span).collect();
+        let unreadable = self.gathering.unreadable();
+        Pending { batch: Arc::new(self.gathering.finish(spans)), unreadable }
+    }
+
+    /// Un-reads what is later than the next unread click of any segment: it belongs into the next
+    /// batch, behind that click.
+    fn give_back(&mut self) {
+        let mut next = i64::MAX;
+        for (segment, alive) in self.folder.segments_mut() {
+            if let Ok(Some(at_ms)) = segment.next_ms(&mut self.buffer, alive) {
+                next = next.min(at_ms);
+            }
+        }
+        // The first record of each segment that is given back; all behind it are too.
+        let mut from: HashMap<Age, u64> = HashMap::new();
+        for at in self.read_at.iter().filter(|at| at.at_ms > next) {
+            from.entry(at.age)
+                .and_modify(|start| *start = at.start.min(*start))
+                .or_insert(at.start);
+        }
+        let stays = |at: &ReadAt| from.get(&at.age).is_none_or(|start| at.start < *start);
+        // Where clocks were set back, no record may be early enough: then the order is as read.
+        if from.is_empty() || !self.read_at.iter().any(stays) {
+            self.read_at.clear();
+            return;
+        }
+        let mut kept = self.read_at.iter().filter(|at| at.readable).map(stays);
+        self.gathering.waiting().retain(|_| kept.next().unwrap_or(true));
+        let unreadable = self.read_at.iter().filter(|at| !at.readable && !stays(at)).count();
+        self.gathering.forget_unreadable(unreadable as u64);
+        for (age, start) in &from {
+            if let Some((segment, _)) = self.folder.segment_mut(*age) {
+                // The first record begins behind the header, the position before it is 0.
+                segment.go_to(if *start == HEADER as u64 { 0 } else { *start });
+            }
+        }
+        self.read_at.clear();
+    }
+
+    /// Adds a batch that an earlier process, or the store, did not finish: the same spans in the
+    /// same order.
+    async fn repeat_unfinished(&mut self, begun: &UnfinishedBatch) -> Result<(), Fenced> {
+        let mut spans = Vec::new();
+        let mut panicked = false;
+        for span in &begun.spans {
+            let age = self.folder.segments().find(|segment| segment.header.id == span.segment);
+            let Some((segment, alive)) =
+                age.map(Segment::age).and_then(|age| self.folder.segment_mut(age))
+            else {
+                error!(
+                    segment = span.segment,
+                    "a batch of clicks was begun and cannot be finished: its segment is gone"
+                );
+                return Ok(());
+            };
+            segment.go_to(span.from);
+            let (gathering, enricher) = (&mut self.gathering, &mut self.enricher);
+            let read = segment.read(&mut self.buffer, alive, usize::MAX, |record, start| {
+                if start >= span.to {
+                    return false;
+                }
+                read_record(gathering, enricher, record, &mut panicked);
+                true
+            });
+            if let Err(error) = read {
+                self.file_failed(&error);
+            }
+            spans.push(JournalSpan { epoch: self.epoch, ..*span });
+        }
+        self.gathering.add_in_order(&mut self.enricher);
+        let unreadable = self.gathering.unreadable();
+        let batch = Arc::new(self.gathering.finish(spans));
+        self.settle(Pending { batch, unreadable }).await
     }
 
     /// Has the batch counted, once. Offers the same batch until the store has counted it: reading
@@ -301,7 +422,6 @@ impl Shipping {
                     self.take_positions(&positions);
                     self.go_to_positions();
                     self.enricher.forget_visitors();
-                    self.spare = pending.batch;
                     self.pause(&mut wait).await;
                     return Ok(());
                 }
@@ -315,7 +435,7 @@ impl Shipping {
     }
 
     /// One try. The journal is kept within its bound meanwhile.
-    async fn add(&mut self, batch: &Batch) -> Result<Added, StoreError> {
+    async fn add(&mut self, batch: &Arc<Batch>) -> Result<Added, StoreError> {
         let store = Arc::clone(&self.store);
         let mut adding = pin!(timeout(self.pace.timeout, store.add(batch)));
         loop {
@@ -343,7 +463,6 @@ impl Shipping {
             info!("clicks are counted again");
         }
         debug!(clicks = batch.clicks.len(), "counted clicks");
-        self.spare = batch;
     }
 
     /// Deletes segments that were counted to their end, and forgets the positions of those that
@@ -461,6 +580,23 @@ impl Shipping {
         self.counts.last_error_ms.store(now, Ordering::Relaxed);
         is_due(&mut self.failure_logged_ms, now)
     }
+}
+
+/// Reads a record into the batch. A record that makes the enricher panic must not end the counting
+/// of all others, again at every start. Whether it became a row.
+fn read_record(
+    gathering: &mut Gathering,
+    enricher: &mut Enricher,
+    record: &Record<'_>,
+    panicked: &mut bool,
+) -> bool {
+    let before = gathering.unreadable();
+    let read = catch_unwind(AssertUnwindSafe(|| gathering.read(record, enricher)));
+    if read.is_err() {
+        *panicked = true;
+        gathering.add_unreadable();
+    }
+    gathering.unreadable() == before
 }
 
 /// Whether something that was last logged then is to be logged again now.

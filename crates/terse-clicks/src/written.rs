@@ -70,11 +70,16 @@ impl Written {
     }
 }
 
+/// The number of a click.
+pub(crate) fn number_of(record: &Record<'_>) -> u32 {
+    (record.took_nanos / 1000) as u32
+}
+
 /// The click of a number: its own in how long it took, and its own visitor.
 pub(crate) fn click(number: u32) -> Record<'static> {
     Record {
         at_ms: 1_763_000_000_000 + i64::from(number),
-        took_micros: number,
+        took_nanos: u64::from(number) * 1000,
         weight: 1,
         visitor: u64::from(number) + 1,
         owner: 7,

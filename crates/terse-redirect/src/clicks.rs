@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
-use terse_core::clicks::{Record, RequestFlags, Salt};
+use terse_core::clicks::{Record, RequestFlags, Salt, names_a_bot};
 use terse_core::{Answered, Domain};
 
 use crate::client_addr::ClientAddr;
@@ -31,8 +31,8 @@ pub(crate) struct Visit<'a> {
     pub(crate) headers: &'a VisitorHeaders<'a>,
     pub(crate) client_addr: &'a ClientAddr,
     pub(crate) redirector: &'a Redirector,
-    /// When the request arrived, in microseconds of the steady clock.
-    pub(crate) arrived_micros: i64,
+    /// When the request arrived, in nanoseconds of the steady clock.
+    pub(crate) arrived_nanos: i64,
     /// How far the wall clock is ahead of the steady one, in microseconds.
     pub(crate) wall_offset_micros: i64,
 }
@@ -75,23 +75,22 @@ impl Clicks {
             return;
         }
         let ClickWriter { writer, orphans, campaign: buffer } = &mut *self.writer.borrow_mut();
-        let now_micros = visit.redirector.steady_micros();
-        let at_ms = (now_micros + visit.wall_offset_micros) / 1000;
+        let now_nanos = visit.redirector.steady_nanos();
+        let at_ms = (now_nanos / 1000 + visit.wall_offset_micros) / 1000;
         let weight = match visit.answered {
             Answered::Redirected => 1,
-            _ => match orphans.weight(now_micros / 1000) {
+            _ => match orphans.weight(now_nanos / 1_000_000) {
                 Some(weight) => weight,
                 None => return self.counts.orphans_skipped.add(1),
             },
         };
         let settings = self.journal.settings();
         let headers = visit.headers;
-        let took_micros =
-            u32::try_from((now_micros - visit.arrived_micros).max(0)).unwrap_or(u32::MAX);
+        let took_nanos = (now_nanos - visit.arrived_nanos).max(0).cast_unsigned();
         let opted_out = headers.opted_out && settings.honour_dnt;
         let mut record = Record {
             at_ms,
-            took_micros,
+            took_nanos,
             outcome: visit.answered,
             marks: headers.flags.with(RequestFlags::QUIET, opted_out),
             weight,
@@ -102,7 +101,12 @@ impl Clicks {
             ..Record::default()
         };
         let (octets, kept);
-        if !opted_out {
+        if opted_out {
+            // The user agent of a bot says nothing about a person.
+            let nameless = headers.agent.trim_ascii().is_empty();
+            record.marks = record.marks.with(RequestFlags::NAMELESS, nameless);
+            record.agent = if names_a_bot(headers.agent) { headers.agent } else { b"" };
+        } else {
             let address = visit.client_addr.client(&visit.redirector.settings.proxies, headers);
             (octets, kept) = octets_of(address, settings.address);
             record.visitor =

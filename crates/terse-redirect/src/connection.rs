@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use crate::clicks::{Clicks, Visit};
 use crate::client_addr::ClientAddr;
 use crate::connection_table::{ConnectionTable, IdleTracker, InProgress, Waiting};
-use crate::counts::{Counter as _, Counts, SLOW_MICROS};
+use crate::counts::{Counter as _, Counts, SLOW_NANOS};
 use crate::date::DateLine;
 use crate::fast_path::{self, AnsweredRequest, LinkRequest, RequestTime, Step};
 use crate::hyper_fallback;
@@ -111,7 +111,7 @@ pub(crate) async fn serve<D: FallbackService>(
         pending: Vec::new(),
         unsent: Vec::new(),
         lookup: None,
-        missed_micros: 0,
+        missed_nanos: 0,
         has_unread: false,
         client_addr,
         thread,
@@ -180,7 +180,7 @@ struct Connection {
     /// The result of the look-up for the first request in `pending`.
     lookup: Option<Result<Route, LinkUnavailable>>,
     /// When that look-up began.
-    missed_micros: i64,
+    missed_nanos: i64,
     /// Whether `pending` may hold a whole request.
     has_unread: bool,
     client_addr: ClientAddr,
@@ -211,10 +211,10 @@ impl Connection {
                     return Poll::Ready(Next::Close);
                 }
             }
-            let started = thread.redirector.steady_micros();
+            let started = thread.redirector.steady_nanos();
             let now = Now {
-                wall_ms: (started + thread.wall_offset_micros.get()) / 1000,
-                steady_ms: started / 1000,
+                wall_ms: (started / 1000 + thread.wall_offset_micros.get()) / 1000,
+                steady_ms: started / 1_000_000,
             };
             let mut pending = std::mem::take(&mut self.pending);
             let bytes = if pending.is_empty() {
@@ -251,7 +251,7 @@ impl Connection {
                         let mut arrived = started;
                         if lookup.is_some() {
                             looked_up = true;
-                            arrived = self.missed_micros;
+                            arrived = self.missed_nanos;
                             redirector.note_if_slow(arrived, request.code);
                         }
                         journal(&thread, &answered, &request, &self.client_addr, arrived);
@@ -266,7 +266,7 @@ impl Connection {
                     Step::Incomplete => break Next::Read,
                     Step::Miss(miss) => {
                         let code = bytes[used..][miss.code].to_vec();
-                        self.missed_micros = started;
+                        self.missed_nanos = started;
                         break Next::LookUp { domain: miss.domain, code };
                     }
                     Step::HandOver => break Next::HandOver,
@@ -282,12 +282,12 @@ impl Connection {
                 self.send(cx, output);
             }
             if answers > 0 {
-                let ended = thread.redirector.steady_micros();
+                let ended = thread.redirector.steady_nanos();
                 if looked_up {
-                    thread.counts.count_latency(ended - self.missed_micros, 1);
+                    thread.counts.count_latency(ended - self.missed_nanos, 1);
                 }
                 thread.counts.count_latency(ended - started, answers - u64::from(looked_up));
-                if ended - started > SLOW_MICROS {
+                if ended - started > SLOW_NANOS {
                     thread.redirector.note_slow(ended - started, None);
                 }
             }
@@ -356,7 +356,7 @@ fn journal(
     answer: &AnsweredRequest,
     request: &LinkRequest<'_>,
     client_addr: &ClientAddr,
-    arrived_micros: i64,
+    arrived_nanos: i64,
 ) {
     let Some(clicks) = &thread.clicks else { return };
     clicks.write(&Visit {
@@ -374,7 +374,7 @@ fn journal(
         headers: &request.headers,
         client_addr,
         redirector: &thread.redirector,
-        arrived_micros,
+        arrived_nanos,
         wall_offset_micros: thread.wall_offset_micros.get(),
     });
 }

@@ -9,7 +9,7 @@ pub const BUCKETS_MICROS: [u64; 14] =
     [10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000];
 
 /// An answer that takes longer is slow: it is counted, and some of them are logged.
-pub(crate) const SLOW_MICROS: i64 = 50_000;
+pub(crate) const SLOW_NANOS: i64 = 50_000_000;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -66,7 +66,7 @@ counts! {
     unavailable,
     /// Prefetches of links with limited clicks, answered 503.
     prefetches_refused,
-    /// Answers that took longer than [`SLOW_MICROS`].
+    /// Answers that took longer than [`SLOW_NANOS`].
     slow,
     /// Answered with an expired cache entry while the store was away.
     stale,
@@ -120,8 +120,8 @@ impl<C: Counter> Counts<C> {
     }
 
     /// Counts the latency of some answers that were sent together.
-    pub(crate) fn count_latency(&self, micros: i64, answers: u64) {
-        let micros = u64::try_from(micros).unwrap_or(0);
+    pub(crate) fn count_latency(&self, nanos: i64, answers: u64) {
+        let micros = u64::try_from(nanos / 1000).unwrap_or(0);
         let bucket =
             BUCKETS_MICROS.iter().position(|&end| micros <= end).unwrap_or(BUCKETS_MICROS.len());
         self.latency[bucket].add(answers);

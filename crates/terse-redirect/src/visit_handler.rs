@@ -15,14 +15,14 @@ use crate::visitor_headers::VisitorHeaders;
 pub struct VisitHandler {
     thread: Rc<Thread>,
     client_addr: ClientAddr,
-    arrived_micros: i64,
+    arrived_nanos: i64,
 }
 
 impl VisitHandler {
     /// For a request that arrives now.
     pub(crate) fn new(thread: Rc<Thread>, client_addr: ClientAddr) -> Self {
-        let arrived_micros = thread.redirector.steady_micros();
-        Self { thread, client_addr, arrived_micros }
+        let arrived_nanos = thread.redirector.steady_nanos();
+        Self { thread, client_addr, arrived_nanos }
     }
 
     /// The client of a request with these headers: the peer, or the address that a trusted proxy
@@ -52,9 +52,9 @@ impl VisitHandler {
         // Behind a password form the time includes typing and hashing, which say nothing about
         // redirects.
         if matches!(reply, Reply::Response(_)) && visitor.password.is_none() {
-            let took = self.thread.redirector.steady_micros() - self.arrived_micros;
+            let took = self.thread.redirector.steady_nanos() - self.arrived_nanos;
             self.thread.counts.count_latency(took, 1);
-            self.thread.redirector.note_if_slow(self.arrived_micros, visitor.code);
+            self.thread.redirector.note_if_slow(self.arrived_nanos, visitor.code);
         }
         let Some(clicks) = &self.thread.clicks else { return reply };
         let code = link.as_ref().and_then(|link| link.canonical_code.as_ref());
@@ -69,7 +69,7 @@ impl VisitHandler {
             headers: &visitor.headers,
             client_addr: &self.client_addr,
             redirector,
-            arrived_micros: self.arrived_micros,
+            arrived_nanos: self.arrived_nanos,
             wall_offset_micros: self.thread.wall_offset_micros.get(),
         });
         reply

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,7 +10,7 @@ use terse_core::clicks::{
     Added, Batch, Bucket, Click, ClickCursor, ClickIngest, ClickPage, ClickReport, ClickReports,
     ClickRetention, ClickSubject, ClickTarget, Count, Forgotten, JournalId, JournalSpan, LinkId,
     MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Period, Position, Pruned,
-    RawQuery, Retention, Sketch, Tally, Unit,
+    RawQuery, Retention, Sketch, Snapshot, Tally, UnfinishedBatch, Unit,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use tokio::sync::watch;
@@ -22,6 +22,7 @@ pub struct MemoryClickStore {
     state: Mutex<State>,
     failing: AtomicBool,
     losing: AtomicBool,
+    interrupting: AtomicBool,
     delay_ms: AtomicU64,
     stopped: watch::Sender<bool>,
     recorded: AtomicU64,
@@ -32,6 +33,8 @@ struct State {
     /// Epoch and generation of each journal.
     journals: BTreeMap<JournalId, (u32, u64)>,
     positions: BTreeMap<(JournalId, u64), u64>,
+    /// Batches that were begun and not finished, the oldest first.
+    unfinished: Vec<UnfinishedBatch>,
     subjects: BTreeMap<ClickSubject, SubjectClicks>,
     /// Tombstones: which link was erased, up to which creation time, and when.
     erased_links: Vec<(LinkKey, Timestamp, Timestamp)>,
@@ -103,6 +106,7 @@ impl MemoryClickStore {
             state: Mutex::default(),
             failing: AtomicBool::new(false),
             losing: AtomicBool::new(false),
+            interrupting: AtomicBool::new(false),
             delay_ms: AtomicU64::new(0),
             stopped: watch::Sender::new(false),
             recorded: AtomicU64::new(0),
@@ -117,6 +121,12 @@ impl MemoryClickStore {
     /// Sets whether `add` does its work and still answers `Unavailable`.
     pub fn lose_answers(&self, losing: bool) {
         self.losing.store(losing, Ordering::SeqCst);
+    }
+
+    /// Sets whether `add` begins a batch, as a store without transactions does, and answers
+    /// `Unavailable` before it has counted it.
+    pub fn interrupt(&self, interrupting: bool) {
+        self.interrupting.store(interrupting, Ordering::SeqCst);
     }
 
     /// Delays every call by at least this long.
@@ -163,7 +173,18 @@ impl State {
         if spans.iter().any(|span| self.is_fenced(span.journal, span.epoch)) {
             return Some(Added::Fenced);
         }
-        if spans.iter().all(|span| self.position(span) == span.from) {
+        let id = Batch::id_of(spans);
+        let in_the_way = |begun: &UnfinishedBatch| {
+            let same = |span: &JournalSpan| {
+                begun
+                    .spans
+                    .iter()
+                    .any(|of| (of.journal, of.segment) == (span.journal, span.segment))
+            };
+            begun.id != id && spans.iter().any(same)
+        };
+        let blocked = self.unfinished.iter().any(in_the_way);
+        if !blocked && spans.iter().all(|span| self.position(span) == span.from) {
             return None;
         }
         if spans.iter().all(|span| self.position(span) >= span.to) {
@@ -175,6 +196,12 @@ impl State {
             to: self.position(span),
         };
         Some(Added::Gap(spans.iter().map(position).collect()))
+    }
+
+    fn positions_of(&self, journal: Option<JournalId>) -> Vec<Position> {
+        let Some(journal) = journal else { return Vec::new() };
+        let positions = self.positions.range((journal, 0)..=(journal, u64::MAX));
+        positions.map(|(&(journal, segment), &to)| Position { journal, segment, to }).collect()
     }
 
     fn is_erased(&self, link: &LinkId, clicked_at: Timestamp) -> bool {
@@ -228,18 +255,29 @@ impl ClickIngest for MemoryClickStore {
         let (epoch, generation) = state.journals.entry(journal).or_default();
         *epoch += 1;
         let (epoch, generation) = (*epoch, *generation);
-        let positions = state.positions.range((journal, 0)..=(journal, u64::MAX));
-        let positions =
-            positions.map(|(&(journal, segment), &to)| Position { journal, segment, to });
-        Ok(Opened { epoch, generation, positions: positions.collect() })
+        let positions = state.positions_of(Some(journal));
+        let of_journal =
+            |batch: &&UnfinishedBatch| batch.spans.iter().any(|span| span.journal == journal);
+        let unfinished = state.unfinished.iter().filter(of_journal).cloned().collect();
+        Ok(Opened { epoch, generation, positions, unfinished })
     }
 
-    async fn add(&self, batch: &Batch) -> Result<Added, StoreError> {
+    async fn add(&self, batch: &Arc<Batch>) -> Result<Added, StoreError> {
         let mut state = self.enter().await?;
         if let Some(refusal) = state.refusal(&batch.spans) {
             return Ok(refusal);
         }
-        batch.clicks.iter().for_each(|click| state.count(click));
+        let begun = state.unfinished.iter().position(|begun| begun.id == batch.id);
+        if self.interrupting.load(Ordering::SeqCst) {
+            if begun.is_none() {
+                let (id, spans) = (batch.id, batch.spans.clone());
+                state.unfinished.push(UnfinishedBatch { id, spans });
+            }
+            return Err(StoreError::Unavailable("told to stop half-way".into()));
+        }
+        begun.map(|at| state.unfinished.remove(at));
+        // Counts from the clicks; the embedded store counts from the sums.
+        batch.clicks.iter().for_each(|click| state.count(&click));
         let spans = batch.spans.iter();
         state.positions.extend(spans.map(|span| ((span.journal, span.segment), span.to)));
         state.trim();
@@ -275,7 +313,11 @@ impl ClickIngest for MemoryClickStore {
 
 #[async_trait]
 impl ClickReports for MemoryClickStore {
-    async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError> {
+    async fn counts_with(
+        &self,
+        links: &[LinkId],
+        journal: Option<JournalId>,
+    ) -> Result<Snapshot<Vec<Count>>, StoreError> {
         let state = self.enter().await?;
         let count = |link: &LinkId| {
             state
@@ -283,18 +325,21 @@ impl ClickReports for MemoryClickStore {
                 .get(&ClickSubject::Link(link.clone()))
                 .map(|kept| kept.total.tally.clicks)
         };
-        Ok(links.iter().map(|link| count(link).unwrap_or_default()).collect())
+        let answer = links.iter().map(|link| count(link).unwrap_or_default()).collect();
+        Ok(Snapshot { answer, positions: state.positions_of(journal) })
     }
 
-    async fn report(
+    async fn report_with(
         &self,
         subject: &ClickSubject,
         period: Period,
         now: Timestamp,
-    ) -> Result<ClickReport, StoreError> {
+        journal: Option<JournalId>,
+    ) -> Result<Snapshot<ClickReport>, StoreError> {
         let state = self.enter().await?;
+        let positions = state.positions_of(journal);
         let Some(kept) = state.subjects.get(subject) else {
-            return Ok(ClickReport::default());
+            return Ok(Snapshot { answer: ClickReport::default(), positions });
         };
         let from = period.from.map_or(i64::MIN, Timestamp::as_ms);
         let to = period.to.map_or(i64::MAX, Timestamp::as_ms);
@@ -310,7 +355,8 @@ impl ClickReports for MemoryClickStore {
         let lately = kept.touching(hour - 23 * Unit::Hour.ms(), hour + Unit::Hour.ms());
         lately.iter().for_each(|(bucket, _)| recent.add(bucket.clicks));
         let buckets = touched.into_iter().map(|(bucket, _)| bucket).collect();
-        Ok(ClickReport { tally: sum.tally, visitors: sum.visitors.count(), recent, buckets })
+        let answer = ClickReport { tally: sum.tally, visitors: sum.visitors, recent, buckets };
+        Ok(Snapshot { answer, positions })
     }
 
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {
@@ -433,9 +479,32 @@ mod tests {
     crate::click_store!(fresh);
 
     #[tokio::test]
+    async fn a_batch_that_was_begun_is_named_until_it_is_finished() {
+        let store = MemoryClickStore::new();
+        let journal = JournalId([1; 16]);
+        let epoch = store.open(journal).await.unwrap().epoch;
+        let span = |epoch, to| JournalSpan { journal, epoch, segment: 1, from: 0, to };
+        let batch = |epoch, to| Arc::new(Batch::of(vec![span(epoch, to)], []));
+        store.interrupt(true);
+        assert!(store.add(&batch(epoch, 9)).await.is_err());
+        assert!(store.add(&batch(epoch, 9)).await.is_err());
+        store.interrupt(false);
+        let opened = store.open(journal).await.unwrap();
+        let spans = vec![span(epoch, 9)];
+        let begun = UnfinishedBatch { id: Batch::id_of(&spans), spans };
+        assert_eq!((opened.positions, opened.unfinished), (vec![], vec![begun]));
+        // Nothing else of these segments comes before it.
+        let other = store.add(&batch(opened.epoch, 20)).await.unwrap();
+        assert!(matches!(other, Added::Gap(_)), "{other:?}");
+        assert_eq!(store.add(&batch(opened.epoch, 9)).await.unwrap(), Added::Done);
+        assert_eq!(store.add(&batch(opened.epoch, 9)).await.unwrap(), Added::Already);
+        assert_eq!(store.open(journal).await.unwrap().unfinished, vec![]);
+    }
+
+    #[tokio::test]
     async fn it_breaks_on_command() {
         let store = Arc::new(MemoryClickStore::new());
-        let batch = Batch::default();
+        let batch = Arc::new(Batch::default());
         store.fail(true);
         assert!(store.add(&batch).await.is_err() && store.check().await.is_err());
         assert_eq!(store.recorded(), 0);
@@ -447,7 +516,7 @@ mod tests {
         store.stop(true);
         let waiting = tokio::spawn({
             let store = store.clone();
-            async move { store.add(&Batch::default()).await }
+            async move { store.add(&Arc::default()).await }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());

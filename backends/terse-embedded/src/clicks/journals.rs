@@ -3,6 +3,7 @@
 use rusqlite::{CachedStatement, OptionalExtension, params};
 use terse_core::clicks::{Added, Forgotten, JournalId, JournalSpan, Opened, Position};
 
+use crate::clicks::queries::ClickQueries;
 use crate::clicks::writes::ClickWrites;
 use crate::failure::Failure;
 
@@ -14,6 +15,19 @@ pub(crate) const EPOCH: &str = "SELECT epoch FROM journals WHERE id = ?1";
 pub(crate) const POSITION: &str = "SELECT place FROM positions WHERE journal = ?1 AND segment = ?2";
 pub(crate) const POSITIONS: &str = "SELECT segment, place FROM positions WHERE journal = ?1";
 
+impl ClickQueries {
+    /// The positions of a journal, in the order of its segments' ids; none without a journal.
+    pub(crate) fn positions(&self, journal: Option<JournalId>) -> Result<Vec<Position>, Failure> {
+        let Some(journal) = journal else { return Ok(Vec::new()) };
+        let mut statement = self.conn.prepare_cached(POSITIONS)?;
+        let positions = statement.query_map([journal.0], |row| {
+            let (segment, to): (i64, i64) = row.try_into()?;
+            Ok(Position { journal, segment: segment.cast_unsigned(), to: to.cast_unsigned() })
+        })?;
+        Ok(positions.collect::<Result<_, _>>()?)
+    }
+}
+
 impl ClickWrites {
     pub(crate) fn open_journal(&self, journal: JournalId) -> Result<Opened, Failure> {
         let (epoch, generation) = self
@@ -21,13 +35,10 @@ impl ClickWrites {
             .prepare_cached(OPEN)?
             .query_row([journal.0], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))?;
         self.conn.prepare_cached(ADOPT)?.execute([journal.0])?;
-        let mut statement = self.conn.prepare_cached(POSITIONS)?;
-        let positions = statement.query_map([journal.0], |row| {
-            let (segment, to): (i64, i64) = row.try_into()?;
-            Ok(Position { journal, segment: segment.cast_unsigned(), to: to.cast_unsigned() })
-        })?;
-        let positions = positions.collect::<Result<_, _>>()?;
-        Ok(Opened { epoch, generation: generation.cast_unsigned(), positions })
+        let positions = self.positions(Some(journal))?;
+        // A batch is one transaction: none is ever unfinished.
+        let unfinished = Vec::new();
+        Ok(Opened { epoch, generation: generation.cast_unsigned(), positions, unfinished })
     }
 
     fn is_fenced(&self, journal: JournalId, epoch: u32) -> Result<bool, Failure> {

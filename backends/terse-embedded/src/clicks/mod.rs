@@ -8,7 +8,6 @@
 
 mod bucket;
 mod erase;
-mod group;
 mod journals;
 mod options;
 mod prune;

@@ -2,7 +2,8 @@
 
 use rusqlite::{OptionalExtension, Row, Statement};
 use terse_core::clicks::{
-    BotKind, Click, ClickCursor, ClickPage, ClickTarget, Interned, LinkId, RawQuery, Unit,
+    BotKind, Click, ClickColumns, ClickCursor, ClickKind, ClickPage, ClickRow, ClickTarget,
+    Interned, LinkId, REPEAT, RawQuery, Unit,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -14,11 +15,12 @@ use crate::failure::{Failure, corrupt};
 pub(crate) const FIRST_HOUR: &str = "SELECT hour FROM clicks ORDER BY hour LIMIT 1";
 pub(crate) const CLICKS: &str = "SELECT at, number, took, visitor, address, machine, referrer, \
     country, city, device, browser, \
-     system, language, utm_source, utm_medium, utm_campaign, utm_term, utm_content FROM clicks \
+     system, language, utm_source, utm_medium, utm_campaign, utm_term, utm_content, took_nanos FROM \
+     clicks \
      WHERE hour = ?1 AND subject = ?2 AND (at, number) > (?3, ?4) AND at < ?5 ORDER BY hour, \
      subject, at, number LIMIT ?6";
 pub(crate) const INSERT: &str = "INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
-    ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
+    ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
 
 /// The largest page, because a whole page is in memory at once.
 const MAX_PAGE: usize = 10_000;
@@ -29,27 +31,34 @@ pub(crate) fn write(
     insert: &mut Statement<'_>,
     subject: i64,
     number: u64,
-    click: &Click,
+    columns: &ClickColumns,
+    row: &ClickRow,
 ) -> rusqlite::Result<()> {
-    let at = click.at.as_ms();
+    let at = row.at_ms;
+    let agent = &columns.agents[row.agent as usize];
+    let network = &columns.networks[row.network as usize];
+    let place = &columns.places[network.place as usize];
     let texts = [
-        &click.referrer,
-        &click.country,
-        &click.city,
-        &click.device,
-        &click.browser,
-        &click.system,
-        &click.language,
+        &columns.referrers[row.referrer as usize],
+        &place.country,
+        &place.city,
+        &agent.device,
+        &agent.browser,
+        &agent.system,
+        &columns.languages[row.language as usize],
     ];
+    let repeat = (row.kind == ClickKind::REPEAT).then_some(REPEAT);
     insert.raw_bind_parameter(1, at.div_euclid(HOUR))?;
     insert.raw_bind_parameter(2, subject)?;
     insert.raw_bind_parameter(3, at)?;
     insert.raw_bind_parameter(4, number.cast_signed())?;
-    insert.raw_bind_parameter(5, click.took_micros)?;
-    insert.raw_bind_parameter(6, click.visitor.map(u64::cast_signed))?;
-    insert.raw_bind_parameter(7, click.address.as_deref())?;
-    insert.raw_bind_parameter(8, click.bot.map(BotKind::as_str))?;
-    for (text, column) in texts.into_iter().chain(&click.utm).zip(9..) {
+    insert.raw_bind_parameter(5, (row.took_nanos / 1000).cast_signed())?;
+    insert.raw_bind_parameter(6, (row.visitor != 0).then_some(row.visitor.cast_signed()))?;
+    insert.raw_bind_parameter(7, network.address.as_deref())?;
+    insert.raw_bind_parameter(8, row.kind.bot().map(BotKind::as_str).or(repeat))?;
+    insert.raw_bind_parameter(21, (row.took_nanos % 1000).cast_signed())?;
+    let campaign = &columns.campaigns[row.campaign as usize];
+    for (text, column) in texts.into_iter().chain(campaign).zip(9..) {
         insert.raw_bind_parameter(column, text.as_deref())?;
     }
     insert.raw_execute().map(|_| ())
@@ -133,7 +142,9 @@ fn read(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
     let text = |column: usize| -> rusqlite::Result<Option<Interned>> {
         Ok(row.get_ref(column)?.as_str_or_null()?.map(Interned::from))
     };
-    let bot = match row.get_ref(5)?.as_str_or_null().map_err(rusqlite::Error::from)? {
+    let reason = row.get_ref(5)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+    let repeat = reason == Some(REPEAT);
+    let bot = match reason.filter(|_| !repeat) {
         Some(word) => Some(
             BotKind::parse(word).ok_or_else(|| corrupt("a click has an unknown kind of bot"))?,
         ),
@@ -143,10 +154,12 @@ fn read(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
         at: Timestamp::from_ms(row.get(0)?),
         target: ClickTarget::Link(link.clone(), OwnerId(owner.cast_unsigned())),
         weight: 1,
-        took_micros: row.get(2)?,
+        took_nanos: row.get::<_, i64>(2)?.cast_unsigned() * 1000
+            + row.get::<_, i64>(18)?.cast_unsigned(),
         visitor: row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned),
         address: text(4)?,
         bot,
+        repeat,
         referrer: text(6)?,
         country: text(7)?,
         city: text(8)?,

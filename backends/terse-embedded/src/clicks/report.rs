@@ -86,7 +86,7 @@ impl ClickQueries {
         sum.tally.trim(MAX_VALUES_TOTAL);
         Ok(ClickReport {
             tally: sum.tally,
-            visitors: sum.visitors.count(),
+            visitors: sum.visitors,
             recent: self.recent(subject, now)?,
             buckets,
         })
@@ -217,7 +217,7 @@ mod tests {
                     ..click
                 }
             });
-            let batch = Batch { clicks: clicks.collect(), spans: Vec::new() };
+            let batch = Batch::of(Vec::new(), clicks);
             writes.add(&batch).unwrap();
         };
         writes.conn.execute_batch("BEGIN").unwrap();

@@ -6,7 +6,11 @@ use crate::schema::Shape;
 pub(crate) const CLICKS: Shape = Shape {
     name: "clicks",
     application: 0x7472_7363,
-    steps: &[include_str!("schema.sql"), include_str!("schema_2.sql")],
+    steps: &[
+        include_str!("schema.sql"),
+        include_str!("schema_2.sql"),
+        include_str!("schema_3.sql"),
+    ],
 };
 
 #[cfg(test)]

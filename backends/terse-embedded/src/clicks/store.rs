@@ -1,6 +1,7 @@
 //! The store of clicks.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use rusqlite::Connection;
 use terse_core::clicks::{
     Added, Batch, ClickIngest, ClickPage, ClickReport, ClickReports, ClickRetention, ClickSubject,
     Count, Forgotten, JournalId, LinkId, Opened, Period, Pruned, RawQuery, Retention, Salt,
+    Snapshot,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
@@ -155,10 +157,10 @@ impl ClickIngest for EmbeddedClicks {
         self.threads.write(move |writes| writes.open_journal(journal)).await
     }
 
-    async fn add(&self, batch: &Batch) -> Result<Added, StoreError> {
+    async fn add(&self, batch: &Arc<Batch>) -> Result<Added, StoreError> {
         // While writes fail, retries after timeouts would fill the queue.
         self.threads.check()?;
-        let batch = batch.clone();
+        let batch = Arc::clone(batch);
         self.threads.write(move |writes| writes.add(&batch)).await
     }
 
@@ -182,19 +184,34 @@ impl ClickIngest for EmbeddedClicks {
 
 #[async_trait]
 impl ClickReports for EmbeddedClicks {
-    async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError> {
+    async fn counts_with(
+        &self,
+        links: &[LinkId],
+        journal: Option<JournalId>,
+    ) -> Result<Snapshot<Vec<Count>>, StoreError> {
         let links = links.to_vec();
-        self.threads.read(READ, move |queries| queries.counts(&links)).await
+        self.threads
+            .read(READ, move |queries| {
+                let answer = queries.counts(&links)?;
+                Ok(Snapshot { answer, positions: queries.positions(journal)? })
+            })
+            .await
     }
 
-    async fn report(
+    async fn report_with(
         &self,
         subject: &ClickSubject,
         period: Period,
         now: Timestamp,
-    ) -> Result<ClickReport, StoreError> {
+        journal: Option<JournalId>,
+    ) -> Result<Snapshot<ClickReport>, StoreError> {
         let subject = subject.clone();
-        self.threads.read(READ, move |queries| queries.report(&subject, period, now)).await
+        self.threads
+            .read(READ, move |queries| {
+                let answer = queries.report(&subject, period, now)?;
+                Ok(Snapshot { answer, positions: queries.positions(journal)? })
+            })
+            .await
     }
 
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {

@@ -1,7 +1,7 @@
 //! The stored form of a sum.
 
 use rusqlite::Row;
-use terse_core::clicks::{Click, Count, Sketch, Tally};
+use terse_core::clicks::{ClickColumns, Count, Delta, Sketch, Tally};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::failure::{Failure, corrupt};
@@ -49,10 +49,11 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    pub(crate) fn add(&mut self, click: &Click) {
-        self.tally.add(click);
-        if let (Some(visitor), None) = (click.visitor, click.bot) {
-            self.visitors.add(visitor);
+    /// Adds what a batch adds to this sum.
+    pub(crate) fn add_delta(&mut self, delta: &Delta, columns: &ClickColumns) {
+        delta.add_to(columns, &mut self.tally);
+        if let Some(visitors) = &delta.visitors {
+            self.visitors.merge(visitors);
             self.visited = true;
         }
     }
@@ -162,7 +163,7 @@ pub(crate) fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<Count> {
 
 #[cfg(test)]
 mod tests {
-    use terse_core::clicks::ClickTarget;
+    use terse_core::clicks::{Batch, Click, ClickTarget, DeltaSubject};
     use terse_core::{OwnerId, Timestamp};
     use terse_testkit::key;
 
@@ -173,15 +174,15 @@ mod tests {
         let link =
             terse_core::clicks::LinkId { key: key("abc"), created_at: Timestamp::from_ms(5) };
         let mut sum = Sum::default();
-        for n in 0..200 {
-            let click =
-                Click::bare(Timestamp::from_ms(n), ClickTarget::Link(link.clone(), OwnerId(1)));
-            sum.add(&Click {
-                visitor: Some(n as u64 * 77 + 1),
-                referrer: Some("a.example".into()),
-                ..click
-            });
-        }
+        let clicks = (0..200).map(|n| Click {
+            visitor: Some(n as u64 * 77 + 1),
+            referrer: Some("a.example".into()),
+            ..Click::bare(Timestamp::from_ms(n), ClickTarget::Link(link.clone(), OwnerId(1)))
+        });
+        let batch = Batch::of(vec![], clicks);
+        let link = batch.sums.iter().find(|delta| delta.subject == DeltaSubject::Link(0)).unwrap();
+        sum.add_delta(link, &batch.clicks);
+        assert_eq!((sum.tally.clicks.humans, sum.visitors.count() > 190), (200, true));
         let slot = Slot::Hour { subject: 5, hour: -7 };
         let bytes = sum.encode(slot);
         let mut back = Sum::default();

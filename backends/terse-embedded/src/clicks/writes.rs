@@ -1,15 +1,17 @@
 //! Counting a batch. Every write runs inside a transaction that the writer thread begins and ends.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use terse_core::clicks::{
-    Added, Batch, ClickSubject, Count, LinkId, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL,
+    Added, Batch, ClickRow, ClickSubject, Count, Delta, DeltaSubject, LinkId, MAX_VALUES_PER_HOUR,
+    MAX_VALUES_TOTAL,
 };
+use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::bucket::hour_id;
-use crate::clicks::group::{self, Group, SumKey};
 use crate::clicks::queries::{ClickQueries, filed};
 use crate::clicks::raw;
 use crate::clicks::report::EVER;
@@ -23,7 +25,7 @@ const MORE_OF_SUBJECT: &str =
 const PUT_HOUR: &str =
     "INSERT OR REPLACE INTO hours (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
 
-/// The capacity of each of the two caches of links.
+/// The capacity of each of the two caches of links; one batch may exceed it.
 const REMEMBERED: usize = 32_768;
 
 /// The writer's side of a connection. Its caches hold what the file says, including what the
@@ -123,25 +125,24 @@ impl ClickWrites {
         if let Some(refusal) = self.refusal(&batch.spans)? {
             return Ok(refusal);
         }
-        let mut groups: Vec<(i64, bool, Group<'_>)> = Vec::new();
-        for mut group in group::groups(&batch.clicks) {
-            if let Some((subject, new)) = self.subject_of(&mut group)? {
-                groups.push((subject, new, group));
-            }
+        // Not within a batch: the rows of its new links are not in the file yet.
+        if self.lately.len() >= REMEMBERED {
+            self.before = std::mem::take(&mut self.lately);
         }
+        let mut groups = self.groups(batch)?;
         // Sorted in the order of the file.
-        groups.sort_unstable_by_key(|(subject, ..)| *subject);
+        groups.sort_by_key(|group| group.subject);
         let mut next_number = self.next_number;
         let mut statements = Statements::new(&self.queries.conn)?;
-        for (subject, new, group) in &mut groups {
-            write_group(&mut statements, *subject, *new, group)?;
+        for group in &groups {
+            write_group(&mut statements, batch, group)?;
         }
         if self.keep_raw {
-            for (subject, _, group) in &groups {
-                for click in &group.clicks {
-                    raw::write(&mut statements.click, *subject, next_number, click)?;
-                    next_number += 1;
-                }
+            let mut raw = raw_rows(batch, &groups);
+            raw.sort_by_key(|(subject, row)| (*subject, row.at_ms));
+            for (subject, row) in raw {
+                raw::write(&mut statements.click, subject, next_number, &batch.clicks, &row)?;
+                next_number += 1;
             }
         }
         drop(statements);
@@ -150,16 +151,69 @@ impl ClickWrites {
         Ok(Added::Done)
     }
 
-    /// The row of a group's subject, and whether it is new. `None` if the subject was erased.
-    /// Clicks from before the erasure are taken out of the group.
-    fn subject_of(&mut self, group: &mut Group<'_>) -> Result<Option<(i64, bool)>, Failure> {
-        let owner = group.owner.0.cast_signed();
-        let link = match group.who {
-            SumKey::Link(link) => link,
-            SumKey::Owner(owner) => return self.other_subject(&ClickSubject::Owner(owner)),
-            SumKey::Everything => return self.other_subject(&ClickSubject::Everything),
-            SumKey::Orphans => return self.other_subject(&ClickSubject::Orphans),
+    /// The sums of a batch by the row of their subject, without what was erased.
+    fn groups<'b>(&mut self, batch: &'b Batch) -> Result<Vec<Group<'b>>, Failure> {
+        let mut places: HashMap<(DeltaSubject, OwnerId), usize> = HashMap::new();
+        let mut rows: HashMap<i64, usize> = HashMap::new();
+        let mut groups: Vec<Group<'b>> = Vec::new();
+        let mut erased: HashSet<DeltaSubject> = HashSet::new();
+        for delta in &batch.sums {
+            if let Some(&at) = places.get(&(delta.subject, delta.owner)) {
+                // If clicks were left out, the group has the sums of all hours already.
+                if groups[at].after.is_none() {
+                    groups[at].deltas.push(Cow::Borrowed(delta));
+                }
+                continue;
+            }
+            if erased.contains(&delta.subject) {
+                continue;
+            }
+            let Some(group) = self.group_of(batch, delta)? else {
+                erased.insert(delta.subject);
+                continue;
+            };
+            // A link that changed its owner has two targets and one row.
+            let at = *rows.entry(group.subject).or_insert(groups.len());
+            places.insert((delta.subject, delta.owner), at);
+            match groups.get_mut(at) {
+                Some(same) => {
+                    same.deltas.extend(group.deltas);
+                    same.owner = group.owner;
+                }
+                None => groups.push(group),
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The group that begins with this delta; `None` if its subject was erased.
+    fn group_of<'b>(
+        &mut self,
+        batch: &'b Batch,
+        delta: &'b Delta,
+    ) -> Result<Option<Group<'b>>, Failure> {
+        let whole = |(subject, new)| Group {
+            who: delta.subject,
+            owner: delta.owner,
+            subject,
+            new,
+            after: None,
+            deltas: vec![Cow::Borrowed(delta)],
         };
+        let target = match delta.subject {
+            DeltaSubject::Link(target) => target,
+            DeltaSubject::Owner(owner) => {
+                return Ok(self.other_subject(&ClickSubject::Owner(owner))?.map(whole));
+            }
+            DeltaSubject::Everything => {
+                return Ok(self.other_subject(&ClickSubject::Everything)?.map(whole));
+            }
+            DeltaSubject::Orphans => {
+                return Ok(self.other_subject(&ClickSubject::Orphans)?.map(whole));
+            }
+        };
+        let Some(link) = batch.link(target) else { return Ok(None) };
+        let owner = delta.owner.0.cast_signed();
         let known = match self.lately.get(link) {
             Some(known) => Some(*known),
             None => match self.before.get(link) {
@@ -168,35 +222,38 @@ impl ClickWrites {
             },
         };
         // An erasure deletes the rows, so a row of the same owner has no tombstone.
-        if known.is_none_or(|(_, before)| before != owner) && self.is_owner_erased(group.owner)? {
+        if known.is_none_or(|(_, before)| before != owner) && self.is_owner_erased(delta.owner)? {
             return Ok(None);
         }
-        let (id, new) = match known {
+        let mut group = match known {
             Some((id, before)) => {
                 if before != owner {
                     let mut statement =
                         self.conn.prepare_cached("UPDATE subjects SET owner = ?2 WHERE id = ?1")?;
                     statement.execute([id, owner])?;
                 }
-                (id, false)
+                whole((id, false))
             }
             None => {
+                let mut group = whole((0, true));
                 if let Some(erased_at) = self.link_erased_at(link)? {
-                    group.keep_after(erased_at);
-                    if group.clicks.is_empty() {
+                    let left = batch.sums_after(target, erased_at);
+                    if left.is_empty() {
                         return Ok(None);
                     }
+                    group.deltas = left.into_iter().map(Cow::Owned).collect();
+                    group.after = Some(erased_at);
                 }
-                (self.next_id(), true)
+                group.subject = self.next_id();
+                group
             }
         };
+        // The row of a new link is written after the groups are known.
         if known.is_none_or(|(_, before)| before != owner) || !self.lately.contains_key(link) {
-            if self.lately.len() >= REMEMBERED {
-                self.before = std::mem::take(&mut self.lately);
-            }
-            self.lately.insert(link.clone(), (id, owner));
+            self.lately.insert(link.clone(), (group.subject, owner));
         }
-        Ok(Some((id, new)))
+        group.owner = delta.owner;
+        Ok(Some(group))
     }
 
     fn other_subject(&mut self, subject: &ClickSubject) -> Result<Option<(i64, bool)>, Failure> {
@@ -229,13 +286,45 @@ impl ClickWrites {
     }
 }
 
+/// What a batch adds to one subject.
+struct Group<'b> {
+    who: DeltaSubject,
+    /// For a link, its latest owner.
+    owner: OwnerId,
+    /// The row of the subject, and whether it is to be inserted.
+    subject: i64,
+    new: bool,
+    /// Only clicks after this time count: the link was erased then.
+    after: Option<Timestamp>,
+    /// By hours. Nearly always one.
+    deltas: Vec<Cow<'b, Delta>>,
+}
+
+/// The clicks of links that were not erased, with the rows of their links.
+fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, ClickRow)> {
+    let mut subjects = vec![None; batch.clicks.targets.len()];
+    for group in groups {
+        for delta in &group.deltas {
+            if let DeltaSubject::Link(target) = delta.subject {
+                subjects[target as usize] = Some((group.subject, group.after));
+            }
+        }
+    }
+    let kept = batch.clicks.rows().filter_map(|row| {
+        let (subject, after) = subjects[row.target as usize]?;
+        let late = after.is_none_or(|after| row.at_ms > after.as_ms());
+        late.then_some((subject, row))
+    });
+    kept.collect()
+}
+
 /// Adds a group to the rows of its subject.
 fn write_group(
     statements: &mut Statements<'_>,
-    subject: i64,
-    new: bool,
-    group: &mut Group<'_>,
+    batch: &Batch,
+    group: &Group<'_>,
 ) -> Result<(), Failure> {
+    let (subject, new) = (group.subject, group.new);
     let slot = Slot::Ever { subject };
     let mut total = Sum::default();
     if !new {
@@ -245,22 +334,25 @@ fn write_group(
             .optional()?;
         found.unwrap_or(Ok(()))?;
     }
-    group.hours.iter().for_each(|(_, sum)| total.merge(sum));
+    group.deltas.iter().for_each(|delta| total.add_delta(delta, &batch.clicks));
     total.tally.trim(MAX_VALUES_TOTAL);
     let Count { humans, bots } = total.tally.clicks;
     let (humans, bots, sum) = (humans.cast_signed(), bots.cast_signed(), total.encode(slot));
     if new {
         let (kind, domain, code, created_at, owner) = match group.who {
-            SumKey::Link(LinkId { key, created_at }) => (
-                0,
-                key.domain.as_str(),
-                key.code.as_str(),
-                created_at.as_ms(),
-                group.owner.0 as i64,
-            ),
-            SumKey::Owner(owner) => other(&ClickSubject::Owner(owner)),
-            SumKey::Everything => other(&ClickSubject::Everything),
-            SumKey::Orphans => other(&ClickSubject::Orphans),
+            DeltaSubject::Link(target) => match batch.link(target) {
+                Some(LinkId { key, created_at }) => (
+                    0,
+                    key.domain.as_str(),
+                    key.code.as_str(),
+                    created_at.as_ms(),
+                    group.owner.0.cast_signed(),
+                ),
+                None => return Ok(()),
+            },
+            DeltaSubject::Owner(owner) => other(&ClickSubject::Owner(owner)),
+            DeltaSubject::Everything => other(&ClickSubject::Everything),
+            DeltaSubject::Orphans => other(&ClickSubject::Orphans),
         };
         statements
             .new_subject
@@ -268,13 +360,17 @@ fn write_group(
     } else {
         statements.more_of_subject.execute(params![subject, humans, bots, sum])?;
     }
-    for (hour, sum) in &mut group.hours {
-        let slot = Slot::Hour { subject, hour: *hour };
+    for delta in &group.deltas {
+        let hour = delta.hour;
+        let slot = Slot::Hour { subject, hour };
         let id = hour_id(hour.div_euclid(24), subject, hour.rem_euclid(24));
-        if !new {
+        let mut sum = Sum::default();
+        // A new subject has no rows yet, but two targets of one link may share an hour.
+        if !new || group.deltas.len() > 1 {
             let read = |row: &Row<'_>| Ok(sum.merge_or_mend(row, 0, slot));
             statements.hour.query_row([id], read).optional()?.unwrap_or(Ok(()))?;
         }
+        sum.add_delta(delta, &batch.clicks);
         sum.tally.trim(MAX_VALUES_PER_HOUR);
         let Count { humans, bots } = sum.tally.clicks;
         let row = params![id, humans.cast_signed(), bots.cast_signed(), sum.encode(slot)];

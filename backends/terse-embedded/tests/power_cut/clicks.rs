@@ -32,7 +32,7 @@ fn size(n: u64) -> u64 {
 
 const JOURNAL: JournalId = JournalId([7; 16]);
 
-fn batch(n: u64, epoch: u32) -> Batch {
+fn batch(n: u64, epoch: u32) -> Arc<Batch> {
     let clicks = (0..size(n)).map(|m| {
         let link =
             LinkId { key: key(&format!("link-{}", (n * 31 + m) % 400)), created_at: timestamp(0) };
@@ -47,7 +47,7 @@ fn batch(n: u64, epoch: u32) -> Batch {
         }
     });
     let span = JournalSpan { journal: JOURNAL, epoch, segment: 1, from: n, to: n + 1 };
-    Batch { clicks: clicks.collect(), spans: vec![span] }
+    Arc::new(Batch::of(vec![span], clicks))
 }
 
 impl Counter {

@@ -6,6 +6,7 @@ mod cache;
 mod classifier;
 mod devices;
 mod geo;
+mod intern;
 #[cfg(test)]
 mod mmdb;
 mod repeats;
@@ -17,45 +18,58 @@ mod user_agents;
 use std::io;
 use std::path::PathBuf;
 
-use terse_core::clicks::{BotKind, Click, ClickTarget, Interned, LinkId, Record, RequestFlags};
+use foldhash::quality::RandomState;
+use terse_core::clicks::{
+    AgentTraits, BotKind, ClickKind, ClickRow, ClickTarget, Interned, LinkId, Network, Place,
+    Record, RequestFlags,
+};
 use terse_core::{Answered, Code, Domain, LinkKey, OwnerId, Timestamp};
 
 pub use addresses::AddressPrecision;
 pub use classifier::UserAgentClassifier;
 
+pub(crate) use intern::ByHash;
+
 use addresses::Address;
 use cache::BoundedCache;
 use geo::GeoDatabase;
+use intern::Interner;
 use repeats::RepeatDetector;
-use user_agents::{UserAgent, UserAgents};
+use user_agents::{UserAgent, UserAgentParser};
+
+use crate::gathering::Gathering;
 
 /// Entries of one cache generation; each takes one or two hundred bytes.
 const ADDRESSES: usize = 16_384;
+const AGENTS: usize = 4096;
 const REFERRERS: usize = 4096;
 const LANGUAGES: usize = 512;
 const CAMPAIGNS: usize = 2048;
 const DOMAINS: usize = 512;
 
-/// Turns journal records into clicks. It caches what it derives from each text, within bounds, so
-/// that most clicks cost a few look-ups.
+/// Turns journal records into rows of a batch. It caches what it derives from each text, within
+/// bounds: a text that it knows costs a look-up and allocates nothing.
 pub struct Enricher {
     precision: AddressPrecision,
     geo: GeoDatabase,
-    user_agents: UserAgents,
+    /// Made for the first user agent. It takes about ten megabytes and 50 milliseconds; a server
+    /// without visitors stays small.
+    parser: Option<UserAgentParser>,
     repeats: RepeatDetector,
-    addresses: BoundedCache<Address, Location>,
-    referrers: BoundedCache<Box<[u8]>, Option<Interned>>,
-    languages: BoundedCache<Box<[u8]>, Option<Interned>>,
-    campaigns: BoundedCache<Box<[u8]>, [Option<Interned>; 5]>,
+    agents: Interner<UserAgent>,
+    addresses: Interner<Location>,
+    referrers: Interner<Option<Interned>>,
+    languages: Interner<Option<Interned>>,
+    campaigns: Interner<[Option<Interned>; 5]>,
     domains: BoundedCache<Box<[u8]>, Option<Domain>>,
+    hash: RandomState,
 }
 
 /// What a click keeps of an address.
 #[derive(Clone, Debug, Default)]
 struct Location {
     address: Option<Interned>,
-    country: Option<Interned>,
-    city: Option<Interned>,
+    place: Place,
 }
 
 impl std::fmt::Debug for Enricher {
@@ -75,13 +89,15 @@ impl Enricher {
         Ok(Self {
             precision,
             geo: GeoDatabase::open(geo_file, now)?,
-            user_agents: UserAgents::new(),
+            parser: None,
             repeats: RepeatDetector::new(),
-            addresses: BoundedCache::new(ADDRESSES),
-            referrers: BoundedCache::new(REFERRERS),
-            languages: BoundedCache::new(LANGUAGES),
-            campaigns: BoundedCache::new(CAMPAIGNS),
+            agents: Interner::new(AGENTS),
+            addresses: Interner::new(ADDRESSES),
+            referrers: Interner::new(REFERRERS),
+            languages: Interner::new(LANGUAGES),
+            campaigns: Interner::new(CAMPAIGNS),
             domains: BoundedCache::new(DOMAINS),
+            hash: RandomState::default(),
         })
     }
 
@@ -98,79 +114,127 @@ impl Enricher {
         self.repeats.clear();
     }
 
-    /// The click of a record; `None` if no link can have its code or domain.
-    pub fn enrich(&mut self, record: &Record<'_>) -> Option<Click> {
+    /// The row of a record in a batch; `None` if no link can have its code or domain. Whether it is
+    /// a repeat is found out later, in the order of time, by [`Enricher::repeat`].
+    pub(crate) fn enrich(
+        &mut self,
+        record: &Record<'_>,
+        batch: &mut Gathering,
+    ) -> Option<ClickRow> {
         #[cfg(test)]
         assert_ne!(record.agent, samples::PANICS, "the test asks for a panic");
-        let code = std::str::from_utf8(record.code).ok().and_then(Code::parse)?;
-        let key = LinkKey { domain: self.domain(record.domain)?, code };
-        let at = Timestamp::from_ms(record.at_ms);
-        let target = match record.outcome {
-            Answered::Redirected => ClickTarget::Link(
-                LinkId { key, created_at: Timestamp::from_ms(record.created_ms) },
-                OwnerId(record.owner),
-            ),
-            outcome => ClickTarget::Orphan(key, outcome),
+        let domains = &mut self.domains;
+        let target = batch.target(record, &self.hash, || {
+            let code = std::str::from_utf8(record.code).ok().and_then(Code::parse)?;
+            let parse = |name: &[u8]| std::str::from_utf8(name).ok().map(Domain::from_stored);
+            let key = LinkKey { domain: domains.get_or_insert_with(record.domain, parse)?, code };
+            Some(match record.outcome {
+                Answered::Redirected => ClickTarget::Link(
+                    LinkId { key, created_at: Timestamp::from_ms(record.created_ms) },
+                    OwnerId(record.owner),
+                ),
+                outcome => ClickTarget::Orphan(key, outcome),
+            })
+        })?;
+        let mut row = ClickRow {
+            at_ms: Timestamp::from_ms(record.at_ms).as_ms(),
+            took_nanos: record.took_nanos,
+            target,
+            weight: u32::from(record.weight.max(1)),
+            ..ClickRow::default()
         };
-        let mut click = Click::bare(at, target);
-        click.weight = u32::from(record.weight.max(1));
-        click.took_micros = record.took_micros;
-        let mut named_bot = None;
-        if !record.marks.has(RequestFlags::QUIET) {
-            named_bot = self.add_details(&mut click, record);
-        }
-        click.bot = if record.marks.has(RequestFlags::HEAD) {
+        let quiet = record.marks.has(RequestFlags::QUIET);
+        let named_bot =
+            if quiet { self.quiet_bot(record) } else { self.add_details(&mut row, record, batch) };
+        let bot = if record.marks.has(RequestFlags::HEAD) {
             Some(BotKind::Head)
         } else if record.marks.has(RequestFlags::PREFETCH) {
             Some(BotKind::Prefetch)
         } else {
-            named_bot.or_else(|| self.repeat(&click))
+            named_bot
         };
-        Some(click)
+        row.kind = bot.map_or(ClickKind::HUMAN, ClickKind::of_bot);
+        Some(row)
+    }
+
+    /// Whether a human's click is a repeat. Call it in the order of time.
+    pub(crate) fn repeat(&mut self, row: &mut ClickRow, batch: &Gathering) {
+        if row.visitor == 0 || row.kind != ClickKind::HUMAN {
+            return;
+        }
+        if let Some(link) = batch.link_hash(row.target)
+            && self.repeats.is_repeat((row.visitor, link), row.at_ms)
+        {
+            row.kind = ClickKind::REPEAT;
+        }
+    }
+
+    /// The kind of bot that asks not to be tracked. Nothing else of its user agent is kept.
+    fn quiet_bot(&mut self, record: &Record<'_>) -> Option<BotKind> {
+        if record.marks.has(RequestFlags::NAMELESS) {
+            return Some(BotKind::Nameless);
+        }
+        if record.agent.is_empty() {
+            return None;
+        }
+        self.parser.get_or_insert_with(UserAgentParser::shipped).parse(record.agent).bot
     }
 
     /// Fills in what the texts of a record say, and returns the kind of bot its user agent names.
-    fn add_details(&mut self, click: &mut Click, record: &Record<'_>) -> Option<BotKind> {
-        let UserAgent { device, browser, system, bot } = self.user_agents.get(record.agent);
-        (click.device, click.browser, click.system) = (device, browser, system);
-        click.visitor = (record.visitor != 0).then_some(record.visitor);
+    fn add_details(
+        &mut self,
+        row: &mut ClickRow,
+        record: &Record<'_>,
+        batch: &mut Gathering,
+    ) -> Option<BotKind> {
+        let number = batch.number();
+        let parser = &mut self.parser;
+        let (agent, agent_number) = self.agents.number(
+            record.agent,
+            number,
+            |agent| parser.get_or_insert_with(UserAgentParser::shipped).parse(agent),
+            |agent| {
+                let UserAgent { device, browser, system, bot: _ } = agent.clone();
+                batch.agent(AgentTraits { device, browser, system })
+            },
+        );
+        let bot = agent.bot;
+        row.agent = agent_number;
+        row.visitor = record.visitor;
         if let Some(address) = Address::read(record.address) {
-            let Location { address, country, city } = self.location(address);
-            (click.address, click.country, click.city) = (address, country, city);
+            let (geo, precision) = (&mut self.geo, self.precision);
+            (_, row.network) = self.addresses.number(
+                record.address,
+                number,
+                |_| {
+                    let (country, city) = geo.find(address.ip());
+                    Location { address: address.text(precision), place: Place { country, city } }
+                },
+                |location| {
+                    let place = batch.place(location.place.clone());
+                    batch.network(Network { address: location.address.clone(), place })
+                },
+            );
         }
         if !record.referrer.is_empty() {
-            click.referrer = self.referrers.get_or_insert_with(record.referrer, text::referrer);
+            (_, row.referrer) =
+                self.referrers.number(record.referrer, number, text::referrer, |referrer| {
+                    batch.referrer(referrer.clone())
+                });
         }
         if !record.language.is_empty() {
-            click.language = self.languages.get_or_insert_with(record.language, text::language);
+            (_, row.language) =
+                self.languages.number(record.language, number, text::language, |language| {
+                    batch.language(language.clone())
+                });
         }
         if !record.campaign.is_empty() {
-            click.utm = self.campaigns.get_or_insert_with(record.campaign, text::campaign);
+            (_, row.campaign) =
+                self.campaigns.number(record.campaign, number, text::campaign, |campaign| {
+                    batch.campaign(campaign.clone())
+                });
         }
         bot
-    }
-
-    fn repeat(&mut self, click: &Click) -> Option<BotKind> {
-        let (Some(visitor), ClickTarget::Link(link, _)) = (click.visitor, &click.target) else {
-            return None;
-        };
-        let visit = (visitor, &link.key.domain, &link.key.code);
-        self.repeats.is_repeat(visit, click.at.as_ms()).then_some(BotKind::Repeat)
-    }
-
-    fn location(&mut self, address: Address) -> Location {
-        if let Some(location) = self.addresses.get(&address) {
-            return location;
-        }
-        let (country, city) = self.geo.find(address.ip());
-        let location = Location { address: address.text(self.precision), country, city };
-        self.addresses.insert(address, location.clone());
-        location
-    }
-
-    fn domain(&mut self, name: &[u8]) -> Option<Domain> {
-        let parse = |name: &[u8]| std::str::from_utf8(name).ok().map(Domain::from_stored);
-        self.domains.get_or_insert_with(name, parse)
     }
 }
 

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use terse_core::clicks::Click;
 
 use super::*;
 
@@ -6,10 +7,20 @@ fn enricher() -> Enricher {
     Enricher::new(None, AddressPrecision::Network, Timestamp::from_ms(0)).unwrap()
 }
 
+impl Enricher {
+    /// The click of a record in a batch of its own.
+    fn click(&mut self, record: &Record<'_>) -> Option<Click> {
+        let mut gathering = Gathering::default();
+        gathering.read(record, self);
+        gathering.add_in_order(self);
+        gathering.columns().iter().next()
+    }
+}
+
 fn record() -> Record<'static> {
     Record {
         at_ms: 1_763_000_000_123,
-        took_micros: 42,
+        took_nanos: 42_000,
         weight: 1,
         visitor: 99,
         owner: 7,
@@ -26,11 +37,11 @@ fn record() -> Record<'static> {
 
 #[test]
 fn a_record_becomes_a_click() {
-    let click = enricher().enrich(&record()).unwrap();
+    let click = enricher().click(&record()).unwrap();
     let key = LinkKey { domain: Domain::primary(), code: Code::parse("x7Kq2Lm").unwrap() };
     let text = |text: &str| Some(Interned::from(text));
     let want = Click {
-        took_micros: 42,
+        took_nanos: 42_000,
         visitor: Some(99),
         address: text("8.8.8.0/24"),
         referrer: text("news.example"),
@@ -51,7 +62,7 @@ fn a_record_becomes_a_click() {
 #[test]
 fn a_visit_without_a_redirect_is_an_orphan() {
     let sent = Record { outcome: Answered::Gone, weight: 64, domain: b"go.example", ..record() };
-    let click = enricher().enrich(&sent).unwrap();
+    let click = enricher().click(&sent).unwrap();
     let ClickTarget::Orphan(key, Answered::Gone) = click.target else { panic!("{click:?}") };
     assert_eq!(
         (key.domain.as_str(), key.code.as_str(), click.weight),
@@ -61,11 +72,27 @@ fn a_visit_without_a_redirect_is_an_orphan() {
 
 #[test]
 fn a_visitor_who_asked_not_to_be_tracked_is_only_counted() {
-    let click = enricher().enrich(&Record { marks: RequestFlags::QUIET, ..record() }).unwrap();
-    let bare = Click { took_micros: 42, ..Click::bare(click.at, click.target.clone()) };
+    let quiet = RequestFlags::QUIET;
+    let click = enricher().click(&Record { marks: quiet, ..record() }).unwrap();
+    let bare = Click { took_nanos: 42_000, ..Click::bare(click.at, click.target.clone()) };
     assert_eq!(click, bare);
-    let nameless = enricher().enrich(&Record { agent: b"", ..record() }).unwrap();
+    let nameless = enricher().click(&Record { agent: b"", ..record() }).unwrap();
     assert_eq!(nameless.bot, Some(BotKind::Nameless));
+}
+
+#[test]
+fn a_bot_that_asks_not_to_be_tracked_is_a_bot() {
+    let quiet = RequestFlags::QUIET;
+    for (marks, agent, want) in [
+        (quiet, &b"Mozilla/5.0 (compatible; Googlebot/2.1)"[..], Some(BotKind::Crawler)),
+        (quiet, b"curl/8.0", Some(BotKind::Tool)),
+        (quiet.with(RequestFlags::NAMELESS, true), b"", Some(BotKind::Nameless)),
+        (quiet, b"", None),
+    ] {
+        let click = enricher().click(&Record { marks, agent, ..record() }).unwrap();
+        let bare = Click { took_nanos: 42_000, ..Click::bare(click.at, click.target.clone()) };
+        assert_eq!(click, Click { bot: want, ..bare }, "and nothing else is kept");
+    }
 }
 
 #[test]
@@ -81,16 +108,17 @@ fn of_several_kinds_of_bot_the_most_certain_is_reported() {
         // The second one is no repeat either, and the first human click after it counts.
         for _ in 0..2 {
             assert_eq!(
-                enricher.enrich(&Record { marks, agent, ..record() }).unwrap().bot,
+                enricher.click(&Record { marks, agent, ..record() }).unwrap().bot,
                 Some(want)
             );
         }
-        assert_eq!(enricher.enrich(&record()).unwrap().bot, None);
-        assert_eq!(enricher.enrich(&record()).unwrap().bot, Some(BotKind::Repeat));
-        assert_eq!(enricher.enrich(&Record { code: b"other", ..record() }).unwrap().bot, None);
-        assert_eq!(
-            enricher.enrich(&Record { visitor: 0, ..record() }).unwrap().bot,
-            None,
+        let first = enricher.click(&record()).unwrap();
+        assert_eq!((first.bot, first.repeat), (None, false));
+        let second = enricher.click(&record()).unwrap();
+        assert_eq!((second.bot, second.repeat), (None, true), "a double click is no bot");
+        assert!(!enricher.click(&Record { code: b"other", ..record() }).unwrap().repeat);
+        assert!(
+            !enricher.click(&Record { visitor: 0, ..record() }).unwrap().repeat,
             "without a visitor hash there are no repeats"
         );
     }
@@ -104,7 +132,7 @@ fn an_address_is_stored_as_precisely_as_the_setting_says() {
         (AddressPrecision::Full, Some("8.8.8.8")),
     ] {
         let mut enricher = Enricher::new(None, precision, Timestamp::from_ms(0)).unwrap();
-        let click = enricher.enrich(&Record { address: &[8, 8, 8, 8], ..record() }).unwrap();
+        let click = enricher.click(&Record { address: &[8, 8, 8, 8], ..record() }).unwrap();
         assert_eq!((click.address.as_deref(), click.country.as_deref()), (want, Some("US")));
     }
 }
@@ -112,9 +140,9 @@ fn an_address_is_stored_as_precisely_as_the_setting_says() {
 #[test]
 fn a_record_with_an_impossible_code_or_domain_is_no_click() {
     for code in [&b""[..], b"ab", b"a/b/c", b"\xff\xff\xff"] {
-        assert_eq!(enricher().enrich(&Record { code, ..record() }), None);
+        assert_eq!(enricher().click(&Record { code, ..record() }), None);
     }
-    assert_eq!(enricher().enrich(&Record { domain: b"\xff", ..record() }), None);
+    assert_eq!(enricher().click(&Record { domain: b"\xff", ..record() }), None);
 }
 
 #[test]
@@ -125,10 +153,10 @@ fn a_changed_geo_file_is_used_at_once() {
     let mut enricher =
         Enricher::new(Some(path.clone()), AddressPrecision::Network, Timestamp::from_ms(0))
             .unwrap();
-    assert_eq!(enricher.enrich(&record()).unwrap().city.as_deref(), Some("Berlin, DE"));
+    assert_eq!(enricher.click(&record()).unwrap().city.as_deref(), Some("Berlin, DE"));
     std::fs::write(&path, mmdb::file(&mmdb::nested("FR", "Paris"))).unwrap();
     enricher.refresh(Timestamp::from_ms(10_000));
-    assert_eq!(enricher.enrich(&record()).unwrap().city.as_deref(), Some("Paris, FR"));
+    assert_eq!(enricher.click(&record()).unwrap().city.as_deref(), Some("Paris, FR"));
 }
 
 #[test]
@@ -139,7 +167,7 @@ fn the_caches_stay_within_their_bounds() {
         let language = format!("aa-{:03}", n % 1000);
         let campaign = format!("utm_source={n}");
         let agent = if n % 100 == 0 { text.as_bytes() } else { record().agent };
-        enricher.enrich(&Record {
+        enricher.click(&Record {
             visitor: u64::from(n) + 1,
             address: &n.to_be_bytes(),
             domain: text.as_bytes(),
@@ -155,7 +183,7 @@ fn the_caches_stay_within_their_bounds() {
     assert!(enricher.campaigns.len() <= 2 * CAMPAIGNS);
     assert!(enricher.domains.len() <= 2 * DOMAINS);
     assert!(enricher.addresses.len() <= 2 * ADDRESSES);
-    assert!(enricher.user_agents.cached() <= 2 * 4096);
+    assert!(enricher.agents.len() <= 2 * AGENTS);
     assert!(enricher.repeats.len() <= 2 * 65_536);
 }
 
@@ -163,13 +191,13 @@ proptest! {
     #[test]
     fn any_record_can_be_enriched(
         texts in proptest::array::uniform7(proptest::collection::vec(any::<u8>(), 0..300)),
-        numbers in any::<(i64, u32, u16, u64, u64, i64, u8, u8)>(),
+        numbers in any::<(i64, u64, u16, u64, u64, i64, u8, u8)>(),
         code in "[A-Za-z0-9_-]{3,10}",
     ) {
         let [domain, odd_code, address, referrer, language, agent, campaign] = &texts;
-        let (at_ms, took_micros, weight, visitor, owner, created_ms, marks, outcome) = numbers;
+        let (at_ms, took_nanos, weight, visitor, owner, created_ms, marks, outcome) = numbers;
         let mut record = Record {
-            at_ms, took_micros, weight, visitor, owner, created_ms,
+            at_ms, took_nanos, weight, visitor, owner, created_ms,
             marks: RequestFlags(marks),
             outcome: Answered::from_journal_byte(outcome % 4).unwrap(),
             domain: b"",
@@ -178,9 +206,9 @@ proptest! {
             referrer, language, agent, campaign,
         };
         ENRICHER.with_borrow_mut(|enricher| {
-            assert!(enricher.enrich(&record).is_some());
+            assert!(enricher.click(&record).is_some());
             (record.code, record.domain) = (odd_code, domain);
-            enricher.enrich(&record);
+            enricher.click(&record);
         });
     }
 }

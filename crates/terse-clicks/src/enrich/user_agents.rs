@@ -4,15 +4,11 @@ use terse_core::clicks::{BotKind, Interned};
 use ua_parser::{os, user_agent};
 
 use super::bots::BotDetector;
-use super::cache::BoundedCache;
 use super::devices;
 use super::text::printable;
 
 const BROWSERS: &str = include_str!("../../data/browsers.json");
 const SYSTEMS: &str = include_str!("../../data/systems.json");
-/// User agents of one cache generation. The visitors of a site have some hundreds; parsing one
-/// again takes about ten microseconds.
-const CAPACITY: usize = 4096;
 /// A family name can be a part of the user agent itself.
 const MAX_FAMILY_LEN: usize = 60;
 
@@ -38,33 +34,6 @@ pub(crate) struct UserAgent {
     pub(crate) browser: Option<Interned>,
     pub(crate) system: Option<Interned>,
     pub(crate) bot: Option<BotKind>,
-}
-
-/// Parses user agents for one thread and caches the results.
-pub(crate) struct UserAgents {
-    cache: BoundedCache<Box<[u8]>, UserAgent>,
-    /// Made for the first user agent. It takes about ten megabytes and 50 milliseconds; a server
-    /// without visitors stays small.
-    parser: Option<UserAgentParser>,
-}
-
-impl UserAgents {
-    pub(crate) fn new() -> Self {
-        Self { cache: BoundedCache::new(CAPACITY), parser: None }
-    }
-
-    /// The parsed user agent. An empty one is a bot without a name.
-    pub(crate) fn get(&mut self, agent: &[u8]) -> UserAgent {
-        let parser = &mut self.parser;
-        self.cache.get_or_insert_with(agent, |agent| {
-            parser.get_or_insert_with(UserAgentParser::shipped).parse(agent)
-        })
-    }
-
-    #[cfg(test)]
-    pub(crate) fn cached(&self) -> usize {
-        self.cache.len()
-    }
 }
 
 /// The parser, with the pattern lists that are shipped.
@@ -124,9 +93,9 @@ mod tests {
 
     #[test]
     fn browsers_and_systems_are_recognised() {
-        let mut agents = UserAgents::new();
+        let agents = UserAgentParser::shipped();
         for (agent, device, browser, system) in super::super::samples::BROWSERS {
-            let found = agents.get(agent.as_bytes());
+            let found = agents.parse(agent.as_bytes());
             let text = |text: &Option<Interned>| text.as_deref().unwrap_or_default().to_owned();
             assert_eq!(
                 (&*text(&found.device), &*text(&found.browser), &*text(&found.system)),
@@ -139,23 +108,23 @@ mod tests {
 
     #[test]
     fn the_device_of_a_bot_is_bot() {
-        let mut agents = UserAgents::new();
+        let agents = UserAgentParser::shipped();
         let google = "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) \
             AppleWebKit/537.36 (KHTML, like Gecko) \
                       Chrome/126.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; \
                       +http://www.google.com/bot.html)";
-        let found = agents.get(google.as_bytes());
+        let found = agents.parse(google.as_bytes());
         assert_eq!((found.device.as_deref(), found.bot), (Some("bot"), Some(BotKind::Crawler)));
         assert_eq!(found.browser.as_deref(), Some("Googlebot"));
         assert_eq!(
-            agents.get(b""),
+            agents.parse(b""),
             UserAgent { bot: Some(BotKind::Nameless), ..UserAgent::default() }
         );
     }
 
     #[test]
     fn any_bytes_can_be_parsed() {
-        let mut agents = UserAgents::new();
+        let agents = UserAgentParser::shipped();
         for bytes in [
             &[0xff; 512][..],
             &[0; 512],
@@ -164,11 +133,7 @@ mod tests {
             &[b'('; 512],
             &[b' '; 512],
         ] {
-            agents.get(bytes);
+            agents.parse(bytes);
         }
-        for n in 0..3 * CAPACITY {
-            agents.get(format!("Mozilla/5.0 (Windows NT 10.0) Thing{n}/1.0").as_bytes());
-        }
-        assert!(agents.cached() <= 2 * CAPACITY);
     }
 }

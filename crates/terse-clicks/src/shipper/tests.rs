@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Added, Batch, BotKind, Forgotten, JournalId, JournalSpan, LinkId, Opened, Position, Record,
+    Added, Batch, ClickKind, Forgotten, JournalId, JournalSpan, LinkId, Opened, Position, Record,
+    UnfinishedBatch,
 };
 use terse_core::{LinkKey, StoreError, Timestamp};
 
@@ -15,7 +16,7 @@ use super::*;
 use crate::enrich::samples::PANICS;
 use crate::written::{Written, click};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 const FAST: Pace = Pace {
     idle: Duration::from_millis(1),
     timeout: Duration::from_millis(40),
@@ -52,7 +53,10 @@ struct State {
     journals: HashMap<JournalId, (u32, u64)>,
     positions: HashMap<(JournalId, u64), u64>,
     counted: Vec<u32>,
-    bots: Vec<Option<BotKind>>,
+    kinds: Vec<ClickKind>,
+    /// The id of each batch, and the times of its clicks.
+    batches: Vec<([u8; 16], Vec<i64>)>,
+    unfinished: Vec<UnfinishedBatch>,
     /// Faults of the next calls of `add`, and then of all others.
     faults: VecDeque<Option<Fault>>,
     always: Option<Fault>,
@@ -90,8 +94,10 @@ impl State {
             return Added::Gap(spans.iter().map(position).collect());
         }
         self.positions.extend(spans.iter().map(|span| ((span.journal, span.segment), span.to)));
-        self.counted.extend(batch.clicks.iter().map(|click| click.took_micros));
-        self.bots.extend(batch.clicks.iter().map(|click| click.bot));
+        self.counted.extend(batch.clicks.iter().map(|click| (click.took_nanos / 1000) as u32));
+        self.kinds.extend(&batch.clicks.kind);
+        self.batches.push((batch.id, batch.clicks.at_ms.clone()));
+        self.unfinished.retain(|begun| begun.id != batch.id);
         Added::Done
     }
 }
@@ -138,10 +144,11 @@ impl ClickIngest for Fake {
         let positions = state.positions.iter().filter(|((of, _), _)| *of == journal);
         let positions =
             positions.map(|(&(journal, segment), &to)| Position { journal, segment, to }).collect();
-        Ok(Opened { epoch, generation, positions })
+        let unfinished = state.unfinished.clone();
+        Ok(Opened { epoch, generation, positions, unfinished })
     }
 
-    async fn add(&self, batch: &Batch) -> Result<Added, StoreError> {
+    async fn add(&self, batch: &Arc<Batch>) -> Result<Added, StoreError> {
         let fault = {
             let mut state = self.state();
             state.calls += 1;
@@ -155,7 +162,7 @@ impl ClickIngest for Fake {
                     let _ = state.apply(batch);
                 }
                 Some(Fault::CountsLate) => {
-                    let (state, batch) = (Arc::clone(&self.state), batch.clone());
+                    let (state, batch) = (Arc::clone(&self.state), Arc::clone(batch));
                     thread::spawn(move || {
                         thread::sleep(3 * FAST.timeout / 2);
                         let mut state = state.lock().unwrap();
@@ -227,7 +234,7 @@ fn start_within(
 
 /// Waits for something that is bound to happen.
 fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    for _ in 0..20_000 {
+    for _ in 0..120_000 {
         if happened() {
             return;
         }
@@ -258,7 +265,8 @@ fn files(folder: &Path) -> usize {
 
 fn assert_counted_once(store: &Fake, clicks: u32) {
     assert_eq!(store.counted(), (0..clicks).collect::<Vec<_>>());
-    assert!(store.state().bots.iter().all(Option::is_none), "nobody is a repeat of themselves");
+    let human = |kind: &ClickKind| *kind == ClickKind::HUMAN;
+    assert!(store.state().kinds.iter().all(human), "nobody is a repeat of themselves");
 }
 
 #[test]
@@ -294,6 +302,76 @@ fn clicks_are_counted_as_they_come_and_everything_in_the_end() {
     );
     assert!(count(&counts.batches) >= 300 / 37);
     assert_eq!(files(temp.path()), 0);
+}
+
+#[test]
+fn of_clicks_on_several_threads_the_later_one_is_the_repeat() {
+    let temp = tempfile::tempdir().unwrap();
+    let visit = |number: u32, visitor, ms| Record { visitor, at_ms: ms, ..click(number) };
+    // Three threads; the oldest segment has the latest clicks. More than one batch of each.
+    for (id, threads_ms) in [(1, 7), (2, 0), (3, 3)] {
+        let mut written = Written::new(id, 99, id as i64, 256 << 10);
+        for n in 0..200 {
+            // Every visitor clicks on every thread, once in twenty seconds.
+            let at_ms = 1_763_000_000_000 + n * 20_000 + threads_ms;
+            assert!(written.try_add_record(&visit(threads_ms as u32, n as u64 + 1, at_ms)));
+        }
+        written.save(temp.path());
+    }
+    let store = Arc::new(Fake::default());
+    assert!(start(temp.path(), 1, &store, FAST).stop(SOON, true));
+    let state = store.state();
+    assert_eq!(state.counted.len(), 600);
+    for (number, kind) in state.counted.iter().zip(&state.kinds) {
+        let want = if *number == 0 { ClickKind::HUMAN } else { ClickKind::REPEAT };
+        assert_eq!(*kind, want, "{number} ms after the first");
+    }
+    let times: Vec<i64> = state.batches.iter().flat_map(|(_, times)| times.clone()).collect();
+    assert!(times.is_sorted(), "batches are in the order of time");
+}
+
+#[test]
+fn a_clock_that_is_set_back_stops_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    for id in 1..4 {
+        let mut written = Written::new(id, 99, id as i64, 256 << 10);
+        for n in 0..200_u32 {
+            let at_ms = [1_763_000_000_000, 5, i64::MAX / 2, 1_763_000_500_000][n as usize % 4];
+            let number = id as u32 * 1000 + n;
+            assert!(written.try_add_record(&Record { at_ms, ..click(number) }));
+        }
+        written.save(temp.path());
+    }
+    let store = Arc::new(Fake::default());
+    assert!(start(temp.path(), 1, &store, FAST).stop(SOON, true));
+    let want: Vec<u32> = (1..4).flat_map(|id| (0..200).map(move |n| id * 1000 + n)).collect();
+    assert_eq!(store.counted(), want);
+}
+
+#[test]
+fn what_the_store_has_begun_is_finished_first() {
+    let temp = tempfile::tempdir().unwrap();
+    let clicks = dead(temp.path(), 1..4, 30, 0);
+    let store = Arc::new(Fake::default());
+    // A part of two segments, as another process cut it; the order of the spans makes the id.
+    let behind = |n: u32| {
+        let mut written = Written::new(9, 99, 9, 64 << 10);
+        (0..n).for_each(|n| written.add(n));
+        written.at as u64
+    };
+    let journal = journal_of(temp.path());
+    let span = |segment, to| JournalSpan { journal, epoch: 77, segment, from: 0, to };
+    let spans = vec![span(3, behind(20)), span(1, behind(5))];
+    let begun = UnfinishedBatch { id: Batch::id_of(&spans), spans };
+    // One more, whose segment is gone: nothing can be done about it.
+    let gone = vec![span(1234, 100)];
+    let gone = UnfinishedBatch { id: Batch::id_of(&gone), spans: gone };
+    store.state().unfinished = vec![gone, begun.clone()];
+    store.state().faults = [Some(Fault::Fails), Some(Fault::CountsAndFails)].into();
+    assert!(start(temp.path(), 1, &store, FAST).stop(SOON, true));
+    assert_counted_once(&store, clicks);
+    assert_eq!(store.state().batches[0].0, begun.id);
+    assert_eq!(store.state().batches[0].1.len(), 25);
 }
 
 #[test]
@@ -556,21 +634,21 @@ fn what_waits_at_the_start_is_counted_and_not_dropped_however_much_it_is() {
 fn what_was_counted_before_is_not_counted_as_dropped() {
     let temp = tempfile::tempdir().unwrap();
     let store = Arc::new(Fake::default());
-    dead(temp.path(), 1..2, 20, 0);
+    dead(temp.path(), 1..2, 20, 37);
     // An earlier process has counted half of it.
     let mut half = Written::new(1, 99, 1, 64 << 10);
-    (0..10).for_each(|n| half.add(n));
+    (37..47).for_each(|n| half.add(n));
     let (stalled, stalls) = channel();
     {
         let mut state = store.state();
         state.positions.insert((journal_of(temp.path()), 1), half.at as u64);
-        state.counted.extend(0..10);
+        state.counted.extend(37..47);
         state.stalled = Some(stalled);
         state.always = Some(Fault::Stalls);
     }
-    // A batch of another segment is on its way when the bound is reached.
+    // A batch of another segment, whose clicks are earlier, is on its way when the bound is reached.
     let mut other = Written::new(7, 99, 0, 64 << 10);
-    (20..57).for_each(|n| other.add(n));
+    (0..37).for_each(|n| other.add(n));
     other.save(temp.path());
     let shipper = start_within(temp.path(), 1, &store, FAST, 1000);
     let counts = shipper.counts();
@@ -579,7 +657,7 @@ fn what_was_counted_before_is_not_counted_as_dropped() {
     store.state().always = None;
     assert!(shipper.stop(SOON, true));
     assert_eq!(counts.dropped.load(Ordering::Relaxed), 10);
-    assert_eq!(store.counted(), (0..10).chain(20..57).collect::<Vec<_>>());
+    assert_eq!(store.counted(), (0..47).collect::<Vec<_>>());
 }
 
 #[test]

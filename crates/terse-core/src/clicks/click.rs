@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::columns::ClickKind;
 use crate::link::{LinkKey, OwnerId};
 use crate::outcome::Answered;
 use crate::time::Timestamp;
@@ -27,7 +28,7 @@ impl LinkId {
 }
 
 /// Where a visit led.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum ClickTarget {
     /// To the target of this link of this owner.
     Link(LinkId, OwnerId),
@@ -54,13 +55,11 @@ pub enum BotKind {
     Prefetch,
     /// A HEAD request.
     Head,
-    /// The same visitor of the same link within ten seconds.
-    Repeat,
 }
 
 impl BotKind {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
+    /// All of them. Stores keep the places in this list: new ones come last.
+    pub const ALL: [Self; 8] = [
         Self::Crawler,
         Self::Preview,
         Self::Ai,
@@ -69,7 +68,6 @@ impl BotKind {
         Self::Nameless,
         Self::Prefetch,
         Self::Head,
-        Self::Repeat,
     ];
 
     /// The stable name in the API.
@@ -83,7 +81,6 @@ impl BotKind {
             Self::Nameless => "nameless",
             Self::Prefetch => "prefetch",
             Self::Head => "head",
-            Self::Repeat => "repeat",
         }
     }
 
@@ -141,7 +138,7 @@ dimensions! {
     Term = 10, "utm_term";
     /// `utm_content`.
     Content = 11, "utm_content";
-    /// Why a click counts as a bot's.
+    /// Why a click counts as a bot's. Repeated clicks of humans are in it too, as `repeat`.
     BotKind = 12, "machine";
     /// Of orphans: the answer to the visit.
     Outcome = 13, "outcome";
@@ -158,14 +155,17 @@ pub struct Click {
     pub target: ClickTarget,
     /// How many visits it represents; more than one only for orphans.
     pub weight: u32,
-    /// How long its answer took, in microseconds.
-    pub took_micros: u32,
+    /// How long its answer took, in nanoseconds.
+    pub took_nanos: u64,
     /// The visitor's hash, the same for one day.
     pub visitor: Option<u64>,
     /// The cut address: `203.0.113.0/24`.
     pub address: Option<Interned>,
     /// Why it counts as a bot's; `None` for humans.
     pub bot: Option<BotKind>,
+    /// Whether it is a human's click less than ten seconds after another by the same visitor on the
+    /// same link, such as the second half of a double click.
+    pub repeat: bool,
     /// See [`Dimension::Referrer`].
     pub referrer: Option<Interned>,
     /// See [`Dimension::Country`].
@@ -191,10 +191,11 @@ impl Click {
             at,
             target,
             weight: 1,
-            took_micros: 0,
+            took_nanos: 0,
             visitor: None,
             address: None,
             bot: None,
+            repeat: false,
             referrer: None,
             country: None,
             city: None,
@@ -203,6 +204,15 @@ impl Click {
             system: None,
             language: None,
             utm: [const { None }; 5],
+        }
+    }
+
+    /// Who clicked.
+    pub fn kind(&self) -> ClickKind {
+        match self.bot {
+            Some(bot) => ClickKind::of_bot(bot),
+            None if self.repeat => ClickKind::REPEAT,
+            None => ClickKind::HUMAN,
         }
     }
 

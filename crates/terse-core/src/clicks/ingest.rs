@@ -1,12 +1,17 @@
 //! Counting: how a store takes clicks in exactly once.
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::click::Click;
+use super::click::{Click, LinkId};
+use super::columns::ClickColumns;
+use super::delta::{self, ClickGatherer, Delta, DeltaSubject, Sums};
+use super::report::ClickSubject;
 use crate::store::StoreError;
+use crate::time::Timestamp;
 
 /// The identity of a journal: 16 random bytes, kept in the journal's folder for as long as the
 /// folder exists. A copied folder has the same identity.
@@ -68,30 +73,77 @@ pub struct Position {
     pub to: u64,
 }
 
-/// Clicks, and the spans of journals they were read from.
-///
-/// The clicks are a list for now. A columnar form and precomputed sums belong here too, beside the
-/// list, so that each store can use the form that suits it.
+/// Clicks in two forms, and the spans of journals they were read from. A store uses either form, or
+/// both.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
+    /// Derived from the spans without their epochs: a batch that is repeated has the id of the
+    /// first try, also after another process has taken the journal over. A store without
+    /// transactions deduplicates by it.
+    pub id: [u8; 16],
     /// Each segment at most once.
     pub spans: Vec<JournalSpan>,
     /// All clicks of the spans, and no others.
-    pub clicks: Vec<Click>,
+    pub clicks: ClickColumns,
+    /// The sums of the same clicks: each subject and hour at most once, but a link that changed its
+    /// owner meanwhile once for each owner.
+    pub sums: Vec<Delta>,
 }
 
 impl Batch {
-    /// The batch's id, derived from its spans without their epochs: a batch that is repeated has
-    /// the id of the first try, also after another process has taken the journal over. A store
-    /// without transactions deduplicates by it.
-    pub fn id(&self) -> [u8; 16] {
+    /// The batch of these spans.
+    pub fn new(spans: Vec<JournalSpan>, clicks: ClickColumns, sums: Vec<Delta>) -> Self {
+        Self { id: Self::id_of(&spans), spans, clicks, sums }
+    }
+
+    /// The batch of these spans, with clicks that are not in columns yet.
+    pub fn of(spans: Vec<JournalSpan>, clicks: impl IntoIterator<Item = Click>) -> Self {
+        let mut gatherer = ClickGatherer::default();
+        clicks.into_iter().for_each(|click| gatherer.push(&click));
+        Self::new(spans, gatherer.columns, gatherer.sums.into_deltas())
+    }
+
+    /// The id of a batch with these spans.
+    pub fn id_of(spans: &[JournalSpan]) -> [u8; 16] {
         let mut hasher = Xxh3::new();
-        for JournalSpan { journal, epoch: _, segment, from, to } in &self.spans {
+        for JournalSpan { journal, epoch: _, segment, from, to } in spans {
             hasher.update(&journal.0);
             [segment, from, to].iter().for_each(|number| hasher.update(&number.to_le_bytes()));
         }
         hasher.digest128().to_be_bytes()
     }
+
+    /// The subject of one of its sums.
+    pub fn subject(&self, subject: DeltaSubject) -> Option<ClickSubject> {
+        delta::subject_of(&self.clicks, subject)
+    }
+
+    /// The link with this number among the targets; `None` for an orphan.
+    pub fn link(&self, target: u32) -> Option<&LinkId> {
+        delta::link_of(&self.clicks, target)
+    }
+
+    /// The sums of one link without its clicks up to and including a time.
+    pub fn sums_after(&self, target: u32, at: Timestamp) -> Vec<Delta> {
+        let mut sums = Sums::default();
+        for row in self.clicks.rows() {
+            if row.target == target && row.at_ms > at.as_ms() {
+                sums.add(&self.clicks, &row);
+            }
+        }
+        let mut sums = sums.into_deltas();
+        sums.retain(|delta| delta.subject == DeltaSubject::Link(target));
+        sums
+    }
+}
+
+/// A batch that a store began to add and did not finish.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UnfinishedBatch {
+    /// Its id.
+    pub id: [u8; 16],
+    /// Its spans, in the order that makes the id. The epochs are those of the first try.
+    pub spans: Vec<JournalSpan>,
 }
 
 /// The outcome of adding a batch.
@@ -132,6 +184,10 @@ pub struct Opened {
     pub generation: u64,
     /// The position in each segment of this journal that is not forgotten.
     pub positions: Vec<Position>,
+    /// Batches of this journal that a store without transactions began and did not finish, the
+    /// oldest first. The positions do not include them. The caller adds these first, with the same
+    /// spans and so the same id.
+    pub unfinished: Vec<UnfinishedBatch>,
 }
 
 /// Takes clicks in, each exactly once.
@@ -152,7 +208,9 @@ pub trait ClickIngest: Send + Sync + 'static {
     /// After `Unavailable` the step may have happened: the caller adds the same batch again before
     /// any other of these journals. The store leaves clicks of erased links and owners out of the
     /// erased sums, see [`ClickRetention`](super::ClickRetention).
-    async fn add(&self, batch: &Batch) -> Result<Added, StoreError>;
+    ///
+    /// The batch is shared, so that a store with threads of its own need not copy it.
+    async fn add(&self, batch: &Arc<Batch>) -> Result<Added, StoreError>;
 
     /// Forgets the positions of segments whose files exist no longer. `generation` is the one that
     /// the journal's folder has on disk, see [`Opened::generation`]; the store keeps the highest.
@@ -194,7 +252,7 @@ mod tests {
     fn a_batch_has_the_id_of_its_spans_whoever_sends_it() {
         let span =
             JournalSpan { journal: JournalId([7; 16]), epoch: 1, segment: 5, from: 0, to: 9 };
-        let id = |spans: &[JournalSpan]| Batch { spans: spans.to_vec(), clicks: vec![] }.id();
+        let id = |spans: &[JournalSpan]| Batch::of(spans.to_vec(), []).id;
         assert_eq!(id(&[span]), id(&[JournalSpan { epoch: 2, ..span }]));
         // Stores on disk identify batches by this number: it must never change.
         assert_eq!(u128::from_be_bytes(id(&[span])), 0x01fd_b246_488b_fe1a_2f39_7706_bd4a_c1df);

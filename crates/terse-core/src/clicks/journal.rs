@@ -24,6 +24,7 @@ const FIXED: usize = 52;
 const LENGTHS: usize = 40;
 const AGENT_UPPER: usize = 47;
 const CAMPAIGN_UPPER: usize = 48;
+const NANOS: usize = 49;
 
 /// The longest form of each text; longer texts are truncated.
 const MAX_DOMAIN_LEN: usize = 253;
@@ -75,8 +76,11 @@ impl RequestFlags {
     pub const HEAD: Self = Self(1);
     /// A prefetch: the click may never follow.
     pub const PREFETCH: Self = Self(2);
-    /// The visitor asked not to be tracked: the record holds no details.
+    /// The visitor asked not to be tracked: the record holds no details, except the user agent of
+    /// a bot, see [`names_a_bot`].
     pub const QUIET: Self = Self(4);
+    /// The request had no user agent. Set only together with `QUIET`.
+    pub const NAMELESS: Self = Self(8);
 
     /// Whether all of `other` are set.
     pub fn has(self, other: Self) -> bool {
@@ -90,14 +94,65 @@ impl RequestFlags {
     }
 }
 
+/// Parts of user agents that only bots have, in lower case.
+const BOT_WORDS: [&[u8]; 13] = [
+    b"bot",
+    b"crawl",
+    b"spider",
+    b"scrape",
+    b"http:",
+    b"https:",
+    b"externalhit",
+    b"preview",
+    b"monitor",
+    b"uptime",
+    b"archive",
+    b"fetch",
+    b"headless",
+];
+/// How user agents of tools and libraries begin, in lower case.
+const BOT_BEGINNINGS: [&[u8]; 16] = [
+    b"curl/",
+    b"wget/",
+    b"python",
+    b"go-http-client",
+    b"java/",
+    b"okhttp",
+    b"apache-httpclient",
+    b"libwww",
+    b"ruby",
+    b"php",
+    b"node",
+    b"axios",
+    b"postmanruntime",
+    b"aiohttp",
+    b"guzzle",
+    b"reqwest",
+];
+
+/// Whether a user agent names a program that no person uses to follow links. The journal keeps it
+/// even if the request asks not to be tracked: it says nothing about a person, and the pipeline
+/// needs it to tell bots from humans. `Cubot` is a maker of phones.
+pub fn names_a_bot(agent: &[u8]) -> bool {
+    let agent = &agent[..agent.len().min(MAX_AGENT_LEN)];
+    let begins = |at: usize, word: &[u8]| {
+        agent[at..].get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word))
+    };
+    BOT_BEGINNINGS.iter().any(|word| begins(0, word))
+        || (0..agent.len()).any(|at| {
+            BOT_WORDS.iter().any(|word| begins(at, word))
+                && !(at >= 2 && begins(at, b"bot") && begins(at - 2, b"cu"))
+        })
+}
+
 /// A visit as the journal stores it. Personal data never reaches the disk: the address is
 /// truncated, the referrer is only a host, the visitor a hash.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Record<'a> {
     /// When.
     pub at_ms: i64,
-    /// From the request's arrival to its answer, in microseconds.
-    pub took_micros: u32,
+    /// From the request's arrival to its answer, in nanoseconds.
+    pub took_nanos: u64,
     /// The answer.
     pub outcome: Answered,
     /// Other properties of the request.
@@ -161,7 +216,9 @@ impl<'a> Record<'a> {
         fixed[8..16].copy_from_slice(&self.visitor.to_le_bytes());
         fixed[16..24].copy_from_slice(&self.owner.to_le_bytes());
         fixed[24..32].copy_from_slice(&self.created_ms.to_le_bytes());
-        fixed[32..36].copy_from_slice(&self.took_micros.to_le_bytes());
+        // Microseconds, and what is below them in the octets that used to be zero.
+        let micros = u32::try_from(self.took_nanos / 1000).unwrap_or(u32::MAX);
+        fixed[32..36].copy_from_slice(&micros.to_le_bytes());
         fixed[36] = outcome;
         fixed[37] = self.marks.0;
         fixed[38..40].copy_from_slice(&self.weight.to_le_bytes());
@@ -176,7 +233,8 @@ impl<'a> Record<'a> {
         // Only these two can be longer than 255 octets.
         fixed[AGENT_UPPER] = (texts[5].len() >> 8) as u8;
         fixed[CAMPAIGN_UPPER] = (texts[6].len() >> 8) as u8;
-        fixed[CAMPAIGN_UPPER + 1..].fill(0);
+        fixed[NANOS..NANOS + 2].copy_from_slice(&((self.took_nanos % 1000) as u16).to_le_bytes());
+        fixed[NANOS + 2..].fill(0);
         let sum = checksum(payload, id, at);
         head[..4].copy_from_slice(&(length as u32).to_le_bytes());
         head[4..].copy_from_slice(&sum.to_le_bytes());
@@ -203,7 +261,8 @@ impl<'a> Record<'a> {
             visitor: word(8)?,
             owner: word(16)?,
             created_ms: word(24)?.cast_signed(),
-            took_micros: u32::from_le_bytes(*fixed[32..].first_chunk()?),
+            took_nanos: u64::from(u32::from_le_bytes(*fixed[32..].first_chunk()?)) * 1000
+                + u64::from(u16::from_le_bytes(*fixed[NANOS..].first_chunk()?)),
             outcome: Answered::from_journal_byte(fixed[36])?,
             marks: RequestFlags(fixed[37]),
             weight: u16::from_le_bytes(*fixed[38..].first_chunk()?),
@@ -270,7 +329,7 @@ mod tests {
     fn record() -> Record<'static> {
         Record {
             at_ms: 1_763_000_000_123,
-            took_micros: 42,
+            took_nanos: 42_007,
             outcome: Answered::Gone,
             marks: RequestFlags::HEAD.with(RequestFlags::QUIET, true),
             weight: 64,

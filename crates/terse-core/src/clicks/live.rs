@@ -7,6 +7,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::click::{Click, ClickTarget, LinkId};
+use super::columns::ClickColumns;
 use super::tally::Count;
 use crate::link::OwnerId;
 use crate::time::Timestamp;
@@ -54,16 +55,38 @@ struct Minute {
 
 impl Live {
     /// Publishes clicks that were counted.
-    pub fn publish(&self, clicks: &[Click], now: Timestamp) {
+    pub fn publish(&self, clicks: &ClickColumns, now: Timestamp) {
+        let mut recent: HashMap<(u32, i64), (Count, Timestamp)> = HashMap::new();
+        for row in clicks.rows() {
+            let (sum, last) = recent
+                .entry((row.target, minute_of(Timestamp::from_ms(row.at_ms))))
+                .or_insert((Count::default(), Timestamp::from_ms(row.at_ms)));
+            sum.add(match row.kind.bot() {
+                None => Count { humans: 1, bots: 0 },
+                Some(_) => Count { humans: 0, bots: 1 },
+            });
+            *last = (*last).max(Timestamp::from_ms(row.at_ms));
+        }
+        let recent: Vec<_> = recent.into_iter().collect();
         // In chunks: watchers and requests wait for the lock.
-        for some in clicks.chunks(CHUNK) {
+        for some in recent.chunks(CHUNK) {
             let mut state = self.state();
             state.forget(minute_of(now));
-            for click in some {
-                let ClickTarget::Link(link, owner) = &click.target else { continue };
-                state.note(click, link, *owner, minute_of(now));
-                if state.watching > 0 {
-                    state.send(click, link);
+            for ((target, minute), (count, last)) in some {
+                if let ClickTarget::Link(link, owner) = &clicks.targets[*target as usize] {
+                    state.note(*minute, link, *owner, *count, *last, minute_of(now));
+                }
+            }
+        }
+        if self.state().watching == 0 {
+            return;
+        }
+        for from in (0..clicks.len()).step_by(CHUNK) {
+            let mut state = self.state();
+            for at in from..clicks.len().min(from + CHUNK) {
+                let row = clicks.row(at);
+                if let ClickTarget::Link(link, _) = &clicks.targets[row.target as usize] {
+                    state.send(link, || clicks.click(&row));
                 }
             }
         }
@@ -118,9 +141,9 @@ impl Live {
 }
 
 impl State {
-    fn send(&mut self, click: &Click, link: &LinkId) {
+    fn send(&mut self, link: &LinkId, click: impl FnOnce() -> Click) {
         let Some(watchers) = self.watchers.get_mut(link) else { return };
-        let click = Arc::new(click.clone());
+        let click = Arc::new(click());
         let before = watchers.len();
         watchers.retain(|watcher| {
             !matches!(watcher.try_send(Arc::clone(&click)), Err(TrySendError::Closed(_)))
@@ -145,8 +168,15 @@ impl State {
         self.minutes.retain(|minute| is_recent(minute.number, current));
     }
 
-    fn note(&mut self, click: &Click, link: &LinkId, owner: OwnerId, current: i64) {
-        let number = minute_of(click.at);
+    fn note(
+        &mut self,
+        number: i64,
+        link: &LinkId,
+        owner: OwnerId,
+        count: Count,
+        at: Timestamp,
+        current: i64,
+    ) {
         // Clicks that were counted late are not recent.
         if !is_recent(number, current) {
             return;
@@ -161,23 +191,16 @@ impl State {
         };
         let links = &mut self.minutes[place].links;
         if let Some((_, clicks, last)) = links.get_mut(link) {
-            clicks.add(count_of(click));
-            *last = (*last).max(click.at);
+            clicks.add(count);
+            *last = (*last).max(at);
         } else if links.len() < LINKS {
-            links.insert(link.clone(), (owner, count_of(click), click.at));
+            links.insert(link.clone(), (owner, count, at));
         }
     }
 }
 
 fn is_recent(minute: i64, current: i64) -> bool {
     (current - MINUTES as i64 + 1..=current + 1).contains(&minute)
-}
-
-fn count_of(click: &Click) -> Count {
-    match click.bot {
-        None => Count { humans: 1, bots: 0 },
-        Some(_) => Count { humans: 0, bots: 1 },
-    }
 }
 
 fn minute_of(at: Timestamp) -> i64 {
@@ -203,17 +226,21 @@ mod tests {
         )
     }
 
+    fn publish(live: &Live, clicks: &[Click], now: Timestamp) {
+        live.publish(&crate::clicks::Batch::of(vec![], clicks.iter().cloned()).clicks, now);
+    }
+
     #[tokio::test]
     async fn a_watcher_gets_the_clicks_of_its_link_and_delays_nothing() {
         let live = Live::default();
         let mut watch = live.watch(link("abc")).unwrap();
         let now = Timestamp::from_ms(60_000);
-        live.publish(&[click("other", 1), click("abc", 1)], now);
+        publish(&live, &[click("other", 1), click("abc", 1)], now);
         assert_eq!(watch.recv().await.unwrap().link(), Some(&link("abc")));
-        live.publish(&vec![click("abc", 1); WAITING + 50], now);
+        publish(&live, &vec![click("abc", 1); WAITING + 50], now);
         assert_eq!(watch.len(), WAITING);
         drop(watch);
-        live.publish(&[click("abc", 1)], now);
+        publish(&live, &[click("abc", 1)], now);
         assert_eq!(live.state().watching, 0);
         let all: Vec<_> = (0..WATCHERS).map(|_| live.watch(link("abc")).unwrap()).collect();
         assert!(live.watch(link("abc")).is_none());
@@ -225,7 +252,8 @@ mod tests {
     fn the_busiest_are_those_of_the_last_minutes() {
         let live = Live::default();
         let now = Timestamp::from_ms(102 * 60_000 + 59_000);
-        live.publish(
+        publish(
+            &live,
             &[
                 click("aaa", 100),
                 click("bbbb", 100),
@@ -235,7 +263,7 @@ mod tests {
             ],
             now,
         );
-        live.publish(&[click("aaa", 102), click("late", 1), click("early", 5000)], now);
+        publish(&live, &[click("aaa", 102), click("late", 1), click("early", 5000)], now);
         let codes = |owner, minutes| -> Vec<(String, u64)> {
             let busy = live.busiest(owner, minutes, now, 10);
             busy.into_iter()
@@ -248,10 +276,10 @@ mod tests {
         assert_eq!(live.busiest(None, 60, now, 1).len(), 1);
         // A clock that ran far ahead has no effect once it is correct again.
         let ahead = Timestamp::from_ms(1000 * 60_000);
-        live.publish(&[click("aaa", 1000)], ahead);
+        publish(&live, &[click("aaa", 1000)], ahead);
         assert_eq!(live.state().minutes.len(), 1);
         assert_eq!(live.busiest(None, 60, ahead, 9).len(), 1);
-        live.publish(&[click("bbbb", 102)], now);
+        publish(&live, &[click("bbbb", 102)], now);
         assert_eq!(codes(None, 60), [("bbbb".to_owned(), 1)]);
     }
 }

@@ -1,6 +1,8 @@
 //! Clicks: the journal's format, a click and its sums, and the contracts of a store of clicks.
 
 mod click;
+mod columns;
+mod delta;
 mod ingest;
 mod journal;
 mod live;
@@ -13,20 +15,26 @@ mod store;
 mod tally;
 
 pub use click::{BotKind, Click, ClickTarget, Dimension, Interned, LinkId};
-pub use ingest::{Added, Batch, ClickIngest, Forgotten, JournalId, JournalSpan, Opened, Position};
+pub use columns::{AgentTraits, ClickColumns, ClickKind, ClickRow, Network, Numbers, Place};
+pub use delta::{ClickGatherer, Delta, DeltaSubject, Sums};
+pub use ingest::{
+    Added, Batch, ClickIngest, Forgotten, JournalId, JournalSpan, Opened, Position, UnfinishedBatch,
+};
 pub(crate) use journal::MAX_AGENT_LEN;
 pub use journal::{
     Frame, HEADER, Journaled, MAX_FRAME_SIZE, Record, RequestFlags, SegmentHeader, finish,
-    read_frame,
+    names_a_bot, read_frame,
 };
 pub use live::{Busy, Live, Watch};
 pub use mean::Mean;
 pub use report::{
     Bots, Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject, Period,
-    RawQuery, Unit,
+    RawQuery, Snapshot, Unit,
 };
 pub use retention::{ClickRetention, Pruned, Retention};
 pub use series::{Interval, Point, SeriesError, series};
 pub use sketch::Sketch;
 pub use store::{ClickStore, Salt};
-pub use tally::{Count, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Tally, Values};
+pub use tally::{
+    Count, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, REPEAT, Tally, Values,
+};

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::click::{Click, LinkId};
+use super::click::{Click, ClickTarget, LinkId};
+use super::ingest::{JournalId, Position};
+use super::sketch::Sketch;
 use super::tally::{Count, Tally};
 use crate::link::OwnerId;
 use crate::store::StoreError;
@@ -20,6 +22,19 @@ pub enum ClickSubject {
     Everything,
     /// Visits that did not lead to a link.
     Orphans,
+}
+
+impl ClickSubject {
+    /// Whether a click that led there is one of its clicks.
+    pub fn includes(&self, target: &ClickTarget) -> bool {
+        match (self, target) {
+            (Self::Link(subject), ClickTarget::Link(link, _)) => subject == link,
+            (Self::Owner(subject), ClickTarget::Link(_, owner)) => subject == owner,
+            (Self::Everything, ClickTarget::Link(..))
+            | (Self::Orphans, ClickTarget::Orphan(..)) => true,
+            _ => false,
+        }
+    }
 }
 
 /// A period of time, counted in whole hours (days where hours are no longer kept): every bucket
@@ -105,12 +120,25 @@ pub struct Bucket {
 pub struct ClickReport {
     /// Their sum.
     pub tally: Tally,
-    /// About how many different visitors, each counted once a day.
-    pub visitors: u64,
+    /// The different visitors, each counted once a day.
+    pub visitors: Sketch,
     /// The clicks of the current hour and the 23 before it, whatever the period.
     pub recent: Count,
     /// The buckets of the period that are not empty, the earliest first.
     pub buckets: Vec<Bucket>,
+}
+
+/// An answer from one snapshot of the store, with the positions of a journal in the same snapshot.
+///
+/// A batch is in the answer if and only if the positions have passed its spans. So the journal's
+/// holder can add what it has not shipped yet, each click once.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot<T> {
+    /// The answer.
+    pub answer: T,
+    /// How far each segment of the requested journal is in the answer. A segment that is missing
+    /// here is not in it, or its position was forgotten.
+    pub positions: Vec<Position>,
 }
 
 /// Whether to show clicks of bots.
@@ -157,15 +185,35 @@ impl Bots {
 #[async_trait]
 pub trait ClickReports: Send + Sync + 'static {
     /// How many clicks each link has had, in order; zero for an unknown link.
-    async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError>;
+    async fn counts_with(
+        &self,
+        links: &[LinkId],
+        journal: Option<JournalId>,
+    ) -> Result<Snapshot<Vec<Count>>, StoreError>;
 
     /// The report about a subject's clicks; empty for an unknown subject.
+    async fn report_with(
+        &self,
+        subject: &ClickSubject,
+        period: Period,
+        now: Timestamp,
+        journal: Option<JournalId>,
+    ) -> Result<Snapshot<ClickReport>, StoreError>;
+
+    /// [`counts_with`](Self::counts_with) without the positions of a journal.
+    async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError> {
+        Ok(self.counts_with(links, None).await?.answer)
+    }
+
+    /// [`report_with`](Self::report_with) without the positions of a journal.
     async fn report(
         &self,
         subject: &ClickSubject,
         period: Period,
         now: Timestamp,
-    ) -> Result<ClickReport, StoreError>;
+    ) -> Result<ClickReport, StoreError> {
+        Ok(self.report_with(subject, period, now, None).await?.answer)
+    }
 
     /// Raw clicks of a link, within their retention time.
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError>;

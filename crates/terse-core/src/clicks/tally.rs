@@ -7,7 +7,7 @@ use std::hash::BuildHasher as _;
 use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 
-use super::click::{Click, ClickTarget, Dimension, Interned};
+use super::click::{BotKind, Click, ClickTarget, Dimension, Interned};
 use super::mean::Mean;
 use crate::time::Timestamp;
 
@@ -15,6 +15,9 @@ use crate::time::Timestamp;
 const VERSION: u8 = 1;
 /// The longest value; longer values are truncated.
 const MAX_VALUE_LEN: usize = 100;
+
+/// The name of repeated clicks of humans in [`Dimension::BotKind`].
+pub const REPEAT: &str = "repeat";
 
 /// How many values of each dimension a store keeps by name in the sum of an hour.
 pub const MAX_VALUES_PER_HOUR: usize = 50;
@@ -174,7 +177,7 @@ impl Tally {
             Some(_) => Count { humans: 0, bots: weight },
         };
         self.clicks.add(count);
-        self.took.add(f64::from(click.took_micros) / 1000.0);
+        self.took.add(click.took_nanos as f64 / 1e6);
         self.last = self.last.max(Some(click.at));
         let [source, medium, campaign, term, content] = &click.utm;
         for (dimension, value) in [
@@ -191,19 +194,31 @@ impl Tally {
             (Dimension::Term, term),
             (Dimension::Content, content),
         ] {
-            if let Some(value) = value {
-                self.values_mut(dimension).add(value, count);
-            }
+            self.add_value(dimension, value.as_ref(), count);
         }
-        if let Some(bot) = click.bot {
-            let reason = bot.as_str();
-            self.values_mut(Dimension::BotKind).add_as(reason, count, || reason.into());
+        if let Some(reason) = click.bot.map(BotKind::as_str).or(click.repeat.then_some(REPEAT)) {
+            self.add_word(Dimension::BotKind, reason, count);
         }
         if let ClickTarget::Orphan(key, outcome) = &click.target {
-            let (outcome, code) = (outcome.as_str(), key.code.as_str());
-            self.values_mut(Dimension::Outcome).add_as(outcome, count, || outcome.into());
-            self.values_mut(Dimension::Code).add_as(code, count, || code.into());
+            self.add_word(Dimension::Outcome, outcome.as_str(), count);
+            self.add_word(Dimension::Code, key.code.as_str(), count);
         }
+    }
+
+    /// Adds clicks with a value, if the value is known.
+    pub(crate) fn add_value(
+        &mut self,
+        dimension: Dimension,
+        value: Option<&Interned>,
+        count: Count,
+    ) {
+        if let Some(value) = value {
+            self.values_mut(dimension).add(value, count);
+        }
+    }
+
+    pub(crate) fn add_word(&mut self, dimension: Dimension, word: &str, count: Count) {
+        self.values_mut(dimension).add_as(word, count, || word.into());
     }
 
     /// Adds another sum.
@@ -308,18 +323,18 @@ struct StoredValues<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clicks::{BotKind, LinkId};
+    use crate::clicks::LinkId;
     use crate::{Code, Domain, LinkKey, OwnerId};
 
     fn click(referrer: &str, bot: Option<BotKind>) -> Click {
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc1234").unwrap() };
         let place =
             ClickTarget::Link(LinkId { key, created_at: Timestamp::from_ms(1) }, OwnerId(5));
-        let took_micros = referrer.len() as u32;
+        let took_nanos = 1000 * referrer.len() as u64;
         Click {
             referrer: Some(referrer.into()),
             bot,
-            took_micros,
+            took_nanos,
             ..Click::bare(Timestamp::from_ms(1000), place)
         }
     }

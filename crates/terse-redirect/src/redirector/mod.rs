@@ -21,7 +21,7 @@ pub(crate) use visitor::Answer;
 pub use visitor::{Reply, VisitMethod, Visitor};
 
 use crate::batch::LookupBatcher;
-use crate::counts::{Counter as _, Counts, SLOW_MICROS, SharedCounter, Snapshot};
+use crate::counts::{Counter as _, Counts, SLOW_NANOS, SharedCounter, Snapshot};
 use crate::error_responses::{ErrorResponses, FailurePages};
 use crate::fallbacks::Fallbacks;
 use crate::host_table::HostTable;
@@ -145,6 +145,11 @@ impl Redirector {
         self.clock.steady()
     }
 
+    /// The time of the steady clock, in nanoseconds.
+    pub(crate) fn steady_nanos(&self) -> i64 {
+        self.clock.steady_nanos()
+    }
+
     /// The time of the steady clock, in microseconds.
     pub(crate) fn steady_micros(&self) -> i64 {
         self.clock.steady_micros()
@@ -156,19 +161,19 @@ impl Redirector {
     }
 
     /// Counts and logs an answer that took too long.
-    pub(crate) fn note_if_slow(&self, arrived_micros: i64, code: &str) {
-        let took = self.steady_micros() - arrived_micros;
-        if took > SLOW_MICROS {
+    pub(crate) fn note_if_slow(&self, arrived_nanos: i64, code: &str) {
+        let took = self.steady_nanos() - arrived_nanos;
+        if took > SLOW_NANOS {
             self.note_slow(took, Some(code));
         }
     }
 
     /// Counts an answer that took too long, and logs it unless some were logged in this minute.
     #[cold]
-    pub(crate) fn note_slow(&self, took_micros: i64, code: Option<&str>) {
+    pub(crate) fn note_slow(&self, took_nanos: i64, code: Option<&str>) {
         self.counts.slow.add(1);
         if let Some(suppressed) = self.slow_log.admit(self.clock.steady()) {
-            let took_ms = took_micros / 1000;
+            let took_ms = took_nanos / 1_000_000;
             tracing::warn!(took_ms, link.code = code, suppressed, "a visitor waited {took_ms} ms");
         }
     }

@@ -227,6 +227,26 @@ async fn visitors_who_ask_not_to_be_tracked_are_only_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_a_visitor_who_asks_not_to_be_tracked_only_the_name_of_a_bot_is_kept() {
+    for fast in BOTH {
+        let fixture = fixture(|settings| settings.fast_path = fast).await;
+        let (quiet, nameless) =
+            (RequestFlags::QUIET, RequestFlags::QUIET.with(RequestFlags::NAMELESS, true));
+        for (agent, marks, kept) in [
+            ("User-Agent: ExampleBot/1.0", quiet, "ExampleBot/1.0"),
+            ("User-Agent: curl/8.9", quiet, "curl/8.9"),
+            ("User-Agent: Mozilla/5.0 (Linux; Android 14; CUBOT KINGKONG) Mobile", quiet, ""),
+            ("X-Other: 1", nameless, ""),
+        ] {
+            let fields = [agent, "DNT: 1", "Accept-Language: de"];
+            let journaled = one(ask(&fixture.serve_journaled(|_| ()), "GET /abc1234", &fields));
+            assert_eq!((journaled.marks, &*journaled.agent), (marks, kept), "{agent}");
+            assert_eq!((journaled.visitor, &*journaled.language), (0, ""));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_trusted_proxies_can_name_the_client() {
     let trusting =
         || Proxies::new(vec!["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);

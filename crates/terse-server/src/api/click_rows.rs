@@ -13,7 +13,7 @@ use utoipa::ToSchema;
     "utm_source": "newsletter",
     "utm_medium": "email", "utm_campaign": "spring", "utm_term": null, "utm_content": null,
     "bot": null,
-    "address": "203.0.113.0/24", "redirect_ms": 0.014
+    "address": "203.0.113.0/24", "redirect_ms": 0.014, "repeat": false
 }))]
 pub(crate) struct ClickRow<'a> {
     /// When.
@@ -63,10 +63,12 @@ pub(crate) struct ClickRow<'a> {
     address: Option<&'a str>,
     /// How long the answer took, in milliseconds.
     redirect_ms: f64,
+    /// Whether a human clicked less than ten seconds after another click of theirs.
+    repeat: bool,
 }
 
 /// The column names of the CSV table.
-pub(super) const COLUMNS: [&str; 16] = [
+pub(super) const COLUMNS: [&str; 17] = [
     "at",
     "country",
     "city",
@@ -83,6 +85,7 @@ pub(super) const COLUMNS: [&str; 16] = [
     "bot",
     "address",
     "redirect_ms",
+    "repeat",
 ];
 
 impl<'a> ClickRow<'a> {
@@ -104,7 +107,8 @@ impl<'a> ClickRow<'a> {
             utm_content: content.as_deref(),
             bot: click.bot.map(terse_core::clicks::BotKind::as_str),
             address: click.address.as_deref(),
-            redirect_ms: f64::from(click.took_micros) / 1000.0,
+            redirect_ms: click.took_nanos as f64 / 1e6,
+            repeat: click.repeat,
         }
     }
 
@@ -128,6 +132,7 @@ impl<'a> ClickRow<'a> {
             self.bot,
             self.address,
             Some(took.as_str()),
+            Some(if self.repeat { "true" } else { "false" }),
         ];
         cells.map(|cell| safe(cell.unwrap_or_default()))
     }
@@ -206,10 +211,12 @@ mod tests {
         let fields: Vec<&String> = json.as_object().unwrap().keys().collect();
         assert_eq!(fields, COLUMNS);
         for (cell, (name, value)) in row.cells().iter().zip(json.as_object().unwrap()) {
-            let value = value.as_str().map_or_else(
-                || if value.is_null() { String::new() } else { "0".into() },
-                str::to_owned,
-            );
+            let value = match value {
+                serde_json::Value::String(text) => text.clone(),
+                serde_json::Value::Null => String::new(),
+                serde_json::Value::Bool(value) => value.to_string(),
+                _ => "0".into(),
+            };
             assert_eq!(cell.trim_start_matches('\''), value, "{name}");
         }
         assert_eq!((&*row.cells()[2], &*row.cells()[7]), ("'=Berlin", "'@host"));

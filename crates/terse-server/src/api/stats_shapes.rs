@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use terse_core::clicks::{
-    Bots, Busy, ClickReport, Count, Dimension, Interval, Point, Tally, Values,
+    Bots, Busy, ClickReport, Count, Dimension, Interval, Point, REPEAT, Tally, Values,
 };
 use terse_core::{Hosts, Link};
 use utoipa::ToSchema;
@@ -112,10 +112,13 @@ macro_rules! stats_bodies {
             pub(super) clicks_24h: u64,
             /// Unique human visitors (an estimate), each counted once a day.
             pub(super) unique_visitors: u64,
-            /// Clicks by humans.
+            /// Clicks by humans, repeated ones included.
             pub(super) human_clicks: u64,
             /// Clicks by bots.
             pub(super) bot_clicks: u64,
+            /// Clicks by humans less than ten seconds after another of theirs on the same link, such
+            /// as the second half of a double click.
+            pub(super) repeat_clicks: u64,
             /// How long answers took on average, in milliseconds; null if there were none.
             #[schema(required = true, minimum = 0.0)]
             pub(super) avg_redirect_ms: Option<f64>,
@@ -177,7 +180,7 @@ stats_bodies! {
         "to": "2026-11-16T00:00:00Z", "interval": "day", "time_zone": "UTC", "bots": "include",
         "total_clicks": 812,
         "clicks_24h": 500, "unique_visitors": 640, "human_clicks": 790, "bot_clicks": 22,
-        "avg_redirect_ms": 0.014,
+        "repeat_clicks": 3, "avg_redirect_ms": 0.014,
         "last_click_at": "2026-11-15T21:00:00Z", "series": [
             { "start": "2026-11-14T00:00:00+00:00", "clicks": 312, "human_clicks": 300,
                 "bot_clicks": 12 },
@@ -238,11 +241,12 @@ macro_rules! stats_body {
             total_clicks: asked.bots.of(tally.clicks),
             clicks_24h: asked.bots.of(*recent),
             // The number of visitors is an estimate; it cannot exceed the number of visits.
-            unique_visitors: (*visitors).min(tally.clicks.humans),
+            unique_visitors: visitors.count().min(tally.clicks.humans),
             human_clicks: tally.clicks.humans,
             bot_clicks: tally.clicks.bots,
-            // Rounded to microseconds, the precision of the measurement.
-            avg_redirect_ms: (tally.took.count > 0).then(|| (tally.took.mean * 1000.0).round() / 1000.0),
+            repeat_clicks: lists.repeats(),
+            // Rounded to nanoseconds, the precision of the measurement.
+            avg_redirect_ms: (tally.took.count > 0).then(|| (tally.took.mean * 1e6).round() / 1e6),
             last_click_at: tally.last.map(|at| at.to_string()),
             series: points.into_iter().map(|point| stretch(point, asked.bots)).collect(),
             top_referrers: lists.with_unknown(Dimension::Referrer),
@@ -257,7 +261,7 @@ macro_rules! stats_body {
             utm_campaigns: lists.known(Dimension::Campaign),
             utm_terms: lists.known(Dimension::Term),
             utm_contents: lists.known(Dimension::Content),
-            bot_reasons: lists.known(Dimension::BotKind),
+            bot_reasons: lists.bot_reasons(),
         }
     }};
 }
@@ -320,6 +324,19 @@ impl Lists<'_> {
     /// The known values, the most frequent first, and the sum of all further values as `other`.
     fn known(&self, dimension: Dimension) -> Vec<Named> {
         self.list(dimension, false)
+    }
+
+    /// Why clicks count as bots': without the repeats of humans, which have no such reason.
+    fn bot_reasons(&self) -> Vec<Named> {
+        match self.bots {
+            Bots::Exclude => Vec::new(),
+            _ => Lists { tally: self.tally, bots: Bots::Only }.known(Dimension::BotKind),
+        }
+    }
+
+    fn repeats(&self) -> u64 {
+        let values = self.tally.values(Dimension::BotKind).into_iter().flat_map(Values::named);
+        values.filter(|(name, _)| &***name == REPEAT).map(|(_, count)| count.humans).sum()
     }
 
     /// The same, with the number of clicks without a value as `unknown`.

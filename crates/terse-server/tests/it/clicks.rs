@@ -48,7 +48,7 @@ async fn each_click_is_a_line() {
         click.country = Some("DE".into());
         click.bot = (n == 1).then_some(BotKind::Preview);
         click.utm[0] = (n == 2).then(|| "a\nb \"c\" 日本".into());
-        click.took_micros = 1234;
+        click.took_nanos = 1_234_000;
     })
     .await;
     let answer = web.api(&format!("GET {PATH}"), Value::Null).await;
@@ -65,7 +65,8 @@ async fn each_click_is_a_line() {
         "browser": null,
         "operating_system": null, "language": null, "referrer": null, "utm_source": null,
         "utm_medium": null, "utm_campaign": null,
-        "utm_term": null, "utm_content": null, "bot": null, "address": null, "redirect_ms": 1.234});
+        "utm_term": null, "utm_content": null, "bot": null, "address": null, "redirect_ms": 1.234,
+        "repeat": false});
     assert_eq!(lines[0], want);
     assert_eq!(
         (&lines[1]["bot"], &lines[2]["utm_source"]),
@@ -117,14 +118,14 @@ async fn a_table_holds_whatever_visitors_sent_and_no_formula() {
         click.referrer = Some(nasty[n].into());
         click.bot = (n == 0).then_some(BotKind::Ai);
         click.address = Some("203.0.113.0/24".into());
-        click.took_micros = 14;
+        click.took_nanos = 14_000;
     })
     .await;
     let answer = web.api(&format!("GET {PATH}?format=csv"), Value::Null).await;
     assert_eq!(answer.header("content-type"), "text/csv; charset=utf-8; header=present");
     assert_eq!(answer.header("content-disposition"), "attachment; filename=\"abc-clicks.csv\"");
     let text = answer.text();
-    assert!(text.starts_with("at,country,city,device,browser,operating_system,language,referrer,utm_source,utm_medium,utm_campaign,utm_term,utm_content,bot,address,redirect_ms\r\n1970-01-01T00:00:00Z,,,,,,,'=1+1,'=1+1,"), "{text}");
+    assert!(text.starts_with("at,country,city,device,browser,operating_system,language,referrer,utm_source,utm_medium,utm_campaign,utm_term,utm_content,bot,address,redirect_ms,repeat\r\n1970-01-01T00:00:00Z,,,,,,,'=1+1,'=1+1,"), "{text}");
     assert!(text.contains("\"say \"\"hi\"\"\"") && text.contains("\"two\r\nlines\""), "{text}");
     let mut table = csv::Reader::from_reader(text.as_bytes());
     let rows: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();

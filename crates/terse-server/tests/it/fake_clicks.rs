@@ -58,24 +58,14 @@ fn count_of(click: &Click) -> Count {
     tally.clicks
 }
 
-fn concerns(subject: &ClickSubject, place: &ClickTarget) -> bool {
-    match (subject, place) {
-        (ClickSubject::Link(wanted), ClickTarget::Link(link, _)) => wanted == link,
-        (ClickSubject::Owner(wanted), ClickTarget::Link(_, owner)) => wanted == owner,
-        (ClickSubject::Everything, ClickTarget::Link(..))
-        | (ClickSubject::Orphans, ClickTarget::Orphan(..)) => true,
-        _ => false,
-    }
-}
-
 #[async_trait]
 impl ClickIngest for FakeClicks {
     async fn open(&self, _: JournalId) -> Result<Opened, StoreError> {
         Ok(Opened::default())
     }
 
-    async fn add(&self, batch: &Batch) -> Result<Added, StoreError> {
-        self.enter().await?.extend(batch.clicks.iter().cloned());
+    async fn add(&self, batch: &Arc<Batch>) -> Result<Added, StoreError> {
+        self.enter().await?.extend(batch.clicks.iter());
         Ok(Added::Done)
     }
 
@@ -96,7 +86,11 @@ impl ClickIngest for FakeClicks {
 
 #[async_trait]
 impl ClickReports for FakeClicks {
-    async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError> {
+    async fn counts_with(
+        &self,
+        links: &[LinkId],
+        _: Option<JournalId>,
+    ) -> Result<Snapshot<Vec<Count>>, StoreError> {
         self.counted.fetch_add(1, Ordering::Relaxed);
         let clicks = self.enter().await?;
         let count = |link: &LinkId| {
@@ -107,20 +101,22 @@ impl ClickReports for FakeClicks {
                 .for_each(|click| sum.add(count_of(click)));
             sum
         };
-        Ok(links.iter().map(count).collect())
+        let answer = links.iter().map(count).collect();
+        Ok(Snapshot { answer, positions: vec![] })
     }
 
-    async fn report(
+    async fn report_with(
         &self,
         subject: &ClickSubject,
         period: Period,
         now: Timestamp,
-    ) -> Result<ClickReport, StoreError> {
+        _: Option<JournalId>,
+    ) -> Result<Snapshot<ClickReport>, StoreError> {
         let clicks = self.enter().await?;
         let mut report = ClickReport::default();
         let mut buckets: BTreeMap<Timestamp, Bucket> = BTreeMap::new();
         let day_ago = Unit::Hour.floor(now).as_ms() - 23 * Unit::Hour.ms();
-        for click in clicks.iter().filter(|click| concerns(subject, &click.target)) {
+        for click in clicks.iter().filter(|click| subject.includes(&click.target)) {
             if click.at.as_ms() >= day_ago {
                 report.recent.add(count_of(click));
             }
@@ -131,7 +127,7 @@ impl ClickReports for FakeClicks {
                 continue;
             }
             report.tally.add(click);
-            report.visitors += u64::from(click.visitor.is_some());
+            click.visitor.into_iter().for_each(|visitor| report.visitors.add(visitor));
             buckets
                 .entry(start)
                 .or_insert(Bucket { start, unit, clicks: Count::default() })
@@ -139,7 +135,7 @@ impl ClickReports for FakeClicks {
                 .add(count_of(click));
         }
         report.buckets = buckets.into_values().collect();
-        Ok(report)
+        Ok(Snapshot { answer: report, positions: vec![] })
     }
 
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {

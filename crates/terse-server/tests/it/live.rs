@@ -48,7 +48,8 @@ async fn clicks_arrive_as_events() {
         ..link.clone()
     };
     let bot = Click { bot: Some(BotKind::Ai), referrer: Some("a\nb".into()), ..click(&link) };
-    web.live.publish(&[click(&other), click(&link), bot], web.clock.now());
+    web.live
+        .publish(&Batch::of(vec![], [click(&other), click(&link), bot]).clicks, web.clock.now());
     let mut text = String::new();
     while text.matches("\n\n").count() < 2 {
         text.push_str(&piece(body).await.unwrap());
@@ -78,7 +79,7 @@ async fn silence_is_kept_alive() {
     for _ in 0..20 {
         assert!(piece(body).await.unwrap().starts_with(':'));
     }
-    web.live.publish(&[click(&link)], web.clock.now());
+    web.live.publish(&Batch::of(vec![], [click(&link)]).clicks, web.clock.now());
     assert!(piece(body).await.unwrap().starts_with("event: click\n"));
 }
 
@@ -106,7 +107,7 @@ async fn who_may_look_no_longer_is_told_no_more() {
         // The stream ends however busy the link is.
         let mut told = 0;
         while told < 60 && piece(response.body_mut()).await.is_some() {
-            web.live.publish(&[click(&link)], web.clock.now());
+            web.live.publish(&Batch::of(vec![], [click(&link)]).clicks, web.clock.now());
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
             told += 1;
         }

@@ -45,11 +45,12 @@ async fn the_sums_of_a_link_look_like_this() {
         (Some("DE".into()), Some("Berlin, DE".into()), Some("mobile".into()));
     (first.browser, first.system, first.language) =
         (Some("Firefox".into()), Some("Android".into()), Some("de".into()));
-    (first.referrer, first.visitor, first.took_micros) = (Some("news.example".into()), Some(9), 20);
+    (first.referrer, first.visitor, first.took_nanos) =
+        (Some("news.example".into()), Some(9), 20_000);
     first.utm = ["newsletter", "email", "spring", "shoes", "top"].map(|word| Some(word.into()));
     let mut second = click(&link, start + 5 * HOUR);
-    (second.country, second.bot, second.took_micros) =
-        (Some("FR".into()), Some(BotKind::Crawler), 40);
+    (second.country, second.bot, second.took_nanos) =
+        (Some("FR".into()), Some(BotKind::Crawler), 40_001);
     let third = click(&link, start + 6 * HOUR);
     web.clicks.add([first, second, third]);
     let body = stats(&web, "?from=2026-01-01&to=2026-01-04").await;
@@ -69,7 +70,7 @@ async fn the_sums_of_a_link_look_like_this() {
         "to": "2026-01-04T00:00:00Z",
         "interval": "day", "time_zone": "UTC", "bots": "include", "total_clicks": 3,
         "clicks_24h": 0, "unique_visitors": 1,
-        "human_clicks": 2, "bot_clicks": 1, "avg_redirect_ms": 0.02,
+        "human_clicks": 2, "bot_clicks": 1, "repeat_clicks": 0, "avg_redirect_ms": 0.02,
         "last_click_at": "2026-01-02T16:00:00Z",
         "series": [point(1, 0, 0), point(2, 2, 1), point(3, 0, 0)],
         "top_referrers": both("news.example", 1),
@@ -353,7 +354,7 @@ async fn owners_see_their_own_and_nobody_elses() {
         Click { bot: Some(BotKind::Tool), ..click(&link, now.as_ms()) },
         click(&link, now.as_ms()),
     ];
-    web.live.publish(&clicks, now);
+    web.live.publish(&Batch::of(vec![], clicks.clone()).clicks, now);
     web.clicks.add(clicks);
     let others = LinkId {
         key: LinkKey {
@@ -363,7 +364,7 @@ async fn owners_see_their_own_and_nobody_elses() {
         created_at: now,
     };
     let theirs = vec![Click::bare(now, ClickTarget::Link(others, OTHER.1)); 3];
-    web.live.publish(&theirs, now);
+    web.live.publish(&Batch::of(vec![], theirs.clone()).clicks, now);
     web.clicks.add(theirs);
     let gone = LinkKey { domain: Domain::primary(), code: Code::parse("nowhere").unwrap() };
     web.clicks.add([Click {

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use terse_core::clicks::{Added, Batch, ClickSubject, Position, RawQuery};
+use terse_core::clicks::{Added, Batch, ClickSubject, JournalSpan, Position, RawQuery};
 
 use super::{
     ALWAYS, JOURNAL, OpenJournal, Store, click, humans, in_buckets, link, of_link, positions,
     report,
 };
 
-fn batch(journal: &OpenJournal, clicks: i64, from: u64, to: u64) -> Batch {
-    Batch {
-        clicks: (0..clicks).map(|n| click(&link("abc"), n)).collect(),
-        spans: vec![journal.span(1, from, to)],
-    }
+fn batch(journal: &OpenJournal, clicks: i64, from: u64, to: u64) -> Arc<Batch> {
+    spanning(vec![journal.span(1, from, to)], clicks)
+}
+
+fn spanning(spans: Vec<JournalSpan>, clicks: i64) -> Arc<Batch> {
+    Arc::new(Batch::of(spans, (0..clicks).map(|n| click(&link("abc"), n))))
 }
 
 async fn count(store: &Store) -> u64 {
@@ -38,7 +39,8 @@ pub async fn a_counted_batch_is_in_every_report(store: Store) {
     assert_eq!(store.add(&batch).await.unwrap(), Added::Done);
     assert_eq!(store.counts(&[link("abc")]).await.unwrap(), [humans(3)]);
     assert_eq!(count(&store).await, 3);
-    assert_eq!(store.clicks(&all_of("abc")).await.unwrap().clicks, batch.clicks);
+    let clicks: Vec<_> = batch.clicks.iter().collect();
+    assert_eq!(store.clicks(&all_of("abc")).await.unwrap().clicks, clicks);
     assert_eq!(positions(&store, JOURNAL).await, [(1, 100)]);
 }
 
@@ -66,17 +68,16 @@ pub async fn a_batch_is_counted_once_however_often_it_is_tried(store: Store) {
 pub async fn a_batch_of_which_one_position_has_moved_is_refused_whole(store: Store) {
     let journal = OpenJournal::open(&store, JOURNAL).await;
     store.add(&batch(&journal, 1, 0, 100)).await.unwrap();
-    let mut mixed = batch(&journal, 5, 100, 200);
-    mixed.spans.insert(0, journal.span(u64::MAX, 0, 30));
-    mixed.spans.push(journal.span(3, 10, 20));
-    assert_eq!(store.add(&mixed).await.unwrap(), gap(&[(u64::MAX, 0), (1, 100), (3, 0)]));
+    let first = journal.span(u64::MAX, 0, 30);
+    let mixed = |second, third| spanning(vec![first, second, third], 5);
+    let ahead = mixed(journal.span(1, 100, 200), journal.span(3, 10, 20));
+    assert_eq!(store.add(&ahead).await.unwrap(), gap(&[(u64::MAX, 0), (1, 100), (3, 0)]));
     // One span is counted and the others are not.
-    mixed.spans[2] = journal.span(3, 0, 20);
-    mixed.spans[1] = journal.span(1, 0, 100);
-    assert_eq!(store.add(&mixed).await.unwrap(), gap(&[(u64::MAX, 0), (1, 100), (3, 0)]));
+    let partly = mixed(journal.span(1, 0, 100), journal.span(3, 0, 20));
+    assert_eq!(store.add(&partly).await.unwrap(), gap(&[(u64::MAX, 0), (1, 100), (3, 0)]));
     assert_eq!(count(&store).await, 1);
-    mixed.spans[1] = journal.span(1, 100, 200);
-    assert_eq!(store.add(&mixed).await.unwrap(), Added::Done);
+    let next = mixed(journal.span(1, 100, 200), journal.span(3, 0, 20));
+    assert_eq!(store.add(&next).await.unwrap(), Added::Done);
     assert_eq!(count(&store).await, 6);
     assert_eq!(positions(&store, JOURNAL).await, [(1, 200), (3, 20), (u64::MAX, 30)]);
 }
@@ -104,7 +105,7 @@ pub async fn positions_are_kept_until_they_are_forgotten(store: Store) {
     let journal = OpenJournal::open(&store, JOURNAL).await;
     let segment = |n: u64| n << 60 | n;
     let spans = (1..=5).map(|n| journal.span(segment(n), 0, n * 1000)).collect();
-    store.add(&Batch { clicks: vec![], spans }).await.unwrap();
+    store.add(&spanning(spans, 0)).await.unwrap();
     for segments in [&[segment(1), segment(3), 99][..], &[]] {
         store.forget(JOURNAL, journal.epoch, 1, segments).await.unwrap();
     }

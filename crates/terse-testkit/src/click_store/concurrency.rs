@@ -17,10 +17,8 @@ pub async fn a_huge_batch_is_counted(store: Store) {
         ..click(&links[n % 500], n as i64)
     });
     let journal = OpenJournal::open(&store, JOURNAL).await;
-    let batch = Batch {
-        clicks: clicks.collect(),
-        spans: (1..=100).map(|segment| journal.span(segment, 0, 1_000_000)).collect(),
-    };
+    let spans = (1..=100).map(|segment| journal.span(segment, 0, 1_000_000)).collect();
+    let batch = Arc::new(Batch::of(spans, clicks));
     assert_eq!(store.add(&batch).await.unwrap(), Added::Done);
     assert_eq!(store.add(&batch).await.unwrap(), Added::Already);
     assert!(store.counts(&links).await.unwrap().iter().all(|count| *count == humans(40)));

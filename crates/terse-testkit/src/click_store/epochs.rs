@@ -8,8 +8,8 @@ use super::{ALWAYS, JOURNAL, OpenJournal, Store, click, humans, link, positions,
 
 const OTHER: JournalId = JournalId([0xfe; 16]);
 
-fn batch(spans: &[JournalSpan]) -> Batch {
-    Batch { clicks: vec![click(&link("abc"), 1)], spans: spans.to_vec() }
+fn batch(spans: &[JournalSpan]) -> Arc<Batch> {
+    Arc::new(Batch::of(spans.to_vec(), [click(&link("abc"), 1)]))
 }
 
 async fn assert_counted(store: &Store, clicks: u64) {
@@ -57,7 +57,7 @@ pub async fn a_batch_repeated_through_the_other_handle_is_already_counted(
     assert_eq!(first.add(&sent).await.unwrap(), Added::Done);
     let after = OpenJournal::open(&second, JOURNAL).await;
     let repeated = batch(&[after.span(1, 0, 10), after.span(2, 0, 20)]);
-    assert_eq!(repeated.id(), sent.id());
+    assert_eq!(repeated.id, sent.id);
     assert_eq!(second.add(&repeated).await.unwrap(), Added::Already);
     assert_counted(&first, 1).await;
 }

@@ -13,6 +13,7 @@ mod erase;
 mod periods;
 mod prune;
 mod raw;
+mod snapshots;
 mod sums;
 mod values;
 
@@ -31,6 +32,7 @@ pub use erase::*;
 pub use periods::*;
 pub use prune::*;
 pub use raw::*;
+pub use snapshots::*;
 pub use sums::*;
 pub use values::*;
 
@@ -59,6 +61,7 @@ macro_rules! click_store {
                 positions_are_kept_until_they_are_forgotten
                 a_batch_without_clicks_moves_positions
                 a_journal_that_was_not_opened_is_fenced
+                the_clicks_and_the_sums_of_a_batch_are_the_same
                 every_subject_gets_its_sum
                 links_that_had_a_code_one_after_the_other_are_apart
                 links_on_two_domains_are_apart
@@ -73,6 +76,7 @@ macro_rules! click_store {
                 clicks_of_any_year_land_in_their_own_hour
                 years_and_days_end_where_they_should
                 humans_and_bots_are_apart_everywhere
+                a_repeated_click_is_a_humans_and_named
                 every_dimension_is_reported
                 past_the_cap_values_are_other_and_nothing_is_lost
                 what_is_frequent_keeps_its_name
@@ -102,6 +106,9 @@ macro_rules! click_store {
                 journals_do_not_share_positions
                 generations_only_rise
                 of_racing_handles_that_open_a_journal_one_can_add
+                a_finished_batch_is_not_repeated_by_the_next_opener
+                an_answer_says_how_far_the_journal_is_in_it
+                an_answer_and_its_positions_are_of_one_snapshot
                 a_late_click_of_an_erased_link_is_not_counted_for_it
                 a_late_click_of_an_erased_owner_is_counted_for_everything_alone
             }
@@ -174,7 +181,7 @@ pub async fn add_clicks(store: &(impl ClickIngest + ?Sized), clicks: Vec<Click>)
     let journal = JournalId::generate().unwrap();
     let Opened { epoch, .. } = store.open(journal).await.unwrap();
     let spans = vec![JournalSpan { journal, epoch, segment: 1, from: 0, to: 1 }];
-    assert_eq!(store.add(&Batch { spans, clicks }).await.unwrap(), Added::Done);
+    assert_eq!(store.add(&Arc::new(Batch::of(spans, clicks))).await.unwrap(), Added::Done);
 }
 
 async fn put(store: &Store, clicks: Vec<Click>) {

@@ -26,10 +26,10 @@ async fn walk(store: &Store, mut query: RawQuery) -> Vec<Click> {
 
 pub async fn raw_clicks_come_back_as_they_were(store: Store) {
     let full = Click {
-        took_micros: u32::MAX,
+        took_nanos: u64::from(u32::MAX) * 1000 + 999,
         visitor: Some(u64::MAX - 1),
         address: Some("203.0.113.0/24".into()),
-        bot: Some(BotKind::Repeat),
+        bot: Some(BotKind::Monitor),
         ..values::telling(1, 1)
     };
     let odd = Click {
@@ -47,17 +47,17 @@ pub async fn raw_clicks_are_paged_exactly_once_in_order(store: Store) {
     let abc = link("abc");
     // Many clicks in one millisecond, in several batches, among clicks of another link.
     for batch in 0..6 {
-        let ours = (0..20)
-            .map(|n| Click { took_micros: batch * 100 + n, ..click(&abc, i64::from(n % 3)) });
+        let ours =
+            (0..20).map(|n| Click { took_nanos: batch * 100 + n, ..click(&abc, n as i64 % 3) });
         let others = (0..20).map(|n| click(&link("other"), n % 3));
         put(&store, ours.chain(others).collect()).await;
     }
     for limit in [1, 7, 120, 1000] {
         let walked = walk(&store, RawQuery { limit, ..query(&abc) }).await;
         assert!(walked.is_sorted_by_key(|click| click.at));
-        let mut marks: Vec<u32> = walked.iter().map(|click| click.took_micros).collect();
+        let mut marks: Vec<u64> = walked.iter().map(|click| click.took_nanos).collect();
         marks.sort_unstable();
-        let want: Vec<u32> =
+        let want: Vec<u64> =
             (0..6).flat_map(|batch| (0..20).map(move |n| batch * 100 + n)).collect();
         assert_eq!(marks, want, "each once, {limit} a page");
     }

@@ -55,6 +55,16 @@ pub async fn humans_and_bots_are_apart_everywhere(store: Store) {
     }
 }
 
+pub async fn a_repeated_click_is_a_humans_and_named(store: Store) {
+    let repeat = Click { repeat: true, ..telling(1, 2) };
+    put(&store, vec![telling(1, 1), repeat.clone(), repeat]).await;
+    for period in [ALWAYS, since(0, HOUR)] {
+        let found = of_link(&store, &link("abc"), period).await;
+        assert_eq!((found.tally.clicks, found.buckets[0].clicks), (humans(3), humans(3)));
+        assert_eq!(count_of(&found.tally, Dimension::BotKind, "repeat"), humans(2));
+    }
+}
+
 pub async fn every_dimension_is_reported(store: Store) {
     put(&store, vec![telling(1, 1), telling(2, 2), telling(1, HOUR), click(&link("abc"), 3)]).await;
     put(&store, vec![telling(1, DAY)]).await;
@@ -130,11 +140,11 @@ pub async fn visitors_are_counted_once_a_day(store: Store) {
             (since(DAY, 2 * DAY), 30),
             (since(2 * DAY, 3 * DAY), 0),
         ] {
-            assert_eq!(report(&store, &subject, period).await.visitors, want, "{period:?}");
+            assert_eq!(report(&store, &subject, period).await.visitors.count(), want, "{period:?}");
         }
     }
     put(&store, (0..20_000).map(|n| visit(10_000 + n % 10_000, 3 * DAY + n as i64)).collect())
         .await;
-    let many = of_link(&store, &link("abc"), since(3 * DAY, 4 * DAY)).await.visitors;
+    let many = of_link(&store, &link("abc"), since(3 * DAY, 4 * DAY)).await.visitors.count();
     assert!((9_500..10_500).contains(&many), "{many}");
 }

@@ -1,0 +1,164 @@
+//! What enrichment found out about a text, and its number in the batch that grows.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher};
+
+use foldhash::fast::RandomState;
+
+/// Keys that are hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HashedKey(u64);
+
+impl Hasher for HashedKey {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.0 = self.0.rotate_left(32) ^ u64::from_le_bytes(word);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// A map by hash.
+pub(crate) type ByHash<V> = HashMap<u64, V, BuildHasherDefault<HashedKey>>;
+
+#[derive(Debug)]
+struct Entry<T> {
+    key: Box<[u8]>,
+    value: T,
+    /// In which batch the value has which number.
+    batch: u64,
+    number: u32,
+}
+
+/// A bounded cache from texts to values, in two generations as
+/// [`BoundedCache`](super::cache::BoundedCache). The first click of a batch with a text adds its
+/// value to the batch; for all others the number is there, and nothing is copied or allocated.
+#[derive(Debug)]
+pub(crate) struct Interner<T> {
+    young: ByHash<Entry<T>>,
+    old: ByHash<Entry<T>>,
+    capacity: usize,
+    hash: RandomState,
+}
+
+impl<T> Interner<T> {
+    /// Keeps at least the last `capacity` texts.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            young: HashMap::default(),
+            old: HashMap::default(),
+            capacity,
+            hash: RandomState::default(),
+        }
+    }
+
+    /// The value of a text, and its number in this batch. `compute` makes the value of a text that
+    /// is not in the cache; `add` adds a value to the batch.
+    pub(crate) fn number(
+        &mut self,
+        key: &[u8],
+        batch: u64,
+        compute: impl FnOnce(&[u8]) -> T,
+        add: impl FnOnce(&T) -> u32,
+    ) -> (&T, u32) {
+        let hash = self.hash.hash_one(key);
+        let known = match self.young.get(&hash) {
+            Some(entry) => *entry.key == *key,
+            None => match self.old.remove(&hash).filter(|entry| *entry.key == *key) {
+                Some(entry) => {
+                    self.insert(hash, entry);
+                    true
+                }
+                None => false,
+            },
+        };
+        if !known {
+            // Also replaces a text with the same hash.
+            let entry = Entry { key: key.into(), value: compute(key), batch: u64::MAX, number: 0 };
+            self.insert(hash, entry);
+        }
+        // `insert` may have made the young generation the old one.
+        let entry = match self.young.contains_key(&hash) {
+            true => self.young.get_mut(&hash),
+            false => self.old.get_mut(&hash),
+        };
+        let entry = entry.expect("it was found or inserted above");
+        if entry.batch != batch {
+            entry.number = add(&entry.value);
+            entry.batch = batch;
+        }
+        (&entry.value, entry.number)
+    }
+
+    fn insert(&mut self, hash: u64, entry: Entry<T>) {
+        if self.young.len() >= self.capacity {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(hash, entry);
+    }
+
+    /// Removes all texts.
+    pub(crate) fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+
+    /// The number of texts.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_computed_once_and_added_once_per_batch() {
+        let mut interner: Interner<usize> = Interner::new(100);
+        let (mut computed, mut added) = (0, 0);
+        for batch in 0..3 {
+            for _ in 0..10 {
+                let (value, number) = interner.number(
+                    b"often",
+                    batch,
+                    |key| {
+                        computed += 1;
+                        key.len()
+                    },
+                    |_| {
+                        added += 1;
+                        added
+                    },
+                );
+                assert_eq!((*value, number), (5, batch as u32 + 1));
+            }
+        }
+        assert_eq!((computed, added), (1, 3));
+    }
+
+    #[test]
+    fn texts_that_are_read_stay_and_the_cache_is_bounded() {
+        let mut interner: Interner<usize> = Interner::new(100);
+        for n in 0..10_000 {
+            let text = n.to_string();
+            interner.number(text.as_bytes(), 0, |_| n, |_| 1);
+            assert_eq!(interner.number(b"often", 0, |_| n, |_| 1).0, &0);
+            assert!(interner.len() <= 200);
+        }
+        assert_eq!(interner.number(b"9999", 0, |_| 0, |_| 1).0, &9999);
+        assert_eq!(interner.number(b"5", 0, |_| 77, |_| 1).0, &77, "dropped and computed again");
+        interner.clear();
+        assert_eq!(interner.len(), 0);
+    }
+}

@@ -1,0 +1,192 @@
+//! The batch that grows while the journal is read.
+
+use std::hash::BuildHasher as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::quality::RandomState;
+use terse_core::clicks::{
+    AgentTraits, Batch, ClickColumns, ClickRow, ClickTarget, Interned, JournalSpan, LinkId,
+    Network, Numbers, Place, Record, Sums,
+};
+
+use crate::enrich::{ByHash, Enricher};
+
+/// Tells batches of this process apart, so that numbers of one are never taken for another's.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// Columns and sums of a batch, and the numbers that texts have in them.
+#[derive(Debug)]
+pub struct Gathering {
+    number: u64,
+    columns: ClickColumns,
+    sums: Sums,
+    /// Rows that were read and not added to the columns yet.
+    rows: Vec<ClickRow>,
+    unreadable: u64,
+    targets: ByHash<u32>,
+    /// Of each target that is a link: the hash of domain and code.
+    link_hashes: Vec<Option<u64>>,
+    agents: Numbers<AgentTraits>,
+    networks: Numbers<Network>,
+    places: Numbers<Place>,
+    referrers: Numbers<Option<Interned>>,
+    languages: Numbers<Option<Interned>>,
+    campaigns: Numbers<[Option<Interned>; 5]>,
+}
+
+impl Default for Gathering {
+    fn default() -> Self {
+        Self {
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            columns: ClickColumns::default(),
+            sums: Sums::default(),
+            rows: Vec::new(),
+            unreadable: 0,
+            targets: ByHash::default(),
+            link_hashes: Vec::new(),
+            agents: Numbers::default(),
+            networks: Numbers::default(),
+            places: Numbers::default(),
+            referrers: Numbers::default(),
+            languages: Numbers::default(),
+            campaigns: Numbers::default(),
+        }
+    }
+}
+
+impl Gathering {
+    /// Reads a record. The click is added by [`Gathering::add_in_order`].
+    pub fn read(&mut self, record: &Record<'_>, enricher: &mut Enricher) {
+        match enricher.enrich(record, self) {
+            Some(row) => self.rows.push(row),
+            None => self.unreadable += 1,
+        }
+    }
+
+    /// Counts a record that could not be read.
+    pub(crate) fn add_unreadable(&mut self) {
+        self.unreadable += 1;
+    }
+
+    /// Takes back records that could not be read.
+    pub(crate) fn forget_unreadable(&mut self, count: u64) {
+        self.unreadable -= count;
+    }
+
+    /// Adds the rows that were read since the last call, the earliest first: serving threads have
+    /// journals of their own, and of two clicks the later one is the repeat, whichever was read
+    /// first.
+    pub fn add_in_order(&mut self, enricher: &mut Enricher) {
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.sort_by_key(|row| row.at_ms);
+        for row in &mut rows {
+            enricher.repeat(row, self);
+            self.columns.push(*row);
+            self.sums.add(&self.columns, row);
+        }
+        rows.clear();
+        self.rows = rows;
+    }
+
+    /// How many records it holds, readable or not.
+    pub fn len(&self) -> usize {
+        self.columns.len() + self.rows.len() + self.unreadable as usize
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Records that cannot belong to a link, or that could not be read.
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// Rows that were read and not added yet.
+    pub(crate) fn waiting(&mut self) -> &mut Vec<ClickRow> {
+        &mut self.rows
+    }
+
+    /// The batch of these spans, and an empty gathering for the next one.
+    pub fn finish(&mut self, spans: Vec<JournalSpan>) -> Batch {
+        let Self { columns, sums, .. } = std::mem::take(self);
+        Batch::new(spans, columns, sums.into_deltas())
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn link_hash(&self, target: u32) -> Option<u64> {
+        self.link_hashes.get(target as usize).copied().flatten()
+    }
+
+    /// The number of a record's target, which `make` makes if it is new. `hash` is the same for
+    /// all batches.
+    pub(crate) fn target(
+        &mut self,
+        record: &Record<'_>,
+        hash: &RandomState,
+        make: impl FnOnce() -> Option<ClickTarget>,
+    ) -> Option<u32> {
+        let link = hash.hash_one((record.domain, record.code));
+        let outcome = record.outcome.journal_byte().unwrap_or(u8::MAX);
+        let mut hash = hash.hash_one((link, record.created_ms, record.owner, outcome));
+        while let Some(&number) = self.targets.get(&hash) {
+            if is_target(&self.columns.targets[number as usize], record) {
+                return Some(number);
+            }
+            hash = hash.wrapping_add(1);
+        }
+        let target = make()?;
+        let number = self.columns.targets.len() as u32;
+        self.targets.insert(hash, number);
+        self.link_hashes.push(matches!(target, ClickTarget::Link(..)).then_some(link));
+        self.columns.targets.push(target);
+        Some(number)
+    }
+
+    pub(crate) fn agent(&mut self, agent: AgentTraits) -> u32 {
+        self.agents.of(&mut self.columns.agents, agent)
+    }
+
+    pub(crate) fn network(&mut self, network: Network) -> u32 {
+        self.networks.of(&mut self.columns.networks, network)
+    }
+
+    pub(crate) fn place(&mut self, place: Place) -> u32 {
+        self.places.of(&mut self.columns.places, place)
+    }
+
+    pub(crate) fn referrer(&mut self, referrer: Option<Interned>) -> u32 {
+        self.referrers.of(&mut self.columns.referrers, referrer)
+    }
+
+    pub(crate) fn language(&mut self, language: Option<Interned>) -> u32 {
+        self.languages.of(&mut self.columns.languages, language)
+    }
+
+    pub(crate) fn campaign(&mut self, campaign: [Option<Interned>; 5]) -> u32 {
+        self.campaigns.of(&mut self.columns.campaigns, campaign)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn columns(&self) -> &ClickColumns {
+        &self.columns
+    }
+}
+
+/// Whether a record led to this target.
+fn is_target(target: &ClickTarget, record: &Record<'_>) -> bool {
+    let (key, same) = match target {
+        ClickTarget::Link(LinkId { key, created_at }, owner) => {
+            let clamped = terse_core::Timestamp::from_ms(record.created_ms);
+            let same = *created_at == clamped && owner.0 == record.owner;
+            (key, same && record.outcome == terse_core::Answered::Redirected)
+        }
+        ClickTarget::Orphan(key, outcome) => (key, *outcome == record.outcome),
+    };
+    same && key.code.as_str().as_bytes() == record.code
+        && key.domain.as_str().as_bytes() == record.domain
+}

@@ -1,0 +1,389 @@
+//! What a batch adds to the sums: one [`Delta`] per subject and hour.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::click::{Click, ClickTarget, Dimension, LinkId};
+use super::columns::{AgentTraits, ClickColumns, ClickKind, ClickRow, Network, Numbers, Place};
+use super::mean::Mean;
+use super::report::{ClickSubject, Unit};
+use super::sketch::Sketch;
+use super::tally::{Count, REPEAT, Tally};
+use crate::link::OwnerId;
+use crate::time::Timestamp;
+
+const HOUR: i64 = Unit::Hour.ms();
+/// The longest list of values without an index.
+const SHORT: usize = 16;
+
+/// The subject of a delta. A link is a number in [`ClickColumns::targets`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum DeltaSubject {
+    /// A link.
+    Link(u32),
+    /// All links of an owner.
+    Owner(OwnerId),
+    /// All links.
+    Everything,
+    /// Visits that did not lead to a link.
+    Orphans,
+}
+
+/// A list of [`ClickColumns`], or another property that a sum counts by.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u32)]
+enum Property {
+    Agent = 0,
+    Place = 1,
+    Referrer = 2,
+    Language = 3,
+    Campaign = 4,
+    Kind = 5,
+    /// Of orphans: outcome and code.
+    Target = 6,
+}
+
+const PROPERTY_SHIFT: u32 = 29;
+
+/// A value and its clicks.
+#[derive(Clone, Copy, Debug)]
+struct Value {
+    /// The property in the upper bits, and the number of the value.
+    key: u32,
+    humans: u32,
+    bots: u32,
+}
+
+/// What the clicks of a batch add to the sum of one subject in one hour. Its values are numbers in
+/// the columns of the batch.
+#[derive(Clone, Debug)]
+pub struct Delta {
+    /// The subject.
+    pub subject: DeltaSubject,
+    /// For a link, its latest owner.
+    pub owner: OwnerId,
+    /// The hour, since 1970.
+    pub hour: i64,
+    /// How many clicks.
+    pub clicks: Count,
+    /// How long their answers took, in milliseconds.
+    pub took: Mean,
+    /// The latest.
+    pub last_ms: i64,
+    /// Human visitors; `None` if no visitor is known.
+    pub visitors: Option<Sketch>,
+    values: Vec<Value>,
+    /// The place of each key, once there are many.
+    index: Option<Box<HashMap<u32, u32, RandomState>>>,
+}
+
+impl Delta {
+    fn new(subject: DeltaSubject, owner: OwnerId, hour: i64) -> Self {
+        Self {
+            subject,
+            owner,
+            hour,
+            clicks: Count::default(),
+            took: Mean::default(),
+            last_ms: i64::MIN,
+            visitors: None,
+            values: Vec::new(),
+            index: None,
+        }
+    }
+
+    /// When the hour begins.
+    pub fn start(&self) -> Timestamp {
+        Timestamp::from_ms(self.hour * HOUR)
+    }
+
+    fn add(&mut self, row: &ClickRow, place: u32, orphan: bool) {
+        let weight = row.weight;
+        let (humans, bots) = match row.kind.bot() {
+            None => (weight, 0),
+            Some(_) => (0, weight),
+        };
+        self.clicks.humans += u64::from(humans);
+        self.clicks.bots += u64::from(bots);
+        self.took.add(row.took_nanos as f64 / 1e6);
+        self.last_ms = self.last_ms.max(row.at_ms);
+        if row.visitor != 0 && bots == 0 {
+            self.visitors.get_or_insert_default().add(row.visitor);
+        }
+        for (property, number) in [
+            (Property::Agent, row.agent),
+            (Property::Place, place),
+            (Property::Referrer, row.referrer),
+            (Property::Language, row.language),
+            (Property::Campaign, row.campaign),
+            (Property::Kind, u32::from(row.kind.octet())),
+        ] {
+            if number != 0 {
+                self.count((property as u32) << PROPERTY_SHIFT | number, humans, bots);
+            }
+        }
+        if orphan {
+            self.count((Property::Target as u32) << PROPERTY_SHIFT | row.target, humans, bots);
+        }
+    }
+
+    fn count(&mut self, key: u32, humans: u32, bots: u32) {
+        let at = match &self.index {
+            Some(index) => index.get(&key).map(|&at| at as usize),
+            None => self.values.iter().position(|value| value.key == key),
+        };
+        if let Some(value) = at.map(|at| &mut self.values[at])
+            && let (Some(humans), Some(bots)) =
+                (value.humans.checked_add(humans), value.bots.checked_add(bots))
+        {
+            (value.humans, value.bots) = (humans, bots);
+            return;
+        }
+        // New, or too many for one entry: entries of one key add up.
+        let new = self.values.len();
+        self.values.push(Value { key, humans, bots });
+        if let Some(index) = &mut self.index {
+            index.insert(key, new as u32);
+        } else if self.values.len() > SHORT {
+            let places = self.values.iter().zip(0..).map(|(value, at)| (value.key, at));
+            self.index = Some(Box::new(places.collect()));
+        }
+    }
+
+    /// Adds this to a sum. `columns` are those of the delta's batch.
+    pub fn add_to(&self, columns: &ClickColumns, tally: &mut Tally) {
+        tally.clicks.add(self.clicks);
+        tally.took.merge(&self.took);
+        tally.last = tally.last.max(Some(Timestamp::from_ms(self.last_ms)));
+        for &Value { key, humans, bots } in &self.values {
+            let count = Count { humans: humans.into(), bots: bots.into() };
+            let number = (key & ((1 << PROPERTY_SHIFT) - 1)) as usize;
+            match key >> PROPERTY_SHIFT {
+                0 => {
+                    let AgentTraits { device, browser, system } = &columns.agents[number];
+                    tally.add_value(Dimension::Device, device.as_ref(), count);
+                    tally.add_value(Dimension::Browser, browser.as_ref(), count);
+                    tally.add_value(Dimension::System, system.as_ref(), count);
+                }
+                1 => {
+                    let Place { country, city } = &columns.places[number];
+                    tally.add_value(Dimension::Country, country.as_ref(), count);
+                    tally.add_value(Dimension::City, city.as_ref(), count);
+                }
+                2 => {
+                    let referrer = columns.referrers[number].as_ref();
+                    tally.add_value(Dimension::Referrer, referrer, count);
+                }
+                3 => {
+                    let language = columns.languages[number].as_ref();
+                    tally.add_value(Dimension::Language, language, count);
+                }
+                4 => {
+                    let dimensions = [
+                        Dimension::Source,
+                        Dimension::Medium,
+                        Dimension::Campaign,
+                        Dimension::Term,
+                        Dimension::Content,
+                    ];
+                    for (dimension, value) in dimensions.into_iter().zip(&columns.campaigns[number])
+                    {
+                        tally.add_value(dimension, value.as_ref(), count);
+                    }
+                }
+                5 => {
+                    let bot = ClickKind::from_octet(number as u8).and_then(ClickKind::bot);
+                    tally.add_word(
+                        Dimension::BotKind,
+                        bot.map_or(REPEAT, |bot| bot.as_str()),
+                        count,
+                    );
+                }
+                _ => {
+                    if let ClickTarget::Orphan(key, outcome) = &columns.targets[number] {
+                        tally.add_word(Dimension::Outcome, outcome.as_str(), count);
+                        tally.add_word(Dimension::Code, key.code.as_str(), count);
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many values it has, for bounds.
+    pub fn value_count(&self) -> usize {
+        self.values.len()
+    }
+}
+
+/// The delta of the hour that was counted last: nearly every click falls into the same one.
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    hour: i64,
+    delta: u32,
+}
+
+const NONE: Latest = Latest { hour: i64::MIN, delta: 0 };
+
+/// The sums of a batch while it grows. A click costs no look-up by text, and nothing is allocated
+/// for values that the sums have already.
+#[derive(Debug, Default)]
+pub struct Sums {
+    deltas: Vec<Delta>,
+    /// Per target: its latest delta, and its owner's place in `owners`.
+    targets: Vec<(Latest, u32)>,
+    owners: Vec<(OwnerId, Latest)>,
+    owner_places: HashMap<OwnerId, u32, RandomState>,
+    everything: Option<Latest>,
+    orphans: Option<Latest>,
+    /// All deltas, for clicks of other hours and for reports.
+    places: HashMap<(DeltaSubject, i64), u32, RandomState>,
+}
+
+impl Sums {
+    /// Adds a click.
+    pub fn add(&mut self, columns: &ClickColumns, row: &ClickRow) {
+        let hour = row.at_ms.div_euclid(HOUR);
+        let place = columns.networks[row.network as usize].place;
+        match &columns.targets[row.target as usize] {
+            ClickTarget::Orphan(..) => {
+                let latest = self.orphans.unwrap_or(NONE);
+                let latest = self.latest(latest, DeltaSubject::Orphans, OwnerId(0), hour);
+                self.orphans = Some(latest);
+                self.deltas[latest.delta as usize].add(row, place, true);
+            }
+            ClickTarget::Link(_, owner) => {
+                let (latest, owner_place) = self.target(row.target, *owner);
+                let latest = self.latest(latest, DeltaSubject::Link(row.target), *owner, hour);
+                self.targets[row.target as usize].0 = latest;
+                self.deltas[latest.delta as usize].add(row, place, false);
+                let of_owner = self.owners[owner_place as usize].1;
+                let latest = self.latest(of_owner, DeltaSubject::Owner(*owner), *owner, hour);
+                self.owners[owner_place as usize].1 = latest;
+                self.deltas[latest.delta as usize].add(row, place, false);
+                let latest = self.everything.unwrap_or(NONE);
+                let latest = self.latest(latest, DeltaSubject::Everything, OwnerId(0), hour);
+                self.everything = Some(latest);
+                self.deltas[latest.delta as usize].add(row, place, false);
+            }
+        }
+    }
+
+    fn target(&mut self, target: u32, owner: OwnerId) -> (Latest, u32) {
+        let at = target as usize;
+        if self.targets.len() <= at {
+            self.targets.resize(at + 1, (NONE, u32::MAX));
+        }
+        if self.targets[at].1 == u32::MAX {
+            let owners = &mut self.owners;
+            self.targets[at].1 = *self.owner_places.entry(owner).or_insert_with(|| {
+                owners.push((owner, NONE));
+                owners.len() as u32 - 1
+            });
+        }
+        self.targets[at]
+    }
+
+    fn latest(
+        &mut self,
+        latest: Latest,
+        subject: DeltaSubject,
+        owner: OwnerId,
+        hour: i64,
+    ) -> Latest {
+        if latest.hour == hour {
+            return latest;
+        }
+        let deltas = &mut self.deltas;
+        let delta = *self.places.entry((subject, hour)).or_insert_with(|| {
+            deltas.push(Delta::new(subject, owner, hour));
+            deltas.len() as u32 - 1
+        });
+        Latest { hour, delta }
+    }
+
+    /// How many subjects and hours there are.
+    pub fn len(&self) -> usize {
+        self.deltas.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.deltas.is_empty()
+    }
+
+    /// The deltas, in no order.
+    pub fn deltas(&self) -> &[Delta] {
+        &self.deltas
+    }
+
+    /// The deltas, in no order.
+    pub fn into_deltas(self) -> Vec<Delta> {
+        self.deltas
+    }
+}
+
+/// Builds columns and sums from clicks with texts. For tests and imports: the click pipeline finds
+/// the numbers of texts before it has a [`Click`].
+#[derive(Debug, Default)]
+pub struct ClickGatherer {
+    /// The clicks so far.
+    pub columns: ClickColumns,
+    /// Their sums.
+    pub sums: Sums,
+    targets: Numbers<ClickTarget>,
+    agents: Numbers<AgentTraits>,
+    networks: Numbers<Network>,
+    places: Numbers<Place>,
+    referrers: Numbers<Option<super::Interned>>,
+    languages: Numbers<Option<super::Interned>>,
+    campaigns: Numbers<[Option<super::Interned>; 5]>,
+}
+
+impl ClickGatherer {
+    /// Adds a click.
+    pub fn push(&mut self, click: &Click) {
+        let columns = &mut self.columns;
+        let place = Place { country: click.country.clone(), city: click.city.clone() };
+        let place = self.places.of(&mut columns.places, place);
+        let network = Network { address: click.address.clone(), place };
+        let agent = AgentTraits {
+            device: click.device.clone(),
+            browser: click.browser.clone(),
+            system: click.system.clone(),
+        };
+        let row = ClickRow {
+            at_ms: click.at.as_ms(),
+            visitor: click.visitor.unwrap_or(0),
+            took_nanos: click.took_nanos,
+            target: self.targets.of(&mut columns.targets, click.target.clone()),
+            weight: click.weight,
+            agent: self.agents.of(&mut columns.agents, agent),
+            network: self.networks.of(&mut columns.networks, network),
+            referrer: self.referrers.of(&mut columns.referrers, click.referrer.clone()),
+            language: self.languages.of(&mut columns.languages, click.language.clone()),
+            campaign: self.campaigns.of(&mut columns.campaigns, click.utm.clone()),
+            kind: click.kind(),
+        };
+        columns.push(row);
+        self.sums.add(columns, &row);
+    }
+}
+
+/// The subject that a delta of these columns is about.
+pub(crate) fn subject_of(columns: &ClickColumns, subject: DeltaSubject) -> Option<ClickSubject> {
+    Some(match subject {
+        DeltaSubject::Link(target) => ClickSubject::Link(link_of(columns, target)?.clone()),
+        DeltaSubject::Owner(owner) => ClickSubject::Owner(owner),
+        DeltaSubject::Everything => ClickSubject::Everything,
+        DeltaSubject::Orphans => ClickSubject::Orphans,
+    })
+}
+
+/// The link that a target of these columns is.
+pub(crate) fn link_of(columns: &ClickColumns, target: u32) -> Option<&LinkId> {
+    match columns.targets.get(target as usize)? {
+        ClickTarget::Link(link, _) => Some(link),
+        ClickTarget::Orphan(..) => None,
+    }
+}

@@ -1,0 +1,135 @@
+//! Both forms of a batch, and answers that say how far a journal is in them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use terse_core::clicks::{Added, Batch, BotKind, Click, ClickSubject, Position, Sketch, Tally};
+use terse_core::{Answered, OwnerId, Timestamp};
+
+use super::values::telling;
+use super::{
+    ALWAYS, HOUR, JOURNAL, OWNER, OpenJournal, Store, click, humans, link, orphan, put, report,
+};
+
+/// Clicks of several links, owners, hours and kinds.
+fn mixed() -> Vec<Click> {
+    let theirs = |n: i64| {
+        let target = terse_core::clicks::ClickTarget::Link(link("theirs"), OwnerId(8));
+        Click { target, ..telling(n as usize % 3, n * HOUR / 2) }
+    };
+    let mut clicks: Vec<Click> = (0..40)
+        .map(|n| Click {
+            visitor: (n % 4 != 0).then_some(n as u64 % 9 + 1),
+            bot: (n % 5 == 0).then_some(BotKind::Tool),
+            repeat: n % 7 == 1 && n % 5 != 0,
+            took_nanos: n as u64 * 333,
+            ..telling(n as usize % 30, n * HOUR / 3)
+        })
+        .collect();
+    clicks.extend((0..20).map(theirs));
+    clicks.extend((0..9).map(|n| Click {
+        weight: u32::MAX - n as u32,
+        ..orphan("lost", n, if n % 2 == 0 { Answered::Gone } else { Answered::NotFound })
+    }));
+    clicks
+}
+
+/// A store may count from the clicks or from the sums of a batch: this compares what it has with
+/// both.
+pub async fn the_clicks_and_the_sums_of_a_batch_are_the_same(store: Store) {
+    let clicks = mixed();
+    let batch = Batch::of(vec![], clicks.clone());
+    assert_eq!(batch.clicks.iter().collect::<Vec<_>>(), clicks);
+    put(&store, clicks.clone()).await;
+    for subject in [
+        ClickSubject::Link(link("abc")),
+        ClickSubject::Link(link("theirs")),
+        ClickSubject::Owner(OWNER),
+        ClickSubject::Owner(OwnerId(8)),
+        ClickSubject::Everything,
+        ClickSubject::Orphans,
+    ] {
+        let mut plain = (Tally::default(), Sketch::default());
+        for click in clicks.iter().filter(|click| subject.includes(&click.target)) {
+            plain.0.add(click);
+            if let (Some(visitor), None) = (click.visitor, click.bot) {
+                plain.1.add(visitor);
+            }
+        }
+        let mut summed = (Tally::default(), Sketch::default());
+        for delta in &batch.sums {
+            if batch.subject(delta.subject).as_ref() == Some(&subject) {
+                delta.add_to(&batch.clicks, &mut summed.0);
+                delta.visitors.iter().for_each(|visitors| summed.1.merge(visitors));
+            }
+        }
+        let found = report(&store, &subject, ALWAYS).await;
+        for (tally, visitors) in [&summed, &(found.tally, found.visitors)] {
+            assert!((tally.took.mean - plain.0.took.mean).abs() < 1e-9, "{subject:?}");
+            let mut tally = tally.clone();
+            tally.took = plain.0.took;
+            assert_eq!((tally, visitors.count()), (plain.0.clone(), plain.1.count()));
+        }
+    }
+}
+
+pub async fn a_finished_batch_is_not_repeated_by_the_next_opener([first, second]: [Store; 2]) {
+    let journal = OpenJournal::open(&first, JOURNAL).await;
+    let batch = Arc::new(Batch::of(vec![journal.span(1, 0, 10)], [click(&link("abc"), 1)]));
+    assert_eq!(first.add(&batch).await.unwrap(), Added::Done);
+    let opened = second.open(JOURNAL).await.unwrap();
+    assert_eq!(opened.unfinished, vec![]);
+    assert_eq!(opened.positions, [Position { journal: JOURNAL, segment: 1, to: 10 }]);
+}
+
+pub async fn an_answer_says_how_far_the_journal_is_in_it([first, second]: [Store; 2]) {
+    let now = Timestamp::from_ms(0);
+    let subject = ClickSubject::Everything;
+    let before = second.report_with(&subject, ALWAYS, now, Some(JOURNAL)).await.unwrap();
+    assert_eq!(before.positions, []);
+    put(&first, vec![click(&link("abc"), 1)]).await;
+    let journal = OpenJournal::open(&first, JOURNAL).await;
+    let spans = vec![journal.span(7, 0, 10), journal.span(9, 0, 20)];
+    let batch = Arc::new(Batch::of(spans, [click(&link("abc"), 1)]));
+    first.add(&batch).await.unwrap();
+    let want = [(7, 10), (9, 20)].map(|(segment, to)| Position { journal: JOURNAL, segment, to });
+    let found = second.report_with(&subject, ALWAYS, now, Some(JOURNAL)).await.unwrap();
+    assert_eq!((found.answer.tally.clicks, &*found.positions), (humans(2), &want[..]));
+    let unknown = ClickSubject::Link(link("nobody"));
+    let found = second.report_with(&unknown, ALWAYS, now, Some(JOURNAL)).await.unwrap();
+    assert_eq!(found.positions, want, "also without an answer");
+    let found = second.counts_with(&[link("abc")], Some(JOURNAL)).await.unwrap();
+    assert_eq!((&*found.answer, &*found.positions), (&[humans(2)][..], &want[..]));
+    let found = second.counts_with(&[link("abc")], None).await.unwrap();
+    assert_eq!((&*found.answer, &*found.positions), (&[humans(2)][..], &[][..]));
+}
+
+pub async fn an_answer_and_its_positions_are_of_one_snapshot([first, second]: [Store; 2]) {
+    let journal = OpenJournal::open(&first, JOURNAL).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let reader = tokio::spawn({
+        let done = Arc::clone(&done);
+        async move {
+            let (now, subject) = (Timestamp::from_ms(0), ClickSubject::Owner(OWNER));
+            loop {
+                let last = done.load(Ordering::Relaxed);
+                let found = second.report_with(&subject, ALWAYS, now, Some(JOURNAL)).await.unwrap();
+                let to = found.positions.first().map_or(0, |position| position.to);
+                assert_eq!(found.answer.tally.clicks, humans(to), "a click for each octet");
+                let found = second.counts_with(&[link("abc")], Some(JOURNAL)).await.unwrap();
+                let to = found.positions.first().map_or(0, |position| position.to);
+                assert_eq!(found.answer, [humans(to)]);
+                if last {
+                    return to;
+                }
+            }
+        }
+    });
+    for n in 0..100 {
+        let clicks = (0..3).map(|_| click(&link("abc"), n as i64));
+        let batch = Arc::new(Batch::of(vec![journal.span(1, n * 3, n * 3 + 3)], clicks));
+        assert_eq!(first.add(&batch).await.unwrap(), Added::Done);
+    }
+    done.store(true, Ordering::Relaxed);
+    assert_eq!(reader.await.unwrap(), 300);
+}
