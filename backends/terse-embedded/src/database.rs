@@ -17,9 +17,6 @@ pub(crate) trait Database: Clone + Send + 'static {
     /// From this many pages on, the writer copies the log into the file after each batch. The stall
     /// grows with the pages: 1,000 take about 20 ms.
     const CHECKPOINT_PAGES: u32;
-    /// Whether the writer thread runs with low priority, so that it falls behind when processors
-    /// are busy.
-    const BEHIND_OTHERS: bool = false;
 
     /// The store's file.
     fn site(&self) -> &DbLocation;

@@ -75,14 +75,7 @@ impl<T: Database> StoreThreads<T> {
             connection_gate,
             readers: threads.pools.clone(),
         };
-        start::<T>(&threads.writer, "write", move || {
-            if T::BEHIND_OTHERS {
-                // In Linux, niceness belongs to a thread. If setting it fails, the thread runs at
-                // normal priority.
-                let _refused = rustix::process::setpriority_process(None, 19);
-            }
-            writer.run();
-        })?;
+        start::<T>(&threads.writer, "write", move || writer.run())?;
         Ok(threads)
     }
 

@@ -98,7 +98,6 @@ impl Shipper {
         let watched = Watched { counts: Arc::clone(&counts), orders: receiver.clone() };
         let thread = thread::Builder::new().name("clicks".into()).spawn(move || {
             let _watched = watched;
-            lower_priority();
             let complete = runtime.block_on(async {
                 tokio::select! {
                     // The shipper can be dropped wherever it waits: what was not committed is read
@@ -167,13 +166,6 @@ impl Drop for Watched {
             );
         }
     }
-}
-
-/// Redirects come first: when the processor is busy, this thread falls behind and catches up later.
-/// On Linux each thread has a niceness of its own. Where it cannot be changed, the thread keeps the
-/// one it has.
-fn lower_priority() {
-    let _refused = rustix::process::setpriority_process(None, 19);
 }
 
 async fn deadline(mut orders: watch::Receiver<Option<Order>>) {

@@ -25,10 +25,14 @@ use crate::folder::{Age, Folder};
 use crate::gathering::Gathering;
 use crate::identity::FolderIdentity;
 use crate::pace::{Order, Pace};
+use crate::priority::Priority;
 use crate::segment::{Segment, Until};
 
 /// A failure that goes on is logged again after this long.
 const LOG_INTERVAL_MS: u64 = 60_000;
+
+/// If a click waits longer than this, the thread has fallen behind.
+const BEHIND_MS: i64 = 1000;
 
 /// Positions that are forgotten in one call.
 const MAX_FORGOTTEN: usize = 10_000;
@@ -69,6 +73,9 @@ pub(crate) struct Shipping {
     counts: Arc<ShipperCounts>,
     clock: Clock,
     bound: Bound,
+    priority: Priority,
+    /// Whether the last clicks that were read had waited for long.
+    behind: bool,
     pace: Pace,
     orders: watch::Receiver<Option<Order>>,
     /// The epoch in which the store knows this process as the journal's holder.
@@ -109,6 +116,8 @@ impl Shipping {
             counts,
             clock,
             bound: Bound::new(limit_bytes, pace.catch_up),
+            priority: Priority::new(),
+            behind: false,
             pace,
             orders,
             epoch: 0,
@@ -173,6 +182,7 @@ impl Shipping {
                 self.settle(pending).await?;
                 self.note_lag(&[]);
             }
+            self.priority.set(order.is_none() && !self.behind);
             self.prune().await?;
             // Only now: what the store has counted need not be dropped.
             self.keep_within_bound();
@@ -257,6 +267,7 @@ impl Shipping {
     /// Reads up to a batch of what is there, the earliest first. `ending`: also the latest clicks.
     fn read(&mut self, ending: bool) -> Pending {
         let now = self.clock.now().as_ms();
+        self.behind = false;
         let (mut failed, mut panicked) = (None, false);
         let began: HashMap<Age, u64> =
             self.folder.segments().map(|segment| (segment.age(), segment.read_to())).collect();
@@ -290,7 +301,8 @@ impl Shipping {
                     }
                 }
             }
-            let Some((_, age)) = first else { break };
+            let Some((earliest, age)) = first else { break };
+            self.behind |= earliest < now - BEHIND_MS;
             let until = second.saturating_add(AHEAD_MS);
             let Some((segment, alive)) = self.folder.segment_mut(age) else { break };
             let (gathering, enricher) = (&mut self.gathering, &mut self.enricher);
@@ -372,16 +384,14 @@ impl Shipping {
     async fn repeat_unfinished(&mut self, begun: &UnfinishedBatch) -> Result<(), Fenced> {
         let mut spans = Vec::new();
         let mut panicked = false;
+        let mut whole = true;
         for span in &begun.spans {
             let age = self.folder.segments().find(|segment| segment.header.id == span.segment);
             let Some((segment, alive)) =
                 age.map(Segment::age).and_then(|age| self.folder.segment_mut(age))
             else {
-                error!(
-                    segment = span.segment,
-                    "a batch of clicks was begun and cannot be finished: its segment is gone"
-                );
-                return Ok(());
+                whole = false;
+                break;
             };
             segment.go_to(span.from);
             let (gathering, enricher) = (&mut self.gathering, &mut self.enricher);
@@ -392,6 +402,7 @@ impl Shipping {
                 read_record(gathering, enricher, record, &mut panicked);
                 true
             });
+            whole &= segment.read_to() == span.to;
             if let Err(error) = read {
                 self.file_failed(&error);
             }
@@ -400,7 +411,16 @@ impl Shipping {
         self.gathering.add_in_order(&mut self.enricher);
         let unreadable = self.gathering.unreadable();
         let batch = Arc::new(self.gathering.finish(spans));
-        self.settle(Pending { batch, unreadable }).await
+        if whole {
+            return self.settle(Pending { batch, unreadable }).await;
+        }
+        error!(
+            clicks = batch.clicks.len(),
+            "a batch of clicks was begun and cannot be finished: its segments are gone or cut off"
+        );
+        self.enricher.forget_visitors();
+        self.go_to_positions();
+        Ok(())
     }
 
     /// Has the batch counted, once. Offers the same batch until the store has counted it: reading

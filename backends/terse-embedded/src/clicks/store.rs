@@ -56,7 +56,6 @@ impl Database for Clicks {
     // The same rows change in batch after batch, so rare checkpoints copy each page less often. No
     // caller waits for them.
     const CHECKPOINT_PAGES: u32 = 8000;
-    const BEHIND_OTHERS: bool = true;
 
     fn site(&self) -> &DbLocation {
         &self.site

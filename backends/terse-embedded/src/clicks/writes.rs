@@ -25,6 +25,10 @@ const MORE_OF_SUBJECT: &str =
 const PUT_HOUR: &str =
     "INSERT OR REPLACE INTO hours (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
 
+/// The largest number of values of a dimension in the sum of a batch. The rarest of more would
+/// become "other" anyway; this bounds the cost of a flood of values.
+const MAX_VALUES_PER_BATCH: usize = 5 * MAX_VALUES_TOTAL;
+
 /// The capacity of each of the two caches of links; one batch may exceed it.
 const REMEMBERED: usize = 32_768;
 
@@ -334,7 +338,14 @@ fn write_group(
             .optional()?;
         found.unwrap_or(Ok(()))?;
     }
-    group.deltas.iter().for_each(|delta| total.add_delta(delta, &batch.clicks));
+    let mut parts: Vec<(i64, Sum)> = Vec::with_capacity(group.deltas.len());
+    for delta in &group.deltas {
+        let mut part = Sum::default();
+        part.add_delta(delta, &batch.clicks);
+        part.tally.trim(MAX_VALUES_PER_BATCH);
+        total.merge(&part);
+        parts.push((delta.hour, part));
+    }
     total.tally.trim(MAX_VALUES_TOTAL);
     let Count { humans, bots } = total.tally.clicks;
     let (humans, bots, sum) = (humans.cast_signed(), bots.cast_signed(), total.encode(slot));
@@ -360,17 +371,14 @@ fn write_group(
     } else {
         statements.more_of_subject.execute(params![subject, humans, bots, sum])?;
     }
-    for delta in &group.deltas {
-        let hour = delta.hour;
+    for (hour, mut sum) in parts {
         let slot = Slot::Hour { subject, hour };
         let id = hour_id(hour.div_euclid(24), subject, hour.rem_euclid(24));
-        let mut sum = Sum::default();
         // A new subject has no rows yet, but two targets of one link may share an hour.
         if !new || group.deltas.len() > 1 {
             let read = |row: &Row<'_>| Ok(sum.merge_or_mend(row, 0, slot));
             statements.hour.query_row([id], read).optional()?.unwrap_or(Ok(()))?;
         }
-        sum.add_delta(delta, &batch.clicks);
         sum.tally.trim(MAX_VALUES_PER_HOUR);
         let Count { humans, bots } = sum.tally.clicks;
         let row = params![id, humans.cast_signed(), bots.cast_signed(), sum.encode(slot)];

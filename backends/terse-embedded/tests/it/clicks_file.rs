@@ -135,7 +135,7 @@ fn files_from_the_future_and_of_others_are_refused_and_left_alone() {
         EmbeddedClicks::open(ClickOptions::new(folder.db())).unwrap_err(),
         inspect_clicks(&folder.db()).unwrap_err(),
     ] {
-        assert!(matches!(error, OpenError::Newer { found: 99, known: 2 }), "{error}");
+        assert!(matches!(error, OpenError::Newer { found: 99, known: 3 }), "{error}");
     }
     let links = folder.0.path().join("terse.db");
     drop(Embedded::open(Options::new(&links)).unwrap());
@@ -494,7 +494,8 @@ async fn a_file_from_before_journals_had_ids_counts_nothing_twice() {
         "CREATE TABLE old (segment INTEGER PRIMARY KEY, place INTEGER NOT NULL) STRICT; \
          INSERT INTO old SELECT segment, place FROM positions; DROP TABLE positions; \
          ALTER TABLE old RENAME TO positions; DROP TABLE journals; DROP TABLE erased_links; \
-         DROP TABLE erased_owners; PRAGMA user_version = 1",
+         DROP TABLE erased_owners; ALTER TABLE clicks DROP COLUMN took_nanos; \
+         PRAGMA user_version = 1",
     );
     inspect_clicks(&folder.db()).unwrap();
     let store = folder.open();

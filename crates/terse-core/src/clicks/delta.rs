@@ -75,7 +75,7 @@ pub struct Delta {
     pub visitors: Option<Sketch>,
     values: Vec<Value>,
     /// The place of each key, once there are many.
-    index: Option<Box<HashMap<u32, u32, RandomState>>>,
+    index: Option<HashMap<u32, u32, RandomState>>,
 }
 
 impl Delta {
@@ -147,7 +147,7 @@ impl Delta {
             index.insert(key, new as u32);
         } else if self.values.len() > SHORT {
             let places = self.values.iter().zip(0..).map(|(value, at)| (value.key, at));
-            self.index = Some(Box::new(places.collect()));
+            self.index = Some(places.collect());
         }
     }
 

@@ -78,7 +78,7 @@ fn sums(report: &ClickReport) -> impl PartialEq + std::fmt::Debug + use<> {
 pub async fn hours_become_days_and_no_sum_changes(store: Store) {
     let clicks = (0..400).map(|n: usize| Click {
         visitor: Some(n as u64 % 90 + 1),
-        took_nanos: n as u64,
+        took_nanos: 1000 * n as u64,
         ..values::telling(n, n as i64 * HOUR / 4 + 7)
     });
     put(&store, clicks.collect()).await;

@@ -1,0 +1,76 @@
+//! The priority of the shipper's thread.
+
+use std::thread;
+
+use tracing::debug;
+
+/// Niceness of a thread that keeps up, and of one that has fallen behind.
+const LOW: i32 = 19;
+const NORMAL: i32 = 0;
+
+/// Redirects come first while the shipper keeps up. When it falls behind, it gets its share of the
+/// processor: otherwise a busy server would never count, and drop clicks in the end.
+///
+/// On Linux each thread has a niceness of its own. Without a privilege (`CAP_SYS_NICE`, or a limit
+/// such as systemd's `LimitNICE`) a thread can only lower its priority and never raise it again.
+/// There it stays normal.
+#[derive(Debug)]
+pub(crate) struct Priority {
+    can_raise: bool,
+    low: bool,
+}
+
+impl Priority {
+    /// For the present thread, whose priority is normal.
+    pub(crate) fn new() -> Self {
+        // On a thread of its own, which may remain low.
+        let probe = thread::Builder::new().name("priority".into()).spawn(|| {
+            let set = rustix::process::setpriority_process;
+            set(None, NORMAL + 1).is_ok() && set(None, NORMAL).is_ok()
+        });
+        let can_raise = probe.is_ok_and(|probe| probe.join().unwrap_or(false));
+        Self { can_raise, low: false }
+    }
+
+    /// Lowers the priority of the present thread, or makes it normal.
+    pub(crate) fn set(&mut self, low: bool) {
+        if !self.can_raise || low == self.low {
+            return;
+        }
+        let niceness = if low { LOW } else { NORMAL };
+        if rustix::process::setpriority_process(None, niceness).is_ok() {
+            self.low = low;
+            debug!(niceness, "the thread that counts clicks changes its priority");
+        }
+    }
+
+    /// Whether it is low.
+    #[cfg(test)]
+    pub(crate) fn is_low(&self) -> bool {
+        self.low
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_cannot_raise_its_priority_never_lowers_it() {
+        thread::spawn(|| {
+            let mut priority = Priority { can_raise: false, low: false };
+            priority.set(true);
+            assert!(!priority.is_low());
+            let niceness = || rustix::process::getpriority_process(None).unwrap();
+            assert_eq!(niceness(), NORMAL);
+            let mut priority = Priority::new();
+            priority.set(true);
+            assert_eq!(priority.is_low(), priority.can_raise);
+            priority.set(false);
+            assert!(!priority.is_low());
+            assert_eq!(niceness(), NORMAL);
+        })
+        .join()
+        .unwrap();
+    }
+}
