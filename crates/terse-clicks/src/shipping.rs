@@ -49,6 +49,8 @@ const AHEAD_MS: i64 = 250;
 struct Pending {
     batch: Arc<Batch>,
     unreadable: u64,
+    /// Whether there was no room for more.
+    full: bool,
 }
 
 /// Where a row was read: the segment, and where the record begins.
@@ -175,14 +177,15 @@ impl Shipping {
             self.poll();
             self.enricher.refresh(self.clock.now());
             let pending = self.read(order.is_some());
-            let count = pending.batch.clicks.len() + pending.unreadable as usize;
-            let full = count >= self.pace.batch;
+            let full = pending.full;
             self.note_lag(&pending.batch.spans);
             if !pending.batch.spans.is_empty() {
                 self.settle(pending).await?;
                 self.note_lag(&[]);
             }
-            self.priority.set(order.is_none() && !self.behind);
+            // The lists of user agents are compiled at normal priority: that takes a while.
+            let ready = self.enricher.is_ready();
+            self.priority.set(order.is_none() && !self.behind && ready);
             self.prune().await?;
             // Only now: what the store has counted need not be dropped.
             self.keep_within_bound();
@@ -275,10 +278,10 @@ impl Shipping {
         // A click of the future was made before the clock was set back: it need not wait.
         let too_young =
             |at_ms: i64, alive: bool| alive && !ending && at_ms > now - SETTLE_MS && at_ms <= now;
-        loop {
+        let full = loop {
             let room = self.pace.batch.saturating_sub(self.gathering.len());
             if room == 0 {
-                break;
+                break true;
             }
             // The two segments whose next clicks are the earliest.
             let (mut first, mut second): (Option<(i64, Age)>, i64) = (None, i64::MAX);
@@ -301,10 +304,10 @@ impl Shipping {
                     }
                 }
             }
-            let Some((earliest, age)) = first else { break };
+            let Some((earliest, age)) = first else { break false };
             self.behind |= earliest < now - BEHIND_MS;
             let until = second.saturating_add(AHEAD_MS);
-            let Some((segment, alive)) = self.folder.segment_mut(age) else { break };
+            let Some((segment, alive)) = self.folder.segment_mut(age) else { break false };
             let (gathering, enricher) = (&mut self.gathering, &mut self.enricher);
             let read_at = &mut self.read_at;
             let read = segment.read(&mut self.buffer, alive, room, |record, start| {
@@ -320,7 +323,7 @@ impl Shipping {
                 broken.insert(age);
                 failed = Some(error);
             }
-        }
+        };
         self.give_back();
         self.gathering.add_in_order(&mut self.enricher);
         if let Some(error) = failed {
@@ -341,7 +344,7 @@ impl Shipping {
         };
         let spans = self.folder.segments().filter_map(span).collect();
         let unreadable = self.gathering.unreadable();
-        Pending { batch: Arc::new(self.gathering.finish(spans)), unreadable }
+        Pending { batch: Arc::new(self.gathering.finish(spans)), unreadable, full }
     }
 
     /// Un-reads what is later than the next unread click of any segment: it belongs into the next
@@ -412,7 +415,7 @@ impl Shipping {
         let unreadable = self.gathering.unreadable();
         let batch = Arc::new(self.gathering.finish(spans));
         if whole {
-            return self.settle(Pending { batch, unreadable }).await;
+            return self.settle(Pending { batch, unreadable, full: false }).await;
         }
         error!(
             clicks = batch.clicks.len(),
@@ -472,7 +475,7 @@ impl Shipping {
     }
 
     fn done(&mut self, pending: Pending) {
-        let Pending { batch, unreadable } = pending;
+        let Pending { batch, unreadable, .. } = pending;
         self.counts.recorded.fetch_add(batch.clicks.len() as u64, Ordering::Relaxed);
         self.counts.unreadable.fetch_add(unreadable, Ordering::Relaxed);
         self.counts.batches.fetch_add(1, Ordering::Relaxed);

@@ -1,11 +1,13 @@
 //! The clicks, in a file of their own, so that counting them never delays writes of links.
 //!
 //! A batch is grouped by subject and hour, and each row is read, merged and written once, in one
-//! transaction with the positions of the journals. The keys of hours and raw clicks begin with the
-//! time, so that writing stays within today's part of the file and old rows are deleted from one
-//! end. Every sum carries a checksum. If it does not match, reading the sum is an error, and
+//! transaction with the positions of the journals. The keys of hours begin with the time, so that
+//! writing stays within today's part of the file and old rows are deleted from one end. Single
+//! clicks are kept in compressed columns, a block per batch (`block`, `blocks`). Every sum carries a checksum. If it does not match, reading the sum is an error, and
 //! counting goes on from the plain numbers of the row.
 
+mod block;
+mod blocks;
 mod bucket;
 mod erase;
 mod journals;

@@ -20,19 +20,22 @@ const PUT_DAY: &str =
     "INSERT OR REPLACE INTO days (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
 
 impl ClickWrites {
-    /// Deletes or joins at most `limit` rows, from the old end of each table.
+    /// Deletes or joins at most `limit` rows, from the old end of each table, and some blocks.
     pub(crate) fn prune(&mut self, retention: &Retention, limit: usize) -> Result<Pruned, Failure> {
-        let (raw, more_raw) =
-            self.drop_raw(retention.raw_before.as_ms().div_euclid(Unit::Hour.ms()), limit)?;
+        let hour = retention.raw_before.as_ms().div_euclid(Unit::Hour.ms());
+        let (raw, more_raw) = self.drop_raw(hour, limit)?;
+        let (in_blocks, more_blocks) = self.drop_blocks(hour * Unit::Hour.ms())?;
+        let more_blocks = more_blocks || self.clean_blocks()? || self.merge_blocks()?;
         let day = retention.hours_before.as_ms().div_euclid(Unit::Day.ms());
         let hours = self.join_hours(day, limit - raw)?;
         let left = limit - raw - hours as usize;
         let (tombstones, more_tombstones) =
             self.drop_tombstones(retention.tombstones_before, left)?;
         let more = more_raw
+            || more_blocks
             || more_tombstones
             || self.conn.prepare_cached(OLD_HOURS)?.exists([hour_id(day, 0, 0), 1])?;
-        Ok(Pruned { raw: raw as u64, hours, tombstones: tombstones as u64, more })
+        Ok(Pruned { raw: raw as u64 + in_blocks, hours, tombstones: tombstones as u64, more })
     }
 
     /// Deletes raw clicks before an hour. Returns how many, and whether there are more.

@@ -1,11 +1,12 @@
 //! Queries for clicks.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use terse_core::clicks::{ClickSubject, Count, LinkId, Salt};
 use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
+use crate::clicks::blocks::LastBlock;
 use crate::clicks::bucket::{hour_id, of_hour_id};
 use crate::clicks::sum::count;
 use crate::failure::{Failure, corrupt};
@@ -27,6 +28,7 @@ pub(crate) struct ClickQueries {
     pub(crate) conn: Connection,
     /// What reports have read so far.
     pub(crate) cost: Cell<Cost>,
+    pub(crate) last_block: RefCell<LastBlock>,
 }
 
 /// How much was read.
@@ -55,7 +57,7 @@ pub(crate) fn filed(subject: &ClickSubject) -> Option<(i64, i64)> {
 
 impl ClickQueries {
     pub(crate) fn new(conn: Connection) -> Self {
-        Self { conn, cost: Cell::default() }
+        Self { conn, cost: Cell::default(), last_block: RefCell::default() }
     }
 
     /// The salts that earlier versions kept in this file, by day.

@@ -1,9 +1,8 @@
-//! Single clicks, as rows.
+//! Pages of single clicks, from blocks and from the rows of earlier versions.
 
-use rusqlite::{OptionalExtension, Row, Statement};
+use rusqlite::{OptionalExtension, Row};
 use terse_core::clicks::{
-    BotKind, Click, ClickColumns, ClickCursor, ClickKind, ClickPage, ClickRow, ClickTarget,
-    Interned, LinkId, REPEAT, RawQuery, Unit,
+    BotKind, Click, ClickCursor, ClickPage, ClickTarget, Interned, LinkId, REPEAT, RawQuery, Unit,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -19,56 +18,14 @@ pub(crate) const CLICKS: &str = "SELECT at, number, took, visitor, address, mach
      clicks \
      WHERE hour = ?1 AND subject = ?2 AND (at, number) > (?3, ?4) AND at < ?5 ORDER BY hour, \
      subject, at, number LIMIT ?6";
-pub(crate) const INSERT: &str = "INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
-    ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
-
 /// The largest page, because a whole page is in memory at once.
 const MAX_PAGE: usize = 10_000;
 const HOUR: i64 = Unit::Hour.ms();
 
-/// Inserts a click through [`INSERT`].
-pub(crate) fn write(
-    insert: &mut Statement<'_>,
-    subject: i64,
-    number: u64,
-    columns: &ClickColumns,
-    row: &ClickRow,
-) -> rusqlite::Result<()> {
-    let at = row.at_ms;
-    let agent = &columns.agents[row.agent as usize];
-    let network = &columns.networks[row.network as usize];
-    let place = &columns.places[network.place as usize];
-    let texts = [
-        &columns.referrers[row.referrer as usize],
-        &place.country,
-        &place.city,
-        &agent.device,
-        &agent.browser,
-        &agent.system,
-        &columns.languages[row.language as usize],
-    ];
-    let repeat = (row.kind == ClickKind::REPEAT).then_some(REPEAT);
-    insert.raw_bind_parameter(1, at.div_euclid(HOUR))?;
-    insert.raw_bind_parameter(2, subject)?;
-    insert.raw_bind_parameter(3, at)?;
-    insert.raw_bind_parameter(4, number.cast_signed())?;
-    insert.raw_bind_parameter(5, (row.took_nanos / 1000).cast_signed())?;
-    insert.raw_bind_parameter(6, (row.visitor != 0).then_some(row.visitor.cast_signed()))?;
-    insert.raw_bind_parameter(7, network.address.as_deref())?;
-    insert.raw_bind_parameter(8, row.kind.bot().map(BotKind::as_str).or(repeat))?;
-    insert.raw_bind_parameter(21, (row.took_nanos % 1000).cast_signed())?;
-    let campaign = &columns.campaigns[row.campaign as usize];
-    for (text, column) in texts.into_iter().chain(campaign).zip(9..) {
-        insert.raw_bind_parameter(column, text.as_deref())?;
-    }
-    insert.raw_execute().map(|_| ())
-}
-
 impl ClickQueries {
     pub(crate) fn clicks(&self, query: &RawQuery) -> Result<ClickPage, Failure> {
-        let mut page = ClickPage::default();
         let Some((subject, owner)) = self.link(&query.link)? else {
-            return Ok(page);
+            return Ok(ClickPage::default());
         };
         let range = TimeRange::of(terse_core::clicks::Period { from: query.from, to: query.to });
         let limit = query.limit.min(MAX_PAGE);
@@ -76,23 +33,42 @@ impl ClickQueries {
         let begin = (range.from - 1, i64::MAX);
         let after =
             query.after.map_or(begin, |after| (after.at_ms, after.number.cast_signed()).max(begin));
+        // One more than a page, to know whether there are more.
+        let mut found =
+            self.clicks_in_rows(&query.link, subject, owner, range, after, limit + 1)?;
+        let target = ClickTarget::Link(query.link.clone(), OwnerId(owner.cast_unsigned()));
+        found.extend(self.clicks_in_blocks(&target, subject, range, after, limit + 1)?);
+        found.sort_by_key(|(cursor, _)| *cursor);
+        let next = found.get(limit).and_then(|_| found.get(limit.checked_sub(1)?));
+        let next = next.map(|(cursor, _)| *cursor);
+        found.truncate(limit);
+        Ok(ClickPage { clicks: found.into_iter().map(|(_, click)| click).collect(), next })
+    }
+
+    /// Clicks that earlier versions stored.
+    fn clicks_in_rows(
+        &self,
+        link: &LinkId,
+        subject: i64,
+        owner: i64,
+        range: TimeRange,
+        after: (i64, i64),
+        limit: usize,
+    ) -> Result<Vec<(ClickCursor, Click)>, Failure> {
+        let mut found = Vec::new();
         let mut statement = self.conn.prepare_cached(CLICKS)?;
         for hour in self.hours_with_clicks(subject, TimeRange { from: after.0, ..range })? {
-            let left = (limit - page.clicks.len()) as i64 + 1;
+            let left = (limit - found.len()) as i64;
             let mut rows = statement.query([hour, subject, after.0, after.1, range.to, left])?;
             while let Some(row) = rows.next()? {
-                if page.clicks.len() == limit {
-                    return Ok(page);
-                }
-                page.next = Some(ClickCursor {
+                let cursor = ClickCursor {
                     at_ms: row.get(0)?,
                     number: row.get::<_, i64>(1)?.cast_unsigned(),
-                });
-                page.clicks.push(read(row, &query.link, owner)?);
+                };
+                found.push((cursor, read(row, link, owner)?));
             }
         }
-        page.next = None;
-        Ok(page)
+        Ok(found)
     }
 
     /// The hours that may have raw clicks of a subject: those with counted clicks, within the time

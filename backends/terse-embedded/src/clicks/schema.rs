@@ -10,6 +10,7 @@ pub(crate) const CLICKS: Shape = Shape {
         include_str!("schema.sql"),
         include_str!("schema_2.sql"),
         include_str!("schema_3.sql"),
+        include_str!("schema_4.sql"),
     ],
 };
 
@@ -18,7 +19,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::clicks::{erase, journals, prune, queries, raw, report, writes};
+    use crate::clicks::{blocks, erase, journals, prune, queries, raw, report, writes};
     use crate::schema::tests::assert_plan;
 
     #[test]
@@ -39,6 +40,10 @@ mod tests {
             (report::DAYS[1], "PRIMARY KEY (rowid>? AND rowid<?)"),
             // It scans in order and stops at the first row.
             (raw::FIRST_HOUR, "SCAN clicks"),
+            (blocks::IN_TIME, "blocks_by_time (first<?)"),
+            (blocks::SMALL, "COVERING INDEX blocks_small"),
+            (blocks::OLD, "blocks_by_time (first<?)"),
+            (blocks::NOT_CLEAN, "blocks_by_erasure (clean_to<?)"),
             (raw::CLICKS, "PRIMARY KEY (hour=? AND subject=? AND (at,number)>(?,?)"),
             (writes::HOUR, "PRIMARY KEY (rowid=?)"),
             (journals::EPOCH, "PRIMARY KEY (id=?)"),

@@ -261,7 +261,9 @@ impl ClickRetention for EmbeddedClicks {
             all.hours += pruned.hours;
             all.tombstones += pruned.tombstones;
             all.more = pruned.more;
-            left -= (pruned.raw + pruned.hours + pruned.tombstones) as usize;
+            // Whole blocks may go at once.
+            let rows = (pruned.raw + pruned.hours + pruned.tombstones) as usize;
+            left = left.saturating_sub(rows.max(1));
         }
         Ok(all)
     }

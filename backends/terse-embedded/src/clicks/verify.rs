@@ -1,11 +1,13 @@
 //! Backup and verification of the clicks file.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use rusqlite::{Connection, Row};
 use terse_core::clicks::Count;
 
 use crate::backup::{self, BackupError};
+use crate::clicks::queries::ClickQueries;
 use crate::clicks::schema::CLICKS;
 use crate::clicks::sum::{Slot, Sum, count};
 use crate::engine::{DbLocation, connect_reader};
@@ -72,6 +74,7 @@ pub fn verify_clicks(db: &Path) -> Result<ClickFileCheck, OpenError> {
         Ok(Slot::Day { subject: row.get(4)?, day: row.get(0)? })
     })?;
     check_totals(&conn, &mut report);
+    check_blocks(conn, &mut report)?;
     Ok(report)
 }
 
@@ -109,6 +112,31 @@ fn check_sums(
     }
 }
 
+/// Checks that every block can be read and holds clicks of known links only.
+fn check_blocks(conn: Connection, report: &mut ClickFileCheck) -> rusqlite::Result<()> {
+    let queries = ClickQueries::new(conn);
+    let all = |sql: &str| -> rusqlite::Result<Vec<i64>> {
+        queries.conn.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+    };
+    let known: HashSet<i64> =
+        all("SELECT id FROM subjects UNION ALL SELECT subject FROM erased_subjects")?
+            .into_iter()
+            .collect();
+    for id in all("SELECT id FROM blocks")? {
+        match queries.read_block(id) {
+            Ok((block, _)) => {
+                report.raw += block.len() as u64;
+                if !block.subjects.iter().all(|subject| known.contains(subject)) {
+                    report.problems.tell(format!("the block {id} holds clicks of unknown links"));
+                }
+            }
+            Err(Failure::Engine(error)) => return Err(error),
+            Err(failure) => report.problems.tell(failure.to_string()),
+        }
+    }
+    Ok(())
+}
+
 /// Checks that each subject's total is the sum of its hours and days, and that no rows belong to a
 /// subject that does not exist.
 fn check_totals(conn: &Connection, report: &mut ClickFileCheck) {
@@ -132,7 +160,7 @@ fn check_totals(conn: &Connection, report: &mut ClickFileCheck) {
         }
     }
     match conn.query_row("SELECT count(*) FROM clicks", [], |row| row.get::<_, i64>(0)) {
-        Ok(raw) => report.raw = raw.cast_unsigned(),
+        Ok(raw) => report.raw += raw.cast_unsigned(),
         Err(error) => report.problems.tell(error.to_string()),
     }
 }

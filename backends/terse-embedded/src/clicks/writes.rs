@@ -13,12 +13,14 @@ use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::bucket::hour_id;
 use crate::clicks::queries::{ClickQueries, filed};
-use crate::clicks::raw;
 use crate::clicks::report::EVER;
 use crate::clicks::sum::{Slot, Sum};
 use crate::failure::Failure;
 
 pub(crate) const HOUR: &str = "SELECT people, machines, sum FROM hours WHERE id = ?1";
+/// Blocks may still hold clicks of erased subjects: no other may get their ids.
+const NEXT_SUBJECT: &str = "SELECT 1 + max((SELECT coalesce(max(id), 0) FROM subjects), \
+    (SELECT coalesce(max(subject), 0) FROM erased_subjects))";
 const NEW_SUBJECT: &str = "INSERT INTO subjects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const MORE_OF_SUBJECT: &str =
     "UPDATE subjects SET people = ?2, machines = ?3, sum = ?4 WHERE id = ?1";
@@ -38,7 +40,8 @@ pub(crate) struct ClickWrites {
     queries: ClickQueries,
     keep_raw: bool,
     next_subject: i64,
-    next_number: u64,
+    pub(crate) next_number: u64,
+    pub(crate) next_block: i64,
     stored_next_number: u64,
     /// Row and owner of links: those of the last batches, and those of the batches before.
     lately: HashMap<LinkId, (i64, i64)>,
@@ -61,8 +64,9 @@ impl crate::database::Writes for ClickWrites {
     fn reload(&mut self) -> rusqlite::Result<()> {
         self.forget_places();
         let conn = &self.queries.conn;
-        self.next_subject =
-            conn.query_row("SELECT coalesce(max(id), 0) + 1 FROM subjects", [], |row| row.get(0))?;
+        self.next_subject = conn.query_row(NEXT_SUBJECT, [], |row| row.get(0))?;
+        self.next_block =
+            conn.query_row("SELECT coalesce(max(id), 0) + 1 FROM blocks", [], |row| row.get(0))?;
         let stored =
             conn.query_row("SELECT value FROM meta WHERE name = 'next_number'", [], |row| {
                 row.get::<_, i64>(0)
@@ -92,7 +96,6 @@ struct Statements<'c> {
     more_of_subject: CachedStatement<'c>,
     hour: CachedStatement<'c>,
     put_hour: CachedStatement<'c>,
-    click: CachedStatement<'c>,
 }
 
 impl<'c> Statements<'c> {
@@ -103,7 +106,6 @@ impl<'c> Statements<'c> {
             more_of_subject: conn.prepare_cached(MORE_OF_SUBJECT)?,
             hour: conn.prepare_cached(HOUR)?,
             put_hour: conn.prepare_cached(PUT_HOUR)?,
-            click: conn.prepare_cached(raw::INSERT)?,
         })
     }
 }
@@ -117,6 +119,7 @@ impl ClickWrites {
             keep_raw,
             next_subject: 1,
             next_number: 1,
+            next_block: 1,
             stored_next_number: 1,
             lately: HashMap::new(),
             before: HashMap::new(),
@@ -136,21 +139,14 @@ impl ClickWrites {
         let mut groups = self.groups(batch)?;
         // Sorted in the order of the file.
         groups.sort_by_key(|group| group.subject);
-        let mut next_number = self.next_number;
         let mut statements = Statements::new(&self.queries.conn)?;
         for group in &groups {
             write_group(&mut statements, batch, group)?;
         }
-        if self.keep_raw {
-            let mut raw = raw_rows(batch, &groups);
-            raw.sort_by_key(|(subject, row)| (*subject, row.at_ms));
-            for (subject, row) in raw {
-                raw::write(&mut statements.click, subject, next_number, &batch.clicks, &row)?;
-                next_number += 1;
-            }
-        }
         drop(statements);
-        self.next_number = next_number;
+        if self.keep_raw {
+            self.add_block(&batch.clicks, raw_rows(batch, &groups))?;
+        }
         self.move_positions(&batch.spans)?;
         Ok(Added::Done)
     }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use terse_core::clicks::{
-    Added, Batch, Click, ClickIngest as _, ClickReports as _, ClickRetention as _, ClickSubject,
-    ClickTarget, Count, Dimension, Interned, JournalId, JournalSpan, LinkId, Opened, Period,
-    RawQuery, Retention,
+    Added, Batch, BotKind, Click, ClickIngest as _, ClickReports as _, ClickRetention as _,
+    ClickSubject, ClickTarget, Count, Dimension, Interned, JournalId, JournalSpan, LinkId, Opened,
+    Period, RawQuery, Retention,
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 use terse_embedded::{
@@ -135,7 +135,7 @@ fn files_from_the_future_and_of_others_are_refused_and_left_alone() {
         EmbeddedClicks::open(ClickOptions::new(folder.db())).unwrap_err(),
         inspect_clicks(&folder.db()).unwrap_err(),
     ] {
-        assert!(matches!(error, OpenError::Newer { found: 99, known: 3 }), "{error}");
+        assert!(matches!(error, OpenError::Newer { found: 99, known: 4 }), "{error}");
     }
     let links = folder.0.path().join("terse.db");
     drop(Embedded::open(Options::new(&links)).unwrap());
@@ -310,6 +310,8 @@ async fn nothing_is_left_of_what_was_erased() {
     put(&store, (0..100).map(click).collect()).await;
     let links: Vec<_> = (0..9).map(|n| link(n).key).collect();
     store.erase_links(&links, timestamp(0), timestamp(9)).await.unwrap();
+    // The next pruning takes the single clicks out of their blocks.
+    while store.prune(up_to(-1, -1, 1000)).await.unwrap().more {}
     store.close();
     let report = verify_clicks(&folder.db()).unwrap();
     assert_eq!(
@@ -319,6 +321,7 @@ async fn nothing_is_left_of_what_was_erased() {
     );
     let store = folder.open();
     store.erase_owner(OWNER, timestamp(9)).await.unwrap();
+    while store.prune(up_to(-1, -1, 1000)).await.unwrap().more {}
     assert_eq!(everything(&store).await.humans, 200);
     store.close();
     let report = verify_clicks(&folder.db()).unwrap();
@@ -495,7 +498,7 @@ async fn a_file_from_before_journals_had_ids_counts_nothing_twice() {
          INSERT INTO old SELECT segment, place FROM positions; DROP TABLE positions; \
          ALTER TABLE old RENAME TO positions; DROP TABLE journals; DROP TABLE erased_links; \
          DROP TABLE erased_owners; ALTER TABLE clicks DROP COLUMN took_nanos; \
-         PRAGMA user_version = 1",
+         DROP TABLE blocks; DROP TABLE erased_subjects; PRAGMA user_version = 1",
     );
     inspect_clicks(&folder.db()).unwrap();
     let store = folder.open();
@@ -507,4 +510,134 @@ async fn a_file_from_before_journals_had_ids_counts_nothing_twice() {
     assert_eq!(everything(&store).await.humans, (0..6).map(size).sum::<u64>());
     store.close();
     assert!(verify_clicks(&folder.db()).unwrap().is_clean());
+}
+
+async fn all_clicks(store: &EmbeddedClicks, of: &LinkId) -> Vec<Click> {
+    let mut query = RawQuery { link: of.clone(), from: None, to: None, after: None, limit: 7 };
+    let mut all = Vec::new();
+    loop {
+        let page = store.clicks(&query).await.unwrap();
+        all.extend(page.clicks);
+        query.after = page.next;
+        if query.after.is_none() {
+            return all;
+        }
+    }
+}
+
+fn raw(folder: &Folder) -> u64 {
+    let report = verify_clicks(&folder.db()).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    report.raw
+}
+
+fn blocks(folder: &Folder) -> i64 {
+    let conn = Connection::open(folder.db()).unwrap();
+    conn.query_row("SELECT count(*) FROM blocks", [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn single_clicks_that_an_earlier_version_stored_are_kept() {
+    let folder = Folder::new();
+    let store = folder.open();
+    put(&store, vec![click(10), click(30)]).await;
+    // As the version before wrote them: one that is earlier, one in between, one repeat.
+    let at = timestamp(0).as_ms();
+    let hour = at.div_euclid(3_600_000);
+    for (ms, number, machine) in
+        [(5, 900, "NULL"), (20_000, 901, "'crawler'"), (25_000, 902, "'repeat'")]
+    {
+        sql(
+            &folder.db(),
+            &format!(
+                "INSERT INTO clicks (hour, subject, at, number, took, visitor, machine, referrer) \
+                 SELECT {hour}, id, {}, {number}, 77, 5, {machine}, 'old.example' FROM subjects \
+                 WHERE kind = 0",
+                at + ms
+            ),
+        );
+    }
+    let found = all_clicks(&store, &link(0)).await;
+    let times: Vec<i64> = found.iter().map(|click| click.at.as_ms() - at).collect();
+    assert_eq!(times, [5, 10_000, 20_000, 25_000, 30_000]);
+    assert_eq!((found[0].took_nanos, found[0].referrer.as_deref()), (77_000, Some("old.example")));
+    assert_eq!((found[2].bot, found[3].bot), (Some(BotKind::Crawler), None));
+    assert!(found[3].repeat && found[1] == click(10));
+    assert_eq!(raw(&folder), 5);
+    // Their time is over together.
+    while store.prune(up_to(3_600_000, -1, 100)).await.unwrap().more {}
+    assert_eq!((all_clicks(&store, &link(0)).await, raw(&folder)), (vec![], 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_blocks_are_merged_and_no_click_changes() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let (epoch, _) = open_journal(&store).await;
+    for n in 0..100 {
+        store.add(&batch(n, epoch)).await.unwrap();
+    }
+    let all: u64 = (0..100).map(size).sum();
+    let mut before = Vec::new();
+    for n in 0..10 {
+        before.push(all_clicks(&store, &link(n)).await);
+    }
+    assert_eq!((blocks(&folder), raw(&folder)), (100, all));
+    while store.prune(up_to(-1, -1, 100)).await.unwrap().more {}
+    assert!(blocks(&folder) < 10, "{}", blocks(&folder));
+    assert_eq!(raw(&folder), all);
+    for n in 0..10 {
+        assert_eq!(all_clicks(&store, &link(n)).await, before[n as usize]);
+    }
+    drop(store);
+    let store = folder.open();
+    let (epoch, next) = open_journal(&store).await;
+    store.add(&batch(next, epoch)).await.unwrap();
+    assert_eq!(raw(&folder), all + size(next));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn erased_clicks_leave_the_blocks_and_their_ids_go_to_no_other_link() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let secret = || Some(Interned::from("canary-referrer.example"));
+    for n in 0..5 {
+        put(&store, vec![click(n * 10 + 9), Click { referrer: secret(), ..click(n * 10 + 1) }])
+            .await;
+    }
+    // The last subject of all is erased: its id would be the next one.
+    store.erase_links(&[link(1).key, link(9).key], timestamp(0), timestamp(100_000)).await.unwrap();
+    assert_eq!(all_clicks(&store, &link(1)).await, vec![]);
+    drop(store);
+    let store = folder.open();
+    put(&store, vec![click(2), click(12)]).await;
+    assert_eq!(all_clicks(&store, &link(2)).await.len(), 2);
+    while store.prune(up_to(-1, -1, 100)).await.unwrap().more {}
+    assert_eq!(raw(&folder), 2);
+    let conn = Connection::open(folder.db()).unwrap();
+    let left: i64 =
+        conn.query_row("SELECT count(*) FROM erased_subjects", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0);
+    put(&store, vec![click(3)]).await;
+    assert_eq!((all_clicks(&store, &link(3)).await.len(), raw(&folder)), (1, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_block_is_reported_and_in_nobodys_way() {
+    let folder = Folder::new();
+    let store = folder.open();
+    put(&store, vec![click(1)]).await;
+    put(&store, vec![click(2)]).await;
+    sql(&folder.db(), "UPDATE blocks SET data = x'01020304' WHERE id = 1");
+    let query = |n| RawQuery { link: link(n), from: None, to: None, after: None, limit: 7 };
+    assert!(store.clicks(&query(1)).await.is_err());
+    assert_eq!(store.clicks(&query(2)).await.unwrap().clicks, [click(2)]);
+    assert_eq!(verify_clicks(&folder.db()).unwrap().problems.count, 1);
+    store.erase_links(&[link(2).key], timestamp(0), timestamp(0)).await.unwrap();
+    while store.prune(up_to(-1, -1, 100)).await.unwrap().more {}
+    assert_eq!(verify_clicks(&folder.db()).unwrap().problems.count, 1);
+    // Its time is over as any other's.
+    while store.prune(up_to(3_600_000, -1, 100)).await.unwrap().more {}
+    assert_eq!(raw(&folder), 0);
+    assert_eq!(everything(&store).await.humans, 2, "sums stay");
 }

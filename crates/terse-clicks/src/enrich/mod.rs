@@ -108,6 +108,11 @@ impl Enricher {
         }
     }
 
+    /// Whether the lists of user agents are compiled.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.parser.is_some()
+    }
+
     /// Clears the repeat detector. Call it before records are read a second time, which would
     /// otherwise count as repeats of themselves.
     pub fn forget_visitors(&mut self) {

@@ -16,7 +16,8 @@ pub struct Retention {
     /// Tombstones of erasures before this time are deleted: the caller knows that every journal has
     /// been counted past it.
     pub tombstones_before: Timestamp,
-    /// The largest number of rows that one call changes.
+    /// The largest number of rows that one call changes. Single clicks that are kept in blocks are
+    /// deleted by the block.
     pub limit: usize,
 }
 
