@@ -141,9 +141,10 @@ impl Hosts {
     }
 }
 
-/// A host name as the URL parser serialises it, without a trailing dot.
+/// A host name as the URL parser serialises it, without a trailing dot. The parser would remove tabs
+/// and line breaks, and the name would be another one than was sent.
 fn canonical_host(host: &str) -> Option<String> {
-    if host.contains(['/', '@', '?', '#', '\\']) {
+    if host.contains(['/', '@', '?', '#', '\\']) || host.contains(char::is_control) {
         return None;
     }
     let url = url::Url::parse(&format!("http://{host}/")).ok()?;
@@ -174,6 +175,14 @@ mod tests {
         let base = url::Url::parse("http://[::1]:8080/").unwrap();
         let hosts = Hosts::new(&base, &[], vec![]).unwrap();
         assert_eq!(hosts.base_of(&Domain::parse("b.example").unwrap()), "http://b.example:8080");
+    }
+
+    #[test]
+    fn a_control_character_in_a_name_is_refused_not_removed() {
+        for name in ["b.exam\tple", "b.exam\nple", "b.example\r", "\tb.example", "b.\u{7f}example"]
+        {
+            assert_eq!(Domain::parse(name), None, "{name:?}");
+        }
     }
 
     #[test]

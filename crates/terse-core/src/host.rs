@@ -40,6 +40,10 @@ impl BlockedHosts {
 /// The canonical form of a host name or address in any URL spelling. `None` if it is not a valid
 /// host.
 pub fn canonical_host(text: &str) -> Option<String> {
+    // The parser would remove tabs and line breaks, and block another name than was sent.
+    if text.contains(char::is_control) {
+        return None;
+    }
     let parsed = url::Url::parse(&format!("http://{text}/")).ok()?;
     let beside = [
         parsed.username(),

@@ -34,6 +34,8 @@ pub enum Flag {
     OddSlashes,
     /// Safe Browsing has not answered for this target yet.
     Unscreened,
+    /// The path, query or fragment contains invisible characters or controls that reverse text.
+    HiddenText,
 }
 
 /// A small set of flags.
@@ -42,7 +44,7 @@ pub struct FlagSet(u16);
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::MixedScript,
         Self::LookAlike,
         Self::Userinfo,
@@ -56,6 +58,7 @@ impl Flag {
         Self::DisguisedText,
         Self::OddSlashes,
         Self::Unscreened,
+        Self::HiddenText,
     ];
 
     /// The stable name, used in the API and in stores.
@@ -74,6 +77,7 @@ impl Flag {
             Self::DisguisedText => "disguised_text",
             Self::OddSlashes => "odd_slashes",
             Self::Unscreened => UNSCREENED,
+            Self::HiddenText => "hidden_text",
         }
     }
 
@@ -118,6 +122,10 @@ impl Flag {
                 "The address was written with an unusual number or kind of slashes."
             }
             Self::Unscreened => "This site has not been checked yet.",
+            Self::HiddenText => {
+                "The address contains invisible characters, or characters that show its end in \
+                 another order."
+            }
         }
     }
 
