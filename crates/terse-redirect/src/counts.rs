@@ -60,6 +60,8 @@ counts! {
     limited,
     /// Shown the warning page.
     warned,
+    /// Redirected after the warning page; also counted as `redirected`.
+    went_on,
     /// Shown the password form.
     password_asked,
     /// Answered 503.

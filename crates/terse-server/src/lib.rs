@@ -22,6 +22,7 @@ mod router;
 mod site;
 mod stats;
 mod used_keys;
+mod warning_pass;
 mod webhooks;
 
 pub use crate::http::{AppState, CorsOrigins, HttpSettings, Peer, RequestLog};

@@ -25,6 +25,7 @@ use crate::http::problem::{
 use crate::http::state::{App, AppState};
 use crate::pages::{self, Frame, password_page};
 use crate::passwords::MAX_PASSWORD_LEN;
+use crate::warning_pass::WarningPass;
 
 /// Longer than a password takes to arrive and to be verified.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -80,6 +81,14 @@ impl PasswordGate {
     /// Checks a password that the password form sent.
     pub async fn check_password(&self, request: PasswordRequest, body: Body) -> GateDecision {
         self.in_time(&request, self.heard(&request, body)).await
+    }
+
+    /// Whether a visitor goes on from the warning page of a link: with the pass that the page gave.
+    pub fn goes_on(&self, request: &PasswordRequest, pass: &str) -> bool {
+        let state = &self.0;
+        key_of(state, &request.uri, &request.headers, request.code.as_str()).is_some_and(|key| {
+            WarningPass(&state.pass_key).is_good(pass, &key, request.client, state.links.now())
+        })
     }
 
     async fn in_time(

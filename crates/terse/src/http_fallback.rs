@@ -173,6 +173,9 @@ impl Shared {
             let page = format!("/r/{code}/report");
             return self.back_office(elsewhere(request, &page)).await.map(Either::Right);
         }
+        if let Some(code) = goes_on(&request).filter(|_| self.roles.redirect) {
+            return self.go_on(request.map(|_| ()), domain, code, desk).await;
+        }
         let Some(code) = code.filter(|_| self.roles.redirect) else {
             return self.back_office(request).await.map(Either::Right);
         };
@@ -199,6 +202,47 @@ impl Shared {
                 self.look(request.map(|_| ()), domain, &code, own, desk).await
             }
         }
+    }
+
+    /// A visitor goes on from the warning page. Without a valid pass the link is visited again, and
+    /// shows what it is now.
+    async fn go_on(
+        &self,
+        request: Request<()>,
+        domain: u16,
+        code: Code,
+        desk: VisitHandler,
+    ) -> Response<Either<Full<Bytes>, Body>> {
+        let (pass, query) = pass_and_query(request.uri().query().unwrap_or_default());
+        if !self.gatekeeper.goes_on(&knock(&request, code.clone(), &desk), pass) {
+            return see_other(&code).map(Either::Right);
+        }
+        let visitor = Visitor::of(&request, domain, code.as_str()).past_warning(query);
+        let mut response = match desk.answer(visitor).await {
+            Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
+            Reply::WrongMethod => wrong_method(self.pages_for(&request)).map(Either::Right),
+            // The link has a password, or its rules wait for something.
+            Reply::Page(_, own) => {
+                let (gatekeeper, knock) = (self.gatekeeper.clone(), knock(&request, own, &desk));
+                let gate =
+                    self.back_office.spawn(async move { gatekeeper.check_cookie(knock).await });
+                match gate.await {
+                    Ok(GateDecision::Open { knows, .. }) => {
+                        let visitor = Visitor { password: Some(&knows), ..visitor };
+                        match desk.answer(visitor).await {
+                            Reply::Response(response) => {
+                                response.map(|body| Either::Left(Full::new(body)))
+                            }
+                            _ => see_other(&code).map(Either::Right),
+                        }
+                    }
+                    _ => see_other(&code).map(Either::Right),
+                }
+            }
+        };
+        let none = HeaderValue::from_static("no-referrer");
+        response.headers_mut().insert(header::REFERRER_POLICY, none);
+        response
     }
 
     /// A visitor of a link with a password: a valid access cookie leads to the target.
@@ -443,6 +487,22 @@ fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, Refused> {
     let decoded =
         percent_decode_str(segment).decode_utf8().map_err(|_| escaped("a path is UTF-8"))?;
     Ok((Code::shaped(decoded.as_bytes()) && !is_reserved(&decoded)).then_some(decoded))
+}
+
+/// The code of a link in `/{code}/go`, where its warning page leads.
+fn goes_on<B>(request: &Request<B>) -> Option<Code> {
+    let get = matches!(*request.method(), Method::GET | Method::HEAD);
+    let code = request.uri().path().strip_prefix('/')?.strip_suffix("/go").filter(|_| get)?;
+    Code::parse(code).filter(|code| !is_reserved(code.as_str()))
+}
+
+/// The pass, and the query that came with the visit, in the query of `/{code}/go`.
+fn pass_and_query(query: &str) -> (&str, Option<&str>) {
+    let (pass, rest) = match query.split_once('&') {
+        Some((pass, rest)) => (pass, Some(rest)),
+        None => (query, None),
+    };
+    (pass.strip_prefix("pass=").unwrap_or_default(), rest)
 }
 
 /// Whether the request shows or sends the form that reports a link.

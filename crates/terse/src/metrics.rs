@@ -84,6 +84,8 @@ impl Collector for MetricsSources {
             &outcomes,
         )?;
         latency(&mut encoder, &seen)?;
+        let help = "Visitors who went on from a warning page, and were redirected";
+        counter(&mut encoder, "terse_warnings_passed", help, seen.went_on)?;
         let help = "Answers that took longer than 50 ms";
         counter(&mut encoder, "terse_redirects_slow", help, seen.slow)?;
         let cache = [

@@ -82,6 +82,9 @@ impl RequestFlags {
     /// The request had no user agent. Set only together with `QUIET`.
     pub const NAMELESS: Self = Self(8);
 
+    /// The visitor saw the warning page of the link and went on.
+    pub const WENT_ON: Self = Self(16);
+
     /// Whether all of `other` are set.
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use terse_core::clicks::RequestFlags;
 use terse_core::{
-    Answered, ClickSpend, ExceededLimit, Link, LinkKey, RouteCache as _, StoreError, VisitDecision,
+    Answered, ClickSpend, ExceededLimit, Link, LinkKey, ModerationStatus, RouteCache as _,
+    StoreError, VisitDecision,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -101,7 +102,15 @@ impl Redirector {
         client_addr: ClientAddr,
         now: Now,
     ) -> Option<Answer> {
-        let (decision, link) = (route.head().decision, route.head().link.as_deref());
+        let (mut decision, link) = (route.head().decision, route.head().link.as_deref());
+        if visitor.past_warning
+            && decision == VisitDecision::Warning
+            && let Some(link) = link
+        {
+            // What the link would do without the warning.
+            let clear = Link { moderation: ModerationStatus::Clear, ..link.clone() };
+            decision = VisitDecision::of(&clear, now.wall());
+        }
         if let VisitMethod::Post | VisitMethod::Other = visitor.method {
             match other_method(route, visitor) {
                 OtherMethod::LikeGet => {}
@@ -132,7 +141,9 @@ impl Redirector {
             }
         }
         Some(match (decision, link) {
-            (VisitDecision::Redirect, _) => self.redirect_as_prepared(route),
+            (VisitDecision::Redirect, _) if !visitor.past_warning => {
+                self.redirect_as_prepared(route)
+            }
             (_, Some(link)) if redirects => self.redirect(link, visitor, client_addr, now),
             (VisitDecision::Warning, Some(link)) => Answer::page(Answered::Warned, link),
             (VisitDecision::Password, Some(link)) => Answer::page(Answered::PasswordAsked, link),
@@ -277,6 +288,9 @@ impl Redirector {
         now: Now,
     ) -> Answer {
         self.counts.count(Answered::Redirected);
+        if visitor.past_warning {
+            self.counts.went_on.add(1);
+        }
         let now = now.wall();
         let client = || client_addr.client(&self.settings.proxies, &visitor.headers);
         let target = self.rules.target(link, visitor, client, now);

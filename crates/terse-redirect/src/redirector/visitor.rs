@@ -35,6 +35,8 @@ pub struct Visitor<'a> {
     pub html: bool,
     /// The method of the request.
     pub method: VisitMethod,
+    /// Whether the visitor has seen the warning page and goes on.
+    pub past_warning: bool,
     /// The hash of the password that the visitor has proven to know. It admits to a link as long as
     /// the link has the same hash.
     pub password: Option<&'a PasswordHash>,
@@ -59,7 +61,16 @@ impl<'a> Visitor<'a> {
             .iter()
             .any(|accept| accepts_html(accept.as_bytes()));
         let query = request.uri().query();
-        Self { domain, code, query, html, method, password: None, headers }
+        Self { domain, code, query, html, method, past_warning: false, password: None, headers }
+    }
+
+    /// The same visitor, who has seen the warning page and goes on. `query` is the part of the query
+    /// that came with the visit.
+    #[must_use]
+    pub fn past_warning(self, query: Option<&'a str>) -> Self {
+        let mut headers = self.headers;
+        headers.flags = headers.flags.with(RequestFlags::WENT_ON, true);
+        Self { past_warning: true, query, headers, ..self }
     }
 
     /// Whether the visitor has proven to know this link's password.

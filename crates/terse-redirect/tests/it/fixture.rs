@@ -115,6 +115,7 @@ pub(crate) fn visitor(code: &str) -> Visitor<'_> {
         query: None,
         html: false,
         method: VisitMethod::Get,
+        past_warning: false,
         password: None,
         headers: VisitorHeaders::default(),
     }

@@ -23,6 +23,7 @@ use crate::http::limit_headers;
 use crate::http::state::{App, Web};
 use crate::resolve_target::{ForwardedQuery, resolve_target};
 use crate::router::nothing_here;
+use crate::warning_pass::WarningPass;
 
 #[derive(Template)]
 #[template(path = "preview.html")]
@@ -82,6 +83,8 @@ struct Warning<'a> {
     frame: Frame,
     code: &'a str,
     target: &'a str,
+    /// Where the button to continue leads.
+    on: &'a str,
     host: String,
     host_unicode: Option<String>,
     reasons: &'a [&'static str],
@@ -105,7 +108,7 @@ fn elsewhere<'a>(link: &'a Link, credential: &Target) -> Vec<&'a str> {
 }
 
 /// The warning page before a suspicious link: status 200, and a click continues. The page names the
-/// target that the rules choose for this visitor and links to that same target.
+/// target that the rules choose for this visitor and leads to that same target.
 async fn warning(
     state: &App,
     link: &Link,
@@ -120,10 +123,19 @@ async fn warning(
     } else {
         target.to_string()
     };
+    // Through terse, which counts that the visitor went on. A pass is missing only at the end of
+    // time.
+    let pass = WarningPass(&state.pass_key).give(&link.key, address, state.links.now());
+    let on = match (pass, query) {
+        (Some(pass), "") => format!("/{}/go?pass={pass}", link.key.code),
+        (Some(pass), query) => format!("/{}/go?pass={pass}&{query}", link.key.code),
+        (None, _) => whole.clone(),
+    };
     let warning = Warning {
         frame: Frame::of(state, headers),
         code: link.key.code.as_str(),
         target: &whole,
+        on: &on,
         host_unicode: unicode_host(&host),
         host,
         reasons: &state.links.reasons(link),

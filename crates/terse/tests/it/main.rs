@@ -23,6 +23,7 @@ mod oidc_real;
 mod openapi;
 mod operating;
 mod outgoing;
+mod packaging;
 mod passwords;
 mod process;
 mod prometheus;

@@ -183,6 +183,72 @@ fn a_link_is_reported_by_a_form() {
     assert_eq!(terse.get("/odd1?report=1").status, 200, "that is a visit");
 }
 
+/// Where the button of a warning page leads.
+fn button(page: &str) -> String {
+    let (before, _) =
+        page.split_once("\" rel=\"noreferrer noopener nofollow\">Continue to").unwrap();
+    before.rsplit("href=\"").next().unwrap().replace("&#38;", "&").replace("&amp;", "&")
+}
+
+#[test]
+fn who_goes_on_from_a_warning_is_counted_and_led_to_the_target() {
+    let terse = TestTerse::with(|config| config.trusted_proxies = vec!["127.0.0.1".into()]);
+    let warn = |code: &str| {
+        let path = format!("/admin/links/{code}/standing");
+        assert_eq!(terse.api("PUT", &path, Some(json!({"standing": "suspicious"}))).status, 200);
+    };
+    let metric = |name: &str| -> f64 {
+        let text = terse.get("/metrics").text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number")
+    };
+    let visit = |path: &str, from: &str| {
+        terse.send("GET", path, &[("accept", "text/html"), ("x-forwarded-for", from)], None)
+    };
+    terse.create(json!({
+        "long_url": "https://example.com/?a=1", "custom_alias": "odd1", "forward_query": true
+    }));
+    warn("odd1");
+    let (warned, clicks) = (
+        metric(r#"terse_redirects_total{outcome="warned"}"#),
+        metric(r#"terse_clicks_total{what="journaled"}"#),
+    );
+    let page = visit("/odd1?x=1&y=%22", "192.0.2.1");
+    assert_eq!((page.status, page.location()), (200, None));
+    assert_eq!(metric(r#"terse_redirects_total{outcome="warned"}"#), warned + 1.0);
+    assert_eq!(metric(r#"terse_clicks_total{what="journaled"}"#), clicks, "not a click yet");
+    let on = button(&page.text());
+    assert!(on.starts_with("/odd1/go?pass="), "{on}");
+    let went = visit(&on, "192.0.2.1");
+    assert_eq!((went.status, went.location()), (302, Some("https://example.com/?a=1&x=1&y=%22")));
+    assert!(went.header("cache-control").unwrap().contains("no-store"));
+    assert_eq!(metric("terse_warnings_passed_total"), 1.0);
+    assert_eq!(metric(r#"terse_clicks_total{what="journaled"}"#), clicks + 1.0, "a click");
+    // The pass is not for others, and not for ever.
+    let again = (303, Some("/odd1"));
+    let strange = visit(&on, "192.0.2.2");
+    assert_eq!((strange.status, strange.location()), again);
+    for path in ["/odd1/go", "/odd1/go?pass=", "/odd1/go?pass=AAAA", "/odd1/go?x=1"] {
+        let answer = visit(path, "192.0.2.1");
+        assert_eq!((answer.status, answer.location()), again, "{path}");
+    }
+    terse.clock().advance(std::time::Duration::from_secs(3600));
+    let late = visit(&on, "192.0.2.1");
+    assert_eq!((late.status, late.location()), again);
+    // Clicks are still limited behind a warning, and a blocked link stays blocked.
+    terse.create(json!({
+        "long_url": "https://example.com/once", "custom_alias": "once1", "max_clicks": 1
+    }));
+    warn("once1");
+    let on = button(&visit("/once1", "192.0.2.1").text());
+    assert_eq!(visit(&on, "192.0.2.1").location(), Some("https://example.com/once"));
+    assert_eq!(visit(&on, "192.0.2.1").status, 410);
+    let on = button(&visit("/odd1", "192.0.2.1").text());
+    terse.api("PUT", "/admin/links/odd1/standing", Some(json!({"standing": "blocked"})));
+    assert_eq!(visit(&on, "192.0.2.1").status, 451);
+    assert_eq!(metric("terse_warnings_passed_total"), 2.0);
+}
+
 #[test]
 fn reports_are_limited_by_address() {
     let terse = TestTerse::with(|config| {

@@ -253,14 +253,15 @@ fn the_warning_page_applies_redirect_rules() {
         let page = terse.send("GET", &format!("/{code}{query}"), fields, None);
         assert_eq!((page.status, page.location()), (200, None));
         let (text, host) = (page.text(), way.split('/').nth(2).unwrap().to_owned());
-        let button = format!(
-            "href=\"{}\" rel=\"noreferrer noopener nofollow\">Continue to {host}<",
-            way.replace('&', "&#38;")
-        );
+        let button = format!("\" rel=\"noreferrer noopener nofollow\">Continue to {host}<");
         assert!(
             text.contains(&button) && text.contains(&format!("<p class=\"host\">{host}</p>")),
             "{button} in {text}"
         );
+        let (before, _) = text.split_once(&button).unwrap();
+        let on = before.rsplit("href=\"").next().unwrap().replace("&#38;", "&");
+        let went = terse.send("GET", &on, fields, None);
+        assert_eq!((went.status, went.location()), (302, Some(&*way)), "{on}");
         // The other targets are listed, without duplicates.
         for other in [
             HOME,
