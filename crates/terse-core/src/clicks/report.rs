@@ -163,6 +163,15 @@ impl Bots {
         }
     }
 
+    /// Whether to show this click.
+    pub fn shows(self, click: &Click) -> bool {
+        match self {
+            Self::Include => true,
+            Self::Exclude => click.bot.is_none(),
+            Self::Only => click.bot.is_some(),
+        }
+    }
+
     /// Parses the stable name.
     pub fn parse(word: &str) -> Option<Self> {
         match word {

@@ -8,14 +8,15 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use jiff::tz::TimeZone;
 use terse_core::StoreError;
-use terse_core::clicks::{ClickPage, LinkId, RawQuery};
+use terse_core::clicks::{Bots, ClickPage, LinkId, RawQuery};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::answers::GetProblems;
 use super::click_rows::{COLUMNS, ClickRow};
 use super::links::readable;
-use super::period::moment;
+use super::period::{bad_bots, moment};
+use super::stats::BotsWord;
 use super::streamed::{self, Sender};
 use crate::http::extract::{Keyed, Name};
 use crate::http::params::Params;
@@ -61,6 +62,10 @@ enum Format {
             ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
             |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
             ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
+        ("bots" = Option<BotsWord>, Query,
+            description = "Whether clicks by bots are included (the default), excluded, or the \
+                only ones. Also true and false",
+            nullable = false),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The \
@@ -79,6 +84,8 @@ pub(super) async fn link_clicks(
         Some("csv") => Format::Csv,
         Some(_) => return Err(Problem::invalid("format", "json or csv")),
     };
+    let bots = params.take("bots").map(|word| Bots::parse(&word).ok_or_else(bad_bots));
+    let bots = bots.transpose()?.unwrap_or_default();
     let at = |name, text: Option<String>| {
         text.map(|text| moment(name, &text, &TimeZone::UTC)).transpose()
     };
@@ -98,7 +105,7 @@ pub(super) async fn link_clicks(
     // Reads the first page before the response begins: if the store fails, the client gets a 503.
     let first = read(&state, &query).await?;
     let (sender, body) = streamed::body();
-    tokio::spawn(write(state, query, first, format, sender, turn));
+    tokio::spawn(write(state, query, first, (format, bots), sender, turn));
     let (kind, ending) = match format {
         Format::Lines => ("application/x-ndjson", "jsonl"),
         Format::Csv => ("text/csv; charset=utf-8; header=present", "csv"),
@@ -126,12 +133,13 @@ async fn write(
     state: std::sync::Arc<App>,
     mut query: RawQuery,
     mut page: ClickPage,
-    format: Format,
+    (format, bots): (Format, Bots),
     sender: Sender,
     _turn: OwnedSemaphorePermit,
 ) {
     let mut head = true;
     loop {
+        page.clicks.retain(|click| bots.shows(click));
         let Some(mut bytes) = written(&page, format, std::mem::take(&mut head)) else { return };
         while !bytes.is_empty() {
             let portion = bytes.split_to(PORTION.min(bytes.len()));

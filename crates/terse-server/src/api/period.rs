@@ -150,7 +150,7 @@ fn bad_interval() -> Problem {
     Problem::invalid("interval", "one of hour, day, week and month")
 }
 
-fn bad_bots() -> Problem {
+pub(super) fn bad_bots() -> Problem {
     Problem::invalid("bots", "one of include, exclude and only")
 }
 

@@ -43,6 +43,28 @@ async fn piece(body: &mut Body) -> Option<Result<Vec<u8>, axum::Error>> {
 }
 
 #[tokio::test]
+async fn clicks_of_bots_can_be_left_out() {
+    let web = with_clicks(2500, |n, click| {
+        click.bot = (n >= 1500).then_some(BotKind::Preview);
+        click.repeat = n == 7;
+    })
+    .await;
+    for (bots, want) in [
+        ("", 2500),
+        ("?bots=include", 2500),
+        ("?bots=exclude", 1500),
+        ("?bots=false", 1500),
+        ("?bots=only", 1000),
+    ] {
+        let text = web.api(&format!("GET {PATH}{bots}"), Value::Null).await.text();
+        assert_eq!(text.lines().count(), want, "{bots}");
+    }
+    let answer = web.api(&format!("GET {PATH}?bots=some"), Value::Null).await;
+    assert_eq!(answer.status, 400);
+    assert!(answer.text().contains("bots"), "{}", answer.text());
+}
+
+#[tokio::test]
 async fn each_click_is_a_line() {
     let web = with_clicks(3, |n, click| {
         click.country = Some("DE".into());
