@@ -470,6 +470,10 @@ async fn public_pages_say_who_runs_the_server_and_whom_to_contact() {
     assert_eq!(contact.header("content-type"), "text/plain; charset=utf-8");
     assert!(contact.text().starts_with("Contact: https://example.org/security\nExpires: 20"));
 
+    // The full stop belongs to the name terse, not to that of an operator.
+    let named = Web::run_by(Operator { logo: None, ..operator() });
+    assert!(named.page("/").await.text().contains("home\">Example &#38; Sons</a>"));
+
     let unknown = Web::new();
     assert_eq!(unknown.page("/.well-known/security.txt").await.status, 404);
     let text = unknown.page("/").await.text();
