@@ -33,4 +33,9 @@ pub(crate) trait Writes {
     fn reload(&mut self) -> rusqlite::Result<()>;
     /// Runs before each commit.
     fn finish(&mut self) -> rusqlite::Result<()>;
+    /// Runs after each commit, before its callers are answered. The log has this many frames; 0 if
+    /// that is unknown.
+    fn committed(&mut self, _frames: u32) {}
+    /// Runs before the log is emptied or deleted.
+    fn log_ends(&mut self) {}
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+use terse_core::StoreError;
 
 /// A database file and how to open it.
 #[derive(Clone, Debug)]
@@ -120,9 +121,11 @@ pub(crate) fn connect_reader(site: &DbLocation) -> rusqlite::Result<Connection> 
     Ok(conn)
 }
 
-/// A connection without any settings applied.
+/// A connection without any settings applied. Closing it leaves the log as it is.
 pub(crate) fn connect_bare(site: &DbLocation) -> rusqlite::Result<Connection> {
-    open(site, OpenFlags::SQLITE_OPEN_READ_WRITE)
+    let conn = open(site, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    close_quietly(&conn, true)?;
+    Ok(conn)
 }
 
 fn open(site: &DbLocation, access: OpenFlags) -> rusqlite::Result<Connection> {
@@ -143,9 +146,40 @@ pub(crate) fn empty_log(site: &DbLocation) -> rusqlite::Result<bool> {
     checkpoint(&conn, "TRUNCATE")
 }
 
+/// How often, and how long apart, an attempt to empty the log is repeated.
+const SCRUB_ATTEMPTS: u32 = 20;
+const SCRUB_PAUSE: Duration = Duration::from_millis(100);
+
+/// Empties the log, so that deleted content is in no file: the writer overwrites it in the pages.
+/// `Busy` if readers prevent it for too long.
+pub(crate) async fn scrub(site: &DbLocation) -> Result<(), StoreError> {
+    for _ in 0..SCRUB_ATTEMPTS {
+        let site = site.clone();
+        match tokio::task::spawn_blocking(move || empty_log(&site)).await {
+            Ok(Ok(true)) => return Ok(()),
+            Ok(Ok(false)) => tokio::time::sleep(SCRUB_PAUSE).await,
+            Ok(Err(error)) => return Err(StoreError::Unavailable(error.into())),
+            Err(stopping) => return Err(StoreError::Unavailable(stopping.into())),
+        }
+    }
+    Err(StoreError::Busy)
+}
+
 /// How many pages of the log SQLite believes to be in the file already.
 pub(crate) fn backfilled(conn: &Connection) -> rusqlite::Result<i64> {
     conn.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(2))
+}
+
+/// How many frames SQLite finds in the log of a file.
+pub(crate) fn log_frames(site: &DbLocation) -> rusqlite::Result<u64> {
+    if !site.path.exists() {
+        return Ok(0);
+    }
+    let conn = connect_bare(site)?;
+    // Makes SQLite read the log.
+    conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    let frames: i64 = conn.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1))?;
+    Ok(u64::try_from(frames).unwrap_or(0))
 }
 
 /// Copies the log into the file. `Ok(false)` if a reader prevented it from finishing.

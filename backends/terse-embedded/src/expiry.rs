@@ -7,24 +7,43 @@ use terse_core::registry::EventKind;
 use terse_core::{Link, LinkKey, OutboxEvent, OwnerId, PurgeBefore, Status, Timestamp};
 
 use crate::failure::Failure;
+use crate::queries::LinkQueries;
 use crate::row::{COLUMNS, FIRST_NAMED};
 use crate::writes::LinkWrites;
 
 /// The largest batch, whatever the caller asks for: all other writes wait behind it.
 const MAX_BATCH: usize = 10_000;
 
-/// Links that can be purged, except blocked ones (32, as in the schema): expired ones of owners,
-/// expired ones without an owner (each marked and unmarked), and deleted ones.
-pub(crate) const MARKED: &str = "expires_at IS NOT NULL AND marked IS NOT NULL AND (flags & 32) = \
-    0 AND owner <> 0 AND expires_at <= ?1 ORDER BY expires_at";
-pub(crate) const UNMARKED: &str = "expires_at IS NOT NULL AND marked IS NULL AND (flags & 32) = 0 \
-    AND owner <> 0 AND expires_at <= ?1 ORDER BY expires_at";
-pub(crate) const MARKED_ANONYMOUS: &str = "expires_at IS NOT NULL AND marked IS NOT NULL AND \
-    (flags & 32) = 0 AND owner = 0 AND expires_at <= ?1 ORDER BY expires_at";
-pub(crate) const UNMARKED_ANONYMOUS: &str = "expires_at IS NOT NULL AND marked IS NULL AND \
-    (flags & 32) = 0 AND owner = 0 AND expires_at <= ?1 ORDER BY expires_at";
+/// Links that can be purged, except blocked ones (32, as in the schema): those of owners that were
+/// marked as expired, those without an owner, and deleted ones.
+pub(crate) const MARKED: &str = "marked IS NOT NULL AND (flags & 32) = 0 AND owner <> 0 AND \
+    marked <= ?1 AND expires_at <= ?1 ORDER BY marked";
+pub(crate) const MARKED_ANONYMOUS: &str = "marked IS NOT NULL AND (flags & 32) = 0 AND owner = 0 \
+    AND marked <= ?1 AND expires_at <= ?1 ORDER BY marked";
 pub(crate) const DELETED: &str =
     "deleted_at IS NOT NULL AND (flags & 32) = 0 AND deleted_at <= ?1 ORDER BY deleted_at";
+
+impl LinkQueries {
+    pub(crate) fn count_purgeable(&self, before: PurgeBefore) -> Result<u64, Failure> {
+        let count = |condition: &str, before: Timestamp| -> Result<u64, Failure> {
+            let sql = format!("SELECT count(*) FROM links WHERE {condition}");
+            let count: i64 =
+                self.conn.prepare_cached(&sql)?.query_row([before.as_ms()], |row| row.get(0))?;
+            Ok(count.cast_unsigned())
+        };
+        let PurgeBefore { ended, expired_with_owner } = before;
+        let deleted = "deleted_at IS NOT NULL AND (flags & 32) = 0 AND deleted_at <= ?1 AND \
+                       deleted_at > 0";
+        Ok(count(MARKED, expired_with_owner)?
+            + count(MARKED_ANONYMOUS, ended)?
+            + count(deleted, ended)?)
+    }
+
+    pub(crate) fn count_links(&self) -> Result<u64, Failure> {
+        let count: i64 = self.conn.query_row("SELECT count(*) FROM links", [], |row| row.get(0))?;
+        Ok(count.cast_unsigned())
+    }
+}
 
 impl LinkWrites {
     pub(crate) fn mark_expired(
@@ -45,7 +64,9 @@ impl LinkWrites {
             if was_reusable {
                 self.rewrite(id, &link)?;
             }
-            self.conn.prepare_cached("UPDATE links SET marked = 1 WHERE id = ?1")?.execute([id])?;
+            self.conn
+                .prepare_cached("UPDATE links SET marked = ?2 WHERE id = ?1")?
+                .execute([id, now.as_ms()])?;
             self.record_change(&link.key, link.revision)?;
             if link.status(now) == Status::Expired && subscribers.contains(&link.owner) {
                 self.post(OutboxEvent { kind: EventKind::LinkExpired, at: now }, &link)?;
@@ -63,13 +84,9 @@ impl LinkWrites {
     ) -> Result<Vec<LinkKey>, Failure> {
         let mut keys = Vec::new();
         let PurgeBefore { ended, expired_with_owner } = before;
-        for (condition, before) in [
-            (MARKED, expired_with_owner),
-            (UNMARKED, expired_with_owner),
-            (MARKED_ANONYMOUS, ended),
-            (UNMARKED_ANONYMOUS, ended),
-            (DELETED, ended),
-        ] {
+        for (condition, before) in
+            [(MARKED, expired_with_owner), (MARKED_ANONYMOUS, ended), (DELETED, ended)]
+        {
             let left = limit.min(MAX_BATCH) - keys.len();
             for (id, link) in self.due(condition, before, left)? {
                 if id >= FIRST_NAMED {

@@ -71,6 +71,11 @@ pub(crate) fn concerns_one(error: &rusqlite::Error) -> bool {
     )
 }
 
+/// Whether a page of the file is not what SQLite wrote.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
 /// Whether the disk itself failed. It is then unknown which of the pages written before are on it.
 pub(crate) fn drops_pages(failure: &Failure) -> bool {
     matches!(failure, Failure::Engine(error)

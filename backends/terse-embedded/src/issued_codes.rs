@@ -21,6 +21,8 @@ pub(crate) struct IssuedCodes {
     leased: [AtomicU64; MAX_CODE_LENGTH as usize + 1],
     alike: RwLock<HashSet<u64, BuildHasherDefault<AsIs>>>,
     too_many: AtomicBool,
+    /// Whether a page of the file was found to be damaged.
+    damaged: AtomicBool,
 }
 
 impl IssuedCodes {
@@ -30,6 +32,7 @@ impl IssuedCodes {
             leased: Default::default(),
             alike: RwLock::default(),
             too_many: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
         };
         issued.publish_leases(&leases::stored(conn)?);
         let mut aliases =
@@ -50,6 +53,15 @@ impl IssuedCodes {
             }
         }
         Ok(issued)
+    }
+
+    /// Call this when a page of the file cannot be read: from now on no miss is certain.
+    pub(crate) fn note_damage(&self) {
+        self.damaged.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Acquire)
     }
 
     /// How many numbers of this length were leased.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
-use terse_core::{MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering};
+use terse_core::{CodeLease, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering};
 
 use crate::engine::{self, DbLocation};
 use crate::options::OpenError;
@@ -53,16 +53,14 @@ fn last_between(conn: &Connection, from: i64, to: i64) -> rusqlite::Result<Optio
         .query_row([from, to], |row| row.get(0))
 }
 
-/// The largest number of codes to skip of one length.
-const SKIP: u64 = 1_000_000_000;
-
-/// Skips a billion numbers of each length, or a sixteenth of a length that has fewer.
+/// Skips numbers of each length, as [`CodeLease::restore_distance`] says.
 pub(crate) fn skipped(leases: &Leases, numbering: &Numbering) -> Leases {
     let mut skipped = *leases;
     for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
         let capacity = numbering.capacity(length);
         let next = &mut skipped[usize::from(length)];
-        *next = next.saturating_add(SKIP.min(capacity / 16)).min(capacity);
+        let distance = CodeLease::restore_distance(capacity);
+        *next = next.saturating_add(distance).min(capacity);
     }
     skipped
 }
@@ -84,6 +82,37 @@ pub(crate) fn write_incarnation(conn: &Connection, incarnation: u64) -> rusqlite
     conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('incarnation', ?1)")?
         .execute([incarnation as i64])
         .map(drop)
+}
+
+/// Compares a file with its mark. If the file is behind, it lost writes: raises the incarnation and
+/// skips ahead past the marked leases. Returns a notice for the operator then.
+pub(crate) fn recover(
+    conn: &mut Connection,
+    numbering: &Numbering,
+    marked: &Leases,
+    lost_frames: u64,
+) -> Result<Option<String>, OpenError> {
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut leases = beyond_links(&transaction, numbering)?;
+    let is_behind = leases.iter().zip(marked).any(|(next, marked)| next < marked);
+    if !is_behind && lost_frames == 0 {
+        return Ok(None);
+    }
+    leases.iter_mut().zip(marked).for_each(|(next, marked)| *next = (*next).max(*marked));
+    let leases = skipped(&leases, numbering);
+    for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
+        write(&transaction, length, leases[usize::from(length)])?;
+    }
+    write_incarnation(&transaction, incarnation(&transaction)? + 1)?;
+    transaction.commit()?;
+    let what = match lost_frames {
+        0 => "it is older than its mark, as after an older copy was put back".to_owned(),
+        frames => format!("the end of its log ({frames} pages) is damaged or missing"),
+    };
+    Ok(Some(format!(
+        "the links file lost writes: {what}. Links that were created last may be missing; no code \
+         is issued twice. Restore a backup if one has them"
+    )))
 }
 
 /// Makes an old copy safe to use again: codes issued since are in use elsewhere, but unknown to the

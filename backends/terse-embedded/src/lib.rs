@@ -24,6 +24,7 @@ mod issued_codes;
 mod leases;
 mod limiter;
 mod list;
+mod mark;
 mod memory;
 mod options;
 mod outbox;
@@ -48,6 +49,7 @@ pub use clicks::{
 pub use data_dir::{DataDir, DataDirError, LockGuard, RunInfo};
 pub use leases::skip_ahead;
 pub use limiter::LocalLimiter;
+pub use mark::last_loss;
 pub use options::{OpenError, Options};
 pub use registry::{
     EmbeddedRegistry, RegistryFileCheck, RegistryOptions, backup_registry, inspect_registry,

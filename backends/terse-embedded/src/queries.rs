@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 use terse_core::{Code, Domain, Link, LinkKey, Numbering};
 
-use crate::failure::{Failure, corrupt};
+use crate::failure::{Failure, corrupt, is_damage};
 use crate::issued_codes::IssuedCodes;
 use crate::row::{COLUMNS, FIRST_NAMED, RawRow};
 
@@ -52,28 +52,47 @@ impl LinkQueries {
         Ok(keys.iter().map(|key| self.get_through(&mut by_id, key)).collect())
     }
 
+    /// A miss is trusted only while no page of the file was found to be damaged: the link may be in
+    /// such a page.
     fn get_through(
         &self,
         by_id: &mut Statement<'_>,
         key: &LinkKey,
     ) -> Result<Option<Link>, Failure> {
+        let found = self.find(by_id, key);
+        match &found {
+            Err(Failure::Engine(error)) if is_damage(error) => self.issued.note_damage(),
+            Ok(None) if self.issued.is_damaged() => {
+                return Err(corrupt("pages of the file are damaged; the link may exist").into());
+            }
+            _ => {}
+        }
+        found
+    }
+
+    fn find(&self, by_id: &mut Statement<'_>, key: &LinkKey) -> Result<Option<Link>, Failure> {
         let Some(domain) = self.domain_id(&key.domain)? else {
             return Ok(None);
         };
+        let mut other = None;
         if let Some(id) = self.number_id(&key.code, |length| self.issued.leased(length)) {
             // Most lookups need one query: the row itself names its domain.
             let mut rows = by_id.query([id])?;
-            if let Some(row) = rows.next()?
-                && row.get::<_, i64>(1)? == domain
-            {
-                return self.read(row, Some(&key.code)).map(Some);
+            if let Some(row) = rows.next()? {
+                if row.get::<_, i64>(1)? == domain {
+                    return self.read(row, Some(&key.code)).map(Some);
+                }
+                other = Some(self.read(row, None));
             }
         }
-        match self.alias_id(domain, &key.code)? {
-            Some(id) => {
-                by_id.query([id])?.next()?.map(|row| self.read(row, Some(&key.code))).transpose()
-            }
-            None => Ok(None),
+        let Some(id) = self.alias_id(domain, &key.code)? else {
+            // The number is on another domain, unless its row is damaged.
+            return other.transpose().map(|_| None);
+        };
+        match by_id.query([id])?.next()? {
+            Some(row) => self.read(row, Some(&key.code)).map(Some),
+            // Both were written in one transaction.
+            None => Err(corrupt(format!("the alias of row {id} has no row")).into()),
         }
     }
 

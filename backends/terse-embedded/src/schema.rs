@@ -33,6 +33,7 @@ pub(crate) const LINKS: Shape = Shape {
         include_str!("schema_8.sql"),
         include_str!("schema_9.sql"),
         include_str!("schema_10.sql"),
+        include_str!("schema_11.sql"),
     ],
 };
 
@@ -158,7 +159,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::changes::{CHANGES, OUTDATED};
-    use crate::expiry::{DELETED, MARKED, MARKED_ANONYMOUS, UNMARKED, UNMARKED_ANONYMOUS};
+    use crate::expiry::{DELETED, MARKED, MARKED_ANONYMOUS};
     use crate::history::TOO_OLD;
     use crate::list::{ListPosition, steps};
     use crate::outbox::WAITING;
@@ -192,12 +193,10 @@ pub(crate) mod tests {
                 "links_to_mark",
             ),
             (&format!("SELECT target FROM links WHERE {MARKED}"), "links_marked"),
-            (&format!("SELECT target FROM links WHERE {UNMARKED}"), "links_to_mark"),
             (
                 &format!("SELECT target FROM links WHERE {MARKED_ANONYMOUS}"),
                 "links_marked_anonymous",
             ),
-            (&format!("SELECT target FROM links WHERE {UNMARKED_ANONYMOUS}"), "links_to_mark"),
             (&format!("SELECT target FROM links WHERE {DELETED}"), "links_deleted"),
             ("SELECT max(id) FROM links WHERE id >= ?1 AND id < ?2", "INTEGER PRIMARY KEY"),
             ("SELECT id FROM aliases WHERE domain = ?1 AND code = ?2", "PRIMARY KEY"),

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::{
-    Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Domain, Identity,
-    Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, Numbering,
-    Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision, StoreError, TagCount,
-    Timestamp, Updated,
+    Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Clock, CodeLease,
+    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion,
+    ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision,
+    StoreError, TagCount, Timestamp, Updated,
 };
 
 use crate::backup::BackupError;
@@ -20,6 +20,7 @@ use crate::engine::{self, DbLocation};
 use crate::failure::unavailable;
 use crate::issued_codes::IssuedCodes;
 use crate::leases;
+use crate::mark::{self, MarkFile};
 use crate::options::{OpenError, Options};
 use crate::queries::LinkQueries;
 use crate::reader::Connected;
@@ -46,6 +47,8 @@ pub struct Embedded {
     identity: Identity,
     numbering: Numbering,
     issued: Arc<IssuedCodes>,
+    notice: Option<String>,
+    mark: Option<Arc<Mutex<MarkFile>>>,
     threads: StoreThreads<Links>,
 }
 
@@ -55,6 +58,8 @@ pub(crate) struct Links {
     site: DbLocation,
     numbering: Numbering,
     issued: Arc<IssuedCodes>,
+    /// `None` on a disk that tests simulate.
+    mark: Option<Arc<Mutex<MarkFile>>>,
 }
 
 impl Database for Links {
@@ -73,7 +78,7 @@ impl Database for Links {
     }
 
     fn writes(&self, conn: Connection) -> rusqlite::Result<LinkWrites> {
-        LinkWrites::new(self.queries(conn))
+        LinkWrites::new(self.queries(conn), self.mark.clone())
     }
 }
 
@@ -81,9 +86,31 @@ impl Embedded {
     /// Opens the store, creating it if it is missing. Blocks: not for async threads.
     pub fn open(options: Options) -> Result<Self, OpenError> {
         let site = options.site();
+        let log = mark::log_of(&site.path)?;
+        // A file that cannot be read gets a better message below.
+        let found = engine::log_frames(&site).unwrap_or(0);
         let mut conn = schema::LINKS.open(&site)?;
+        let is_new = schema::stored_identity(&conn)?.is_none();
         let identity = schema::identity(&mut conn, options.alphabet)?;
         let numbering = Numbering::new(&identity);
+        let (mut mark, mut notice) = (None, None);
+        if site.vfs.is_none() {
+            let (mut file, known) = MarkFile::open(&site.path, &identity, !site.unsafe_no_sync)?;
+            if is_new && file.is_of_another_store() {
+                notice = Some(mark::NEW_BESIDE_OLD_MARK.to_owned());
+            }
+            if let Some(known) = known {
+                let lost = known.lost_frames(log, found);
+                notice = leases::recover(&mut conn, &numbering, &known.leases, lost)?;
+            }
+            if let Some(notice) = &notice {
+                tracing::error!(file = %site.path.display(), "{notice}");
+                file.lost(Clock::default().now())?;
+            }
+            // The first commit marks the log as it is now.
+            file.committed(&leases::beyond_links(&conn, &numbering)?, 0)?;
+            mark = Some(Arc::new(Mutex::new(file)));
+        }
         let issued = Arc::new(IssuedCodes::load(&conn, &numbering)?);
         issued.publish_leases(&leases::beyond_links(&conn, &numbering)?);
         engine::sync_folder_of(&site.path)?;
@@ -96,12 +123,31 @@ impl Embedded {
             },
             ReadPool { name: "list", threads: 1, bound: LISTS, at_once: MAX_LISTS_PER_BATCH },
         ];
-        let trade =
-            Links { site: site.clone(), numbering: numbering.clone(), issued: issued.clone() };
+        let shared_mark = mark.clone();
+        let trade = Links {
+            site: site.clone(),
+            numbering: numbering.clone(),
+            issued: issued.clone(),
+            mark,
+        };
         let threads = StoreThreads::start(&trade, options.queue, WRITE_TIMEOUT, &pools)?;
         // Closed last, so that SQLite never deletes the log between two connections.
         drop(conn);
-        Ok(Self { site, identity, numbering, issued, threads })
+        Ok(Self { site, identity, numbering, issued, notice, mark: shared_mark, threads })
+    }
+
+    /// Records that the log is about to be emptied.
+    fn mark_log_end(&self) {
+        if let Some(mark) = &self.mark
+            && let Err(error) = mark.lock().unwrap_or_else(PoisonError::into_inner).log_ends()
+        {
+            tracing::warn!(%error, "the mark beside the links file cannot be written");
+        }
+    }
+
+    /// What an operator must know about the state in which the file was found.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
     }
 
     /// Finishes the waiting work and closes the file. Later calls get `Unavailable`. Blocks until
@@ -257,14 +303,8 @@ impl LinkStore for Embedded {
         self.threads.read(LIST, move |queries| queries.tags(owner, limit)).await
     }
 
-    async fn lease(
-        &self,
-        length: u8,
-        count: u64,
-        capacity: u64,
-        at_least: u64,
-    ) -> Result<Range<u64>, StoreError> {
-        self.threads.write(move |writes| writes.lease(length, count, capacity, at_least)).await
+    async fn lease_ahead(&self, lease: CodeLease) -> Result<Range<u64>, StoreError> {
+        self.threads.write(move |writes| writes.lease(lease)).await
     }
 
     async fn incarnation(&self) -> Result<u64, StoreError> {
@@ -294,12 +334,28 @@ impl LinkStore for Embedded {
         self.threads.write(move |writes| writes.purge(before, limit, hold)).await
     }
 
+    async fn count_purgeable(&self, before: PurgeBefore) -> Result<u64, StoreError> {
+        self.threads.read(LIST, move |queries| queries.count_purgeable(before)).await
+    }
+
+    async fn count_links(&self) -> Result<u64, StoreError> {
+        self.threads.read(LIST, LinkQueries::count_links).await
+    }
+
     async fn release(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.threads.write(move |writes| writes.release(now, limit)).await
     }
 
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.threads.write(move |writes| writes.forget_requests(before, limit)).await
+    }
+
+    async fn scrub(&self) -> Result<(), StoreError> {
+        self.mark_log_end();
+        let scrubbed = engine::scrub(&self.site).await;
+        // A commit may have marked the log again before it was emptied.
+        self.mark_log_end();
+        scrubbed
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -130,6 +130,7 @@ impl<T: Database> Writer<T> {
         while let Some(mut seated) = desk.take() {
             let Dequeued::Items(mut jobs) = self.queue.take(T::MAX_WRITES_PER_COMMIT) else {
                 // No error, and all other connections are closed: SQLite may delete the log.
+                seated.writes.log_ends();
                 if let Err(error) = close_quietly(seated.writes.conn(), false) {
                     tracing::warn!(%error, "the log stays beside the {} file", T::NAME);
                 }
@@ -224,7 +225,7 @@ impl<T: Database> Writer<T> {
         &self,
         pages_dropped: bool,
     ) -> Result<Option<WriterState<T::Writes>>, Failure> {
-        let desk = self.sit_down()?;
+        let mut desk = self.sit_down()?;
         let conn = desk.writes.conn();
         if !pages_dropped {
             // Checks whether the disk accepts writes. A blocking reader does not matter.
@@ -234,7 +235,8 @@ impl<T: Database> Writer<T> {
         if backfilled(conn)? > 0 {
             return Ok(None);
         }
-        match checkpoint(conn, "TRUNCATE")? {
+        desk.writes.log_ends();
+        match checkpoint(desk.writes.conn(), "TRUNCATE")? {
             true => Ok(Some(desk)),
             false => Err(unavailable("a reader keeps the log from being cleared").into()),
         }
@@ -261,6 +263,7 @@ impl<S: Writes> WriterState<S> {
                 Err(TransactionError { error, .. }) => return Err((WriterFailed(error), jobs)),
             }
         }
+        self.writes.committed(self.log.load(Ordering::Relaxed));
         jobs.into_iter().for_each(Job::answer);
         self.prune().map_err(|error| (WriterFailed(error), Vec::new()))
     }
@@ -295,9 +298,10 @@ impl<S: Writes> WriterState<S> {
         if pages < self.checkpoint_at {
             return Ok(());
         }
-        let conn = self.writes.conn();
-        checkpoint(conn, "PASSIVE")?;
+        checkpoint(self.writes.conn(), "PASSIVE")?;
         if pages >= self.restart_at {
+            self.writes.log_ends();
+            let conn = self.writes.conn();
             conn.busy_timeout(Duration::from_millis(100))?;
             let done = checkpoint(conn, "TRUNCATE");
             conn.busy_timeout(Duration::from_secs(5))?;

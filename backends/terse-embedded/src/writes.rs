@@ -1,16 +1,18 @@
 //! All writes. Each runs inside a transaction that the writer thread begins and ends.
 
 use std::ops::{Deref, Range};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use terse_core::{
-    ClickSpend, Domain, FoldedAlias, Insert, Inserted, Link, LinkKey, MAX_CODE_LENGTH,
+    ClickSpend, CodeLease, Domain, FoldedAlias, Insert, Inserted, Link, LinkKey, MAX_CODE_LENGTH,
     MIN_CODE_LENGTH, MustBeAbsent, OutboxEvent, OwnerId, Request, ReuseKey, Revision, StoreError,
     Timestamp, Updated,
 };
 
 use crate::failure::Failure;
 use crate::leases::{self, Leases};
+use crate::mark::MarkFile;
 use crate::quarantined_aliases::{QUARANTINED_ALIAS, QUARANTINED_CODE};
 use crate::queries::LinkQueries;
 use crate::row::{COLUMNS, FIRST_NAMED, NewRow, Texts, reuse_hash};
@@ -34,6 +36,7 @@ pub(crate) struct LinkWrites {
     pub(crate) recorded_changes: bool,
     insert_row: String,
     reusable_rows: String,
+    mark: Option<Arc<Mutex<MarkFile>>>,
 }
 
 impl Deref for LinkWrites {
@@ -57,10 +60,22 @@ impl crate::database::Writes for LinkWrites {
         self.prune_changes()?;
         self.keep_next_named()
     }
+
+    fn committed(&mut self, frames: u32) {
+        let leases = self.leased;
+        self.mark(|mark| mark.committed(&leases, frames.into()));
+    }
+
+    fn log_ends(&mut self) {
+        self.mark(MarkFile::log_ends);
+    }
 }
 
 impl LinkWrites {
-    pub(crate) fn new(queries: LinkQueries) -> rusqlite::Result<Self> {
+    pub(crate) fn new(
+        queries: LinkQueries,
+        mark: Option<Arc<Mutex<MarkFile>>>,
+    ) -> rusqlite::Result<Self> {
         let mut writes = Self {
             queries,
             leased: Default::default(),
@@ -76,9 +91,21 @@ impl LinkWrites {
                 "SELECT {COLUMNS} FROM links WHERE reuse = ?1 ORDER BY id DESC \
                  LIMIT {MAX_CANDIDATES}"
             ),
+            mark,
         };
+        // Erased targets and texts must not stay in freed parts of pages.
+        writes.conn.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
         writes.recall()?;
         Ok(writes)
+    }
+
+    /// Changes the mark. If that fails, the store goes on without it: the next open may not notice
+    /// a loss, but continues at a random distance as always.
+    fn mark(&self, change: impl FnOnce(&mut MarkFile) -> std::io::Result<()>) {
+        let Some(mark) = &self.mark else { return };
+        if let Err(error) = change(&mut mark.lock().unwrap_or_else(PoisonError::into_inner)) {
+            tracing::warn!(%error, "the mark beside the links file cannot be written");
+        }
     }
 
     fn recall(&mut self) -> rusqlite::Result<()> {
@@ -370,13 +397,8 @@ impl LinkWrites {
         }
     }
 
-    pub(crate) fn lease(
-        &mut self,
-        length: u8,
-        count: u64,
-        capacity: u64,
-        at_least: u64,
-    ) -> Result<Range<u64>, Failure> {
+    pub(crate) fn lease(&mut self, lease: CodeLease) -> Result<Range<u64>, Failure> {
+        let CodeLease { length, count, capacity, at_least, skip } = lease;
         if !(MIN_CODE_LENGTH..=MAX_CODE_LENGTH).contains(&length) {
             return Err(StoreError::Exhausted.into());
         }
@@ -389,7 +411,7 @@ impl LinkWrites {
             *next = at_least.min(all);
             leases = leases::skipped(&leases, &self.numbering);
         }
-        let start = leases[usize::from(length)];
+        let start = leases[usize::from(length)].saturating_add(skip);
         if start >= capacity.min(all) {
             return Err(StoreError::Exhausted.into());
         }

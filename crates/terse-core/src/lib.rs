@@ -8,6 +8,7 @@ pub mod accounts;
 mod changes;
 pub mod clicks;
 mod clock;
+mod clock_guard;
 mod code;
 mod codes;
 mod create_link;
@@ -23,6 +24,7 @@ mod link_reader;
 mod links;
 mod log_limit;
 pub mod moderation;
+mod notices;
 mod operator;
 mod outbox;
 mod outcome;
@@ -31,6 +33,7 @@ mod patch;
 mod principal;
 mod proxies;
 pub mod registry;
+mod removals;
 pub mod rules;
 mod screening;
 mod secret;
@@ -48,6 +51,7 @@ pub use changes::{
     RouteCache,
 };
 pub use clock::Clock;
+pub use clock_guard::{ClockDoubt, ClockGuard};
 pub use code::{Code, is_reserved};
 pub use codes::{
     Alphabet, CodeSource, CodeSourceError, Hashed, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbered,
@@ -68,6 +72,7 @@ pub use links::{
     LinkCreation, LinkError, LinkPolicy, Links, ListedOwner, Listing,
 };
 pub use log_limit::LogLimit;
+pub use notices::Notices;
 pub use operator::{Contact, Logo, Operator, OperatorName, PageUrl};
 pub use outbox::{EventId, Outbox, OutboxDrain, OutboxEntry, OutboxEvent, OutboxPage};
 pub use outcome::{Answered, ExceededLimit, VisitDecision};
@@ -75,6 +80,7 @@ pub use password::{PasswordError, PasswordHash, PasswordHasher};
 pub use patch::{MAX_TTL, Patch, PatchField};
 pub use principal::{AccessError, Credential, Principal};
 pub use proxies::{Proxies, ProxyRange};
+pub use removals::Removals;
 pub use screening::{
     Flags, NoScreening, REPORTED, ScreenInput, ScreenResult, Screening, UNREACHABLE, UNSCREENED,
 };
@@ -82,8 +88,8 @@ pub use secret::Secret;
 pub use self_check::{CheckResult, Finding, NoSelfCheck, SelfCheck};
 pub use span::Span;
 pub use store::{
-    BoxError, Cursor, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, Page, PurgeBefore, Sort,
-    StoreError, TagCount, Updated,
+    BoxError, CodeLease, Cursor, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, Page,
+    PurgeBefore, Sort, StoreError, TagCount, Updated,
 };
 pub use target::{Target, TargetRules, is_bad_port};
 pub use text::{Notes, Tags, Title};

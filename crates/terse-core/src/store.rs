@@ -61,6 +61,42 @@ pub enum Updated {
     Missing,
 }
 
+/// A request for numbers of generated codes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CodeLease {
+    /// The length of the codes.
+    pub length: u8,
+    /// How many numbers.
+    pub count: u64,
+    /// How many numbers of this length there are.
+    pub capacity: u64,
+    /// The highest end of a range of this length that the caller knows of; 0 if it knows of none.
+    pub at_least: u64,
+    /// How many numbers to leave out before the range.
+    pub skip: u64,
+}
+
+impl CodeLease {
+    /// How many numbers a process leaves out before its first range: random, so that a folder that
+    /// was copied back continues elsewhere than the one it was copied from. Large against what a
+    /// day issues, small against all numbers of a length.
+    pub fn start_distance(capacity: u64) -> u64 {
+        random_up_to((1 << 26).min(capacity >> 15))
+    }
+
+    /// How many numbers a store leaves out when its incarnation rises: at least a billion, or a
+    /// sixteenth of a length that has fewer, and a random number up to half as many more.
+    pub fn restore_distance(capacity: u64) -> u64 {
+        let least = 1_000_000_000.min(capacity / 16);
+        least + random_up_to(least / 2)
+    }
+}
+
+/// A random number from 0 to `most`; `most` if the system has no random numbers.
+fn random_up_to(most: u64) -> u64 {
+    getrandom::u64().map_or(most, |random| random % (most + 1))
+}
+
 /// A position in a list. Only the store that created it can read it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cursor(pub Vec<u8>);
@@ -201,20 +237,26 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     /// Empty for anonymous links.
     async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError>;
 
-    /// Leases numbers for codes of this length that no other caller ever gets. The range may be
-    /// shorter than requested, never empty. `Exhausted` at `capacity`.
+    /// Leases numbers for codes of a length that no other caller ever gets. The range may be
+    /// shorter than requested, never empty. It begins exactly [`CodeLease::skip`] numbers past the
+    /// store's mark, or past [`CodeLease::at_least`] if that is higher. `Exhausted` at the
+    /// capacity.
     ///
-    /// `at_least` is the highest end of a range of this length that the caller knows of, 0 if it
-    /// knows of none; the range begins no lower. A store whose own mark is lower has lost leases,
-    /// as after a restore from an older copy: in the same write it raises its incarnation and skips
-    /// ahead in all ranges, as [`LinkStore::raise_incarnation`] does.
+    /// A store whose own mark is lower than `at_least` has lost leases, as after a restore from an
+    /// older copy: in the same write it raises its incarnation and skips ahead in all ranges, as
+    /// [`LinkStore::raise_incarnation`] does.
+    async fn lease_ahead(&self, lease: CodeLease) -> Result<Range<u64>, StoreError>;
+
+    /// [`LinkStore::lease_ahead`] without a distance.
     async fn lease(
         &self,
         length: u8,
         count: u64,
         capacity: u64,
         at_least: u64,
-    ) -> Result<Range<u64>, StoreError>;
+    ) -> Result<Range<u64>, StoreError> {
+        self.lease_ahead(CodeLease { length, count, capacity, at_least, skip: 0 }).await
+    }
 
     /// The incarnation number of the store. A restore from a backup raises it, because the restored
     /// store lacks every write since the backup. Caches outside of the store prefix their keys with
@@ -222,12 +264,12 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     async fn incarnation(&self) -> Result<u64, StoreError>;
 
     /// Raises the incarnation if it is still `seen`, and returns the current one: if several nodes
-    /// notice the same restore, it is raised once. In the same write all ranges skip ahead by a
-    /// billion numbers, or by a sixteenth of a length that has fewer.
+    /// notice the same restore, it is raised once. In the same write all ranges skip ahead by
+    /// [`CodeLease::restore_distance`].
     async fn raise_incarnation(&self, seen: u64) -> Result<u64, StoreError>;
 
-    /// Ends the reuse of up to `limit` links that expired by `now`, once each, and returns their
-    /// keys. For those that are `Status::Expired` at `now`, a `LinkExpired` event goes to the
+    /// Ends the reuse of up to `limit` links that expired by `now`, once each, stores `now` as the
+    /// time of the mark, and returns their keys. For those that are `Status::Expired` at `now`, a `LinkExpired` event goes to the
     /// outbox in the same write if their owner is one of `subscribers`.
     async fn mark_expired(
         &self,
@@ -236,8 +278,10 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
         subscribers: &[OwnerId],
     ) -> Result<Vec<LinkKey>, StoreError>;
 
-    /// Deletes up to `limit` links that expired or were deleted long enough ago, and returns their
-    /// keys. Blocked links stay, so that their codes are never issued again. With
+    /// Deletes up to `limit` links that were deleted long enough ago, or that expired and were
+    /// marked long enough ago, and returns their keys. A link that was not marked is never purged
+    /// for its expiry: a wrong clock must not mark and purge at once. Blocked links stay, so that
+    /// their codes are never issued again. With
     /// `quarantine_until`, the same write quarantines custom aliases until then: a printed short
     /// link must not lead to another owner's target the next day. Former owners can take their
     /// aliases back; an anonymous alias has no owner.
@@ -248,11 +292,23 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
         quarantine_until: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, StoreError>;
 
+    /// About how many links [`LinkStore::purge`] would delete. Erased links, whose deletion time is
+    /// the epoch, do not count.
+    async fn count_purgeable(&self, before: PurgeBefore) -> Result<u64, StoreError>;
+
+    /// About how many links there are, deleted ones included. May take long.
+    async fn count_links(&self) -> Result<u64, StoreError>;
+
     /// Releases up to `limit` aliases whose quarantine ended by `now`, and returns how many.
     async fn release(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
     /// Deletes up to `limit` request ids older than `before`.
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
+
+    /// Returns once what was deleted and overwritten is gone from the store's own files, also from
+    /// its log. `Busy` if it must be tried again, as while a backup reads. A store whose server
+    /// manages the files answers at once.
+    async fn scrub(&self) -> Result<(), StoreError>;
 
     /// Checks whether writes are likely to succeed now.
     async fn check(&self) -> Result<(), StoreError>;

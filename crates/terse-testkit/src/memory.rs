@@ -10,15 +10,12 @@ use async_trait::async_trait;
 use terse_core::registry::EventKind;
 use terse_core::{
     Absence, Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
-    Clock, Code, CodeHash, Cursor, Domain, EventId, FoldedAlias, Identity, Insert, Inserted, Link,
-    LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS,
-    MIN_CODE_LENGTH, ModerationStatus, MustBeAbsent, Numbering, Outbox, OutboxEntry, OutboxEvent,
-    OutboxPage, OwnerId, Page, PurgeBefore, Revision, Sort, Status, StoreError, TagCount,
-    Timestamp, Updated,
+    Clock, Code, CodeHash, CodeLease, Cursor, Domain, EventId, FoldedAlias, Identity, Insert,
+    Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH,
+    MAX_REVISIONS, MIN_CODE_LENGTH, ModerationStatus, MustBeAbsent, Numbering, Outbox, OutboxEntry,
+    OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision, Sort, Status, StoreError,
+    TagCount, Timestamp, Updated,
 };
-
-/// The largest number of codes to skip of one length.
-const SKIP: u64 = 1_000_000_000;
 
 /// Stores links only in memory. Tests can make it fail, make it slow, and count its reads.
 #[derive(Debug)]
@@ -44,7 +41,8 @@ struct State {
     links: BTreeMap<u64, Link>,
     serials: HashMap<LinkKey, u64>,
     last: u64,
-    marked: HashSet<u64>,
+    /// When each was marked as expired.
+    marked: HashMap<u64, Timestamp>,
     /// The latest revision is last.
     history: HashMap<u64, Vec<LinkVersion>>,
     requests: HashMap<[u8; 32], Answered>,
@@ -206,13 +204,28 @@ impl State {
         for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
             let capacity = numbering.capacity(length);
             let next = self.leased.entry(length).or_default();
-            *next = next.saturating_add(SKIP.min(capacity / 16)).min(capacity);
+            let distance = CodeLease::restore_distance(capacity);
+            *next = next.saturating_add(distance).min(capacity);
         }
     }
 
     fn find(&self, key: &LinkKey) -> Option<(u64, &Link)> {
         let serial = *self.serials.get(key)?;
         Some((serial, self.links.get(&serial)?))
+    }
+
+    /// Links that a purge deletes.
+    fn purgeable(&self, before: PurgeBefore) -> impl Iterator<Item = (u64, &Link)> {
+        let over = |at: Option<Timestamp>, by: Timestamp| at.is_some_and(|at| at <= by);
+        self.links.iter().map(|(serial, link)| (*serial, link)).filter(move |(serial, link)| {
+            let by = match link.owner {
+                OwnerId::ANONYMOUS => before.ended,
+                _ => before.expired_with_owner,
+            };
+            let is_marked = over(self.marked.get(serial).copied(), by) && over(link.expires_at, by);
+            link.moderation != ModerationStatus::Blocked
+                && (is_marked || over(link.deleted_at, before.ended))
+        })
     }
 
     fn remove(&mut self, serial: u64) -> Option<LinkKey> {
@@ -480,13 +493,8 @@ impl LinkStore for MemoryStore {
         Ok(TagCount::ranked(counts, limit))
     }
 
-    async fn lease(
-        &self,
-        length: u8,
-        count: u64,
-        capacity: u64,
-        at_least: u64,
-    ) -> Result<Range<u64>, StoreError> {
+    async fn lease_ahead(&self, lease: CodeLease) -> Result<Range<u64>, StoreError> {
+        let CodeLease { length, count, capacity, at_least, skip } = lease;
         self.leases.fetch_add(1, Ordering::SeqCst);
         self.enter().await?;
         while self.stalled.load(Ordering::SeqCst) {
@@ -503,10 +511,11 @@ impl LinkStore for MemoryStore {
             state.raise_incarnation(&self.numbering);
         }
         let next = state.leased.entry(length).or_default();
-        if *next >= capacity {
+        let start = next.saturating_add(skip);
+        if start >= capacity {
             return Err(StoreError::Exhausted);
         }
-        let range = *next..next.saturating_add(count.max(1)).min(capacity);
+        let range = start..start.saturating_add(count.max(1)).min(capacity);
         *next = range.end;
         Ok(range)
     }
@@ -535,7 +544,7 @@ impl LinkStore for MemoryStore {
         let mut state = self.state();
         let State { links, marked, .. } = &mut *state;
         let due = links.iter_mut().filter(|(serial, link)| {
-            !marked.contains(serial) && link.expires_at.is_some_and(|at| at <= now)
+            !marked.contains_key(serial) && link.expires_at.is_some_and(|at| at <= now)
         });
         let mut newly = Vec::new();
         for (serial, link) in due.take(limit) {
@@ -543,7 +552,7 @@ impl LinkStore for MemoryStore {
             newly.push((*serial, link.clone()));
         }
         for (serial, link) in &newly {
-            state.marked.insert(*serial);
+            state.marked.insert(*serial, now);
             state.changed(&link.key, link.revision);
             if link.status(now) == Status::Expired && subscribers.contains(&link.owner) {
                 state.post(OutboxEvent { kind: EventKind::LinkExpired, at: now }, link);
@@ -560,31 +569,25 @@ impl LinkStore for MemoryStore {
     ) -> Result<Vec<LinkKey>, StoreError> {
         self.enter().await?;
         let mut state = self.state();
-        let over = |at: Option<Timestamp>, by: Timestamp| at.is_some_and(|at| at <= by);
-        let due: Vec<u64> = state
-            .links
-            .iter()
-            .filter(|(_, link)| {
-                link.moderation != ModerationStatus::Blocked
-                    && (over(link.deleted_at, before.ended)
-                        || over(
-                            link.expires_at,
-                            if link.owner == OwnerId::ANONYMOUS {
-                                before.ended
-                            } else {
-                                before.expired_with_owner
-                            },
-                        ))
-            })
-            .map(|(serial, _)| *serial)
-            .take(limit)
-            .collect();
+        let due: Vec<u64> = state.purgeable(before).map(|(serial, _)| serial).take(limit).collect();
         let aliases =
             due.iter().filter_map(|serial| state.links.get(serial)).filter(|link| !link.generated);
         let held: Vec<_> =
             aliases.filter_map(|link| Some((link.key.clone(), (link.owner, hold?)))).collect();
         state.held.extend(held);
         Ok(due.into_iter().filter_map(|serial| state.remove(serial)).collect())
+    }
+
+    async fn count_purgeable(&self, before: PurgeBefore) -> Result<u64, StoreError> {
+        self.enter().await?;
+        let state = self.state();
+        let due = state.purgeable(before);
+        Ok(due.filter(|(_, link)| link.deleted_at != Some(Timestamp::EPOCH)).count() as u64)
+    }
+
+    async fn count_links(&self) -> Result<u64, StoreError> {
+        self.enter().await?;
+        Ok(self.state().links.len() as u64)
     }
 
     async fn release(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
@@ -617,6 +620,10 @@ impl LinkStore for MemoryStore {
             state.requests.remove(id);
         }
         Ok(old.len())
+    }
+
+    async fn scrub(&self) -> Result<(), StoreError> {
+        self.enter().await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -30,6 +30,8 @@ impl ErasureJob {
                 }
             }
         }
+        context.check_lease().await?;
+        self.erasures.scrub().await?;
         Ok(count)
     }
 }

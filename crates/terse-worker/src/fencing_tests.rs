@@ -111,6 +111,12 @@ impl Fixture {
         assert_eq!(leases.checks.load(Ordering::SeqCst), at + 1, "{}", job.name());
     }
 
+    fn guard(&self) -> Arc<RemovalGuard> {
+        let (links, registry, clock) =
+            (self.links.clone(), self.registry.clone(), self.clock.clone());
+        Arc::new(RemovalGuard::new(links, registry, clock, Arc::default(), 25))
+    }
+
     async fn links_left(&self) -> usize {
         let query =
             |status| ListQuery { status, ..ListQuery::all(Sort::Newest, 100, timestamp(0)) };
@@ -133,12 +139,13 @@ async fn the_reaper_stops_between_two_batches() {
     let mut reaper = Reaper {
         links: fixture.links.clone(),
         clicks: fixture.clicks.clone(),
+        guard: fixture.guard(),
         every: Duration::from_secs(1),
         batch: 1,
         counts: Arc::default(),
     };
-    // The first check is that of the marking, the second that of the first purge.
-    fixture.run_paused(&mut reaper, 2).await;
+    // Paused before the second batch.
+    fixture.run_paused(&mut reaper, 1).await;
     assert_eq!(fixture.links_left().await, 2, "one batch before the pause, and none after");
     assert_eq!(reaper.counts.purged.load(Ordering::SeqCst), 1);
 }
@@ -216,7 +223,7 @@ async fn reports_and_retention_write_nothing_without_the_lease() {
     let token = Token([1; 32]);
     let session = Session { token, owner, created_at: timestamp(0), expires_at: timestamp(1) };
     registry.add_session(session, account.revision).await.unwrap();
-    let mut retention = RegistryRetention { registry: registry.clone(), clock: clock.clone() };
+    let mut retention = RegistryRetention { registry: registry.clone(), guard: fixture.guard() };
     fixture.run_paused(&mut retention, 0).await;
     assert!(registry.prune(clock.now(), Duration::ZERO, 10).await.unwrap() > 0, "it was left");
 
@@ -227,6 +234,13 @@ async fn reports_and_retention_write_nothing_without_the_lease() {
     };
     let clicks: Arc<dyn ClickStore> = fixture.clicks.clone();
     let counts = Arc::default();
-    let mut retention = ClickRetention::new(clicks, fixture.store.clone(), clock, settings, counts);
+    let mut retention = ClickRetention::new(
+        clicks,
+        fixture.store.clone(),
+        clock,
+        fixture.guard(),
+        settings,
+        counts,
+    );
     fixture.run_paused(&mut retention, 0).await;
 }

@@ -10,6 +10,7 @@ mod job;
 mod lease;
 mod link_changes;
 mod reaper;
+mod removal_guard;
 mod reports;
 mod rescan;
 mod retention;
@@ -17,12 +18,15 @@ mod scheduler;
 
 #[cfg(test)]
 mod fencing_tests;
+#[cfg(test)]
+mod removal_tests;
 
 pub use erasures::ErasureJob;
 pub use job::{Context, Job, Next};
 pub use lease::LeaseKeeper;
 pub use link_changes::LinkChanges;
 pub use reaper::{Reaper, ReaperCounts};
+pub use removal_guard::RemovalGuard;
 pub use reports::Reports;
 pub use rescan::{Fingerprint, Rescan, RescanCounts, RescanParts};
 pub use retention::{

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::clicks::ClickStore;
-use terse_core::{BoxError, Links};
+use terse_core::{BoxError, Links, Timestamp};
 
 use crate::job::{Context, Job, Next};
+use crate::removal_guard::RemovalGuard;
 
 /// Marks expired links, and deletes links that have been deleted or expired for the grace time.
 pub struct Reaper {
@@ -16,6 +17,8 @@ pub struct Reaper {
     pub links: Arc<Links>,
     /// Their clicks, which are deleted with them.
     pub clicks: Arc<dyn ClickStore>,
+    /// Gives the time to delete by.
+    pub guard: Arc<RemovalGuard>,
     /// How often.
     pub every: Duration,
     /// Links per write, so that no other writer waits long for the store.
@@ -57,44 +60,46 @@ impl Job for Reaper {
 }
 
 impl Reaper {
-    /// Reaps everything that is due: how many links expired, how many were deleted for good.
+    /// Reaps everything that is due: how many links expired, how many were deleted for good. What
+    /// this round marks, it does not delete.
     async fn reap(&self, context: &Context) -> Result<(usize, usize), BoxError> {
         let (mut expired, mut purged) = (0, 0);
-        loop {
-            context.check_lease().await?;
-            let keys = self.links.expire(self.batch).await?;
+        let Some(now) = self.guard.time(context).await? else { return Ok((0, 0)) };
+        if self.guard.may_purge(context, now).await? {
+            while let Some(now) = self.batch(context).await? {
+                let keys = self.links.purge(now, self.batch).await?;
+                if keys.is_empty() {
+                    break;
+                }
+                // The sweep of the click store finds clicks that are left.
+                if let Err(error) = self.clicks.erase_links(&keys, now, now).await {
+                    tracing::warn!(%error, "the clicks of deleted links could not be deleted; \
+                        trying again later");
+                }
+                purged += keys.len();
+                self.counts.purged.fetch_add(keys.len() as u64, Ordering::Relaxed);
+            }
+        }
+        while let Some(now) = self.batch(context).await? {
+            let keys = self.links.expire(now, self.batch).await?;
             expired += keys.len();
             self.counts.expired.fetch_add(keys.len() as u64, Ordering::Relaxed);
             if keys.is_empty() {
                 break;
             }
         }
-        loop {
-            context.check_lease().await?;
-            let keys = self.links.purge(self.batch).await?;
-            let now = self.links.now();
-            // The sweep of the click store finds clicks that are left.
-            if let Err(error) = self.clicks.erase_links(&keys, now, now).await {
-                tracing::warn!(%error, "the clicks of deleted links could not be deleted; trying \
-                    again later");
-            }
-            purged += keys.len();
-            self.counts.purged.fetch_add(keys.len() as u64, Ordering::Relaxed);
-            if keys.is_empty() {
-                break;
-            }
-        }
-        loop {
-            context.check_lease().await?;
-            if self.links.release_aliases(self.batch).await? == 0 {
-                break;
-            }
-        }
-        loop {
-            context.check_lease().await?;
-            if self.links.forget_requests(self.batch).await? == 0 {
-                return Ok((expired, purged));
-            }
-        }
+        while let Some(now) = self.batch(context).await?
+            && self.links.release_aliases(now, self.batch).await? > 0
+        {}
+        while let Some(now) = self.batch(context).await?
+            && self.links.forget_requests(now, self.batch).await? > 0
+        {}
+        Ok((expired, purged))
+    }
+
+    /// Whether another batch may be written, and by which time.
+    async fn batch(&self, context: &Context) -> Result<Option<Timestamp>, BoxError> {
+        context.check_lease().await?;
+        self.guard.time(context).await
     }
 }

@@ -12,6 +12,7 @@ use terse_core::{BoxError, Clock, LinkStore, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use crate::job::{Context, Job, Next};
+use crate::removal_guard::RemovalGuard;
 
 /// How often the registry is pruned.
 const REGISTRY_INTERVAL: Duration = Duration::from_mins(15);
@@ -37,8 +38,8 @@ const SWEEP_BATCH: usize = 500;
 pub struct RegistryRetention {
     /// What is pruned.
     pub registry: Arc<dyn Registry>,
-    /// The time.
-    pub clock: Clock,
+    /// Gives the time to delete by.
+    pub guard: Arc<RemovalGuard>,
 }
 
 #[async_trait]
@@ -59,7 +60,7 @@ impl Job for RegistryRetention {
         let batch = REGISTRY_BATCH;
         loop {
             context.check_lease().await?;
-            let now = self.clock.now();
+            let Some(now) = self.guard.time(context).await? else { return Ok(Next::Interval) };
             if self.registry.prune(now, KEEP_RECORDS, batch).await? < batch as u64 {
                 return Ok(Next::Interval);
             }
@@ -74,6 +75,7 @@ pub struct ClickRetention {
     clicks: Arc<dyn ClickStore>,
     links: Arc<dyn LinkStore>,
     clock: Clock,
+    guard: Arc<RemovalGuard>,
     settings: ClickRetentionSettings,
     counts: Arc<ClickRetentionCounts>,
     sweep_at: Instant,
@@ -109,23 +111,24 @@ impl ClickRetention {
         clicks: Arc<dyn ClickStore>,
         links: Arc<dyn LinkStore>,
         clock: Clock,
+        guard: Arc<RemovalGuard>,
         settings: ClickRetentionSettings,
         counts: Arc<ClickRetentionCounts>,
     ) -> Self {
         let sweep_at = Instant::now() + FIRST_SWEEP;
-        Self { clicks, links, clock, settings, counts, sweep_at, swept_to: None }
+        Self { clicks, links, clock, guard, settings, counts, sweep_at, swept_to: None }
     }
 
     async fn prune(&self, context: &Context) -> Result<(), BoxError> {
-        let now = self.clock.now();
-        let (raw_before, hours_before) = (
-            now.saturating_sub(self.settings.keep_raw),
-            now.saturating_sub(self.settings.keep_hours),
-        );
-        let tombstones_before = now.saturating_sub(KEEP_TOMBSTONES);
         let limit = CLICK_BATCH;
         loop {
             context.check_lease().await?;
+            let Some(now) = self.guard.time(context).await? else { return Ok(()) };
+            let (raw_before, hours_before) = (
+                now.saturating_sub(self.settings.keep_raw),
+                now.saturating_sub(self.settings.keep_hours),
+            );
+            let tombstones_before = now.saturating_sub(KEEP_TOMBSTONES);
             let retention = Retention { raw_before, hours_before, tombstones_before, limit };
             let Pruned { raw, hours, more, .. } = self.clicks.prune(retention).await?;
             self.counts.raw.fetch_add(raw, Ordering::Relaxed);

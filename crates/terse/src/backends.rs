@@ -7,7 +7,7 @@ mod embedded;
 #[cfg(feature = "embedded")]
 pub use embedded::{
     Store, backup, backup_clicks, backup_registry, inspect, inspect_clicks, inspect_registry,
-    limiter, skip_ahead, skip_ahead_registry, verify, verify_clicks, verify_registry,
+    last_loss, limiter, skip_ahead, skip_ahead_registry, verify, verify_clicks, verify_registry,
 };
 #[cfg(feature = "embedded")]
 pub use terse_embedded::{DataDir, DataDirError, LockGuard, RunInfo};

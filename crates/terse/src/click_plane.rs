@@ -11,7 +11,9 @@ use terse_core::clicks::{ClickStore, Live};
 use terse_core::registry::Salts;
 use terse_core::{Clock, LinkStore};
 use terse_redirect::{AddressDetail, Journal, JournalSettings};
-use terse_worker::{ClickRetention, ClickRetentionCounts, ClickRetentionSettings, Scheduler};
+use terse_worker::{
+    ClickRetention, ClickRetentionCounts, ClickRetentionSettings, RemovalGuard, Scheduler,
+};
 use tokio::runtime::Runtime;
 
 use crate::config::{Addresses, Config};
@@ -130,17 +132,18 @@ impl ClickPlane {
     pub(crate) fn retention(
         &self,
         config: &Config,
-        clicks: &Arc<dyn ClickStore>,
-        links: &Arc<dyn LinkStore>,
+        (clicks, links): (&Arc<dyn ClickStore>, &Arc<dyn LinkStore>),
         clock: &Clock,
+        guard: &Arc<RemovalGuard>,
     ) -> ClickRetention {
         let settings = ClickRetentionSettings {
             every: config.links.reap_every.get(),
             keep_raw: config.clicks.keep_raw.get(),
             keep_hours: config.clicks.keep_hours.get(),
         };
-        let (clicks, links) = (Arc::clone(clicks), Arc::clone(links));
-        ClickRetention::new(clicks, links, clock.clone(), settings, Arc::clone(&self.pruned))
+        let (clicks, links, guard) = (Arc::clone(clicks), Arc::clone(links), Arc::clone(guard));
+        let counts = Arc::clone(&self.pruned);
+        ClickRetention::new(clicks, links, clock.clone(), guard, settings, counts)
     }
 
     /// Reads the counters, for metrics and health checks.

@@ -392,6 +392,10 @@ settings! {
         pub reap_every: Span = Span::secs(15 * 60),
         /// How many links terse deletes in one write, 1 to 100000.
         pub reap_batch: u32 = 1000,
+        /// The largest share of all links that terse deletes for good at once, in percent. Beyond
+        /// it terse deletes nothing and waits for `terse doctor --confirm`. Up to 100 links are
+        /// never too many. `100` turns this off.
+        pub max_purge_percent: u8 = 25,
     }
 }
 

@@ -10,7 +10,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use http::{HeaderMap, StatusCode, header};
 use prometheus_client::registry::Registry;
-use terse_core::LinkStore;
+use terse_core::{LinkStore, Notices};
 use terse_redirect::Redirector;
 
 use crate::metrics::Format;
@@ -29,6 +29,8 @@ pub(crate) struct HealthEndpoints {
     pub(crate) draining: Arc<AtomicBool>,
     /// The registry of all metrics.
     pub(crate) registry: Arc<Registry>,
+    /// What an operator must know.
+    pub(crate) notices: Arc<Notices>,
 }
 
 impl HealthEndpoints {
@@ -43,16 +45,22 @@ impl HealthEndpoints {
 }
 
 /// The node is ready unless it is stopping. A failing store makes it degraded but not unready: it
-/// still serves cached links, and no other node could do better.
+/// still serves cached links, and no other node could do better. Further lines tell what an operator
+/// must know.
 async fn ready(State(health): State<HealthEndpoints>) -> impl IntoResponse {
     if health.draining.load(Ordering::Relaxed) {
-        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
     }
-    match tokio::time::timeout(TIMEOUT, health.store.check()).await {
-        Ok(Ok(())) if health.redirector.reads_links() => (StatusCode::OK, "ready\n"),
-        Ok(Ok(())) => (StatusCode::OK, "degraded: links that are not in memory cannot be read\n"),
-        _ => (StatusCode::OK, "degraded: the store cannot be written to\n"),
+    let text = match tokio::time::timeout(TIMEOUT, health.store.check()).await {
+        Ok(Ok(())) if health.redirector.reads_links() => "ready\n",
+        Ok(Ok(())) => "degraded: links that are not in memory cannot be read\n",
+        _ => "degraded: the store cannot be written to\n",
+    };
+    let mut text = text.to_owned();
+    for (topic, notice) in health.notices.all() {
+        text += &format!("{topic}: {notice}\n");
     }
+    (StatusCode::OK, text)
 }
 
 /// All metrics, in the format that the client prefers.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
+use terse_core::Notices;
 use terse_redirect::{BUCKETS_MICROS, Snapshot};
 use terse_server::{ApiStats, CreateResult};
 use terse_worker::{CountsByJob, JobCounts, ReaperCounts, RescanCounts};
@@ -30,6 +31,8 @@ pub(crate) struct MetricsSources {
     pub(crate) remembered: Box<dyn Fn() -> (usize, usize) + Send + Sync>,
     /// The counters of the web plane.
     pub(crate) api: Arc<ApiStats>,
+    /// What an operator must know.
+    pub(crate) notices: Arc<Notices>,
     /// The counters of the reaper.
     pub(crate) reaper: Arc<ReaperCounts>,
     /// The counters of blocklists.
@@ -163,6 +166,12 @@ impl Collector for MetricsSources {
                 .encode_family(&[("route", &*route), ("status", &*class)])?
                 .encode_counter::<NoLabelSet, _, f64>(&count, None)?;
         }
+        gauge(
+            &mut encoder,
+            "terse_notices",
+            "Notices to the operator; /readyz shows them",
+            self.notices.all().len(),
+        )?;
         gauge(&mut encoder, "terse_store_queue", "Writes waiting for the store", (self.queue)())?;
         let reaped = [
             ("expired", self.reaper.expired.load(Ordering::Relaxed)),

@@ -11,10 +11,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use terse_core::{
-    Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Domain, Identity,
-    Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, Outbox,
-    OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision, StoreError, TagCount, Timestamp,
-    Updated,
+    Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeLease, Domain,
+    Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery,
+    Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision, StoreError, TagCount,
+    Timestamp, Updated,
 };
 
 /// A call of the store and its result.
@@ -181,14 +181,8 @@ impl LinkStore for MetricsStore {
         self.count("tags", self.store.tags(owner, limit)).await
     }
 
-    async fn lease(
-        &self,
-        length: u8,
-        count: u64,
-        capacity: u64,
-        at_least: u64,
-    ) -> Result<Range<u64>, StoreError> {
-        self.count("lease", self.store.lease(length, count, capacity, at_least)).await
+    async fn lease_ahead(&self, lease: CodeLease) -> Result<Range<u64>, StoreError> {
+        self.count("lease", self.store.lease_ahead(lease)).await
     }
 
     async fn incarnation(&self) -> Result<u64, StoreError> {
@@ -217,12 +211,24 @@ impl LinkStore for MetricsStore {
         self.count("purge", self.store.purge(before, limit, hold)).await
     }
 
+    async fn count_purgeable(&self, before: PurgeBefore) -> Result<u64, StoreError> {
+        self.count("count_purgeable", self.store.count_purgeable(before)).await
+    }
+
+    async fn count_links(&self) -> Result<u64, StoreError> {
+        self.count("count_links", self.store.count_links()).await
+    }
+
     async fn release(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.count("release", self.store.release(now, limit)).await
     }
 
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.count("forget_requests", self.store.forget_requests(before, limit)).await
+    }
+
+    async fn scrub(&self) -> Result<(), StoreError> {
+        self.count("scrub", self.store.scrub()).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use terse_core::registry::Salts;
-use terse_core::{ChangeFollower, Clock, RouteCache};
+use terse_core::{ChangeFollower, Clock, Notices, RouteCache};
 use terse_redirect::{Settings, Workers};
 use terse_server::{PasswordGate, RefusalPages, RegistryRefresh};
 use terse_worker::{LeaseKeeper, LinkChanges, Running, Scheduler};
@@ -155,7 +155,15 @@ impl Server {
             (Arc::clone(links_store), Arc::clone(safety), Arc::clone(redirector));
         let outgoing = Arc::clone(&services.integrations.counts);
         let refusal_pages = RefusalPages::new(&services.operator);
-        let parts = jobs::JobParts { config, base_url: &base_url, clock: &clock, store: &store };
+        let notices = Arc::<Notices>::default();
+        notices.set("store", store.notice());
+        let parts = jobs::JobParts {
+            config,
+            base_url: &base_url,
+            clock: &clock,
+            store: &store,
+            notices: &notices,
+        };
         let job_counts = parts.add(services, &click_plane, used_keys, &mut jobs);
 
         // Metrics and health. The metrics read the serving threads, which start last.
@@ -180,6 +188,7 @@ impl Server {
             clicks: Box::new(click_plane.counted()),
             jobs: jobs.counts(),
             operating: OperatingMetrics { data_dir: config.data_dir.clone(), oldest_report },
+            notices: Arc::clone(&notices),
             started_seconds: started.map_or(0.0, |since| since.as_secs_f64()),
         }));
         let draining = Arc::new(AtomicBool::new(false));
@@ -189,6 +198,7 @@ impl Server {
             redirector: Arc::clone(&redirector),
             draining: drain,
             registry,
+            notices,
         }
         .router();
 

@@ -226,6 +226,10 @@ impl ClickReports for EmbeddedClicks {
 
 #[async_trait]
 impl ClickRetention for EmbeddedClicks {
+    async fn scrub(&self) -> Result<(), StoreError> {
+        engine::scrub(&self.site).await
+    }
+
     async fn erase_links(
         &self,
         links: &[LinkKey],

@@ -113,7 +113,7 @@ impl<'c> Statements<'c> {
 impl ClickWrites {
     pub(crate) fn new(queries: ClickQueries, keep_raw: bool) -> rusqlite::Result<Self> {
         // SQLite overwrites deleted data, above all salts, on disk.
-        queries.conn.query_row("PRAGMA secure_delete = FAST", [], |_| Ok(()))?;
+        queries.conn.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
         let mut writes = Self {
             queries,
             keep_raw,

@@ -16,6 +16,7 @@ mod options;
 mod outbox;
 mod prune;
 mod queries;
+mod removal_alarm;
 mod rows;
 mod salts;
 mod schema;

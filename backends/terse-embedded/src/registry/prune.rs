@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use terse_core::Timestamp;
 use terse_core::registry::{EXPIRED_KEY_RETENTION, RegistryMaintenance};
 
+use crate::engine;
 use crate::registry::store::{Answer, BATCH, EmbeddedRegistry};
 use crate::registry::writes::{RegistryWrites, WriteError};
 
@@ -61,6 +62,10 @@ impl RegistryMaintenance for EmbeddedRegistry {
             }
         }
         Ok((limit - left) as u64)
+    }
+
+    async fn scrub(&self) -> Answer<()> {
+        Ok(engine::scrub(self.site()).await?)
     }
 
     async fn check(&self) -> Answer<()> {

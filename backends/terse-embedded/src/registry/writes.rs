@@ -78,7 +78,7 @@ impl crate::database::Writes for RegistryWrites {
 impl RegistryWrites {
     pub(crate) fn new(queries: RegistryQueries) -> rusqlite::Result<Self> {
         // SQLite overwrites erased data instead of only freeing its pages.
-        queries.conn.query_row("PRAGMA secure_delete = FAST", [], |_| Ok(()))?;
+        queries.conn.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
         Ok(Self { queries, version_changed: Cell::new(false) })
     }
 

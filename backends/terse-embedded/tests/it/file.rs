@@ -227,7 +227,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     let mut kept = Vec::new();
     let error = loop {
         let link =
-            Link { expires_at: Some(timestamp(0)), ..alias(&format!("big-{}", kept.len()), &long) };
+            Link { deleted_at: Some(timestamp(0)), ..alias(&format!("big-{}", kept.len()), &long) };
         match store.insert(Insert::new(link.clone(), None)).await {
             Ok(_) => kept.push(link),
             Err(error) => break error,

@@ -6,5 +6,6 @@ mod contract;
 mod file;
 mod folders;
 mod limits;
+mod losses;
 mod registry_contract;
 mod registry_file;

@@ -3,9 +3,10 @@
 //! An erasure takes many steps in several stores and may be interrupted after any of them. The
 //! first step durably marks the account as being erased and closes it; the last step erases it. All
 //! steps between are idempotent: the request's task or the erasure job repeats them until the last
-//! one succeeds.
+//! one succeeds. An erasure is done when nothing of it is left in the files of the stores either.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -58,6 +59,9 @@ pub struct Erasures {
     clicks: Arc<dyn ClickStore>,
     registry: Arc<dyn Registry>,
     running: Arc<Semaphore>,
+    /// Whether something erased may still be in the files of the stores. A new process finds out by
+    /// scrubbing once.
+    is_to_scrub: Arc<AtomicBool>,
 }
 
 /// The erasure of one account that is closed, batch by batch.
@@ -84,6 +88,8 @@ enum Step {
     },
     Clicks,
     Account,
+    /// Waits until nothing of it is left in the files of the stores.
+    Scrub,
     Done,
 }
 
@@ -95,7 +101,7 @@ impl Erasures {
         registry: Arc<dyn Registry>,
     ) -> Self {
         let running = Arc::new(Semaphore::new(AT_ONCE));
-        Self { links, clicks, registry, running }
+        Self { links, clicks, registry, running, is_to_scrub: Arc::new(AtomicBool::new(true)) }
     }
 
     /// Closes an account at once and erases it. A large erasure outlives the request. If the
@@ -154,6 +160,25 @@ impl Erasures {
         Ok(unfinished)
     }
 
+    /// Removes what was erased from the files of the stores too, if some may be left there. The
+    /// erasure job repeats it after a failure, and once after a start: a process may have ended
+    /// between the last two steps of an erasure.
+    pub async fn scrub(&self) -> Result<(), ErasureError> {
+        if self.is_to_scrub.swap(false, Ordering::AcqRel)
+            && let Err(error) = self.scrub_all().await
+        {
+            self.is_to_scrub.store(true, Ordering::Release);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    async fn scrub_all(&self) -> Result<(), ErasureError> {
+        self.links.scrub().await?;
+        self.clicks.scrub().await?;
+        Ok(self.registry.scrub().await?)
+    }
+
     fn erasure(&self, owner: OwnerId, by: Attribution) -> Erasure {
         let step = Step::Links { status: None, after: None };
         Erasure { erasures: self.clone(), owner, by, step, is_account_erased: false }
@@ -198,7 +223,7 @@ impl Erasure {
             Step::Purge { status } => match (links.purge_erased(PAGE).await?, status) {
                 (1.., status) => Step::Purge { status: *status },
                 (0, None) => Step::Links { status: Some(Status::Deleted), after: None },
-                (0, Some(_)) if self.is_account_erased => Step::Done,
+                (0, Some(_)) if self.is_account_erased => Step::Scrub,
                 (0, Some(_)) => Step::Clicks,
             },
             Step::Clicks => {
@@ -212,7 +237,12 @@ impl Erasure {
                     Err(error) => return Err(error.into()),
                 }
                 self.is_account_erased = true;
+                self.erasures.is_to_scrub.store(true, Ordering::Release);
                 Step::Links { status: None, after: None }
+            }
+            Step::Scrub => {
+                self.erasures.scrub().await?;
+                Step::Done
             }
             Step::Done => Step::Done,
         };

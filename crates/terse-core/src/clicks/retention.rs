@@ -58,6 +58,12 @@ pub trait ClickRetention: Send + Sync + 'static {
     /// the sum of everything.
     async fn erase_owner(&self, owner: OwnerId, erased_at: Timestamp) -> Result<(), StoreError>;
 
+    /// Returns once what was deleted is gone from the store's own files, as
+    /// [`LinkStore::scrub`](crate::LinkStore::scrub) does for links.
+    async fn scrub(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// One bounded step, safe to repeat: deletes raw clicks and tombstones that are old enough, and
     /// merges hours into days. The caller repeats it while there is more.
     async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError>;

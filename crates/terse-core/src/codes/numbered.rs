@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::{CodeSource, CodeSourceError, MAX_CODE_LENGTH, Numbering, Wanted, is_presentable};
 use crate::code::Code;
-use crate::store::{LinkStore, StoreError};
+use crate::store::{CodeLease, LinkStore, StoreError};
 
 /// How long a refill waits for the store.
 const REFILL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -41,6 +41,10 @@ struct State {
     /// By length, the end of the highest range that the store leased to this node. The store
     /// continues after it even if it was restored from an older copy.
     marks: [u64; MAX_CODE_LENGTH as usize + 1],
+    /// The store's incarnation at the last lease. After a start, and when it has risen, the next
+    /// range of each length begins a random distance ahead.
+    incarnation: Option<u64>,
+    is_ahead: [bool; MAX_CODE_LENGTH as usize + 1],
     refilling: bool,
     /// Callers that found no number.
     waiting: Vec<oneshot::Sender<Result<(), CodeSourceError>>>,
@@ -56,6 +60,8 @@ impl Numbered {
             granted: 0,
             spare: None,
             marks: Default::default(),
+            incarnation: None,
+            is_ahead: Default::default(),
             refilling: false,
             waiting: Vec::new(),
         };
@@ -128,13 +134,28 @@ impl Shared {
     }
 
     async fn lease(&self) -> Result<(u8, Range<u64>), CodeSourceError> {
+        let incarnation = self.store.incarnation().await?;
         let (mut length, marks) = {
-            let state = self.state();
+            let mut state = self.state();
+            if state.incarnation != Some(incarnation) {
+                state.incarnation = Some(incarnation);
+                state.is_ahead = Default::default();
+            }
             (state.length, state.marks)
         };
         loop {
-            let (capacity, mark) = (self.numbering.capacity(length), marks[usize::from(length)]);
-            match self.store.lease(length, self.lease, capacity, mark).await {
+            let (capacity, at_least) =
+                (self.numbering.capacity(length), marks[usize::from(length)]);
+            let skip = match self.state().is_ahead[usize::from(length)] {
+                true => 0,
+                false => CodeLease::start_distance(capacity),
+            };
+            let lease = CodeLease { length, count: self.lease, capacity, at_least, skip };
+            let leased = self.store.lease_ahead(lease).await;
+            if leased.is_ok() {
+                self.state().is_ahead[usize::from(length)] = true;
+            }
+            match leased {
                 Ok(range) => return Ok((length, range)),
                 Err(StoreError::Exhausted) if length < MAX_CODE_LENGTH => length += 1,
                 Err(StoreError::Exhausted) => return Err(CodeSourceError::Exhausted),

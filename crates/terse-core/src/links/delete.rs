@@ -67,6 +67,11 @@ impl Links {
         }
     }
 
+    /// Returns once nothing of deleted links is left in the store's own files.
+    pub async fn scrub(&self) -> Result<(), LinkError> {
+        Ok(self.store.scrub().await?)
+    }
+
     /// Deletes up to `limit` erased links permanently, and returns how many.
     pub async fn purge_erased(&self, limit: usize) -> Result<usize, LinkError> {
         let keys = self

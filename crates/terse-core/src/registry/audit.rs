@@ -65,11 +65,13 @@ pub enum AuditAction {
     WebhookDisabled,
     /// A webhook was removed.
     WebhookRemoved,
+    /// A removal that had stopped was confirmed.
+    RemovalConfirmed,
 }
 
 impl AuditAction {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::UserAdded,
         Self::UserChanged,
         Self::UserSuspended,
@@ -89,6 +91,7 @@ impl AuditAction {
         Self::WebhookChanged,
         Self::WebhookDisabled,
         Self::WebhookRemoved,
+        Self::RemovalConfirmed,
     ];
 
     /// The stable name, stored and displayed.
@@ -113,6 +116,7 @@ impl AuditAction {
             Self::WebhookChanged => "webhook_changed",
             Self::WebhookDisabled => "webhook_disabled",
             Self::WebhookRemoved => "webhook_removed",
+            Self::RemovalConfirmed => "removal_confirmed",
         }
     }
 

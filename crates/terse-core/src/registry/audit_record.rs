@@ -6,6 +6,7 @@ use super::account::{Account, AccountName};
 use super::audit::{AuditAction, AuditEntry};
 use super::domain_config::{BlockedHost, DomainConfig};
 use super::key::{ApiKey, Invitation};
+use super::removal_alarm::RemovalAlarm;
 use super::report::ReportState;
 use super::webhook::Webhook;
 use crate::link::{LinkKey, OwnerId};
@@ -39,6 +40,11 @@ pub mod subject {
     /// A short domain.
     pub fn domain(domain: &Domain) -> String {
         format!("domain:{}", domain.as_str())
+    }
+
+    /// A removal that had stopped.
+    pub fn removal(round: u64) -> String {
+        format!("removal:{round}")
     }
 
     /// A host that links lead to.
@@ -201,6 +207,13 @@ impl AuditRecord {
             Some(told_host(host)),
             None,
         )
+    }
+
+    /// A removal that had stopped was confirmed.
+    pub fn removal_confirmed(alarm: &RemovalAlarm) -> Self {
+        let told = json!({ "round": alarm.round, "why": alarm.why });
+        let subject = subject::removal(alarm.round);
+        Self::new(AuditAction::RemovalConfirmed, subject, None, Some(told))
     }
 
     /// Reports about a link were settled.

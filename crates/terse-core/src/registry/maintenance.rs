@@ -23,6 +23,10 @@ pub trait RegistryMaintenance: Send + Sync + 'static {
         limit: usize,
     ) -> Result<u64, RegistryError>;
 
+    /// Returns once what was deleted and overwritten is gone from the registry's own files, as
+    /// [`LinkStore::scrub`](crate::LinkStore::scrub) does for links.
+    async fn scrub(&self) -> Result<(), RegistryError>;
+
     /// Checks whether writes are likely to succeed now.
     async fn check(&self) -> Result<(), RegistryError>;
 }

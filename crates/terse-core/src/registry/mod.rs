@@ -15,6 +15,7 @@ mod domain_store;
 mod key;
 mod lease;
 mod maintenance;
+mod removal_alarm;
 mod report;
 mod report_store;
 mod salts;
@@ -43,6 +44,7 @@ pub use domain_store::{BlocklistStore, DomainStore};
 pub use key::{ApiKey, Invitation, KeyId, NewKey, Scope, Session, Token};
 pub use lease::{FencingToken, JobLease, JobProgress, Lease, MAX_PROGRESS_BYTES, NodeId};
 pub use maintenance::{EXPIRED_KEY_RETENTION, RegistryMaintenance};
+pub use removal_alarm::{AlarmKind, AlarmState, RemovalAlarm, RemovalAlarms};
 pub use report::{
     AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportState, Reported, ReportedLink,
     TEXTS_SHOWN,
@@ -64,7 +66,7 @@ pub mod prelude {
     pub use super::{
         AccountStore as _, AdminKeyStore as _, AuditLog as _, BlocklistStore as _,
         CredentialStore as _, DomainStore as _, JobLease as _, JobProgress as _,
-        RegistryMaintenance as _, RegistrySnapshots as _, ReportStore as _, Salts as _,
-        WebhookStore as _,
+        RegistryMaintenance as _, RegistrySnapshots as _, RemovalAlarms as _, ReportStore as _,
+        Salts as _, WebhookStore as _,
     };
 }

@@ -7,6 +7,7 @@ use super::credential_store::CredentialStore;
 use super::domain_store::{BlocklistStore, DomainStore};
 use super::lease::{JobLease, JobProgress};
 use super::maintenance::RegistryMaintenance;
+use super::removal_alarm::RemovalAlarms;
 use super::report_store::ReportStore;
 use super::salts::Salts;
 use super::snapshot::RegistrySnapshots;
@@ -60,6 +61,7 @@ pub trait Registry:
     + Salts
     + JobLease
     + JobProgress
+    + RemovalAlarms
 {
 }
 
@@ -77,5 +79,6 @@ impl<R> Registry for R where
         + Salts
         + JobLease
         + JobProgress
+        + RemovalAlarms
 {
 }

@@ -175,7 +175,7 @@ async fn only_what_has_expired_is_told_to_have() {
     links.delete(mine, &gone).await.unwrap();
     told().await;
     clock.advance(Duration::from_secs(61));
-    let marked = links.expire(10).await.unwrap();
+    let marked = links.expire(clock.now(), 10).await.unwrap();
     assert_eq!(marked.len(), 2);
     assert!(marked.contains(&short) && marked.contains(&gone) && !marked.contains(&long));
     assert_eq!(told().await, [(LinkExpired, 1)]);

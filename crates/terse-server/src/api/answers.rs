@@ -35,6 +35,8 @@ problems! {
     ListProblems: 400 401 403 503;
     /// Listing what only the operator may see.
     AdminListProblems: 400 401 403 503;
+    /// Confirming a removal.
+    ConfirmRemovalProblems: 400 401 403 404 503;
     /// Reading one link.
     GetProblems: 400 401 403 404 503;
     /// Changing one link.

@@ -24,6 +24,7 @@ mod moderation;
 mod password_fields;
 mod period;
 mod qr;
+mod removals;
 mod reports;
 mod revisions;
 mod rule_schemas;
@@ -128,6 +129,8 @@ pub(crate) fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(moderation::ban_owner))
         .routes(routes!(blocklist::list, blocklist::block))
         .routes(routes!(blocklist::unblock))
+        .routes(routes!(removals::waiting))
+        .routes(routes!(removals::confirm))
         .routes(routes!(audit::read))
         .routes(routes!(doctor::check))
         .routes(routes!(stats::orphan_stats))

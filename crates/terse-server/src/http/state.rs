@@ -10,7 +10,7 @@ use terse_core::moderation::Moderation;
 use terse_core::registry::{Account, Actor, Attribution, Registry, RegistryError};
 use terse_core::rules::VisitorClassifier;
 use terse_core::webhooks::OwnerWebhooks;
-use terse_core::{LinkCreation, Links, Operator, OwnerId, SelfCheck};
+use terse_core::{LinkCreation, Links, Operator, OwnerId, Removals, SelfCheck};
 use tokio::sync::{Semaphore, watch};
 
 use super::cors::CorsOrigins;
@@ -93,6 +93,7 @@ pub(crate) struct App {
     pub(crate) accounts: Arc<Accounts>,
     pub(crate) moderation: Moderation,
     pub(crate) erasures: Erasures,
+    pub(crate) removals: Removals,
     pub(crate) oidc: Option<Arc<Oidc>>,
     pub(crate) classifier: Arc<dyn VisitorClassifier>,
     pub(crate) cursor_key: [u8; 32],
@@ -157,6 +158,7 @@ impl App {
             Arc::clone(&state.clicks),
             Arc::clone(&state.registry),
         );
+        let removals = Removals::new(Arc::clone(&state.registry), state.links.clock().clone());
         let webhooks = state.webhooks.map(|webhooks| {
             OwnerWebhooks::new(
                 Arc::clone(&state.registry),
@@ -176,6 +178,7 @@ impl App {
             accounts,
             moderation,
             erasures,
+            removals,
             oidc: state.accounts.oidc,
             classifier: state.classifier,
             cursor_key: state.cursor_key,

@@ -230,6 +230,8 @@ impl World {
                 ("/api/v1/admin/blocklist", "{host}") => {
                     here("blocked.example".into(), "missing.example")
                 }
+                // No removal waits.
+                ("/api/v1/admin/removals", "{round}") => "1".to_owned(),
                 ("/assets", "{name}") => here(self.asset.clone(), "missing.css"),
                 (before, part) => {
                     panic!(

@@ -211,10 +211,10 @@ impl LinkStore for Fake {
         Ok(TagCount::ranked(counts, limit))
     }
 
-    async fn lease(&self, _: u8, count: u64, _: u64, _: u64) -> Result<Range<u64>, StoreError> {
+    async fn lease_ahead(&self, lease: CodeLease) -> Result<Range<u64>, StoreError> {
         let mut inner = self.open()?;
-        let start = inner.next;
-        inner.next += count;
+        let start = inner.next + lease.skip;
+        inner.next = start + lease.count;
         Ok(start..inner.next)
     }
 
@@ -252,12 +252,24 @@ impl LinkStore for Fake {
         Ok(keys)
     }
 
+    async fn count_purgeable(&self, _: PurgeBefore) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
+    async fn count_links(&self) -> Result<u64, StoreError> {
+        Ok(self.open()?.links.len() as u64)
+    }
+
     async fn release(&self, _: Timestamp, _: usize) -> Result<usize, StoreError> {
         Ok(0)
     }
 
     async fn forget_requests(&self, _: Timestamp, _: usize) -> Result<usize, StoreError> {
         Ok(0)
+    }
+
+    async fn scrub(&self) -> Result<(), StoreError> {
+        self.open().map(|_| ())
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -73,8 +73,13 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     for link in [&expired, &numbered, &deleted, &both, &later, &blocked, &forever] {
         put(&store, link).await;
     }
-    store.mark_expired(timestamp(10), 1, &[]).await.unwrap();
-    assert_eq!(store.purge(timestamp(8).into(), 10, None).await.unwrap(), []);
+    // Expired alone is not enough: a wrong clock must not mark and purge at once.
+    assert_eq!(store.purge(timestamp(9).into(), 10, None).await.unwrap(), []);
+    assert_eq!(store.count_purgeable(timestamp(9).into()).await.unwrap(), 0);
+    store.mark_expired(timestamp(10), 10, &[]).await.unwrap();
+    assert_eq!(store.purge(timestamp(9).into(), 10, None).await.unwrap(), [], "marked later");
+    assert!((4..=5).contains(&store.count_purgeable(timestamp(10).into()).await.unwrap()));
+    assert_eq!(store.count_links().await.unwrap(), 7);
     let gone = sorted(store.purge(timestamp(10).into(), 10, None).await.unwrap());
     assert_eq!(
         gone,
@@ -115,7 +120,8 @@ pub async fn expired_links_of_owners_are_kept_longer(store: Store) {
     for link in [&old, &recent, &unmarked, &anonymous, &unmarked_too, &deleted] {
         put(&store, link).await;
     }
-    store.mark_expired(timestamp(10), 10, &[]).await.unwrap();
+    store.mark_expired(timestamp(5), 10, &[]).await.unwrap();
+    store.mark_expired(timestamp(12), 10, &[]).await.unwrap();
     let before = PurgeBefore { ended: timestamp(12), expired_with_owner: timestamp(5) };
     let gone = sorted(store.purge(before, 10, None).await.unwrap());
     let due = [&old, &anonymous, &unmarked_too, &deleted].map(|link| link.key.clone());
@@ -123,6 +129,17 @@ pub async fn expired_links_of_owners_are_kept_longer(store: Store) {
     let before = PurgeBefore { expired_with_owner: timestamp(12), ..before };
     let gone = sorted(store.purge(before, 10, None).await.unwrap());
     assert_eq!(gone, sorted(vec![recent.key, unmarked.key]));
+}
+
+pub async fn a_link_is_purged_after_its_mark_and_its_expiry(store: Store) {
+    let expires = |at| Some(timestamp(at));
+    let early = Link { expires_at: expires(100), ..alias("early", "https://example.com/") };
+    put(&store, &early).await;
+    // Marked by a clock that was ahead: the link itself has not expired by then.
+    assert_eq!(store.mark_expired(timestamp(1000), 10, &[]).await.unwrap().len(), 1);
+    assert_eq!(store.purge(timestamp(99).into(), 10, None).await.unwrap(), []);
+    assert_eq!(store.purge(timestamp(999).into(), 10, None).await.unwrap(), []);
+    assert_eq!(store.purge(timestamp(1000).into(), 10, None).await.unwrap().len(), 1);
 }
 
 pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
@@ -149,6 +166,7 @@ pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
         )
         .await;
     }
+    store.mark_expired(timestamp(50), 10, &[]).await.unwrap();
     let mut gone = Vec::new();
     loop {
         let keys = store.purge(timestamp(100).into(), 1, None).await.unwrap();

@@ -131,8 +131,11 @@ macro_rules! link_store {
             leases_never_overlap
             leases_end_at_the_capacity
             numbers_are_never_handed_out_again
+            a_lease_begins_at_the_distance_that_is_asked_for
+            a_raised_incarnation_skips_a_random_distance
             no_existing_link_is_surely_absent
             expired_links_are_marked_once
+            a_link_is_purged_after_its_mark_and_its_expiry
             purged_links_are_gone_and_their_aliases_free
             expired_links_of_owners_are_kept_longer
             purging_has_a_limit_and_keeps_the_rest

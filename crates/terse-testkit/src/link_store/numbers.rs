@@ -1,6 +1,6 @@
 //! Leased numbers, and the codes they allow.
 
-use terse_core::{Absence, Domain, LinkKey, StoreError};
+use terse_core::{Absence, CodeLease, Domain, LinkKey, StoreError};
 
 use super::{Store, leased_code, numbering, put};
 use crate::{alias, generated, key};
@@ -36,6 +36,34 @@ pub async fn leases_end_at_the_capacity(store: Store) {
     assert!(matches!(store.lease(6, u64::MAX, 25, 0).await, Ok(range) if range.end == 25));
 }
 
+pub async fn a_lease_begins_at_the_distance_that_is_asked_for(store: Store) {
+    let capacity = numbering(&store).capacity(7);
+    let lease = |skip| CodeLease { length: 7, count: 10, capacity, at_least: 0, skip };
+    let first = store.lease_ahead(lease(0)).await.unwrap();
+    let ahead = store.lease_ahead(lease(500)).await.unwrap();
+    assert_eq!(ahead, first.end + 500..first.end + 510);
+    let next = store.lease_ahead(lease(0)).await.unwrap();
+    assert_eq!(next, ahead.end..ahead.end + 10, "within a run ranges are sequential");
+    let beyond = store.lease_ahead(lease(capacity)).await;
+    assert!(matches!(beyond, Err(StoreError::Exhausted)), "{beyond:?}");
+    assert_eq!(store.lease_ahead(lease(0)).await.unwrap().start, next.end);
+}
+
+/// A copy that is restored twice must not issue the same codes twice.
+pub async fn a_raised_incarnation_skips_a_random_distance(store: Store) {
+    let capacity = numbering(&store).capacity(7);
+    let mut distances = std::collections::HashSet::new();
+    let mut end = store.lease(7, 10, capacity, 0).await.unwrap().end;
+    for _ in 0..4 {
+        store.raise_incarnation(store.incarnation().await.unwrap()).await.unwrap();
+        let range = store.lease(7, 10, capacity, 0).await.unwrap();
+        assert!(range.start - end >= 1_000_000_000, "{range:?} after {end}");
+        distances.insert(range.start - end);
+        end = range.end;
+    }
+    assert!(distances.len() > 1, "{distances:?}");
+}
+
 pub async fn numbers_are_never_handed_out_again(store: Store) {
     let code = leased_code(&store).await;
     let brief = terse_core::Link {
@@ -43,6 +71,7 @@ pub async fn numbers_are_never_handed_out_again(store: Store) {
         ..generated(&code, "https://example.com/")
     };
     put(&store, &brief).await;
+    store.mark_expired(crate::timestamp(2), 10, &[]).await.unwrap();
     assert_eq!(
         store.purge(crate::timestamp(2).into(), 10, None).await.unwrap(),
         [brief.key.clone()]
@@ -85,6 +114,7 @@ pub async fn no_existing_link_is_surely_absent(store: Store) {
     }
     // The same after leases have reached them and after a purge.
     store.lease(7, 1_000_005, numbering.capacity(7), 0).await.unwrap();
+    store.mark_expired(crate::timestamp(1000), 100, &[]).await.unwrap();
     store.purge(crate::timestamp(1000).into(), 100, None).await.unwrap();
     for link in &links {
         let absence = store.surely_absent(&link.key.domain, link.key.code.as_str());

@@ -54,6 +54,7 @@ pub async fn a_request_whose_link_is_gone_is_answered_with_nothing(store: Store)
     for (id, link) in [(1, alias("brief", "https://example.com/1")), (2, numbered.clone())] {
         let brief = Link { expires_at: Some(timestamp(10)), ..link };
         assert_eq!(insert(&store, &brief, request(id, 1)).await, Inserted::Created);
+        store.mark_expired(timestamp(20), 10, &[]).await.unwrap();
         assert_eq!(store.purge(timestamp(20).into(), 10, None).await.unwrap(), [brief.key.clone()]);
         let gone = Inserted::Replayed { link: None, created: true };
         assert_eq!(insert(&store, &brief, request(id, 1)).await, gone);

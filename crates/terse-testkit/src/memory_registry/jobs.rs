@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use terse_core::Timestamp;
 use terse_core::registry::{
-    FencingToken, JobLease, JobProgress, Lease, MAX_PROGRESS_BYTES, NodeId, RegistryError,
+    AlarmState, Attribution, AuditRecord, FencingToken, JobLease, JobProgress, Lease,
+    MAX_PROGRESS_BYTES, NodeId, RegistryError, RemovalAlarm, RemovalAlarms,
 };
 
 use super::{Answer, MemoryRegistry};
@@ -16,6 +17,7 @@ use super::{Answer, MemoryRegistry};
 pub(super) struct Jobs {
     leases: BTreeMap<&'static str, LeaseRow>,
     progress: BTreeMap<String, Vec<u8>>,
+    alarm: Option<RemovalAlarm>,
 }
 
 #[derive(Debug)]
@@ -107,5 +109,30 @@ impl JobProgress for MemoryRegistry {
         state.jobs.current(token)?;
         state.jobs.progress.insert(job.to_owned(), progress.to_vec());
         Ok(())
+    }
+}
+
+#[async_trait]
+impl RemovalAlarms for MemoryRegistry {
+    async fn removal_alarm(&self) -> Answer<Option<RemovalAlarm>> {
+        Ok(self.enter().await?.jobs.alarm.clone())
+    }
+
+    async fn put_removal_alarm(&self, token: FencingToken, alarm: RemovalAlarm) -> Answer<()> {
+        let mut state = self.enter().await?;
+        state.jobs.current(token)?;
+        state.jobs.alarm = Some(alarm);
+        Ok(())
+    }
+
+    async fn confirm_removal(&self, round: u64, by: Attribution) -> Answer<RemovalAlarm> {
+        let mut state = self.enter().await?;
+        let waits =
+            |alarm: &&mut RemovalAlarm| alarm.round == round && alarm.state == AlarmState::Waiting;
+        let alarm = state.jobs.alarm.as_mut().filter(waits).ok_or(RegistryError::Missing)?;
+        alarm.state = AlarmState::Confirmed;
+        let alarm = alarm.clone();
+        state.write(AuditRecord::removal_confirmed(&alarm), by);
+        Ok(alarm)
     }
 }

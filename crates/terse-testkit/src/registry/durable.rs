@@ -1,11 +1,12 @@
 //! Data of every kind, to test whether it survives a restart.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    AccountChange, AuditAction, ForeignIdentity, Invitation, NewAccount, NewKey, ReportState, Role,
-    Scope, WebhookChange,
+    AccountChange, AlarmKind, AlarmState, AuditAction, ForeignIdentity, Invitation, NewAccount,
+    NewKey, NodeId, RemovalAlarm, ReportState, Role, Scope, WebhookChange,
 };
 
 use super::domains::{blocked, place};
@@ -20,6 +21,12 @@ use crate::{key, timestamp};
 /// Performs every kind of write, and leaves data of every kind behind.
 pub async fn fill(store: &Store) {
     store.offer_setup(token(900)).await.unwrap();
+    let (node, ttl) = (NodeId::parse("a").unwrap(), Duration::from_secs(60));
+    let lease = store.acquire_lease("filling", &node, ttl).await.unwrap().unwrap();
+    let (kind, state) = (AlarmKind::Clock, AlarmState::Waiting);
+    let alarm = RemovalAlarm { round: 1, kind, why: "a jump".into(), state };
+    store.put_removal_alarm(lease.token, alarm).await.unwrap();
+    store.confirm_removal(1, by()).await.unwrap();
     let root = store.take_setup(&token(900), new("root")).await.unwrap();
     let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
     let ann = store

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use terse_core::registry::{FencingToken, Lease, MAX_PROGRESS_BYTES, NodeId, RegistryError};
+use terse_core::registry::{
+    AlarmKind, AlarmState, AuditAction, FencingToken, Lease, MAX_PROGRESS_BYTES, NodeId,
+    RegistryError, RemovalAlarm,
+};
 
-use super::{Store, race, refused};
+use super::{Store, acts, by, race, refused};
 
 const LEASE: &str = "jobs";
 /// Longer than any test takes.
@@ -71,6 +74,29 @@ pub async fn progress_is_kept_per_job(store: Store) {
     assert_eq!(store.job_progress("scan").await.unwrap().unwrap(), b"\x00\xff2");
     store.put_job_progress(token, "scan", &most[1..]).await.unwrap();
     assert_eq!(store.job_progress("scan").await.unwrap().unwrap(), &most[1..]);
+}
+
+pub async fn an_alarm_is_confirmed_by_its_number(store: Store) {
+    let token = acquire(&store, "a", LONG).await.unwrap().token;
+    assert_eq!(store.removal_alarm().await.unwrap(), None);
+    refused!(store.confirm_removal(1, by()).await, Missing);
+    let alarm = RemovalAlarm {
+        round: 7,
+        kind: AlarmKind::Share,
+        why: "900 of 1000 links".into(),
+        state: AlarmState::Waiting,
+    };
+    store.put_removal_alarm(token, alarm.clone()).await.unwrap();
+    assert_eq!(store.removal_alarm().await.unwrap(), Some(alarm.clone()));
+    refused!(store.confirm_removal(6, by()).await, Missing);
+    let confirmed = RemovalAlarm { state: AlarmState::Confirmed, ..alarm.clone() };
+    assert_eq!(store.confirm_removal(7, by()).await.unwrap(), confirmed);
+    assert_eq!(store.removal_alarm().await.unwrap(), Some(confirmed));
+    refused!(store.confirm_removal(7, by()).await, Missing);
+    assert_eq!(acts(&store).await.last(), Some(&AuditAction::RemovalConfirmed));
+    let later = acquire(&store, "a", LONG).await.unwrap().token;
+    refused!(store.put_removal_alarm(token, alarm.clone()).await, Fenced);
+    store.put_removal_alarm(later, alarm).await.unwrap();
 }
 
 pub async fn one_node_at_a_time_holds_a_lease(one: Store, other: Store) {

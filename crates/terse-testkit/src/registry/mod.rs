@@ -156,6 +156,7 @@ macro_rules! registry {
             a_lease_that_is_given_back_is_free
             every_name_is_a_lease_of_its_own
             progress_is_kept_per_job
+            an_alarm_is_confirmed_by_its_number
             a_snapshot_has_all_of_its_version
             every_day_has_a_salt_of_its_own
             ;

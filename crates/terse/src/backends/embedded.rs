@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use terse_core::clicks::ClickStore;
 use terse_core::limits::Limiter;
 use terse_core::registry::{JobLease, NodeId, Registry};
-use terse_core::{Clock, LinkStore};
+use terse_core::{Clock, LinkStore, Timestamp};
 use terse_embedded::{
     ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, LocalLimiter, Options,
     RegistryOptions,
@@ -89,6 +89,11 @@ impl Store {
         NodeId::parse("local").context("naming this node")
     }
 
+    /// What an operator must know about the state in which the stores were found.
+    pub fn notice(&self) -> Option<String> {
+        self.embedded.notice().map(str::to_owned)
+    }
+
     /// How many writes are waiting.
     pub fn queue_depth(&self) -> impl Fn() -> usize + Send + Sync + 'static {
         let embedded = Arc::clone(&self.embedded);
@@ -168,4 +173,9 @@ pub fn verify(file: &Path) -> anyhow::Result<Option<u64>> {
     let report = terse_embedded::verify(file).context("reading the store")?;
     anyhow::ensure!(report.is_clean(), "the store is damaged: {report:?}");
     Ok(Some(report.links))
+}
+
+/// When a links file was last found to have lost writes.
+pub fn last_loss(file: &Path) -> Option<Timestamp> {
+    terse_embedded::last_loss(file)
 }

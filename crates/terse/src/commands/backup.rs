@@ -333,7 +333,7 @@ fn move_aside(store: &Path, aside: &mut Option<PathBuf>) -> anyhow::Result<()> {
     let name = store.file_name().context("the store has no name")?;
     let folder = store.parent().unwrap_or(Path::new("."));
     // The log before the store: a failure in between must not leave a log next to another store.
-    for suffix in ["-wal", "-shm", "-journal", ""] {
+    for suffix in ["-wal", "-shm", "-journal", "-mark", ""] {
         let mut name = name.to_owned();
         name.push(suffix);
         let from = folder.join(&name);

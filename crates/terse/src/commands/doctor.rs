@@ -12,7 +12,7 @@ use crate::backends::{DataDir, DataDirError};
 use crate::cli::Context;
 use crate::config::Config;
 use terse_cli::terminal::{one_line, say};
-use terse_core::{CheckResult, Finding, SelfCheck};
+use terse_core::{CheckResult, Clock, Finding, SelfCheck};
 
 /// Check the settings, the data folder and this machine, and say how to solve problems. If a server
 /// runs on the data folder, it checks itself, with its own settings.
@@ -25,6 +25,9 @@ pub(crate) struct Doctor {
     /// Read the whole store, too; takes a while for a large one
     #[arg(long)]
     deep: bool,
+    /// Let a deletion continue that stopped and named this number; the other checks are skipped
+    #[arg(long, value_name = "ROUND", conflicts_with = "deep")]
+    confirm: Option<u64>,
 }
 
 /// The checks that a running server and this command share.
@@ -45,6 +48,7 @@ impl Checks {
         findings.push(address(config));
         findings.push(anonymous(config));
         findings.extend(folder(config));
+        findings.extend(loss(&config.store_file()));
         findings.push(clock(SystemTime::now(), &config.store_file()));
         findings.push(open_files(config));
         findings
@@ -119,10 +123,14 @@ pub(crate) fn without_settings(error: &anyhow::Error, json: bool) -> anyhow::Res
 
 impl Doctor {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        if let Some(round) = self.confirm {
+            return confirm(context.config(), round, context.json);
+        }
         let checks = Checks::new(context.config().clone());
         let mut findings = match server(context.config()) {
             // Its settings may differ from those of this command.
             Server::Checked(mut findings) => {
+                findings.extend(removals(context.config()));
                 if self.deep {
                     findings.retain(|finding| !STORES.contains(&finding.what.as_str()));
                     findings.extend(checks.stores(true));
@@ -135,6 +143,31 @@ impl Doctor {
         findings.extend(checks.stores(self.deep));
         tell(&findings, context.json)
     }
+}
+
+/// Confirms a removal that stopped.
+fn confirm(config: &Config, round: u64, json: bool) -> anyhow::Result<bool> {
+    let api = crate::local_api::open(config)?;
+    let path = format!("/api/v1/admin/removals/{round}/confirm");
+    let answer = api.call(&Method::POST, &path, None)?;
+    let (verdict, found) = match answer.status {
+        200 => (CheckResult::Good, format!("round {round} is confirmed; the deletion continues")),
+        404 => (CheckResult::Problem, format!("no deletion with the number {round} waits")),
+        status => (CheckResult::Problem, format!("the server answers {status}")),
+    };
+    let advice = "run `terse doctor`: it shows what waits, and its number";
+    tell(&[finding("removals", verdict, found, advice)], json)
+}
+
+/// A deletion by age that stopped and waits for a confirmation.
+fn removals(config: &Config) -> Option<Finding> {
+    let api = crate::local_api::open(config).ok()?;
+    let answer = api.call(&Method::GET, "/api/v1/admin/removals", None).ok()?;
+    let waiting = &answer.body["waiting"];
+    let found = format!("round {} stopped: {}", waiting["round"], waiting["why"].as_str()?);
+    let advice = "check this machine's clock; if the deletion is right, run `terse doctor \
+                  --confirm` with the number of the round";
+    Some(finding("removals", CheckResult::Problem, found, advice))
 }
 
 fn tell(findings: &[Finding], json: bool) -> anyhow::Result<bool> {
@@ -374,6 +407,18 @@ fn store(
             "stop the server and restore the latest backup",
         ),
     }
+}
+
+/// Whether the store has lost writes within the last month.
+fn loss(store: &Path) -> Option<Finding> {
+    let at = backends::last_loss(store)?;
+    let month_ago = Clock::default().now().saturating_sub(Duration::from_hours(30 * 24));
+    let found = format!(
+        "on {at} the links file had lost writes: its log was damaged, or an older copy was put back"
+    );
+    let advice = "look for links that are missing, and restore a backup that has them; no code \
+                  was issued twice";
+    (at > month_ago).then(|| finding("lost writes", CheckResult::Warning, found, advice))
 }
 
 fn clock(now: SystemTime, store: &Path) -> Finding {

@@ -55,6 +55,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
             10_000_000,
         ),
         ("links.reap_batch", c.links.reap_batch.into(), 1, 100_000),
+        ("links.max_purge_percent", c.links.max_purge_percent.into(), 1, 100),
     ])?;
     if c.cache.size < ByteSize::mib(1) || c.cache.size > ByteSize::mib(1 << 20) {
         return Err(("cache.size", "must be from 1MiB to 1024GiB".into()));

@@ -261,6 +261,6 @@ fn the_manual_lists_every_setting() {
 #[test]
 fn the_only_process_of_a_file_store_runs_its_jobs() {
     let error = refusal(&[("TERSE_ROLES", "redirect,api,web")]);
-    assert!(error.contains("roles must include worker while store is a file"), "{error}");
+    assert!(error.contains("must include worker while store is a file"), "{error}");
     load(&sources(None, &[("TERSE_ROLES", "redirect,worker")], &[])).unwrap();
 }

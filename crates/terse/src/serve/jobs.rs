@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use terse_core::Clock;
 use terse_core::accounts::Erasures;
+use terse_core::{Clock, Notices};
 use terse_server::UsedKeys;
 use terse_worker::{
-    ErasureJob, Reaper, ReaperCounts, RegistryRetention, Reports, Rescan, RescanCounts,
-    RescanParts, Scheduler,
+    ErasureJob, Reaper, ReaperCounts, RegistryRetention, RemovalGuard, Reports, Rescan,
+    RescanCounts, RescanParts, Scheduler,
 };
 use url::Url;
 
@@ -27,6 +27,7 @@ pub(super) struct JobParts<'a> {
     pub(super) base_url: &'a Url,
     pub(super) clock: &'a Clock,
     pub(super) store: &'a Store,
+    pub(super) notices: &'a Arc<Notices>,
 }
 
 /// The counters of jobs, for metrics.
@@ -83,9 +84,17 @@ impl JobParts<'_> {
     ) {
         let Self { config, clock, store, .. } = *self;
         let (links, registry) = (&services.links, &store.registry);
+        let guard = Arc::new(RemovalGuard::new(
+            Arc::clone(links),
+            Arc::clone(registry),
+            clock.clone(),
+            Arc::clone(self.notices),
+            config.links.max_purge_percent,
+        ));
         jobs.add(Reaper {
             links: Arc::clone(links),
             clicks: Arc::clone(&store.clicks),
+            guard: Arc::clone(&guard),
             every: config.links.reap_every.get(),
             batch: config.links.reap_batch as usize,
             counts: Arc::clone(&counts.reaper),
@@ -101,9 +110,9 @@ impl JobParts<'_> {
         }));
         let (clock, registry) = (clock.clone(), Arc::clone(registry));
         jobs.add(Reports { links: Arc::clone(links), registry, clock });
-        jobs.add(click_plane.retention(config, &store.clicks, &services.store, self.clock));
-        let (clock, registry) = (self.clock.clone(), Arc::clone(&store.registry));
-        jobs.add(RegistryRetention { registry, clock });
+        let clicks = (&store.clicks, &services.store);
+        jobs.add(click_plane.retention(config, clicks, self.clock, &guard));
+        jobs.add(RegistryRetention { registry: Arc::clone(&store.registry), guard });
         jobs.add(OldSalts { salts: store.registry.clone() });
         let (clicks, registry) = (Arc::clone(&store.clicks), Arc::clone(&store.registry));
         jobs.add(ErasureJob { erasures: Erasures::new(Arc::clone(links), clicks, registry) });

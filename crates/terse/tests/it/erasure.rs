@@ -1,5 +1,6 @@
 //! Account erasure with real stores and `kill -9`.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -134,4 +135,84 @@ fn an_erasure_that_is_killed_is_finished_by_the_next_start() {
             );
         }
     }
+}
+
+/// How often each file of the databases contains the word, if it does.
+fn files_with(terse: &TestTerse, word: &str) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(terse.folder().join("data")).unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.contains(".db") {
+            continue;
+        }
+        let bytes = std::fs::read(entry.path()).unwrap();
+        let is_word = |window: &&[u8]| window.eq_ignore_ascii_case(word.as_bytes());
+        let count = bytes.windows(word.len()).filter(is_word).count();
+        if count > 0 {
+            found.insert(name, count);
+        }
+    }
+    found
+}
+
+#[test]
+fn nothing_of_an_erased_account_is_left_in_the_files() {
+    const CANARY: &str = "qzcanaryqz";
+    let terse = TestTerse::start();
+    let server = (terse.address, HOST);
+    // Admins, because other keys have create limits.
+    let (_, bob) = enrol(server, "bob", "admin");
+    let (_, ann) = enrol(server, &format!("ann-{CANARY}"), "admin");
+    let others = json!({ "long_url": "https://example.com/of-bob", "alias": "bobs" });
+    assert_eq!(call(server, "POST /api/v1/urls", &bob, &others).unwrap().0, 201);
+    for n in 0..300 {
+        let body = json!({
+            "long_url": format!("https://{CANARY}.example.com/{n}/{}", "x".repeat(n * 20)),
+            "alias": format!("anns-{n}"),
+            "title": format!("{CANARY} title"),
+            "notes": format!("{CANARY} notes"),
+            "tags": [CANARY],
+        });
+        let (status, answer) = call(server, "POST /api/v1/urls", &ann, &body).unwrap();
+        assert_eq!(status, 201, "{answer}");
+        let change = json!({ "title": format!("{CANARY} {n}"), "long_url":
+            format!("https://{CANARY}.example.com/changed/{n}") });
+        let patch = format!("PATCH /api/v1/urls/anns-{n}");
+        assert_eq!(call(server, &patch, &ann, &change).unwrap().0, 200);
+        if n % 10 == 0 {
+            let referrer = format!("https://{CANARY}.example.net/");
+            let fields = [("referer", referrer.as_str())];
+            assert_eq!(terse.send("GET", &format!("/anns-{n}"), &fields, None).status, 302);
+        }
+    }
+    for _ in 0..1000 {
+        let stats = terse.api("GET", "/urls/anns-290/stats", None).json();
+        if stats["total_clicks"] == 1 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let before = files_with(&terse, CANARY);
+    for file in ["clicks.db", "registry.db", "terse.db"] {
+        assert!(before.keys().any(|name| name.starts_with(file)), "{file} in {before:?}");
+    }
+    let confirm = json!({ "confirm": format!("ann-{CANARY}") });
+    let (status, body) = call(server, "DELETE /api/v1/account", &ann, &confirm).unwrap();
+    assert!(status == 204 || status == 202, "{status} {body}");
+    // The sum of everything counts the referrer, in its total and in its hour, without the account:
+    // its clicks stay in it. In the worst case the test ran across the end of an hour.
+    let is_clean = |found: &BTreeMap<String, usize>| {
+        found.iter().all(|(name, count)| name == "clicks.db" && *count <= 3)
+    };
+    // A 204 says that it is done. After a 202 the rest follows.
+    if status == 204 {
+        let left = files_with(&terse, CANARY);
+        assert!(is_clean(&left), "{left:?}, before {before:?}");
+    }
+    let began = Instant::now();
+    while !is_clean(&files_with(&terse, CANARY)) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", files_with(&terse, CANARY));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(terse.get("/bobs").status, 302);
 }

@@ -7,6 +7,7 @@ mod clients;
 mod commands;
 mod crash;
 mod crash_clicks;
+mod crash_commands;
 mod domains;
 mod erasure;
 mod following;

@@ -1,0 +1,79 @@
+//! Deletions by age that stopped and wait for an admin.
+
+use axum::extract::State;
+use serde::Serialize;
+use terse_core::registry::RemovalAlarm;
+use utoipa::ToSchema;
+
+use super::answers::{AdminListProblems, ConfirmRemovalProblems};
+use crate::http::extract::{Name, Operator};
+use crate::http::params::NoParams;
+use crate::http::problem::{NOT_FOUND, Problem};
+use crate::http::state::Web;
+
+/// A removal that stopped.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "round": 1, "why": "900 of 1000 links would be deleted for good" }))]
+pub(crate) struct RemovalBody {
+    /// The number that confirms it.
+    #[schema(minimum = 1)]
+    round: u64,
+    /// Why it stopped.
+    why: String,
+}
+
+impl From<RemovalAlarm> for RemovalBody {
+    fn from(RemovalAlarm { round, why, .. }: RemovalAlarm) -> Self {
+        Self { round, why }
+    }
+}
+
+/// The removal that waits.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "waiting": null }))]
+pub(crate) struct RemovalsBody {
+    /// `null` if none waits.
+    #[schema(required = true)]
+    waiting: Option<RemovalBody>,
+}
+
+/// Show the removal that waits
+///
+/// terse stops deleting by age when the clock is implausible, or when it would delete too many
+/// links at once.
+#[utoipa::path(get, path = "/api/v1/admin/removals", operation_id = "waiting_removal", tag = "Admin",
+    responses((status = 200, description = "The removal that waits", body = RemovalsBody),
+        AdminListProblems),
+    security(("key" = [])))]
+pub(super) async fn waiting(
+    State(state): Web,
+    _: Operator,
+    _: NoParams,
+) -> Result<axum::Json<RemovalsBody>, Problem> {
+    let waiting = state.removals.waiting().await?;
+    Ok(axum::Json(RemovalsBody { waiting: waiting.map(Into::into) }))
+}
+
+/// Confirm a removal
+///
+/// The deletion continues within `links.reap_every`.
+#[utoipa::path(post, path = "/api/v1/admin/removals/{round}/confirm",
+    operation_id = "confirm_removal", tag = "Admin",
+    params(("round" = u64, Path, description = "The number of the removal", minimum = 1)),
+    responses((status = 200, description = "It is confirmed", body = RemovalBody),
+        ConfirmRemovalProblems),
+    security(("key" = [])))]
+pub(super) async fn confirm(
+    State(state): Web,
+    Operator(principal): Operator,
+    _: NoParams,
+    Name(round): Name,
+) -> Result<axum::Json<RemovalBody>, Problem> {
+    let unknown = || Problem::new(&NOT_FOUND, "no removal with this number waits");
+    let round = round.parse().map_err(|_| unknown())?;
+    match state.removals.confirm(&principal, round).await {
+        Ok(confirmed) => Ok(axum::Json(confirmed.into())),
+        Err(terse_core::registry::RegistryError::Missing) => Err(unknown()),
+        Err(error) => Err(error.into()),
+    }
+}
