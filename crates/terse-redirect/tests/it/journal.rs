@@ -397,6 +397,9 @@ async fn the_same_bytes_are_journaled_alike_with_and_without_the_fast_path() {
             let fixture = fixture(|settings| {
                 settings.fast_path = way;
                 settings.loose = true;
+                // The test's clock runs much faster than the real one.
+                settings.header_timeout = Duration::from_secs(1_000_000);
+                settings.idle_timeout = Duration::from_secs(1_000_000);
                 settings.proxies =
                     Proxies::new(vec!["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
             })
