@@ -11,8 +11,11 @@ use crate::settings::Settings;
 
 /// Longer than the request timeout of the web side.
 const MAX_REQUEST_TIME: std::time::Duration = std::time::Duration::from_secs(35);
-/// While stopping, a new connection has this long to send its request.
-const FIRST_REQUEST_MS: i64 = 100;
+/// While stopping, a new connection has this long to send its first request: its client has just
+/// decided to send one. Longer than a client on a busy machine needs.
+const FIRST_REQUEST_MS: i64 = 2_000;
+/// While stopping, a connection that was answered has this long to send another.
+const NEXT_REQUEST_MS: i64 = 100;
 /// How many idle connections are closed at once to make room. Finding them takes a walk over all
 /// connections of the thread, which this many new connections share.
 const MAKE_ROOM: usize = 32;
@@ -20,6 +23,8 @@ const MAKE_ROOM: usize = 32;
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Waiting {
+    /// The first byte of the first request.
+    First,
     /// The first byte of the next request.
     Request,
     /// The rest of a request.
@@ -91,7 +96,7 @@ impl IdleTracker {
             return false;
         }
         match self.waiting.get() {
-            Waiting::Request => true,
+            Waiting::First | Waiting::Request => true,
             Waiting::Hyper => self.in_progress.get() == 0,
             Waiting::Rest | Waiting::Write | Waiting::LookUp => false,
         }
@@ -142,7 +147,7 @@ impl ConnectionTable {
     pub(crate) fn idle_tracker(now_ms: i64) -> Rc<IdleTracker> {
         Rc::new(IdleTracker {
             since_ms: Cell::new(now_ms),
-            waiting: Cell::new(Waiting::Request),
+            waiting: Cell::new(Waiting::First),
             in_progress: Cell::new(0),
             closing: Cell::new(false),
             making_room: Cell::new(false),
@@ -166,7 +171,7 @@ impl ConnectionTable {
             let waited = now_ms - idle_tracker.since_ms.get();
             let waiting = idle_tracker.waiting.get();
             let limit = match waiting {
-                Waiting::Request => ms(settings.idle_timeout),
+                Waiting::First | Waiting::Request => ms(settings.idle_timeout),
                 Waiting::Rest | Waiting::Write => ms(settings.header_timeout),
                 Waiting::LookUp => i64::MAX,
                 Waiting::Hyper => ms(settings.idle_timeout.saturating_add(MAX_REQUEST_TIME)),
@@ -174,7 +179,10 @@ impl ConnectionTable {
             if waited > limit {
                 task.abort();
                 closed += 1;
-            } else if stopping && waiting == Waiting::Request && waited > FIRST_REQUEST_MS {
+            } else if stopping
+                && ((waiting == Waiting::First && waited > FIRST_REQUEST_MS)
+                    || (waiting == Waiting::Request && waited > NEXT_REQUEST_MS))
+            {
                 idle_tracker.close_if_quiet();
             }
             true

@@ -90,6 +90,8 @@ pub(crate) async fn serve<F, B>(
         let connection = builder.serve_connection(io, service);
         tokio::pin!(connection);
         tokio::select! {
+            // The connection comes first: hyper drops one that is told to end before its handshake.
+            biased;
             _ = connection.as_mut() => return,
             // GOAWAY: the client sends new requests elsewhere, and those under way are answered.
             _ = phase.wait_for(|phase| *phase != Phase::Running) => {
@@ -108,6 +110,8 @@ pub(crate) async fn serve<F, B>(
         let connection = builder.serve_connection(io, service);
         tokio::pin!(connection);
         tokio::select! {
+            // The connection comes first: it reads a request that has arrived.
+            biased;
             _ = connection.as_mut() => return,
             // While draining, answers have `connection: close`: closing an idle connection could
             // cut off a request that is on its way.
