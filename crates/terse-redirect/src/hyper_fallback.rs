@@ -55,6 +55,8 @@ pub(crate) async fn serve<F, B>(
     let _place;
     if http2 {
         tokio::select! {
+            // A preface that has arrived is read first: a request may follow it.
+            biased;
             done = timeout(settings.header_timeout, read_preface(&mut stream, &mut read)) => {
                 if !matches!(done, Ok(Ok(()))) {
                     return;

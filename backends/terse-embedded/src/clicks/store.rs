@@ -251,6 +251,8 @@ impl ClickRetention for EmbeddedClicks {
             .write(move |writes| writes.erase_owner(owner, erased_at, LINKS_A_STEP))
             .await?
         {}
+        // Single clicks are in blocks with those of others.
+        while self.threads.write(ClickWrites::clean_blocks).await? {}
         Ok(())
     }
 

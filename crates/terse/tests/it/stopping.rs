@@ -133,7 +133,7 @@ fn stop_under_load() {
 fn no_request_fails_while_the_server_stops() {
     // Each stop takes as long as the default `shutdown.drain_delay`; some run at the same time.
     let (rounds, at_once) =
-        if std::env::var_os("TERSE_TEST_ALL").is_some() { (25, 4) } else { (2, 2) };
+        if std::env::var_os("TERSE_TEST_LONG").is_some() { (25, 4) } else { (2, 2) };
     for _ in 0..rounds {
         std::thread::scope(|scope| {
             for _ in 0..at_once {
