@@ -74,7 +74,7 @@ mod tests {
             assert_eq!(grouped(number), want);
         }
         assert_eq!(middle_cut("https://e.com/", 14), "https://e.com/");
-        assert_eq!(middle_cut("https://e.com/päth/to/page", 12), "https://…page");
+        assert_eq!(middle_cut("https://e.com/päth/to/page", 13), "https://…page");
     }
 
     #[test]
