@@ -68,7 +68,7 @@ counts! {
     unavailable,
     /// Prefetches of links with limited clicks, answered 503.
     prefetches_refused,
-    /// Answers that took longer than [`SLOW_NANOS`].
+    /// Answers that took longer than 50 ms.
     slow,
     /// Answered with an expired cache entry while the store was away.
     stale,
