@@ -74,7 +74,7 @@ impl fmt::Display for PageUrl {
     }
 }
 
-/// How to reach somebody: an email address, or a web page with a form.
+/// How visitors reach the operator: an email address, or a web page with a form.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Contact {
     /// An email address.

@@ -25,7 +25,7 @@ impl Removals {
     }
 
     /// Lets the removal of this round continue. The adapter admits admins only. `Missing` unless
-    /// that round waits, so that nobody confirms an alarm that they have not read.
+    /// that round waits, so that an operator confirms only an alarm they have read.
     pub async fn confirm(
         &self,
         principal: &Principal,

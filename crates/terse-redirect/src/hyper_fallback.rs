@@ -92,7 +92,7 @@ pub(crate) async fn serve<F, B>(
         let connection = builder.serve_connection(io, service);
         tokio::pin!(connection);
         tokio::select! {
-            // The connection comes first: hyper drops one that is told to end before its handshake.
+            // The connection comes first: hyper drops one that it shuts down before the handshake.
             biased;
             _ = connection.as_mut() => return,
             // GOAWAY: the client sends new requests elsewhere, and those under way are answered.

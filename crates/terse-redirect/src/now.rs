@@ -3,7 +3,7 @@
 use terse_core::{Clock, Timestamp};
 
 /// A moment on both clocks: dates of links are compared with the wall clock, deadlines and times to
-/// live with the steady clock, which nobody can set.
+/// live with the steady clock, which neither NTP nor an operator can set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Now {
     /// In milliseconds since 1970.

@@ -9,7 +9,7 @@ use crate::code::Code;
 use crate::identity::{CodeHash, Identity};
 
 /// A hash of target, owner and attempt, cut to the length. Its key comes from the store's secret,
-/// so that nobody else can compute which code a target has.
+/// so that only this store can compute which code a target has.
 #[derive(Debug)]
 pub struct Hashed {
     identity: Identity,

@@ -337,8 +337,8 @@ impl Allowance {
         takes.collect()
     }
 
-    /// The bucket that a decision is about. A decision about a wider network is told as that of the
-    /// address.
+    /// The bucket that a decision is about. Messages show a decision about a wider network as that
+    /// of the address.
     fn deciding(&self, verdict: &LimitDecision) -> Bucket {
         let exact = self.0.iter().find(|bucket| bucket.limit.count() == verdict.limit);
         let nowhere = Bucket { whose: Whose::Address(nowhere()), limit: Limit::OFF };

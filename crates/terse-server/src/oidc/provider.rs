@@ -328,7 +328,7 @@ mod tests {
         let oidc = Oidc::new(settings, http.clone());
         let metadata = oidc.metadata();
         assert!(tokio::time::timeout(Duration::from_millis(10), metadata).await.is_err());
-        // The visitor has left. The next one is told at once, and the provider is left alone.
+        // The visitor has left. terse refuses the next one at once and does not ask the provider.
         assert!(matches!(oidc.metadata().await, Err(OidcError::Unavailable(_))));
         assert!(!oidc.may_read_again());
         assert_eq!(http.0.load(Ordering::SeqCst), 1);
