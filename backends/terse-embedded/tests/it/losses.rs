@@ -44,7 +44,8 @@ impl Folder {
     }
 }
 
-/// Codes as a process takes them, each with a link.
+/// Codes as a process takes them, each with a link. A refill may hold the store for a while
+/// longer: only `close`, not a drop, ends it for sure.
 async fn create(store: &Arc<Embedded>, count: usize) -> Vec<LinkKey> {
     let codes = Numbered::new(store.clone(), 7, 10);
     let target = Target::from_stored("https://example.com/".into());
@@ -82,7 +83,8 @@ async fn a_killed_process_lost_nothing_and_nothing_is_said() {
     let next = killed.open();
     assert_eq!((next.notice(), found(&next, &keys).await), (None, 50));
     assert_eq!(next.incarnation().await.unwrap(), store.incarnation().await.unwrap());
-    drop((store, next));
+    store.close();
+    next.close();
     // Nor after a normal end, which empties the log.
     for folder in [&folder, &killed] {
         for _ in 0..2 {
@@ -98,7 +100,7 @@ async fn a_log_that_was_damaged_or_deleted_is_noticed_and_no_code_is_issued_agai
     let folder = Folder::new();
     let store = folder.open();
     let before = create(&store, 20).await;
-    drop(store);
+    store.close();
     let store = folder.open();
     let after = create(&store, 50).await;
     type Damage = fn(&Folder);
@@ -119,7 +121,7 @@ async fn a_log_that_was_damaged_or_deleted_is_noticed_and_no_code_is_issued_agai
         let known: HashSet<_> = before.iter().chain(&after).cloned().collect();
         let fresh = create(&damaged, 200).await;
         assert!(fresh.iter().all(|key| !known.contains(key)), "{name}: a code was issued twice");
-        drop(damaged);
+        damaged.close();
         assert!(last_loss(&copy.db()).is_some());
         assert_eq!(copy.open().notice(), None, "{name}: noticed once");
     }
@@ -181,7 +183,7 @@ async fn a_link_in_a_damaged_page_is_unavailable_and_never_missing() {
     let folder = Folder::new();
     let store = folder.open();
     let keys = create(&store, 400).await;
-    drop(store);
+    store.close();
     let size = usize::try_from(std::fs::metadata(folder.db()).unwrap().len()).unwrap();
     let root: i64 = Connection::open(folder.db())
         .unwrap()
@@ -214,7 +216,7 @@ async fn an_alias_without_its_row_is_damage() {
     let store = folder.open();
     let link = terse_testkit::alias("named", "https://example.com/");
     store.insert(Insert::new(link, None)).await.unwrap();
-    drop(store);
+    store.close();
     Connection::open(folder.db()).unwrap().execute_batch("DELETE FROM links").unwrap();
     assert!(folder.open().get(&key("named")).await.is_err());
 }
