@@ -5,7 +5,7 @@ use std::fmt;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// Path segments reserved for terse's own pages. No alias and no generated code may equal one of
-/// them, in any case. None contains a digit.
+/// them, in any case, whoever chooses it. None contains a digit.
 const RESERVED: &[&str] = &[
     "about",
     "abuse",
@@ -80,6 +80,7 @@ const RESERVED: &[&str] = &[
     "profile",
     "public",
     "qr",
+    "r",
     "readyz",
     "register",
     "report",
@@ -139,7 +140,26 @@ pub fn is_reserved(word: &str) -> bool {
     })
 }
 
-/// The short part of a short link. A `Code` always matches `[A-Za-z0-9_-]{3,64}`.
+/// How short an alias may be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AliasMinimum {
+    /// The minimum for owners and anonymous callers: short aliases are few.
+    Usual,
+    /// One character: for admins, and for links that come from another shortener.
+    One,
+}
+
+impl AliasMinimum {
+    /// The number of characters.
+    pub fn characters(self) -> usize {
+        match self {
+            Self::Usual => Code::MIN_ALIAS,
+            Self::One => Code::MIN,
+        }
+    }
+}
+
+/// The short part of a short link. A `Code` always matches `[A-Za-z0-9_-]{1,64}`.
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Code(Box<str>);
 
@@ -147,7 +167,9 @@ impl Code {
     /// The maximum length.
     pub const MAX: usize = 64;
     /// The minimum length.
-    pub const MIN: usize = 3;
+    pub const MIN: usize = 1;
+    /// The minimum length of an alias that is not an admin's.
+    pub const MIN_ALIAS: usize = 3;
 
     /// Parses a code from a path. `None` if no link can have this code.
     pub fn parse(text: &str) -> Option<Self> {
@@ -159,13 +181,24 @@ impl Code {
         (Self::MIN..=Self::MAX).contains(&bytes.len()) && bytes.iter().all(|&b| is_code_byte(b))
     }
 
-    /// Parses a custom alias: a code that is not a reserved word.
-    pub fn parse_alias(text: &str, field: &'static str) -> Result<Self, ValidationError> {
+    /// Parses a custom alias: a code that is not a reserved word and not too short.
+    pub fn parse_alias(
+        text: &str,
+        minimum: AliasMinimum,
+        field: &'static str,
+    ) -> Result<Self, ValidationError> {
         let refuse = |kind, detail: &'static str| Err(ValidationError::new(kind, field, detail));
-        if !(Self::MIN..=Self::MAX).contains(&text.len()) {
+        if !(minimum.characters()..=Self::MAX).contains(&text.len()) {
             return refuse(
                 ValidationErrorKind::InvalidAlias,
-                "an alias must have 3 to 64 characters",
+                match minimum {
+                    AliasMinimum::Usual if (Self::MIN..Self::MIN_ALIAS).contains(&text.len()) => {
+                        "an alias must have 3 to 64 characters; only admins and imports may use \
+                         shorter ones"
+                    }
+                    AliasMinimum::Usual => "an alias must have 3 to 64 characters",
+                    AliasMinimum::One => "an alias must have 1 to 64 characters",
+                },
             );
         }
         if !text.bytes().all(is_code_byte) {
@@ -226,13 +259,36 @@ mod tests {
             ("HEALTHZ", ValidationErrorKind::ReservedAlias),
             ("lOgIn", ValidationErrorKind::ReservedAlias),
         ] {
-            assert_eq!(Code::parse_alias(text, "alias").unwrap_err().kind, kind, "{text}");
+            let error = Code::parse_alias(text, AliasMinimum::Usual, "alias").unwrap_err();
+            assert_eq!(error.kind, kind, "{text}");
         }
-        assert!(Code::parse_alias(&"a".repeat(65), "alias").is_err());
+        assert!(Code::parse_alias(&"a".repeat(65), AliasMinimum::One, "alias").is_err());
         for text in
             ["000", "1e5", "administer", "login-page", "null-ish", "my_link", &"a".repeat(64)]
         {
-            assert!(Code::parse_alias(text, "alias").is_ok(), "{text}");
+            assert!(Code::parse_alias(text, AliasMinimum::Usual, "alias").is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn short_aliases_are_for_admins_and_imports() {
+        for text in ["a", "-", "7", "ab", "R2"] {
+            let error = Code::parse_alias(text, AliasMinimum::Usual, "alias").unwrap_err();
+            assert_eq!(error.kind, ValidationErrorKind::InvalidAlias, "{text}");
+            assert!(error.detail.contains("only admins"), "{text}");
+            assert!(Code::parse_alias(text, AliasMinimum::One, "alias").is_ok(), "{text}");
+        }
+        for (text, kind) in [
+            ("", ValidationErrorKind::InvalidAlias),
+            ("+", ValidationErrorKind::InvalidAlias),
+            ("é", ValidationErrorKind::InvalidAlias),
+            ("r", ValidationErrorKind::ReservedAlias),
+            ("R", ValidationErrorKind::ReservedAlias),
+            ("me", ValidationErrorKind::ReservedAlias),
+            ("Qr", ValidationErrorKind::ReservedAlias),
+        ] {
+            let error = Code::parse_alias(text, AliasMinimum::One, "alias").unwrap_err();
+            assert_eq!(error.kind, kind, "{text}");
         }
     }
 
@@ -244,7 +300,7 @@ mod tests {
 
     #[test]
     fn an_impossible_path_is_not_a_code() {
-        for text in ["", "ab", "a/b", "ok1234%2F", "ok1234.", "é234", &"a".repeat(65)] {
+        for text in ["", "a+", "a/b", "ok1234%2F", "ok1234.", "é234", &"a".repeat(65)] {
             assert!(Code::parse(text).is_none(), "{text}");
         }
     }

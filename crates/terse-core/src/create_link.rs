@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use crate::code::Code;
-use crate::domain::{Domain, Hosts};
+use crate::code::{AliasMinimum, Code};
+use crate::domain::Domain;
 use crate::link::RedirectKind;
+use crate::links::LinkPolicy;
 use crate::password::PasswordHash;
 use crate::patch::{check_window, expiry_after, parse_max_clicks, parse_redirect};
 use crate::rules::{ParsedRules, RawRules, Rules};
 use crate::span::Span;
-use crate::target::{Target, TargetRules};
+use crate::target::Target;
 use crate::text::{Notes, Tags, Title};
 use crate::time::{Timestamp, parse_expiry, parse_start};
 use crate::validation::{ValidationError, ValidationErrorKind};
@@ -98,25 +99,39 @@ pub struct NewLink {
     pub imported_clicks: u64,
 }
 
+/// What a caller may ask for.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateBounds {
+    /// How long the link may live, as for anonymous links: a request for more is refused, and one
+    /// that names no end gets this one.
+    pub longest: Option<Duration>,
+    /// How short the alias may be.
+    pub alias: AliasMinimum,
+}
+
+impl CreateBounds {
+    /// The bounds of an import.
+    pub const IMPORT: Self = Self { longest: None, alias: AliasMinimum::One };
+}
+
 impl CreateLink {
-    /// Checks every field. `longest` bounds the life of the link, as for anonymous links: a request
-    /// for more is refused, and one that names no end gets this one.
+    /// Checks every field against the operator's settings and what the caller may ask for.
     pub fn parse(
         self,
-        rules: &TargetRules,
-        hosts: &Hosts,
-        longest: Option<Duration>,
+        policy: &LinkPolicy,
+        bounds: CreateBounds,
         now: Timestamp,
     ) -> Result<NewLink, ValidationError> {
+        let rules = &policy.targets;
         let target = Target::parse(&self.long_url, rules)?;
         let alias = self
             .custom_alias
             .as_deref()
-            .map(|text| Code::parse_alias(text, "custom_alias"))
+            .map(|text| Code::parse_alias(text, bounds.alias, "custom_alias"))
             .transpose()?;
         let domain = match &self.domain {
             None => Domain::primary(),
-            Some(host) => hosts.domain_of(host).ok_or_else(|| {
+            Some(host) => policy.hosts.domain_of(host).ok_or_else(|| {
                 ValidationError::new(
                     ValidationErrorKind::InvalidRequest,
                     "domain",
@@ -136,7 +151,7 @@ impl CreateLink {
             (None, Some(ttl)) => Some(expiry_after(ttl, now)?),
             (None, None) => None,
         };
-        let expires_at = match longest {
+        let expires_at = match bounds.longest {
             None => wanted_end,
             Some(longest) => {
                 let end = expiry_after(longest.as_secs().max(1), now)?;

@@ -52,12 +52,12 @@ pub use changes::{
 };
 pub use clock::Clock;
 pub use clock_guard::{ClockDoubt, ClockGuard};
-pub use code::{Code, is_reserved};
+pub use code::{AliasMinimum, Code, is_reserved};
 pub use codes::{
     Alphabet, CodeSource, CodeSourceError, Hashed, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbered,
     Numbering, Random, Snowflake, Wanted,
 };
-pub use create_link::{CreateLink, NewLink};
+pub use create_link::{CreateBounds, CreateLink, NewLink};
 pub use domain::{Domain, Hosts};
 pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};

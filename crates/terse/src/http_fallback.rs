@@ -533,9 +533,10 @@ mod tests {
     fn a_code_is_unescaped_once_and_must_be_the_whole_path() {
         let code = |path| code_in(path).map_err(|refused| refused.0);
         assert_eq!(code("/%6Fk1234"), Ok(Some("ok1234".into())));
+        assert_eq!(code("/a"), Ok(Some("a".into())));
         for path in [
             "/",
-            "/ab",
+            "/r",
             "/ok1234/",
             "/ok1234%2F",
             "/ok1234%252e",

@@ -2,9 +2,9 @@
 
 use super::screening::targets_of_new;
 use super::{Caller, LinkError, Links};
-use crate::code::Code;
+use crate::code::{AliasMinimum, Code};
 use crate::codes::{CodeSourceError, Wanted};
-use crate::create_link::{CreateLink, NewLink};
+use crate::create_link::{CreateBounds, CreateLink, NewLink};
 use crate::insert::{Insert, Inserted, Request, ReuseKey};
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, Revision};
 use crate::registry::EventKind;
@@ -45,14 +45,24 @@ impl Links {
         command: CreateLink,
         request: Option<Request>,
     ) -> Result<Created, LinkError> {
+        let bounds = self.bounds(caller)?;
+        let now = self.clock.now();
+        let new = command.parse(&self.rules, bounds, now)?;
+        self.insert(caller, new, request, now).await
+    }
+
+    /// What a caller may ask for.
+    fn bounds(&self, caller: Caller) -> Result<CreateBounds, LinkError> {
         let longest = match caller {
             Caller::Anonymous if !self.rules.anonymous_create => return Err(LinkError::KeyNeeded),
             Caller::Anonymous => Some(self.rules.anonymous_ttl),
-            _ => None,
+            Caller::Owner(_) | Caller::Admin(_) => None,
         };
-        let now = self.clock.now();
-        let new = command.parse(&self.rules.targets, &self.rules.hosts, longest, now)?;
-        self.insert(caller, new, request, now).await
+        let alias = match caller {
+            Caller::Anonymous | Caller::Owner(_) => AliasMinimum::Usual,
+            Caller::Admin(_) => AliasMinimum::One,
+        };
+        Ok(CreateBounds { longest, alias })
     }
 
     pub(super) async fn insert(

@@ -2,7 +2,7 @@
 
 use super::screening::targets_of_new;
 use super::{Caller, Created, LinkError, Links};
-use crate::create_link::CreateLink;
+use crate::create_link::{CreateBounds, CreateLink};
 use crate::link::LinkKey;
 use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
@@ -24,7 +24,7 @@ impl Links {
         caller: Caller,
         wish: CreateLink,
     ) -> Result<ImportPreview, LinkError> {
-        let new = wish.parse(&self.rules.targets, &self.rules.hosts, None, self.clock.now())?;
+        let new = wish.parse(&self.rules, CreateBounds::IMPORT, self.clock.now())?;
         self.prepare(targets_of_new(&new).map(|asked| asked.target)).await;
         self.screen(caller, caller.owner(), targets_of_new(&new))?;
         let Some(code) = new.alias else { return Ok(ImportPreview::New) };
@@ -56,7 +56,7 @@ impl Links {
         created_at: Option<Timestamp>,
     ) -> Result<Created, LinkError> {
         let now = self.clock.now();
-        let new = command.parse(&self.rules.targets, &self.rules.hosts, None, now)?;
+        let new = command.parse(&self.rules, CreateBounds::IMPORT, now)?;
         let target = new.target.clone();
         let key = new.alias.clone().map(|code| LinkKey { domain: new.domain.clone(), code });
         let created_at = created_at.map_or(now, |at| at.min(now));

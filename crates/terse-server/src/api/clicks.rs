@@ -45,7 +45,7 @@ enum Format {
 #[utoipa::path(get, path = "/api/v1/urls/{code}/clicks", operation_id = "link_clicks",
     tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("format" = inline(Option<FormatWord>), Query, description = "`json` (the default) is a \
             JSON object per line", nullable = false),
         ("from" = Option<String>, Query,

@@ -155,7 +155,7 @@ pub(crate) struct SeenVisitor {
 #[utoipa::path(post, path = "/api/v1/urls/{code}/try", operation_id = "try_link", tag = "Links",
     request_body(content = TriedVisitor),
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "Where the visitor would \

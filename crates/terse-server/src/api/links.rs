@@ -171,7 +171,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Probl
 /// Read a link
 #[utoipa::path(get, path = "/api/v1/urls/{code}", operation_id = "get_link", tag = "Links",
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The \
@@ -194,7 +194,7 @@ pub(super) async fn get(
 #[utoipa::path(patch, path = "/api/v1/urls/{code}", operation_id = "change_link", tag = "Links",
     request_body(content = PatchLink),
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false),
         ("If-Match" = Option<String>, Header,
@@ -237,7 +237,7 @@ pub(super) fn conflict(error: LinkError, expected: Option<Revision>) -> Problem 
 /// It stops redirecting at once. For a while it can be restored; deleting it again changes nothing.
 #[utoipa::path(delete, path = "/api/v1/urls/{code}", operation_id = "delete_link", tag = "Links",
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 204, description = "It is deleted"), TouchProblems),
@@ -257,7 +257,7 @@ pub(super) async fn delete(
 #[utoipa::path(post, path = "/api/v1/urls/{code}/restore", operation_id = "restore_link",
     tag = "Links",
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link, as before", body = LinkBody,

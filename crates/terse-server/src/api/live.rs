@@ -45,7 +45,7 @@ const TOGETHER: usize = 64;
 /// again.
 #[utoipa::path(get, path = "/api/v1/urls/{code}/live", operation_id = "watch_link", tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "Events, until the client leaves or the server \

@@ -50,7 +50,7 @@ pub(crate) struct OwnerBody {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct ModeratedLink {
     /// The code.
-    #[schema(pattern = "^[A-Za-z0-9_-]{3,64}$")]
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     short_code: String,
     /// The short link itself.
     short_url: String,

@@ -34,7 +34,7 @@ pub(crate) struct RequiredReason {
     tag = "Admin",
     request_body(content = SetStanding),
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
@@ -61,7 +61,7 @@ pub(super) async fn set_standing(
     tag = "Admin",
     request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
@@ -88,7 +88,7 @@ pub(super) async fn confirm(
     tag = "Admin",
     request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
@@ -129,7 +129,7 @@ pub(crate) struct BannedOwner {
     tag = "Admin",
     request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The owner as it is now", body = BannedOwner),

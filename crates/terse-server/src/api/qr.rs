@@ -74,7 +74,7 @@ fn colour(field: &'static str, text: &str) -> Result<[u8; 3], Problem> {
 /// For links that exist and are neither deleted nor blocked.
 #[utoipa::path(get, path = "/{code}/qr", operation_id = "draw_qr", tag = "Pages",
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("format" = inline(Option<FormatWord>), Query, description = "`svg` by \
             default", nullable = false),
         ("size" = Option<u32>, Query, description = "Width and height in pixels, 256 by default. \

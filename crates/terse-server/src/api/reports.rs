@@ -41,7 +41,7 @@ pub(crate) struct WriteReport {
     tag = "Links",
     request_body(content = WriteReport),
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 202, description = "The report is kept"), ReportProblems),

@@ -100,7 +100,7 @@ impl Earlier {
 #[utoipa::path(get, path = "/api/v1/urls/{code}/revisions", operation_id = "list_revisions",
     tag = "Links",
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The earlier revisions, the latest \
@@ -143,7 +143,7 @@ pub(crate) struct Undo {
 #[utoipa::path(post, path = "/api/v1/urls/{code}/undo", operation_id = "undo_change", tag = "Links",
     request_body(content = Option<Undo>),
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false),
         ("If-Match" = Option<String>, Header,

@@ -29,9 +29,10 @@ pub(crate) struct CreateLinkBody {
     #[serde(alias = "longUrl")]
     #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
     pub(crate) long_url: String,
-    /// A custom alias (also `alias`). Without it, a code is generated.
+    /// A custom alias (also `alias`). Without it, a code is generated. Only admins may choose one
+    /// of one or two characters.
     #[serde(alias = "customAlias", alias = "alias")]
-    #[schema(min_length = 3, max_length = 64, pattern = "^[A-Za-z0-9_-]{3,64}$")]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub(crate) custom_alias: Option<String>,
     /// When the link expires: RFC 3339 with an offset, or a date meaning that day 00:00 UTC. Not
     /// together with `ttl`.
@@ -155,7 +156,7 @@ pub(crate) struct ImportLink {
     long_url: String,
     /// Its code. Without it, one is generated.
     #[serde(alias = "shortCode")]
-    #[schema(min_length = 3, max_length = 64, pattern = "^[A-Za-z0-9_-]{3,64}$")]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     short_code: Option<String>,
     /// When it was created; now by default, and never later than now.
     #[serde(alias = "createdAt")]
@@ -405,7 +406,7 @@ impl From<StandingWord> for ModerationStatus {
 }))]
 pub(crate) struct LinkBody {
     /// The code.
-    #[schema(pattern = "^[A-Za-z0-9_-]{3,64}$")]
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub(crate) short_code: String,
     /// The short link itself.
     pub(crate) short_url: String,

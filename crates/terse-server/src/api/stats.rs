@@ -33,7 +33,7 @@ const CANDIDATES: usize = 1000;
 /// days of the time zone, it counts for the one in which it begins.
 #[utoipa::path(get, path = "/api/v1/urls/{code}/stats", operation_id = "link_stats", tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
-        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("from" = Option<String>, Query,
             description = "From this time (RFC 3339), or from the beginning of this date \
                 in the time zone",
@@ -185,7 +185,7 @@ pub(crate) struct Top {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BusyLink {
     /// The code.
-    #[schema(pattern = "^[A-Za-z0-9_-]{3,64}$")]
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     short_code: String,
     /// Its short domain.
     domain: String,

@@ -44,7 +44,7 @@ pub(crate) struct Stretch {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TopLink {
     /// The code.
-    #[schema(pattern = "^[A-Za-z0-9_-]{3,64}$")]
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     short_code: String,
     /// Its short domain.
     domain: String,
@@ -201,7 +201,7 @@ stats_bodies! {
     }))]
     LinkStats {
         /// The code.
-        #[schema(pattern = "^[A-Za-z0-9_-]{3,64}$")]
+        #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
         short_code: String,
         /// The short link itself.
         short_url: String,

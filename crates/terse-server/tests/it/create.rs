@@ -426,6 +426,40 @@ async fn a_problem_names_the_field_as_it_was_sent() {
 }
 
 #[tokio::test]
+async fn aliases_of_one_or_two_characters_are_for_admins_and_imports() {
+    let web = Web::new();
+    let url = "https://example.com/";
+    let of_owner = [("authorization", "Bearer terse_other"), ("content-type", "application/json")];
+    for headers in [&of_owner[..], &of_owner[1..]] {
+        for (alias, allowed) in [("a", 400), ("xy", 400), ("xyz", 201)] {
+            let body = json!({"long_url": url, "alias": alias}).to_string();
+            let answer = web.call(URLS, headers, body).await;
+            if allowed == 400 {
+                answer.is_problem(400, "invalid_alias", "alias");
+                assert!(answer.text().contains("only admins and imports"), "{}", answer.text());
+            } else if headers.len() == 2 {
+                assert_eq!(answer.status, 201, "{}", answer.text());
+            }
+        }
+    }
+    for alias in ["a", "xy", "7"] {
+        let answer = web.api(URLS, json!({"long_url": url, "alias": alias})).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        let answer = web.api(&format!("GET /api/v1/urls/{alias}"), Value::Null).await;
+        assert_eq!(answer.json()["short_url"], format!("https://go.example/{alias}"));
+    }
+    let import =
+        json!([{"long_url": url, "short_code": "b"}, {"long_url": url, "short_code": "R"}]);
+    let import = web.api("POST /api/v1/admin/import", import).await.json();
+    assert_eq!(import["results"][0]["link"]["short_code"], "b", "{import}");
+    assert_eq!(import["results"][1]["problem"]["code"], "reserved_alias", "{import}");
+    for alias in ["r", "R", "qr", "me"] {
+        let answer = web.api(URLS, json!({"long_url": url, "alias": alias})).await;
+        answer.is_problem(400, "reserved_alias", "alias");
+    }
+}
+
+#[tokio::test]
 async fn a_create_in_camel_case_is_answered_in_camel_case() {
     let web = Web::new();
     let snake = web.api(URLS, json!({"long_url": "https://example.com/s"})).await.json();

@@ -29,6 +29,34 @@ fn an_active_link_redirects_with_its_target_byte_for_byte() {
 }
 
 #[test]
+fn a_link_with_one_or_two_characters_is_followed_on_both_paths() {
+    for fast_path in [true, false] {
+        let terse = TestTerse::with_fast_path(fast_path, |_| ());
+        let imported = json!([{"long_url": TARGET, "short_code": "b"}]);
+        terse.api("POST", "/admin/import", Some(imported));
+        for alias in ["a", "Z9", "b"] {
+            if alias != "b" {
+                terse.create(json!({"long_url": TARGET, "custom_alias": alias}));
+            }
+            // The first visit reads the store, the second one the memory.
+            for _ in 0..2 {
+                let answer = terse.get(&format!("/{alias}"));
+                assert_eq!((answer.status, answer.location()), (302, Some(TARGET)), "{alias}");
+            }
+            assert_eq!(terse.get(&format!("/{alias}?x=1")).status, 302, "{alias}");
+            assert_eq!(terse.browse(&format!("/{alias}+")).status, 200, "{alias}");
+            assert_eq!(terse.get(&format!("/{alias}/qr")).status, 200, "{alias}");
+            terse.api("DELETE", &format!("/urls/{alias}"), None);
+            assert_eq!(terse.get(&format!("/{alias}")).status, 404, "{alias}");
+        }
+        for unknown in ["/q", "/zz", "/r"] {
+            assert_eq!(terse.get(unknown).status, 404, "{unknown}");
+        }
+        assert_eq!(terse.browse("/r/a?error=not_found").status, 404, "the page of a failure");
+    }
+}
+
+#[test]
 fn each_redirect_status_is_answered_as_asked_for() {
     let terse = TestTerse::start();
     for status in [301, 302, 307, 308] {
