@@ -5,6 +5,7 @@
 //! no files, sockets, HTTP or SQL. Callers pass in the time.
 
 pub mod accounts;
+mod aliases;
 mod changes;
 pub mod clicks;
 mod clock;
@@ -46,6 +47,7 @@ mod time;
 mod validation;
 pub mod webhooks;
 
+pub use aliases::UnwantedAliases;
 pub use changes::{
     CHANGES_KEPT, Change, ChangeCursor, ChangeFeed, ChangeFollower, ChangePage, NoRouteCache,
     RouteCache,

@@ -32,6 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         grace: Duration::from_secs(7 * 86_400),
         keep_expired: Duration::from_secs(7 * 86_400),
         quarantine: Duration::ZERO,
+        unwanted_aliases: Default::default(),
     };
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));
     let links = Arc::new(Links::new(

@@ -79,6 +79,7 @@ fn fixture() -> Fixture {
         grace: Duration::from_secs(1),
         keep_expired: Duration::from_secs(1),
         quarantine: Duration::ZERO,
+        unwanted_aliases: Default::default(),
     };
     let (codes, clock) = (Arc::new(Random::new(Alphabet::Base62, 7)), Clock::default());
     let (cache, screen) = (Arc::new(NoRouteCache), Arc::new(NoScreening));

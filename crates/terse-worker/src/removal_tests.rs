@@ -37,6 +37,7 @@ impl Fixture {
             grace: 7 * DAY,
             keep_expired: 7 * DAY,
             quarantine: Duration::ZERO,
+            unwanted_aliases: Default::default(),
         };
         let (codes, clock) = (Arc::new(Random::new(Alphabet::Base62, 7)), Clock::default());
         let (cache, screen) = (Arc::new(NoRouteCache), Arc::new(NoScreening));

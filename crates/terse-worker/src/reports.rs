@@ -129,6 +129,7 @@ mod tests {
             grace: Duration::from_secs(1),
             keep_expired: Duration::from_secs(1),
             quarantine: Duration::ZERO,
+            unwanted_aliases: Default::default(),
         };
         let codes = Arc::new(Random::new(Alphabet::Base62, 7));
         let screen = Arc::new(NoScreening);

@@ -73,7 +73,7 @@ settings! {
         pub safety: Safety = Safety::default(),
         /// Requests to other servers.
         pub outgoing: Outgoing = Outgoing::default(),
-        /// Deleted and expired links.
+        /// Aliases, and deleted and expired links.
         pub links: LinkRetention = LinkRetention::default(),
         /// Health and metrics.
         pub admin: Admin = Admin::default(),
@@ -378,7 +378,7 @@ settings! {
 }
 
 settings! {
-    /// `[links]`: deleted and expired links.
+    /// `[links]`: aliases, and deleted and expired links.
     pub struct LinkRetention {
         /// How long terse keeps a deleted link, which can be restored until then, and an expired
         /// link without an owner.
@@ -388,6 +388,9 @@ settings! {
         /// How long after that an alias stays reserved for its former owner. `0s` turns this off.
         /// The codes of blocked links stay reserved for ever.
         pub quarantine: Span = Span::days(365),
+        /// A file of aliases that nobody may choose: one per line, without regard to case, with
+        /// comments after `#`; at most 1 MiB. terse reads it at the start. Existing links stay.
+        pub unwanted_aliases: Option<PathBuf> = None,
         /// How often terse marks expired links and deletes old ones; `1s` to `1d`.
         pub reap_every: Span = Span::secs(15 * 60),
         /// How many links terse deletes in one write, 1 to 100000.

@@ -34,7 +34,7 @@ use crate::registry_watcher::RegistryWatcher;
 use crate::warm_restart::HotLinks;
 use services::Services;
 
-pub(crate) use policy::alphabet;
+pub(crate) use policy::{alphabet, unwanted_aliases};
 pub(crate) use web::in_process_api;
 
 /// How long background jobs may take to end at shutdown.

@@ -24,6 +24,7 @@ pub use read::{ListedOwner, Listing};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::aliases::UnwantedAliases;
 use crate::changes::RouteCache;
 use crate::clock::Clock;
 use crate::codes::CodeSource;
@@ -55,6 +56,8 @@ pub struct LinkPolicy {
     /// How long an alias stays reserved for its former owner once its link is gone; zero for not at
     /// all.
     pub quarantine: Duration,
+    /// Aliases that nobody may choose.
+    pub unwanted_aliases: UnwantedAliases,
 }
 
 /// The service. Everything that creates or changes a link goes through it.

@@ -22,6 +22,7 @@ fn links(store: &Arc<dyn LinkStore>, codes: Arc<dyn CodeSource>) -> Links {
         grace: Duration::from_hours(24),
         keep_expired: Duration::from_hours(24),
         quarantine: Duration::ZERO,
+        unwanted_aliases: Default::default(),
     };
     Links::new(
         Arc::clone(store),

@@ -29,6 +29,7 @@ fn room() -> Links {
         grace: Duration::MAX,
         keep_expired: Duration::MAX,
         quarantine: Duration::ZERO,
+        unwanted_aliases: Default::default(),
     };
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));
     Links::new(

@@ -90,6 +90,7 @@ fn fixture() -> Fixture {
         grace: Duration::from_secs(3600),
         keep_expired: Duration::from_secs(3600),
         quarantine: Duration::ZERO,
+        unwanted_aliases: Default::default(),
     };
     let store = Arc::new(MemoryStore::new());
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));

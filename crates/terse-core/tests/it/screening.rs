@@ -113,6 +113,7 @@ fn links(store: Arc<MemoryStore>, codes: Arc<dyn CodeSource>, screen: &Arc<Told>
         grace: Duration::from_hours(24),
         keep_expired: Duration::from_hours(24),
         quarantine: Duration::ZERO,
+        unwanted_aliases: Default::default(),
     };
     let screen: Arc<dyn Screening> = screen.clone();
     Links::new(store, codes, Arc::new(NoRouteCache), screen, rules, Clock::default())

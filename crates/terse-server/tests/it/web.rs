@@ -194,6 +194,7 @@ impl Web {
             grace: Duration::from_secs(7 * 86_400),
             keep_expired: Duration::from_secs(7 * 86_400),
             quarantine: Duration::ZERO,
+            unwanted_aliases: Default::default(),
         };
         change(&mut rules);
         let (store, clock, stats) = (Fake::new(), Clock::default(), Arc::new(ApiStats::default()));

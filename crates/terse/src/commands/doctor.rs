@@ -47,6 +47,7 @@ impl Checks {
             vec![finding("settings", CheckResult::Good, "all known and within bounds", "")];
         findings.push(address(config));
         findings.push(anonymous(config));
+        findings.extend(unwanted_aliases(config));
         findings.extend(folder(config));
         findings.extend(loss(&config.store_file()));
         findings.push(clock(SystemTime::now(), &config.store_file()));
@@ -245,6 +246,24 @@ fn anonymous(config: &Config) -> Finding {
     let found =
         if config.anonymous.create { "allowed, on this machine only" } else { "not allowed" };
     finding("anonymous", CheckResult::Good, found, "")
+}
+
+/// The list of unwanted aliases, if the settings name one.
+fn unwanted_aliases(config: &Config) -> Option<Finding> {
+    config.links.unwanted_aliases.as_ref()?;
+    let (what, advice) =
+        ("unwanted_aliases", "correct links.unwanted_aliases, or make it readable");
+    Some(match crate::serve::unwanted_aliases(config) {
+        Ok(unwanted) => {
+            let (count, skipped) = (unwanted.len(), unwanted.skipped());
+            let found = match skipped {
+                0 => format!("{count} aliases"),
+                _ => format!("{count} aliases; {skipped} lines cannot be an alias"),
+            };
+            finding(what, CheckResult::Good, found, "")
+        }
+        Err(error) => finding(what, CheckResult::Problem, format!("{error:#}"), advice),
+    })
 }
 
 fn folder(config: &Config) -> Vec<Finding> {

@@ -1,12 +1,13 @@
 //! Converts the settings to the types of the core and the redirect plane.
 
+use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use terse_core::{
     Alphabet, BlockedHosts, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy, LinkStore, Links,
-    Logo, Numbered, Operator, Random, Snowflake, TargetRules,
+    Logo, Numbered, Operator, Random, Snowflake, TargetRules, UnwantedAliases,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Settings};
 use url::Url;
@@ -49,7 +50,33 @@ pub(super) fn link_policy(config: &Config, hosts: Hosts) -> anyhow::Result<LinkP
         // Expired links of owners stay at least as long as deleted ones.
         keep_expired: config.links.keep_expired.get().max(config.links.grace.get()),
         quarantine: config.links.quarantine.get(),
+        unwanted_aliases: unwanted_aliases(config)?,
     })
+}
+
+/// Reads the list of unwanted aliases.
+pub(crate) fn unwanted_aliases(config: &Config) -> anyhow::Result<UnwantedAliases> {
+    let Some(path) = &config.links.unwanted_aliases else { return Ok(UnwantedAliases::default()) };
+    let read = || -> std::io::Result<String> {
+        let mut text = String::new();
+        let most = UnwantedAliases::MAX_BYTES;
+        std::fs::File::open(path)?.take(most as u64 + 1).read_to_string(&mut text)?;
+        match text.len() > most {
+            true => Err(std::io::Error::other("the list must have at most 1 MiB")),
+            false => Ok(text),
+        }
+    };
+    let text = read()
+        .with_context(|| format!("links.unwanted_aliases cannot be read: {}", path.display()))?;
+    let unwanted = UnwantedAliases::parse(&text);
+    if unwanted.skipped() > 0 {
+        tracing::info!(
+            aliases = unwanted.len(),
+            skipped = unwanted.skipped(),
+            "some lines of links.unwanted_aliases cannot be an alias and are skipped"
+        );
+    }
+    Ok(unwanted)
 }
 
 /// How codes are generated.

@@ -233,6 +233,41 @@ fn the_operator_is_named_by_the_settings() {
 }
 
 #[test]
+fn aliases_that_the_operator_does_not_want_are_refused() {
+    let lists = tempfile::tempdir().unwrap();
+    let list = lists.path().join("aliases.txt");
+    std::fs::write(&list, "Brand # ours\nx\ntwo words\n").unwrap();
+    let terse = TestTerse::with(|config| config.links.unwanted_aliases = Some(list.clone()));
+    for (name, alias) in [("alias", "brand"), ("custom_alias", "BRAND"), ("alias", "X")] {
+        let body = json!({"long_url": "https://example.com/", name: alias});
+        let answer = terse.api("POST", "/urls", Some(body));
+        assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("reserved_alias")));
+        assert_eq!(answer.json()["field"], name);
+        assert!(answer.text().contains("operator of this server does not allow"));
+    }
+    terse.alias("brands", "https://example.com/");
+    let imported = json!([{"long_url": "https://example.com/", "short_code": "brand"}]);
+    let answer = terse.api("POST", "/admin/import", Some(imported)).json();
+    assert_eq!(answer["results"][0]["problem"]["code"], "reserved_alias", "{answer}");
+    let findings = terse.api("GET", "/admin/doctor", None).text();
+    assert!(findings.contains("2 aliases; 1 lines cannot be an alias"), "{findings}");
+
+    let (_temp, data) = folder();
+    let large = lists.path().join("large.txt");
+    std::fs::write(&large, "a\n".repeat(600_000)).unwrap();
+    for (path, message) in [
+        (lists.path().join("absent.txt"), "links.unwanted_aliases cannot be read"),
+        (lists.path().to_owned(), "links.unwanted_aliases cannot be read"),
+        (large, "at most 1 MiB"),
+    ] {
+        let setting = format!("links.unwanted_aliases={}", path.display());
+        let output = command(&data).args(["serve", "--set", &setting]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(message), "{setting}: {said}");
+    }
+}
+
+#[test]
 fn what_is_too_large_is_refused_by_its_name() {
     let terse = TestTerse::start();
     terse.alias("ok1234", "https://example.com/ok");
