@@ -15,6 +15,7 @@ mod clicks;
 mod connection_gate;
 mod data_dir;
 mod database;
+mod disk_reserve;
 mod engine;
 mod expiry;
 mod failure;
@@ -47,6 +48,7 @@ pub use clicks::{
     ClickFileCheck, ClickOptions, EmbeddedClicks, backup_clicks, inspect_clicks, verify_clicks,
 };
 pub use data_dir::{DataDir, DataDirError, LockGuard, RunInfo};
+pub use disk_reserve::DiskReserve;
 pub use leases::skip_ahead;
 pub use limiter::LocalLimiter;
 pub use mark::last_loss;

@@ -19,6 +19,11 @@ impl ClientAddr {
         Self { peer: peer.to_canonical(), trusted_proxy: proxies.trusts(peer) }
     }
 
+    /// Whether the peer is a trusted proxy.
+    pub(crate) fn is_trusted_proxy(&self) -> bool {
+        self.trusted_proxy
+    }
+
     /// The client of a request: the peer, or the address that a trusted proxy names.
     pub(crate) fn client(&self, proxies: &Proxies, headers: &VisitorHeaders<'_>) -> IpAddr {
         match self {

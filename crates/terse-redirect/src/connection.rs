@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use crate::body_length::has_unclear_length;
 use crate::clicks::{Clicks, Visit};
 use crate::client_addr::ClientAddr;
 use crate::connection_table::{ConnectionTable, IdleTracker, InProgress, Waiting};
@@ -27,6 +28,7 @@ use crate::hyper_fallback;
 use crate::now::Now;
 use crate::redirector::{LinkUnavailable, Redirector};
 use crate::route::Route;
+use crate::transport_security::TransportSecurity;
 use crate::visit_handler::VisitHandler;
 use crate::workers::{FallbackService, Phase};
 
@@ -46,6 +48,7 @@ pub(crate) struct Thread {
     /// How far the wall clock was ahead of the steady one at the last sweep. Adding it to the steady
     /// time saves a reading of the wall clock per request.
     pub(crate) wall_offset_micros: Cell<i64>,
+    transport_security: TransportSecurity,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) http2_connections: Arc<AtomicUsize>,
     /// `None` if visits are not journaled.
@@ -71,7 +74,9 @@ impl Thread {
     ) -> Self {
         let input = vec![0; READ_BUFFER].into_boxed_slice();
         let output = Vec::with_capacity(2 * CHUNK);
-        let scratch = RefCell::new(Scratch { input, output, date: DateLine::new() });
+        let transport_security = TransportSecurity::new(redirector.settings.hsts);
+        let date = DateLine::new(transport_security.line());
+        let scratch = RefCell::new(Scratch { input, output, date });
         let coarse_ms = Cell::new(redirector.now().steady_ms);
         let wall_offset_micros = Cell::new(redirector.wall_offset_micros());
         Self {
@@ -81,6 +86,7 @@ impl Thread {
             draining: Cell::new(false),
             coarse_ms,
             wall_offset_micros,
+            transport_security,
             phase,
             http2_connections,
             clicks,
@@ -141,7 +147,7 @@ pub(crate) async fn serve<D: FallbackService>(
     }
     let Connection { mut stream, pending, thread, idle_tracker, .. } = connection;
     idle_tracker.wait(Waiting::Hyper, thread.coarse_ms.get());
-    if has_unclear_length(&pending) {
+    if is_unclear(&pending) {
         let _ = stream
             .write_all(
                 b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
@@ -156,7 +162,10 @@ pub(crate) async fn serve<D: FallbackService>(
         let (in_progress, here) = (InProgress::new(Rc::clone(&idle_tracker)), Rc::clone(&here));
         let http1 = request.version() <= Version::HTTP_11;
         in_progress.mark(here.coarse_ms.get());
+        let transport_security =
+            here.transport_security.field(request.headers(), client_addr.is_trusted_proxy());
         fallback.clone().handle(request, peer, visit_handler).map(move |mut response| {
+            TransportSecurity::set(transport_security, response.headers_mut());
             // HTTP/2 has GOAWAY.
             if http1 && here.draining.get() {
                 let close = HeaderValue::from_static("close");
@@ -379,18 +388,12 @@ fn journal(
     });
 }
 
-/// Whether the length of the first request's body can be read in more than one way, as in request
-/// smuggling.
-fn has_unclear_length(bytes: &[u8]) -> bool {
+/// Whether the length of the first request's body is unclear. hyper hides it: it drops a
+/// `Content-Length` beside a `Transfer-Encoding`. For later requests of the connection hyper closes
+/// the connection after such a request, so that nothing in its body is answered.
+fn is_unclear(bytes: &[u8]) -> bool {
     let mut fields = [httparse::EMPTY_HEADER; 100];
     let mut request = httparse::Request::new(&mut fields);
     let _ = request.parse(bytes);
-    let of = |name: &'static str| {
-        request.headers.iter().filter(move |field| field.name.eq_ignore_ascii_case(name))
-    };
-    let mut encodings = of("transfer-encoding");
-    let Some(encoding) = encodings.next() else { return false };
-    encodings.next().is_some()
-        || !encoding.value.eq_ignore_ascii_case(b"chunked")
-        || of("content-length").next().is_some()
+    has_unclear_length(request.headers.iter().map(|field| (field.name, field.value)))
 }

@@ -1,18 +1,19 @@
-//! The `Date` line, formatted once a second.
+//! The end of every head: the `Date` line, formatted once a second, and a fixed line.
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The `date: …\r\n` line of the current second.
+/// The `date: …\r\n` line of the current second, and a line that is the same for all answers.
 #[derive(Debug)]
 pub(crate) struct DateLine {
     second: i64,
     line: Vec<u8>,
+    fixed: Vec<u8>,
 }
 
 impl DateLine {
-    /// An empty line; the first call of [`DateLine::at`] formats it.
-    pub(crate) fn new() -> Self {
-        Self { second: i64::MIN, line: Vec::with_capacity(40) }
+    /// An empty line; the first call of [`DateLine::at`] formats it. `fixed` follows the date.
+    pub(crate) fn new(fixed: Vec<u8>) -> Self {
+        Self { second: i64::MIN, line: Vec::with_capacity(40 + fixed.len()), fixed }
     }
 
     /// The line for a time.
@@ -24,13 +25,8 @@ impl DateLine {
             let date = httpdate::HttpDate::from(UNIX_EPOCH + since);
             self.line.clear();
             self.line.extend_from_slice(format!("date: {date}\r\n").as_bytes());
+            self.line.extend_from_slice(&self.fixed);
         }
         &self.line
-    }
-}
-
-impl Default for DateLine {
-    fn default() -> Self {
-        Self::new()
     }
 }

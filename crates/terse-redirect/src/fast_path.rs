@@ -14,6 +14,7 @@ use crate::now::Now;
 use crate::redirector::{LinkUnavailable, Redirector};
 use crate::route::Route;
 use crate::settings::ErrorStyle;
+use crate::transport_security::is_https;
 use crate::visitor_headers::VisitorHeaders;
 
 /// Requests with a longer head go to hyper, which enforces the limits.
@@ -79,7 +80,7 @@ pub struct Miss {
 pub struct RequestTime<'a> {
     /// On both clocks.
     pub now: Now,
-    /// The whole `Date` line.
+    /// The whole `Date` line, and what else ends every head.
     pub date: &'a [u8],
     /// Whether the server is stopping: connections close after the answer.
     pub closing: bool,
@@ -110,7 +111,8 @@ pub fn answer<'a>(
         return Step::HandOver;
     };
     let Some((code, query)) = split_target(target) else { return Step::HandOver };
-    let Some(head) = RequestHead::of(parsed.headers, &mut request.headers) else {
+    let checks_scheme = redirector.settings.hsts.is_some() && client_addr.is_trusted_proxy();
+    let Some(head) = RequestHead::of(parsed.headers, &mut request.headers, checks_scheme) else {
         return Step::HandOver;
     };
     let Some(domain) = redirector.hosts.domain(head.host) else { return Step::HandOver };
@@ -251,8 +253,12 @@ struct RequestHead<'a> {
 
 impl<'a> RequestHead<'a> {
     /// Reads the fields; those that a click records go to `headers`. `None` if a field makes the
-    /// request one for hyper.
-    fn of(fields: &[httparse::Header<'a>], headers: &mut VisitorHeaders<'a>) -> Option<Self> {
+    /// request one for hyper. `checks_scheme` if the answer to a visitor without https differs.
+    fn of(
+        fields: &[httparse::Header<'a>],
+        headers: &mut VisitorHeaders<'a>,
+        checks_scheme: bool,
+    ) -> Option<Self> {
         let mut head = Self { host: b"", accept: b"", close: false };
         let mut hosts = 0;
         for field in fields {
@@ -274,6 +280,9 @@ impl<'a> RequestHead<'a> {
                 }
                 14 if is(field, "content-length") => return None,
                 17 if is(field, "transfer-encoding") => return None,
+                17 if checks_scheme && is(field, "x-forwarded-proto") && !is_https(field.value) => {
+                    return None;
+                }
                 _ => headers.read(field.name.as_bytes(), field.value),
             }
         }

@@ -12,6 +12,7 @@
 //! dashboard, the click pipeline or the disk.
 
 mod batch;
+mod body_length;
 mod clicks;
 mod client_addr;
 mod connection;
@@ -34,10 +35,12 @@ mod settings;
 mod single_flight;
 mod sources;
 mod suspensions;
+mod transport_security;
 mod visit_handler;
 mod visitor_headers;
 mod workers;
 
+pub use body_length::has_unclear_length;
 pub use client_addr::ClientAddr;
 pub use counts::{BUCKETS_MICROS, Snapshot};
 pub use error_responses::{ErrorResponses, FailurePages};

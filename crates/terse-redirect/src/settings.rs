@@ -57,6 +57,8 @@ pub struct Settings {
     pub redirect_per_code: Limit,
     /// Requests per network for links that do not exist.
     pub guesses_per_address: Limit,
+    /// How long browsers use https only, for answers over https; `None` for no such header.
+    pub hsts: Option<Duration>,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub proxies: Proxies,
 }
@@ -83,6 +85,7 @@ impl Default for Settings {
             redirect_per_address: Limit::OFF,
             redirect_per_code: Limit::OFF,
             guesses_per_address: Limit::OFF,
+            hsts: None,
             proxies: Proxies::default(),
         }
     }

@@ -10,7 +10,7 @@ pub use embedded::{
     last_loss, limiter, skip_ahead, skip_ahead_registry, verify, verify_clicks, verify_registry,
 };
 #[cfg(feature = "embedded")]
-pub use terse_embedded::{DataDir, DataDirError, LockGuard, RunInfo};
+pub use terse_embedded::{DataDir, DataDirError, DiskReserve, LockGuard, RunInfo};
 
 use crate::config::{Config, StoreUrl};
 

@@ -79,6 +79,10 @@ settings! {
         pub admin: Admin = Admin::default(),
         /// The log.
         pub log: Log = Log::default(),
+        /// Encrypted connections.
+        pub tls: Tls = Tls::default(),
+        /// The disk.
+        pub storage: Storage = Storage::default(),
         /// Shutdown.
         pub shutdown: Shutdown = Shutdown::default(),
     }
@@ -452,6 +456,25 @@ choice! {
         Text = "text",
         /// One JSON object per line.
         Json = "json",
+    }
+}
+
+settings! {
+    /// `[tls]`: encrypted connections.
+    pub struct Tls {
+        /// How long browsers use nothing but https for a short domain after a visit
+        /// (`Strict-Transport-Security`); `0s` to `3650d`, `0s` does not say so. terse says so if
+        /// `base_url` is https, unless a trusted proxy sends `X-Forwarded-Proto: http`.
+        pub hsts: Span = Span::secs(0),
+    }
+}
+
+settings! {
+    /// `[storage]`: the disk.
+    pub struct Storage {
+        /// The free space on the disk of `data_dir` that single clicks leave to links. Below it,
+        /// terse counts clicks and does not store them one by one. `0B` turns this off.
+        pub reserve: ByteSize = ByteSize::mib(256),
     }
 }
 

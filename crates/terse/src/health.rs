@@ -52,7 +52,7 @@ async fn ready(State(health): State<HealthEndpoints>) -> impl IntoResponse {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
     }
     let text = match tokio::time::timeout(TIMEOUT, health.store.check()).await {
-        Ok(Ok(())) if health.redirector.reads_links() => "ready\n",
+        Ok(Ok(())) if health.redirector.reads_links().await => "ready\n",
         Ok(Ok(())) => "degraded: links that are not in memory cannot be read\n",
         _ => "degraded: the store cannot be written to\n",
     };

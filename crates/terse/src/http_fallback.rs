@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use terse_core::{Answered, Code, is_reserved};
 use terse_redirect::fast_path::accepts_html;
-use terse_redirect::{Redirector, Reply, VisitHandler, Visitor};
+use terse_redirect::{Redirector, Reply, VisitHandler, Visitor, has_unclear_length};
 use terse_server::{GateDecision, PasswordGate, PasswordRequest, RefusalPages};
 use tokio::runtime::Handle;
 use tower::ServiceExt as _;
@@ -414,14 +414,13 @@ fn answers_for_any_host(path: &str) -> bool {
     OPERATING.contains(&path) || path.starts_with("/assets/") || path == "/favicon.svg"
 }
 
-/// Whether the length of the body can be read in one way only. Proxies and servers that read
-/// different lengths disagree about where the next request begins.
+/// Whether the length of the body is clear. The redirect plane has checked the first request of the
+/// connection already.
 fn has_clear_length(headers: &http::HeaderMap) -> bool {
-    let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let Some(encoding) = encodings.next() else { return true };
-    encodings.next().is_none()
-        && encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
-        && !headers.contains_key(header::CONTENT_LENGTH)
+    !headers.contains_key(header::TRANSFER_ENCODING)
+        || !has_unclear_length(
+            headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())),
+        )
 }
 
 fn failed(error: &tokio::task::JoinError, pages: Option<&RefusalPages>) -> Response {

@@ -10,6 +10,7 @@ pub mod cli;
 mod click_plane;
 mod commands;
 pub mod config;
+mod disk_watch;
 mod geo_refresh;
 mod health;
 mod http_fallback;

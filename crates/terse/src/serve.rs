@@ -187,7 +187,11 @@ impl Server {
             queue: Box::new(store.queue_depth()),
             clicks: Box::new(click_plane.counted()),
             jobs: jobs.counts(),
-            operating: OperatingMetrics { data_dir: config.data_dir.clone(), oldest_report },
+            operating: OperatingMetrics {
+                data_dir: config.data_dir.clone(),
+                oldest_report,
+                reserve: Arc::clone(&store.disk_reserve),
+            },
             notices: Arc::clone(&notices),
             started_seconds: started.map_or(0.0, |since| since.as_secs_f64()),
         }));

@@ -1,7 +1,9 @@
 //! The options of a clicks file.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use crate::disk_reserve::DiskReserve;
 use crate::engine::DbLocation;
 
 /// How to open a store of clicks.
@@ -11,6 +13,8 @@ pub struct ClickOptions {
     pub path: PathBuf,
     /// Whether single clicks are stored beside the sums.
     pub keep_raw: bool,
+    /// Below this reserve of free disk space, single clicks are not stored.
+    pub reserve: Arc<DiskReserve>,
     /// How many writes may wait. The store answers one more with `Busy`.
     pub queue: usize,
     /// How many threads answer reports.
@@ -32,6 +36,7 @@ impl ClickOptions {
         Self {
             path: path.into(),
             keep_raw: true,
+            reserve: Arc::default(),
             queue: 64,
             readers: 2,
             vfs: None,

@@ -192,7 +192,7 @@ mod tests {
     fn full() -> (ClickWrites, ClickSubject) {
         let mut conn = rusqlite::Connection::open_in_memory().unwrap();
         CLICKS.migrate(&mut conn, 0).unwrap();
-        let mut writes = ClickWrites::new(ClickQueries::new(conn), false).unwrap();
+        let mut writes = ClickWrites::new(ClickQueries::new(conn), None).unwrap();
         let link = LinkId { key: key("busy"), created_at: timestamp(0) };
         let words: Vec<Interned> =
             (0..250).map(|n| format!("value-{n}.of-a-typical-length").into()).collect();

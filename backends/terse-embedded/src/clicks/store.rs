@@ -20,6 +20,7 @@ use crate::clicks::queries::ClickQueries;
 use crate::clicks::schema::CLICKS;
 use crate::clicks::writes::ClickWrites;
 use crate::database::Database;
+use crate::disk_reserve::DiskReserve;
 use crate::engine::{self, DbLocation};
 use crate::options::OpenError;
 use crate::threads::{ReadPool, StoreThreads};
@@ -45,7 +46,8 @@ pub struct EmbeddedClicks {
 #[derive(Clone)]
 pub(crate) struct Clicks {
     site: DbLocation,
-    keep_raw: bool,
+    /// `None` if only sums are kept.
+    raw: Option<Arc<DiskReserve>>,
 }
 
 impl Database for Clicks {
@@ -66,7 +68,7 @@ impl Database for Clicks {
     }
 
     fn writes(&self, conn: Connection) -> rusqlite::Result<ClickWrites> {
-        ClickWrites::new(self.queries(conn), self.keep_raw)
+        ClickWrites::new(self.queries(conn), self.raw.clone())
     }
 }
 
@@ -82,7 +84,8 @@ impl EmbeddedClicks {
             bound: REPORTS,
             at_once: 1,
         }];
-        let trade = Clicks { site: site.clone(), keep_raw: options.keep_raw };
+        let raw = options.keep_raw.then_some(options.reserve);
+        let trade = Clicks { site: site.clone(), raw };
         let threads = StoreThreads::start(&trade, options.queue, TIMEOUT, &pools)?;
         // Closed last, so that SQLite never deletes the log between two connections.
         drop(conn);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
+use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use terse_core::clicks::{
@@ -15,6 +16,7 @@ use crate::clicks::bucket::hour_id;
 use crate::clicks::queries::{ClickQueries, filed};
 use crate::clicks::report::EVER;
 use crate::clicks::sum::{Slot, Sum};
+use crate::disk_reserve::DiskReserve;
 use crate::failure::Failure;
 
 pub(crate) const HOUR: &str = "SELECT people, machines, sum FROM hours WHERE id = ?1";
@@ -31,6 +33,9 @@ const PUT_HOUR: &str =
 /// become "other" anyway; this bounds the cost of a flood of values.
 const MAX_VALUES_PER_BATCH: usize = 5 * MAX_VALUES_TOTAL;
 
+/// Of one visitor's clicks on one link in a batch, so many are stored one by one; all are counted.
+const MAX_ROWS_PER_VISITOR: usize = 8;
+
 /// The capacity of each of the two caches of links; one batch may exceed it.
 const REMEMBERED: usize = 32_768;
 
@@ -38,7 +43,8 @@ const REMEMBERED: usize = 32_768;
 /// present transaction has written.
 pub(crate) struct ClickWrites {
     queries: ClickQueries,
-    keep_raw: bool,
+    /// Whether there is room for single clicks; `None` if only sums are kept.
+    raw: Option<Arc<DiskReserve>>,
     next_subject: i64,
     pub(crate) next_number: u64,
     pub(crate) next_block: i64,
@@ -111,12 +117,15 @@ impl<'c> Statements<'c> {
 }
 
 impl ClickWrites {
-    pub(crate) fn new(queries: ClickQueries, keep_raw: bool) -> rusqlite::Result<Self> {
+    pub(crate) fn new(
+        queries: ClickQueries,
+        raw: Option<Arc<DiskReserve>>,
+    ) -> rusqlite::Result<Self> {
         // SQLite overwrites deleted data, above all salts, on disk.
         queries.conn.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
         let mut writes = Self {
             queries,
-            keep_raw,
+            raw,
             next_subject: 1,
             next_number: 1,
             next_block: 1,
@@ -144,8 +153,11 @@ impl ClickWrites {
             write_group(&mut statements, batch, group)?;
         }
         drop(statements);
-        if self.keep_raw {
-            self.add_block(&batch.clicks, raw_rows(batch, &groups))?;
+        if let Some(reserve) = &self.raw {
+            let rows = raw_rows(batch, &groups);
+            if reserve.admits(rows.len()) {
+                self.add_block(&batch.clicks, rows)?;
+            }
         }
         self.move_positions(&batch.spans)?;
         Ok(Added::Done)
@@ -310,9 +322,18 @@ fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, ClickRow)> {
             }
         }
     }
+    // One visitor must not fill the disk.
+    let mut by_visitor: HashMap<(i64, u64), usize> = HashMap::new();
     let kept = batch.clicks.rows().filter_map(|row| {
         let (subject, after) = subjects[row.target as usize]?;
         let late = after.is_none_or(|after| row.at_ms > after.as_ms());
+        if row.visitor != 0 {
+            let rows = by_visitor.entry((subject, row.visitor)).or_default();
+            *rows += 1;
+            if *rows > MAX_ROWS_PER_VISITOR {
+                return None;
+            }
+        }
         late.then_some((subject, row))
     });
     kept.collect()

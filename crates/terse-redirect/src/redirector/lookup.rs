@@ -1,7 +1,7 @@
 //! Look-ups of links that are not in memory, and their refresh ahead of time.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use terse_core::{Absence, Code, Link, LinkKey, ModerationSource, ModerationStatus, StoreError};
 use tokio::time::{Instant, timeout_at};
@@ -120,7 +120,8 @@ impl Redirector {
         let answered = matches!(loaded, Ok(Ok(_) | Err(StoreError::Corrupt(_))));
         let away_until_ms = if answered { 0 } else { self.now().steady_ms + AWAY_MS };
         self.away_until_ms.store(away_until_ms, Ordering::Relaxed);
-        self.last_read_failed.store(!answered, Ordering::Relaxed);
+        *self.unread.lock().unwrap_or_else(PoisonError::into_inner) =
+            (!answered).then(|| (domain, code.into()));
         match loaded {
             Ok(Ok(route)) => LookupResult::Route(route),
             Ok(Err(error)) => {

@@ -5,8 +5,8 @@ mod answer;
 mod lookup;
 mod visitor;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use terse_core::registry::Suspended;
 use terse_core::rules::VisitorClassifier;
@@ -52,8 +52,8 @@ pub struct Redirector {
     pub(crate) accept_log: LogLimit,
     /// Until then, by the steady clock, the store counts as away.
     away_until_ms: AtomicI64,
-    /// Whether the last look-up in the store failed.
-    last_read_failed: AtomicBool,
+    /// The link of the last look-up, if the store did not answer it.
+    unread: Mutex<Option<(u16, Box<[u8]>)>>,
     /// Counts visits off the fast path.
     counts: Counts<SharedCounter>,
     rules: RuleEvaluator,
@@ -90,7 +90,7 @@ impl Redirector {
             slow_log: LogLimit::default(),
             accept_log: LogLimit::default(),
             away_until_ms: AtomicI64::new(0),
-            last_read_failed: AtomicBool::new(false),
+            unread: Mutex::new(None),
             counts: Counts::default(),
             rules: RuleEvaluator::default(),
             routes: Routes::new(settings.cache_bytes, settings.negative_entries),
@@ -178,10 +178,13 @@ impl Redirector {
         }
     }
 
-    /// Whether the last look-up in the store succeeded. Links that are not in memory are unavailable
-    /// otherwise.
-    pub fn reads_links(&self) -> bool {
-        !self.last_read_failed.load(Ordering::Relaxed)
+    /// Whether links that are not in memory can be read. If the last look-up failed, the same link
+    /// is looked up again: no visitor has to come first for the answer to be true.
+    pub async fn reads_links(&self) -> bool {
+        let unread = || self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some((domain, code)) = unread() else { return true };
+        let _ = self.fetch(self.routes.name(domain, &code), domain, &code, true).await;
+        unread().is_none()
     }
 
     /// The routes in memory.

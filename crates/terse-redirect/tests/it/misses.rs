@@ -41,15 +41,16 @@ async fn slow_answers_are_counted_and_an_unreadable_store_is_known() {
     assert!(seen.latency_micros >= 160_000, "the look-up is part of it: {}", seen.latency_micros);
     fixture.store.delay(Duration::ZERO);
     assert!(get("GET", "abc1234").starts_with("HTTP/1.1 302"));
-    assert!(fixture.redirector.reads_links());
+    assert!(fixture.redirector.reads_links().await);
     fixture.store.fail(true);
     assert!(get("GET", "cold-one").starts_with("HTTP/1.1 503"));
-    assert!(!fixture.redirector.reads_links());
+    assert!(!fixture.redirector.reads_links().await);
     assert!(get("GET", "abc1234").starts_with("HTTP/1.1 302"));
-    assert!(!fixture.redirector.reads_links(), "that was from memory");
+    assert!(!fixture.redirector.reads_links().await, "that was from memory");
     fixture.store.fail(false);
+    assert!(fixture.redirector.reads_links().await, "without another visitor");
     assert!(get("GET", "cold-one").starts_with("HTTP/1.1 404"));
-    assert!(fixture.redirector.reads_links());
+    assert!(fixture.redirector.reads_links().await);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use terse_core::limits::Limiter;
 use terse_core::registry::{JobLease, NodeId, Registry};
 use terse_core::{Clock, LinkStore, Timestamp};
 use terse_embedded::{
-    ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, LocalLimiter, Options,
+    ClickOptions, DiskReserve, Embedded, EmbeddedClicks, EmbeddedRegistry, LocalLimiter, Options,
     RegistryOptions,
 };
 
@@ -24,6 +24,8 @@ pub struct Store {
     pub clicks: Arc<dyn ClickStore>,
     /// Their owners.
     pub registry: Arc<dyn Registry>,
+    /// The free space that single clicks leave to links.
+    pub disk_reserve: Arc<DiskReserve>,
     embedded: Arc<Embedded>,
     embedded_clicks: Arc<EmbeddedClicks>,
     embedded_registry: Arc<EmbeddedRegistry>,
@@ -39,8 +41,10 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
     let embedded =
         Arc::new(opened.with_context(|| format!("opening the store {}", path.display()))?);
     let path = config.clicks_file();
+    let disk_reserve = Arc::new(DiskReserve::new(&config.data_dir, config.storage.reserve.bytes()));
     let options = ClickOptions {
         keep_raw: !config.clicks.keep_raw.get().is_zero(),
+        reserve: Arc::clone(&disk_reserve),
         ..ClickOptions::new(path.clone())
     };
     let opened = tokio::task::spawn_blocking(move || EmbeddedClicks::open(options))
@@ -66,6 +70,7 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
         links: embedded.clone(),
         clicks: embedded_clicks.clone(),
         registry: embedded_registry.clone(),
+        disk_reserve,
         embedded,
         embedded_clicks,
         embedded_registry,

@@ -305,17 +305,19 @@ fn folder(config: &Config) -> Vec<Finding> {
     });
     if let Ok(space) = rustix::fs::statvfs(path) {
         let free = space.f_bavail.saturating_mul(space.f_frsize) >> 20;
+        let reserve = config.storage.reserve;
         let verdict = match free {
             0..100 => CheckResult::Problem,
+            _ if free < reserve.bytes() >> 20 => CheckResult::Problem,
             100..1024 => CheckResult::Warning,
             _ => CheckResult::Good,
         };
-        findings.push(finding(
-            "space",
-            verdict,
-            format!("{free} MiB free"),
-            "make room: without it, no link can be made",
-        ));
+        let advice = match free < reserve.bytes() >> 20 {
+            true => "make room: clicks are counted and not stored one by one",
+            false => "make room: without it, no link can be made",
+        };
+        let found = format!("{free} MiB free, storage.reserve = {reserve}");
+        findings.push(finding("space", verdict, found, advice));
     }
     findings
 }

@@ -38,6 +38,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("links.grace", c.links.grace, Span::secs(0), Span::days(3650)),
         ("links.keep_expired", c.links.keep_expired, Span::secs(0), Span::days(36_500)),
         ("links.reap_every", c.links.reap_every, Span::secs(1), day),
+        ("tls.hsts", c.tls.hsts, Span::secs(0), Span::days(3650)),
         ("shutdown.drain_delay", c.shutdown.drain_delay, Span::secs(0), hour),
         ("shutdown.timeout", c.shutdown.timeout, Span::secs(0), hour),
     ])?;

@@ -21,6 +21,11 @@ impl ByteSize {
         Self(mib << 20)
     }
 
+    /// From bytes.
+    pub const fn of(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
     /// In bytes.
     pub const fn bytes(self) -> u64 {
         self.0

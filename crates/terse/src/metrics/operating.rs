@@ -13,6 +13,8 @@ use terse_core::BoxError;
 use terse_core::registry::{Registry, ReportState};
 use terse_worker::{Context, Job, Next};
 
+use crate::backends::DiskReserve;
+
 /// How often open reports are read from the registry.
 const INTERVAL: Duration = Duration::from_secs(30);
 /// `terse backup` touches this file in the data folder.
@@ -22,6 +24,7 @@ pub(crate) const LAST_BACKUP: &str = "last-backup";
 pub(crate) struct OperatingMetrics {
     pub(crate) data_dir: PathBuf,
     pub(crate) oldest_report: Arc<OldestReport>,
+    pub(crate) reserve: Arc<DiskReserve>,
 }
 
 /// When the oldest open report was made, in milliseconds since 1970; 0 without one.
@@ -43,6 +46,11 @@ impl OperatingMetrics {
             "When terse backup last succeeded, in seconds since 1970; 0 for never",
             last_backup(&self.data_dir).unwrap_or(0.0),
         )?;
+        gauge(
+            "terse_disk_low",
+            "1 while less than storage.reserve is free: single clicks are not stored",
+            f64::from(u8::from(self.reserve.is_low())),
+        )?;
         // Left out if the system does not tell.
         if let Ok(disk) = rustix::fs::statvfs(&self.data_dir) {
             let bytes = |blocks: u64| blocks as f64 * disk.f_frsize as f64;
@@ -57,7 +65,12 @@ impl OperatingMetrics {
                 bytes(disk.f_blocks),
             )?;
         }
-        Ok(())
+        super::counter(
+            encoder,
+            "terse_clicks_not_kept",
+            "Clicks that were counted and not stored one by one, because the disk is nearly full",
+            self.reserve.not_kept(),
+        )
     }
 }
 

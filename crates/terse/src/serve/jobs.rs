@@ -17,6 +17,7 @@ use crate::account_jobs::UsedKeyFlush;
 use crate::backends::Store;
 use crate::click_plane::ClickPlane;
 use crate::config::Config;
+use crate::disk_watch::DiskWatch;
 use crate::geo_refresh::GeoRefresh;
 use crate::safety::CacheRescreen;
 use crate::salt_jobs::OldSalts;
@@ -69,6 +70,8 @@ impl JobParts<'_> {
             recalled: Arc::clone(&counts.recalled),
             seen: None,
         });
+        let (reserve, notices) = (Arc::clone(&store.disk_reserve), Arc::clone(self.notices));
+        jobs.add(DiskWatch { reserve, notices });
         jobs.add(UsedKeyFlush { registry: Arc::clone(&store.registry), used_keys });
         integrations.add_jobs(config, &link_store, &links, clock, jobs);
         counts

@@ -140,6 +140,9 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
         redirect_per_address: config.limits.redirect_per_ip,
         redirect_per_code: config.limits.redirect_per_code,
         guesses_per_address: config.limits.guesses_per_ip,
+        // With another address, visitors may have no https at all.
+        hsts: Some(config.tls.hsts.get())
+            .filter(|age| !age.is_zero() && config.base_url().scheme() == "https"),
         proxies: config.proxies().map_err(anyhow::Error::msg).context("trusted_proxies")?,
     })
 }

@@ -187,6 +187,25 @@ fn a_body_of_unclear_length_is_refused_on_every_request_of_a_connection() {
 }
 
 #[test]
+fn nothing_after_a_request_with_two_lengths_is_answered() {
+    let terse = TestTerse::start();
+    let (chunked, length) = ("Transfer-Encoding: chunked", "Content-Length: 5");
+    for fields in [format!("{chunked}\r\n{length}"), format!("{length}\r\n{chunked}")] {
+        let smuggled =
+            format!("POST /api/v1/urls HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n\r\n0\r\n\r\n");
+        // The first request of a connection is refused; a later one ends the connection.
+        for first in ["", "HEAD /api/v1/urls HTTP/1.1\r\nHost: go.example\r\n\r\n"] {
+            let request = format!("{first}{smuggled}GET /livez HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
+            let answers = String::from_utf8(terse.raw(request.as_bytes())).unwrap();
+            let count = answers.matches("HTTP/1.1 ").count();
+            assert_eq!(count, 1 + usize::from(!first.is_empty()), "{fields}: {answers}");
+            assert!(!answers.contains("HTTP/1.1 2"), "{fields}: {answers}");
+            assert!(answers.contains("HTTP/1.1 400") || !first.is_empty(), "{fields}: {answers}");
+        }
+    }
+}
+
+#[test]
 fn health_and_numbers_can_have_a_listener_of_their_own() {
     let terse =
         TestTerse::with(|config| config.admin.listen = Some("127.0.0.1:0".parse().unwrap()));

@@ -1,0 +1,50 @@
+//! `Strict-Transport-Security`, which makes browsers use https only.
+//!
+//! terse sees no TLS: `base_url` says that visitors use https, and a trusted proxy may say with
+//! `X-Forwarded-Proto` that one did not.
+
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue, STRICT_TRANSPORT_SECURITY};
+
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// The field of all answers over https, or nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TransportSecurity(Option<HeaderValue>);
+
+impl TransportSecurity {
+    pub(crate) fn new(max_age: Option<Duration>) -> Self {
+        let value = max_age.map(|age| format!("max-age={}", age.as_secs()));
+        Self(value.and_then(|value| HeaderValue::from_str(&value).ok()))
+    }
+
+    /// The line for the head of an answer; empty without the field.
+    pub(crate) fn line(&self) -> Vec<u8> {
+        match &self.0 {
+            Some(value) => [b"strict-transport-security: ", value.as_bytes(), b"\r\n"].concat(),
+            None => Vec::new(),
+        }
+    }
+
+    /// The field for the answer to a request with these headers. `trusted` if a trusted proxy sent
+    /// it.
+    pub(crate) fn field(&self, headers: &HeaderMap, trusted: bool) -> Option<HeaderValue> {
+        let value = self.0.as_ref()?;
+        let mut schemes = headers.get_all(FORWARDED_PROTO).iter();
+        let https = !trusted || schemes.all(|scheme| is_https(scheme.as_bytes()));
+        https.then(|| value.clone())
+    }
+
+    /// Sets the field of an answer.
+    pub(crate) fn set(field: Option<HeaderValue>, headers: &mut HeaderMap) {
+        if let Some(value) = field {
+            headers.insert(STRICT_TRANSPORT_SECURITY, value);
+        }
+    }
+}
+
+/// Whether a value of `X-Forwarded-Proto` says https. A list, or anything else, does not.
+pub(crate) fn is_https(scheme: &[u8]) -> bool {
+    scheme.eq_ignore_ascii_case(b"https")
+}
