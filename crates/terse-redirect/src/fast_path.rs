@@ -237,8 +237,9 @@ pub(crate) fn end_head(date: &[u8], close: bool, out: &mut Vec<u8>) {
 /// which is a page.
 fn split_target(target: &str) -> Option<(&str, Option<&str>)> {
     let rest = target.strip_prefix('/')?;
-    let (code, query) = match rest.split_once('?') {
-        Some((code, query)) => (code, Some(query)),
+    // A plain loop: the path is short, and a searcher costs more to set up than the search itself.
+    let (code, query) = match rest.bytes().position(|byte| byte == b'?') {
+        Some(at) => (&rest[..at], Some(&rest[at + 1..])),
         None => (rest, None),
     };
     (terse_core::Code::shaped(code.as_bytes()) && query != Some("report")).then_some((code, query))
