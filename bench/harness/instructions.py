@@ -1,12 +1,14 @@
 """Instructions per redirect, counted by callgrind: the one figure that noise cannot touch.
 
-The same server is run twice, once with short redirects and once with long. Starting, warming and stopping cost the same both
-times, so the difference of the instructions over the difference of the redirects is the price of one.
+Callgrind counts from the moment when all links are in memory until the load has ended, so starting, warming and stopping cost
+nothing. Of terse it waits until all clicks are counted: the whole process's figure includes that work.
 """
 
 import glob
 import os
 import re
+import subprocess
+import time
 
 from harness import links
 from harness.servers import Failure, start_nginx, start_terse
@@ -16,37 +18,53 @@ TIMEOUT = 300
 SERVING = re.compile(rb"terse_redirect::(connection|fast_path)")
 
 
-def counted(folder, start, clients, file, seconds, progress):
-    """Runs once; returns the redirects and the instructions of all threads and of the serving threads."""
+def control(server, option):
+    """Tells callgrind to zero its counters (-z) or to write them to a file (-d)."""
+    command = ["callgrind_control", option, str(server.process.pid)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    if done.returncode or "Error" in done.stdout + done.stderr:
+        raise Failure(f"{' '.join(command)} failed: {(done.stdout + done.stderr)[-500:]}")
+
+
+def wait_for_clicks(server):
+    deadline = time.monotonic() + TIMEOUT
+    while server.metric("terse_journal_waiting_bytes") > 0:
+        if time.monotonic() > deadline:
+            raise Failure(f"terse did not count all clicks in {TIMEOUT} s")
+        time.sleep(0.2)
+
+
+def per_redirect(folder, start, clients, file, seconds, progress):
+    """Instructions per redirect of all threads and of the serving threads, and the number of redirects."""
     os.makedirs(folder, exist_ok=True)
     out = os.path.join(folder, "callgrind.out")
-    before = ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=yes", f"--callgrind-out-file={out}.%p"]
+    before = ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=yes", f"--callgrind-out-file={out}"]
     server = start(folder, before)
     try:
         server.wait_for(links.read(file)[0][1], 302)
         clients.visit_each(server, file, connections=4)
+        is_terse = server.name == "terse"
+        if is_terse:
+            wait_for_clicks(server)
+        control(server, "-z")
         progress(f"{server.name} under callgrind, {seconds} s")
         requests = clients.wrk(server, "zipf", file, seconds=seconds, timeout=60).requests
+        if is_terse:
+            wait_for_clicks(server)
+        control(server, "-d")
     finally:
         server.stop()
-    total_all = serving = 0
-    for name in glob.glob(f"{out}.*-*"):
+    everything = serving = 0
+    # The first dump; the end of the process writes another.
+    for name in glob.glob(f"{out}.1*"):
         with open(name, "rb") as dump:
             text = dump.read()
         total = sum(int(line.split()[1]) for line in re.findall(rb"^totals: \d+", text, re.M))
-        total_all += total
+        everything += total
         serving += total if SERVING.search(text) else 0
-    if not total_all:
+    if not everything:
         raise Failure(f"callgrind counted no instructions:\n{server.tail()}")
-    return requests, total_all, serving
-
-
-def slope(folder, start, clients, file, seconds, progress):
-    """Instructions per redirect of all threads and of the serving threads: the difference of two runs."""
-    short = counted(os.path.join(folder, "short"), start, clients, file, max(1, seconds // 8), progress)
-    long = counted(os.path.join(folder, "long"), start, clients, file, seconds, progress)
-    more = long[0] - short[0]
-    return (long[1] - short[1]) / more, (long[2] - short[2]) / more, more
+    return everything / requests, serving / requests, requests
 
 
 def measure(lab, seconds, count):
@@ -60,7 +78,6 @@ def measure(lab, seconds, count):
     links.write(file, numbered)
 
     def terse(run, before):
-        # Both runs use the same data folder, one after the other.
         settings = {"TERSE_DATA_DIR": os.path.join(data, "data")}
         return start_terse(lab.binary, run, 1, lab.server_cores, settings, before, TIMEOUT)
 
@@ -72,5 +89,5 @@ def measure(lab, seconds, count):
 
     found = {}
     for name, start in (("terse", terse), ("nginx", nginx)):
-        found[name] = slope(os.path.join(folder, name), start, lab.clients, file, seconds, lab.progress)
+        found[name] = per_redirect(os.path.join(folder, name), start, lab.clients, file, seconds, lab.progress)
     return found

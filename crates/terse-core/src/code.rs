@@ -239,8 +239,20 @@ impl fmt::Debug for Code {
     }
 }
 
+/// By byte, whether a code may contain it. A table, because every redirect asks for every byte.
+const CODE_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    // No code has a byte beyond ASCII.
+    while byte < 128u8 {
+        table[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        byte += 1;
+    }
+    table
+};
+
 fn is_code_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
+    CODE_BYTES[usize::from(byte)]
 }
 
 #[cfg(test)]
