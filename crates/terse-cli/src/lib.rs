@@ -14,4 +14,4 @@ mod transfer;
 pub use client::{Answer, ApiClient, InProcessApi, Remote};
 pub use commands::{Command, Context};
 pub use problem::{Usage, describe};
-pub use transfer::digest_of;
+pub use transfer::{digest_of, rows_of};

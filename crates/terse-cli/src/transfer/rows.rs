@@ -63,6 +63,18 @@ pub(crate) enum RowResult {
 
 type Input = std::io::Chain<std::io::Cursor<Vec<u8>>, Box<dyn BufRead>>;
 
+/// How many rows a file has, refused ones included. For fuzzing.
+#[doc(hidden)]
+pub fn rows_of(file: Vec<u8>) -> anyhow::Result<usize> {
+    let now = Timestamp::from_ms(1_767_225_600_000);
+    let mut rows = Rows::open(Box::new(std::io::Cursor::new(file)), None, true, now)?;
+    let mut count = 0;
+    while let Some(links) = rows.next()? {
+        count += links.len();
+    }
+    Ok(count)
+}
+
 /// Reads rows one by one.
 pub(crate) struct Rows {
     records: Records<Input>,

@@ -1,0 +1,1 @@
+//! Fuzz targets for everything that strangers' bytes reach. See `tests/targets`.
