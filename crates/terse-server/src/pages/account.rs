@@ -1,22 +1,23 @@
 //! The account page: profile, API keys, password, sign-out and deletion.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use terse_core::Timestamp;
-use terse_core::accounts::{AccountError, ErasureProof, KeyDraft, SignedIn};
-use terse_core::registry::{Account, ApiKey, KeyId, Scope};
+use terse_core::accounts::{AccountError, ErasureProof, KeyDraft};
+use terse_core::registry::{ApiKey, KeyId, Scope};
 
-use super::form::{OwnForm, Wrong, sentence, shown_again};
-use super::format::{ago, moment};
+use super::form::{Wrong, sentence, shown_again};
+use super::format::ago;
+use super::html;
 use super::login::away;
-use super::session::{begin, go, go_with, guard, no_cookie, private_page, signed_in};
+use super::member::{Member, MemberForm};
+use super::session::{app_page, begin, go, go_with, guard, no_cookie};
+use super::shell::Shell;
 use super::signup::mismatch;
-use super::{Frame, Visitor, html};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -28,7 +29,7 @@ const LIVES: [(u64, &str); 4] =
 #[derive(Template)]
 #[template(path = "account.html")]
 struct AccountPage {
-    frame: Frame,
+    shell: Shell,
     name: String,
     role: &'static str,
     since: String,
@@ -63,7 +64,7 @@ struct KeyForm {
 }
 
 impl Key {
-    fn new(key: ApiKey, now: Timestamp) -> Self {
+    fn new(key: ApiKey, shell: &Shell, now: Timestamp) -> Self {
         let opens = match key.scope {
             Scope::Create => "Create links",
             Scope::Read => "Read only",
@@ -77,28 +78,29 @@ impl Key {
             opens,
             made: ago(key.created_at, now),
             used: key.last_used_at.map_or_else(|| "never".to_owned(), |at| ago(at, now)),
-            ends: key.expires_at.map_or_else(|| "never".to_owned(), moment),
+            ends: key.expires_at.map_or_else(|| "never".to_owned(), |at| shell.moment(at)),
             over,
         }
     }
 }
 
 impl AccountPage {
-    async fn of(state: &App, account: &Account) -> Result<Self, AccountError> {
-        let now = state.links.now();
+    async fn of(state: &App, member: &Member) -> Result<Self, AccountError> {
+        let (now, account) = (state.links.now(), &member.here.account);
+        let shell = member.shell(state, "/account");
         let keys = state.accounts.keys(account.id).await?;
         Ok(Self {
-            frame: Frame::new(state.site(), Visitor::SignedIn),
             name: account.name.to_string(),
             role: account.role.as_str(),
-            since: moment(account.created_at),
+            since: shell.moment(account.created_at),
             has_password: account.password.is_some(),
             provider: state.provider().map(|provider| (provider, account.identity.is_some())),
-            keys: keys.into_iter().map(|key| Key::new(key, now)).collect(),
+            keys: keys.into_iter().map(|key| Key::new(key, &shell, now)).collect(),
             fresh: None,
             done: None,
             form: KeyForm::default(),
             wrong: None,
+            shell,
         })
     }
 
@@ -131,62 +133,28 @@ fn said(word: &str) -> Option<&'static str> {
 
 pub(super) async fn show(
     State(state): Web,
-    headers: HeaderMap,
+    member: Member,
     params: Result<Params, Problem>,
 ) -> Response {
-    let here = match who(&state, &headers, "").await {
-        Ok(here) => here,
-        Err(response) => return response,
-    };
-    match AccountPage::of(&state, &here.account).await {
+    match AccountPage::of(&state, &member).await {
         Ok(mut account) => {
             let done = params.ok().and_then(|mut params| params.take("done"));
             account.done = done.and_then(|word| said(&word));
-            private_page(StatusCode::OK, html(&account))
+            app_page(StatusCode::OK, html(&account))
         }
         Err(error) => away(&error),
-    }
-}
-
-/// The signed-in account; without one, a redirect to the sign-in page, which leads on to `next`.
-pub(super) async fn who(
-    state: &App,
-    headers: &HeaderMap,
-    next: &'static str,
-) -> Result<SignedIn, Response> {
-    match signed_in(state, headers).await {
-        Ok(Some(here)) => Ok(here),
-        Ok(None) if next.is_empty() => Err(go("/login")),
-        Ok(None) => Err(go(&format!("/login?next={next}"))),
-        Err(error) => Err(away(&error)),
-    }
-}
-
-/// A form from our own page, sent by a signed-in account.
-pub(super) struct AccountForm {
-    here: SignedIn,
-    fields: Params,
-}
-
-impl FromRequest<Arc<App>> for AccountForm {
-    type Rejection = Response;
-
-    async fn from_request(request: Request, state: &Arc<App>) -> Result<Self, Response> {
-        let headers = request.headers().clone();
-        let OwnForm(fields) = OwnForm::from_request(request, state).await?;
-        Ok(Self { here: who(state, &headers, "").await?, fields })
     }
 }
 
 /// Shows the page again with the problem and the typed values.
 async fn again(
     state: &App,
-    account: &Account,
+    member: &Member,
     form: KeyForm,
     field: &'static str,
     problem: &Problem,
 ) -> Response {
-    match AccountPage::of(state, account).await {
+    match AccountPage::of(state, member).await {
         Ok(mut account) => {
             account.form = form;
             account.wrong = Some((field, sentence(problem)));
@@ -198,27 +166,27 @@ async fn again(
     }
 }
 
-pub(super) async fn make_key(State(state): Web, form: AccountForm) -> Response {
-    let AccountForm { here, mut fields } = form;
+pub(super) async fn make_key(State(state): Web, form: MemberForm) -> Response {
+    let MemberForm { member, mut fields } = form;
     let mut take = |name| fields.take(name).unwrap_or_default();
     let form = KeyForm { name: take("key"), scope: take("scope"), days: take("days") };
     let made = match fields.done() {
-        Ok(()) => new_key(&state, &here, &form).await,
+        Ok(()) => new_key(&state, &member, &form).await,
         Err(problem) => Err(problem),
     };
     match made {
-        Ok(key) => match AccountPage::of(&state, &here.account).await {
+        Ok(key) => match AccountPage::of(&state, &member).await {
             Ok(mut account) => {
                 account.fresh = Some(key);
-                private_page(StatusCode::CREATED, html(&account))
+                app_page(StatusCode::CREATED, html(&account))
             }
             Err(error) => away(&error),
         },
-        Err(problem) => again(&state, &here.account, form, "key", &problem).await,
+        Err(problem) => again(&state, &member, form, "key", &problem).await,
     }
 }
 
-async fn new_key(state: &App, here: &SignedIn, form: &KeyForm) -> Result<String, Problem> {
+async fn new_key(state: &App, member: &Member, form: &KeyForm) -> Result<String, Problem> {
     let offered =
         LIVES.into_iter().map(|(days, _)| days).find(|days| days.to_string() == form.days);
     let days = offered.ok_or_else(|| Problem::invalid("key", "choose when the key expires"))?;
@@ -226,16 +194,16 @@ async fn new_key(state: &App, here: &SignedIn, form: &KeyForm) -> Result<String,
     let expires_at = end.filter(|_| days > 0).map(|at| at.to_string());
     let (name, scope) = (form.name.clone(), form.scope.clone());
     let draft = KeyDraft { name, scope, expires_at, plan: None };
-    let principal = state.accounts.principal(here)?;
-    let (key, _) = state.accounts.create_own_key(&principal, draft).await?;
+    let (key, _) = state.accounts.create_own_key(&member.principal, draft).await?;
     Ok(key)
 }
 
-pub(super) async fn revoke_key(State(state): Web, form: AccountForm) -> Response {
-    let AccountForm { here, mut fields } = form;
+pub(super) async fn revoke_key(State(state): Web, form: MemberForm) -> Response {
+    let MemberForm { member, mut fields } = form;
+    let account = &member.here.account;
     let id = fields.take("id").and_then(|id| id.parse().ok()).map(KeyId);
     let revoked = match id {
-        Some(id) => state.accounts.revoke_key(here.account.id, here.account.id, id).await,
+        Some(id) => state.accounts.revoke_key(account.id, account.id, id).await,
         None => Ok(()),
     };
     match revoked {
@@ -245,8 +213,8 @@ pub(super) async fn revoke_key(State(state): Web, form: AccountForm) -> Response
     }
 }
 
-pub(super) async fn end_sessions(State(state): Web, form: AccountForm) -> Response {
-    let AccountForm { here, .. } = form;
+pub(super) async fn end_sessions(State(state): Web, form: MemberForm) -> Response {
+    let here = form.member.here;
     match state.accounts.end_other_sessions(here.account.id, Some(&here.token)).await {
         Ok(()) => go("/account?done=signed-out"),
         Err(error) => away(&error),
@@ -256,9 +224,10 @@ pub(super) async fn end_sessions(State(state): Web, form: AccountForm) -> Respon
 pub(super) async fn change_password(
     State(state): Web,
     headers: HeaderMap,
-    form: AccountForm,
+    form: MemberForm,
 ) -> Response {
-    let AccountForm { here, mut fields } = form;
+    let MemberForm { member, mut fields } = form;
+    let here = &member.here;
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (current, password, again_typed) = (take("current"), take("password"), take("again"));
     // Password managers fill in this field; the server ignores it.
@@ -280,13 +249,14 @@ pub(super) async fn change_password(
                 Some("password") => "password",
                 _ => "current",
             };
-            again(&state, &here.account, KeyForm::default(), field, &problem).await
+            again(&state, &member, KeyForm::default(), field, &problem).await
         }
     }
 }
 
-pub(super) async fn delete(State(state): Web, form: AccountForm) -> Response {
-    let AccountForm { here, mut fields } = form;
+pub(super) async fn delete(State(state): Web, form: MemberForm) -> Response {
+    let MemberForm { member, mut fields } = form;
+    let here = &member.here;
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (typed, password) = (take("typed"), take("proof"));
     let erased = async {
@@ -306,7 +276,7 @@ pub(super) async fn delete(State(state): Web, form: AccountForm) -> Response {
         Ok(()) => go_with("/", no_cookie(&state)),
         Err(problem) => {
             let field = if problem.field() == Some("typed") { "typed" } else { "proof" };
-            again(&state, &here.account, KeyForm::default(), field, &problem).await
+            again(&state, &member, KeyForm::default(), field, &problem).await
         }
     }
 }

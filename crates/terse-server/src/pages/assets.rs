@@ -22,18 +22,25 @@ struct Asset {
 }
 
 impl Asset {
-    fn new(extension: &str, kind: &'static str, body: &'static str) -> Self {
+    fn new(name: &str, body: &'static str) -> Self {
         let hash = hex(&Sha256::digest(body)[..6]);
-        Self { path: format!("/assets/terse-{hash}.{extension}"), kind, body }
+        let (stem, extension) = name.split_once('.').unwrap_or((name, ""));
+        let kind = match extension {
+            "css" => "text/css; charset=utf-8",
+            _ => "text/javascript; charset=utf-8",
+        };
+        Self { path: format!("/assets/{stem}-{hash}.{extension}"), kind, body }
     }
 }
 
-static CSS: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new("css", "text/css; charset=utf-8", include_str!("../../assets/terse.css"))
-});
-static JS: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new("js", "text/javascript; charset=utf-8", include_str!("../../assets/terse.js"))
-});
+static CSS: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("terse.css", include_str!("../../assets/terse.css")));
+static JS: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("terse.js", include_str!("../../assets/terse.js")));
+static APP_CSS: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("app.css", include_str!("../../assets/app.css")));
+static APP_JS: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("app.js", include_str!("../../assets/app.js")));
 const ICON: &str = include_str!("../../assets/favicon.svg");
 
 /// The path of the style sheet.
@@ -46,12 +53,23 @@ pub(crate) fn js() -> &'static str {
     &JS.path
 }
 
+/// The path of the dashboard's style sheet.
+pub(crate) fn app_css() -> &'static str {
+    &APP_CSS.path
+}
+
+/// The path of the dashboard's script.
+pub(crate) fn app_js() -> &'static str {
+    &APP_JS.path
+}
+
 pub(super) async fn asset(State(state): Web, Name(name): Name) -> Response {
     if let Some(logo) = state.site().logo_at(&format!("/assets/{name}")) {
         return logo_response(logo);
     }
-    let found =
-        [&*CSS, &*JS].into_iter().find(|asset| asset.path.strip_prefix("/assets/") == Some(&*name));
+    let found = [&*CSS, &*JS, &*APP_CSS, &*APP_JS]
+        .into_iter()
+        .find(|asset| asset.path.strip_prefix("/assets/") == Some(&*name));
     match found {
         Some(asset) => {
             let headers = [

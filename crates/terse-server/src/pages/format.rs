@@ -2,12 +2,18 @@
 
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use terse_core::Timestamp;
 
 /// Formats a date and time in UTC.
 pub(super) fn moment(at: Timestamp) -> String {
+    moment_in(at, &TimeZone::UTC)
+}
+
+/// Formats a date and time in a zone, with the zone's abbreviation.
+pub(super) fn moment_in(at: Timestamp, zone: &TimeZone) -> String {
     match jiff::Timestamp::from_millisecond(at.as_ms()) {
-        Ok(at) => at.to_zoned(jiff::tz::TimeZone::UTC).strftime("%-d %B %Y, %H:%M UTC").to_string(),
+        Ok(at) => at.to_zoned(zone.clone()).strftime("%-d %B %Y, %H:%M %Z").to_string(),
         Err(_) => at.to_string(),
     }
 }

@@ -2,15 +2,15 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
-use terse_core::{Caller, Link, LinkError, ListQuery, OwnerId, Sort, Status, TagCount, Timestamp};
+use terse_core::{Link, LinkError, ListQuery, OwnerId, Sort, Status, TagCount, Timestamp};
 
-use super::account::who;
-use super::format::{ago, grouped, middle_cut, moment};
-use super::login::away;
-use super::session::private_page;
-use super::{Frame, NOT_FOUND, UNAVAILABLE, Visitor, html, message};
+use super::format::{ago, grouped, middle_cut};
+use super::member::Member;
+use super::session::app_page;
+use super::shell::Shell;
+use super::{NOT_FOUND, UNAVAILABLE, html, message};
 use crate::counts::click_counts;
 use crate::http::cursor::Seal;
 use crate::http::host::short_url;
@@ -40,7 +40,7 @@ const SHOWS: [(&str, &str); 6] = [
 #[derive(Template)]
 #[template(path = "links.html")]
 struct LinksPage {
-    frame: Frame,
+    shell: Shell,
     rows: Vec<LinkRow>,
     filter: Filter,
     /// The tags of the account, the most used first.
@@ -76,7 +76,7 @@ struct LinkRow {
 }
 
 impl LinkRow {
-    fn new(link: &Link, clicks: Option<u64>, state: &App, now: Timestamp) -> Self {
+    fn new(link: &Link, clicks: Option<u64>, state: &App, shell: &Shell, now: Timestamp) -> Self {
         let short = short_url(&link.key, &state.links.rules().hosts);
         let target = link.target.to_string();
         Self {
@@ -87,9 +87,9 @@ impl LinkRow {
             target,
             title: link.title.as_ref().map(|title| title.as_str().to_owned()),
             tags: link.tags.iter().map(str::to_owned).collect(),
-            states: states(link, now),
+            states: states(link, shell, now),
             clicks: clicks.map(|clicks| grouped(clicks.saturating_add(link.imported_clicks))),
-            made: moment(link.created_at),
+            made: shell.moment(link.created_at),
             made_ago: ago(link.created_at, now),
             made_at: link.created_at.to_string(),
         }
@@ -97,16 +97,16 @@ impl LinkRow {
 }
 
 /// What distinguishes a link from one that simply redirects.
-fn states(link: &Link, now: Timestamp) -> Vec<(String, &'static str)> {
+fn states(link: &Link, shell: &Shell, now: Timestamp) -> Vec<(String, &'static str)> {
     let mut states = Vec::new();
     match link.status(now) {
         Status::Active => {
             if let Some(at) = link.expires_at {
-                states.push((format!("expires {}", moment(at)), "attention"));
+                states.push((format!("expires {}", shell.moment(at)), "attention"));
             }
         }
         Status::Scheduled => {
-            let from = link.valid_from.map(moment).unwrap_or_default();
+            let from = link.valid_from.map(|at| shell.moment(at)).unwrap_or_default();
             states.push((format!("starts {from}"), "attention"));
         }
         Status::Expired => states.push(("expired".into(), "over")),
@@ -185,21 +185,13 @@ impl Filter {
 
 pub(super) async fn show(
     State(state): Web,
-    headers: HeaderMap,
+    member: Member,
     params: Result<Params, Problem>,
 ) -> Response {
-    let here = match who(&state, &headers, "/links").await {
-        Ok(here) => here,
-        Err(response) => return response,
-    };
-    let caller = match state.accounts.principal(&here) {
-        Ok(principal) => principal.caller,
-        Err(error) => return away(&error),
-    };
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
     let (filter, cursor) = (Filter::read(&mut params), params.take("cursor"));
-    match list(&state, caller, here.account.id, filter, cursor).await {
-        Ok(Some(page)) => private_page(StatusCode::OK, html(&page)),
+    match list(&state, &member, filter, cursor).await {
+        Ok(Some(page)) => app_page(StatusCode::OK, html(&page)),
         Ok(None) => message(&NOT_FOUND),
         Err(error) => {
             tracing::error!(%error, "the links of an account could not be listed");
@@ -211,11 +203,12 @@ pub(super) async fn show(
 /// The page; `None` if the cursor is not one of this list.
 async fn list(
     state: &App,
-    caller: Caller,
-    owner: OwnerId,
+    member: &Member,
     filter: Filter,
     cursor: Option<String>,
 ) -> Result<Option<LinksPage>, LinkError> {
+    let (caller, owner) = (member.principal.caller, member.here.account.id);
+    let shell = member.shell(state, "/links").searching(&filter.text);
     let now = state.links.now();
     let mut seal = Seal::new(&state.cursor_key, caller);
     seal.bind(Some("my links"));
@@ -230,9 +223,9 @@ async fn list(
     let listing = state.links.list(caller, query).await?;
     let counts = click_counts(state, listing.page.links.iter()).await;
     let rows = listing.page.links.iter().zip(counts);
-    let rows = rows.map(|(link, clicks)| LinkRow::new(link, clicks, state, now)).collect();
+    let rows = rows.map(|(link, clicks)| LinkRow::new(link, clicks, state, &shell, now)).collect();
     Ok(Some(LinksPage {
-        frame: Frame::new(state.site(), Visitor::SignedIn),
+        shell,
         rows,
         tags: state.links.tags(caller, TAGS).await?,
         next: listing.page.next.map(|next| filter.encoded(Some(&seal.close(&next)))),

@@ -13,11 +13,13 @@ mod frame;
 mod home;
 mod links;
 mod login;
+mod member;
 mod oidc;
 mod password;
 mod preview;
 mod report;
 mod session;
+mod shell;
 mod signup;
 
 use std::sync::Arc;
@@ -30,7 +32,7 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use terse_core::Operator;
 
-pub(crate) use assets::{css, js};
+pub(crate) use assets::{app_css, app_js, css, js};
 pub(crate) use docs::docs_page;
 pub(crate) use frame::{Frame, Visitor};
 pub(crate) use password::password_page;
@@ -42,6 +44,11 @@ use crate::site::Site;
 /// other sites.
 pub const CSP: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' \
     data:; form-action 'self'; \
+    base-uri 'none'; frame-ancestors 'none'";
+
+/// The same for the dashboard: its script may also ask this server.
+const APP_CSP: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' \
+    data:; connect-src 'self'; form-action 'self'; \
     base-uri 'none'; frame-ancestors 'none'";
 
 pub(crate) fn routes() -> Router<Arc<App>> {

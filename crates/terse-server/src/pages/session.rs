@@ -1,12 +1,14 @@
 //! The session of a browser: reads, sets and deletes the session cookie.
 
-use axum::http::header::{CACHE_CONTROL, LOCATION, REFERRER_POLICY, SET_COOKIE};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION, REFERRER_POLICY, SET_COOKIE,
+};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use terse_core::accounts::{AccountError, SignedIn};
 use terse_core::registry::Account;
 
-use super::page;
+use super::{APP_CSP, page};
 use crate::http::cookies::{cookie, session_cookie, set_cookie};
 use crate::http::state::App;
 
@@ -64,6 +66,13 @@ pub(super) fn go_with(path: &str, cookie: HeaderValue) -> Response {
 pub(super) fn private_page(status: StatusCode, html: String) -> Response {
     let mut response = page(status, html);
     guard(response.headers_mut());
+    response
+}
+
+/// A page of the dashboard.
+pub(super) fn app_page(status: StatusCode, html: String) -> Response {
+    let mut response = private_page(status, html);
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(APP_CSP));
     response
 }
 

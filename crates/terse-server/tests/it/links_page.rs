@@ -55,7 +55,7 @@ async fn an_account_sees_its_own_links_with_their_state() {
         "<span class=\"pill over\">expired</span>",
         "<b>0</b> clicks",
         "<option value=\"news\">news (1)</option>",
-        "<a href=\"/links\" aria-current=\"page\">Links</a>",
+        "<a href=\"/links\" aria-current=\"page\">",
     ] {
         assert!(text.contains(shown), "{shown} in {text}");
     }
@@ -132,4 +132,52 @@ async fn signing_in_leads_back_to_the_list() {
     make(&web, OWNER.0, json!({"long_url": "https://example.com/3", "alias": "theirs"})).await;
     let cookie = web.sign_in(admin, "terse_admin-browser").await;
     assert!(open(&web, &cookie, "/links").await.text().contains("You have no links yet."));
+}
+
+#[tokio::test]
+async fn every_page_of_the_dashboard_has_the_frame() {
+    let (web, cookie) = signed_in().await;
+    for (path, current) in [("/links?q=%22%3E%3Cb%3E", "/links"), ("/account", "/account")] {
+        let answer = open(&web, &cookie, path).await;
+        let policy = answer.header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'; style-src 'self'; script-src 'self'"));
+        assert!(policy.contains("connect-src 'self'") && !policy.contains("unsafe"), "{policy}");
+        let text = answer.text();
+        for shown in [
+            "<nav class=\"side\" aria-label=\"Main\">",
+            "<form class=\"find\" method=\"get\" action=\"/links\" role=\"search\">",
+            "aria-keyshortcuts=\"n\"",
+            "class=\"me\" href=\"/account\"",
+            "<b>terse-owner</b><span>go.example</span>",
+            "<meta name=\"robots\" content=\"noindex\">",
+        ] {
+            assert!(text.contains(shown), "{path}: {shown} in {text}");
+        }
+        assert_eq!(text.matches("aria-current=\"page\"").count(), 1, "{path}");
+        assert!(text.contains(&format!("href=\"{current}\" aria-current=\"page\"")), "{path}");
+        assert!(!text.contains("<b>\"") && !text.contains(" style=") && !text.contains("<script>"));
+        assert!(text.len() < 50_000, "{path}: {} bytes", text.len());
+    }
+    let text = open(&web, &cookie, "/links?q=%22%3E%3Cb%3E").await.text();
+    assert!(text.contains("value=\"&#34;&#62;&#60;b&#62;\""), "the search is kept: {text}");
+}
+
+#[tokio::test]
+async fn times_are_in_the_zone_of_the_browser() {
+    let (web, cookie) = signed_in().await;
+    make(
+        &web,
+        OWNER.0,
+        json!({"long_url": "https://example.com/1", "alias": "mine",
+        "expires_at": "2999-07-01T12:00:00Z"}),
+    )
+    .await;
+    for (zone, shown) in [
+        ("", "expires 1 July 2999, 12:00 UTC"),
+        ("; terse_zone=Asia/Tokyo", "expires 1 July 2999, 21:00 JST"),
+        ("; terse_zone=%3Cb%3E", "expires 1 July 2999, 12:00 UTC"),
+    ] {
+        let text = open(&web, &format!("{cookie}{zone}"), "/links").await.text();
+        assert!(text.contains(shown), "{zone}: {text}");
+    }
 }

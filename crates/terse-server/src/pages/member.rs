@@ -1,0 +1,81 @@
+//! Extractors of the dashboard: the signed-in account of a page, and of a form.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::{HeaderMap, Uri, request};
+use axum::response::Response;
+use terse_core::Principal;
+use terse_core::accounts::SignedIn;
+use url::form_urlencoded::byte_serialize;
+
+use super::form::OwnForm;
+use super::login::away;
+use super::session::{go, signed_in};
+use super::shell::Shell;
+use crate::http::params::Params;
+use crate::http::state::App;
+
+/// The account that opened a page. Without one, the visitor is sent to the sign-in page, which
+/// leads back.
+pub(super) struct Member {
+    pub(super) here: SignedIn,
+    pub(super) principal: Principal,
+    headers: HeaderMap,
+}
+
+impl Member {
+    async fn of(state: &App, headers: HeaderMap, next: &str) -> Result<Self, Response> {
+        let here = match signed_in(state, &headers).await {
+            Ok(Some(here)) => here,
+            Ok(None) if next.is_empty() => return Err(go("/login")),
+            Ok(None) => {
+                let next: String = byte_serialize(next.as_bytes()).collect();
+                return Err(go(&format!("/login?next={}", next.replace("%2F", "/"))));
+            }
+            Err(error) => return Err(away(&error)),
+        };
+        match state.accounts.principal(&here) {
+            Ok(principal) => Ok(Self { here, principal, headers }),
+            Err(error) => Err(away(&error)),
+        }
+    }
+
+    /// The surroundings of a page that belongs to this entry of the side bar.
+    pub(super) fn shell(&self, state: &App, current: &'static str) -> Shell {
+        Shell::new(state, &self.headers, &self.here.account, current)
+    }
+}
+
+/// The path to come back to after signing in.
+fn path_of(uri: &Uri) -> &str {
+    uri.path_and_query().map_or("/", axum::http::uri::PathAndQuery::as_str)
+}
+
+impl FromRequestParts<Arc<App>> for Member {
+    type Rejection = Response;
+
+    async fn from_request_parts(
+        request: &mut request::Parts,
+        state: &Arc<App>,
+    ) -> Result<Self, Response> {
+        Self::of(state, request.headers.clone(), path_of(&request.uri)).await
+    }
+}
+
+/// A form from our own page, sent by a signed-in account.
+pub(super) struct MemberForm {
+    pub(super) member: Member,
+    pub(super) fields: Params,
+}
+
+impl FromRequest<Arc<App>> for MemberForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &Arc<App>) -> Result<Self, Response> {
+        let headers = request.headers().clone();
+        let OwnForm(fields) = OwnForm::from_request(request, state).await?;
+        // After signing in, a form cannot be sent again: its page is not known here.
+        Ok(Self { member: Member::of(state, headers, "").await?, fields })
+    }
+}

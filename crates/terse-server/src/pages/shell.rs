@@ -1,0 +1,162 @@
+//! What the pages of the dashboard show around their content: the side bar, the search and the
+//! account.
+
+use axum::http::HeaderMap;
+use jiff::tz::TimeZone;
+use terse_core::registry::{Account, Role};
+use terse_core::{Domain, Timestamp};
+
+use super::Frame;
+use super::format::moment_in;
+use super::frame::Visitor;
+use crate::http::cookies::cookie;
+use crate::http::state::App;
+
+/// The cookie with the viewer's time zone. The dashboard's script sets it.
+const ZONE_COOKIE: &str = "terse_zone";
+
+/// An entry of the side bar.
+pub(super) struct Entry {
+    pub(super) path: &'static str,
+    pub(super) label: &'static str,
+    pub(super) icon: &'static str,
+    pub(super) current: bool,
+    /// How many things wait there.
+    pub(super) count: u64,
+}
+
+/// The paths, labels and icons of the entries that every account has.
+const ENTRIES: [(&str, &str, &str); 2] =
+    [("/links", "Links", "links"), ("/api/docs", "API", "api")];
+/// The same for those who run the server, with the least role that sees each.
+const ADMIN_ENTRIES: [(&str, &str, &str, Role); 0] = [];
+
+/// The surroundings of a page of the dashboard.
+#[derive(Clone)]
+pub(super) struct Shell {
+    frame: Frame,
+    account: String,
+    role: Role,
+    host: String,
+    /// The entry that the page belongs to.
+    current: &'static str,
+    search: String,
+    zone: TimeZone,
+}
+
+impl Shell {
+    pub(super) fn new(
+        state: &App,
+        headers: &HeaderMap,
+        account: &Account,
+        current: &'static str,
+    ) -> Self {
+        Self {
+            frame: Frame::new(state.site(), Visitor::SignedIn),
+            account: account.name.to_string(),
+            role: account.role,
+            host: state.links.rules().hosts.name_of(&Domain::primary()).to_owned(),
+            current,
+            search: String::new(),
+            zone: zone_of(headers),
+        }
+    }
+
+    /// The same, with a text in the search field.
+    pub(super) fn searching(self, search: &str) -> Self {
+        Self { search: search.to_owned(), ..self }
+    }
+
+    pub(super) fn site_name(&self) -> String {
+        self.frame.name()
+    }
+
+    pub(super) fn logo(&self) -> Option<&str> {
+        self.frame.logo()
+    }
+
+    /// Whether the page shows the software's own logo.
+    pub(super) fn is_ours(&self) -> bool {
+        self.frame.operator_name().is_none()
+    }
+
+    pub(super) fn home(&self) -> &'static str {
+        ENTRIES[0].0
+    }
+
+    pub(super) fn account(&self) -> &str {
+        &self.account
+    }
+
+    /// The first letter of the account's name.
+    pub(super) fn initial(&self) -> String {
+        self.account.chars().take(1).flat_map(char::to_uppercase).collect()
+    }
+
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(super) fn search(&self) -> &str {
+        &self.search
+    }
+
+    /// A date and time in the viewer's zone.
+    pub(super) fn moment(&self, at: Timestamp) -> String {
+        moment_in(at, &self.zone)
+    }
+
+    pub(super) fn is_current(&self, path: &str) -> bool {
+        self.current == path
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry> {
+        ENTRIES.into_iter().map(|(path, label, icon)| self.entry(path, label, icon))
+    }
+
+    pub(super) fn admin_entries(&self) -> impl Iterator<Item = Entry> {
+        let seen = ADMIN_ENTRIES.into_iter().filter(|(.., role)| self.role >= *role);
+        seen.map(|(path, label, icon, _)| self.entry(path, label, icon))
+    }
+
+    pub(super) fn has_admin(&self) -> bool {
+        self.admin_entries().next().is_some()
+    }
+
+    fn entry(&self, path: &'static str, label: &'static str, icon: &'static str) -> Entry {
+        Entry { path, label, icon, current: self.is_current(path), count: 0 }
+    }
+}
+
+/// The viewer's time zone; UTC while it is not known.
+fn zone_of(headers: &HeaderMap) -> TimeZone {
+    cookie(headers, ZONE_COOKIE).and_then(named_zone).unwrap_or(TimeZone::UTC)
+}
+
+/// A zone of the IANA database.
+fn named_zone(name: &str) -> Option<TimeZone> {
+    let shaped = (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_+-/".contains(&byte));
+    shaped.then(|| TimeZone::get(name).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+    use axum::http::header::COOKIE;
+
+    #[test]
+    fn times_are_in_the_zone_of_the_cookie_or_in_utc() {
+        for (sent, want) in [
+            ("terse_zone=Europe/Berlin", "Europe/Berlin"),
+            ("terse_zone=Mars/Olympus", "UTC"),
+            ("terse_zone=../etc/passwd", "UTC"),
+            ("other=1", "UTC"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.append(COOKIE, HeaderValue::from_static(sent));
+            assert_eq!(zone_of(&headers).iana_name(), Some(want), "{sent}");
+        }
+    }
+}
