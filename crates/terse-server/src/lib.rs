@@ -22,6 +22,7 @@ mod router;
 mod site;
 mod stats;
 mod used_keys;
+mod value_lists;
 mod warning_pass;
 mod webhooks;
 

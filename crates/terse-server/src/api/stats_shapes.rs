@@ -1,9 +1,7 @@
 //! The JSON bodies of statistics.
 
 use serde::Serialize;
-use terse_core::clicks::{
-    Bots, Busy, ClickReport, Count, Dimension, Interval, Point, REPEAT, Tally, Values,
-};
+use terse_core::clicks::{Bots, Busy, ClickReport, Count, Dimension, Interval, Point};
 use terse_core::{Hosts, Link};
 use utoipa::ToSchema;
 
@@ -11,20 +9,12 @@ use super::period::Asked;
 use super::shapes::host_of;
 use crate::http::host::short_url;
 use crate::http::problem::Problem;
+use crate::value_lists::{Lists, Named};
 
 /// The largest number of values listed by name.
 const MAX_LISTED: usize = 20;
 /// The largest number of busiest links listed.
 pub(super) const BUSIEST: usize = 20;
-
-/// A value and its number of clicks.
-#[derive(Debug, PartialEq, Serialize, ToSchema)]
-pub(crate) struct Named {
-    /// The value; `unknown` where it is not known, `other` for all values beyond the limit.
-    name: String,
-    /// How many clicks.
-    clicks: u64,
-}
 
 /// An interval.
 #[derive(Serialize, ToSchema)]
@@ -230,7 +220,7 @@ macro_rules! stats_body {
     ($name:ident, $asked:expr, $report:expr, { $($first:ident: $one:expr),* $(,)? }) => {{
         let (asked, ClickReport { tally, visitors, recent, buckets }) = ($asked, $report);
         let (interval, points) = asked.series(buckets)?;
-        let lists = Lists { tally, bots: asked.bots };
+        let lists = Lists { tally, bots: asked.bots, most: MAX_LISTED };
         $name {
             $($first: $one(&lists),)*
             from: asked.from.to_string(),
@@ -311,60 +301,5 @@ fn bots_name(bots: Bots) -> &'static str {
         Bots::Include => "include",
         Bots::Exclude => "exclude",
         Bots::Only => "only",
-    }
-}
-
-/// Makes the lists of values and their clicks.
-struct Lists<'a> {
-    tally: &'a Tally,
-    bots: Bots,
-}
-
-impl Lists<'_> {
-    /// The known values, the most frequent first, and the sum of all further values as `other`.
-    fn known(&self, dimension: Dimension) -> Vec<Named> {
-        self.list(dimension, false)
-    }
-
-    /// Why clicks count as bots': without the repeats of humans, which have no such reason.
-    fn bot_reasons(&self) -> Vec<Named> {
-        match self.bots {
-            Bots::Exclude => Vec::new(),
-            _ => Lists { tally: self.tally, bots: Bots::Only }.known(Dimension::BotKind),
-        }
-    }
-
-    fn repeats(&self) -> u64 {
-        let values = self.tally.values(Dimension::BotKind).into_iter().flat_map(Values::named);
-        values.filter(|(name, _)| &***name == REPEAT).map(|(_, count)| count.humans).sum()
-    }
-
-    /// The same, with the number of clicks without a value as `unknown`.
-    fn with_unknown(&self, dimension: Dimension) -> Vec<Named> {
-        self.list(dimension, true)
-    }
-
-    fn list(&self, dimension: Dimension, unknown: bool) -> Vec<Named> {
-        let nothing = Values::default();
-        let values = self.tally.values(dimension).unwrap_or(&nothing);
-        let mut other = self.bots.of(values.other());
-        let mut missing =
-            if unknown { self.bots.of(self.tally.clicks.without(values.sum())) } else { 0 };
-        let mut named = Vec::new();
-        for (name, count) in values.named() {
-            match (&**name, self.bots.of(count)) {
-                (_, 0) => {}
-                // A campaign may have this name; each name is listed once.
-                ("other", clicks) => other += clicks,
-                ("unknown", clicks) if unknown => missing += clicks,
-                (name, clicks) => named.push(Named { name: name.to_owned(), clicks }),
-            }
-        }
-        named.sort_by(|a, b| b.clicks.cmp(&a.clicks).then_with(|| a.name.cmp(&b.name)));
-        other += named.drain(named.len().min(MAX_LISTED)..).map(|named| named.clicks).sum::<u64>();
-        let rest =
-            [("unknown", missing), ("other", other)].into_iter().filter(|(_, clicks)| *clicks > 0);
-        named.extend(rest.map(|(name, clicks)| Named { name: name.to_owned(), clicks }));
-        named
     }
 }

@@ -1,0 +1,71 @@
+//! Lists of the values of clicks, such as their countries, with the number of clicks of each.
+
+use serde::Serialize;
+use terse_core::clicks::{Bots, Dimension, REPEAT, Tally, Values};
+use utoipa::ToSchema;
+
+/// A value and its number of clicks.
+#[derive(Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct Named {
+    /// The value; `unknown` where it is not known, `other` for all values beyond the limit.
+    pub(crate) name: String,
+    /// How many clicks.
+    pub(crate) clicks: u64,
+}
+
+/// Makes the lists of values and their clicks.
+pub(crate) struct Lists<'a> {
+    pub(crate) tally: &'a Tally,
+    pub(crate) bots: Bots,
+    /// The largest number of values listed by name.
+    pub(crate) most: usize,
+}
+
+impl Lists<'_> {
+    /// The known values, the most frequent first, and the sum of all further values as `other`.
+    pub(crate) fn known(&self, dimension: Dimension) -> Vec<Named> {
+        self.list(dimension, false)
+    }
+
+    /// Why clicks count as bots': without the repeats of humans, which have no such reason.
+    pub(crate) fn bot_reasons(&self) -> Vec<Named> {
+        match self.bots {
+            Bots::Exclude => Vec::new(),
+            _ => Lists { bots: Bots::Only, ..*self }.known(Dimension::BotKind),
+        }
+    }
+
+    pub(crate) fn repeats(&self) -> u64 {
+        let values = self.tally.values(Dimension::BotKind).into_iter().flat_map(Values::named);
+        values.filter(|(name, _)| &***name == REPEAT).map(|(_, count)| count.humans).sum()
+    }
+
+    /// The same, with the number of clicks without a value as `unknown`.
+    pub(crate) fn with_unknown(&self, dimension: Dimension) -> Vec<Named> {
+        self.list(dimension, true)
+    }
+
+    fn list(&self, dimension: Dimension, unknown: bool) -> Vec<Named> {
+        let nothing = Values::default();
+        let values = self.tally.values(dimension).unwrap_or(&nothing);
+        let mut other = self.bots.of(values.other());
+        let mut missing =
+            if unknown { self.bots.of(self.tally.clicks.without(values.sum())) } else { 0 };
+        let mut named = Vec::new();
+        for (name, count) in values.named() {
+            match (&**name, self.bots.of(count)) {
+                (_, 0) => {}
+                // A campaign may have this name; each name is listed once.
+                ("other", clicks) => other += clicks,
+                ("unknown", clicks) if unknown => missing += clicks,
+                (name, clicks) => named.push(Named { name: name.to_owned(), clicks }),
+            }
+        }
+        named.sort_by(|a, b| b.clicks.cmp(&a.clicks).then_with(|| a.name.cmp(&b.name)));
+        other += named.drain(named.len().min(self.most)..).map(|named| named.clicks).sum::<u64>();
+        let rest =
+            [("unknown", missing), ("other", other)].into_iter().filter(|(_, clicks)| *clicks > 0);
+        named.extend(rest.map(|(name, clicks)| Named { name: name.to_owned(), clicks }));
+        named
+    }
+}
