@@ -36,6 +36,8 @@ pub enum Flag {
     Unscreened,
     /// The path, query or fragment contains invisible characters or controls that reverse text.
     HiddenText,
+    /// The target is on one of the operator's warn lists. Always a warning.
+    OnWarnList,
 }
 
 /// A small set of flags.
@@ -44,7 +46,7 @@ pub struct FlagSet(u16);
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::MixedScript,
         Self::LookAlike,
         Self::Userinfo,
@@ -59,6 +61,7 @@ impl Flag {
         Self::OddSlashes,
         Self::Unscreened,
         Self::HiddenText,
+        Self::OnWarnList,
     ];
 
     /// The stable name, used in the API and in stores.
@@ -78,6 +81,7 @@ impl Flag {
             Self::OddSlashes => "odd_slashes",
             Self::Unscreened => UNSCREENED,
             Self::HiddenText => "hidden_text",
+            Self::OnWarnList => "on_warn_list",
         }
     }
 
@@ -126,6 +130,9 @@ impl Flag {
                 "The address contains invisible characters, or characters that show its end in \
                  another order."
             }
+            Self::OnWarnList => {
+                "The site is on a list of sites that need care, such as very new ones."
+            }
         }
     }
 
@@ -141,10 +148,15 @@ impl FlagSet {
     /// The flags that put a warning page before a link by default. An IP address in its usual
     /// spelling and unusual slashes are recorded only: neither can deceive a visitor, who sees the
     /// target. `Unscreened` is recorded only, because it says nothing against the target.
+    /// `OnWarnList` warns without being here.
     pub fn default_warnings() -> Self {
-        let record_only =
-            |flag: &Flag| matches!(flag, Flag::NumericHost | Flag::OddSlashes | Flag::Unscreened);
-        Flag::ALL.into_iter().filter(|flag| !record_only(flag)).collect()
+        let left_out = |flag: &Flag| {
+            matches!(
+                flag,
+                Flag::NumericHost | Flag::OddSlashes | Flag::Unscreened | Flag::OnWarnList
+            )
+        };
+        Flag::ALL.into_iter().filter(|flag| !left_out(flag)).collect()
     }
 
     /// The flags that only the entered text can raise, not the parsed target.

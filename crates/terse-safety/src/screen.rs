@@ -42,6 +42,8 @@ pub struct Screen {
     /// A small index of its own for entries that change one at a time, such as hosts that
     /// moderators block. Changing it does not compile the lists again.
     overlay: RwLock<Arc<Index>>,
+    /// The warn lists: a match warns and does not block.
+    warnings: RwLock<Arc<Index>>,
     safe_browsing: Option<Arc<SafeBrowsing>>,
     warn_on: FlagSet,
     /// Counts changes of lists and Safe Browsing data.
@@ -57,6 +59,7 @@ impl Screen {
         Self {
             index: RwLock::default(),
             overlay: RwLock::default(),
+            warnings: RwLock::default(),
             safe_browsing: None,
             warn_on,
             version: AtomicU64::new(0),
@@ -69,9 +72,14 @@ impl Screen {
         Self { safe_browsing: Some(safe_browsing), ..self }
     }
 
-    /// Replaces all lists at once. Checks in progress finish with the old lists.
+    /// Replaces all blocklists at once. Checks in progress finish with the old lists.
     pub fn replace(&self, index: Index) {
         self.swap(&self.index, index);
+    }
+
+    /// Replaces all warn lists at once; the blocklists stay as they are.
+    pub fn replace_warnings(&self, index: Index) {
+        self.swap(&self.warnings, index);
     }
 
     /// Replaces the overlay at once; the lists stay as they are.
@@ -103,11 +111,12 @@ impl Screen {
 
     /// The entry of the overlay or of the lists that blocks a target.
     fn find(&self, target: &Target) -> Option<Block> {
-        [&self.overlay, &self.index].into_iter().find_map(|place| {
-            let index = Arc::clone(&place.read().unwrap_or_else(PoisonError::into_inner));
-            let Match { source, kind, entry } = find(&index, target)?;
-            Some(Block { source: source.to_owned(), kind, entry })
-        })
+        [&self.overlay, &self.index].into_iter().find_map(|place| find_in(place, target))
+    }
+
+    /// The entry of the warn lists that matches a target.
+    fn find_warning(&self, target: &Target) -> Option<Block> {
+        find_in(&self.warnings, target)
     }
 
     /// Screens the target of an existing link. `stored` are the link's flags: those that only the
@@ -151,6 +160,9 @@ impl Screen {
             return Verdict::Blocked(block);
         }
         let mut flags = flags(target).union(more);
+        if self.find_warning(target).is_some() {
+            flags.insert(Flag::OnWarnList);
+        }
         match safe_browsing {
             Status::Threat => {
                 let entry =
@@ -164,12 +176,18 @@ impl Screen {
             Status::Unknown | Status::CleanByStaleLists => flags.insert(Flag::Unscreened),
             Status::Clean => {}
         }
-        if flags.intersection(self.warn_on).is_empty() {
+        if flags.intersection(self.warn_on).is_empty() && !flags.contains(Flag::OnWarnList) {
             Verdict::Clear(flags)
         } else {
             Verdict::Suspicious(flags)
         }
     }
+}
+
+fn find_in(place: &RwLock<Arc<Index>>, target: &Target) -> Option<Block> {
+    let index = Arc::clone(&place.read().unwrap_or_else(PoisonError::into_inner));
+    let Match { source, kind, entry } = find(&index, target)?;
+    Some(Block { source: source.to_owned(), kind, entry })
 }
 
 /// Also checks the target of a known open redirect, so that a well-known site cannot hide a listed
@@ -213,6 +231,31 @@ mod tests {
         assert!(blocked("https://www.google.com/url?q=https://added.example/"));
         screen.replace_overlay(Index::default());
         assert!(!blocked("https://added.example/") && blocked("https://listed.example/"));
+    }
+
+    #[test]
+    fn a_warn_list_warns_whatever_the_other_settings_say() {
+        let screen = Screen::new(FlagSet::NONE);
+        screen.replace_warnings(index("new.example\nhttps://old.example/page"));
+        let listed: FlagSet = [Flag::OnWarnList].into_iter().collect();
+        for text in [
+            "https://new.example/",
+            "https://a.NEW.example./x",
+            "https://old.example/page",
+            "https://www.google.com/url?q=https://new.example/",
+        ] {
+            let verdict = screen.check(&target(text), FlagSet::NONE);
+            let Verdict::Suspicious(flags) = verdict else { panic!("{text}: {verdict:?}") };
+            assert!(flags.contains(Flag::OnWarnList), "{text}");
+            assert!(!screen.blocks(&target(text)), "{text}");
+        }
+        let other = target("https://old.example/other");
+        assert_eq!(screen.check(&other, FlagSet::NONE), Verdict::Clear(FlagSet::NONE));
+        // The flag is not taken from the stored ones: a target that left the list is cleared.
+        assert_eq!(screen.check(&other, listed), Verdict::Clear(FlagSet::NONE));
+        screen.replace(index("new.example"));
+        let both = screen.check(&target("https://new.example/"), FlagSet::NONE);
+        assert!(matches!(both, Verdict::Blocked(_)), "a block takes precedence");
     }
 
     #[test]

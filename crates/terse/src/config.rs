@@ -339,6 +339,9 @@ settings! {
         /// lists of domains or URLs, and the CSV of PhishTank and URLhaus. terse refuses new links
         /// to an entry and blocks existing ones.
         pub lists: Lists = Lists::default(),
+        /// Lists of targets to warn of, in the same formats, such as newly registered domains. terse
+        /// accepts links to an entry and puts a warning page before them.
+        pub warn_lists: Lists = Lists::default(),
         /// How often terse fetches lists from URLs, `1m` to `7d`. It reads files again when they
         /// change.
         pub lists_every: Span = Span::secs(3600),

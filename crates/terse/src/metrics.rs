@@ -243,8 +243,14 @@ fn safety(
     )?;
     gauge(
         encoder,
+        "terse_warn_list_entries",
+        "Hosts and URLs that are warned of",
+        number(&lists.warn_entries),
+    )?;
+    gauge(
+        encoder,
         "terse_blocklists_missing",
-        "Blocklists of which there is no version at all",
+        "Blocklists and warn lists of which there is no version at all",
         number(&lists.missing),
     )?;
     let looks = [

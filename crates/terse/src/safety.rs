@@ -1,5 +1,5 @@
-//! Blocklists: read at start, read again when they change, and compiled into the one index that
-//! screens every target.
+//! Blocklists and warn lists: read at start, read again when they change, and compiled into the
+//! indexes that screen every target.
 
 mod cache_rescreen;
 mod cached_copy;
@@ -25,11 +25,11 @@ use terse_safety::{Flag, FlagSet, Index, ParsedList, ProtectedHosts, Screen};
 use terse_worker::{Context, Fingerprint, Job, Next, Scheduler};
 use tokio::sync::watch;
 
-use crate::config::{Config, ListPlace};
+use crate::config::{Config, ListPlace, ListSource};
 pub(crate) use cache_rescreen::CacheRescreen;
 use feed::Feed;
 pub(crate) use lazy_screen::LazyScreen;
-use loaded_list::{ListUpdate, LoadedList};
+use loaded_list::{ListEffect, ListUpdate, LoadedList};
 use moderator_blocks::ModeratorBlocks;
 pub(crate) use safe_browsing::{Service, is_loopback};
 use screen_with_lookup::ScreenWithLookup;
@@ -38,7 +38,7 @@ use screen_with_lookup::ScreenWithLookup;
 /// that it never reads a half-written list.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The blocklists and the screen that they are compiled into.
+/// The lists and the screen that they are compiled into.
 pub(crate) struct Safety {
     /// Screens targets.
     pub(crate) screen: Arc<Screen>,
@@ -46,7 +46,7 @@ pub(crate) struct Safety {
     pub(crate) service: Option<Arc<Service>>,
     /// Counters of list updates.
     pub(crate) counts: Arc<ListCounts>,
-    /// One per setting, in order. The lock is held while lists are parsed and compiled, which runs
+    /// One per source, in the order of [`sources`]. The lock is held while lists are parsed and compiled, which runs
     /// off the async threads.
     held: Mutex<Vec<LoadedList>>,
     /// The operator's own hosts, as a list.
@@ -92,14 +92,23 @@ pub(crate) struct ListCounts {
     pub(crate) refused: AtomicU64,
     /// Versions that could not be read or fetched.
     pub(crate) failed: AtomicU64,
-    /// Entries in force.
+    /// Entries of blocklists in force.
     pub(crate) entries: AtomicU64,
+    /// Entries of warn lists in force.
+    pub(crate) warn_entries: AtomicU64,
     /// Lists without any version.
     pub(crate) missing: AtomicU64,
     /// Hosts that moderators have blocked.
     pub(crate) moderated: AtomicU64,
     /// Times that all lists were compiled into the index.
     pub(crate) compiled: AtomicU64,
+}
+
+/// The lists of the settings: the blocklists, then the warn lists.
+fn sources(config: &Config) -> impl Iterator<Item = (&'static str, ListEffect, &ListSource)> {
+    let (block, warn) = (&config.safety.lists.0, &config.safety.warn_lists.0);
+    let block = block.iter().map(|source| ("safety.lists", ListEffect::Block, source));
+    block.chain(warn.iter().map(|source| ("safety.warn_lists", ListEffect::Warn, source)))
 }
 
 impl Safety {
@@ -109,15 +118,15 @@ impl Safety {
     pub(crate) fn open(config: &Config, hosts: &Hosts, clock: &Clock) -> anyhow::Result<Self> {
         let safety = Self::closed(config, clock);
         let mut held = Vec::new();
-        for source in &config.safety.lists.0 {
-            let mut list = LoadedList::new(source.clone(), hosts.clone(), &safety.folder);
+        for (setting, effect, source) in sources(config) {
+            let mut list = LoadedList::new(source.clone(), effect, hosts.clone(), &safety.folder);
             match &source.place {
                 ListPlace::File(path) => {
                     let offered = list
                         .read_file(path)
-                        .with_context(|| format!("safety.lists: {}", path.display()))?;
+                        .with_context(|| format!("{setting}: {}", path.display()))?;
                     if let ListUpdate::Refused(why) = offered {
-                        anyhow::bail!("safety.lists: {}: {why}", path.display());
+                        anyhow::bail!("{setting}: {}: {why}", path.display());
                     }
                 }
                 ListPlace::Url(_) => list.read_kept(),
@@ -180,15 +189,14 @@ impl Safety {
         base_url: &str,
         scheduler: &mut Scheduler,
     ) {
-        let sources = &config.safety.lists.0;
-        if sources.iter().any(|source| matches!(source.place, ListPlace::File(_))) {
+        if sources(config).any(|(_, _, source)| matches!(source.place, ListPlace::File(_))) {
             scheduler.add(ListFiles { safety: Arc::clone(self) });
         }
         let mut settings = OutgoingSettings::new(env!("CARGO_PKG_VERSION"), base_url);
         settings.allow_private = config.safety.allow_private_targets;
         // The client starts no thread and sends no request before a feed is due.
         let outgoing = Arc::new(Outgoing::new(settings));
-        for (at, source) in sources.iter().enumerate() {
+        for (at, (_, _, source)) in sources(config).enumerate() {
             if let ListPlace::Url(url) = &source.place {
                 scheduler.add(Feed {
                     safety: Arc::clone(self),
@@ -212,7 +220,7 @@ impl Safety {
                 Some(Ok(offered)) => changed |= self.count(list.name(), offered),
                 Some(Err(error)) => {
                     self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(list = list.name(), %error, "a blocklist cannot be read; its \
+                    tracing::warn!(list = list.name(), %error, "a list cannot be read; its \
                         last version stays in force");
                 }
             }
@@ -246,7 +254,7 @@ impl Safety {
     fn count(&self, name: &str, offered: ListUpdate) -> bool {
         let (counter, new) = match offered {
             ListUpdate::Taken { entries, skipped } => {
-                tracing::info!(list = name, entries, skipped, "took a new version of a blocklist");
+                tracing::info!(list = name, entries, skipped, "took a new version of a list");
                 (&self.counts.taken, true)
             }
             ListUpdate::Same => (&self.counts.unchanged, false),
@@ -254,7 +262,7 @@ impl Safety {
                 tracing::warn!(
                     list = name,
                     why,
-                    "refused a new version of a blocklist; the last one stays in force"
+                    "refused a new version of a list; the last one stays in force"
                 );
                 (&self.counts.refused, false)
             }
@@ -265,16 +273,21 @@ impl Safety {
 
     /// Compiles all lists and puts the index in force.
     fn compile(&self, held: &[LoadedList]) {
-        let lists = held.iter().filter_map(LoadedList::parsed);
-        let index = Index::build([&self.blocked_hosts].into_iter().chain(lists));
+        let lists = |effect| {
+            held.iter().filter(move |list| list.effect() == effect).filter_map(LoadedList::parsed)
+        };
+        let index = Index::build([&self.blocked_hosts].into_iter().chain(lists(ListEffect::Block)));
+        let warnings = Index::build(lists(ListEffect::Warn));
         self.counts.compiled.fetch_add(1, Ordering::Relaxed);
         self.counts.entries.store(index.len() as u64, Ordering::Relaxed);
+        self.counts.warn_entries.store(warnings.len() as u64, Ordering::Relaxed);
         self.counts.missing.store(
             held.iter().filter(|list| list.parsed().is_none()).count() as u64,
             Ordering::Relaxed,
         );
         self.screen.replace(index);
-        // After the index: receivers scan links with it.
+        self.screen.replace_warnings(warnings);
+        // After the indexes: receivers scan links with it.
         self.changed.send_replace(self.fingerprint(held));
     }
 
@@ -288,7 +301,8 @@ impl Safety {
         let mut digest = Sha256::new();
         digest.update(&self.settings);
         for list in held {
-            digest.update([0]);
+            // Moving a list from one setting to the other changes its effect.
+            digest.update([if list.effect() == ListEffect::Block { 0 } else { 2 }]);
             digest.update(list.name());
             digest.update(list.digest());
         }

@@ -134,10 +134,12 @@ fn numbers(bounds: &[(&'static str, u64, u64, u64)]) -> Result<(), (&'static str
 fn lists(config: &Config) -> Result<(), (&'static str, String)> {
     let safety = &config.safety;
     let mut seen = HashSet::new();
-    for ListSource { name, place } in &safety.lists.0 {
+    let block = safety.lists.0.iter().map(|source| ("safety.lists", source));
+    let warn = safety.warn_lists.0.iter().map(|source| ("safety.warn_lists", source));
+    for (setting, ListSource { name, place }) in block.chain(warn) {
         if !seen.insert(name) {
             return Err((
-                "safety.lists",
+                setting,
                 format!("two lists are called {name:?}; write name=… before one of them"),
             ));
         }
@@ -145,7 +147,7 @@ fn lists(config: &Config) -> Result<(), (&'static str, String)> {
         if matches!(place, ListPlace::Url(url) if url.scheme() != "https")
             && !safety.allow_private_targets
         {
-            return Err(("safety.lists", format!("{name:?} must be fetched by https")));
+            return Err((setting, format!("{name:?} must be fetched by https")));
         }
     }
     match safety.warn_on.iter().find(|word| Flag::parse(word).is_none()) {

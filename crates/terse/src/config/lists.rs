@@ -1,4 +1,4 @@
-//! The sources of blocklists.
+//! The sources of blocklists and warn lists.
 
 use std::path::PathBuf;
 
@@ -6,11 +6,11 @@ use url::Url;
 
 use super::node::{Given, Leaf};
 
-/// The blocklists, in order.
+/// Blocklists or warn lists, in order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Lists(pub Vec<ListSource>);
 
-/// One blocklist: `phish=https://feeds.example/phish.csv`, or without a name.
+/// One list: `phish=https://feeds.example/phish.csv`, or without a name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ListSource {
     /// The name in logs and error messages.
@@ -19,7 +19,7 @@ pub struct ListSource {
     pub place: ListPlace,
 }
 
-/// The source of a blocklist.
+/// The source of a list.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ListPlace {
     /// A local file.

@@ -1,4 +1,4 @@
-//! Fetches blocklists from other servers when they change.
+//! Fetches blocklists and warn lists from other servers when they change.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -71,7 +71,7 @@ impl Feed {
         tracing::warn!(
             list = self.name,
             why,
-            "a blocklist could not be fetched; its last version stays in force"
+            "a list could not be fetched; its last version stays in force"
         );
         false
     }

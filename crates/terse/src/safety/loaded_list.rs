@@ -1,4 +1,4 @@
-//! One blocklist: the version in force, and the checks on a new version.
+//! One blocklist or warn list: the version in force, and the checks on a new version.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -20,9 +20,19 @@ const LONG: usize = 100;
 /// A file's modification time and size.
 type Look = (SystemTime, u64);
 
-/// One blocklist.
+/// What a match on a list does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ListEffect {
+    /// The target is refused, and its links are blocked.
+    Block,
+    /// A warning page comes before the link.
+    Warn,
+}
+
+/// One blocklist or warn list.
 pub(crate) struct LoadedList {
     source: ListSource,
+    effect: ListEffect,
     parsed: Option<ParsedList>,
     /// The digest of the bytes that were parsed.
     digest: [u8; 32],
@@ -50,12 +60,30 @@ pub(crate) enum ListUpdate {
 }
 
 impl LoadedList {
-    pub(crate) fn new(source: ListSource, own_hosts: Hosts, folder: &Path) -> Self {
+    pub(crate) fn new(
+        source: ListSource,
+        effect: ListEffect,
+        own_hosts: Hosts,
+        folder: &Path,
+    ) -> Self {
         let kept = match &source.place {
             ListPlace::File(_) => None,
             ListPlace::Url(url) => Some(CachedCopy::new(folder, url.as_str())),
         };
-        Self { source, parsed: None, digest: [0; 32], own_hosts, kept, read: None, seen: None }
+        Self {
+            source,
+            effect,
+            parsed: None,
+            digest: [0; 32],
+            own_hosts,
+            kept,
+            read: None,
+            seen: None,
+        }
+    }
+
+    pub(crate) fn effect(&self) -> ListEffect {
+        self.effect
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -110,7 +138,7 @@ impl LoadedList {
         let new = parse(&self.source.name, bytes, &guard);
         let ours = self.own_hosts.names();
         if new.entries().any(|entry| blocks(entry, &ours)) {
-            return ListUpdate::Refused("it would block our own hosts");
+            return ListUpdate::Refused("it names our own hosts");
         }
         if from_elsewhere && new.is_empty() {
             return ListUpdate::Refused("nothing in it could be read");
@@ -141,7 +169,7 @@ impl LoadedList {
         tracing::warn!(
             list = self.name(),
             why,
-            "there is no copy of a blocklist; it is missing until it can be fetched"
+            "there is no copy of a list; it is missing until it can be fetched"
         );
     }
 
@@ -150,7 +178,7 @@ impl LoadedList {
         let Some(kept) = &mut self.kept else { return };
         if let Err(error) = kept.write(bytes, validators) {
             let name = &self.source.name;
-            tracing::warn!(list = name, %error, "a blocklist could not be saved; after a restart \
+            tracing::warn!(list = name, %error, "a list could not be saved; after a restart \
                 it has to be fetched again");
         }
     }
@@ -183,7 +211,8 @@ mod tests {
 
     fn held(place: &str) -> LoadedList {
         let hosts = Hosts::new(&"https://go.example/".parse().unwrap(), &[], vec![]).unwrap();
-        LoadedList::new(ListSource::parse(place).unwrap(), hosts, Path::new("nowhere"))
+        let source = ListSource::parse(place).unwrap();
+        LoadedList::new(source, ListEffect::Block, hosts, Path::new("nowhere"))
     }
 
     fn hosts(count: usize) -> Vec<u8> {

@@ -111,6 +111,49 @@ fn a_listed_host_is_refused_and_links_to_it_are_taken_down_until_it_is_dropped()
 }
 
 #[test]
+fn a_warn_list_puts_a_warning_before_links_until_the_target_leaves_it() {
+    let file = ListFile::new("new.example.net\n");
+    let terse = TestTerse::with(|config| {
+        config.safety.warn_lists = lists(&[&file.source()]);
+        config.safety.warn_on = vec![];
+    });
+    let create = |target: &str| {
+        let made = terse.anonymous("POST", "/urls", Some(json!({"long_url": target})));
+        assert_eq!(made.status, 201, "{}", made.text());
+        made.json()["short_code"].as_str().unwrap().to_owned()
+    };
+    let flags =
+        |code: &str| terse.api("GET", &format!("/urls/{code}"), None).json()["flags"].clone();
+    let warned = |code: &str| terse.get(&format!("/{code}")).status == 200;
+    let (listed, later) =
+        (create("https://a.new.example.net/"), create("https://next.example.net/"));
+    let by_hand = create("https://next.example.net/by-hand");
+    assert!(warned(&listed), "from the start");
+    let page = terse.browse(&format!("/{listed}")).text();
+    assert!(page.contains("on a list of sites that need care"), "{page}");
+    assert!(!page.contains("ours"), "the page does not name the list");
+    assert_eq!((flags(&listed), flags(&later)), (json!(["on_warn_list"]), json!([])));
+    assert_eq!(terse.get(&format!("/{later}")).status, 302);
+    let clear = Some(json!({"standing": "clear"}));
+    terse.api("PUT", &format!("/admin/links/{by_hand}/standing"), clear);
+
+    file.write("next.example.net\n");
+    until("the re-scan warns", || warned(&later));
+    until("the other link is cleared", || terse.get(&format!("/{listed}")).status == 302);
+    assert_eq!((flags(&listed), flags(&later)), (json!([]), json!(["on_warn_list"])));
+    assert_eq!(terse.get(&format!("/{by_hand}")).status, 302, "a moderator cleared it");
+    let suspicious = Some(json!({"standing": "suspicious"}));
+    terse.api("PUT", &format!("/admin/links/{later}/standing"), suspicious);
+    assert_eq!(metric(&terse, "terse_warn_list_entries"), 1);
+    assert_eq!(metric(&terse, "terse_blocklist_entries"), 1, "the host of the test settings");
+
+    let rounds = metric(&terse, "terse_rescans_total");
+    file.write("# nothing\n");
+    until("all links are scanned", || metric(&terse, "terse_rescans_total") > rounds);
+    assert!(warned(&later), "a moderator decided");
+}
+
+#[test]
 fn a_block_takes_effect_before_the_links_are_scanned_again() {
     let file = ListFile::new("");
     // Without a worker there is no re-scan: the slowest case.
