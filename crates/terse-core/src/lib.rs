@@ -84,7 +84,8 @@ pub use principal::{AccessError, Credential, Principal};
 pub use proxies::{Proxies, ProxyRange};
 pub use removals::Removals;
 pub use screening::{
-    Flags, NoScreening, REPORTED, ScreenInput, ScreenResult, Screening, UNREACHABLE, UNSCREENED,
+    EntryKind, Flags, ListMatch, NoScreening, REPORTED, ScreenInput, ScreenResult, Screening,
+    UNREACHABLE, UNSCREENED,
 };
 pub use secret::Secret;
 pub use self_check::{CheckResult, Finding, NoSelfCheck, SelfCheck};

@@ -26,6 +26,12 @@ pub trait Screening: Send + Sync + 'static {
         matches!(self.screen(target, kept), ScreenResult::Blocked { .. })
     }
 
+    /// The entry of a list that blocks a target, or else one that warns of it. For moderators only.
+    /// Must not block.
+    fn list_match(&self, _target: &Target) -> Option<ListMatch> {
+        None
+    }
+
     /// Changes whenever the result for a target may change. A caller that screens and then writes
     /// compares the version again, because the data may have changed in between.
     fn version(&self) -> u64 {
@@ -54,6 +60,34 @@ pub trait Screening: Send + Sync + 'static {
     /// The sentence for a flag on the warning page.
     fn sentence(&self, _flag: &str) -> Option<&'static str> {
         None
+    }
+}
+
+/// A match on a list.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ListMatch {
+    /// The name of the list.
+    pub list: String,
+    /// What its entry names.
+    pub kind: EntryKind,
+}
+
+/// What an entry of a list names.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum EntryKind {
+    /// A host with its subdomains.
+    Host,
+    /// One URL.
+    Url,
+}
+
+impl EntryKind {
+    /// The stable name, as the API and the audit log show it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Url => "url",
+        }
     }
 }
 

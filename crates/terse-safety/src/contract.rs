@@ -1,10 +1,11 @@
 //! Implements the core's screening contract.
 
-use terse_core::{ScreenInput, ScreenResult, Screening, Target};
+use terse_core::{EntryKind, ListMatch, ScreenInput, ScreenResult, Screening, Target};
 
 use crate::flag::{Flag, FlagSet};
+use crate::index::MatchKind;
 use crate::list::ProtectedHosts;
-use crate::screen::{Screen, Verdict};
+use crate::screen::{Block, Screen, Verdict};
 
 impl Screening for Screen {
     fn screen(&self, target: &Target, input: ScreenInput<'_>) -> ScreenResult {
@@ -23,6 +24,15 @@ impl Screening for Screen {
 
     fn blocks(&self, target: &Target) -> bool {
         Screen::blocks(self, target)
+    }
+
+    fn list_match(&self, target: &Target) -> Option<ListMatch> {
+        let Block { source, kind, .. } = Screen::list_match(self, target)?;
+        let kind = match kind {
+            MatchKind::Host => EntryKind::Host,
+            MatchKind::Url => EntryKind::Url,
+        };
+        Some(ListMatch { list: source, kind })
     }
 
     fn version(&self) -> u64 {

@@ -119,6 +119,17 @@ impl Screen {
         find_in(&self.warnings, target)
     }
 
+    /// The entry that blocks a target, or else the entry that warns of it.
+    pub fn list_match(&self, target: &Target) -> Option<Block> {
+        self.find(target)
+            .or_else(|| {
+                let is_threat =
+                    self.safe_browsing.as_ref().is_some_and(|lists| lists.is_threat(target));
+                is_threat.then(|| by_safe_browsing(target))
+            })
+            .or_else(|| self.find_warning(target))
+    }
+
     /// Screens the target of an existing link. `stored` are the link's flags: those that only the
     /// entered text could raise are carried over.
     pub fn check(&self, target: &Target, stored: FlagSet) -> Verdict {
@@ -164,15 +175,7 @@ impl Screen {
             flags.insert(Flag::OnWarnList);
         }
         match safe_browsing {
-            Status::Threat => {
-                let entry =
-                    UrlParts::of(target).map(|parts| parts.host.to_owned()).unwrap_or_default();
-                return Verdict::Blocked(Block {
-                    source: SAFE_BROWSING.into(),
-                    kind: MatchKind::Url,
-                    entry,
-                });
-            }
+            Status::Threat => return Verdict::Blocked(by_safe_browsing(target)),
             Status::Unknown | Status::CleanByStaleLists => flags.insert(Flag::Unscreened),
             Status::Clean => {}
         }
@@ -182,6 +185,11 @@ impl Screen {
             Verdict::Suspicious(flags)
         }
     }
+}
+
+fn by_safe_browsing(target: &Target) -> Block {
+    let entry = UrlParts::of(target).map(|parts| parts.host.to_owned()).unwrap_or_default();
+    Block { source: SAFE_BROWSING.into(), kind: MatchKind::Url, entry }
 }
 
 fn find_in(place: &RwLock<Arc<Index>>, target: &Target) -> Option<Block> {

@@ -99,6 +99,7 @@ impl Links {
                     self.cache.forget(&link.key);
                     self.events.created(&link);
                     self.written(event);
+                    self.note_created(&link).await;
                     let link = self.learned_since(version, link).await;
                     self.revisit_if_unscreened(&link);
                     return Ok(Created { link, new: true, replayed: false });

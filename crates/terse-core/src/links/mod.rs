@@ -9,6 +9,7 @@ mod error;
 mod import;
 mod read;
 mod reaping;
+mod scan_audit;
 mod screening;
 mod tags;
 mod undo;
@@ -20,6 +21,7 @@ pub use creation::{CreateMetrics, CreateResult, Creation, Creator, Draft, LinkCr
 pub use error::LinkError;
 pub use import::ImportPreview;
 pub use read::{ListedOwner, Listing};
+pub(crate) use scan_audit::moderation_json;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +34,7 @@ use crate::domain::Hosts;
 use crate::events::{LinkEvents, NoEvents};
 use crate::link::OwnerId;
 use crate::outbox::OutboxEvent;
-use crate::registry::{EventKind, Suspended};
+use crate::registry::{AuditLog, EventKind, Suspended};
 use crate::screening::Screening;
 use crate::store::LinkStore;
 use crate::target::TargetRules;
@@ -67,6 +69,7 @@ pub struct Links {
     cache: Arc<dyn RouteCache>,
     screen: Arc<dyn Screening>,
     events: Arc<dyn LinkEvents>,
+    audit: Arc<dyn AuditLog>,
     rules: LinkPolicy,
     suspended: Suspended,
     clock: Clock,
@@ -90,8 +93,9 @@ impl Links {
         rules: LinkPolicy,
         clock: Clock,
     ) -> Self {
-        let (events, suspended) = (Arc::new(NoEvents), Suspended::default());
-        Self { store, codes, cache, screen, events, rules, suspended, clock }
+        let (events, audit) = (Arc::new(NoEvents), Arc::new(scan_audit::NoAudit));
+        let suspended = Suspended::default();
+        Self { store, codes, cache, screen, events, audit, rules, suspended, clock }
     }
 
     /// The same, with a listener for events.

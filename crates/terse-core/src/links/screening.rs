@@ -1,5 +1,6 @@
 //! Screening of targets, and its effect on a link.
 
+use super::scan_audit::Noted;
 use super::update::UPDATE_ATTEMPTS;
 use super::{Caller, Links};
 use crate::create_link::NewLink;
@@ -133,9 +134,11 @@ impl Links {
         key: &LinkKey,
         screen: impl Fn(&Link) -> Option<Link>,
     ) -> Result<Option<Link>, StoreError> {
+        let mut noted = Noted::default();
         for _ in 0..UPDATE_ATTEMPTS {
             let Some(old) = self.store.get(key).await? else { return Ok(None) };
             let Some(new) = screen(&old) else { return Ok(None) };
+            self.note_scan(&old, &new, &mut noted).await?;
             let event = self.event(kind_of(&old, &new), old.owner);
             match self.store.update(&new, old.revision, event.as_slice()).await {
                 Ok(Updated::Done) => {

@@ -1,5 +1,6 @@
 //! Changing a link.
 
+use super::scan_audit::Noted;
 use super::screening::targets_of_change;
 use super::{Caller, LinkError, Links};
 use crate::events::kind_of;
@@ -131,6 +132,7 @@ impl Links {
         if caller == Caller::Anonymous {
             return Err(LinkError::KeyNeeded);
         }
+        let mut noted = Noted::default();
         for _ in 0..UPDATE_ATTEMPTS {
             let version = self.screen.version();
             let old = self.get(caller, key).await?;
@@ -143,6 +145,7 @@ impl Links {
                 self.cache.forget(key);
                 return Ok(old);
             }
+            self.note_scan(&old, &new, &mut noted).await?;
             let event = self.event(kind_of(&old, &new), old.owner);
             match self.store.update(&new, old.revision, event.as_slice()).await {
                 Ok(Updated::Done) => {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Moderation, ModerationError};
 use crate::accounts::Accounts;
 use crate::link::{Link, LinkKey, ModerationStatus};
-use crate::links::{Caller, LinkError};
+use crate::links::{Caller, LinkError, moderation_json};
 use crate::patch::Patch;
 use crate::principal::Principal;
 use crate::registry::{AuditAction, ReportState, Role, subject};
@@ -46,7 +46,7 @@ impl Moderation {
         let mut noted = None;
         for _ in 0..ATTEMPTS {
             let link = self.links.get(Caller::OPERATOR, key).await?;
-            let (before, after) = (recorded(&link), recorded_after(&link, status));
+            let (before, after) = (moderation_json(&link), recorded_after(&link, status));
             if before == after {
                 return Ok(link);
             }
@@ -65,15 +65,6 @@ impl Moderation {
         }
         Err(LinkError::Conflict.into())
     }
-}
-
-/// A link's status, as the audit log records it.
-fn recorded(link: &Link) -> Value {
-    let flags: Vec<&str> = link.flags.iter().collect();
-    json!({
-        "standing": link.moderation.as_str(), "judged_by": link.moderated_by.as_str(),
-        "flags": flags
-    })
 }
 
 fn recorded_after(link: &Link, status: ModerationStatus) -> Value {

@@ -55,6 +55,8 @@ pub enum AuditAction {
     HostUnblocked,
     /// A moderator set the status of a link.
     LinkJudged,
+    /// The screening blocked a link, put a warning before it, or cleared it.
+    LinkScreened,
     /// A report was settled.
     ReportSettled,
     /// A webhook was created.
@@ -71,7 +73,7 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::UserAdded,
         Self::UserChanged,
         Self::UserSuspended,
@@ -86,6 +88,7 @@ impl AuditAction {
         Self::HostBlocked,
         Self::HostUnblocked,
         Self::LinkJudged,
+        Self::LinkScreened,
         Self::ReportSettled,
         Self::WebhookAdded,
         Self::WebhookChanged,
@@ -111,6 +114,7 @@ impl AuditAction {
             Self::HostBlocked => "host_blocked",
             Self::HostUnblocked => "host_unblocked",
             Self::LinkJudged => "link_judged",
+            Self::LinkScreened => "link_screened",
             Self::ReportSettled => "report_settled",
             Self::WebhookAdded => "webhook_added",
             Self::WebhookChanged => "webhook_changed",

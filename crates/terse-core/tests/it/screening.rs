@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::json;
+use serde_json::{Value, json};
+use terse_core::registry::{Actor, AuditAction, AuditLog as _, Audits, subject};
 use terse_core::*;
-use terse_testkit::MemoryStore;
+use terse_testkit::{MemoryRegistry, MemoryStore};
 
 /// A scripted screening: blocks and flags targets by prefix.
 #[derive(Default)]
@@ -80,6 +81,17 @@ impl Screening for Told {
         }
         let flags = Flags::new(flags);
         if flags.is_empty() { ScreenResult::Clear(flags) } else { ScreenResult::Suspicious(flags) }
+    }
+
+    fn list_match(&self, target: &Target) -> Option<ListMatch> {
+        let words = self.words.lock().unwrap();
+        let (_, word) = words.iter().find(|(place, _)| target.as_str().starts_with(*place))?;
+        let (list, kind) = match *word {
+            "blocked" => ("the list", EntryKind::Host),
+            "listed" => ("new domains", EntryKind::Url),
+            _ => return None,
+        };
+        Some(ListMatch { list: list.into(), kind })
     }
 
     fn version(&self) -> u64 {
@@ -548,4 +560,89 @@ async fn what_is_odd_is_gathered_from_all_places_a_link_leads_to() {
     // The flagged target is removed; the stored flags do not say which target raised them.
     let link = links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
     assert_eq!(link.flags.joined(), "exclaimed,odd");
+}
+
+/// The records about a link, oldest first: why, and the status before and after.
+async fn records(registry: &MemoryRegistry, link: &Link) -> Vec<(String, Option<Value>, Value)> {
+    let subject = Some(subject::link(&link.key));
+    let query = Audits { subject, limit: 100, ..Audits::default() };
+    let json = |text: String| serde_json::from_str::<Value>(&text).unwrap();
+    let mut records: Vec<_> = registry
+        .audit(&query)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|entry| {
+            assert_eq!((entry.act, entry.actor), (AuditAction::LinkScreened, Actor::Terse));
+            (entry.why.unwrap(), entry.before.map(json), json(entry.after.unwrap()))
+        })
+        .collect();
+    records.reverse();
+    records
+}
+
+#[tokio::test]
+async fn every_automatic_decision_is_recorded_with_its_reason() {
+    let (links, screen) = room();
+    let registry = Arc::new(MemoryRegistry::new());
+    let links = links.audited_by(registry.clone());
+    let state = |standing: &str, flags: &[&str]| json!({"standing": standing, "judged_by": "screen", "flags": flags});
+
+    // A new link with a warning, and one without.
+    let odd = make(&links, OWNER, ODD).await.unwrap();
+    let told = records(&registry, &odd).await;
+    assert_eq!(told, [("flags: odd".into(), None, state("suspicious", &["odd"]))]);
+    let good = make(&links, OWNER, GOOD).await.unwrap();
+    assert_eq!(records(&registry, &good).await, []);
+
+    // The re-scan blocks it, the list warns of it only, and then no longer.
+    screen.learn(GOOD, "blocked");
+    links.rescreen(&good.key).await.unwrap().unwrap();
+    assert!(links.rescreen(&good.key).await.unwrap().is_none(), "nothing changes, nothing is told");
+    screen.learn(GOOD, "listed");
+    links.rescreen(&good.key).await.unwrap().unwrap();
+    screen.learn(GOOD, "clear");
+    links.rescreen(&good.key).await.unwrap().unwrap();
+    let mut blocked = state("blocked", &[]);
+    (blocked["list"], blocked["entry"]) = ("the list".into(), "host".into());
+    let mut listed = state("suspicious", &["listed"]);
+    (listed["list"], listed["entry"]) = ("new domains".into(), "url".into());
+    let clear = state("clear", &[]);
+    assert_eq!(
+        records(&registry, &good).await,
+        [
+            (
+                "the target is on the list the list, by its host".into(),
+                Some(clear.clone()),
+                blocked
+            ),
+            (
+                "the target is on the list new domains, by its url; flags: listed".into(),
+                Some(state("blocked", &[])),
+                listed
+            ),
+            ("nothing is found any more".into(), Some(state("suspicious", &["listed"])), clear),
+        ]
+    );
+
+    // Reports, and a change of the target.
+    links.warn(&good.key, good.created_at).await.unwrap().unwrap();
+    let told = records(&registry, &good).await;
+    assert_eq!(told.last().unwrap().0, "several people have reported the link");
+    let patch = Patch { long_url: Some(ODD.into()), ..Patch::default() };
+    links.patch(OWNER, &good.key, &patch, None).await.unwrap();
+    let told = records(&registry, &good).await;
+    assert_eq!(told.last().unwrap().0, "several people have reported the link; flags: odd");
+    let count = told.len();
+
+    // Neither a moderator's decision nor another change is automatic.
+    let by_hand = Patch { moderation: Some(ModerationStatus::Blocked), ..Patch::default() };
+    links.patch(Caller::OPERATOR, &good.key, &by_hand, None).await.unwrap();
+    let title = Patch { title: PatchField::Set("New".into()), ..Patch::default() };
+    links.patch(OWNER, &odd.key, &title, None).await.unwrap();
+    links.mark_reach(&odd.key, &odd.target, false).await.unwrap();
+    assert_eq!(records(&registry, &good).await.len(), count);
+    assert_eq!(records(&registry, &odd).await.len(), 1);
+    let blocked = links.get(Caller::OPERATOR, &good.key).await.unwrap();
+    assert_eq!(links.list_match(&blocked), None, "a moderator decided");
 }

@@ -27,7 +27,8 @@ struct AuditLine {
     /// Who; null if terse did it by itself.
     #[schema(required = true, inline)]
     actor: Option<OwnerBody>,
-    /// What was done, such as `link_judged`, `host_blocked` or `user_suspended`.
+    /// What was done, such as `link_judged` (by a moderator), `link_screened` (by lists, flags or
+    /// reports), `host_blocked` or `user_suspended`.
     act: &'static str,
     /// To what, such as `link:/x7Kq`, `host:evil.example` or `account:1000`.
     subject: String,

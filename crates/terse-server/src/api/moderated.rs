@@ -93,9 +93,25 @@ pub(crate) struct ModeratedLink {
     /// Its flags. `reported`: several reporters have reported it.
     #[schema(max_items = 32)]
     flags: Vec<String>,
+    /// The entry of a list for which it is blocked or warned of; null if there is none, or if a
+    /// moderator decided.
+    #[schema(required = true, inline)]
+    list_match: Option<ListMatchBody>,
     /// Its revision.
     #[schema(minimum = 0)]
     pub(super) revision: u64,
+}
+
+/// An entry of a list.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = ListMatch)]
+pub(crate) struct ListMatchBody {
+    /// The name of the list in the settings; `moderators` for hosts that moderators block, and
+    /// `Safe Browsing`.
+    list: String,
+    /// What the entry names: a `host` with its subdomains, or one `url`.
+    #[schema(schema_with = schemas::entry_kind)]
+    entry: &'static str,
 }
 
 impl ModeratedLink {
@@ -120,6 +136,10 @@ impl ModeratedLink {
             standing: link.moderation.as_str(),
             judged_by: link.moderated_by.as_str(),
             flags: link.flags.iter().map(str::to_owned).collect(),
+            list_match: state
+                .links
+                .list_match(link)
+                .map(|found| ListMatchBody { list: found.list, entry: found.kind.as_str() }),
             revision: link.revision.0,
         })
     }

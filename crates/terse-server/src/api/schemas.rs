@@ -1,8 +1,8 @@
 //! Schemas that are more exact than the derived ones.
 
 use serde_json::json;
-use terse_core::Status;
 use terse_core::registry::{Role, Scope};
+use terse_core::{EntryKind, Status};
 use utoipa::openapi::schema::{
     AdditionalProperties, AnyOf, Array, Object, ObjectBuilder, OneOf, Ref, SchemaType, Type,
 };
@@ -40,6 +40,13 @@ pub(super) fn standing() -> Object {
     kind(Type::String)
         .description(Some(about))
         .enum_values(Some(["clear", "suspicious", "blocked"]))
+        .build()
+}
+
+pub(super) fn entry_kind() -> Object {
+    kind(Type::String)
+        .description(Some("What the entry names: a host with its subdomains, or one URL."))
+        .enum_values(Some([EntryKind::Host, EntryKind::Url].map(EntryKind::as_str)))
         .build()
 }
 

@@ -48,6 +48,15 @@ impl Screening for Watchful {
         }
     }
 
+    fn list_match(&self, target: &Target) -> Option<ListMatch> {
+        let (list, kind) = match target.host().as_deref()? {
+            "listed.example" => ("our list", EntryKind::Host),
+            "odd.example" => ("odd list", EntryKind::Url),
+            _ => return None,
+        };
+        Some(ListMatch { list: list.into(), kind })
+    }
+
     fn sentence(&self, flag: &str) -> Option<&'static str> {
         (flag == "odd").then_some("It is <odd>.")
     }

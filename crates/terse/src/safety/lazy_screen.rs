@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use terse_core::registry::BlockedHost;
-use terse_core::{Clock, Hosts, ScreenInput, ScreenResult, Screening, Target};
+use terse_core::{Clock, Hosts, ListMatch, ScreenInput, ScreenResult, Screening, Target};
 use terse_safety::Screen;
 
 use super::Safety;
@@ -44,6 +44,10 @@ impl LazyScreen {
 impl Screening for LazyScreen {
     fn screen(&self, target: &Target, evidence: ScreenInput<'_>) -> ScreenResult {
         Screening::screen(self.screen(), target, evidence)
+    }
+
+    fn list_match(&self, target: &Target) -> Option<ListMatch> {
+        Screening::list_match(self.screen(), target)
     }
 
     fn is_blockable(&self, host: &str) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use terse_core::{LinkKey, ScreenInput, ScreenResult, Screening, Target};
+use terse_core::{LinkKey, ListMatch, ScreenInput, ScreenResult, Screening, Target};
 use terse_safety::Screen;
 
 use super::safe_browsing::Service;
@@ -22,6 +22,10 @@ impl Screening for ScreenWithLookup {
 
     fn blocks(&self, target: &Target) -> bool {
         self.screen.blocks(target)
+    }
+
+    fn list_match(&self, target: &Target) -> Option<ListMatch> {
+        Screening::list_match(&*self.screen, target)
     }
 
     fn version(&self) -> u64 {

@@ -5,6 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use async_trait::async_trait;
+use terse_core::registry::{
+    Attribution, AuditAction, AuditEntry, AuditLog, Audits, Registry, RegistryError,
+};
 use terse_core::{
     Alphabet, BlockedHosts, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy, LinkStore, Links,
     Logo, Numbered, Operator, Random, Snowflake, TargetRules, UnwantedAliases,
@@ -178,6 +182,33 @@ pub(super) fn failure_pages(operator: &Operator) -> FailurePages {
         contact: operator.abuse_contact.as_ref().map(ToString::to_string),
         policy: pages.policy.to_owned(),
     }
+}
+
+/// The audit log of automatic decisions. Logs a record that cannot be written.
+struct LoggedAudit(Arc<dyn Registry>);
+
+#[async_trait]
+impl AuditLog for LoggedAudit {
+    async fn note(
+        &self,
+        act: AuditAction,
+        subject: &str,
+        change: (Option<String>, Option<String>),
+        by: Attribution,
+    ) -> Result<(), RegistryError> {
+        self.0.note(act, subject, change, by).await.inspect_err(|error| {
+            tracing::warn!(%error, subject, "an automatic decision could not be recorded");
+        })
+    }
+
+    async fn audit(&self, query: &Audits) -> Result<Vec<AuditEntry>, RegistryError> {
+        self.0.audit(query).await
+    }
+}
+
+/// Adds the audit log of automatic decisions to the links.
+pub(super) fn with_audit(links: Links, registry: &Arc<dyn Registry>) -> Links {
+    links.audited_by(Arc::new(LoggedAudit(Arc::clone(registry))))
 }
 
 /// Adds the event listeners to the links.

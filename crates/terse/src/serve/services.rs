@@ -62,6 +62,7 @@ impl Services {
             policy::link_policy(config, hosts.clone())?,
             clock.clone(),
         );
+        let links = policy::with_audit(links, &store.registry);
         let links = Arc::new(policy::with_events(links, &integrations));
         Ok(Self {
             store: link_store,

@@ -93,6 +93,7 @@ pub(crate) async fn in_process_api(
         Integrations::open(config, &store.registry, store.links.identity(), &rules.hosts).await?;
     let links =
         Links::new(Arc::clone(&store.links), codes, Arc::new(NoRouteCache), screen, rules, clock);
+    let links = policy::with_audit(links, &store.registry);
     // The next server sends the events of this command. Titles are not fetched.
     let links = Arc::new(policy::with_events(links, &integrations));
     let (key, hash) = Keys::generate().context("making a key")?;

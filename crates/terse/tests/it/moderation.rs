@@ -113,7 +113,7 @@ fn three_networks_put_up_a_warning_and_a_moderator_has_the_last_word() {
         assert_eq!(report(&terse, "good1", from), 202);
     }
     assert_eq!(terse.get("/good1").status, 302, "cleared by a moderator");
-    assert_eq!(acts(&terse, "link:/bad1"), ["report_settled", "link_judged"]);
+    assert_eq!(acts(&terse, "link:/bad1"), ["report_settled", "link_judged", "link_screened"]);
     let line = admin(&terse, "/audit?subject=link:/bad1&act=link_judged")["entries"][0].clone();
     assert_eq!((&line["why"], &line["actor"]["id"]), (&json!(WHY), &json!(1)));
     assert_eq!(

@@ -154,6 +154,46 @@ fn a_warn_list_puts_a_warning_before_links_until_the_target_leaves_it() {
 }
 
 #[test]
+fn moderators_see_which_list_blocked_or_warned_and_owners_do_not() {
+    let (bad, new) = (ListFile::new("old.example.net\n"), ListFile::new("new.example.net\n"));
+    let terse = TestTerse::with(|config| {
+        config.safety.lists = lists(&[&bad.source().replace("ours", "bad")]);
+        config.safety.warn_lists = lists(&[&new.source().replace("ours", "fresh")]);
+    });
+    let made =
+        terse.anonymous("POST", "/urls", Some(json!({"long_url": "https://new.example.net/"})));
+    let code = made.json()["short_code"].as_str().unwrap().to_owned();
+    assert!(!made.text().contains("fresh"), "{}", made.text());
+    let seen = |code: &str| {
+        let found = terse.api("GET", "/admin/links", None).json();
+        let links = found["links"].as_array().unwrap().clone();
+        links.into_iter().find(|link| link["short_code"] == code).unwrap()["list_match"].clone()
+    };
+    let log = |code: &str| {
+        let path = format!("/admin/audit?act=link_screened&subject=link:/{code}");
+        terse.api("GET", &path, None).json()["entries"].clone()
+    };
+    assert_eq!(seen(&code), json!({"list": "fresh", "entry": "host"}));
+    let entry = &log(&code)[0];
+    assert_eq!((&entry["actor"], &entry["before"]), (&json!(null), &json!(null)));
+    assert_eq!(
+        (&entry["after"]["list"], &entry["after"]["entry"]),
+        (&json!("fresh"), &json!("host"))
+    );
+
+    bad.write("old.example.net\nhttps://new.example.net/\n");
+    until("the link is taken down", || {
+        terse.api("GET", &format!("/urls/{code}"), None).json()["status"] == "blocked"
+    });
+    assert_eq!(seen(&code), json!({"list": "bad", "entry": "url"}));
+    let entry = &log(&code)[0];
+    assert_eq!(entry["before"]["standing"], "suspicious");
+    assert_eq!((&entry["after"]["list"], &entry["after"]["entry"]), (&json!("bad"), &json!("url")));
+    assert_eq!(entry["why"], "the target is on the list bad, by its url");
+    assert_eq!(log(&code).as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn a_block_takes_effect_before_the_links_are_scanned_again() {
     let file = ListFile::new("");
     // Without a worker there is no re-scan: the slowest case.

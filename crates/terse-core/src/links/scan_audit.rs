@@ -1,0 +1,157 @@
+//! The audit records of automatic decisions: blocks and warnings by lists, flags and reports.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::Links;
+use crate::link::{Link, ModerationSource, ModerationStatus};
+use crate::registry::{
+    Actor, Attribution, AuditAction, AuditEntry, AuditLog, Audits, RegistryError, subject,
+};
+use crate::screening::{ListMatch, REPORTED, UNREACHABLE};
+use crate::store::StoreError;
+
+/// How often the record of a new link is tried.
+const ATTEMPTS: u32 = 3;
+
+/// Keeps no records: for programs without a registry.
+pub(super) struct NoAudit;
+
+#[async_trait]
+impl AuditLog for NoAudit {
+    async fn note(
+        &self,
+        _act: AuditAction,
+        _subject: &str,
+        _change: (Option<String>, Option<String>),
+        _by: Attribution,
+    ) -> Result<(), RegistryError> {
+        Ok(())
+    }
+
+    async fn audit(&self, _query: &Audits) -> Result<Vec<AuditEntry>, RegistryError> {
+        Ok(Vec::new())
+    }
+}
+
+/// The change that a record describes, so that a repeated attempt does not write it twice.
+#[derive(Default)]
+pub(super) struct Noted(Option<(Value, Value)>);
+
+impl Links {
+    /// The same, with a log of automatic decisions.
+    pub fn audited_by(self, audit: Arc<dyn AuditLog>) -> Self {
+        Self { audit, ..self }
+    }
+
+    /// The entry of a list for which the screening blocked a link or put a warning before it, as
+    /// far as the current lists tell. For moderators: its name would help to evade a list.
+    pub fn list_match(&self, link: &Link) -> Option<ListMatch> {
+        if link.moderated_by != ModerationSource::Screen
+            || link.moderation == ModerationStatus::Clear
+        {
+            return None;
+        }
+        link.targets().find_map(|target| self.screen.list_match(target))
+    }
+
+    /// Records an automatic decision before it is written: a crash in between can leave a record
+    /// without its decision, but never a decision without its record.
+    pub(super) async fn note_scan(
+        &self,
+        old: &Link,
+        new: &Link,
+        noted: &mut Noted,
+    ) -> Result<(), StoreError> {
+        if !is_decision(old, new) {
+            return Ok(());
+        }
+        let change = (moderation_json(old), self.scan_json(new));
+        if noted.0.as_ref() != Some(&change) {
+            let written = self.write_scan(new, Some(&change.0), &change.1).await;
+            written.map_err(|error| StoreError::Unavailable(error.into()))?;
+            noted.0 = Some(change);
+        }
+        Ok(())
+    }
+
+    /// Records that a new link begins with a warning. After the link is written: only then does
+    /// its code belong to it. The link stays if the registry fails.
+    pub(super) async fn note_created(&self, link: &Link) {
+        if link.moderation == ModerationStatus::Clear {
+            return;
+        }
+        let after = self.scan_json(link);
+        for _ in 0..ATTEMPTS {
+            if self.write_scan(link, None, &after).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    async fn write_scan(
+        &self,
+        link: &Link,
+        before: Option<&Value>,
+        after: &Value,
+    ) -> Result<(), RegistryError> {
+        let change = (before.map(Value::to_string), Some(after.to_string()));
+        let why = Some(reason(link, after));
+        let by = Attribution { actor: Actor::Terse, at: self.clock.now(), why };
+        self.audit.note(AuditAction::LinkScreened, &subject::link(&link.key), change, by).await
+    }
+
+    /// The status of a link and the list that decided.
+    fn scan_json(&self, link: &Link) -> Value {
+        let mut json = moderation_json(link);
+        if let Some(ListMatch { list, kind }) = self.list_match(link) {
+            json["list"] = list.into();
+            json["entry"] = kind.as_str().into();
+        }
+        json
+    }
+}
+
+/// A link's status, as the audit log records it.
+pub(crate) fn moderation_json(link: &Link) -> Value {
+    let flags: Vec<&str> = link.flags.iter().collect();
+    json!({
+        "standing": link.moderation.as_str(), "judged_by": link.moderated_by.as_str(),
+        "flags": flags
+    })
+}
+
+/// Whether the screening decided something new: another status, or other reasons for a warning.
+fn is_decision(old: &Link, new: &Link) -> bool {
+    let reasons = |link: &Link| link.flags.without(UNREACHABLE);
+    new.moderated_by == ModerationSource::Screen
+        && (new.moderation != old.moderation
+            || (new.moderation == ModerationStatus::Suspicious && reasons(new) != reasons(old)))
+}
+
+/// The reason in a sentence for moderators.
+fn reason(link: &Link, recorded: &Value) -> String {
+    let mut reasons = Vec::new();
+    if let (Some(list), Some(kind)) = (recorded["list"].as_str(), recorded["entry"].as_str()) {
+        reasons.push(format!("the target is on the list {list}, by its {kind}"));
+    }
+    match link.moderation {
+        ModerationStatus::Clear => return "nothing is found any more".to_owned(),
+        ModerationStatus::Blocked if reasons.is_empty() => {
+            reasons.push("the target is blocked".to_owned());
+        }
+        ModerationStatus::Blocked => {}
+        ModerationStatus::Suspicious => {
+            if link.flags.contains(REPORTED) {
+                reasons.push("several people have reported the link".to_owned());
+            }
+            let flags = link.flags.without(REPORTED).without(UNREACHABLE);
+            if !flags.is_empty() {
+                reasons.push(format!("flags: {}", flags.iter().collect::<Vec<_>>().join(", ")));
+            }
+        }
+    }
+    reasons.join("; ")
+}
