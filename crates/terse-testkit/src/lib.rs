@@ -2,7 +2,8 @@
 //!
 //! A backend tests its promises with one line: [`link_store!`], [`click_store!`], [`limiter!`] or
 //! [`registry!`]. Other tests use a [`MemoryStore`], a [`MemoryClickStore`] or a
-//! [`MemoryRegistry`]. This crate contains nothing about HTTP and nothing about any single backend.
+//! [`MemoryRegistry`]. A [`PostgresServer`] is started for tests that need a real one, with a
+//! [`TcpProxy`] in front of it where connections must break. This crate contains nothing about HTTP and nothing about any single backend.
 
 #[doc(hidden)]
 pub mod click_store;
@@ -13,14 +14,18 @@ pub mod link_store;
 mod memory;
 mod memory_clicks;
 mod memory_registry;
+mod postgres_server;
 #[doc(hidden)]
 pub mod registry;
 mod sample;
 #[doc(hidden)]
 pub mod suite;
+mod tcp_proxy;
 
 pub use click_store::add_clicks;
 pub use memory::MemoryStore;
 pub use memory_clicks::MemoryClickStore;
 pub use memory_registry::MemoryRegistry;
+pub use postgres_server::{PgBouncer, PostgresServer};
 pub use sample::{alias, generated, key, rules, timestamp};
+pub use tcp_proxy::TcpProxy;

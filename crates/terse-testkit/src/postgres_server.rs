@@ -1,0 +1,265 @@
+//! A PostgreSQL server for tests, of Debian's package `postgresql`.
+#![allow(clippy::unwrap_used, reason = "tests stop where their server does not start")]
+
+use std::net::TcpListener;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// How long a start may take on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A running server. It belongs to one process and ends with it, however that ends.
+pub struct PostgresServer {
+    folder: PathBuf,
+    port: u16,
+    user: Option<(u32, u32)>,
+    /// Ends the server and removes its folder when this process is gone.
+    watchdog: Mutex<Option<Child>>,
+    databases: AtomicU32,
+}
+
+impl PostgresServer {
+    /// The server that all tests of this process share. Fast rather than durable.
+    pub fn shared() -> &'static Self {
+        static SERVER: OnceLock<PostgresServer> = OnceLock::new();
+        SERVER.get_or_init(|| Self::start(&["fsync=off", "synchronous_commit=off"]))
+    }
+
+    /// Starts a server with further settings, on a free port of 127.0.0.1.
+    pub fn start(settings: &[&str]) -> Self {
+        let folder = folder();
+        let user = other_user();
+        if let Some((uid, gid)) = user {
+            chown(&folder, Some(uid), Some(gid)).unwrap();
+        }
+        let data = folder.join("data");
+        let mut initdb = program("initdb", user);
+        initdb.arg("-D").arg(&data).args(["-U", "terse", "--auth=trust", "--no-sync"]);
+        initdb.args(["-E", "UTF8", "--locale=C.UTF-8"]).current_dir(&folder);
+        let made = initdb.output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let server = Self {
+            port: free_port(),
+            folder,
+            user,
+            watchdog: Mutex::new(None),
+            databases: AtomicU32::new(0),
+        };
+        let mut lines = format!(
+            "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = ''\n\
+             shared_buffers = 64MB\nmax_connections = 400\nlog_min_messages = warning\n\
+             full_page_writes = off\nautovacuum_naptime = 1min\n",
+            server.port
+        );
+        for setting in settings {
+            lines.push_str(setting);
+            lines.push('\n');
+        }
+        std::fs::write(data.join("postgresql.auto.conf"), lines).unwrap();
+        server.run();
+        server
+    }
+
+    /// Starts the server again after [`PostgresServer::stop`].
+    pub fn run(&self) {
+        let mut watchdog = self.watchdog.lock().unwrap();
+        assert!(watchdog.is_none(), "the server runs already");
+        // An immediate shutdown (QUIT) of the server also ends its children.
+        let postgres = bin_folder().join("postgres");
+        *watchdog = Some(watched(&self.folder, &postgres, &["-D", "data"], self.user));
+        drop(watchdog);
+        let begun = Instant::now();
+        while !self.answers() {
+            let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            assert!(begun.elapsed() < START_TIMEOUT, "PostgreSQL does not start: {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends the server at once, as a crash would, and keeps its data for [`PostgresServer::run`].
+    pub fn stop(&self) {
+        std::fs::write(self.folder.join("keep"), "").unwrap();
+        if let Some(mut watchdog) = self.watchdog.lock().unwrap().take() {
+            drop(watchdog.stdin.take());
+            watchdog.wait().unwrap();
+        }
+        std::fs::remove_file(self.folder.join("keep")).unwrap();
+    }
+
+    fn answers(&self) -> bool {
+        let mut ready = program("pg_isready", self.user);
+        ready.args(["-h", "127.0.0.1", "-U", "terse", "-d", "postgres", "-p"]);
+        ready.arg(self.port.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
+        ready.status().unwrap().success()
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL of a database.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://terse@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The URL of a new, empty schema: as good as a database of its own, and made much faster.
+    pub fn fresh(&self) -> String {
+        let name = format!("t{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE SCHEMA {name}"));
+        format!("{}?options=-csearch_path%3D{name}%2Cpublic", self.url("postgres"))
+    }
+
+    /// The name of a new, empty database.
+    pub fn fresh_database(&self) -> String {
+        let name = format!("d{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        name
+    }
+
+    /// Runs statements in a database (or a URL) and returns what `psql` prints, unadorned.
+    pub fn sql(&self, database: &str, sql: &str) -> String {
+        let place = if database.contains("://") { database.to_owned() } else { self.url(database) };
+        let mut psql = program("psql", None);
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql]).arg(place);
+        let output = psql.output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{sql}: {error}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        if let Some(mut watchdog) = self.watchdog.get_mut().ok().and_then(Option::take) {
+            drop(watchdog.stdin.take());
+            let _ended = watchdog.wait();
+        } else {
+            let _removed = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// A pgbouncer in front of a server, in its transaction mode, which gives every transaction another
+/// connection. Of Debian's package `pgbouncer`.
+pub struct PgBouncer {
+    port: u16,
+    watchdog: Child,
+}
+
+impl PgBouncer {
+    /// Starts one with this many connections to the server, on a free port of 127.0.0.1.
+    pub fn start(server: &PostgresServer, connections: usize) -> Self {
+        let (folder, user, port) = (folder(), other_user(), free_port());
+        let settings = format!(
+            "[databases]\n* = host=127.0.0.1 port={} user=terse\n[pgbouncer]\n\
+             listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n\
+             pool_mode = transaction\ndefault_pool_size = {connections}\nmax_client_conn = 200\n",
+            server.port()
+        );
+        std::fs::write(folder.join("pgbouncer.ini"), settings).unwrap();
+        if let Some((uid, gid)) = user {
+            chown(&folder, Some(uid), Some(gid)).unwrap();
+        }
+        let program = Path::new("/usr/sbin/pgbouncer");
+        assert!(program.exists(), "this test needs Debian's package `pgbouncer`");
+        let watchdog = watched(&folder, program, &["pgbouncer.ini"], user);
+        let begun = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begun.elapsed() < START_TIMEOUT, "pgbouncer does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self { port, watchdog }
+    }
+
+    /// The URL of a database behind it.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://terse@127.0.0.1:{}/{database}", self.port)
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        drop(self.watchdog.stdin.take());
+        let _ended = self.watchdog.wait();
+    }
+}
+
+/// Runs a program in a folder until this process ends, then removes the folder unless it contains
+/// a file `keep`. The shell around it waits for the end of its standard input, which this process
+/// holds open. PostgreSQL ends at once at QUIT; others at TERM.
+fn watched(folder: &Path, program: &Path, args: &[&str], user: Option<(u32, u32)>) -> Child {
+    let script = "folder=$1; shift; \"$@\" >\"$folder/log\" 2>&1 & server=$!; cat >/dev/null; \
+                  kill -QUIT $server 2>/dev/null; kill $server 2>/dev/null; wait $server; \
+                  [ -e \"$folder/keep\" ] || rm -rf \"$folder\"";
+    let mut shell = command("sh", user);
+    shell.args(["-c", script, "sh"]).arg(folder).arg(program).args(args).current_dir(folder);
+    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    shell.spawn().unwrap()
+}
+
+/// Where the newest installed server has its programs.
+fn bin_folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+        versions
+            .filter_map(|entry| {
+                let version: u32 = entry.file_name().to_str()?.parse().ok()?;
+                let bin = entry.path().join("bin");
+                bin.join("initdb").exists().then_some((version, bin))
+            })
+            .max()
+            .expect("these tests need PostgreSQL: install Debian's package `postgresql`")
+            .1
+    })
+}
+
+fn program(name: &str, user: Option<(u32, u32)>) -> Command {
+    command(bin_folder().join(name), user)
+}
+
+fn command(program: impl AsRef<std::ffi::OsStr>, user: Option<(u32, u32)>) -> Command {
+    let mut command = Command::new(program);
+    if let Some((uid, gid)) = user {
+        command.uid(uid).gid(gid);
+    }
+    command.env("LC_ALL", "C.UTF-8");
+    command
+}
+
+/// PostgreSQL refuses to run as root: the user that its package made, if this process is root.
+fn other_user() -> Option<(u32, u32)> {
+    use std::os::unix::fs::MetadataExt;
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return None;
+    }
+    let users = std::fs::read_to_string("/etc/passwd").unwrap();
+    let find = |name: &str| {
+        let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    Some(find("postgres").or_else(|| find("nobody")).expect("a user other than root"))
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A new folder that the other user may enter.
+fn folder() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let n = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("terse-postgres-{}-{n}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    // A folder of an earlier process with this id.
+    let _removed = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    folder
+}

@@ -1,0 +1,153 @@
+//! A TCP proxy that breaks connections where a test says so.
+#![allow(clippy::unwrap_used, reason = "tests stop where their proxy does not work")]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Passes connections on to a port of this machine.
+pub struct TcpProxy {
+    port: u16,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// New connections are closed at once.
+    refuses: AtomicBool,
+    stopped: AtomicBool,
+    cut: Mutex<Option<Cut>>,
+    cuts: AtomicUsize,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+/// Where a connection is cut, once.
+#[derive(Clone)]
+enum Cut {
+    /// The client's bytes that contain this do not arrive.
+    Before(Vec<u8>),
+    /// They arrive, and the server's answer does not.
+    After(Vec<u8>),
+}
+
+impl TcpProxy {
+    /// Listens on a free port of 127.0.0.1 and passes on to another port there.
+    pub fn start(to: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(State::default());
+        let shared = Arc::clone(&state);
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if shared.stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                if shared.refuses.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+                pass_on(&shared, client, server);
+            }
+        });
+        Self { port, state }
+    }
+
+    /// Where it listens on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Closes all connections, and new ones at once until [`TcpProxy::accept`].
+    pub fn refuse(&self) {
+        self.state.refuses.store(true, Ordering::Relaxed);
+        for stream in self.state.open.lock().unwrap().drain(..) {
+            let _closed = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Passes new connections on again.
+    pub fn accept(&self) {
+        self.state.refuses.store(false, Ordering::Relaxed);
+    }
+
+    /// Cuts the next connection whose client sends this, before it arrives.
+    pub fn cut_before(&self, bytes: &str) {
+        *self.state.cut.lock().unwrap() = Some(Cut::Before(bytes.into()));
+    }
+
+    /// Cuts the next connection whose client sends this, before the answer comes back.
+    pub fn cut_after(&self, bytes: &str) {
+        *self.state.cut.lock().unwrap() = Some(Cut::After(bytes.into()));
+    }
+
+    /// How many connections were cut.
+    pub fn cuts(&self) -> usize {
+        self.state.cuts.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for TcpProxy {
+    fn drop(&mut self) {
+        self.refuse();
+        self.state.stopped.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts.
+        let _woken = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+fn pass_on(state: &Arc<State>, client: TcpStream, server: TcpStream) {
+    for stream in [&client, &server] {
+        stream.set_nodelay(true).unwrap();
+        state.open.lock().unwrap().push(stream.try_clone().unwrap());
+    }
+    let is_cut = Arc::new(AtomicBool::new(false));
+    let (mut from_server, mut to_client) =
+        (server.try_clone().unwrap(), client.try_clone().unwrap());
+    let answer_is_cut = Arc::clone(&is_cut);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 64 * 1024];
+        while let Ok(read @ 1..) = from_server.read(&mut buffer) {
+            // The server has answered, so what was sent has taken effect.
+            if answer_is_cut.load(Ordering::Acquire)
+                || to_client.write_all(&buffer[..read]).is_err()
+            {
+                break;
+            }
+        }
+        let _closed = to_client.shutdown(Shutdown::Both);
+        let _closed = from_server.shutdown(Shutdown::Both);
+    });
+    let (state, mut client, mut server) = (Arc::clone(state), client, server);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 64 * 1024];
+        while let Ok(read @ 1..) = client.read(&mut buffer) {
+            let sent = &buffer[..read];
+            let cut = {
+                let mut cut = state.cut.lock().unwrap();
+                let contains = |bytes: &[u8]| sent.windows(bytes.len()).any(|part| part == bytes);
+                let applies = match &*cut {
+                    Some(Cut::Before(bytes) | Cut::After(bytes)) => contains(bytes),
+                    None => false,
+                };
+                if applies { cut.take() } else { None }
+            };
+            if cut.is_some() {
+                state.cuts.fetch_add(1, Ordering::Relaxed);
+            }
+            match cut {
+                Some(Cut::Before(_)) => break,
+                Some(Cut::After(_)) => is_cut.store(true, Ordering::Release),
+                None => {}
+            }
+            if server.write_all(sent).is_err() {
+                break;
+            }
+        }
+        let _closed = server.shutdown(Shutdown::Write);
+        if !is_cut.load(Ordering::Acquire) {
+            let _closed = server.shutdown(Shutdown::Both);
+        }
+        let _closed = client.shutdown(Shutdown::Both);
+    });
+}
