@@ -1,0 +1,197 @@
+//! Connections that belong to one caller while its transaction or list lasts.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use terse_core::StoreError;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_postgres::{Client, Row};
+
+use crate::failure::{Failure, unavailable};
+use crate::pool::{Backoff, Connector};
+use crate::sql::Param;
+
+/// How long the client waits beyond the statement timeout of the server, which then answers.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Without a statement timeout: the server would end its wait for a standby and call that success.
+const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
+
+pub(crate) struct ExclusivePool {
+    connector: Arc<Connector>,
+    permits: Semaphore,
+    idle: Mutex<Vec<Client>>,
+    backoff: Mutex<Backoff>,
+    /// The timeouts of a transaction. They are set in the transaction, because a pooler may give
+    /// the next one to another connection.
+    settings: String,
+    timeout: Duration,
+}
+
+impl ExclusivePool {
+    pub(crate) fn new(connector: Arc<Connector>, size: usize, timeout: Duration) -> Self {
+        let ms = timeout.as_millis();
+        Self {
+            connector,
+            permits: Semaphore::new(size),
+            idle: Mutex::default(),
+            backoff: Mutex::default(),
+            settings: format!(
+                "SET LOCAL statement_timeout = {ms}; SET LOCAL lock_timeout = {}; \
+                 SET LOCAL idle_in_transaction_session_timeout = {}",
+                ms / 2,
+                ms * 2
+            ),
+            timeout,
+        }
+    }
+
+    /// Opens the first connection.
+    pub(crate) async fn connect(&self) -> Result<(), terse_core::BoxError> {
+        let client = self.connector.connect().await?;
+        self.idle().push(client);
+        Ok(())
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Client>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn backoff(&self) -> std::sync::MutexGuard<'_, Backoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection without a transaction.
+    pub(crate) async fn take(&self) -> Result<Transaction<'_>, Failure> {
+        let permit = tokio::time::timeout(self.timeout, self.permits.acquire())
+            .await
+            .map_err(|_| StoreError::Busy)?
+            .map_err(|_| unavailable("the store is closed"))?;
+        let idle = {
+            let mut idle = self.idle();
+            idle.retain(|client| !client.is_closed());
+            idle.pop()
+        };
+        let client = match idle {
+            Some(client) => client,
+            None => {
+                self.backoff().check()?;
+                match self.connector.connect().await {
+                    Ok(client) => {
+                        self.backoff().succeeded();
+                        client
+                    }
+                    Err(error) => return Err(self.backoff().failed(error).into()),
+                }
+            }
+        };
+        Ok(Transaction { pool: self, client: Some(client), _permit: permit })
+    }
+
+    /// Begins a transaction with its timeouts.
+    pub(crate) async fn begin(&self, how: &str) -> Result<Transaction<'_>, Failure> {
+        let transaction = self.take().await?;
+        transaction.begin(how).await?;
+        Ok(transaction)
+    }
+
+    /// One read.
+    pub(crate) async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
+        let transaction = self.begin("BEGIN READ ONLY").await?;
+        let rows = transaction.query(sql, params).await?;
+        transaction.commit().await?;
+        Ok(rows)
+    }
+}
+
+/// A connection with a transaction. If it is dropped without a commit, the connection is closed,
+/// and the server rolls back.
+pub(crate) struct Transaction<'a> {
+    pool: &'a ExclusivePool,
+    client: Option<Client>,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Transaction<'_> {
+    fn client(&self) -> Result<&Client, Failure> {
+        self.client.as_ref().ok_or_else(|| unavailable("the transaction is over").into())
+    }
+
+    async fn limited<T>(
+        &self,
+        statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Failure> {
+        match tokio::time::timeout(self.pool.timeout + GRACE, statement).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(unavailable("the database did not answer in time").into()),
+        }
+    }
+
+    /// `BEGIN`, or a variant of it, and the timeouts.
+    pub(crate) async fn begin(&self, how: &str) -> Result<(), Failure> {
+        let sql = format!("{how}; {}", self.pool.settings);
+        self.limited(self.client()?.batch_execute(&sql)).await
+    }
+
+    pub(crate) async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
+        self.limited(self.client()?.query_typed(sql, params)).await
+    }
+
+    pub(crate) async fn query_opt(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Option<Row>, Failure> {
+        Ok(self.query(sql, params).await?.pop())
+    }
+
+    pub(crate) async fn execute(&self, sql: &str, params: &[Param<'_>]) -> Result<u64, Failure> {
+        self.limited(self.client()?.execute_typed(sql, params)).await
+    }
+
+    /// Several statements without parameters.
+    pub(crate) async fn batch(&self, sql: &str) -> Result<(), Failure> {
+        self.limited(self.client()?.batch_execute(sql)).await
+    }
+
+    /// Sends `COMMIT`. If the connection is lost before the answer, the outcome is unknown.
+    pub(crate) async fn send_commit(&self) -> Result<(), Failure> {
+        let client = self.client()?;
+        let unknown = |why: terse_core::BoxError| Failure::Unknown(why);
+        match tokio::time::timeout(self.pool.timeout + GRACE, client.batch_execute(COMMIT)).await {
+            Ok(Ok(())) => Ok(()),
+            // The server answered: the transaction was rolled back.
+            Ok(Err(error)) if error.as_db_error().is_some_and(|e| !ends_connection(e)) => {
+                Err(error.into())
+            }
+            Ok(Err(error)) => Err(unknown(error.into())),
+            Err(_) => Err(unknown("the commit was not answered in time".into())),
+        }
+    }
+
+    /// Commits and gives the connection back.
+    pub(crate) async fn commit(mut self) -> Result<(), Failure> {
+        self.send_commit().await?;
+        self.give_back();
+        Ok(())
+    }
+
+    /// Ends a transaction that has written nothing.
+    pub(crate) async fn rollback(mut self) -> Result<(), Failure> {
+        self.batch("ROLLBACK").await?;
+        self.give_back();
+        Ok(())
+    }
+
+    /// Gives back a connection whose transaction has ended.
+    pub(crate) fn give_back(&mut self) {
+        if let Some(client) = self.client.take() {
+            self.pool.idle().push(client);
+        }
+    }
+}
+
+/// Whether the server ended the connection, as when it shuts down.
+fn ends_connection(error: &tokio_postgres::error::DbError) -> bool {
+    error.code().code().starts_with("57P") || error.code().code().starts_with("08")
+}

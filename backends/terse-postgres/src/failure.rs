@@ -1,0 +1,81 @@
+//! What went wrong, grouped by what can be done about it.
+
+use terse_core::registry::RegistryError;
+use terse_core::{BoxError, StoreError};
+use tokio_postgres::error::SqlState;
+
+/// A failed attempt.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// An answer: repeating the call would give it again.
+    Refused(StoreError),
+    /// Nothing was written. Another attempt may succeed: two transactions met, or the connection
+    /// was closed before the commit was sent.
+    Again(BoxError),
+    /// The connection was lost while the transaction committed: it may have happened.
+    Unknown(BoxError),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// An error of a statement inside a transaction, or of a read.
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        match error.code() {
+            None if error.is_closed() || error.as_db_error().is_none() => {
+                Self::Again(Box::new(error))
+            }
+            Some(code) if is_passing(code) => Self::Again(Box::new(error)),
+            Some(code) if is_damage(code) => Self::Refused(StoreError::Corrupt(Box::new(error))),
+            _ => Self::Refused(StoreError::Unavailable(Box::new(error))),
+        }
+    }
+}
+
+/// Whether another attempt may succeed at once: another transaction was in the way, or the server
+/// ended the connection.
+fn is_passing(code: &SqlState) -> bool {
+    [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::UNIQUE_VIOLATION,
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::ADMIN_SHUTDOWN,
+        SqlState::CRASH_SHUTDOWN,
+        SqlState::IN_FAILED_SQL_TRANSACTION,
+    ]
+    .contains(code)
+}
+
+fn is_damage(code: &SqlState) -> bool {
+    [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code)
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(error) => error,
+            Failure::Again(error) | Failure::Unknown(error) => Self::Unavailable(error),
+        }
+    }
+}
+
+impl From<Failure> for RegistryError {
+    fn from(failure: Failure) -> Self {
+        Self::Store(failure.into())
+    }
+}
+
+/// A stored value that terse did not write.
+pub(crate) fn corrupt(what: impl Into<String>) -> StoreError {
+    StoreError::Corrupt(what.into().into())
+}
+
+/// The server does not answer.
+pub(crate) fn unavailable(why: impl Into<String>) -> StoreError {
+    StoreError::Unavailable(why.into().into())
+}

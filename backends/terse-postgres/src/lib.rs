@@ -1,0 +1,22 @@
+//! The stores of a fleet, on PostgreSQL.
+//!
+//! Every node opens the same database. Links are in [`PostgresLinks`]. Both look-ups and writes are
+//! gathered: a few connections carry the look-ups of all callers, pipelined, and one task commits
+//! the new links of all callers in one transaction.
+//!
+//! Statements are unnamed and typed, and nothing outlives a transaction, so that a pooler such as
+//! pgbouncer may stand in between in its transaction mode. Migrations and everything else that
+//! decides between nodes take advisory locks that end with their transaction.
+
+mod exclusive;
+mod failure;
+mod links;
+mod options;
+mod pool;
+mod schema;
+mod shared;
+mod sql;
+mod tls;
+
+pub use links::PostgresLinks;
+pub use options::{OpenError, Options};

@@ -1,0 +1,166 @@
+//! The feed of changes.
+//!
+//! Transactions become visible in another order than their rows are numbered. A handle therefore
+//! keeps the last snapshot that it read in, and asks for the rows that this snapshot did not see:
+//! each row arrives once, whatever other transactions are under way. It numbers them in the order
+//! of their arrival, and keeps the last ones, so that a caller may ask for the same page again.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use terse_core::{CHANGES_KEPT, Change, ChangeCursor, ChangePage, Revision, StoreError, Timestamp};
+
+use super::row::key_of;
+use crate::exclusive::Transaction;
+use crate::failure::{Failure, corrupt};
+use crate::pool::Pool;
+use crate::sql::{At, params};
+
+/// How many changes a handle keeps.
+const KEPT: usize = 20_000;
+/// A reader that finds more new rows than this forgets everything instead.
+const MAX_NEW: usize = 10_000;
+/// Rows are pruned once they are this much older than promised.
+const PRUNE_AFTER: Duration = CHANGES_KEPT.saturating_mul(2);
+/// How often a handle prunes, and how many rows.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
+const MAX_PRUNED: i64 = 10_000;
+
+/// What a handle has read of the feed.
+#[derive(Default)]
+pub(crate) struct Feed {
+    seen: Option<Seen>,
+    changes: VecDeque<Change>,
+    /// How many changes have arrived.
+    arrived: u64,
+    /// A cursor before this one has missed changes.
+    complete_from: u64,
+    pruned: Option<Instant>,
+}
+
+/// The state of the store at the last read.
+struct Seen {
+    snapshot: String,
+    /// The next transaction id.
+    end: i64,
+    incarnation: i64,
+    /// By the server's clock.
+    at: Timestamp,
+}
+
+/// The rows that snapshot $1 did not see; the first column is the snapshot of this statement, which
+/// is there even if there is no row.
+const NEW_ROWS: &str = "SELECT s.snapshot::text, \
+     pg_snapshot_xmax(s.snapshot)::text::bigint, s.incarnation, clock_timestamp(), \
+     c.domain, c.code, c.revision, c.at \
+     FROM (SELECT pg_current_snapshot() AS snapshot, incarnation FROM link_store) AS s \
+     LEFT JOIN LATERAL (SELECT * FROM link_changes c \
+         WHERE c.xid >= pg_snapshot_xmin($1::text::pg_snapshot) \
+         AND NOT pg_visible_in_snapshot(c.xid, $1::text::pg_snapshot) \
+         ORDER BY c.id LIMIT $2) AS c ON true \
+     ORDER BY c.id";
+
+/// The state without rows, for the first read.
+const STATE: &str = "SELECT s.snapshot::text, pg_snapshot_xmax(s.snapshot)::text::bigint, \
+     s.incarnation, clock_timestamp() \
+     FROM (SELECT pg_current_snapshot() AS snapshot, incarnation FROM link_store) AS s";
+
+impl Feed {
+    pub(crate) fn last(&self) -> ChangeCursor {
+        ChangeCursor(self.arrived)
+    }
+
+    /// Reads what is new.
+    pub(crate) async fn refresh(&mut self, pool: &Pool) -> Result<(), StoreError> {
+        if self.pruned.is_none_or(|at| at.elapsed() > PRUNE_INTERVAL) {
+            self.pruned = Some(Instant::now());
+            prune(pool).await;
+        }
+        let rows = match &self.seen {
+            None => pool.lookup(STATE, &[]).await?,
+            Some(seen) => {
+                let limit = MAX_NEW as i64 + 1;
+                pool.lookup(NEW_ROWS, params![seen.snapshot, limit]).await?
+            }
+        };
+        let first = rows.first().ok_or_else(|| corrupt("the store has no identity"))?;
+        let now = Seen {
+            snapshot: first.get(0),
+            end: first.get(1),
+            incarnation: first.get(2),
+            at: first.get::<_, At>(3).0,
+        };
+        let Some(before) = self.seen.replace(now) else { return Ok(()) };
+        let Some(now) = &self.seen else { return Ok(()) };
+        let was_away = now.at.saturating_sub(CHANGES_KEPT) > before.at;
+        let was_restored = now.end < before.end || now.incarnation != before.incarnation;
+        if was_away || was_restored || rows.len() > MAX_NEW {
+            // One number that no page contains, so that every cursor up to now has missed it.
+            self.arrived += 1;
+            self.complete_from = self.arrived;
+            self.changes.clear();
+            return Ok(());
+        }
+        for row in &rows {
+            let Some(revision) = row.get::<_, Option<i64>>(6) else { continue };
+            self.changes.push_back(Change {
+                key: key_of(row, 4)?,
+                revision: Revision(revision.cast_unsigned()),
+                at: row.get::<_, At>(7).0,
+            });
+            self.arrived += 1;
+        }
+        while self.changes.len() > KEPT {
+            self.changes.pop_front();
+        }
+        self.complete_from = self.complete_from.max(self.arrived - self.changes.len() as u64);
+        Ok(())
+    }
+
+    /// The changes after a cursor.
+    pub(crate) fn page(&self, after: ChangeCursor, limit: usize) -> ChangePage {
+        let first = self.arrived - self.changes.len() as u64;
+        let gap = after.0 < self.complete_from || after.0 > self.arrived;
+        let from = if gap { first } else { after.0 };
+        let skipped = usize::try_from(from - first).unwrap_or(usize::MAX);
+        let changes: Vec<Change> = self.changes.iter().skip(skipped).take(limit).cloned().collect();
+        let next = ChangeCursor(from + changes.len() as u64);
+        ChangePage { changes, next, gap }
+    }
+}
+
+/// Writes change rows in the transaction of the changes, and removes old ones.
+pub(crate) async fn record(
+    transaction: &Transaction<'_>,
+    changes: &[(&terse_core::LinkKey, Revision)],
+) -> Result<(), Failure> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let domains: Vec<&str> = changes.iter().map(|(key, _)| key.domain.as_str()).collect();
+    let codes: Vec<&str> = changes.iter().map(|(key, _)| key.code.as_str()).collect();
+    let revisions: Vec<i64> =
+        changes.iter().map(|(_, revision)| revision.0.cast_signed()).collect();
+    transaction
+        .execute(
+            "INSERT INTO link_changes (domain, code, revision) SELECT * FROM unnest($1, $2, $3)",
+            params![domains, codes, revisions],
+        )
+        .await?;
+    Ok(())
+}
+
+/// Removes rows that every reader has seen or counts as missed.
+async fn prune(pool: &Pool) {
+    let pruned = pool
+        .write_once(
+            "DELETE FROM link_changes WHERE id IN (SELECT id FROM link_changes \
+             WHERE at < clock_timestamp() - make_interval(secs => $1) ORDER BY at LIMIT $2 \
+             FOR UPDATE SKIP LOCKED)",
+            params![PRUNE_AFTER.as_secs_f64(), MAX_PRUNED],
+        )
+        .await;
+    if let Err(error) = pruned {
+        tracing::debug!(%error, "old changes could not be removed");
+    }
+}

@@ -1,0 +1,154 @@
+//! New links. One task commits those of all callers, as many as wait, in one transaction.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use terse_core::{Insert, Inserted, Numbering, StoreError};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::insert_batch::{self, Claims};
+use crate::failure::{Failure, unavailable};
+use crate::pool::{Pool, pause};
+
+/// How many links one transaction writes.
+const PER_COMMIT: usize = 256;
+/// How often a batch is tried that met another transaction or lost its connection.
+const ATTEMPTS: u32 = 5;
+/// How long a caller waits for its commit.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+type Answer = Result<Inserted, StoreError>;
+
+/// A link that waits.
+pub(crate) struct Waiting {
+    pub(crate) insert: Insert,
+    pub(crate) claims: Claims,
+    /// Whether an earlier attempt may have been committed.
+    pub(crate) maybe_done: bool,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// The way of new links to the server.
+pub(crate) struct Inserter {
+    queue: Mutex<Option<mpsc::Sender<Waiting>>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Inserter {
+    pub(crate) fn start(pool: Arc<Pool>, numbering: Numbering, bound: usize) -> Self {
+        let (queue, waiting) = mpsc::channel(bound);
+        let task = tokio::spawn(commit_all(pool, numbering, waiting));
+        Self { queue: Mutex::new(Some(queue)), task: Mutex::new(Some(task)) }
+    }
+
+    fn queue(&self) -> Option<mpsc::Sender<Waiting>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.queue().map_or(0, |queue| queue.max_capacity() - queue.capacity())
+    }
+
+    pub(crate) async fn close(&self) {
+        drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            // A task that panicked has nothing left to finish.
+            let _ended = task.await;
+        }
+    }
+
+    pub(crate) async fn insert(&self, insert: Insert) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        let claims = Claims::of(&insert);
+        let queue = self.queue().ok_or_else(|| unavailable("the store is closed"))?;
+        queue
+            .try_send(Waiting { insert, claims, maybe_done: false, answer })
+            .map_err(|_| StoreError::Busy)?;
+        match tokio::time::timeout(TIMEOUT, answered).await {
+            Ok(answered) => answered.unwrap_or_else(|_| Err(unavailable("the store was closed"))),
+            Err(_) => Err(unavailable("the commit took too long")),
+        }
+    }
+}
+
+async fn commit_all(pool: Arc<Pool>, numbering: Numbering, mut queue: mpsc::Receiver<Waiting>) {
+    // Links that claim the same name, request or reuse as one of the batch before them.
+    let mut deferred = VecDeque::new();
+    loop {
+        let mut arrived = Vec::new();
+        let room = PER_COMMIT.saturating_sub(deferred.len()).max(1);
+        if deferred.is_empty() {
+            if queue.recv_many(&mut arrived, room).await == 0 {
+                return;
+            }
+        } else {
+            while arrived.len() < room
+                && let Ok(waiting) = queue.try_recv()
+            {
+                arrived.push(waiting);
+            }
+        }
+        let (mut batch, mut claimed) = (Vec::new(), HashSet::new());
+        let mut later = VecDeque::new();
+        for waiting in deferred.drain(..).chain(arrived) {
+            // The caller has given up, and nothing was written for it yet.
+            if waiting.answer.is_closed() {
+                continue;
+            }
+            if batch.len() < PER_COMMIT
+                && waiting.claims.all().all(|claim| !claimed.contains(&claim))
+            {
+                claimed.extend(waiting.claims.all());
+                batch.push(waiting);
+            } else {
+                later.push_back(waiting);
+            }
+        }
+        deferred = later;
+        commit(&pool, &numbering, batch).await;
+    }
+}
+
+/// Commits a batch and answers its callers. After a lost commit the batch is tried again, because
+/// only the database knows whether it happened: a link that is there exactly as it was sent is the
+/// one that was sent.
+async fn commit(pool: &Pool, numbering: &Numbering, mut batch: Vec<Waiting>) {
+    // The same order on every node, so that two of them never wait for each other.
+    batch.sort_by(|a, b| a.insert.link.key.cmp(&b.insert.link.key));
+    let mut tries = 1;
+    let outcome = loop {
+        match insert_batch::write(pool, numbering, &batch).await {
+            Ok(answers) => break Ok(answers),
+            Err(failure @ (Failure::Again(_) | Failure::Unknown(_))) if tries < ATTEMPTS => {
+                if let Failure::Unknown(error) = &failure {
+                    tracing::warn!(%error, "a commit was not answered; it is looked up");
+                    batch.iter_mut().for_each(|waiting| waiting.maybe_done = true);
+                }
+                tokio::time::sleep(pause(tries, Duration::from_millis(5))).await;
+                tries += 1;
+            }
+            Err(failure) => break Err(StoreError::from(failure)),
+        }
+    };
+    match outcome {
+        Ok(answers) => {
+            for (waiting, answer) in batch.into_iter().zip(answers) {
+                let _unheard = waiting.answer.send(answer);
+            }
+        }
+        Err(error) => {
+            let why = super::describe(&error);
+            tracing::warn!(links = batch.len(), why, "new links could not be committed");
+            for waiting in batch {
+                let error = match error {
+                    StoreError::Busy if !waiting.maybe_done => StoreError::Busy,
+                    _ => unavailable(why.clone()),
+                };
+                let _unheard = waiting.answer.send(Err(error));
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Look-ups. Those that arrive while others are under way go to the server together.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use terse_core::{Link, LinkKey, StoreError};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::row::{self, COLUMNS};
+use crate::failure::unavailable;
+use crate::pool::Pool;
+use crate::sql::params;
+
+/// How many look-ups may wait.
+const WAITING: usize = 65_536;
+/// How many go into one statement.
+const PER_STATEMENT: usize = 256;
+/// How many statements may be under way. While all are, look-ups gather for the next one.
+const UNDER_WAY: usize = 4;
+
+type Answer = Result<Option<Link>, StoreError>;
+/// A key, and where its answer goes.
+type Waiting = (LinkKey, oneshot::Sender<Answer>);
+
+/// The way of look-ups to the server.
+pub(crate) struct Lookups {
+    pool: Arc<Pool>,
+    queue: Mutex<Option<mpsc::Sender<Waiting>>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Lookups {
+    pub(crate) fn start(pool: Arc<Pool>) -> Self {
+        let (queue, waiting) = mpsc::channel(WAITING);
+        let task = tokio::spawn(gather(Arc::clone(&pool), waiting));
+        Self { pool, queue: Mutex::new(Some(queue)), task: Mutex::new(Some(task)) }
+    }
+
+    pub(crate) async fn close(&self) {
+        drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            // A task that panicked has nothing left to finish.
+            let _ended = task.await;
+        }
+    }
+
+    pub(crate) async fn get(&self, key: &LinkKey) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let queue = queue.ok_or_else(|| unavailable("the store is closed"))?;
+        queue.try_send((key.clone(), answer)).map_err(|_| StoreError::Busy)?;
+        answered.await.unwrap_or_else(|_| Err(unavailable("the look-up was given up")))
+    }
+
+    pub(crate) async fn get_many(&self, keys: &[LinkKey]) -> Vec<Answer> {
+        let mut answers = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(PER_STATEMENT) {
+            answers.extend(find(&self.pool, keys).await);
+        }
+        answers
+    }
+
+    pub(crate) async fn get_folded(&self, key: &LinkKey) -> Answer {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM links l \
+             WHERE l.domain = $1 AND lower(l.code) = $2 AND NOT l.generated LIMIT 2"
+        );
+        let rows = self.pool.lookup(&sql, params![key.domain.as_str(), key.code.folded()]).await?;
+        match &rows[..] {
+            [only] => row::read(only, 0).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Takes what waits, as long as a statement may be sent.
+async fn gather(pool: Arc<Pool>, mut waiting: mpsc::Receiver<Waiting>) {
+    let under_way = Arc::new(Semaphore::new(UNDER_WAY));
+    loop {
+        let Ok(permit) = Arc::clone(&under_way).acquire_owned().await else { return };
+        let mut batch = Vec::new();
+        if waiting.recv_many(&mut batch, PER_STATEMENT).await == 0 {
+            return;
+        }
+        let pool = Arc::clone(&pool);
+        tokio::spawn(async move {
+            let (keys, answers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+            let found = find(&pool, &keys).await;
+            drop(permit);
+            for (answer, found) in answers.into_iter().zip(found) {
+                // The caller may have given up.
+                let _unheard = answer.send(found);
+            }
+        });
+    }
+}
+
+/// Finds each key by one statement for all of them.
+async fn find(pool: &Pool, keys: &[LinkKey]) -> Vec<Answer> {
+    let (domains, codes): (Vec<&str>, Vec<&str>) =
+        keys.iter().map(|key| (key.domain.as_str(), key.code.as_str())).unzip();
+    let sql = format!(
+        "SELECT {COLUMNS} FROM unnest($1, $2) AS k (domain, code) \
+         JOIN links l ON l.domain = k.domain COLLATE \"C\" AND l.code = k.code COLLATE \"C\""
+    );
+    let found = pool.lookup(&sql, params![domains, codes]).await.map_err(StoreError::from);
+    let mut by_key = HashMap::new();
+    let failed = match found {
+        Ok(rows) => {
+            let mut unreadable = None;
+            for row in &rows {
+                match row::read_keyed(row) {
+                    Ok((key, link)) => drop(by_key.insert(key, link)),
+                    Err(error) => unreadable = Some(error),
+                }
+            }
+            unreadable
+        }
+        Err(error) => Some(error),
+    };
+    if let Some(error) = failed {
+        let why = super::describe(&error);
+        return keys.iter().map(|_| Err(unavailable(why.clone()))).collect();
+    }
+    let answer = |key: &LinkKey| match by_key.get(key) {
+        None => Ok(None),
+        Some(Ok(link)) => Ok(Some(link.clone())),
+        Some(Err(error)) => Err(crate::failure::corrupt(super::describe(error))),
+    };
+    keys.iter().map(answer).collect()
+}

@@ -1,0 +1,267 @@
+//! The link store.
+
+mod changes;
+mod chores;
+mod insert_batch;
+mod inserts;
+mod leases;
+mod list;
+mod lookups;
+mod row;
+mod updates;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use terse_core::{
+    Alphabet, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeHash, CodeLease,
+    Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery,
+    Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision, StoreError,
+    TagCount, Timestamp, Updated,
+};
+
+use crate::failure::unavailable;
+use crate::options::{OpenError, Options};
+use crate::pool::{Connector, Pool};
+use crate::schema;
+use crate::sql::params;
+use changes::Feed;
+use inserts::Inserter;
+use lookups::Lookups;
+
+/// Links in a database that several nodes share.
+pub struct PostgresLinks {
+    pool: Arc<Pool>,
+    identity: Identity,
+    numbering: Numbering,
+    lookups: Lookups,
+    inserter: Inserter,
+    feed: tokio::sync::Mutex<Feed>,
+}
+
+impl PostgresLinks {
+    /// Connects, and creates or migrates the tables. Connections and tasks belong to the runtime
+    /// that calls this.
+    pub async fn open(options: Options) -> Result<Self, OpenError> {
+        let direct = options.direct_url.as_ref().unwrap_or(&options.url);
+        let direct = Connector::new(direct, options.connect_timeout)?;
+        schema::LINKS.migrate(&direct).await?;
+        let pool = Arc::new(Pool::open(&options).await?);
+        let identity = identity(&pool, options.alphabet)
+            .await
+            .map_err(|error| OpenError::Foreign(describe(&error)))?;
+        let numbering = Numbering::new(&identity);
+        let lookups = Lookups::start(Arc::clone(&pool));
+        let inserter = Inserter::start(Arc::clone(&pool), numbering.clone(), options.queue);
+        let feed = tokio::sync::Mutex::default();
+        Ok(Self { pool, identity, numbering, lookups, inserter, feed })
+    }
+
+    /// How many new links are waiting to be committed.
+    pub fn queue_depth(&self) -> usize {
+        self.inserter.depth()
+    }
+
+    /// Commits the new links that wait, and stops the tasks. Later look-ups and inserts get
+    /// `Unavailable`.
+    pub async fn close(&self) {
+        self.inserter.close().await;
+        self.lookups.close().await;
+    }
+}
+
+fn describe(error: &StoreError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+impl std::fmt::Debug for PostgresLinks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresLinks").finish_non_exhaustive()
+    }
+}
+
+/// Reads the identity of the store. The first node creates it.
+async fn identity(pool: &Pool, alphabet: Alphabet) -> Result<Identity, StoreError> {
+    let new = Identity::generate(alphabet)
+        .map_err(|error| unavailable(format!("no random numbers: {error}")))?;
+    pool.write_once(
+        "INSERT INTO link_store (secret, alphabet, code_hash, incarnation) \
+         VALUES ($1, $2, $3, 1) ON CONFLICT (one) DO NOTHING",
+        params![&new.secret()[..], new.alphabet.as_str(), new.code_hash.as_str()],
+    )
+    .await?;
+    let rows = pool.lookup("SELECT secret, alphabet, code_hash FROM link_store", &[]).await?;
+    let row = rows.first().ok_or_else(|| crate::failure::corrupt("the store has no identity"))?;
+    let unknown = |what: &str| crate::failure::corrupt(format!("the store has an unknown {what}"));
+    let secret: Vec<u8> = row.get(0);
+    Ok(Identity::from_stored(
+        secret.try_into().map_err(|_| unknown("secret"))?,
+        Alphabet::parse(row.get(1)).ok_or_else(|| unknown("alphabet"))?,
+        CodeHash::parse(row.get(2)).ok_or_else(|| unknown("code hash"))?,
+    ))
+}
+
+#[async_trait]
+impl LinkReader for PostgresLinks {
+    async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.lookups.get(key).await
+    }
+
+    async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
+        self.lookups.get_many(keys).await
+    }
+
+    async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.lookups.get_folded(key).await
+    }
+}
+
+#[async_trait]
+impl ClickSpender for PostgresLinks {
+    async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
+        self.spend_click(key).await
+    }
+}
+
+#[async_trait]
+impl ChangeFeed for PostgresLinks {
+    async fn last_change(&self) -> Result<ChangeCursor, StoreError> {
+        let mut feed = self.feed.lock().await;
+        feed.refresh(&self.pool).await?;
+        Ok(feed.last())
+    }
+
+    async fn changes(&self, after: ChangeCursor, limit: usize) -> Result<ChangePage, StoreError> {
+        let mut feed = self.feed.lock().await;
+        feed.refresh(&self.pool).await?;
+        Ok(feed.page(after, limit))
+    }
+}
+
+#[async_trait]
+impl Outbox for PostgresLinks {
+    async fn outbox(&self, limit: usize) -> Result<OutboxPage, StoreError> {
+        self.waiting_events(limit).await
+    }
+
+    async fn outbox_done(&self, positions: &[u64]) -> Result<(), StoreError> {
+        let ids: Vec<i64> =
+            positions.iter().filter_map(|position| i64::try_from(*position).ok()).collect();
+        self.pool
+            .write_once("DELETE FROM link_outbox WHERE id = ANY($1)", params![ids])
+            .await
+            .map(drop)
+    }
+}
+
+#[async_trait]
+impl LinkStore for PostgresLinks {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
+        self.inserter.insert(insert).await
+    }
+
+    async fn update(
+        &self,
+        link: &Link,
+        expected: Revision,
+        events: &[OutboxEvent],
+    ) -> Result<Updated, StoreError> {
+        self.update_link(link, expected, events).await
+    }
+
+    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {
+        self.versions(key, limit).await
+    }
+
+    async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError> {
+        self.pool
+            .write_once(
+                "DELETE FROM link_revisions WHERE domain = $1 AND code = $2",
+                params![key.domain.as_str(), key.code.as_str()],
+            )
+            .await
+            .map(drop)
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.list_page(query).await
+    }
+
+    async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {
+        self.count_tags(owner, limit).await
+    }
+
+    async fn lease_ahead(&self, lease: CodeLease) -> Result<Range<u64>, StoreError> {
+        self.lease_numbers(lease).await
+    }
+
+    async fn incarnation(&self) -> Result<u64, StoreError> {
+        let rows = self.pool.lookup("SELECT incarnation FROM link_store", &[]).await?;
+        let row = rows.first().ok_or_else(|| crate::failure::corrupt("no identity"))?;
+        Ok(row.get::<_, i64>(0).cast_unsigned())
+    }
+
+    async fn raise_incarnation(&self, seen: u64) -> Result<u64, StoreError> {
+        self.raise(seen).await
+    }
+
+    async fn mark_expired(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        subscribers: &[OwnerId],
+    ) -> Result<Vec<LinkKey>, StoreError> {
+        self.mark(now, limit, subscribers).await
+    }
+
+    async fn purge(
+        &self,
+        before: PurgeBefore,
+        limit: usize,
+        quarantine_until: Option<Timestamp>,
+    ) -> Result<Vec<LinkKey>, StoreError> {
+        self.purge_ended(before, limit, quarantine_until).await
+    }
+
+    async fn count_purgeable(&self, before: PurgeBefore) -> Result<u64, StoreError> {
+        self.purgeable(before).await
+    }
+
+    async fn count_links(&self) -> Result<u64, StoreError> {
+        let rows = self.pool.list("SELECT count(*) FROM links", &[]).await?;
+        Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
+    }
+
+    async fn release(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.release_aliases(now, limit).await
+    }
+
+    async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.delete_requests(before, limit).await
+    }
+
+    /// The server manages its files. What it keeps of deleted rows goes with its own vacuum and the
+    /// recycling of its log.
+    async fn scrub(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        let rows = self
+            .pool
+            .lookup("SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", &[])
+            .await?;
+        match rows.first() {
+            Some(row) if !row.get::<_, bool>(0) && row.get::<_, &str>(1) == "off" => Ok(()),
+            _ => Err(unavailable("the database is read-only")),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Changes of links, their earlier versions, and the events that wait.
+
+use terse_core::registry::EventKind;
+use terse_core::{
+    ClickSpend, EventId, Link, LinkKey, LinkVersion, MAX_REVISIONS, OutboxEntry, OutboxEvent,
+    OutboxPage, Revision, StoreError, Timestamp, Updated, link_codec,
+};
+
+use super::PostgresLinks;
+use super::changes;
+use super::insert_batch::{position, post};
+use super::row::{self, COLUMNS, NewRows, unnested, written_columns};
+use crate::exclusive::Transaction;
+use crate::failure::Failure;
+use crate::pool::retried;
+use crate::sql::{At, params};
+
+/// The largest number of events that one query reads.
+const MAX_EVENTS: usize = 1000;
+
+impl PostgresLinks {
+    pub(super) async fn update_link(
+        &self,
+        link: &Link,
+        expected: Revision,
+        events: &[OutboxEvent],
+    ) -> Result<Updated, StoreError> {
+        Ok(retried(|| self.update_once(link, expected, events)).await?)
+    }
+
+    async fn update_once(
+        &self,
+        link: &Link,
+        expected: Revision,
+        events: &[OutboxEvent],
+    ) -> Result<Updated, Failure> {
+        let transaction = self.pool.begin().await?;
+        let sql =
+            format!("SELECT {COLUMNS} FROM links l WHERE l.domain = $1 AND l.code = $2 FOR UPDATE");
+        let (domain, code) = (link.key.domain.as_str(), link.key.code.as_str());
+        let Some(stored) = transaction.query_opt(&sql, params![domain, code]).await? else {
+            transaction.rollback().await?;
+            return Ok(Updated::Missing);
+        };
+        let old = row::read(&stored, 0)?;
+        if old.revision != expected {
+            transaction.rollback().await?;
+            return Err(StoreError::Conflict.into());
+        }
+        let new = Link {
+            key: old.key.clone(),
+            owner: old.owner,
+            generated: old.generated,
+            created_at: old.created_at,
+            spent_clicks: old.spent_clicks,
+            imported_clicks: old.imported_clicks,
+            ..link.clone()
+        };
+        if !old.owner_visible_eq(&new) {
+            keep(&transaction, &old, new.updated_at).await?;
+        }
+        rewrite(&transaction, &[&new]).await?;
+        if old.expires_at != new.expires_at {
+            // With a new expiry, the link can expire once more.
+            let sql = "UPDATE links SET marked = NULL WHERE domain = $1 AND code = $2";
+            transaction.execute(sql, params![domain, code]).await?;
+        }
+        changes::record(&transaction, &[(&new.key, new.revision)]).await?;
+        let events: Vec<_> = events.iter().map(|event| (*event, &new)).collect();
+        post(&transaction, &events).await?;
+        transaction.commit().await?;
+        Ok(Updated::Done)
+    }
+
+    pub(super) async fn versions(
+        &self,
+        key: &LinkKey,
+        limit: usize,
+    ) -> Result<Vec<LinkVersion>, StoreError> {
+        let limit = limit.min(MAX_REVISIONS) as i64;
+        let rows = self
+            .pool
+            .lookup(
+                "SELECT link, until FROM link_revisions WHERE domain = $1 AND code = $2 \
+                 ORDER BY n DESC LIMIT $3",
+                params![key.domain.as_str(), key.code.as_str(), limit],
+            )
+            .await?;
+        let mut versions = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match link_codec::decode(row.get(0)).filter(|link| link.key == *key) {
+                Some(link) => {
+                    versions.push(LinkVersion { link, until: row.get::<_, At>(1).0 });
+                }
+                // One damaged row must not hide all earlier ones.
+                None => tracing::error!("left a damaged revision out of a history"),
+            }
+        }
+        Ok(versions)
+    }
+
+    /// Counts one visit. The statement locks the row before it compares, so that racing visits
+    /// never spend more than there is.
+    pub(super) async fn spend_click(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
+        let rows = self
+            .pool
+            .write_once(
+                "WITH spent AS (UPDATE links SET spent_clicks = spent_clicks + 1 \
+                 WHERE domain = $1 AND code = $2 AND spent_clicks < max_clicks RETURNING true) \
+                 SELECT l.max_clicks IS NULL OR EXISTS (SELECT FROM spent) \
+                 FROM links l WHERE l.domain = $1 AND l.code = $2",
+                params![key.domain.as_str(), key.code.as_str()],
+            )
+            .await?;
+        Ok(match rows.first().map(|row| row.get::<_, bool>(0)) {
+            None => ClickSpend::Missing,
+            Some(true) => ClickSpend::Yes,
+            Some(false) => ClickSpend::UsedUp,
+        })
+    }
+
+    pub(super) async fn waiting_events(&self, limit: usize) -> Result<OutboxPage, StoreError> {
+        let limit = limit.min(MAX_EVENTS) as i64;
+        let rows = self
+            .pool
+            .list(
+                "SELECT id, kind, at, link, event FROM link_outbox ORDER BY id LIMIT $1",
+                params![limit],
+            )
+            .await?;
+        let mut page = OutboxPage::default();
+        for row in &rows {
+            let position = position(row);
+            let (kind, link): (&str, &[u8]) = (row.get(1), row.get(3));
+            let id = row.get::<_, &[u8]>(4).try_into().ok().map(EventId);
+            match (EventKind::parse(kind), link_codec::decode(link), id) {
+                (Some(kind), Some(link), Some(id)) => {
+                    let event = OutboxEvent { kind, at: row.get::<_, At>(2).0 };
+                    page.entries.push(OutboxEntry { position, id, event, link });
+                }
+                _ => {
+                    tracing::error!(position, kind, "left out an event that cannot be read");
+                    page.unreadable.push(position);
+                }
+            }
+        }
+        Ok(page)
+    }
+}
+
+/// Keeps a link as it was until now, and the last versions only.
+async fn keep(transaction: &Transaction<'_>, old: &Link, until: Timestamp) -> Result<(), Failure> {
+    let (domain, code) = (old.key.domain.as_str(), old.key.code.as_str());
+    transaction
+        .execute(
+            "INSERT INTO link_revisions (domain, code, until, link) VALUES ($1, $2, $3, $4)",
+            params![domain, code, At(until), link_codec::encode(old)],
+        )
+        .await?;
+    let most = MAX_REVISIONS as i64;
+    transaction
+        .execute(
+            "DELETE FROM link_revisions WHERE domain = $1 AND code = $2 AND n <= (SELECT n \
+             FROM link_revisions WHERE domain = $1 AND code = $2 ORDER BY n DESC LIMIT 1 OFFSET $3)",
+            params![domain, code, most],
+        )
+        .await?;
+    Ok(())
+}
+
+/// Writes every column that can change, of rows that this transaction has locked.
+pub(super) async fn rewrite(transaction: &Transaction<'_>, links: &[&Link]) -> Result<(), Failure> {
+    let columns = "updated_at, expires_at, valid_from, max_clicks, redirect, title, tags, notes, \
+         password, archived_at, rules, forward_query, crawlable, moderation, moderated_by, flags, \
+         deleted_at, reuse, revision, checksum, target";
+    let sets: Vec<String> =
+        columns.split(", ").map(|column| format!("{column} = v.{column}")).collect();
+    let names = row::NEW_COLUMNS;
+    let sql = format!(
+        "UPDATE links SET {} FROM (SELECT {} FROM {}) AS v ({names}) \
+         WHERE links.domain = v.domain COLLATE \"C\" AND links.code = v.code COLLATE \"C\"",
+        sets.join(", "),
+        written_columns(),
+        unnested(),
+    );
+    let rows = NewRows::of(links.iter().copied());
+    transaction.execute(&sql, &rows.params()).await?;
+    Ok(())
+}

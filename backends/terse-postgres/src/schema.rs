@@ -1,0 +1,141 @@
+//! The tables of a database, and their migrations.
+//!
+//! Each part has its own list of steps, and `terse_schema` says how many of them a database has
+//! seen. Steps are never changed, only added. Old and new nodes work side by side during an
+//! upgrade: a step first only adds (columns with defaults, tables, indexes), and a later release,
+//! whose predecessor no longer needs the old form, removes it. Such a removal raises `needs`, the
+//! version that a program must know to use the tables.
+
+use std::time::Duration;
+
+use tokio_postgres::Client;
+
+use crate::options::OpenError;
+use crate::pool::Connector;
+use crate::sql::params;
+
+/// Nodes that start together migrate one after the other.
+const MIGRATION_LOCK: i64 = 0x7465_7273_655f_6d67;
+/// How long a migration may wait for other nodes, and for locks of tables.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+
+const VERSIONS: &str = "CREATE TABLE IF NOT EXISTS terse_schema (
+    part    text PRIMARY KEY,
+    version integer NOT NULL,
+    needs   integer NOT NULL,
+    at      timestamptz NOT NULL DEFAULT now()
+)";
+
+/// One step of a part.
+pub(crate) struct Step {
+    /// Which version a program must know to use tables that have this step.
+    pub(crate) needs: i32,
+    pub(crate) sql: &'static str,
+    /// Statements that may fail, as where an extension is not allowed.
+    pub(crate) if_possible: &'static str,
+}
+
+/// Tables that belong together.
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    pub(crate) steps: &'static [Step],
+}
+
+/// Links and what belongs to them.
+pub(crate) const LINKS: Part = Part {
+    name: "links",
+    steps: &[Step {
+        needs: 1,
+        sql: include_str!("schema/links_1.sql"),
+        if_possible: include_str!("schema/links_1_search.sql"),
+    }],
+};
+
+impl Part {
+    fn known(&self) -> i32 {
+        self.steps.len() as i32
+    }
+
+    /// Brings the tables to the version that this program knows. Needs no right to change tables if
+    /// there is nothing to do.
+    pub(crate) async fn migrate(&self, connector: &Connector) -> Result<(), OpenError> {
+        let client = connector.connect().await.map_err(|error| connector.failed(error))?;
+        let failed = |error: tokio_postgres::Error| connector.failed(error);
+        if let Some(version) = self.version(&client).await.map_err(failed)?
+            && self.allowed(version)?
+        {
+            return Ok(());
+        }
+        let ms = LOCK_TIMEOUT.as_millis();
+        let begin =
+            format!("BEGIN; SET LOCAL lock_timeout = {ms}; SET LOCAL statement_timeout = 0");
+        client.batch_execute(&begin).await.map_err(failed)?;
+        client
+            .execute_typed("SELECT pg_advisory_xact_lock($1)", params![MIGRATION_LOCK])
+            .await
+            .map_err(failed)?;
+        client.batch_execute(VERSIONS).await.map_err(failed)?;
+        let from = match self.version(&client).await.map_err(failed)? {
+            None => 0,
+            Some(version) => {
+                self.allowed(version)?;
+                version.0
+            }
+        };
+        for (n, step) in (1..).zip(self.steps).skip(from as usize) {
+            client.batch_execute(step.sql).await.map_err(failed)?;
+            try_it(&client, step.if_possible).await.map_err(failed)?;
+            client
+                .execute_typed(
+                    "INSERT INTO terse_schema (part, version, needs) VALUES ($1, $2, $3) \
+                     ON CONFLICT (part) DO UPDATE SET version = $2, needs = $3, at = now()",
+                    params![self.name, n, step.needs],
+                )
+                .await
+                .map_err(failed)?;
+            tracing::info!(part = self.name, version = n, "the tables were brought up to date");
+        }
+        client.batch_execute("COMMIT").await.map_err(failed)
+    }
+
+    /// The stored version, and the one that a program must know; `None` for a new database.
+    async fn version(&self, client: &Client) -> Result<Option<(i32, i32)>, tokio_postgres::Error> {
+        let table =
+            client.query_typed("SELECT to_regclass('terse_schema') IS NOT NULL", &[]).await?;
+        if !table.iter().any(|row| row.get(0)) {
+            return Ok(None);
+        }
+        let rows = client
+            .query_typed(
+                "SELECT version, needs FROM terse_schema WHERE part = $1",
+                params![self.name],
+            )
+            .await?;
+        Ok(rows.first().map(|row| (row.get(0), row.get(1))))
+    }
+
+    /// Whether the tables are up to date; an error if this program is too old for them.
+    fn allowed(&self, (found, needed): (i32, i32)) -> Result<bool, OpenError> {
+        let known = self.known();
+        if needed > known {
+            return Err(OpenError::Newer { part: self.name, found, needed, known });
+        }
+        Ok(found >= known)
+    }
+}
+
+/// Runs statements that may fail without failing the transaction around them.
+async fn try_it(client: &Client, sql: &str) -> Result<(), tokio_postgres::Error> {
+    if sql.is_empty() {
+        return Ok(());
+    }
+    client.batch_execute("SAVEPOINT optional").await?;
+    match client.batch_execute(sql).await {
+        Ok(()) => client.batch_execute("RELEASE SAVEPOINT optional").await,
+        Err(error) if error.is_closed() => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "an optional part of the tables could not be made");
+            client.batch_execute("ROLLBACK TO SAVEPOINT optional").await
+        }
+    }
+}

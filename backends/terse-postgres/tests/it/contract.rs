@@ -1,0 +1,13 @@
+//! The suites, with two handles on one database as two nodes have them.
+
+use terse_postgres::{Options, PostgresLinks};
+use terse_testkit::PostgresServer;
+use terse_testkit::link_store::Shared;
+
+async fn fresh_links() -> Option<Shared> {
+    let url = PostgresServer::shared().fresh();
+    let a = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let b = PostgresLinks::open(Options::new(url)).await.unwrap();
+    Some(Shared::two(a, b))
+}
+terse_testkit::link_store!(fresh_links);

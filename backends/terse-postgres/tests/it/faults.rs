@@ -1,0 +1,151 @@
+//! Connections that break, and a server that goes away.
+
+use std::time::{Duration, Instant};
+
+use terse_core::{
+    ChangeFeed, ClickSpend, ClickSpender, Insert, Inserted, Link, LinkReader, LinkStore, Request,
+    Revision, StoreError, Updated,
+};
+use terse_postgres::{Options, PostgresLinks};
+use terse_testkit::{PostgresServer, TcpProxy, alias, key};
+
+/// Longer than a recovery takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) async fn put(store: &PostgresLinks, code: &str) -> Link {
+    let link = alias(code, "https://example.com/");
+    let outcome = store.insert(Insert::new(link.clone(), None)).await.unwrap();
+    assert_eq!(outcome, Inserted::Created);
+    link
+}
+
+/// A store behind a proxy.
+async fn behind_proxy(server: &PostgresServer) -> (PostgresLinks, TcpProxy, String) {
+    let url = server.fresh();
+    let proxy = TcpProxy::start(server.port());
+    let through = url.replace(&format!(":{}/", server.port()), &format!(":{}/", proxy.port()));
+    let options = Options { direct_url: Some(url.clone()), ..Options::new(through) };
+    (PostgresLinks::open(options).await.unwrap(), proxy, url)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_link_whose_commit_was_not_answered_is_created_once() {
+    let (store, proxy, _) = behind_proxy(PostgresServer::shared()).await;
+    for (n, cut) in [TcpProxy::cut_after as fn(&TcpProxy, &str), TcpProxy::cut_before]
+        .into_iter()
+        .cycle()
+        .take(6)
+        .enumerate()
+    {
+        let code = format!("cut-{n}");
+        let request = (n >= 2).then_some(Request { id: [n as u8; 32], fingerprint: [1; 32] });
+        let link = Link { reusable: n >= 4, ..alias(&code, "https://example.com/") };
+        cut(&proxy, "COMMIT");
+        let outcome = store.insert(Insert::new(link.clone(), request.clone())).await.unwrap();
+        assert_eq!(outcome, Inserted::Created, "{code}");
+        assert_eq!(proxy.cuts(), n + 1, "the connection was cut");
+        assert_eq!(store.get(&link.key).await.unwrap(), Some(link.clone()));
+        let again = store.insert(Insert::new(link.clone(), request.clone())).await;
+        match (request, link.reusable) {
+            (Some(_), _) => assert_eq!(
+                again.unwrap(),
+                Inserted::Replayed { link: Some(Box::new(link)), created: true }
+            ),
+            (None, true) => assert_eq!(again.unwrap(), Inserted::Existing(Box::new(link))),
+            (None, false) => assert!(matches!(again, Err(StoreError::CodeTaken)), "{again:?}"),
+        }
+    }
+}
+
+/// Only the caller may decide about these: a second attempt could spend a second click, or undo
+/// what another caller did in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_writes_whose_commit_was_not_answered_are_unavailable() {
+    let (store, proxy, url) = behind_proxy(PostgresServer::shared()).await;
+    let link = Link { max_clicks: Some(5), ..alias("limited", "https://example.com/") };
+    store.insert(Insert::new(link.clone(), None)).await.unwrap();
+    proxy.cut_after("spent_clicks + 1");
+    let spent = store.spend(&link.key).await;
+    assert!(matches!(spent, Err(StoreError::Unavailable(_))), "{spent:?}");
+    let spent = PostgresServer::shared().sql(&url, "SELECT spent_clicks FROM links");
+    assert_eq!(spent, "1", "it happened, once");
+    proxy.cut_after("COMMIT");
+    let new = Link { revision: Revision(2), ..link.clone() };
+    let updated = store.update(&new, Revision(1), &[]).await;
+    assert!(matches!(updated, Err(StoreError::Unavailable(_))), "{updated:?}");
+    let again = store.update(&new, Revision(1), &[]).await;
+    assert!(matches!(again, Err(StoreError::Conflict)), "{again:?}");
+    assert_eq!(proxy.cuts(), 2);
+}
+
+/// Nothing was committed, so the caller does not notice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_was_cut_before_its_commit_is_repeated() {
+    let (store, proxy, _) = behind_proxy(PostgresServer::shared()).await;
+    let link = put(&store, "changed").await;
+    proxy.cut_before("link_changes");
+    let new = Link { revision: Revision(2), ..link };
+    assert_eq!(store.update(&new, Revision(1), &[]).await.unwrap(), Updated::Done);
+    assert_eq!(proxy.cuts(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_goes_away_is_unavailable_and_comes_back() {
+    let (store, proxy, _) = behind_proxy(PostgresServer::shared()).await;
+    let link = put(&store, "kept").await;
+    proxy.refuse();
+    for _ in 0..3 {
+        let found = store.get(&link.key).await;
+        assert!(matches!(found, Err(StoreError::Unavailable(_))), "{found:?}");
+        let made = store.insert(Insert::new(alias("other", "https://x.y/"), None)).await;
+        assert!(matches!(made, Err(StoreError::Unavailable(_))), "{made:?}");
+        assert!(store.check().await.is_err());
+        assert!(store.changes(terse_core::ChangeCursor(0), 1).await.is_err());
+    }
+    proxy.accept();
+    let begun = Instant::now();
+    while store.get(&link.key).await.ok().flatten().is_none()
+        || store.insert(Insert::new(alias("later", "https://x.y/"), None)).await.is_err()
+    {
+        assert!(begun.elapsed() < PATIENCE, "it does not come back");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if store.get(&key("later")).await.ok().flatten().is_some() {
+            break;
+        }
+    }
+    store.check().await.unwrap();
+}
+
+/// Durable: what was acknowledged is there after a crash of the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_crashes_keeps_what_was_acknowledged() {
+    let server = PostgresServer::start(&["fsync=on"]);
+    let store = PostgresLinks::open(Options::new(server.fresh())).await.unwrap();
+    let mut kept = Vec::new();
+    for n in 0..20 {
+        kept.push(put(&store, &format!("kept-{n}")).await.key);
+    }
+    server.stop();
+    let away = store.get(&kept[0]).await;
+    assert!(matches!(away, Err(StoreError::Unavailable(_))), "{away:?}");
+    server.run();
+    let begun = Instant::now();
+    while store.get(&kept[0]).await.is_err() {
+        assert!(begun.elapsed() < PATIENCE, "it does not come back");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for key in &kept {
+        assert!(store.get(key).await.unwrap().is_some(), "{key:?}");
+    }
+    let begun = Instant::now();
+    loop {
+        match store.spend(&kept[0]).await {
+            Ok(spent) => break assert_eq!(spent, ClickSpend::Yes),
+            Err(_) => assert!(begun.elapsed() < PATIENCE, "writes do not come back"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    store.close().await;
+    let closed = store.get(&kept[0]).await;
+    assert!(matches!(closed, Err(StoreError::Unavailable(_))), "{closed:?}");
+}

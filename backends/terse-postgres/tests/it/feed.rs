@@ -1,0 +1,78 @@
+//! The feed of changes while transactions overlap.
+
+use terse_core::{ChangeFeed, Link, LinkStore, Revision};
+use terse_postgres::{Options, PostgresLinks};
+use terse_testkit::PostgresServer;
+
+use crate::faults::put;
+
+/// A transaction that takes its row number early and commits late, as another node's may.
+fn late(url: &str) -> std::process::Child {
+    let sql = "BEGIN; INSERT INTO link_changes (domain, code, revision) VALUES ('', 'late', 9); \
+               SELECT 'begun';";
+    let mut psql = std::process::Command::new("psql")
+        .args(["-X", "-q", "-A", "-t", url])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    use std::io::{BufRead, Write};
+    psql.stdin.as_mut().unwrap().write_all(sql.as_bytes()).unwrap();
+    psql.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    let mut line = String::new();
+    std::io::BufReader::new(psql.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "begun");
+    psql
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_commits_late_arrives_and_none_arrives_twice() {
+    let url = PostgresServer::shared().fresh();
+    let store = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let start = store.last_change().await.unwrap();
+    let mut psql = late(&url);
+    let link = put(&store, "early").await;
+    // The row of the open transaction has a lower number.
+    let page = store.changes(start, 100).await.unwrap();
+    assert_eq!(page.changes.len(), 1);
+    assert_eq!(page.changes[0].key, link.key);
+    for revision in 1..=3 {
+        let new = Link { revision: Revision(revision + 1), ..link.clone() };
+        store.update(&new, Revision(revision), &[]).await.unwrap();
+    }
+    let page = store.changes(page.next, 100).await.unwrap();
+    let revisions: Vec<u64> = page.changes.iter().map(|change| change.revision.0).collect();
+    assert_eq!(revisions, [2, 3, 4]);
+    std::io::Write::write_all(psql.stdin.as_mut().unwrap(), b"COMMIT;\n").unwrap();
+    drop(psql.stdin.take());
+    assert!(psql.wait().unwrap().success());
+    let page = store.changes(page.next, 100).await.unwrap();
+    assert_eq!(page.changes.len(), 1);
+    assert_eq!(page.changes[0].key.code.as_str(), "late");
+    assert!(!page.gap);
+    assert_eq!(store.changes(page.next, 100).await.unwrap().changes, []);
+    // A page that was read before can be read again.
+    assert_eq!(store.changes(start, 100).await.unwrap().changes.len(), 5);
+}
+
+#[tokio::test]
+async fn a_reader_that_was_away_for_long_or_saw_a_restore_forgets_everything() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    let store = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let before = store.last_change().await.unwrap();
+    store.raise_incarnation(store.incarnation().await.unwrap()).await.unwrap();
+    let page = store.changes(before, 100).await.unwrap();
+    assert!(page.gap);
+    let page = store.changes(page.next, 100).await.unwrap();
+    assert!(!page.gap, "once");
+    // More than anyone should forget one by one.
+    server.sql(
+        &url,
+        "INSERT INTO link_changes (domain, code, revision) \
+         SELECT '', 'code-' || n, 1 FROM generate_series(1, 10001) AS n",
+    );
+    let page = store.changes(page.next, 100).await.unwrap();
+    assert!(page.gap);
+    assert!(!store.changes(page.next, 100).await.unwrap().gap);
+}

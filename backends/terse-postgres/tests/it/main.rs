@@ -1,0 +1,8 @@
+//! The stores on a real PostgreSQL, which the tests start.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod contract;
+mod faults;
+mod feed;
+mod pooler;
+mod tables;

@@ -1,0 +1,95 @@
+//! Tables: made once, by whichever node comes first, and refused where they are too new.
+
+use std::error::Error;
+
+use terse_core::{LinkReader, LinkStore, ListQuery, Sort};
+use terse_postgres::{OpenError, Options, PostgresLinks};
+use terse_testkit::{PostgresServer, alias, timestamp};
+
+use crate::faults::put;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_start_together_make_the_tables_once() {
+    let url = PostgresServer::shared().fresh();
+    let nodes: Vec<_> =
+        (0..6).map(|_| tokio::spawn(PostgresLinks::open(Options::new(url.clone())))).collect();
+    let mut secrets = Vec::new();
+    for node in nodes {
+        secrets.push(*node.await.unwrap().unwrap().identity().secret());
+    }
+    assert!(secrets.windows(2).all(|pair| pair[0] == pair[1]), "one store has one secret");
+}
+
+#[tokio::test]
+async fn an_older_terse_works_beside_a_later_one_until_it_must_not() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    let first = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    put(&first, "kept").await;
+    // A later terse has added something that this one need not know.
+    server.sql(&url, "UPDATE terse_schema SET version = 7 WHERE part = 'links'");
+    let beside = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    assert!(beside.get(&alias("kept", "https://x.y/").key).await.unwrap().is_some());
+    assert_eq!(server.sql(&url, "SELECT version FROM terse_schema"), "7");
+    // A later terse has removed what this one needs.
+    server.sql(&url, "UPDATE terse_schema SET version = 9, needs = 8 WHERE part = 'links'");
+    let error = PostgresLinks::open(Options::new(url.clone())).await.unwrap_err();
+    assert!(matches!(error, OpenError::Newer { found: 9, needed: 8, .. }), "{error}");
+    assert!(error.to_string().contains("run the later terse"), "{error}");
+    assert_eq!(server.sql(&url, "SELECT version FROM terse_schema"), "9", "nothing was changed");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_url_is_said() {
+    let server = PostgresServer::shared();
+    for (url, expected) in [
+        ("postgres://".to_owned(), "names no host"),
+        (server.url("missing"), "database \"missing\" does not exist"),
+        ("postgres://u:secret@127.0.0.1:1/terse".to_owned(), "refused"),
+        (server.url("postgres") + "?sslmode=require", "TLS"),
+        (server.url("postgres") + "?sslrootcert=/missing.pem", "/missing.pem cannot be read"),
+    ] {
+        let error = PostgresLinks::open(Options::new(url.clone())).await.unwrap_err();
+        let mut said = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            said = format!("{said}: {error}");
+            source = error.source();
+        }
+        assert!(said.contains(expected), "{url}: {said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn links_are_searched_without_the_extension_too() {
+    let server = PostgresServer::shared();
+    let name = "untrusted";
+    server.sql(
+        "postgres",
+        &format!("CREATE ROLE {name} LOGIN; CREATE SCHEMA {name} AUTHORIZATION {name}"),
+    );
+    let url = format!(
+        "postgres://{name}@127.0.0.1:{}/postgres?options=-csearch_path%3D{name}",
+        server.port()
+    );
+    let store = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    assert_eq!(server.sql(&url, "SELECT to_regclass('links_search') IS NULL"), "t");
+    put(&store, "findable").await;
+    let query =
+        ListQuery { text: Some("INDAB".into()), ..ListQuery::all(Sort::Newest, 10, timestamp(0)) };
+    assert_eq!(store.list(&query).await.unwrap().links.len(), 1);
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_never_served() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    let store = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    put(&store, "whole").await;
+    put(&store, "changed").await;
+    server.sql(&url, "UPDATE links SET target = 'https://evil.example/' WHERE code = 'changed'");
+    let found = store.get(&alias("changed", "https://x.y/").key).await;
+    assert!(matches!(found, Err(terse_core::StoreError::Corrupt(_))), "{found:?}");
+    assert!(store.get(&alias("whole", "https://x.y/").key).await.unwrap().is_some());
+}
