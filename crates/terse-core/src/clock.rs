@@ -18,12 +18,20 @@ pub struct Clock {
     /// How far tests have advanced both clocks, and how far they have set the wall clock off.
     ahead_ms: Arc<AtomicI64>,
     wall_off_ms: Arc<AtomicI64>,
+    /// In a simulation, the time at which both clocks stand until they are advanced.
+    frozen_at: Option<Timestamp>,
 }
 
 impl Clock {
+    /// A clock that stands still and moves only when it is told to, for simulations.
+    pub fn frozen(at: Timestamp) -> Self {
+        Self { frozen_at: Some(at), ..Self::default() }
+    }
+
     /// The current time, truncated to milliseconds so that a response equals the stored value.
     pub fn now(&self) -> Timestamp {
-        Timestamp::from_ms(machine_now().as_ms().saturating_add(self.off_ms()))
+        let now = self.frozen_at.unwrap_or_else(machine_now);
+        Timestamp::from_ms(now.as_ms().saturating_add(self.off_ms()))
     }
 
     /// How far tests have moved the wall clock.
@@ -44,6 +52,9 @@ impl Clock {
 
     /// The current wall time in microseconds.
     pub fn now_micros(&self) -> i64 {
+        if self.frozen_at.is_some() {
+            return self.now().as_ms().saturating_mul(1000);
+        }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         since.as_secs().cast_signed() * 1_000_000
             + i64::from(since.subsec_micros())
@@ -60,8 +71,11 @@ impl Clock {
     /// microsecond. Every redirect reads it, so it asks the kernel itself: `Instant` would check
     /// and subtract, which takes four times as many instructions.
     pub fn steady_nanos(&self) -> i64 {
-        let since = clock_gettime(ClockId::Monotonic);
         let ahead = self.ahead_ms.load(Ordering::Relaxed).saturating_mul(1_000_000);
+        if self.frozen_at.is_some() {
+            return ahead;
+        }
+        let since = clock_gettime(ClockId::Monotonic);
         (since.tv_sec * 1_000_000_000 + since.tv_nsec).saturating_add(ahead)
     }
 
