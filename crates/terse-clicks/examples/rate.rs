@@ -80,6 +80,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         places: None,
         keep: AddressPrecision::Network,
         limit_bytes: u64::MAX,
+        flush: Duration::from_secs(5),
         clock: Clock::default(),
     };
     let begun = (Instant::now(), processor());

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 pub struct ShipperCounts {
     /// Clicks that the store has counted.
     pub recorded: AtomicU64,
+    /// Clicks that are read and wait in memory until they are stored.
+    pub in_memory: AtomicU64,
     /// Batches that the store has counted.
     pub batches: AtomicU64,
     /// Visits in the oldest segments, which were deleted because the journal was over its bound. If
@@ -18,9 +20,9 @@ pub struct ShipperCounts {
     pub store_failures: AtomicU64,
     /// Times that the journal's files could not be read or deleted.
     pub file_failures: AtomicU64,
-    /// Octets of the journal that are not counted yet, at most.
+    /// Octets of the journal that are not stored yet, at most; also what is in memory.
     pub lag_bytes: AtomicU64,
-    /// Segments that have something which is not counted yet.
+    /// Segments that have something which is not stored yet.
     pub lag_segments: AtomicU64,
     /// When something last failed, in milliseconds since 1970; 0 if nothing did.
     pub last_error_ms: AtomicI64,
@@ -35,6 +37,7 @@ impl Default for ShipperCounts {
     fn default() -> Self {
         Self {
             recorded: AtomicU64::default(),
+            in_memory: AtomicU64::default(),
             batches: AtomicU64::default(),
             dropped: AtomicU64::default(),
             unreadable: AtomicU64::default(),

@@ -6,12 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use foldhash::quality::RandomState;
 use terse_core::clicks::{
     AgentTraits, Batch, ClickColumns, ClickRow, ClickTarget, Interned, JournalSpan, LinkId,
-    Network, Numbers, Place, Record, Sums,
+    Network, Numbers, Place, Record, SumIndex, Sums,
 };
 
 use crate::enrich::{ByHash, Enricher};
 
+/// What a row, a sum and a target take in memory, about: most sums have few values, and the lists
+/// grow by doubling.
+const ROW_BYTES: usize = 96;
+const SUM_BYTES: usize = 400;
+const TARGET_BYTES: usize = 160;
+
 /// Tells batches of this process apart, so that numbers of one are never taken for another's.
+/// Later ones have higher numbers.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Columns and sums of a batch, and the numbers that texts have in them.
@@ -23,15 +30,47 @@ pub struct Gathering {
     /// Rows that were read and not added to the columns yet.
     rows: Vec<ClickRow>,
     unreadable: u64,
+    /// When the earliest click was.
+    first_ms: i64,
     targets: ByHash<u32>,
-    /// Of each target that is a link: the hash of domain and code.
-    link_hashes: Vec<Option<u64>>,
+    links: LinkHashes,
     agents: Numbers<AgentTraits>,
     networks: Numbers<Network>,
     places: Numbers<Place>,
     referrers: Numbers<Option<Interned>>,
     languages: Numbers<Option<Interned>>,
     campaigns: Numbers<[Option<Interned>; 5]>,
+}
+
+/// Finds the targets that are links of a key.
+#[derive(Debug, Default)]
+pub(crate) struct LinkHashes {
+    /// Of each target: the hash of domain and code if it is a link.
+    hashes: Vec<Option<u64>>,
+    /// Makes these hashes; `None` if there is no target yet.
+    hash: Option<RandomState>,
+}
+
+impl LinkHashes {
+    /// Targets that may be one of these links, each with the place of the link. Compares all hashes
+    /// once: an index would make every click on a link that is new to the batch dearer.
+    pub(crate) fn find<'l>(
+        &self,
+        links: impl Iterator<Item = &'l LinkId>,
+    ) -> impl Iterator<Item = (u32, usize)> {
+        let mut wanted: ByHash<Vec<usize>> = ByHash::default();
+        if let Some(hash) = &self.hash {
+            for (at, LinkId { key, .. }) in links.enumerate() {
+                let key = (key.domain.as_str().as_bytes(), key.code.as_str().as_bytes());
+                wanted.entry(hash.hash_one(key)).or_default().push(at);
+            }
+        }
+        let hashes = if wanted.is_empty() { &[] } else { &self.hashes[..] };
+        hashes.iter().zip(0..).flat_map(move |(hash, target)| {
+            let places = hash.and_then(|hash| wanted.get(&hash)).cloned().unwrap_or_default();
+            places.into_iter().map(move |at| (target, at))
+        })
+    }
 }
 
 impl Default for Gathering {
@@ -42,8 +81,9 @@ impl Default for Gathering {
             sums: Sums::default(),
             rows: Vec::new(),
             unreadable: 0,
+            first_ms: i64::MAX,
             targets: ByHash::default(),
-            link_hashes: Vec::new(),
+            links: LinkHashes::default(),
             agents: Numbers::default(),
             networks: Numbers::default(),
             places: Numbers::default(),
@@ -81,6 +121,7 @@ impl Gathering {
         rows.sort_by_key(|row| row.at_ms);
         for row in &mut rows {
             enricher.repeat(row, self);
+            self.first_ms = self.first_ms.min(row.at_ms);
             self.columns.push(*row);
             self.sums.add(&self.columns, row);
         }
@@ -110,8 +151,29 @@ impl Gathering {
 
     /// The batch of these spans, and an empty gathering for the next one.
     pub fn finish(&mut self, spans: Vec<JournalSpan>) -> Batch {
-        let Self { columns, sums, .. } = std::mem::take(self);
-        Batch::new(spans, columns, sums.into_deltas())
+        self.finish_with_index(spans).0
+    }
+
+    /// The same, with what finds clicks in the batch.
+    pub(crate) fn finish_with_index(
+        &mut self,
+        spans: Vec<JournalSpan>,
+    ) -> (Batch, (SumIndex, LinkHashes)) {
+        let Self { columns, sums, links, .. } = std::mem::take(self);
+        let (deltas, index) = sums.into_parts();
+        (Batch::new(spans, columns, deltas), (index, links))
+    }
+
+    /// How much memory it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.columns.len() * ROW_BYTES
+            + self.sums.len() * SUM_BYTES
+            + self.columns.targets.len() * TARGET_BYTES
+    }
+
+    /// When the earliest click was.
+    pub(crate) fn first_ms(&self) -> i64 {
+        self.first_ms
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -119,7 +181,7 @@ impl Gathering {
     }
 
     pub(crate) fn link_hash(&self, target: u32) -> Option<u64> {
-        self.link_hashes.get(target as usize).copied().flatten()
+        self.links.hashes.get(target as usize).copied().flatten()
     }
 
     /// The number of a record's target, which `make` makes if it is new. `hash` is the same for
@@ -131,6 +193,9 @@ impl Gathering {
         make: impl FnOnce() -> Option<ClickTarget>,
     ) -> Option<u32> {
         let link = hash.hash_one((record.domain, record.code));
+        if self.links.hash.is_none() {
+            self.links.hash = Some(hash.clone());
+        }
         let outcome = record.outcome.journal_byte().unwrap_or(u8::MAX);
         let mut hash = hash.hash_one((link, record.created_ms, record.owner, outcome));
         while let Some(&number) = self.targets.get(&hash) {
@@ -142,7 +207,7 @@ impl Gathering {
         let target = make()?;
         let number = self.columns.targets.len() as u32;
         self.targets.insert(hash, number);
-        self.link_hashes.push(matches!(target, ClickTarget::Link(..)).then_some(link));
+        self.links.hashes.push(matches!(target, ClickTarget::Link(..)).then_some(link));
         self.columns.targets.push(target);
         Some(number)
     }
@@ -171,9 +236,16 @@ impl Gathering {
         self.campaigns.of(&mut self.columns.campaigns, campaign)
     }
 
-    #[cfg(test)]
     pub(crate) fn columns(&self) -> &ClickColumns {
         &self.columns
+    }
+
+    pub(crate) fn sums(&self) -> &Sums {
+        &self.sums
+    }
+
+    pub(crate) fn links(&self) -> &LinkHashes {
+        &self.links
     }
 }
 

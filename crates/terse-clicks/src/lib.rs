@@ -11,6 +11,7 @@ mod folder;
 mod gathering;
 mod identity;
 mod pace;
+mod pending;
 mod priority;
 mod segment;
 mod shipper;

@@ -15,8 +15,13 @@ pub(crate) struct Pace {
     pub(crate) retry_delay: Duration,
     /// See `retry_delay`.
     pub(crate) max_retry_delay: Duration,
-    /// Records of one batch.
+    /// How long clicks may be in memory before they are stored.
+    pub(crate) flush: Duration,
+    /// Records of one batch; a batch of so many is stored at once.
     pub(crate) batch: usize,
+    /// What a batch may take in memory, about; a larger one is stored at once. There are at most
+    /// two: one that is being stored, and one that grows.
+    pub(crate) batch_bytes: usize,
     /// How long the position of a segment is kept after its file is gone. A try of this epoch that
     /// timed out may still reach the store; it must not find the segment without a position, which
     /// means that nothing of it was counted.
@@ -32,7 +37,9 @@ impl Default for Pace {
             timeout: Duration::from_secs(30),
             retry_delay: Duration::from_millis(250),
             max_retry_delay: Duration::from_secs(5),
-            batch: 50_000,
+            flush: Duration::from_secs(5),
+            batch: 100_000,
+            batch_bytes: 24 << 20,
             keep_positions: Duration::from_secs(300),
             catch_up: Duration::from_millis(2500),
         }

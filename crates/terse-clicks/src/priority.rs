@@ -1,7 +1,9 @@
 //! The priority of the shipper's thread.
 
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
+use rustix::process::Pid;
 use tracing::debug;
 
 /// Niceness of a thread that keeps up, and of one that has fallen behind.
@@ -44,10 +46,45 @@ impl Priority {
         }
     }
 
+    /// Lets other threads raise the priority of this one, see [`PriorityBoost`].
+    pub(crate) fn share(&self, boost: &PriorityBoost) {
+        let id = std::fs::read_link("/proc/thread-self").ok();
+        let id = id.and_then(|path| path.file_name()?.to_str()?.parse().ok());
+        boost.thread.store(id.filter(|_| self.can_raise).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Notes whether another thread has raised the priority.
+    pub(crate) fn note_boost(&mut self, boost: &PriorityBoost) {
+        if boost.raised.swap(false, Ordering::Relaxed) {
+            self.low = false;
+        }
+    }
+
     /// Whether it is low.
     #[cfg(test)]
     pub(crate) fn is_low(&self) -> bool {
         self.low
+    }
+}
+
+/// A thread that waits for a lock which the shipper holds would wait for the priority of the
+/// shipper too. It raises it instead; the shipper lowers it again.
+#[derive(Debug, Default)]
+pub(crate) struct PriorityBoost {
+    /// The shipper's thread; 0 if its priority cannot be raised.
+    thread: AtomicI32,
+    raised: AtomicBool,
+}
+
+impl PriorityBoost {
+    /// Makes the shipper's priority normal.
+    pub(crate) fn raise(&self) {
+        if let Some(thread) = Pid::from_raw(self.thread.load(Ordering::Relaxed))
+            && !self.raised.swap(true, Ordering::Relaxed)
+        {
+            // If it fails, the caller waits longer.
+            let _raised = rustix::process::setpriority_process(Some(thread), NORMAL);
+        }
     }
 }
 
@@ -69,6 +106,17 @@ mod tests {
             priority.set(false);
             assert!(!priority.is_low());
             assert_eq!(niceness(), NORMAL);
+            // Another thread raises it, and it can be lowered again.
+            let boost = PriorityBoost::default();
+            boost.raise();
+            priority.share(&boost);
+            for _ in 0..2 {
+                priority.set(true);
+                thread::scope(|scope| scope.spawn(|| boost.raise()).join().unwrap());
+                assert_eq!(niceness(), NORMAL);
+                priority.note_boost(&boost);
+                assert!(!priority.is_low());
+            }
         })
         .join()
         .unwrap();

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use terse_core::Clock;
-use terse_core::clicks::{ClickIngest, Live};
+use terse_core::clicks::{ClickIngest, Live, PendingClicks};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -21,6 +21,7 @@ use crate::enrich::{AddressPrecision, Enricher};
 use crate::folder::Folder;
 use crate::identity::FolderIdentity;
 use crate::pace::{Order, Pace};
+use crate::pending::Pending;
 use crate::shipping::Shipping;
 
 /// How long the thread may take to react to the order to end.
@@ -34,7 +35,7 @@ pub struct ShipperParts {
     pub run: u64,
     /// Where clicks are counted.
     pub store: Arc<dyn ClickIngest>,
-    /// Publishes counted clicks to those who watch a link.
+    /// Publishes clicks to those who watch a link.
     pub live: Arc<Live>,
     /// A file in MaxMind's format, used instead of the countries that terse ships with.
     pub places: Option<PathBuf>,
@@ -42,6 +43,8 @@ pub struct ShipperParts {
     pub keep: AddressPrecision,
     /// How much the journal may hold. Past it the oldest clicks are dropped.
     pub limit_bytes: u64,
+    /// How long clicks may be in memory before they are stored.
+    pub flush: Duration,
     /// The time.
     pub clock: Clock,
 }
@@ -57,6 +60,7 @@ impl fmt::Debug for ShipperParts {
 #[derive(Debug)]
 pub struct Shipper {
     counts: Arc<ShipperCounts>,
+    pending: Arc<Pending>,
     /// Until there is one, the thread goes on.
     orders: watch::Sender<Option<Order>>,
     /// The thread sends whether everything was counted when it ends.
@@ -68,11 +72,12 @@ impl Shipper {
     /// Starts the thread and gives the folder its identity. To be called before this process
     /// creates segments.
     pub fn start(parts: ShipperParts) -> io::Result<Self> {
-        Self::start_at(parts, Pace::default())
+        let pace = Pace { flush: parts.flush, ..Pace::default() };
+        Self::start_at(parts, pace)
     }
 
     pub(crate) fn start_at(parts: ShipperParts, pace: Pace) -> io::Result<Self> {
-        let ShipperParts { folder, run, store, live, places, keep, limit_bytes, clock } = parts;
+        let ShipperParts { folder, run, store, live, places, keep, limit_bytes, clock, .. } = parts;
         std::fs::create_dir_all(&folder)?;
         let now = clock.now();
         let enricher = Enricher::new(places, keep, now)?;
@@ -80,6 +85,7 @@ impl Shipper {
         let folder = Folder::new(folder, run, now);
         folder.sweep_unused()?;
         let counts = Arc::new(ShipperCounts::default());
+        let pending = Arc::new(Pending::default());
         let (orders, receiver) = watch::channel(None);
         let (complete_sender, ended) = channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -90,6 +96,7 @@ impl Shipper {
             store,
             live,
             Arc::clone(&counts),
+            Arc::clone(&pending),
             clock,
             limit_bytes,
             pace,
@@ -109,12 +116,17 @@ impl Shipper {
             runtime.shutdown_timeout(Duration::from_secs(1));
             let _not_waited_for = complete_sender.send(complete);
         })?;
-        Ok(Self { counts, orders, ended, thread: Some(thread) })
+        Ok(Self { counts, pending, orders, ended, thread: Some(thread) })
     }
 
     /// What it has done.
     pub fn counts(&self) -> Arc<ShipperCounts> {
         Arc::clone(&self.counts)
+    }
+
+    /// The clicks that are read and not stored yet.
+    pub fn pending(&self) -> Arc<dyn PendingClicks> {
+        Arc::<Pending>::clone(&self.pending)
     }
 
     /// Counts everything there is and ends. Whether everything was counted within `timeout`; the

@@ -1,6 +1,6 @@
 //! From the journal to the store: read, enrich, add, delete.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::error::Error as _;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use terse_core::clicks::{
-    Added, Batch, ClickIngest, Forgotten, HEADER, JournalSpan, Live, Opened, Position, Record,
-    UnfinishedBatch,
+    Added, Batch, BatchStart, ClickIngest, Forgotten, HEADER, JournalSpan, Live, Opened, Position,
+    Record, UnfinishedBatch,
 };
 use terse_core::{BoxError, Clock, StoreError};
 use tokio::sync::watch;
@@ -25,6 +25,7 @@ use crate::folder::{Age, Folder};
 use crate::gathering::Gathering;
 use crate::identity::FolderIdentity;
 use crate::pace::{Order, Pace};
+use crate::pending::Pending;
 use crate::priority::Priority;
 use crate::segment::{Segment, Until};
 
@@ -45,12 +46,21 @@ const SETTLE_MS: i64 = 50;
 /// that one.
 const AHEAD_MS: i64 = 250;
 
-/// A batch on its way to the store.
-struct Pending {
-    batch: Arc<Batch>,
-    unreadable: u64,
-    /// Whether there was no room for more.
-    full: bool,
+/// Records that are read while reports wait.
+const ROUND: usize = 1024;
+/// A batch is stored when it covers this part of what the journal may hold: the journal can delete
+/// its segments then.
+const FLUSHED_PART: u64 = 4;
+
+/// Why reading ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Unread {
+    /// There is nothing more to read now.
+    Nothing,
+    /// There may be more.
+    Some,
+    /// There may be more, but the batch has no room for it.
+    NoRoom,
 }
 
 /// Where a row was read: the segment, and where the record begins.
@@ -88,8 +98,15 @@ pub(crate) struct Shipping {
     gone: VecDeque<(Instant, u64)>,
     next_forget: Instant,
     buffer: Vec<u8>,
-    gathering: Gathering,
-    /// Where the reader was in each segment when the present batch began.
+    pending: Arc<Pending>,
+    /// The spans of the batch that grows, also empty ones.
+    spans: BTreeMap<Age, JournalSpan>,
+    /// Since when it has clicks.
+    since: Option<Instant>,
+    /// What the batch that is being stored covers.
+    on_the_way: Vec<JournalSpan>,
+    /// How many octets of the journal a batch may cover.
+    flush_bytes: u64,
     read_at: Vec<ReadAt>,
     failure_logged_ms: Option<i64>,
     panic_logged_ms: Option<i64>,
@@ -104,6 +121,7 @@ impl Shipping {
         store: Arc<dyn ClickIngest>,
         live: Arc<Live>,
         counts: Arc<ShipperCounts>,
+        pending: Arc<Pending>,
         clock: Clock,
         limit_bytes: u64,
         pace: Pace,
@@ -127,7 +145,11 @@ impl Shipping {
             gone: VecDeque::new(),
             next_forget: Instant::now(),
             buffer: Vec::new(),
-            gathering: Gathering::default(),
+            pending,
+            spans: BTreeMap::new(),
+            since: None,
+            on_the_way: Vec::new(),
+            flush_bytes: limit_bytes / FLUSHED_PART,
             read_at: Vec::new(),
             failure_logged_ms: None,
             panic_logged_ms: None,
@@ -142,6 +164,8 @@ impl Shipping {
             Ok(complete) => complete,
             Err(Fenced) => {
                 self.counts.fenced.store(true, Ordering::Relaxed);
+                // The other process counts these.
+                self.pending.clear();
                 error!(
                     journal = %self.identity.journal(),
                     "another process has opened this journal: this one stops counting clicks and \
@@ -155,6 +179,7 @@ impl Shipping {
     }
 
     async fn ship(&mut self) -> Result<bool, Fenced> {
+        self.priority.share(&self.pending.boost);
         let opened = self.open().await;
         // Without having seen all segments, the position of one that exists might be forgotten, and
         // the segment be counted again.
@@ -176,20 +201,18 @@ impl Shipping {
             }
             self.poll();
             self.enricher.refresh(self.clock.now());
-            let pending = self.read(order.is_some());
-            let full = pending.full;
-            self.note_lag(&pending.batch.spans);
-            if !pending.batch.spans.is_empty() {
-                self.settle(pending).await?;
-                self.note_lag(&[]);
+            let unread = self.read(order.is_some());
+            if self.is_due(order.is_some()) {
+                self.flush().await?;
             }
             // The lists of user agents are compiled at normal priority: that takes a while.
             let ready = self.enricher.is_ready();
+            self.priority.note_boost(&self.pending.boost);
             self.priority.set(order.is_none() && !self.behind && ready);
             self.prune().await?;
             // Only now: what the store has counted need not be dropped.
             self.keep_within_bound();
-            if full {
+            if unread != Unread::Nothing {
                 continue;
             }
             match order {
@@ -199,6 +222,7 @@ impl Shipping {
             }
             tokio::select! {
                 () = sleep(self.pace.idle) => {}
+                () = self.pending.wake.notified() => {}
                 Ok(()) = self.orders.changed() => {}
             }
         }
@@ -214,6 +238,7 @@ impl Shipping {
             {
                 Ok(opened) => {
                     self.epoch = opened.epoch;
+                    self.pending.lock().journal = Some(self.identity.journal());
                     self.take_positions(&opened.positions);
                     return opened;
                 }
@@ -267,21 +292,40 @@ impl Shipping {
         }
     }
 
-    /// Reads up to a batch of what is there, the earliest first. `ending`: also the latest clicks.
-    fn read(&mut self, ending: bool) -> Pending {
+    /// Reads some of what is there into the batch that grows, the earliest first. `ending`: also the
+    /// latest clicks.
+    fn read(&mut self, ending: bool) -> Unread {
         let now = self.clock.now().as_ms();
         self.behind = false;
         let (mut failed, mut panicked) = (None, false);
-        let began: HashMap<Age, u64> =
-            self.folder.segments().map(|segment| (segment.age(), segment.read_to())).collect();
+        for segment in self.folder.segments() {
+            self.spans.entry(segment.age()).or_insert(JournalSpan {
+                journal: self.identity.journal(),
+                epoch: self.epoch,
+                segment: segment.header.id,
+                from: segment.read_to(),
+                to: segment.read_to(),
+            });
+        }
+        let covered: u64 = self.spans.values().map(covered_by).sum();
+        let pending = Arc::clone(&self.pending);
+        let mut state = pending.lock();
+        if state.gathering.len() >= self.pace.batch
+            || state.gathering.bytes() >= self.pace.batch_bytes
+            || covered >= self.flush_bytes
+        {
+            return Unread::NoRoom;
+        }
+        let first = state.gathering.columns().len();
+        let most = self.pace.batch.min(state.gathering.len() + ROUND);
         let mut broken: HashSet<Age> = HashSet::new();
         // A click of the future was made before the clock was set back: it need not wait.
         let too_young =
             |at_ms: i64, alive: bool| alive && !ending && at_ms > now - SETTLE_MS && at_ms <= now;
-        let full = loop {
-            let room = self.pace.batch.saturating_sub(self.gathering.len());
+        let unread = loop {
+            let room = most.saturating_sub(state.gathering.len());
             if room == 0 {
-                break true;
+                break Unread::Some;
             }
             // The two segments whose next clicks are the earliest.
             let (mut first, mut second): (Option<(i64, Age)>, i64) = (None, i64::MAX);
@@ -304,11 +348,13 @@ impl Shipping {
                     }
                 }
             }
-            let Some((earliest, age)) = first else { break false };
+            let Some((earliest, age)) = first else { break Unread::Nothing };
             self.behind |= earliest < now - BEHIND_MS;
             let until = second.saturating_add(AHEAD_MS);
-            let Some((segment, alive)) = self.folder.segment_mut(age) else { break false };
-            let (gathering, enricher) = (&mut self.gathering, &mut self.enricher);
+            let Some((segment, alive)) = self.folder.segment_mut(age) else {
+                break Unread::Nothing;
+            };
+            let (gathering, enricher) = (&mut state.gathering, &mut self.enricher);
             let read_at = &mut self.read_at;
             let read = segment.read(&mut self.buffer, alive, room, |record, start| {
                 let at_ms = record.at_ms;
@@ -324,32 +370,66 @@ impl Shipping {
                 failed = Some(error);
             }
         };
-        self.give_back();
-        self.gathering.add_in_order(&mut self.enricher);
+        self.give_back(&mut state.gathering);
+        state.gathering.add_in_order(&mut self.enricher);
+        for segment in self.folder.segments() {
+            if let Some(span) = self.spans.get_mut(&segment.age()) {
+                span.to = segment.read_to();
+            }
+        }
+        let begins = self.spans.values().find(|span| span.to != span.from);
+        state.start = begins.map(|span| BatchStart { segment: span.segment, from: span.from });
+        if begins.is_some() {
+            self.since.get_or_insert_with(Instant::now);
+        }
+        self.live.publish_from(state.gathering.columns(), first, self.clock.now());
+        self.counts.in_memory.store(state.clicks(), Ordering::Relaxed);
+        drop(state);
         if let Some(error) = failed {
             self.file_failed(&error);
         }
         if panicked && is_due(&mut self.panic_logged_ms, self.clock.now().as_ms()) {
             error!("the enricher panicked on a click, which is not counted; this is a bug");
         }
-        let span = |segment: &Segment| {
-            let from = began.get(&segment.age()).copied().unwrap_or(0);
-            (segment.read_to() != from).then(|| JournalSpan {
-                journal: self.identity.journal(),
-                epoch: self.epoch,
-                segment: segment.header.id,
-                from,
-                to: segment.read_to(),
-            })
-        };
-        let spans = self.folder.segments().filter_map(span).collect();
-        let unreadable = self.gathering.unreadable();
-        Pending { batch: Arc::new(self.gathering.finish(spans)), unreadable, full }
+        self.note_lag();
+        unread
+    }
+
+    /// Whether the batch that grows is to be stored: it is large or old, a report waits for it, or
+    /// the shipper ends.
+    fn is_due(&self, ending: bool) -> bool {
+        let Some(since) = self.since else { return false };
+        if ending || since.elapsed() >= self.pace.flush || self.pending.is_asked() {
+            return true;
+        }
+        let covered: u64 = self.spans.values().map(covered_by).sum();
+        let state = self.pending.lock();
+        covered >= self.flush_bytes
+            || state.gathering.len() >= self.pace.batch
+            || state.gathering.bytes() >= self.pace.batch_bytes
+    }
+
+    /// Stores the batch that grows.
+    async fn flush(&mut self) -> Result<(), Fenced> {
+        let spans = std::mem::take(&mut self.spans).into_values();
+        self.store_batch(spans.filter(|span| span.to != span.from).collect()).await
+    }
+
+    /// Stores the clicks that were gathered from these spans.
+    async fn store_batch(&mut self, spans: Vec<JournalSpan>) -> Result<(), Fenced> {
+        self.since = None;
+        self.on_the_way.clone_from(&spans);
+        let (batch, unreadable) = self.pending.send(spans);
+        let settled = self.settle(&batch, unreadable).await;
+        self.on_the_way.clear();
+        self.counts.in_memory.store(self.pending.arrived(), Ordering::Relaxed);
+        self.note_lag();
+        settled
     }
 
     /// Un-reads what is later than the next unread click of any segment: it belongs into the next
     /// batch, behind that click.
-    fn give_back(&mut self) {
+    fn give_back(&mut self, gathering: &mut Gathering) {
         let mut next = i64::MAX;
         for (segment, alive) in self.folder.segments_mut() {
             if let Ok(Some(at_ms)) = segment.next_ms(&mut self.buffer, alive) {
@@ -370,9 +450,9 @@ impl Shipping {
             return;
         }
         let mut kept = self.read_at.iter().filter(|at| at.readable).map(stays);
-        self.gathering.waiting().retain(|_| kept.next().unwrap_or(true));
+        gathering.waiting().retain(|_| kept.next().unwrap_or(true));
         let unreadable = self.read_at.iter().filter(|at| !at.readable && !stays(at)).count();
-        self.gathering.forget_unreadable(unreadable as u64);
+        gathering.forget_unreadable(unreadable as u64);
         for (age, start) in &from {
             if let Some((segment, _)) = self.folder.segment_mut(*age) {
                 // The first record begins behind the header, the position before it is 0.
@@ -397,7 +477,8 @@ impl Shipping {
                 break;
             };
             segment.go_to(span.from);
-            let (gathering, enricher) = (&mut self.gathering, &mut self.enricher);
+            let mut state = self.pending.lock();
+            let (gathering, enricher) = (&mut state.gathering, &mut self.enricher);
             let read = segment.read(&mut self.buffer, alive, usize::MAX, |record, start| {
                 if start >= span.to {
                     return false;
@@ -405,36 +486,34 @@ impl Shipping {
                 read_record(gathering, enricher, record, &mut panicked);
                 true
             });
+            drop(state);
             whole &= segment.read_to() == span.to;
             if let Err(error) = read {
                 self.file_failed(&error);
             }
             spans.push(JournalSpan { epoch: self.epoch, ..*span });
         }
-        self.gathering.add_in_order(&mut self.enricher);
-        let unreadable = self.gathering.unreadable();
-        let batch = Arc::new(self.gathering.finish(spans));
+        self.pending.lock().gathering.add_in_order(&mut self.enricher);
         if whole {
-            return self.settle(Pending { batch, unreadable, full: false }).await;
+            return self.store_batch(spans).await;
         }
         error!(
-            clicks = batch.clicks.len(),
+            clicks = self.pending.lock().gathering.len(),
             "a batch of clicks was begun and cannot be finished: its segments are gone or cut off"
         );
-        self.enricher.forget_visitors();
-        self.go_to_positions();
+        self.read_again();
         Ok(())
     }
 
     /// Has the batch counted, once. Offers the same batch until the store has counted it: reading
     /// it anew would make each visitor a repeat of themselves.
-    async fn settle(&mut self, pending: Pending) -> Result<(), Fenced> {
+    async fn settle(&mut self, batch: &Arc<Batch>, unreadable: u64) -> Result<(), Fenced> {
         let mut wait = self.pace.retry_delay;
         loop {
-            match self.add(&pending.batch).await {
+            match self.add(batch).await {
                 // `Already`: an earlier try was counted, and its answer was lost.
                 Ok(Added::Done | Added::Already) => {
-                    self.done(pending);
+                    self.done(batch, unreadable);
                     return Ok(());
                 }
                 Ok(Added::Gap(positions)) => {
@@ -443,8 +522,8 @@ impl Shipping {
                          reading on from there. Was the store restored from a backup?"
                     );
                     self.take_positions(&positions);
-                    self.go_to_positions();
-                    self.enricher.forget_visitors();
+                    self.read_again();
+                    self.on_the_way.clear();
                     self.pause(&mut wait).await;
                     return Ok(());
                 }
@@ -457,30 +536,35 @@ impl Shipping {
         }
     }
 
-    /// One try. The journal is kept within its bound meanwhile.
+    /// One try. Meanwhile the next batch grows, and the journal is kept within its bound.
     async fn add(&mut self, batch: &Arc<Batch>) -> Result<Added, StoreError> {
         let store = Arc::clone(&self.store);
         let mut adding = pin!(timeout(self.pace.timeout, store.add(batch)));
+        let mut bound_checked = Instant::now();
+        let mut wait = Duration::ZERO;
         loop {
             tokio::select! {
+                biased;
                 added = &mut adding => {
                     return added.unwrap_or_else(|elapsed| Err(timed_out(elapsed)));
                 }
-                () = sleep(self.pace.idle * 4) => {
-                    self.poll();
-                    self.keep_within_bound();
-                }
+                () = sleep(wait) => {}
+            }
+            let unread = self.read(false);
+            wait = if unread == Unread::Some { Duration::ZERO } else { self.pace.idle };
+            if bound_checked.elapsed() >= self.pace.idle * 4 {
+                bound_checked = Instant::now();
+                self.poll();
+                self.keep_within_bound();
             }
         }
     }
 
-    fn done(&mut self, pending: Pending) {
-        let Pending { batch, unreadable, .. } = pending;
+    fn done(&mut self, batch: &Batch, unreadable: u64) {
         self.counts.recorded.fetch_add(batch.clicks.len() as u64, Ordering::Relaxed);
         self.counts.unreadable.fetch_add(unreadable, Ordering::Relaxed);
         self.counts.batches.fetch_add(1, Ordering::Relaxed);
         self.counted.extend(batch.spans.iter().map(|span| (span.segment, span.to)));
-        self.live.publish(&batch.clicks, self.clock.now());
         self.bound.store_counts();
         if self.failure_logged_ms.take().is_some() {
             info!("clicks are counted again");
@@ -542,6 +626,8 @@ impl Shipping {
     /// them. No batch is on its way meanwhile.
     fn note_gone(&mut self, now: Instant) {
         let there: HashSet<u64> = self.folder.segments().map(|segment| segment.header.id).collect();
+        let in_memory = self.spans.values().filter(|span| span.to != span.from);
+        let there: HashSet<u64> = there.into_iter().chain(in_memory.map(|s| s.segment)).collect();
         self.gone.retain(|(_, id)| !there.contains(id));
         let noted: HashSet<u64> = self.gone.iter().map(|&(_, id)| id).collect();
         let new = self.counted.keys().filter(|id| !there.contains(id) && !noted.contains(id));
@@ -553,8 +639,12 @@ impl Shipping {
         self.counted.extend(positions.iter().map(|position| (position.segment, position.to)));
     }
 
-    /// Goes on reading where the store is.
-    fn go_to_positions(&mut self) {
+    /// Drops what is in memory, and goes on reading where the store is.
+    fn read_again(&mut self) {
+        self.pending.clear();
+        self.spans.clear();
+        self.since = None;
+        self.enricher.forget_visitors();
         for (segment, _) in self.folder.segments_mut() {
             segment.go_to(self.counted.get(&segment.header.id).copied().unwrap_or(0));
         }
@@ -563,19 +653,25 @@ impl Shipping {
     async fn pause(&mut self, wait: &mut Duration) {
         self.poll();
         self.keep_within_bound();
+        // What was read shows in reports, also while the store accepts nothing.
+        if self.epoch != 0 && !self.on_the_way.is_empty() {
+            while self.read(false) == Unread::Some {}
+        }
         // Jitter: nodes that saw the same failure do not retry at the same time.
         let jitter = self.clock.now_micros().unsigned_abs() % 512;
         sleep(*wait * (768 + jitter as u32) / 1024).await;
         *wait = (*wait * 2).min(self.pace.max_retry_delay);
     }
 
-    fn note_lag(&self, spans: &[JournalSpan]) {
-        let on_the_way: u64 = spans.iter().map(|span| span.to - span.from.max(HEADER as u64)).sum();
+    fn note_lag(&self) {
+        let in_memory = self.spans.values().chain(&self.on_the_way);
+        let covered: u64 = in_memory.clone().map(covered_by).sum();
         let unread: u64 = self.folder.segments().map(Segment::unread).sum();
-        let behind = |segment: &&Segment| {
-            segment.unread() > 0 || spans.iter().any(|span| span.segment == segment.header.id)
-        };
-        self.counts.lag_bytes.store(on_the_way + unread, Ordering::Relaxed);
+        let waiting: HashSet<u64> =
+            in_memory.filter(|span| span.to != span.from).map(|span| span.segment).collect();
+        let behind =
+            |segment: &&Segment| segment.unread() > 0 || waiting.contains(&segment.header.id);
+        self.counts.lag_bytes.store(covered + unread, Ordering::Relaxed);
         self.counts
             .lag_segments
             .store(self.folder.segments().filter(behind).count() as u64, Ordering::Relaxed);
@@ -603,6 +699,11 @@ impl Shipping {
         self.counts.last_error_ms.store(now, Ordering::Relaxed);
         is_due(&mut self.failure_logged_ms, now)
     }
+}
+
+/// The octets of records in a span.
+fn covered_by(span: &JournalSpan) -> u64 {
+    span.to.max(HEADER as u64) - span.from.max(HEADER as u64)
 }
 
 /// Reads a record into the batch. A record that makes the enricher panic must not end the counting

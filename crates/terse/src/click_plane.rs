@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use terse_clicks::{AddressPrecision, Shipper, ShipperCounts, ShipperParts};
-use terse_core::clicks::{ClickStore, Live};
+use terse_core::clicks::{ClickStore, Live, WithPending};
 use terse_core::registry::Salts;
 use terse_core::{Clock, LinkStore};
 use terse_redirect::{AddressDetail, Journal, JournalSettings};
@@ -28,7 +28,7 @@ const SEGMENT: usize = 4 << 20;
 pub(crate) struct ClickPlane {
     /// Where the serving threads write; `None` if visits are not counted here.
     pub(crate) journal: Option<Arc<Journal>>,
-    /// Publishes counted clicks within this process.
+    /// Publishes clicks within this process.
     pub(crate) live: Arc<Live>,
     shipper: Mutex<Option<Shipper>>,
     counts: Arc<ShipperCounts>,
@@ -48,7 +48,9 @@ pub(crate) struct Counted {
     pub(crate) failures: u64,
     /// Whether the counting thread has ended unexpectedly.
     pub(crate) dead: bool,
-    /// Bytes of the journal that wait to be counted.
+    /// Clicks that are read and wait in memory until they are stored.
+    pub(crate) in_memory: u64,
+    /// Bytes of the journal that wait to be stored.
     pub(crate) waiting: u64,
     /// Single clicks deleted because of their age.
     pub(crate) aged: u64,
@@ -89,6 +91,7 @@ impl ClickPlane {
                 places: settings.geo_database.clone(),
                 keep,
                 limit_bytes: settings.journal_size.bytes(),
+                flush: settings.flush.get(),
                 clock: clock.clone(),
             };
             let what = match &settings.geo_database {
@@ -128,6 +131,15 @@ impl ClickPlane {
         Ok(Self { journal, live, shipper: Mutex::new(shipper), counts, pruned: Arc::default() })
     }
 
+    /// The click store together with the clicks that this process has read and not stored yet.
+    pub(crate) fn with_pending(&self, clicks: &Arc<dyn ClickStore>) -> Arc<dyn ClickStore> {
+        let shipper = self.shipper.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*shipper {
+            Some(shipper) => Arc::new(WithPending::new(Arc::clone(clicks), shipper.pending())),
+            None => Arc::clone(clicks),
+        }
+    }
+
     /// The job that deletes clicks after the time they are kept.
     pub(crate) fn retention(
         &self,
@@ -155,6 +167,7 @@ impl ClickPlane {
             unreadable: counts.unreadable.load(Ordering::Relaxed),
             failures: counts.store_failures.load(Ordering::Relaxed),
             dead: !counts.alive.load(Ordering::Relaxed),
+            in_memory: counts.in_memory.load(Ordering::Relaxed),
             waiting: counts.lag_bytes.load(Ordering::Relaxed),
             aged: pruned.raw.load(Ordering::Relaxed),
             compacted: pruned.hours.load(Ordering::Relaxed),

@@ -201,6 +201,9 @@ settings! {
         /// The most disk space for clicks that are not counted yet, at least `16MiB`, beside what
         /// is being written. If it is full, terse drops the oldest clicks.
         pub journal_size: ByteSize = ByteSize::mib(1024),
+        /// How long clicks may be in memory before terse stores them together, at most `1m`.
+        /// Statistics include them. A crash loses none: the journal keeps them until then.
+        pub flush: Span = Span::secs(5),
         /// How long terse keeps single clicks; `0s` keeps sums only.
         pub keep_raw: Span = Span::days(90),
         /// How long terse keeps sums per hour, at least `2d`; older sums are per day.

@@ -219,8 +219,14 @@ fn clicks(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot, counted: &Counte
     gauge(
         encoder,
         "terse_journal_waiting_bytes",
-        "Bytes of the journal that are not counted yet",
+        "Bytes of the journal that are not stored yet, also what is in memory",
         waiting,
+    )?;
+    gauge(
+        encoder,
+        "terse_clicks_in_memory",
+        "Clicks that are in the statistics and wait in memory until they are stored",
+        usize::try_from(counted.in_memory).unwrap_or(usize::MAX),
     )?;
     let pruned =
         [("raw", counted.aged), ("hours", counted.compacted), ("links", counted.forgotten)];

@@ -96,7 +96,7 @@ impl Server {
         let data_dir = DataDir::open(&config.data_dir)?;
         let lock = data_dir.lock()?;
         let runtime = listeners::runtime()?;
-        let store = runtime.block_on(backends::open(config))?;
+        let mut store = runtime.block_on(backends::open(config))?;
 
         // Listeners are bound now, so that a wrong address fails before anything is written.
         let listener = listeners::listen(config.listen)?;
@@ -142,6 +142,8 @@ impl Server {
         let salts: Arc<dyn Salts> = store.registry.clone();
         let click_plane =
             ClickPlane::start(config, &store.clicks, &salts, threads, &clock, &runtime, &mut jobs)?;
+        // From here on, what is read and erased includes what the click plane has in memory.
+        store.clicks = click_plane.with_pending(&store.clicks);
         let stopping = stopped.clone();
         let parts = web::WebParts { config, base_url: &base_url, clock: &clock, store: &store };
         let state = parts.state(&services, &click_plane, keys, registry_refresh, stopping)?;

@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Added, Batch, ClickKind, Forgotten, JournalId, JournalSpan, LinkId, Opened, Position, Record,
-    UnfinishedBatch,
+    Added, Batch, BatchStart, ClickKind, ClickSubject, Forgotten, JournalId, JournalSpan, LinkId,
+    Opened, PendingClicks, Position, Record, UnfinishedBatch,
 };
-use terse_core::{LinkKey, StoreError, Timestamp};
+use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
 use super::*;
 use crate::enrich::samples::PANICS;
@@ -22,7 +22,9 @@ const FAST: Pace = Pace {
     timeout: Duration::from_millis(40),
     retry_delay: Duration::from_millis(1),
     max_retry_delay: Duration::from_millis(4),
+    flush: Duration::ZERO,
     batch: 37,
+    batch_bytes: usize::MAX,
     keep_positions: Duration::from_secs(300),
     catch_up: Duration::from_millis(50),
 };
@@ -227,6 +229,7 @@ fn start_within(
         places: None,
         keep: AddressPrecision::Network,
         limit_bytes,
+        flush: pace.flush,
         clock: Clock::default(),
     };
     Shipper::start_at(parts, pace).unwrap()
@@ -302,6 +305,179 @@ fn clicks_are_counted_as_they_come_and_everything_in_the_end() {
     );
     assert!(count(&counts.batches) >= 300 / 37);
     assert_eq!(files(temp.path()), 0);
+}
+
+/// Stores nothing by age.
+const SLOW: Pace = Pace { flush: Duration::from_secs(3600), batch: 1000, ..FAST };
+
+fn in_memory(pending: &Arc<dyn PendingClicks>, subject: &ClickSubject) -> u64 {
+    let sums = pending.sums(subject);
+    sums.iter().flat_map(|sum| &sum.hours).map(|hour| hour.tally.clicks.all()).sum()
+}
+
+/// The link that `click` of the journal leads to.
+fn clicked_link() -> (LinkId, OwnerId) {
+    let record = click(0);
+    let text = |bytes| std::str::from_utf8(bytes).unwrap();
+    let key = LinkKey {
+        domain: terse_core::Domain::from_stored(text(record.domain)),
+        code: terse_core::Code::parse(text(record.code)).unwrap(),
+    };
+    let created_at = Timestamp::from_ms(record.created_ms);
+    (LinkId { key, created_at }, OwnerId(record.owner))
+}
+
+#[test]
+fn clicks_in_memory_are_in_reports_and_their_segments_stay() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Arc::new(Fake::default());
+    let shipper = start(temp.path(), 1, &store, SLOW);
+    let mut written = Written::new(10, 1, 1000, 64 << 10);
+    (0..20).for_each(|n| written.add(n));
+    written.finish();
+    written.save(temp.path());
+    let pending = shipper.pending();
+    let (link, owner) = clicked_link();
+    until("reading", || in_memory(&pending, &ClickSubject::Everything) == 20);
+    assert_eq!(in_memory(&pending, &ClickSubject::Link(link.clone())), 20);
+    assert_eq!(in_memory(&pending, &ClickSubject::Owner(owner)), 20);
+    assert_eq!(in_memory(&pending, &ClickSubject::Orphans), 0);
+    let other = LinkId { created_at: Timestamp::from_ms(77), ..link.clone() };
+    let counts = &pending.counts(&[other, link.clone(), link])[0].counts;
+    assert_eq!(counts.iter().map(|count| count.all()).collect::<Vec<_>>(), [0, 20, 20]);
+    assert!(store.counted().is_empty());
+    assert_eq!(files(temp.path()), 1, "its clicks are not stored");
+    until("noting", || shipper.counts().in_memory.load(Ordering::Relaxed) == 20);
+    assert!(shipper.counts().lag_bytes.load(Ordering::Relaxed) > 0);
+    assert_eq!(pending.journal(), Some(journal_of(temp.path())));
+    let start = pending.sums(&ClickSubject::Everything)[0].start;
+    assert_eq!(start, BatchStart { segment: 10, from: 0 });
+    // A full batch does not wait.
+    let mut more = Written::new(11, 1, 1001, 1 << 20);
+    (20..1010).for_each(|n| more.add(n));
+    more.save(temp.path());
+    until("storing", || store.counted().len() == 1000);
+    until("the rest", || in_memory(&pending, &ClickSubject::Everything) == 10);
+    until("deleting", || files(temp.path()) == 1);
+    assert!(shipper.stop(SOON, true));
+    assert_counted_once(&store, 1010);
+    assert_eq!(in_memory(&pending, &ClickSubject::Everything), 0);
+}
+
+#[test]
+fn clicks_that_are_old_or_asked_for_are_stored() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Arc::new(Fake::default());
+    let soon = Pace { flush: Duration::from_millis(30), ..SLOW };
+    let shipper = start(temp.path(), 1, &store, soon);
+    let mut written = Written::new(10, 1, 1000, 64 << 10);
+    (0..20).for_each(|n| written.add(n));
+    written.save(temp.path());
+    until("storing what is old", || store.counted().len() == 20);
+    assert!(shipper.stop(SOON, false) || store.counted().len() == 20);
+    let shipper = start(temp.path(), 1, &store, SLOW);
+    let pending = shipper.pending();
+    (20..30).for_each(|n| written.add(n));
+    written.save(temp.path());
+    until("reading", || in_memory(&pending, &ClickSubject::Everything) == 10);
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(pending.flush());
+    assert_eq!(store.counted().len(), 30);
+    // Nothing is in memory: this does not wait.
+    until("arriving", || in_memory(&pending, &ClickSubject::Everything) == 0);
+    runtime.block_on(pending.flush());
+    drop(shipper);
+}
+
+#[test]
+fn a_small_journal_or_little_memory_does_not_wait_for_the_flush() {
+    for (limit_bytes, batch_bytes) in [(256 << 10, usize::MAX), (u64::MAX, 20_000)] {
+        let temp = tempfile::tempdir().unwrap();
+        let store = Arc::new(Fake::default());
+        let pace = Pace { batch: 100_000, batch_bytes, ..SLOW };
+        let shipper = start_within(temp.path(), 1, &store, pace, limit_bytes);
+        let mut written = Written::new(10, 1, 1000, 1 << 20);
+        (0..3000).for_each(|n| written.add(n));
+        written.save(temp.path());
+        until("storing", || store.counted().len() > 100);
+        assert!(shipper.stop(SOON, true));
+        assert_counted_once(&store, 3000);
+    }
+}
+
+#[test]
+fn while_the_store_is_away_clicks_are_read_into_a_bounded_memory() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Arc::new(Fake::default());
+    store.state().always = Some(Fault::Hangs);
+    let clicks = dead(temp.path(), 1..11, 50, 0);
+    let pace = Pace { batch: 100, ..SLOW };
+    let shipper = start(temp.path(), 1, &store, pace);
+    let pending = shipper.pending();
+    // One batch is on its way, the other one grows, and the rest stays in the journal.
+    until("reading", || in_memory(&pending, &ClickSubject::Everything) == 200);
+    let calls = store.state().calls;
+    until("trying again", || store.state().calls > calls + 1);
+    assert_eq!(in_memory(&pending, &ClickSubject::Everything), 200);
+    assert_eq!(pending.sums(&ClickSubject::Everything).len(), 2);
+    assert_eq!(files(temp.path()), 10);
+    store.state().always = None;
+    assert!(shipper.stop(SOON, true));
+    assert_counted_once(&store, clicks);
+}
+
+#[test]
+fn what_was_erased_is_not_in_memory_any_more() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Arc::new(Fake::default());
+    let shipper = start(temp.path(), 1, &store, SLOW);
+    let pending = shipper.pending();
+    let mut written = Written::new(10, 1, 1000, 64 << 10);
+    (0..20).for_each(|n| written.add(n));
+    written.save(temp.path());
+    let (link, owner) = clicked_link();
+    let subject = ClickSubject::Link(link.clone());
+    let first_ms = click(0).at_ms;
+    let at = Timestamp::from_ms;
+    until("reading", || in_memory(&pending, &subject) == 20);
+    let before = at(link.created_at.as_ms() - 1);
+    pending.erase_links(std::slice::from_ref(&link.key), before, at(i64::MAX));
+    assert_eq!(in_memory(&pending, &subject), 20, "a later link of the same code");
+    pending.erase_links(std::slice::from_ref(&link.key), link.created_at, at(first_ms));
+    assert_eq!(in_memory(&pending, &subject), 0);
+    assert_eq!(pending.counts(std::slice::from_ref(&link))[0].counts[0].all(), 0);
+    assert_eq!(in_memory(&pending, &ClickSubject::Owner(owner)), 20, "as in the store");
+    // Clicks after the erasure count, once they are in a batch without earlier ones.
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(pending.flush());
+    assert!(written.try_add_record(&Record { at_ms: first_ms + 60_000, ..click(20) }));
+    written.save(temp.path());
+    until("reading more", || in_memory(&pending, &ClickSubject::Everything) == 1);
+    assert_eq!(in_memory(&pending, &subject), 1);
+    pending.erase_owner(owner, at(first_ms));
+    assert_eq!(in_memory(&pending, &ClickSubject::Owner(owner)), 0);
+    assert_eq!(in_memory(&pending, &ClickSubject::Everything), 1);
+    drop(shipper);
+}
+
+#[test]
+fn clicks_in_memory_are_counted_by_the_next_process() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Arc::new(Fake::default());
+    let clicks = dead(temp.path(), 1..4, 50, 0);
+    for _ in 0..3 {
+        let shipper = start(temp.path(), 1, &store, SLOW);
+        let pending = shipper.pending();
+        until("reading", || in_memory(&pending, &ClickSubject::Everything) == 150);
+        // As at a kill: nothing is stored.
+        store.state().away = true;
+        drop(shipper);
+        store.state().away = false;
+    }
+    assert!(store.counted().is_empty());
+    let shipper = start(temp.path(), 1, &store, FAST);
+    assert!(shipper.stop(SOON, true));
+    assert_counted_once(&store, clicks);
 }
 
 #[test]
@@ -388,6 +564,7 @@ fn clicks_are_made_known_once_they_are_counted() {
         places: None,
         keep: AddressPrecision::Network,
         limit_bytes: u64::MAX,
+        flush: Duration::ZERO,
         clock: Clock::default(),
     };
     store.state().faults = [Some(Fault::Fails), Some(Fault::CountsAndFails)].into();
@@ -412,6 +589,7 @@ fn a_geo_database_that_cannot_be_read_fails_the_start() {
         places: Some(temp.path().join("missing.mmdb")),
         keep: AddressPrecision::Network,
         limit_bytes: u64::MAX,
+        flush: Duration::ZERO,
         clock: Clock::default(),
     };
     assert!(Shipper::start(parts).is_err());
@@ -634,22 +812,25 @@ fn what_waits_at_the_start_is_counted_and_not_dropped_however_much_it_is() {
 fn what_was_counted_before_is_not_counted_as_dropped() {
     let temp = tempfile::tempdir().unwrap();
     let store = Arc::new(Fake::default());
-    dead(temp.path(), 1..2, 20, 37);
+    dead(temp.path(), 1..2, 20, 74);
     // An earlier process has counted half of it.
     let mut half = Written::new(1, 99, 1, 64 << 10);
-    (37..47).for_each(|n| half.add(n));
+    (74..84).for_each(|n| half.add(n));
     let (stalled, stalls) = channel();
     {
         let mut state = store.state();
         state.positions.insert((journal_of(temp.path()), 1), half.at as u64);
-        state.counted.extend(37..47);
+        state.counted.extend(74..84);
         state.stalled = Some(stalled);
         state.always = Some(Fault::Stalls);
     }
-    // A batch of another segment, whose clicks are earlier, is on its way when the bound is reached.
-    let mut other = Written::new(7, 99, 0, 64 << 10);
-    (0..37).for_each(|n| other.add(n));
-    other.save(temp.path());
+    // Batches of other segments, whose clicks are earlier, are on their way and in memory when the
+    // bound is reached.
+    for (id, first) in [(7, 0), (8, 37)] {
+        let mut other = Written::new(id, 99, 0, 64 << 10);
+        (first..first + 37).for_each(|n| other.add(n));
+        other.save(temp.path());
+    }
     let shipper = start_within(temp.path(), 1, &store, FAST, 1000);
     let counts = shipper.counts();
     stalls.recv_timeout(SOON).unwrap();
@@ -657,7 +838,7 @@ fn what_was_counted_before_is_not_counted_as_dropped() {
     store.state().always = None;
     assert!(shipper.stop(SOON, true));
     assert_eq!(counts.dropped.load(Ordering::Relaxed), 10);
-    assert_eq!(store.counted(), (0..47).collect::<Vec<_>>());
+    assert_eq!(store.counted(), (0..84).collect::<Vec<_>>());
 }
 
 #[test]

@@ -237,7 +237,23 @@ pub struct Sums {
     everything: Option<Latest>,
     orphans: Option<Latest>,
     /// All deltas, for clicks of other hours and for reports.
+    index: SumIndex,
+}
+
+/// Finds the deltas of a subject.
+#[derive(Debug, Default)]
+pub struct SumIndex {
     places: HashMap<(DeltaSubject, i64), u32, RandomState>,
+    /// The hours that have deltas. Nearly always one or two.
+    hours: Vec<i64>,
+}
+
+impl SumIndex {
+    /// The places of a subject's deltas.
+    pub fn places(&self, subject: DeltaSubject) -> impl Iterator<Item = usize> {
+        let place = move |hour: &i64| self.places.get(&(subject, *hour));
+        self.hours.iter().filter_map(place).map(|&place| place as usize)
+    }
 }
 
 impl Sums {
@@ -295,8 +311,13 @@ impl Sums {
             return latest;
         }
         let deltas = &mut self.deltas;
-        let delta = *self.places.entry((subject, hour)).or_insert_with(|| {
+        let SumIndex { places, hours } = &mut self.index;
+        let delta = *places.entry((subject, hour)).or_insert_with(|| {
             deltas.push(Delta::new(subject, owner, hour));
+            // From the end: clicks come in the order of time.
+            if hours.iter().rev().all(|known| *known != hour) {
+                hours.push(hour);
+            }
             deltas.len() as u32 - 1
         });
         Latest { hour, delta }
@@ -317,9 +338,19 @@ impl Sums {
         &self.deltas
     }
 
+    /// Finds the deltas of a subject.
+    pub fn index(&self) -> &SumIndex {
+        &self.index
+    }
+
     /// The deltas, in no order.
     pub fn into_deltas(self) -> Vec<Delta> {
         self.deltas
+    }
+
+    /// The deltas, and what finds them.
+    pub fn into_parts(self) -> (Vec<Delta>, SumIndex) {
+        (self.deltas, self.index)
     }
 }
 

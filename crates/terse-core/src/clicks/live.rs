@@ -36,7 +36,7 @@ pub struct Busy {
     pub last: Timestamp,
 }
 
-/// Publishes counted clicks within this process.
+/// Publishes clicks within this process as soon as they are read from the journal.
 #[derive(Debug, Default)]
 pub struct Live(Mutex<State>);
 
@@ -54,10 +54,15 @@ struct Minute {
 }
 
 impl Live {
-    /// Publishes clicks that were counted.
+    /// Publishes clicks.
     pub fn publish(&self, clicks: &ClickColumns, now: Timestamp) {
+        self.publish_from(clicks, 0, now);
+    }
+
+    /// Publishes the clicks from this one on.
+    pub fn publish_from(&self, clicks: &ClickColumns, first: usize, now: Timestamp) {
         let mut recent: HashMap<(u32, i64), (Count, Timestamp)> = HashMap::new();
-        for row in clicks.rows() {
+        for row in (first..clicks.len()).map(|at| clicks.row(at)) {
             let (sum, last) = recent
                 .entry((row.target, minute_of(Timestamp::from_ms(row.at_ms))))
                 .or_insert((Count::default(), Timestamp::from_ms(row.at_ms)));
@@ -81,7 +86,7 @@ impl Live {
         if self.state().watching == 0 {
             return;
         }
-        for from in (0..clicks.len()).step_by(CHUNK) {
+        for from in (first..clicks.len()).step_by(CHUNK) {
             let mut state = self.state();
             for at in from..clicks.len().min(from + CHUNK) {
                 let row = clicks.row(at);

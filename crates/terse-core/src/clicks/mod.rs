@@ -7,6 +7,7 @@ mod ingest;
 mod journal;
 mod live;
 mod mean;
+mod pending;
 mod report;
 mod retention;
 mod series;
@@ -16,7 +17,7 @@ mod tally;
 
 pub use click::{BotKind, Click, ClickTarget, Dimension, Interned, LinkId};
 pub use columns::{AgentTraits, ClickColumns, ClickKind, ClickRow, Network, Numbers, Place};
-pub use delta::{ClickGatherer, Delta, DeltaSubject, Sums};
+pub use delta::{ClickGatherer, Delta, DeltaSubject, SumIndex, Sums};
 pub use ingest::{
     Added, Batch, ClickIngest, Forgotten, JournalId, JournalSpan, Opened, Position, UnfinishedBatch,
 };
@@ -27,6 +28,7 @@ pub use journal::{
 };
 pub use live::{Busy, Live, Watch};
 pub use mean::Mean;
+pub use pending::{BatchStart, PendingClicks, PendingCounts, PendingHour, PendingSum, WithPending};
 pub use report::{
     Bots, Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject, Period,
     RawQuery, Snapshot, Unit,

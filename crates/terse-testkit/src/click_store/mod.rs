@@ -109,6 +109,7 @@ macro_rules! click_store {
                 a_finished_batch_is_not_repeated_by_the_next_opener
                 an_answer_says_how_far_the_journal_is_in_it
                 an_answer_and_its_positions_are_of_one_snapshot
+                what_is_in_memory_is_added_until_it_is_stored
                 a_late_click_of_an_erased_link_is_not_counted_for_it
                 a_late_click_of_an_erased_owner_is_counted_for_everything_alone
             }

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use terse_core::clicks::{Added, Batch, BotKind, Click, ClickSubject, Position, Sketch, Tally};
-use terse_core::{Answered, OwnerId, Timestamp};
+use async_trait::async_trait;
+use terse_core::clicks::{
+    Added, Batch, BatchStart, BotKind, Click, ClickSubject, Count, JournalId, LinkId,
+    PendingClicks, PendingCounts, PendingHour, PendingSum, Position, Sketch, Tally, WithPending,
+};
+use terse_core::{Answered, LinkKey, OwnerId, Timestamp};
 
 use super::values::telling;
 use super::{
@@ -132,4 +136,101 @@ pub async fn an_answer_and_its_positions_are_of_one_snapshot([first, second]: [S
     }
     done.store(true, Ordering::Relaxed);
     assert_eq!(reader.await.unwrap(), 300);
+}
+
+/// A batch in memory, also after it is stored.
+struct InMemory(Arc<Batch>);
+
+impl InMemory {
+    fn start(&self) -> BatchStart {
+        let span = &self.0.spans[0];
+        BatchStart { segment: span.segment, from: span.from }
+    }
+}
+
+#[async_trait]
+impl PendingClicks for InMemory {
+    fn journal(&self) -> Option<JournalId> {
+        Some(JOURNAL)
+    }
+
+    fn sums(&self, subject: &ClickSubject) -> Vec<PendingSum> {
+        let Self(batch) = self;
+        let of = batch.sums.iter();
+        let of = of.filter(|delta| batch.subject(delta.subject).as_ref() == Some(subject));
+        let hours = of.map(|delta| {
+            let mut tally = Tally::default();
+            delta.add_to(&batch.clicks, &mut tally);
+            PendingHour { start: delta.start(), tally, visitors: delta.visitors.clone() }
+        });
+        vec![PendingSum { start: self.start(), hours: hours.collect() }]
+    }
+
+    fn counts(&self, links: &[LinkId]) -> Vec<PendingCounts> {
+        let count = |link: &LinkId| {
+            let mut count = Count::default();
+            for sum in self.sums(&ClickSubject::Link(link.clone())) {
+                sum.hours.iter().for_each(|hour| count.add(hour.tally.clicks));
+            }
+            count
+        };
+        vec![PendingCounts { start: self.start(), counts: links.iter().map(count).collect() }]
+    }
+
+    fn erase_links(&self, _: &[LinkKey], _: Timestamp, _: Timestamp) {}
+
+    fn erase_owner(&self, _: OwnerId, _: Timestamp) {}
+
+    async fn flush(&self) {}
+}
+
+/// A node adds what it holds in memory to what the store has: the sum is the same whether the batch
+/// is stored or not.
+pub async fn what_is_in_memory_is_added_until_it_is_stored([first, second]: [Store; 2]) {
+    put(&first, mixed()).await;
+    let journal = OpenJournal::open(&first, JOURNAL).await;
+    let begun = Arc::new(Batch::of(vec![journal.span(1, 0, 5)], [click(&link("abc"), 1)]));
+    assert_eq!(first.add(&begun).await.unwrap(), Added::Done);
+    let batch = Arc::new(Batch::of(vec![journal.span(1, 5, 9), journal.span(2, 0, 7)], mixed()));
+    let with: Store = Arc::new(WithPending::new(second, Arc::new(InMemory(Arc::clone(&batch)))));
+    let subjects = [
+        ClickSubject::Link(link("abc")),
+        ClickSubject::Link(link("theirs")),
+        ClickSubject::Owner(OWNER),
+        ClickSubject::Everything,
+        ClickSubject::Orphans,
+    ];
+    let now = crate::timestamp(13 * HOUR);
+    let mut before = Vec::new();
+    for stored in [false, true] {
+        for (at, subject) in subjects.iter().enumerate() {
+            for (n, period) in [ALWAYS, super::since(2 * HOUR, 9 * HOUR)].into_iter().enumerate() {
+                let found = with.report_with(subject, period, now, Some(JOURNAL)).await.unwrap();
+                assert_eq!(found.positions.len(), 1 + usize::from(stored));
+                let found = found.answer;
+                assert_eq!(super::in_buckets(&found), found.tally.clicks);
+                let mean = found.tally.took.mean;
+                let mut tally = found.tally.clone();
+                tally.took = Default::default();
+                let facts = (
+                    tally,
+                    found.visitors.count(),
+                    found.recent,
+                    super::starts(&found),
+                    with.counts(&[link("theirs"), link("none"), link("abc")]).await.unwrap(),
+                );
+                match stored {
+                    false => before.push((facts, mean)),
+                    true => {
+                        let (same, same_mean) = &before[2 * at + n];
+                        assert_eq!(facts, *same, "{subject:?} {period:?}");
+                        assert!((mean - same_mean).abs() < 1e-9);
+                    }
+                }
+            }
+        }
+        first.add(&batch).await.unwrap();
+    }
+    let plain = report(&first, &ClickSubject::Everything, ALWAYS).await;
+    assert_eq!(before[6].0.0.clicks, plain.tally.clicks);
 }

@@ -29,6 +29,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("redirect.store_timeout", c.redirect.store_timeout, Span::ms(1), Span::secs(60)),
         ("redirect.header_timeout", c.redirect.header_timeout, Span::secs(1), Span::secs(300)),
         ("redirect.idle_timeout", c.redirect.idle_timeout, Span::secs(1), hour),
+        ("clicks.flush", c.clicks.flush, Span::secs(0), Span::secs(60)),
         ("clicks.keep_raw", c.clicks.keep_raw, Span::secs(0), Span::days(36_500)),
         ("clicks.keep_hours", c.clicks.keep_hours, Span::days(2), Span::days(366)),
         ("accounts.session_ttl", c.accounts.session_ttl, Span::secs(60), Span::days(365)),

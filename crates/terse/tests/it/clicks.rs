@@ -222,6 +222,8 @@ fn no_whole_address_reaches_the_disk() {
     );
     search("at once", &terse);
     stats(&terse, "hello", 4);
+    // Shown from the store.
+    assert!(terse.api("GET", "/urls/hello/clicks", None).text().contains("203.0.113.0/24"));
     search("counted", &terse);
     terse.restart();
     search("at rest", &terse);
@@ -335,8 +337,10 @@ fn a_stalled_click_store_delays_no_redirect() {
         sent += 200;
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Earlier counts are still reported.
-    stats(&terse, "hello", 100);
+    // Clicks are reported from memory, as far as it holds them.
+    if sent < 100_000 {
+        stats(&terse, "hello", sent);
+    }
     holder.execute_batch("ROLLBACK").unwrap();
     stats(&terse, "hello", sent);
 }

@@ -96,7 +96,9 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
     let mut ledgers: Vec<Ledger> = codes.iter().map(|_| Ledger::default()).collect();
     let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
     for cycle in 0..cycles {
-        let terse = Killable::start(&data_dir);
+        // Killed while it stores, and while everything is in memory.
+        let flush = ["0s", "100ms", "1m"][cycle % 3];
+        let terse = Killable::start_with(&data_dir, &[("TERSE_CLICKS__FLUSH", flush)]);
         let address = terse.address;
         if cycle == 0 {
             for code in &codes {
@@ -165,4 +167,61 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
     );
     terse.kill();
     println!("{cycles} kills: {}", shown.join("; "));
+}
+
+#[test]
+fn clicks_that_were_in_memory_when_the_process_was_killed_are_counted_once() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let data_dir = folder.path().join("data");
+    let total = |address| {
+        let stats = call(address, "GET", "/urls/in-memory/stats", "").expect("statistics");
+        stats["total_clicks"].as_u64().expect("a count")
+    };
+    let (mut visits, mut most_in_memory) = (0, 0);
+    for round in 0..3 {
+        let terse = Killable::start_with(&data_dir, &[("TERSE_CLICKS__FLUSH", "1m")]);
+        if round == 0 {
+            let body = r#"{"long_url":"https://example.com/","alias":"in-memory"}"#;
+            call(terse.address, "POST", "/urls", body).expect("a link");
+        }
+        for _ in 0..50 {
+            let agent: ureq::Agent = ureq::Agent::config_builder()
+                .max_redirects(0)
+                .max_redirects_will_error(false)
+                .build()
+                .into();
+            let visit = agent.get(format!("http://{}/in-memory", terse.address)).call();
+            assert_eq!(visit.expect("an answer").status(), 302);
+            visits += 1;
+        }
+        // They are in the statistics, and not in the store.
+        let begun = Instant::now();
+        while total(terse.address) < visits {
+            assert!(begun.elapsed() < TIMEOUT, "{} of {visits}", total(terse.address));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let metrics = ureq::get(format!("http://{}/metrics", terse.address)).call();
+        let metrics = metrics.expect("metrics").body_mut().read_to_string().expect("text");
+        let in_memory =
+            metrics.lines().find_map(|line| line.strip_prefix("terse_clicks_in_memory "));
+        let in_memory: u64 = in_memory.expect("the metric").parse().expect("a number");
+        most_in_memory = most_in_memory.max(in_memory);
+        terse.kill();
+    }
+    // A job at the start has clicks stored, but not in all rounds at just this time.
+    assert!((1..=visits).contains(&most_in_memory), "{most_in_memory} of {visits}");
+    let terse = Killable::start_with(&data_dir, &[("TERSE_CLICKS__FLUSH", "0s")]);
+    let begun = Instant::now();
+    while total(terse.address) < visits {
+        assert!(begun.elapsed() < TIMEOUT, "{} of {visits}", total(terse.address));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Now they are stored: the next process finds them there.
+    terse.kill();
+    let terse = Killable::start(&data_dir);
+    let begun = Instant::now();
+    while total(terse.address) != visits {
+        assert!(begun.elapsed() < TIMEOUT, "{} of {visits}", total(terse.address));
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -192,6 +192,8 @@ fn nothing_of_an_erased_account_is_left_in_the_files() {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+    // Single clicks are read from the store, so they are in its files now.
+    assert_eq!(terse.api("GET", "/urls/anns-290/clicks", None).status, 200);
     let before = files_with(&terse, CANARY);
     for file in ["clicks.db", "registry.db", "terse.db"] {
         assert!(before.keys().any(|name| name.starts_with(file)), "{file} in {before:?}");

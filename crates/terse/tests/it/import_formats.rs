@@ -242,7 +242,8 @@ fn imported_clicks_are_a_base_for_those_that_are_counted_here() {
     let begun = std::time::Instant::now();
     let seen = loop {
         let (_, link) = run(&data, &["resolve", "amazing-euler"]);
-        if link["click_count"] != 42 || begun.elapsed().as_secs() > 20 {
+        // Without an answer of the click store in time, it is null.
+        if link["click_count"] == 43 || begun.elapsed().as_secs() > 20 {
             break link;
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
