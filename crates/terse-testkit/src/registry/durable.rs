@@ -94,10 +94,9 @@ pub async fn fill(store: &Store) {
     store.remove_webhook(ann.id, removed.id, by()).await.unwrap();
     assert!(other.id > kept.id);
     store.settle_reports(&key("def"), ReportState::Confirmed, by()).await.unwrap();
-    store
-        .note(AuditAction::LinkJudged, "link:/def", (None, Some("{}".into())), by())
-        .await
-        .unwrap();
+    for act in [AuditAction::LinkJudged, AuditAction::LinkScreened] {
+        store.note(act, "link:/def", (None, Some("{}".into())), by()).await.unwrap();
+    }
 }
 
 /// Everything that can be read, as text, with the tokens that [`fill`] used.
