@@ -1,7 +1,7 @@
 //! The stores of a fleet, on PostgreSQL.
 //!
-//! Every node opens the same database. Links are in [`PostgresLinks`]. Both look-ups and writes are
-//! gathered: a few connections carry the look-ups of all callers, pipelined, and one task commits
+//! Every node opens the same database. Links are in [`PostgresLinks`], everything about owners is in
+//! [`PostgresRegistry`]. Look-ups of links and new links are gathered: a few connections carry the look-ups of all callers, pipelined, and one task commits
 //! the new links of all callers in one transaction.
 //!
 //! Statements are unnamed and typed, and nothing outlives a transaction, so that a pooler such as
@@ -13,6 +13,7 @@ mod failure;
 mod links;
 mod options;
 mod pool;
+mod registry;
 mod schema;
 mod shared;
 mod sql;
@@ -20,3 +21,4 @@ mod tls;
 
 pub use links::PostgresLinks;
 pub use options::{OpenError, Options};
+pub use registry::PostgresRegistry;

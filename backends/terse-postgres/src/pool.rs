@@ -113,6 +113,21 @@ impl Pool {
         self.writes.begin("BEGIN").await
     }
 
+    /// Begins a transaction whose statements all see one snapshot.
+    pub(crate) async fn begin_snapshot(&self) -> Result<Transaction<'_>, Failure> {
+        self.writes.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
+    }
+
+    /// Whether writes are likely to succeed now.
+    pub(crate) async fn check(&self) -> Result<(), StoreError> {
+        let sql = "SELECT NOT pg_is_in_recovery() \
+             AND current_setting('transaction_read_only') = 'off'";
+        match self.lookup(sql, &[]).await?.first() {
+            Some(row) if row.get(0) => Ok(()),
+            _ => Err(unavailable("the database is read-only")),
+        }
+    }
+
     /// Takes a connection, for a caller that sends `BEGIN` together with its first statements.
     pub(crate) async fn unbegun(&self) -> Result<Transaction<'_>, Failure> {
         self.writes.take().await

@@ -51,6 +51,12 @@ pub(crate) const LINKS: Part = Part {
     }],
 };
 
+/// Accounts, credentials, moderation, webhooks and jobs.
+pub(crate) const REGISTRY: Part = Part {
+    name: "registry",
+    steps: &[Step { needs: 1, sql: include_str!("schema/registry_1.sql"), if_possible: "" }],
+};
+
 impl Part {
     fn known(&self) -> i32 {
         self.steps.len() as i32

@@ -255,13 +255,6 @@ impl LinkStore for PostgresLinks {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        let rows = self
-            .pool
-            .lookup("SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", &[])
-            .await?;
-        match rows.first() {
-            Some(row) if !row.get::<_, bool>(0) && row.get::<_, &str>(1) == "off" => Ok(()),
-            _ => Err(unavailable("the database is read-only")),
-        }
+        self.pool.check().await
     }
 }

@@ -1,6 +1,6 @@
 //! The suites, with two handles on one database as two nodes have them.
 
-use terse_postgres::{Options, PostgresLinks};
+use terse_postgres::{Options, PostgresLinks, PostgresRegistry};
 use terse_testkit::PostgresServer;
 use terse_testkit::link_store::Shared;
 
@@ -11,3 +11,11 @@ async fn fresh_links() -> Option<Shared> {
     Some(Shared::two(a, b))
 }
 terse_testkit::link_store!(fresh_links);
+
+async fn fresh_registry() -> Option<(PostgresRegistry, PostgresRegistry)> {
+    let url = PostgresServer::shared().fresh();
+    let a = PostgresRegistry::open(Options::new(url.clone())).await.unwrap();
+    let b = PostgresRegistry::open(Options::new(url)).await.unwrap();
+    Some((a, b))
+}
+terse_testkit::registry!(fresh_registry);

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use terse_core::{LinkReader, LinkStore, ListQuery, Sort};
-use terse_postgres::{OpenError, Options, PostgresLinks};
+use terse_postgres::{OpenError, Options, PostgresLinks, PostgresRegistry};
 use terse_testkit::{PostgresServer, alias, timestamp};
 
 use crate::faults::put;
@@ -37,6 +37,23 @@ async fn an_older_terse_works_beside_a_later_one_until_it_must_not() {
     assert!(matches!(error, OpenError::Newer { found: 9, needed: 8, .. }), "{error}");
     assert!(error.to_string().contains("run the later terse"), "{error}");
     assert_eq!(server.sql(&url, "SELECT version FROM terse_schema"), "9", "nothing was changed");
+}
+
+/// Links and registry share a database, and a handle that opens it later finds everything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registry_is_found_as_it_was_left() {
+    use terse_testkit::registry::{Store, everything, fill};
+    let url = PostgresServer::shared().fresh();
+    let _links = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let open = || async {
+        let opened = PostgresRegistry::open(Options::new(url.clone())).await.unwrap();
+        std::sync::Arc::new(opened) as Store
+    };
+    let first = open().await;
+    fill(&first).await;
+    let before = everything(&first).await;
+    drop(first);
+    assert_eq!(everything(&open().await).await, before);
 }
 
 #[tokio::test]
