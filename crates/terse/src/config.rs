@@ -379,7 +379,7 @@ settings! {
         /// Whether terse reads the title of the target for a link that is created without a title.
         pub titles: bool = false,
         /// Whether terse checks that targets still answer. A link whose target did not answer on
-        /// three days gets the flag `unreachable`.
+        /// three days, or twice soon after its creation, gets the flag `unreachable`.
         pub check_targets: bool = false,
         /// Whether these requests may go to private networks, and webhooks may use http. Only for
         /// an intranet: every owner can then make terse send requests inside it.

@@ -1,6 +1,7 @@
-//! Checks whether targets still answer: one target at a time, each host at most once a minute.
+//! Checks whether targets still answer: all links about once a day, and new links soon after they
+//! were created. Each host is asked at most once a minute.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use terse_core::{
 use terse_outgoing::{Limits, Outgoing, OutgoingError};
 use terse_worker::{Context, Job, Next};
 
-use super::OutgoingCounts;
+use super::{CHECKS, OutgoingCounts};
 
 /// The time between two checks.
 const PACE: Duration = Duration::from_secs(1);
@@ -23,6 +24,14 @@ const SAME_HOST: Duration = Duration::from_secs(60);
 const SAME_LINK: Duration = Duration::from_secs(24 * 3600);
 /// The number of failures in a row after which the checker flags a link.
 const FAILURES: u32 = 3;
+/// The same for a new link, whose failures are a minute apart: most often its target is mistyped.
+const FRESH_FAILURES: u32 = 2;
+/// How often the checker looks for new links.
+const FRESH_INTERVAL: Duration = Duration::from_secs(15);
+/// The links per look, and the largest number of waiting new links. The walk checks the others.
+const MAX_FRESH: usize = 200;
+/// A link can become visible after another one that was created later. By so much.
+const OVERLAP: Duration = Duration::from_secs(5);
 /// The links per page of the walk, and the largest number of waiting links of one host.
 const PAGE: usize = 200;
 const OF_ONE_HOST: usize = 5;
@@ -38,6 +47,7 @@ pub(super) struct LinkChecker {
     clock: Clock,
     counts: Arc<OutgoingCounts>,
     round: Round,
+    fresh: Fresh,
     failing: HashMap<LinkKey, Failing>,
     asked: HashMap<String, Timestamp>,
 }
@@ -49,6 +59,24 @@ struct Round {
     after: Option<Cursor>,
     ended: bool,
     waiting: VecDeque<Candidate>,
+}
+
+/// New links that wait for their first check. Read from the store, so that the create does not wait
+/// and links from all nodes are found.
+#[derive(Default)]
+struct Fresh {
+    looked: Option<Timestamp>,
+    /// When the newest link that was found was created.
+    newest: Option<Timestamp>,
+    /// The links that were found near `newest`.
+    known: HashSet<LinkKey>,
+    waiting: VecDeque<FreshLink>,
+}
+
+struct FreshLink {
+    candidate: Candidate,
+    failures: u32,
+    due: Timestamp,
 }
 
 #[derive(Clone)]
@@ -80,6 +108,7 @@ impl Job for LinkChecker {
     }
 
     async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+        self.check_fresh(context).await?;
         self.check_next(context).await?;
         Ok(Next::Interval)
     }
@@ -93,25 +122,111 @@ impl LinkChecker {
         counts: Arc<OutgoingCounts>,
     ) -> Self {
         let (round, failing, asked) = (Round::default(), HashMap::new(), HashMap::new());
-        Self { links, client, clock, counts, round, failing, asked }
+        let fresh = Fresh { newest: Some(clock.now()), ..Fresh::default() };
+        Self { links, client, clock, counts, round, fresh, failing, asked }
+    }
+
+    /// Checks a few new links, as many at once as the client has room for.
+    async fn check_fresh(&mut self, context: &Context) -> Result<(), BoxError> {
+        let now = self.clock.now();
+        if self.fresh.looked.is_none_or(|at| at <= now.saturating_sub(FRESH_INTERVAL)) {
+            self.fresh.looked = Some(now);
+            self.find_fresh(now).await?;
+        }
+        let mut chosen = Vec::new();
+        while chosen.len() < CHECKS {
+            let free = |one: &FreshLink| one.due <= now && self.is_free(&one.candidate.host, now);
+            let Some(at) = self.fresh.waiting.iter().position(free) else { break };
+            let Some(one) = self.fresh.waiting.remove(at) else { break };
+            self.remember_host(&one.candidate.host, now);
+            chosen.push(one);
+        }
+        let asked = chosen.iter().map(|one| self.ask(&one.candidate));
+        let answers = futures_util::future::join_all(asked).await;
+        for (one, answers) in chosen.into_iter().zip(answers) {
+            let FreshLink { candidate, failures, .. } = one;
+            match answers {
+                // The client has no room: the link keeps its place.
+                None => self.fresh.waiting.push_front(FreshLink { candidate, failures, due: now }),
+                Some(true) => {}
+                Some(false) if failures + 1 < FRESH_FAILURES => {
+                    let due = now.checked_add(SAME_HOST).unwrap_or(Timestamp::MAX);
+                    let failures = failures + 1;
+                    self.fresh.waiting.push_back(FreshLink { candidate, failures, due });
+                }
+                Some(false) => {
+                    context.check_lease().await?;
+                    self.links.mark_reach(&candidate.key, &candidate.target, false).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the newest links and queues those that were not found before.
+    async fn find_fresh(&mut self, now: Timestamp) -> Result<(), LinkError> {
+        let since = self.fresh.newest.map(|newest| newest.saturating_sub(OVERLAP));
+        let links = self.links.list_all(active_links(None, MAX_FRESH, now)).await?.page.links;
+        let newest = links.iter().map(|link| link.created_at).max();
+        self.fresh.newest = newest.max(self.fresh.newest);
+        let near = self.fresh.newest.map(|newest| newest.saturating_sub(OVERLAP));
+        let (mut known, mut found) = (HashSet::new(), Vec::new());
+        for link in links.iter().filter(|link| Some(link.created_at) > since) {
+            if Some(link.created_at) > near {
+                known.insert(link.key.clone());
+            }
+            if !self.fresh.known.contains(&link.key) {
+                found.extend(candidate(link));
+            }
+        }
+        self.fresh.known = known;
+        // Oldest first: they have waited longest.
+        for candidate in found.into_iter().rev() {
+            let waiting = &mut self.fresh.waiting;
+            let of_host = waiting.iter().filter(|one| one.candidate.host == candidate.host).count();
+            if waiting.len() < MAX_FRESH && of_host < OF_ONE_HOST {
+                waiting.push_back(FreshLink { candidate, failures: 0, due: now });
+            }
+        }
+        Ok(())
+    }
+
+    /// Requests a target: whether it answers, or `None` if the client has no room.
+    async fn ask(&self, candidate: &Candidate) -> Option<bool> {
+        let answers = match self.client.get(candidate.target.as_str(), Limits::REACHABILITY).await {
+            // Other errors show that the page exists, even if it refuses this client.
+            Ok(fetched) => !matches!(fetched.status, 404 | 410 | 500..),
+            Err(OutgoingError::Busy) => return None,
+            Err(_) => false,
+        };
+        let counter = if answers { &self.counts.reached } else { &self.counts.unreached };
+        counter.fetch_add(1, Ordering::Relaxed);
+        Some(answers)
+    }
+
+    /// Whether the first check of a link is still to come.
+    fn is_fresh(&self, link: &Link) -> bool {
+        self.fresh.looked.is_none_or(|at| link.created_at > at.saturating_sub(OVERLAP))
+            || self.fresh.waiting.iter().any(|one| one.candidate.key == link.key)
+    }
+
+    fn is_free(&self, host: &str, now: Timestamp) -> bool {
+        self.asked.get(host).is_none_or(|at| *at <= now.saturating_sub(SAME_HOST))
+    }
+
+    fn remember_host(&mut self, host: &str, now: Timestamp) {
+        if self.asked.len() >= MAX_HOSTS {
+            self.asked.retain(|_, at| now.saturating_sub(SAME_HOST) < *at);
+        }
+        self.asked.insert(host.to_owned(), now);
     }
 
     /// Checks one target, if one is due.
     async fn check_next(&mut self, context: &Context) -> Result<(), BoxError> {
         let now = self.clock.now();
         let Some(candidate) = self.next(now).await? else { return Ok(()) };
-        if self.asked.len() >= MAX_HOSTS {
-            self.asked.retain(|_, at| now.saturating_sub(SAME_HOST) < *at);
-        }
-        self.asked.insert(candidate.host.clone(), now);
-        let answers = match self.client.get(candidate.target.as_str(), Limits::REACHABILITY).await {
-            // Other errors show that the page exists, even if it refuses this client.
-            Ok(fetched) => !matches!(fetched.status, 404 | 410 | 500..),
-            Err(OutgoingError::Busy) => return Ok(()),
-            Err(_) => false,
-        };
-        let counter = if answers { &self.counts.reached } else { &self.counts.unreached };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.remember_host(&candidate.host, now);
+        let Some(answers) = self.ask(&candidate).await else { return Ok(()) };
         context.check_lease().await?;
         Ok(self.screen(candidate, answers, now).await?)
     }
@@ -153,14 +268,14 @@ impl LinkChecker {
     /// whose host may be requested.
     async fn next(&mut self, now: Timestamp) -> Result<Option<Candidate>, LinkError> {
         let day_ago = now.saturating_sub(SAME_LINK);
-        let free =
-            |host: &str| self.asked.get(host).is_none_or(|at| *at <= now.saturating_sub(SAME_HOST));
-        let again =
-            self.failing.values().find(|one| one.last <= day_ago && free(&one.candidate.host));
+        let again = self
+            .failing
+            .values()
+            .find(|one| one.last <= day_ago && self.is_free(&one.candidate.host, now));
         if let Some(again) = again.map(|one| one.candidate.clone()) {
             return Ok(Some(again));
         }
-        if let Some(at) = self.round.waiting.iter().position(|one| free(&one.host)) {
+        if let Some(at) = self.round.waiting.iter().position(|one| self.is_free(&one.host, now)) {
             return Ok(self.round.waiting.remove(at));
         }
         if self.round.waiting.len() < PAGE {
@@ -178,21 +293,12 @@ impl LinkChecker {
                 Round { waiting: std::mem::take(&mut self.round.waiting), ..Round::default() };
         }
         self.round.begun.get_or_insert(now);
-        let query = ListQuery {
-            owner: None,
-            domain: None,
-            tag: None,
-            text: None,
-            status: Some(Status::Active),
-            archived: None,
-            sort: Sort::Newest,
-            after: self.round.after.clone(),
-            limit: PAGE,
-            now,
-        };
+        let query = active_links(self.round.after.clone(), PAGE, now);
         let page = self.links.list_all(query).await?.page;
         for link in &page.links {
-            let Some(candidate) = candidate(link) else { continue };
+            let Some(candidate) = candidate(link).filter(|_| !self.is_fresh(link)) else {
+                continue;
+            };
             let of_host =
                 self.round.waiting.iter().filter(|one| one.host == candidate.host).count();
             if of_host < OF_ONE_HOST && !self.failing.contains_key(&candidate.key) {
@@ -202,6 +308,22 @@ impl LinkChecker {
         self.round.ended = page.next.is_none();
         self.round.after = page.next;
         Ok(())
+    }
+}
+
+/// The links that redirect now, newest first.
+fn active_links(after: Option<Cursor>, limit: usize, now: Timestamp) -> ListQuery {
+    ListQuery {
+        owner: None,
+        domain: None,
+        tag: None,
+        text: None,
+        status: Some(Status::Active),
+        archived: None,
+        sort: Sort::Newest,
+        after,
+        limit,
+        now,
     }
 }
 

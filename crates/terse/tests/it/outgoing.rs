@@ -57,9 +57,10 @@ fn private_pages_are_not_read_unless_that_is_switched_on_too() {
 
 #[test]
 fn a_target_that_does_not_answer_on_three_days_is_marked_until_it_does() {
-    let gone = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
     let terse = terse(|outgoing| outgoing.check_targets = true);
-    let code = terse.create(json!({ "long_url": format!("http://{gone}/") }));
+    let site = Receiver::start("127.0.0.2:0", |_| Some(page("Here")));
+    let url = site.url("/");
+    let code = terse.create(json!({ "long_url": url }));
     let marked = || {
         let flags = terse.api("GET", &format!("/urls/{code}"), None).json()["flags"].clone();
         flags.as_array().unwrap().contains(&json!("unreachable"))
@@ -68,6 +69,10 @@ fn a_target_that_does_not_answer_on_three_days_is_marked_until_it_does() {
         let line = format!("terse_target_checks_total{{what=\"{what}\"}} {count}\n");
         until(&line, || terse.get("/metrics").text().contains(&line));
     };
+    terse.clock().advance(Duration::from_secs(15));
+    until("the new link was checked", || site.accepted() > 0);
+    let gone = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+    drop(site);
     // The check of the creation day may already have run.
     terse.clock().advance(Duration::from_secs(86_400));
     for day in 1..=3 {
@@ -79,8 +84,35 @@ fn a_target_that_does_not_answer_on_three_days_is_marked_until_it_does() {
     }
     until("it is marked", marked);
     assert_eq!(terse.get(&format!("/{code}")).status, 302, "no page stands before it");
-    let site = Receiver::start(&gone.to_string(), |_| Some(page("Back")));
+    let site = Receiver::start(&gone, |_| Some(page("Back")));
     terse.clock().advance(Duration::from_secs(86_401));
     until("it is no longer marked", || !marked());
     assert!(site.accepted() > 0);
+}
+
+#[test]
+fn a_new_link_is_checked_soon_and_marked_if_its_target_does_not_answer_twice() {
+    let gone = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
+    let site = Receiver::start("127.0.0.3:0", |_| Some(page("Here")));
+    let terse = terse(|outgoing| outgoing.check_targets = true);
+    let wrong = terse.create(json!({ "long_url": format!("http://{gone}/") }));
+    let right = terse.create(json!({ "long_url": site.url("/") }));
+    let marked = |code: &str| {
+        let flags = terse.api("GET", &format!("/urls/{code}"), None).json()["flags"].clone();
+        flags.as_array().unwrap().contains(&json!("unreachable"))
+    };
+    let checked = |what: &str| {
+        let text = terse.get("/metrics").text();
+        let name = format!("terse_target_checks_total{{what=\"{what}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name).map(str::to_owned));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    // The checker looks for new links every 15 seconds, and the walk asks no host twice in a minute.
+    terse.clock().advance(Duration::from_secs(15));
+    until("both were checked", || checked("silent") == 1 && checked("answered") == 1);
+    assert!(!marked(&wrong), "one failure may be chance");
+    terse.clock().advance(Duration::from_secs(60));
+    until("the wrong one is marked", || marked(&wrong));
+    assert!(!marked(&right));
+    assert_eq!(terse.get(&format!("/{wrong}")).status, 302, "no page stands before it");
 }
