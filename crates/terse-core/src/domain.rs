@@ -56,6 +56,8 @@ pub struct Hosts {
     also_primary: Vec<Box<str>>,
     /// From the settings; fixed for the life of the process.
     further: Vec<Domain>,
+    /// The host of the API and the dashboard, if they have one of their own.
+    api: Option<Domain>,
     /// Added at run time.
     added: Arc<RwLock<Arc<[Domain]>>>,
 }
@@ -68,7 +70,38 @@ impl Hosts {
         let also_primary =
             also_primary.iter().filter_map(|host| canonical_host(host)).map(Into::into).collect();
         let base_url = base_url.as_str().trim_end_matches('/').into();
-        Some(Self { base_url, primary, also_primary, further, added: Arc::default() })
+        Some(Self { base_url, primary, also_primary, further, api: None, added: Arc::default() })
+    }
+
+    /// Gives API, sign-in and dashboard a host of their own, which is no short domain. `None` if it
+    /// is one.
+    pub fn with_api_host(self, host: Domain) -> Option<Self> {
+        match self.domain_of(host.as_str()) {
+            Some(_) => None,
+            None => Some(Self { api: Some(host), ..self }),
+        }
+    }
+
+    /// The host of API, sign-in and dashboard, if they have one of their own.
+    pub fn api_host(&self) -> Option<&str> {
+        self.api.as_ref().map(Domain::as_str)
+    }
+
+    /// Whether a request's host (without port) is that of the API. Ignores case and a trailing dot.
+    pub fn is_api_host(&self, host: &str) -> bool {
+        let host = host.strip_suffix('.').unwrap_or(host);
+        self.api.as_ref().is_some_and(|api| api.as_str().eq_ignore_ascii_case(host))
+    }
+
+    /// Whether a request's host (without port) is a local name, which commands on this machine use.
+    pub fn is_local_name(&self, host: &str) -> bool {
+        let host = host.strip_suffix('.').unwrap_or(host);
+        self.also_primary.iter().any(|own| own.eq_ignore_ascii_case(host))
+    }
+
+    /// The base of API, sign-in and dashboard, without a trailing slash.
+    pub fn api_base(&self) -> String {
+        self.base_of(self.api.as_ref().unwrap_or(&Domain::primary()))
     }
 
     /// The domain for a request's host (without port); `None` if it is not one of ours. Ignores
@@ -107,9 +140,15 @@ impl Hosts {
         *self.primary == *host
             || self.also_primary.iter().any(|own| **own == *host)
             || self.further.contains(domain)
+            || self.is_api_host(host)
     }
 
-    /// All canonical host names of this server.
+    /// All canonical host names of this server, also that of the API.
+    pub fn own_names(&self) -> Vec<String> {
+        self.names().into_iter().chain(self.api_host().map(str::to_owned)).collect()
+    }
+
+    /// The canonical host names of the short domains.
     pub fn names(&self) -> Vec<String> {
         std::iter::once(&*self.primary)
             .chain(self.also_primary.iter().map(|host| &**host))
@@ -175,6 +214,25 @@ mod tests {
         let base = url::Url::parse("http://[::1]:8080/").unwrap();
         let hosts = Hosts::new(&base, &[], vec![]).unwrap();
         assert_eq!(hosts.base_of(&Domain::parse("b.example").unwrap()), "http://b.example:8080");
+    }
+
+    #[test]
+    fn the_host_of_the_api_is_no_short_domain() {
+        let base = url::Url::parse("https://go.example:8443/").unwrap();
+        let own = || Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]);
+        assert_eq!(own().unwrap().api_base(), "https://go.example:8443");
+        let parse = |host| Domain::parse(host).unwrap();
+        for host in ["go.example", "B.example", "localhost"] {
+            assert!(own().unwrap().with_api_host(parse(host)).is_none(), "{host}");
+        }
+        let hosts = own().unwrap().with_api_host(parse("Api.example")).unwrap();
+        assert_eq!(hosts.api_base(), "https://api.example:8443");
+        assert!(hosts.is_api_host("API.example.") && !hosts.is_api_host("go.example"));
+        assert_eq!(hosts.domain_of("api.example"), None);
+        hosts.set_added([parse("api.example"), parse("c.example")]);
+        assert_eq!(*hosts.added(), [parse("c.example")]);
+        assert!(!hosts.names().contains(&"api.example".to_owned()));
+        assert!(hosts.own_names().contains(&"api.example".to_owned()));
     }
 
     #[test]

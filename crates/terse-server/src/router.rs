@@ -84,7 +84,9 @@ impl Described {
         let hosts = state.links.rules().hosts.names();
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if cached.hosts != hosts {
-            let document = api::document(&hosts).into();
+            let api = state.links.rules().hosts.api_host().is_some();
+            let api = api.then(|| state.links.rules().hosts.api_base());
+            let document = api::document(&hosts, api.as_deref()).into();
             *cached = Cached { hosts, document, pages: Vec::new() };
         }
         read(&mut cached)

@@ -423,6 +423,10 @@ settings! {
 settings! {
     /// `[api]`: the API.
     pub struct Api {
+        /// A host of their own for API, sign-in and dashboard, such as `app.example`, with the scheme
+        /// and port of `base_url`. Short domains then serve links and their pages only. Commands
+        /// on this machine still reach the API by its local address.
+        pub host: Option<String> = None,
         /// The origins whose web pages may call the API from a browser, such as
         /// `https://app.example`, or `*` for all. Cookies are never sent with `*`.
         pub cors_origins: Vec<String> = vec![],

@@ -1,7 +1,7 @@
 //! Requests that leave the fast path: routes each to the redirector or to the API and pages.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, Request, StatusCode, Uri, Version, header};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
-use terse_core::{Answered, Code, is_reserved};
+use terse_core::{Answered, Code, Hosts, is_reserved};
 use terse_redirect::fast_path::accepts_html;
 use terse_redirect::{Redirector, Reply, VisitHandler, Visitor, has_unclear_length};
 use terse_server::{GateDecision, PasswordGate, PasswordRequest, RefusalPages};
@@ -38,8 +38,28 @@ struct Shared {
     gatekeeper: PasswordGate,
     back_office: Handle,
     roles: Roles,
-    primary_host: String,
+    hosts: Hosts,
     pages: RefusalPages,
+}
+
+/// What a request's host is for.
+#[derive(Clone, Copy)]
+enum Place {
+    /// The short domain with this number.
+    Short(u16),
+    /// API, sign-in and dashboard.
+    Api,
+}
+
+/// What a path is for. It matters where API and dashboard have a host of their own.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Purpose {
+    /// A link, its pages, or the page of a failed visit.
+    Link,
+    /// What every host needs: style sheets, icons, contacts, health.
+    Common,
+    /// API, sign-in and dashboard.
+    Control,
 }
 
 impl HttpFallback {
@@ -50,18 +70,10 @@ impl HttpFallback {
         gatekeeper: PasswordGate,
         back_office: Handle,
         roles: Roles,
-        primary_host: String,
+        hosts: Hosts,
         pages: RefusalPages,
     ) -> Self {
-        Self(Arc::new(Shared {
-            redirector,
-            web,
-            gatekeeper,
-            back_office,
-            roles,
-            primary_host,
-            pages,
-        }))
+        Self(Arc::new(Shared { redirector, web, gatekeeper, back_office, roles, hosts, pages }))
     }
 }
 
@@ -138,11 +150,12 @@ impl Shared {
             return None;
         }
         if request.uri().path() == "/" {
-            let elsewhere = self.redirector.root(self.check(request).ok()?)?;
+            let Place::Short(domain) = self.check(request).ok()? else { return None };
+            let elsewhere = self.redirector.root(domain)?;
             return Some(elsewhere.map(|body| Either::Left(Full::new(body))));
         }
         let code = code_in(request.uri().path()).ok().flatten()?;
-        let domain = self.check(request).ok()?;
+        let Place::Short(domain) = self.check(request).ok()? else { return None };
         match desk.answer_now(Visitor::of(request, domain, &code))? {
             Reply::Response(response) => Some(response.map(|body| Either::Left(Full::new(body)))),
             Reply::Page(..) | Reply::WrongMethod => None,
@@ -154,8 +167,8 @@ impl Shared {
         mut request: Request<Incoming>,
         desk: VisitHandler,
     ) -> Response<Either<Full<Bytes>, Body>> {
-        let domain = match self.check(&request) {
-            Ok(domain) => domain,
+        let place = match self.check(&request) {
+            Ok(place) => place,
             Err(refused) if !has_clear_length(request.headers()) => {
                 let mut response = refused.answer(self.pages_for(&request));
                 let close = HeaderValue::from_static("close");
@@ -163,6 +176,12 @@ impl Shared {
                 return response.map(Either::Right);
             }
             Err(refused) => return refused.answer(self.pages_for(&request)).map(Either::Right),
+        };
+        if let Some(response) = self.on_another_host(&request, place, &desk) {
+            return response.map(Either::Right);
+        }
+        let Place::Short(domain) = place else {
+            return self.back_office(request).await.map(Either::Right);
         };
         let code = match code_in(request.uri().path()) {
             Ok(code) => code,
@@ -331,8 +350,50 @@ impl Shared {
         accepts.map(HeaderValue::as_bytes).any(accepts_html).then_some(&self.pages)
     }
 
-    /// The number of the domain that the request is for.
-    fn check(&self, request: &Request<Incoming>) -> Result<u16, Refused> {
+    /// The answer to a request for something that another host serves: API and dashboard on a
+    /// short domain, or a link on the host of the API. `None` if this host serves it.
+    fn on_another_host(
+        &self,
+        request: &Request<Incoming>,
+        place: Place,
+        desk: &VisitHandler,
+    ) -> Option<Response> {
+        self.hosts.api_host()?;
+        let path = request.uri().path();
+        let detail = match (place, purpose_of(path)) {
+            (_, Purpose::Common) | (Place::Short(_), Purpose::Link) => return None,
+            (Place::Api, Purpose::Control) => return None,
+            (Place::Short(_), Purpose::Control) if self.is_local(request, desk) => return None,
+            // A short domain without a page of its own leads to the home page.
+            (Place::Short(_), Purpose::Control)
+                if path == "/" && matches!(*request.method(), Method::GET | Method::HEAD) =>
+            {
+                let home = format!("{}/", self.hosts.api_base());
+                let fields =
+                    [(header::LOCATION, home), (header::CACHE_CONTROL, "no-store".to_owned())];
+                return Some((StatusCode::FOUND, fields).into_response());
+            }
+            (Place::Short(_), Purpose::Control) => "this host serves links only",
+            (Place::Api, Purpose::Link) => "this host serves no links",
+        };
+        let refused = Refused(StatusCode::NOT_FOUND, "not_found", detail.to_owned());
+        Some(refused.answer(self.pages_for(request)))
+    }
+
+    /// Whether a request comes from this machine and addresses it by a local name, as commands do.
+    fn is_local(&self, request: &Request<Incoming>, desk: &VisitHandler) -> bool {
+        let client = desk.client(request.headers());
+        let text = match client {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        let host = host_of(request).and_then(|host| std::str::from_utf8(host).ok());
+        (client.to_canonical().is_loopback() || self.hosts.is_local_name(&text))
+            && host.is_some_and(|host| self.hosts.is_local_name(without_port(host)))
+    }
+
+    /// What the request's host is for.
+    fn check(&self, request: &Request<Incoming>) -> Result<Place, Refused> {
         let refuse = |status, code, detail: &str| Err(Refused(status, code, detail.to_owned()));
         let headers = request.headers();
         if target_length(request.uri()) > MAX_TARGET {
@@ -350,16 +411,12 @@ impl Shared {
             );
         }
         let mut hosts = headers.get_all(header::HOST).iter();
-        let host = hosts.next().map(HeaderValue::as_bytes);
-        if hosts.next().is_some() {
+        if hosts.nth(1).is_some() {
             return refuse(StatusCode::BAD_REQUEST, "invalid_request", "there is one Host field");
         }
-        // The authority of an absolute target, or of HTTP/2, comes before the field.
-        let host =
-            request.uri().authority().map(|authority| authority.as_str().as_bytes()).or(host);
-        let host = match host {
+        let host = match host_of(request) {
             Some(host) => host,
-            None if request.version() == Version::HTTP_10 => self.primary_host.as_bytes(),
+            None if request.version() == Version::HTTP_10 => self.hosts.primary_host().as_bytes(),
             None => {
                 return refuse(
                     StatusCode::BAD_REQUEST,
@@ -369,14 +426,15 @@ impl Shared {
             }
         };
         match self.redirector.domain(host) {
-            Some(domain) => Ok(domain),
-            None if answers_for_any_host(request.uri().path()) => Ok(0),
+            Some(domain) => Ok(Place::Short(domain)),
+            None if is_api_host(&self.hosts, host) => Ok(Place::Api),
+            None if answers_for_any_host(request.uri().path()) => Ok(Place::Short(0)),
             None => {
                 // The host that was asked for is not repeated: anyone can send any.
                 let detail = format!(
                     "This server answers for {}, and not for the host that you asked for. To allow \
                      that host, set base_url or domains, or add it as a domain.",
-                    self.primary_host
+                    self.hosts.primary_host()
                 );
                 Err(Refused(StatusCode::MISDIRECTED_REQUEST, "unknown_host", detail))
             }
@@ -406,6 +464,38 @@ impl Shared {
             Err(error) => failed(&error, pages),
         }
     }
+}
+
+/// The host that a request names: the authority of an absolute target, or of HTTP/2, comes before
+/// the field.
+fn host_of<B>(request: &Request<B>) -> Option<&[u8]> {
+    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    authority.or_else(|| request.headers().get(header::HOST).map(HeaderValue::as_bytes))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    }
+}
+
+fn is_api_host(hosts: &Hosts, host: &[u8]) -> bool {
+    std::str::from_utf8(host).is_ok_and(|host| hosts.is_api_host(without_port(host)))
+}
+
+/// What a path is for, by its first segment.
+fn purpose_of(path: &str) -> Purpose {
+    let common = ["/favicon.ico", "/robots.txt", "/.well-known/security.txt"];
+    if answers_for_any_host(path) || common.contains(&path) {
+        return Purpose::Common;
+    }
+    let first = path.strip_prefix('/').unwrap_or_default().split('/').next().unwrap_or_default();
+    let first = percent_decode_str(first).decode_utf8_lossy();
+    let code = first.strip_suffix('+').unwrap_or(&first);
+    let is_link = Code::shaped(code.as_bytes()) && !is_reserved(code);
+    let is_page = first == "r" && path.len() > "/r/".len();
+    if is_link || is_page { Purpose::Link } else { Purpose::Control }
 }
 
 /// Whether a path is answered for any `Host`: health checks, and the style sheet of the page for an
@@ -527,6 +617,29 @@ fn elsewhere(mut request: Request<Incoming>, path: &str) -> Request<Incoming> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_belongs_to_a_link_to_every_host_or_to_the_dashboard() {
+        for (purpose, paths) in [
+            (
+                Purpose::Link,
+                &["/x7Kq", "/a", "/x7Kq+", "/x7Kq%2B", "/x7Kq/qr", "/x7Kq/go", "/r/x7Kq"][..],
+            ),
+            (
+                Purpose::Common,
+                &["/assets/a.css", "/favicon.ico", "/favicon.svg", "/robots.txt", "/readyz"],
+            ),
+            (
+                Purpose::Control,
+                &["/", "/api/v1/urls", "/%61pi/v1/urls", "/API/v1", "/openapi.json", "/login"],
+            ),
+            (Purpose::Control, &["/links", "/account/keys", "/auth/oidc", "/r", "//x7Kq", "*"]),
+        ] {
+            for path in paths {
+                assert_eq!(purpose_of(path), purpose, "{path}");
+            }
+        }
+    }
 
     #[test]
     fn a_code_is_unescaped_once_and_must_be_the_whole_path() {

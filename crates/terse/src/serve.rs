@@ -60,6 +60,8 @@ pub struct Server {
     address: SocketAddr,
     admin_address: Option<SocketAddr>,
     base_url: Url,
+    /// The base of the API and the dashboard.
+    api_base: String,
     fresh_key: Option<String>,
     setup_link: Option<String>,
     workers: Arc<Workers>,
@@ -118,7 +120,7 @@ impl Server {
         // never printed would be lost.
         let (keys, fresh_key, local_key) = runtime.block_on(credentials::keys(config, &store))?;
         let setup_link = match config.roles.web {
-            true => runtime.block_on(credentials::setup_link(&store, &base_url))?,
+            true => runtime.block_on(credentials::setup_link(&store, &hosts.api_base()))?,
             false => None,
         };
 
@@ -145,7 +147,7 @@ impl Server {
         // From here on, what is read and erased includes what the click plane has in memory.
         store.clicks = click_plane.with_pending(&store.clicks);
         let stopping = stopped.clone();
-        let parts = web::WebParts { config, base_url: &base_url, clock: &clock, store: &store };
+        let parts = web::WebParts { config, clock: &clock, store: &store };
         let state = parts.state(&services, &click_plane, keys, registry_refresh, stopping)?;
         let (api, used_keys) = (Arc::clone(&state.stats), Arc::clone(&state.used_keys));
         let password_gate = PasswordGate::new(state.clone());
@@ -156,7 +158,7 @@ impl Server {
         let (links_store, safety, redirector) =
             (Arc::clone(links_store), Arc::clone(safety), Arc::clone(redirector));
         let outgoing = Arc::clone(&services.integrations.counts);
-        let refusal_pages = RefusalPages::new(&services.operator);
+        let refusal_pages = RefusalPages::new(&services.operator, &hosts);
         let notices = Arc::<Notices>::default();
         notices.set("store", store.notice());
         let parts = jobs::JobParts {
@@ -219,7 +221,7 @@ impl Server {
             password_gate,
             runtime.handle().clone(),
             config.roles,
-            hosts.primary_host().to_owned(),
+            hosts.clone(),
             refusal_pages,
         );
         let journal = click_plane.journal.clone();
@@ -243,6 +245,7 @@ impl Server {
             address,
             admin_address,
             base_url,
+            api_base: hosts.api_base(),
             fresh_key,
             setup_link,
             workers: running,
@@ -314,7 +317,7 @@ impl Server {
     /// Prints the address and the first steps to standard output. Standard error is the log, which
     /// must not contain keys.
     fn greet(&self, config: &Config) {
-        let base = self.base_url.as_str().trim_end_matches('/');
+        let (base, api) = (self.base_url.as_str().trim_end_matches('/'), &self.api_base);
         tracing::info!(address = %self.address, base_url = base, "terse is listening");
         let mut text = "\nterse is listening on".to_owned();
         for address in listeners::reachable(self.address) {
@@ -335,12 +338,12 @@ impl Server {
         if config.roles.api {
             text += "\nCreate a first link:\n\n    ";
             text += &format!(
-                "curl -s {base}/api/v1/urls -H 'Content-Type: application/json' \
+                "curl -s {api}/api/v1/urls -H 'Content-Type: application/json' \
                  -d '{{\"long_url\":\"https://example.com/\"}}'\n"
             );
         }
         if config.roles.web {
-            text += &format!("\nor open {base}/ in a browser.\n");
+            text += &format!("\nor open {api}/ in a browser.\n");
         }
         // A closed standard output must not end the server.
         if let Err(error) = writeln!(std::io::stdout(), "{text}") {

@@ -47,7 +47,7 @@ impl Links {
             own.strip_suffix(&*host)
                 .is_some_and(|before| before.is_empty() || before.ends_with('.'))
         };
-        if self.rules.hosts.names().iter().any(is_ours) {
+        if self.rules.hosts.own_names().iter().any(is_ours) {
             return Err(refuse("this would block our own links"));
         }
         if !self.screen.is_blockable(&host) {

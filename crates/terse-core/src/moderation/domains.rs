@@ -90,6 +90,9 @@ impl Moderation {
         if hosts.domain_of(domain.as_str()).is_some_and(|known| known.is_primary()) {
             return Err(invalid("this is another name of the primary domain"));
         }
+        if hosts.is_api_host(domain.as_str()) {
+            return Err(invalid("this is the host of the API; it cannot have links"));
+        }
         let name = domain.as_str();
         let address = name.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok();
         let labels = name.split('.').all(|label| (1..=63).contains(&label.len()));

@@ -3,7 +3,6 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use terse_core::Domain;
 use terse_core::accounts::role_of;
 use terse_core::registry::{Invitation, Role};
 use utoipa::ToSchema;
@@ -114,8 +113,7 @@ pub(super) async fn create(
     let CreateInvitation { role, ttl } = parse_object(&body)?;
     let role = role.map_or(Ok(Role::User), |word| role_of(&word))?;
     let (secret, invitation) = state.accounts.invite(&principal, role, ttl).await?;
-    let url =
-        format!("{}/join?token={secret}", state.links.rules().hosts.base_of(&Domain::primary()));
+    let url = format!("{}/join?token={secret}", state.links.rules().hosts.api_base());
     Ok((StatusCode::CREATED, axum::Json(MadeInvitation { url, about: (&invitation).into() })))
 }
 

@@ -143,9 +143,13 @@ pub fn openapi() -> OpenApi {
 }
 
 /// The OpenAPI document of this server as JSON, with the names of its short domains as examples.
-/// They are no enumeration: generated clients would refuse a domain that is added later.
-pub(crate) fn document(hosts: &[String]) -> String {
+/// They are no enumeration: generated clients would refuse a domain that is added later. `api` is
+/// the base of the API, if it has a host of its own.
+pub(crate) fn document(hosts: &[String], api: Option<&str>) -> String {
     let mut document = serde_json::to_value(openapi()).unwrap_or_default();
+    if let Some(api) = api {
+        document["servers"] = json!([{ "url": api }]);
+    }
     for name in ["CreateLink", "ImportLink"] {
         let domain = &mut document["components"]["schemas"][name]["properties"]["domain"];
         domain["examples"] = json!(hosts);

@@ -12,16 +12,30 @@ pub(crate) fn key_of(state: &App, uri: &Uri, headers: &HeaderMap, code: &str) ->
 
 /// The short domain that a request is for.
 pub(crate) fn domain_of(state: &App, uri: &Uri, headers: &HeaderMap) -> Domain {
+    let name = host_name(uri, headers);
+    state.links.rules().hosts.domain_of(name).unwrap_or_else(Domain::primary)
+}
+
+/// The base of the site that a request is for: that of the API, or that of a short domain.
+pub(crate) fn base_of(state: &App, uri: &Uri, headers: &HeaderMap) -> String {
+    let hosts = &state.links.rules().hosts;
+    match hosts.is_api_host(host_name(uri, headers)) {
+        true => hosts.api_base(),
+        false => hosts.base_of(&domain_of(state, uri, headers)),
+    }
+}
+
+/// The host of a request, without its port.
+fn host_name<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> &'a str {
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok())
         .or_else(|| uri.host())
         .unwrap_or_default();
-    let name = match host.rsplit_once(':') {
+    match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,
         _ => host,
-    };
-    state.links.rules().hosts.domain_of(name).unwrap_or_else(Domain::primary)
+    }
 }
 
 /// The short URL of a link.

@@ -7,7 +7,7 @@
 
 use axum::http::{HeaderMap, Uri};
 
-use super::host::domain_of;
+use super::host::base_of;
 use super::state::App;
 
 /// The site that caused a request, as the browser reports it.
@@ -24,8 +24,7 @@ pub(crate) enum Origin {
 impl Origin {
     /// Reads `Sec-Fetch-Site`, or else `Origin`.
     pub(crate) fn of(state: &App, uri: &Uri, headers: &HeaderMap) -> Self {
-        let base = state.links.rules().hosts.base_of(&domain_of(state, uri, headers));
-        Self::classify(uri, headers, &base)
+        Self::classify(uri, headers, &base_of(state, uri, headers))
     }
 
     fn classify(uri: &Uri, headers: &HeaderMap, base: &str) -> Self {

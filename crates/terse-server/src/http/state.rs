@@ -169,12 +169,12 @@ impl App {
             )
         });
         Self {
+            site: Arc::new(Site::new(state.operator, &state.links.rules().hosts)),
             links: state.links,
             creation,
             keys: state.keys,
             refresh,
             passwords: state.passwords,
-            site: Arc::new(Site::new(state.operator)),
             accounts,
             moderation,
             erasures,

@@ -51,6 +51,11 @@ impl Frame {
         self.site.operator().name.as_ref().map_or_else(|| "terse".to_owned(), ToString::to_string)
     }
 
+    /// What comes before the path of a page of the dashboard: nothing, or the base of its host.
+    pub(super) fn dashboard(&self) -> &str {
+        self.site.dashboard()
+    }
+
     pub(super) fn operator_name(&self) -> Option<String> {
         self.site.operator().name.as_ref().map(ToString::to_string)
     }

@@ -59,7 +59,6 @@ struct Filter {
 }
 
 struct LinkRow {
-    code: String,
     /// The short URL without its scheme.
     name: String,
     short: String,
@@ -80,7 +79,6 @@ impl LinkRow {
         let short = short_url(&link.key, &state.links.rules().hosts);
         let target = link.target.to_string();
         Self {
-            code: link.key.code.to_string(),
             name: short.split_once("://").map_or(short.as_str(), |(_, rest)| rest).to_owned(),
             short,
             target_cut: middle_cut(&target, TARGET),

@@ -30,7 +30,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
-use terse_core::Operator;
+use terse_core::{Hosts, Operator};
 
 pub(crate) use assets::{app_css, app_js, css, js};
 pub(crate) use docs::docs_page;
@@ -199,8 +199,8 @@ pub struct Pages {
 
 /// Renders the pages for the redirect plane. They load one style sheet and the operator's logo from
 /// this server.
-pub fn pages(operator: &Operator) -> Pages {
-    let frame = Frame::new(Arc::new(Site::new(operator.clone())), Visitor::Anyone);
+pub fn pages(operator: &Operator, hosts: &Hosts) -> Pages {
+    let frame = Frame::new(Arc::new(Site::new(operator.clone(), hosts)), Visitor::Anyone);
     let rendered = |message| html(&MessagePage { frame: &frame, message });
     Pages {
         not_found: rendered(NOT_FOUND),
@@ -229,8 +229,8 @@ pub struct RefusalPages(Frame);
 
 impl RefusalPages {
     /// With the operator's name and contacts.
-    pub fn new(operator: &Operator) -> Self {
-        Self(Frame::new(Arc::new(Site::new(operator.clone())), Visitor::Anyone))
+    pub fn new(operator: &Operator, hosts: &Hosts) -> Self {
+        Self(Frame::new(Arc::new(Site::new(operator.clone(), hosts)), Visitor::Anyone))
     }
 
     /// The page for a status. `text` says what is wrong, `hint` what to do.

@@ -7,9 +7,9 @@ use axum::extract::State;
 use axum::http::header::{HOST, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
+use terse_core::OwnerId;
 use terse_core::accounts::{AccountError, ForeignAccount, SignUp};
 use terse_core::registry::RegistryError;
-use terse_core::{Domain, OwnerId};
 
 use super::form::OwnForm;
 use super::login::{HOME, away, inside};
@@ -87,8 +87,8 @@ pub(super) async fn leave(
     params: Result<Params, Problem>,
 ) -> Response {
     let Some(oidc) = &state.oidc else { return nothing_here(uri, headers).await };
-    // The callback is on the primary domain only, so the cookie must be set there.
-    let base = state.links.rules().hosts.base_of(&Domain::primary());
+    // The callback is on one host only, so the cookie must be set there.
+    let base = state.links.rules().hosts.api_base();
     let base = base.trim_end_matches('/');
     let here = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if !base.split_once("://").is_some_and(|(_, known)| known.eq_ignore_ascii_case(here)) {

@@ -93,7 +93,7 @@ async fn links_are_searched_and_filtered() {
     ] {
         let text = open(&web, &cookie, &format!("/links{query}")).await.text();
         let mut shown: Vec<&str> = text
-            .split("class=\"copy-source\" href=\"/")
+            .split("class=\"copy-source\" href=\"https://go.example/")
             .skip(1)
             .filter_map(|rest| rest.split('+').next())
             .collect();

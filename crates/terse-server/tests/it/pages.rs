@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{Role, Scope};
-use terse_core::{Logo, Operator};
+use terse_core::{Hosts, Logo, Operator};
 
 use crate::web::{Answer, OWNER, Web};
 
@@ -418,7 +418,8 @@ async fn what_is_not_there_is_a_page_for_people_and_a_problem_for_programs() {
 
 #[test]
 fn pages_for_the_redirect_plane_are_ready() {
-    let pages = terse_server::pages(&operator());
+    let hosts = Hosts::new(&"https://go.example/".parse().unwrap(), &[], vec![]).unwrap();
+    let pages = terse_server::pages(&operator(), &hosts);
     for (page, words) in [
         (&pages.not_found, "Not found"),
         (&pages.gone, "has expired"),

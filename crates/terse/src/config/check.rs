@@ -94,6 +94,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         return Err(("admin.listen", "must differ from listen".into()));
     }
     domains(c)?;
+    api_host(c)?;
     if let Err(host) = BlockedHosts::parse(&c.safety.blocked_hosts) {
         return Err(("safety.blocked_hosts", format!("{host:?} cannot be a host")));
     }
@@ -177,6 +178,25 @@ fn safe_browsing(config: &Config) -> Result<(), (&'static str, String)> {
             Err(("safety.safe_browsing_url", "must be https, unless it is on this machine".into()))
         }
         _ => Ok(()),
+    }
+}
+
+fn api_host(config: &Config) -> Result<(), (&'static str, String)> {
+    let Some(host) = &config.api.host else { return Ok(()) };
+    let is_name = |domain: &Domain| !domain.is_primary() && !domain.as_str().starts_with('[');
+    let domain = Domain::parse(host).filter(is_name).ok_or_else(|| {
+        ("api.host", format!("{host:?} is not a host name (no scheme, port or path)"))
+    })?;
+    let base = config.base_url();
+    let base = base.host_str().unwrap_or_default().trim_end_matches('.');
+    let is_short = domain.as_str() == base
+        || config.domains.iter().filter_map(|host| Domain::parse(host)).any(|own| own == domain);
+    match is_short {
+        true => Err((
+            "api.host",
+            format!("must be another host than those of short links (got {host:?})"),
+        )),
+        false => Ok(()),
     }
 }
 

@@ -136,7 +136,7 @@ impl LoadedList {
         // ignored.
         let guard = ProtectedHosts { own_hosts: Vec::new(), allow_platforms: !from_elsewhere };
         let new = parse(&self.source.name, bytes, &guard);
-        let ours = self.own_hosts.names();
+        let ours = self.own_hosts.own_names();
         if new.entries().any(|entry| blocks(entry, &ours)) {
             return ListUpdate::Refused("it names our own hosts");
         }

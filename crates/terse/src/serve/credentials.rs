@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use terse_core::Hosts;
 use terse_core::registry::Token;
 use terse_server::{AccountSettings, Keys, Oidc, OidcSettings, Passwords};
-use url::Url;
 
 use crate::backends::Store;
 use crate::config::{self, Config};
@@ -46,7 +46,7 @@ pub(super) async fn keys(
 /// Who may create an account, how long sessions last, and the OpenID Connect provider.
 pub(super) fn accounts(
     config: &Config,
-    base_url: &Url,
+    hosts: &Hosts,
     store: &Store,
 ) -> anyhow::Result<AccountSettings> {
     let issuer = config.issuer().map_err(anyhow::Error::msg).context("oidc.issuer")?;
@@ -66,10 +66,7 @@ pub(super) fn accounts(
                     .clone()
                     .unwrap_or_else(|| url.host_str().unwrap_or_default().to_owned()),
                 sign_up: config.oidc.sign_up,
-                redirect_url: format!(
-                    "{}/auth/oidc/callback",
-                    base_url.as_str().trim_end_matches('/')
-                ),
+                redirect_url: format!("{}/auth/oidc/callback", hosts.api_base()),
                 key: store.links.identity().derive("terse sign-in elsewhere v1"),
             };
             Arc::new(Oidc::new(settings, Arc::new(ProviderHttp::new(config))))
@@ -81,11 +78,11 @@ pub(super) fn accounts(
 
 /// The link that creates the first admin, while there has never been one. Every start makes a new
 /// one: only its hash is stored.
-pub(super) async fn setup_link(store: &Store, base: &Url) -> anyhow::Result<Option<String>> {
+pub(super) async fn setup_link(store: &Store, base: &str) -> anyhow::Result<Option<String>> {
     let (token, hash) = Keys::generate().context("making the set-up link")?;
     let offered =
         store.registry.offer_setup(Token(hash)).await.context("storing the set-up link")?;
-    Ok(offered.then(|| format!("{}/setup?token={token}", base.as_str().trim_end_matches('/'))))
+    Ok(offered.then(|| format!("{base}/setup?token={token}")))
 }
 
 /// One hash at a time per core: each hash keeps a core busy.

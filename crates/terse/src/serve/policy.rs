@@ -34,7 +34,10 @@ pub(super) fn hosts(config: &Config, base_url: &Url, address: SocketAddr) -> any
         Domain::parse(name).with_context(|| format!("domains: {name:?} is not a host name"))
     };
     let further = config.domains.iter().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
-    Hosts::new(base_url, &own, further).context("base_url has no host")
+    let hosts = Hosts::new(base_url, &own, further).context("base_url has no host")?;
+    let Some(name) = &config.api.host else { return Ok(hosts) };
+    let host = Domain::parse(name).context("api.host is not a host name")?;
+    hosts.with_api_host(host).context("api.host must be another host than those of short links")
 }
 
 /// The policy for links.
@@ -170,8 +173,8 @@ pub(super) fn operator(config: &Config) -> anyhow::Result<Operator> {
 }
 
 /// The pages that the redirect plane sends by itself.
-pub(super) fn failure_pages(operator: &Operator) -> FailurePages {
-    let pages = terse_server::pages(operator);
+pub(super) fn failure_pages(operator: &Operator, hosts: &Hosts) -> FailurePages {
+    let pages = terse_server::pages(operator, hosts);
     FailurePages {
         not_found: pages.not_found,
         gone: pages.gone,

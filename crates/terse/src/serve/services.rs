@@ -46,7 +46,7 @@ impl Services {
             link_store.clone(),
             hosts.clone(),
             port,
-            &policy::failure_pages(&operator),
+            &policy::failure_pages(&operator, hosts),
             settings,
             clock.clone(),
         );

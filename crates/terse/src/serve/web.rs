@@ -9,7 +9,6 @@ use terse_server::{
     AppState, CorsOrigins, HttpSettings, Keys, Limits, RegistryRefresh, RequestLog,
 };
 use tokio::sync::watch;
-use url::Url;
 
 use super::services::Services;
 use super::{credentials, policy};
@@ -23,7 +22,6 @@ use crate::safety::LazyScreen;
 /// The other dependencies of the web plane, besides the services.
 pub(super) struct WebParts<'a> {
     pub(super) config: &'a Config,
-    pub(super) base_url: &'a Url,
     pub(super) clock: &'a Clock,
     pub(super) store: &'a Store,
 }
@@ -37,7 +35,7 @@ impl WebParts<'_> {
         registry_refresh: RegistryRefresh,
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<AppState> {
-        let Self { config, base_url, clock, store } = *self;
+        let Self { config, clock, store } = *self;
         Ok(AppState {
             links: Arc::clone(&services.links),
             keys,
@@ -45,7 +43,7 @@ impl WebParts<'_> {
             registry_refresh,
             passwords: credentials::passwords(),
             operator: services.operator.clone(),
-            accounts: credentials::accounts(config, base_url, store)?,
+            accounts: credentials::accounts(config, &services.links.rules().hosts, store)?,
             used_keys: Arc::default(),
             classifier: services.classifier.clone(),
             cursor_key: store.links.identity().derive("terse list cursors v1"),
@@ -96,6 +94,7 @@ pub(crate) async fn in_process_api(
     let links = policy::with_audit(links, &store.registry);
     // The next server sends the events of this command. Titles are not fetched.
     let links = Arc::new(policy::with_events(links, &integrations));
+    let accounts = credentials::accounts(config, &links.rules().hosts, &store)?;
     let (key, hash) = Keys::generate().context("making a key")?;
     let cursor_key = store.links.identity().derive("terse list cursors v1");
     let reporter_key = store.links.identity().derive("terse reporters v1");
@@ -109,7 +108,7 @@ pub(crate) async fn in_process_api(
         passwords: credentials::passwords(),
         // Commands show no pages.
         operator: Operator::default(),
-        accounts: credentials::accounts(config, &base_url, &store)?,
+        accounts,
         used_keys: Arc::default(),
         classifier: Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone())),
         cursor_key,
