@@ -20,12 +20,32 @@ pub(crate) struct DbLocation {
     /// The largest the file may grow.
     pub(crate) max_pages: Option<u32>,
     pub(crate) unsafe_no_sync: bool,
+    pub(crate) caches: CacheSizes,
+}
+
+/// The page caches of a file's connections, in KiB.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheSizes {
+    writer: u64,
+    reader: u64,
+}
+
+impl CacheSizes {
+    /// SQLite drops a larger cache of a reader at every commit of the writer.
+    const MAX_READER: u64 = 16 << 10;
+
+    /// Half of the bytes for the writer, the rest for the readers.
+    pub(crate) fn of(bytes: u64, readers: usize) -> Self {
+        let half = bytes / 2 / 1024;
+        Self { writer: half, reader: (half / readers.max(1) as u64).min(Self::MAX_READER) }
+    }
 }
 
 impl DbLocation {
     /// The default settings.
     pub(crate) fn at(path: &Path) -> Self {
-        Self { path: path.to_owned(), vfs: None, max_pages: None, unsafe_no_sync: false }
+        let caches = CacheSizes { writer: 64 << 10, reader: CacheSizes::MAX_READER };
+        Self { path: path.to_owned(), vfs: None, max_pages: None, unsafe_no_sync: false, caches }
     }
 
     /// How many bytes the file takes on the disk, its log included.
@@ -79,11 +99,12 @@ pub(crate) fn connect_writer(site: &DbLocation) -> rusqlite::Result<(Connection,
     }
     // FULL syncs the log at every commit, so acknowledged writes survive a power cut. macOS needs
     // the fullfsync options too. The size limit shrinks a log that grew during a long backup.
+    let cache = site.caches.writer;
     let synchronous = if site.unsafe_no_sync { "OFF" } else { "FULL" };
     conn.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous}; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = \
          ON;
-         PRAGMA cache_size = -65536; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY; PRAGMA \
+         PRAGMA cache_size = -{cache}; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY; PRAGMA \
          foreign_keys = OFF;
          PRAGMA journal_size_limit = 67108864;"
     ))?;
@@ -114,10 +135,11 @@ pub(crate) fn connect_reader(site: &DbLocation) -> rusqlite::Result<Connection> 
     conn.busy_timeout(Duration::from_secs(1))?;
     // Mapping a file that is written at the same time halves read throughput. SQLite drops a larger
     // cache at every commit of another connection.
-    conn.execute_batch(
-        "PRAGMA query_only = ON; PRAGMA cache_size = -16384; PRAGMA mmap_size = 0; \
-        PRAGMA temp_store = MEMORY;",
-    )?;
+    let cache = site.caches.reader;
+    conn.execute_batch(&format!(
+        "PRAGMA query_only = ON; PRAGMA cache_size = -{cache}; PRAGMA mmap_size = 0; \
+        PRAGMA temp_store = MEMORY;"
+    ))?;
     Ok(conn)
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use terse_core::Alphabet;
 
-use crate::engine::DbLocation;
+use crate::engine::{CacheSizes, DbLocation};
 
 /// How to open a store.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct Options {
     pub queue: usize,
     /// How many threads look links up.
     pub readers: usize,
+    /// The most memory for the page caches of all connections, in bytes.
+    pub cache_bytes: u64,
     /// For tests of broken disks: another VFS of SQLite.
     #[doc(hidden)]
     pub vfs: Option<String>,
@@ -36,6 +38,7 @@ impl Options {
             alphabet: Alphabet::default(),
             queue: 4096,
             readers: 2,
+            cache_bytes: 128 << 20,
             vfs: None,
             max_pages: None,
             unsafe_no_sync: false,
@@ -43,8 +46,10 @@ impl Options {
     }
 
     pub(crate) fn site(&self) -> DbLocation {
-        let Self { path, vfs, max_pages, unsafe_no_sync, .. } = self.clone();
-        DbLocation { path, vfs, max_pages, unsafe_no_sync }
+        let Self { path, vfs, max_pages, unsafe_no_sync, readers, cache_bytes, .. } = self.clone();
+        // One more thread lists.
+        let caches = CacheSizes::of(cache_bytes, readers + 1);
+        DbLocation { path, vfs, max_pages, unsafe_no_sync, caches }
     }
 }
 

@@ -32,9 +32,6 @@ const MAX_STREAMS: u32 = 100;
 const WINDOW: u32 = 65_535;
 /// What hyper keeps of an answer that the client does not read.
 const SEND_BUFFER: usize = 16 * 1024;
-/// HTTP/2 connections of the process. Their windows together are at most 64 MiB. Only proxies speak
-/// HTTP/2 without TLS, and each needs a few connections.
-const MAX_HTTP2_CONNECTIONS: usize = 1024;
 /// hyper answers 431 beyond this.
 const MAX_HEADERS: usize = 32 * 1024;
 
@@ -64,7 +61,7 @@ pub(crate) async fn serve<F, B>(
             }
             _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return,
         }
-        match Http2Place::take(&thread.http2_connections) {
+        match Http2Place::take(&thread.http2_connections, settings.max_http2_connections) {
             Some(place) => _place = place,
             None => return thread.counts.refused.add(1),
         }
@@ -130,9 +127,9 @@ struct Http2Place(Arc<AtomicUsize>);
 
 impl Http2Place {
     /// `None` if there are too many.
-    fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
+    fn take(open: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let place = Self(Arc::clone(open));
-        (open.fetch_add(1, Ordering::Relaxed) < MAX_HTTP2_CONNECTIONS).then_some(place)
+        (open.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
     }
 }
 
@@ -255,10 +252,10 @@ mod tests {
     fn http2_connections_are_bounded_and_places_are_given_back() {
         let open = Arc::new(AtomicUsize::new(0));
         let mut held: Vec<_> =
-            (0..MAX_HTTP2_CONNECTIONS).map(|_| Http2Place::take(&open).expect("a place")).collect();
-        assert!(Http2Place::take(&open).is_none());
+            (0..9).map(|_| Http2Place::take(&open, 9).expect("a place")).collect();
+        assert!(Http2Place::take(&open, 9).is_none());
         held.pop();
-        assert!(Http2Place::take(&open).is_some());
+        assert!(Http2Place::take(&open, 9).is_some());
         drop(held);
         assert_eq!(open.load(Ordering::Relaxed), 0);
     }

@@ -43,6 +43,8 @@ pub struct Settings {
     pub max_connections_per_source: usize,
     /// The memory for cached links, in bytes.
     pub cache_bytes: usize,
+    /// How many connections may speak HTTP/2. Each may fill its windows of 64 KiB.
+    pub max_http2_connections: usize,
     /// The time to live of a cached link.
     pub cache_ttl: Duration,
     /// The time to live of a cached code without a link.
@@ -78,6 +80,7 @@ impl Default for Settings {
             max_connections: 20_000,
             max_connections_per_source: 2_500,
             cache_bytes: 64 << 20,
+            max_http2_connections: 1024,
             cache_ttl: Duration::from_mins(5),
             negative_ttl: Duration::from_secs(30),
             negative_entries: 65_536,

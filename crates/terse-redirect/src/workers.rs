@@ -70,6 +70,7 @@ pub struct Workers {
     phase: watch::Sender<Phase>,
     listener: Mutex<Option<TcpListener>>,
     peers: Arc<Peers>,
+    http2_connections: Arc<AtomicUsize>,
 }
 
 /// What a thread needs to hand a socket to another thread.
@@ -83,6 +84,11 @@ struct Peers {
 type Arrival = (std::net::TcpStream, SocketAddr, Option<SourcePlace>);
 
 impl Workers {
+    /// How many connections speak HTTP/2 now.
+    pub fn http2_connections(&self) -> usize {
+        self.http2_connections.load(Ordering::Relaxed)
+    }
+
     /// Serves a listening socket until [`Workers::stop`]. Visits are written to the journal, if
     /// there is one; it must be made for the same number of threads.
     #[allow(clippy::disallowed_methods, reason = "the caller waits until the threads run")]
@@ -140,7 +146,15 @@ impl Workers {
         }
         let threads = Mutex::new(threads);
         let listener = Mutex::new(Some(listener));
-        Ok(Self { threads, counts: all_counts, redirector, phase, listener, peers })
+        Ok(Self {
+            threads,
+            counts: all_counts,
+            redirector,
+            phase,
+            listener,
+            peers,
+            http2_connections,
+        })
     }
 
     /// The sums of all counters.

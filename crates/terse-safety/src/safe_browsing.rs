@@ -41,6 +41,8 @@ pub struct SafeBrowsing {
     clock: Clock,
     /// The lock is held only while the pointer is copied or replaced.
     prefixes: RwLock<Option<Arc<Prefixes>>>,
+    /// When the lists were confirmed, in milliseconds of the steady clock; negative if that was
+    /// before its start.
     confirmed_ms: AtomicI64,
     responses: RwLock<CachedResponses>,
 }
@@ -89,13 +91,14 @@ impl SafeBrowsing {
 
     /// Records that the lists were still the latest at `at`.
     pub fn confirm(&self, at: Timestamp) {
-        self.confirmed_ms.store(at.as_ms(), Ordering::SeqCst);
+        let age_ms = self.clock.now().as_ms().saturating_sub(at.as_ms()).max(0);
+        self.confirmed_ms.store(self.steady_ms().saturating_sub(age_ms), Ordering::SeqCst);
     }
 
     /// The time since the lists were confirmed; `None` without lists.
     pub fn age(&self) -> Option<Duration> {
         self.prefixes()?;
-        let age = self.clock.now().as_ms().saturating_sub(self.confirmed_ms.load(Ordering::SeqCst));
+        let age = self.steady_ms().saturating_sub(self.confirmed_ms.load(Ordering::SeqCst));
         Some(Duration::from_millis(u64::try_from(age).unwrap_or(0)))
     }
 
@@ -135,7 +138,7 @@ impl SafeBrowsing {
             .responses
             .read()
             .unwrap_or_else(PoisonError::into_inner)
-            .have_threats(self.clock.now());
+            .have_threats(self.clock.steady());
         any_threats && self.status(target) == Status::Threat
     }
 
@@ -158,7 +161,11 @@ impl SafeBrowsing {
     ) -> Result<LookupSummary, Malformed> {
         let found = message::read_search_response(response)?;
         let mut responses = self.responses.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(LookupSummary { threats: responses.insert(requested, &found, self.clock.now()) })
+        Ok(LookupSummary { threats: responses.insert(requested, &found, self.clock.steady()) })
+    }
+
+    fn steady_ms(&self) -> i64 {
+        self.clock.steady_micros() / 1000
     }
 
     fn prefixes(&self) -> Option<Arc<Prefixes>> {
@@ -168,7 +175,7 @@ impl SafeBrowsing {
     /// Whether a target is dangerous. Calls `unknown` for every prefix that must be requested.
     fn check(&self, prefixes: &Prefixes, target: &Target, unknown: &mut dyn FnMut(u32)) -> bool {
         let (responses, now) =
-            (self.responses.read().unwrap_or_else(PoisonError::into_inner), self.clock.now());
+            (self.responses.read().unwrap_or_else(PoisonError::into_inner), self.clock.steady());
         let mut threat = false;
         let mut check = |target: &Target| {
             each_hash(target, |hash| {

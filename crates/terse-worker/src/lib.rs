@@ -26,7 +26,7 @@ pub use job::{Context, Job, Next};
 pub use lease::LeaseKeeper;
 pub use link_changes::LinkChanges;
 pub use reaper::{Reaper, ReaperCounts};
-pub use removal_guard::RemovalGuard;
+pub use removal_guard::{Aged, RemovalGuard};
 pub use reports::Reports;
 pub use rescan::{Fingerprint, Rescan, RescanCounts, RescanParts};
 pub use retention::{

@@ -9,7 +9,7 @@ use terse_core::clicks::ClickStore;
 use terse_core::{BoxError, Links, Timestamp};
 
 use crate::job::{Context, Job, Next};
-use crate::removal_guard::RemovalGuard;
+use crate::removal_guard::{Aged, RemovalGuard};
 
 /// Marks expired links, and deletes links that have been deleted or expired for the grace time.
 pub struct Reaper {
@@ -88,13 +88,29 @@ impl Reaper {
                 break;
             }
         }
-        while let Some(now) = self.batch(context).await?
-            && self.links.release_aliases(now, self.batch).await? > 0
-        {}
+        self.release_aliases(context).await?;
         while let Some(now) = self.batch(context).await?
             && self.links.forget_requests(now, self.batch).await? > 0
         {}
         Ok((expired, purged))
+    }
+
+    /// Releases the aliases whose quarantine is over.
+    async fn release_aliases(&self, context: &Context) -> Result<(), BoxError> {
+        let keep = self.links.rules().quarantine;
+        let Some(begun) = self.batch(context).await? else { return Ok(()) };
+        let before = begun.saturating_sub(keep);
+        // Without a quarantine nothing is reserved.
+        if !keep.is_zero() && !self.guard.may_advance(context, &Aged::ALIASES, before, keep).await?
+        {
+            return Ok(());
+        }
+        while let Some(now) = self.batch(context).await? {
+            if self.links.release_aliases(now, self.batch).await? == 0 {
+                return self.guard.advanced(context, &Aged::ALIASES, before).await;
+            }
+        }
+        Ok(())
     }
 
     /// Whether another batch may be written, and by which time.

@@ -19,6 +19,36 @@ const PROGRESS: &str = "clock";
 /// How often the registry keeps the last trusted time.
 const KEEP_INTERVAL: Duration = Duration::from_mins(5);
 
+/// So much time is never too much to delete at once.
+const NEVER_TOO_LONG: Duration = Duration::from_hours(7 * 24);
+
+/// What is deleted when it is old enough, other than links.
+pub struct Aged {
+    kind: AlarmKind,
+    /// Where the registry keeps how far the last round went.
+    progress: &'static str,
+    /// For people.
+    name: &'static str,
+    fate: &'static str,
+}
+
+impl Aged {
+    /// Single clicks.
+    pub const CLICKS: Self = Self {
+        kind: AlarmKind::Clicks,
+        progress: "click retention",
+        name: "the single clicks",
+        fate: "deleted",
+    };
+    /// Aliases in quarantine.
+    pub const ALIASES: Self = Self {
+        kind: AlarmKind::Aliases,
+        progress: "alias quarantine",
+        name: "the reserved aliases",
+        fate: "released",
+    };
+}
+
 /// Shared by all jobs that delete by age.
 pub struct RemovalGuard {
     links: Arc<Links>,
@@ -105,6 +135,55 @@ impl RemovalGuard {
         }
     }
 
+    /// Whether everything older than `before` may be deleted, of things that are kept for `keep`.
+    /// `false` raises an alarm: since the last round the limit has moved over more than
+    /// `max_percent` of that time, as after a wrong clock or a setting with a digit too few. A week
+    /// is never too much, and time before the first link does not count.
+    pub async fn may_advance(
+        &self,
+        context: &Context,
+        what: &Aged,
+        before: Timestamp,
+        keep: Duration,
+    ) -> Result<bool, BoxError> {
+        let last = self.registry.job_progress(what.progress).await?;
+        let last = last.and_then(|last| Some(i64::from_be_bytes(last.try_into().ok()?)));
+        let advanced = match last.map(Timestamp::from_ms) {
+            None => Duration::ZERO,
+            Some(last) => {
+                let oldest = self.links.oldest_write().await?.unwrap_or(before);
+                let ms = before.as_ms().saturating_sub(last.max(oldest).as_ms());
+                Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+            }
+        };
+        let most = (keep / 100 * u32::from(self.max_percent)).max(NEVER_TOO_LONG);
+        if advanced <= most || self.max_percent >= 100 {
+            self.end_alarm(context, what.kind).await?;
+            return Ok(true);
+        }
+        let why = format!(
+            "{} of {} days would be {} at once, more than links.max_purge_percent = {} of the time \
+             they are kept",
+            what.name,
+            advanced.as_secs() / 86_400,
+            what.fate,
+            self.max_percent
+        );
+        self.alarm(context, what.kind, &why).await
+    }
+
+    /// Notes that everything older than `before` was deleted.
+    pub async fn advanced(
+        &self,
+        context: &Context,
+        what: &Aged,
+        before: Timestamp,
+    ) -> Result<(), BoxError> {
+        let Some(token) = context.token() else { return Ok(()) };
+        let progress = before.as_ms().to_be_bytes();
+        Ok(self.registry.put_job_progress(token, what.progress, &progress).await?)
+    }
+
     fn judge(&self) -> (Timestamp, Result<(), ClockDoubt>) {
         let (now, steady) = (self.clock.now(), self.clock.steady());
         let mut state = self.lock();
@@ -149,6 +228,11 @@ impl RemovalGuard {
                 return Ok(true);
             }
             Some(latest) if latest.kind == kind && latest.state == AlarmState::Waiting => latest,
+            // One alarm at a time: another number each round could never be confirmed.
+            Some(latest) if latest.state == AlarmState::Waiting && kind != AlarmKind::Clock => {
+                tracing::error!(waiting = latest.round, "nothing is deleted by age: {why}");
+                return Ok(false);
+            }
             _ => {
                 let (round, why, state) = (last_round + 1, why.to_owned(), AlarmState::Waiting);
                 let alarm = RemovalAlarm { round, kind, why, state };

@@ -10,7 +10,7 @@ use terse_core::*;
 use terse_testkit::{MemoryClickStore, MemoryRegistry, MemoryStore, alias};
 
 use crate::job::{Context, Job};
-use crate::{Reaper, RemovalGuard};
+use crate::{Aged, Reaper, RemovalGuard};
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -190,4 +190,53 @@ async fn a_purge_of_too_many_links_waits_for_a_confirmation() {
     fixture.run().await;
     assert_eq!(fixture.counts(), (300, 150));
     assert!(fixture.notice().unwrap().contains("--confirm 2"));
+}
+
+#[tokio::test]
+async fn clicks_and_aliases_of_a_long_time_wait_for_a_confirmation() {
+    for aged in [Aged::CLICKS, Aged::ALIASES] {
+        let fixture = Fixture::new().await;
+        let guard = &fixture.reaper.guard;
+        fixture.put("old", 1, None).await;
+        let (keep, context) = (90 * DAY, &fixture.context);
+        let before = |days: u32| fixture.clock.now().saturating_sub(keep - days * DAY);
+        // The first round notes how far it went.
+        fixture.clock.advance(80 * DAY);
+        assert!(guard.may_advance(context, &aged, before(0), keep).await.unwrap());
+        guard.advanced(context, &aged, before(0)).await.unwrap();
+        assert!(
+            guard.may_advance(context, &aged, before(17), keep).await.unwrap(),
+            "7 days of data"
+        );
+        for _ in 0..2 {
+            assert!(!guard.may_advance(context, &aged, before(60), keep).await.unwrap());
+            let notice = fixture.notice().unwrap();
+            assert!(notice.contains("of 50 days") && notice.contains("--confirm 1"), "{notice}");
+        }
+        let by = Attribution { actor: Actor::Terse, at: Timestamp::EPOCH, why: None };
+        fixture.registry.confirm_removal(1, by).await.unwrap();
+        assert!(guard.may_advance(context, &aged, before(60), keep).await.unwrap());
+        guard.advanced(context, &aged, before(60)).await.unwrap();
+        assert!(guard.may_advance(context, &aged, before(61), keep).await.unwrap(), "as every day");
+        assert_eq!(fixture.notice(), None);
+    }
+}
+
+#[tokio::test]
+async fn one_alarm_at_a_time_can_be_confirmed() {
+    let mut fixture = Fixture::new().await;
+    fixture.put("brief", 150, Some(HOUR)).await;
+    fixture.run().await;
+    fixture.clock.advance(DAY);
+    fixture.run().await;
+    let guard = fixture.reaper.guard.clone();
+    guard.advanced(&fixture.context, &Aged::CLICKS, Timestamp::EPOCH).await.unwrap();
+    fixture.clock.advance(7 * DAY);
+    for _ in 0..3 {
+        fixture.run().await;
+        let now = fixture.clock.now();
+        assert!(!guard.may_advance(&fixture.context, &Aged::CLICKS, now, DAY).await.unwrap());
+        let alarm = fixture.registry.removal_alarm().await.unwrap().unwrap();
+        assert_eq!((alarm.round, alarm.state), (1, AlarmState::Waiting));
+    }
 }

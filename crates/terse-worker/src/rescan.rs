@@ -78,6 +78,8 @@ pub struct Rescan {
     /// The token under which the progress was read: another holder may have scanned since.
     token: Option<FencingToken>,
     done: Option<Done>,
+    /// When the next scan is due even if no list changes, by the steady clock.
+    due: Duration,
     round: Option<Round>,
     restarts: u32,
 }
@@ -86,6 +88,8 @@ pub struct Rescan {
 struct Round {
     lists: Fingerprint,
     begun: Timestamp,
+    /// The same by the steady clock.
+    steady: Duration,
     after: Option<Cursor>,
     scanned: u64,
     changed: u64,
@@ -96,16 +100,21 @@ impl Rescan {
     pub fn new(parts: RescanParts) -> Self {
         let RescanParts { links, registry, old_file, lists, every, clock, counts } = parts;
         let progress = Progress::new(registry, old_file);
-        let (token, done, round, restarts) = (None, None, None, 0);
-        Self { links, progress, lists, every, clock, counts, token, done, round, restarts }
+        let (token, done, due, round, restarts) = (None, None, Duration::ZERO, None, 0);
+        Self { links, progress, lists, every, clock, counts, token, done, due, round, restarts }
+    }
+
+    /// When the scan after one that began then, by the system time of some node, is due: at the
+    /// latest after the whole interval, also if the system time was set back meanwhile.
+    fn due_after(&self, at_ms: i64) -> Duration {
+        let age_ms = self.clock.now().as_ms().saturating_sub(at_ms);
+        let age = Duration::from_millis(u64::try_from(age_ms).unwrap_or(0));
+        self.clock.steady().saturating_add(self.every.saturating_sub(age))
     }
 
     fn is_due(&self, lists: &Fingerprint) -> bool {
-        let is_fresh = |at: i64| {
-            let end = Timestamp::from_ms(at).checked_add(self.every).unwrap_or(Timestamp::MAX);
-            self.clock.now() < end
-        };
-        !self.done.as_ref().is_some_and(|done| done.lists == *lists && is_fresh(done.at))
+        let is_fresh = self.clock.steady() < self.due;
+        !self.done.as_ref().is_some_and(|done| done.lists == *lists && is_fresh)
     }
 
     /// The scan to go on with. Starts one if it is due, and again if the lists have changed.
@@ -117,8 +126,8 @@ impl Rescan {
             self.round = None;
         }
         if self.round.is_none() && self.is_due(&lists) {
-            let begun = self.clock.now();
-            self.round = Some(Round { lists, begun, after: None, scanned: 0, changed: 0 });
+            let (begun, steady) = (self.clock.now(), self.clock.steady());
+            self.round = Some(Round { lists, begun, steady, after: None, scanned: 0, changed: 0 });
         }
         self.round.as_mut()
     }
@@ -174,7 +183,8 @@ impl Rescan {
     }
 
     async fn complete(&mut self, token: FencingToken, round: Round) {
-        let Round { lists, begun, scanned, changed, .. } = round;
+        let Round { lists, begun, steady, scanned, changed, .. } = round;
+        self.due = steady.saturating_add(self.every);
         self.counts.rounds.fetch_add(1, Ordering::Relaxed);
         tracing::info!(scanned, changed, "scanned all links");
         self.restarts = 0;
@@ -215,6 +225,7 @@ impl Job for Rescan {
             let is_own = self.token.is_some_and(|last| last.number + 1 == token.number);
             if !is_own {
                 self.done = self.progress.read(token).await?;
+                self.due = self.due_after(self.done.as_ref().map_or(0, |done| done.at));
                 (self.round, self.restarts) = (None, 0);
             }
             self.token = Some(token);

@@ -12,7 +12,7 @@ use terse_core::{BoxError, Clock, LinkStore, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use crate::job::{Context, Job, Next};
-use crate::removal_guard::RemovalGuard;
+use crate::removal_guard::{Aged, RemovalGuard};
 
 /// How often the registry is pruned.
 const REGISTRY_INTERVAL: Duration = Duration::from_mins(15);
@@ -121,6 +121,13 @@ impl ClickRetention {
 
     async fn prune(&self, context: &Context) -> Result<(), BoxError> {
         let limit = CLICK_BATCH;
+        let keep = self.settings.keep_raw;
+        let Some(begun) = self.guard.time(context).await? else { return Ok(()) };
+        let before = begun.saturating_sub(keep);
+        // Without single clicks only sums are kept.
+        if !keep.is_zero() && !self.guard.may_advance(context, &Aged::CLICKS, before, keep).await? {
+            return Ok(());
+        }
         loop {
             context.check_lease().await?;
             let Some(now) = self.guard.time(context).await? else { return Ok(()) };
@@ -134,7 +141,7 @@ impl ClickRetention {
             self.counts.raw.fetch_add(raw, Ordering::Relaxed);
             self.counts.hours.fetch_add(hours, Ordering::Relaxed);
             if !more {
-                return Ok(());
+                return self.guard.advanced(context, &Aged::CLICKS, before).await;
             }
             sleep(PAUSE).await;
         }

@@ -81,6 +81,8 @@ settings! {
         pub log: Log = Log::default(),
         /// Encrypted connections.
         pub tls: Tls = Tls::default(),
+        /// Memory.
+        pub memory: Memory = Memory::default(),
         /// The disk.
         pub storage: Storage = Storage::default(),
         /// Shutdown.
@@ -138,8 +140,9 @@ choice! {
 settings! {
     /// `[cache]`: links in memory.
     pub struct Cache {
-        /// The most memory that cached links may use; at least `1MiB`.
-        pub size: ByteSize = ByteSize::mib(64),
+        /// The most memory that cached links may use; at least `1MiB`. If not set, an eighth of
+        /// `memory.budget`.
+        pub size: Option<ByteSize> = None,
         /// How long a cached link is used before terse reads it from the store again; `1s` to `1d`.
         pub ttl: Span = Span::secs(300),
         /// How long terse remembers that a code does not exist; at most `60s`.
@@ -476,6 +479,16 @@ settings! {
         /// (`Strict-Transport-Security`); `0s` to `3650d`, `0s` does not say so. terse says so if
         /// `base_url` is https, unless a trusted proxy sends `X-Forwarded-Proto: http`.
         pub hsts: Span = Span::secs(0),
+    }
+}
+
+settings! {
+    /// `[memory]`: memory.
+    pub struct Memory {
+        /// The memory that terse plans with, at least `64MiB`. An eighth is for cached links
+        /// (`cache.size`), nine sixteenths are for the caches of the stores, an eighth is for
+        /// HTTP/2 connections, and the rest for everything else.
+        pub budget: ByteSize = ByteSize::mib(512),
     }
 }
 

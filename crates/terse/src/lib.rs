@@ -5,6 +5,7 @@
 //! command line, which uses the same API as other clients.
 
 mod account_jobs;
+mod allocator;
 pub mod backends;
 pub mod cli;
 mod click_plane;
@@ -16,6 +17,7 @@ mod health;
 mod http_fallback;
 mod local_api;
 pub mod logging;
+mod memory_plan;
 mod metrics;
 mod metrics_store;
 mod outgoing;

@@ -17,6 +17,7 @@ use terse_server::{ApiStats, CreateResult};
 use terse_worker::{CountsByJob, JobCounts, ReaperCounts, RescanCounts};
 
 use crate::click_plane::Counted;
+use crate::memory_plan::MemoryPlan;
 use crate::outgoing::OutgoingCounts;
 use crate::safety::{ListCounts, Service};
 
@@ -53,6 +54,10 @@ pub(crate) struct MetricsSources {
     pub(crate) jobs: CountsByJob,
     /// When the process started, in seconds since 1970.
     pub(crate) started_seconds: f64,
+    /// How memory is divided.
+    pub(crate) memory: MemoryPlan,
+    /// Open HTTP/2 connections.
+    pub(crate) http2: Box<dyn Fn() -> usize + Send + Sync>,
     /// Reports, backups and the disk.
     pub(crate) operating: OperatingMetrics,
 }
@@ -113,6 +118,8 @@ impl Collector for MetricsSources {
         let (routes, bytes) = (self.remembered)();
         gauge(&mut encoder, "terse_cache_routes", "Names in memory", routes)?;
         gauge(&mut encoder, "terse_cache_bytes", "Memory taken by links", bytes)?;
+        let in_use = [("links", bytes as u64), ("http2", MemoryPlan::of_http2((self.http2)()))];
+        memory(&mut encoder, &self.memory, &in_use)?;
         counter(&mut encoder, "terse_connections", "Connections accepted", seen.connections)?;
         let open =
             usize::try_from(seen.connections.saturating_sub(seen.closed)).unwrap_or(usize::MAX);
@@ -185,6 +192,20 @@ impl Collector for MetricsSources {
             &reaped,
         )
     }
+}
+
+/// The budget, the bound of each kind, and what is in use where it is counted.
+fn memory(
+    encoder: &mut DescriptorEncoder<'_>,
+    plan: &MemoryPlan,
+    in_use: &[(&str, u64)],
+) -> fmt::Result {
+    let budget = usize::try_from(plan.budget).unwrap_or(usize::MAX);
+    gauge(encoder, "terse_memory_budget_bytes", "memory.budget", budget)?;
+    let help = "The most memory of each kind";
+    gauges(encoder, "terse_memory_limit_bytes", help, "kind", &plan.limits())?;
+    let help = "Memory in use, of the kinds that are counted";
+    gauges(encoder, "terse_memory_bytes", help, "kind", in_use)
 }
 
 fn clicks(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot, counted: &Counted) -> fmt::Result {
@@ -409,6 +430,21 @@ fn family(
         metric
             .encode_family(&[(label, *value)])?
             .encode_counter::<NoLabelSet, _, f64>(count, None)?;
+    }
+    Ok(())
+}
+
+fn gauges(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &str,
+    values: &[(&str, u64)],
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (value, amount) in values {
+        let amount = i64::try_from(*amount).unwrap_or(i64::MAX);
+        metric.encode_family(&[(label, *value)])?.encode_gauge(&amount)?;
     }
     Ok(())
 }

@@ -29,6 +29,7 @@ use crate::click_plane::ClickPlane;
 use crate::config::Config;
 use crate::health::HealthEndpoints;
 use crate::http_fallback::HttpFallback;
+use crate::memory_plan::MemoryPlan;
 use crate::metrics::{MetricsSources, OldestReport, OperatingMetrics, ReportWatch};
 use crate::registry_watcher::RegistryWatcher;
 use crate::warm_restart::HotLinks;
@@ -42,6 +43,7 @@ const JOBS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the server until SIGTERM or SIGINT.
 pub fn run(config: Config) -> anyhow::Result<()> {
+    crate::allocator::limit_heaps();
     listeners::raise_open_files();
     let (shutdown, server) = (config.shutdown.clone(), Server::start(&config, Clock::default())?);
     server.greet(&config);
@@ -176,6 +178,7 @@ impl Server {
         jobs.add(ReportWatch { registry, oldest });
         let workers: Arc<OnceLock<Arc<Workers>>> = Arc::default();
         let (seen, routes) = (Arc::clone(&workers), Arc::clone(&redirector));
+        let open = Arc::clone(&workers);
         metrics.register_collector(Box::new(MetricsSources {
             redirects: Box::new(move || {
                 seen.get().map(|workers| workers.counts()).unwrap_or_default()
@@ -191,6 +194,8 @@ impl Server {
             queue: Box::new(store.queue_depth()),
             clicks: Box::new(click_plane.counted()),
             jobs: jobs.counts(),
+            memory: MemoryPlan::of(config),
+            http2: Box::new(move || open.get().map_or(0, |workers| workers.http2_connections())),
             operating: OperatingMetrics {
                 data_dir: config.data_dir.clone(),
                 oldest_report,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::disk_reserve::DiskReserve;
-use crate::engine::DbLocation;
+use crate::engine::{CacheSizes, DbLocation};
 
 /// How to open a store of clicks.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct ClickOptions {
     pub queue: usize,
     /// How many threads answer reports.
     pub readers: usize,
+    /// The most memory for the page caches of all connections, in bytes.
+    pub cache_bytes: u64,
     /// For tests of broken disks: another VFS of SQLite.
     #[doc(hidden)]
     pub vfs: Option<String>,
@@ -39,6 +41,7 @@ impl ClickOptions {
             reserve: Arc::default(),
             queue: 64,
             readers: 2,
+            cache_bytes: 128 << 20,
             vfs: None,
             max_pages: None,
             unsafe_no_sync: false,
@@ -46,7 +49,8 @@ impl ClickOptions {
     }
 
     pub(crate) fn site(&self) -> DbLocation {
-        let Self { path, vfs, max_pages, unsafe_no_sync, .. } = self.clone();
-        DbLocation { path, vfs, max_pages, unsafe_no_sync }
+        let Self { path, vfs, max_pages, unsafe_no_sync, readers, cache_bytes, .. } = self.clone();
+        let caches = CacheSizes::of(cache_bytes, readers);
+        DbLocation { path, vfs, max_pages, unsafe_no_sync, caches }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::engine::DbLocation;
+use crate::engine::{CacheSizes, DbLocation};
 
 /// How to open a registry.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub struct RegistryOptions {
     pub queue: usize,
     /// How many threads look keys and sessions up.
     pub readers: usize,
+    /// The most memory for the page caches of all connections, in bytes.
+    pub cache_bytes: u64,
     /// For tests of broken disks: another VFS of SQLite.
     #[doc(hidden)]
     pub vfs: Option<String>,
@@ -31,6 +33,7 @@ impl RegistryOptions {
             path: path.into(),
             queue: 1024,
             readers: 2,
+            cache_bytes: 128 << 20,
             vfs: None,
             max_pages: None,
             unsafe_no_sync: false,
@@ -38,7 +41,9 @@ impl RegistryOptions {
     }
 
     pub(crate) fn site(&self) -> DbLocation {
-        let Self { path, vfs, max_pages, unsafe_no_sync, .. } = self.clone();
-        DbLocation { path, vfs, max_pages, unsafe_no_sync }
+        let Self { path, vfs, max_pages, unsafe_no_sync, readers, cache_bytes, .. } = self.clone();
+        // One more thread lists.
+        let caches = CacheSizes::of(cache_bytes, readers + 1);
+        DbLocation { path, vfs, max_pages, unsafe_no_sync, caches }
     }
 }

@@ -69,6 +69,12 @@ impl Links {
         Ok(self.store.list(&newest).await?.links.first().map(|link| link.created_at))
     }
 
+    /// When the oldest link that is not deleted was created.
+    pub async fn oldest_write(&self) -> Result<Option<Timestamp>, StoreError> {
+        let oldest = ListQuery::all(Sort::Oldest, 1, self.clock.now());
+        Ok(self.store.list(&oldest).await?.links.first().map(|link| link.created_at))
+    }
+
     /// Releases up to `limit` aliases whose quarantine is over, and returns how many.
     pub async fn release_aliases(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.store.release(now, limit).await

@@ -14,6 +14,10 @@ pub enum AlarmKind {
     Clock,
     /// It would delete too many links at once.
     Share,
+    /// It would delete the single clicks of too long a time at once.
+    Clicks,
+    /// It would release the aliases of too long a time at once.
+    Aliases,
 }
 
 /// What became of an alarm.

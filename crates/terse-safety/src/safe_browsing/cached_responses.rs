@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use terse_core::Timestamp;
-
 use super::message::SearchResponse;
 use super::prefix_of;
 
@@ -20,15 +18,16 @@ const MAX_TTL: Duration = Duration::from_hours(24);
 #[derive(Debug, Default)]
 pub(crate) struct CachedResponses {
     by_prefix: HashMap<u32, CachedResponse>,
-    /// When the last response that names a threat expires.
-    threats_until: Option<Timestamp>,
+    /// When the last response that names a threat expires, by the steady clock.
+    threats_until: Option<Duration>,
 }
 
 /// The dangerous hashes with one prefix.
 #[derive(Debug)]
 pub(crate) struct CachedResponse {
     threats: Vec<[u8; 32]>,
-    expires_at: Timestamp,
+    /// By the steady clock: a change of the system time forgets no threat.
+    expires_at: Duration,
 }
 
 impl CachedResponse {
@@ -38,7 +37,7 @@ impl CachedResponse {
 }
 
 impl CachedResponses {
-    pub(crate) fn get(&self, prefix: u32, now: Timestamp) -> Option<&CachedResponse> {
+    pub(crate) fn get(&self, prefix: u32, now: Duration) -> Option<&CachedResponse> {
         // Nearly always the cache is empty.
         if self.by_prefix.is_empty() {
             return None;
@@ -52,7 +51,7 @@ impl CachedResponses {
         &mut self,
         requested: &[u32],
         response: &SearchResponse,
-        now: Timestamp,
+        now: Duration,
     ) -> usize {
         if self.by_prefix.len() + requested.len() > MAX_CACHED {
             self.by_prefix.retain(|_, response| now <= response.expires_at);
@@ -62,7 +61,7 @@ impl CachedResponses {
         }
         let ttl =
             if response.any { response.ttl } else { response.ttl.max(MIN_EMPTY_TTL) }.min(MAX_TTL);
-        let expires_at = now.checked_add(ttl).unwrap_or(Timestamp::MAX);
+        let expires_at = now.saturating_add(ttl);
         let mut threats = 0;
         for prefix in requested {
             let matching: Vec<[u8; 32]> = response
@@ -81,7 +80,7 @@ impl CachedResponses {
     }
 
     /// Whether any cached response names a threat. Nearly always none does.
-    pub(crate) fn have_threats(&self, now: Timestamp) -> bool {
+    pub(crate) fn have_threats(&self, now: Duration) -> bool {
         self.threats_until.is_some_and(|until| now <= until)
     }
 

@@ -248,3 +248,23 @@ fn the_screen_applies_the_safe_browsing_status() {
     let strict = Screen::new(unscreened).with_safe_browsing(known);
     assert_eq!(strict.check_input(good.as_str(), &good), Verdict::Suspicious(unscreened));
 }
+
+#[test]
+fn a_wall_clock_that_jumps_forgets_no_threat_and_makes_no_list_stale() {
+    const YEAR_MS: i64 = 365 * 86_400_000;
+    let clock = Clock::default();
+    let known = SafeBrowsing::new(clock.clone());
+    known.replace(&[], clock.now());
+    let target = Target::from_stored("https://example.com/".into());
+    known.store_response(&[7], &[]).unwrap();
+    for by_ms in [YEAR_MS, -2 * YEAR_MS, YEAR_MS] {
+        clock.set_wall_off(by_ms);
+        assert_eq!(known.status(&target), Status::Clean, "after {by_ms} ms");
+        assert!(known.age().unwrap() < MAX_LIST_AGE);
+        let responses = known.responses.read().unwrap();
+        assert!(responses.get(7, clock.steady()).is_some(), "after {by_ms} ms");
+    }
+    clock.advance(MAX_LIST_AGE + Duration::from_secs(5));
+    assert_eq!(known.status(&target), Status::CleanByStaleLists);
+    assert!(known.responses.read().unwrap().get(7, clock.steady()).is_none());
+}

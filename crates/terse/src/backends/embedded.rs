@@ -14,6 +14,7 @@ use terse_embedded::{
 };
 
 use crate::config::Config;
+use crate::memory_plan::MemoryPlan;
 use crate::serve::alphabet;
 
 /// The opened stores.
@@ -33,7 +34,12 @@ pub struct Store {
 
 /// Opens the files that the settings name.
 pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
-    let options = Options { alphabet: alphabet(config), ..Options::new(config.store_file()) };
+    let memory = MemoryPlan::of(config);
+    let options = Options {
+        alphabet: alphabet(config),
+        cache_bytes: memory.link_store,
+        ..Options::new(config.store_file())
+    };
     let path = options.path.clone();
     let opened = tokio::task::spawn_blocking(move || Embedded::open(options))
         .await
@@ -45,6 +51,7 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
     let options = ClickOptions {
         keep_raw: !config.clicks.keep_raw.get().is_zero(),
         reserve: Arc::clone(&disk_reserve),
+        cache_bytes: memory.click_store,
         ..ClickOptions::new(path.clone())
     };
     let opened = tokio::task::spawn_blocking(move || EmbeddedClicks::open(options))
@@ -56,7 +63,8 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
         format!("opening the store of clicks {} ({advice})", path.display())
     })?);
     let path = config.registry_file();
-    let options = RegistryOptions::new(path.clone());
+    let options =
+        RegistryOptions { cache_bytes: memory.registry, ..RegistryOptions::new(path.clone()) };
     let opened = tokio::task::spawn_blocking(move || EmbeddedRegistry::open(options))
         .await
         .context("opening the registry of owners")?;

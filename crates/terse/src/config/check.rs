@@ -59,7 +59,10 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("links.reap_batch", c.links.reap_batch.into(), 1, 100_000),
         ("links.max_purge_percent", c.links.max_purge_percent.into(), 1, 100),
     ])?;
-    if c.cache.size < ByteSize::mib(1) || c.cache.size > ByteSize::mib(1 << 20) {
+    if c.memory.budget < ByteSize::mib(64) || c.memory.budget > ByteSize::mib(1 << 20) {
+        return Err(("memory.budget", "must be from 64MiB to 1024GiB".into()));
+    }
+    if c.cache.size.is_some_and(|size| size < ByteSize::mib(1) || size > ByteSize::mib(1 << 20)) {
         return Err(("cache.size", "must be from 1MiB to 1024GiB".into()));
     }
     if c.clicks.journal_size < ByteSize::mib(16) || c.clicks.journal_size > ByteSize::mib(1 << 20) {

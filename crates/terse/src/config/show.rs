@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::layers::{Loaded, Origin};
 use super::node::{Described, Node};
-use super::{BaseUrl, Config};
+use super::{BaseUrl, ByteSize, Config};
+use crate::memory_plan::MemoryPlan;
 
 /// Every setting, with derived values filled in.
 fn in_force(config: &Config) -> Vec<Described> {
@@ -12,6 +13,7 @@ fn in_force(config: &Config) -> Vec<Described> {
     if config.base_url.is_none() {
         config.base_url = config.base_url().as_str().parse::<BaseUrl>().ok();
     }
+    config.cache.size = Some(ByteSize::of(MemoryPlan::of(&config).links));
     let mut all = Vec::new();
     config.describe("", "", &mut all);
     all

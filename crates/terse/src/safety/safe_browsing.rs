@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use terse_core::{Clock, LinkKey, Links, Target, Timestamp};
+use terse_core::{Clock, LinkKey, Links, Target};
 use terse_safety::Screen;
 use terse_safety::safe_browsing::SafeBrowsing;
 use terse_worker::Scheduler;
@@ -183,7 +183,7 @@ impl Service {
     }
 
     fn is_quiet(&self) -> bool {
-        self.clock.now().as_ms() < self.quiet_until_ms.load(Ordering::Relaxed)
+        self.clock.steady_micros() / 1000 < self.quiet_until_ms.load(Ordering::Relaxed)
     }
 
     fn be_quiet(&self, trouble: &Trouble) {
@@ -192,8 +192,9 @@ impl Service {
         }
         let failures = self.failures.fetch_add(1, Ordering::Relaxed);
         let pause = pause(Duration::from_secs(30), failures, Duration::from_mins(30));
-        let until = self.clock.now().checked_add(pause).unwrap_or(Timestamp::MAX);
-        self.quiet_until_ms.store(until.as_ms(), Ordering::Relaxed);
+        let until = self.clock.steady().saturating_add(pause).as_millis();
+        let until = i64::try_from(until).unwrap_or(i64::MAX);
+        self.quiet_until_ms.store(until, Ordering::Relaxed);
         let (why, pause) = (&trouble.why, pause.as_secs());
         tracing::warn!(
             why,

@@ -18,6 +18,7 @@ use url::Url;
 
 use super::listeners;
 use crate::config::{self, Config};
+use crate::memory_plan::MemoryPlan;
 use crate::outgoing::Integrations;
 
 /// The hosts that terse serves. They always include the local names, which commands use.
@@ -116,7 +117,7 @@ pub(crate) fn alphabet(config: &Config) -> Alphabet {
 
 /// The settings of the redirect plane.
 pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
-    let (redirect, cache) = (&config.redirect, &config.cache);
+    let (redirect, cache, memory) = (&config.redirect, &config.cache, MemoryPlan::of(config));
     let threads = match usize::from(redirect.threads) {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         threads => threads,
@@ -139,7 +140,8 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
             0 => (redirect.max_connections as usize / 8).max(1),
             most => most as usize,
         },
-        cache_bytes: usize::try_from(cache.size.bytes()).unwrap_or(usize::MAX),
+        cache_bytes: usize::try_from(memory.links).unwrap_or(usize::MAX),
+        max_http2_connections: memory.http2_connections(),
         cache_ttl: cache.ttl.get(),
         negative_ttl: cache.negative_ttl.get(),
         negative_entries: cache.negative_entries as usize,

@@ -111,6 +111,28 @@ impl Served {
         self.child.stdout.take()
     }
 
+    #[allow(dead_code, reason = "not every test binary needs it")]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it at once.
+    #[allow(dead_code, reason = "not every test binary kills")]
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("kill runs");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Stops it for a while, as a busy machine does.
+    #[allow(dead_code, reason = "not every test binary pauses")]
+    pub(crate) fn pause(&self, time: Duration) {
+        use rustix::process::{Pid, Signal, kill_process};
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::STOP).expect("kill runs");
+        std::thread::sleep(time);
+        kill_process(pid, Signal::CONT).expect("kill runs");
+    }
+
     pub(crate) fn terminate(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("kill runs");

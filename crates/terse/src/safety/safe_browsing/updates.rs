@@ -24,7 +24,8 @@ const MAX_WAIT: Duration = Duration::from_hours(12);
 pub(super) struct Updates {
     service: Arc<Service>,
     safety: Arc<Safety>,
-    due: Timestamp,
+    /// By the steady clock.
+    due: Duration,
     failures: u64,
     /// Updates in a row after which the server had more to send.
     at_once: u32,
@@ -32,9 +33,11 @@ pub(super) struct Updates {
 
 impl Updates {
     pub(super) fn new(service: Arc<Service>, safety: Arc<Safety>) -> Self {
-        let latest = service.clock.now().checked_add(MAX_WAIT).unwrap_or(Timestamp::MAX);
         let next = service.held.lock().unwrap_or_else(PoisonError::into_inner).next();
-        Self { service, safety, due: next.min(latest), failures: 0, at_once: 0 }
+        let wait_ms = next.as_ms().saturating_sub(service.clock.now().as_ms());
+        let wait = Duration::from_millis(u64::try_from(wait_ms).unwrap_or(0)).min(MAX_WAIT);
+        let due = service.clock.steady() + wait;
+        Self { service, safety, due, failures: 0, at_once: 0 }
     }
 
     /// How long to wait after an update that succeeded.
@@ -82,15 +85,16 @@ impl Job for Updates {
 
     async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
         // By the clock of the service, which tests move.
-        if self.service.clock.now() < self.due {
+        if self.service.clock.steady() < self.due {
             return Ok(Next::Interval);
         }
         let wait = match self.service.update(&self.safety).await {
             Ok(outcome) => self.wait_after(&outcome),
             Err(trouble) => self.wait_after_failure(&trouble),
         };
+        self.due = self.service.clock.steady().saturating_add(wait);
+        // For the next start, which has another steady clock.
         let due = self.service.clock.now().checked_add(wait).unwrap_or(Timestamp::MAX);
-        self.due = due;
         let service = Arc::clone(&self.service);
         tokio::task::spawn_blocking(move || service.keep_copy(due)).await?;
         Ok(Next::Interval)

@@ -1,0 +1,84 @@
+//! How `memory.budget` is divided.
+
+use crate::config::{ByteSize, Config};
+
+/// What a client may send on an HTTP/2 connection before terse reads it, and what terse keeps of its
+/// answers.
+const HTTP2_CONNECTION: u64 = 64 << 10;
+
+/// The most memory of each kind, in bytes. What is left of the budget is for everything else: tables
+/// of limits, connections, batches of clicks, and the program itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct MemoryPlan {
+    pub(crate) budget: u64,
+    /// Cached links.
+    pub(crate) links: u64,
+    /// The caches of the link store, the click store and the registry.
+    pub(crate) link_store: u64,
+    pub(crate) click_store: u64,
+    pub(crate) registry: u64,
+    /// The windows of HTTP/2 connections.
+    pub(crate) http2: u64,
+}
+
+impl MemoryPlan {
+    /// The plan for these settings. A cache whose size is set keeps it.
+    pub(crate) fn of(config: &Config) -> Self {
+        let budget = config.memory.budget.bytes();
+        Self {
+            budget,
+            links: config.cache.size.map_or(budget / 8, ByteSize::bytes),
+            link_store: budget / 4,
+            click_store: budget / 4,
+            registry: budget / 16,
+            http2: budget / 8,
+        }
+    }
+
+    /// How many HTTP/2 connections fit.
+    pub(crate) fn http2_connections(&self) -> usize {
+        usize::try_from(self.http2 / HTTP2_CONNECTION).unwrap_or(usize::MAX)
+    }
+
+    /// What this many HTTP/2 connections take at most.
+    pub(crate) fn of_http2(connections: usize) -> u64 {
+        connections as u64 * HTTP2_CONNECTION
+    }
+
+    /// Every kind with a bound, by its name in metrics.
+    pub(crate) fn limits(&self) -> [(&'static str, u64); 5] {
+        [
+            ("links", self.links),
+            ("link_store", self.link_store),
+            ("click_store", self.click_store),
+            ("registry", self.registry),
+            ("http2", self.http2),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_kinds_together_stay_within_the_budget() {
+        for budget in ["64MiB", "100MB", "512MiB", "16GiB"] {
+            let mut config = Config::default();
+            config.memory.budget = budget.parse().unwrap();
+            let plan = MemoryPlan::of(&config);
+            let sum: u64 = plan.limits().iter().map(|(_, bytes)| bytes).sum();
+            assert!(sum <= plan.budget * 13 / 16, "{budget}: {plan:?}");
+            let windows = MemoryPlan::of_http2(plan.http2_connections());
+            assert!(windows <= plan.http2 && plan.http2_connections() >= 128, "{budget}");
+        }
+    }
+
+    #[test]
+    fn a_size_that_is_set_does_not_follow_the_budget() {
+        let mut config = Config::default();
+        assert_eq!(MemoryPlan::of(&config).links, 64 << 20);
+        config.cache.size = Some(ByteSize::mib(3));
+        assert_eq!(MemoryPlan::of(&config).links, 3 << 20);
+    }
+}

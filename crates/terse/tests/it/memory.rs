@@ -1,0 +1,61 @@
+//! `memory.budget`: caches that are filled past their share stay within it.
+
+use serde_json::{Value, json};
+
+use crate::harness::TestTerse;
+use crate::process::{Served, folder};
+
+fn metric(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().expect("a number")
+}
+
+#[test]
+fn cached_links_stay_within_their_share_of_the_budget() {
+    let terse = TestTerse::with(|config| config.memory.budget = "64MiB".parse().unwrap());
+    let numbers = terse.get("/metrics").text();
+    let limit = metric(&numbers, r#"terse_memory_limit_bytes{kind="links"}"#);
+    assert_eq!((metric(&numbers, "terse_memory_budget_bytes"), limit), (64 << 20, 8 << 20));
+    // About 10 MiB of links.
+    let long = "x".repeat(8000);
+    let mut codes = Vec::new();
+    for part in 0..13 {
+        let links: Vec<Value> = (0..100)
+            .map(|n| json!({"long_url": format!("https://example.com/{part}/{n}/{long}")}))
+            .collect();
+        let made = terse.api("POST", "/urls/bulk", Some(links.into())).json();
+        let results = made["results"].as_array().or(made.as_array()).expect("results").clone();
+        for result in results {
+            let link = if result["link"].is_object() { &result["link"] } else { &result };
+            codes.push(link["short_code"].as_str().expect("a code").to_owned());
+        }
+    }
+    assert_eq!(codes.len(), 1300);
+    for code in &codes {
+        assert_eq!(terse.get(&format!("/{code}")).status, 302);
+    }
+    let numbers = terse.get("/metrics").text();
+    let used = metric(&numbers, r#"terse_memory_bytes{kind="links"}"#);
+    assert!(used > limit / 2 && used <= limit, "{used} of {limit}");
+    assert!(metric(&numbers, "terse_cache_routes") < 1100, "some made room for others");
+    assert_eq!(terse.get(&format!("/{}", codes[0])).status, 302, "and are read again");
+}
+
+/// glibc reserves address space of 64 MiB, aligned to it, for each heap beside the main one.
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+#[test]
+fn threads_share_two_heaps() {
+    const HEAP: u64 = 64 << 20;
+    let (_temp, data) = folder();
+    let served = Served::start(&data, &[]);
+    for path in ["/", "/login", "/nosuch9", "/metrics", "/api/v1/urls"] {
+        served.get(path);
+    }
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", served.id())).unwrap();
+    let starts = maps.lines().filter(|line| line.contains(" rw-p 00000000 00:00 0"));
+    let heaps = starts
+        .filter_map(|line| u64::from_str_radix(line.split('-').next()?, 16).ok())
+        .filter(|start| start.is_multiple_of(HEAP))
+        .count();
+    assert!(heaps <= 2, "{heaps} heaps\n{maps}");
+}
