@@ -42,6 +42,7 @@ mod safe_browsing_server;
 mod same_answer;
 mod screening;
 mod sign_in;
+mod soak;
 mod states;
 mod stopping;
 mod tags;
