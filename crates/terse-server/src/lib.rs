@@ -8,6 +8,8 @@ mod access_cookies;
 mod accounts;
 mod api;
 mod counts;
+mod csv_cell;
+mod dry_run;
 mod http;
 mod keys;
 mod oidc;

@@ -4,6 +4,8 @@ use serde::Serialize;
 use terse_core::clicks::Click;
 use utoipa::ToSchema;
 
+use crate::csv_cell::safe;
+
 /// A click. Every field is always there; what is not known is null.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Click, example = json!({
@@ -135,15 +137,6 @@ impl<'a> ClickRow<'a> {
             Some(if self.repeat { "true" } else { "false" }),
         ];
         cells.map(|cell| safe(cell.unwrap_or_default()))
-    }
-}
-
-/// Makes a cell that no spreadsheet takes for a formula: visitors control these values.
-fn safe(cell: &str) -> String {
-    if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) {
-        format!("'{cell}")
-    } else {
-        cell.to_owned()
     }
 }
 
