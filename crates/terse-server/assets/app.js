@@ -1,4 +1,4 @@
-// The dashboard: shortcuts and the viewer's time zone. The pages work without this script.
+// The dashboard: shortcuts, charts, live clicks and the viewer's time zone. The pages work without this script.
 "use strict";
 
 // Pages show times in the zone of this cookie; before it is set, in UTC.
@@ -35,3 +35,80 @@ document.addEventListener("click", (event) => {
     if (!open.contains(event.target)) open.open = false;
   }
 });
+
+// Charts: the pointer or the arrow keys show a value. The table below the chart has the data.
+for (const chart of document.querySelectorAll("[data-chart]")) {
+  const plot = chart.querySelector(".chart-plot");
+  const rows = [...chart.nextElementSibling.querySelectorAll("tbody tr")];
+  if (rows.length < 2) continue;
+  const make = (name, parent) => {
+    const element = document.createElement("div");
+    element.className = name;
+    parent.append(element);
+    return element;
+  };
+  const cursor = make("chart-cursor", plot);
+  const dot = make("chart-dot", cursor);
+  const tip = make("chart-tip", cursor);
+  tip.setAttribute("aria-live", "polite");
+  cursor.hidden = true;
+  plot.tabIndex = 0;
+  plot.setAttribute("role", "application");
+  plot.setAttribute("aria-label", "Chart: left and right arrow keys show values");
+  let place = rows.length - 1;
+  const show = (wanted) => {
+    place = Math.max(0, Math.min(rows.length - 1, wanted));
+    const [label, value, before] = [...rows[place].cells].map((cell) => cell.textContent);
+    const share = place / (rows.length - 1);
+    cursor.hidden = false;
+    cursor.style.left = `${share * 100}%`;
+    cursor.classList.toggle("left", share > 0.6);
+    dot.style.top = `${rows[place].dataset.y}px`;
+    const strong = document.createElement("b");
+    strong.textContent = value === "1" ? "1 click" : `${value} clicks`;
+    tip.replaceChildren(strong, before ? `${label} · ${before} before` : label);
+  };
+  plot.addEventListener("pointermove", (event) => {
+    const box = plot.getBoundingClientRect();
+    show(Math.round((event.clientX - box.left) / box.width * (rows.length - 1)));
+  });
+  plot.addEventListener("pointerleave", () => { cursor.hidden = document.activeElement !== plot; });
+  plot.addEventListener("focus", () => show(place));
+  plot.addEventListener("blur", () => { cursor.hidden = true; });
+  plot.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    show(place + step);
+  });
+}
+
+// Live clicks: rows are added as the server sends them.
+const live = document.querySelector("[data-live]");
+if (live) {
+  const status = document.querySelector("[data-live-status]");
+  const kinds = {
+    crawler: "crawlers", preview: "previews", ai: "AI crawlers", monitor: "monitors", tool: "tools",
+    nameless: "without a name", prefetch: "prefetches", head: "HEAD requests",
+  };
+  const source = new EventSource(live.dataset.live);
+  source.addEventListener("open", () => { status.textContent = "Live: new clicks appear by themselves."; });
+  source.addEventListener("error", () => { status.textContent = "Connecting again…"; });
+  source.addEventListener("click", (event) => {
+    const click = JSON.parse(event.data);
+    const row = live.insertRow(0);
+    row.className = "new";
+    const cell = (text) => { row.insertCell().textContent = text; };
+    const client = [click.browser, click.operating_system].filter(Boolean).join(" on ");
+    cell(new Date(click.at).toLocaleTimeString());
+    cell([click.city || click.country, client].filter(Boolean).join(", ") || "nothing else is known");
+    cell(click.referrer || "direct");
+    const pill = document.createElement("span");
+    pill.className = click.bot ? "pill over" : "pill good";
+    pill.textContent = click.bot ? `bot: ${kinds[click.bot] || click.bot}` : "human";
+    row.insertCell().append(pill);
+    while (live.rows.length > 100) live.deleteRow(-1);
+    live.closest("table").classList.remove("gone");
+    document.querySelector("[data-live-empty]").classList.add("gone");
+  });
+}

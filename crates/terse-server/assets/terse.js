@@ -1,7 +1,7 @@
 // Adds the copy buttons for short links and API keys. The pages work without this script.
 "use strict";
 for (const button of document.querySelectorAll("button[data-copy]")) {
-  const area = button.closest(".card, .link-row");
+  const area = button.closest(".card, .link-row, .link-head");
   const status = area.querySelector(".copy-status") || document.querySelector(".copy-status");
   button.hidden = false;
   button.addEventListener("click", async () => {

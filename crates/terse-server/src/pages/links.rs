@@ -7,6 +7,7 @@ use axum::response::Response;
 use terse_core::{Link, LinkError, ListQuery, OwnerId, Sort, Status, TagCount, Timestamp};
 
 use super::format::{ago, grouped, middle_cut};
+use super::link::{key_of, page_of, path};
 use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;
@@ -48,6 +49,8 @@ struct LinksPage {
     /// The query of the next page.
     next: Option<String>,
     is_first: bool,
+    /// The link that was just deleted: its code, and the path that restores it.
+    deleted: Option<(String, String)>,
 }
 
 /// What the visitor asked for.
@@ -59,6 +62,8 @@ struct Filter {
 }
 
 struct LinkRow {
+    /// The path of its page.
+    path: String,
     /// The short URL without its scheme.
     name: String,
     short: String,
@@ -79,6 +84,7 @@ impl LinkRow {
         let short = short_url(&link.key, &state.links.rules().hosts);
         let target = link.target.to_string();
         Self {
+            path: page_of(&link.key),
             name: short.split_once("://").map_or(short.as_str(), |(_, rest)| rest).to_owned(),
             short,
             target_cut: middle_cut(&target, TARGET),
@@ -95,7 +101,7 @@ impl LinkRow {
 }
 
 /// What distinguishes a link from one that simply redirects.
-fn states(link: &Link, shell: &Shell, now: Timestamp) -> Vec<(String, &'static str)> {
+pub(super) fn states(link: &Link, shell: &Shell, now: Timestamp) -> Vec<(String, &'static str)> {
     let mut states = Vec::new();
     match link.status(now) {
         Status::Active => {
@@ -188,14 +194,26 @@ pub(super) async fn show(
 ) -> Response {
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
     let (filter, cursor) = (Filter::read(&mut params), params.take("cursor"));
+    let deleted = deleted(&state, &mut params);
     match list(&state, &member, filter, cursor).await {
-        Ok(Some(page)) => app_page(StatusCode::OK, html(&page)),
+        Ok(Some(mut page)) => {
+            page.deleted = deleted;
+            app_page(StatusCode::OK, html(&page))
+        }
         Ok(None) => message(&NOT_FOUND),
         Err(error) => {
             tracing::error!(%error, "the links of an account could not be listed");
             message(&UNAVAILABLE)
         }
     }
+}
+
+/// The link that `?deleted=` names, and the path that restores it.
+fn deleted(state: &App, params: &mut Params) -> Option<(String, String)> {
+    let code = params.take("deleted")?;
+    let key = key_of(state, params, &code)?;
+    let domain = (!key.domain.is_primary()).then(|| key.domain.as_str());
+    Some((code, path(key.code.as_str(), domain, "restore", &[])))
 }
 
 /// The page; `None` if the cursor is not one of this list.
@@ -228,6 +246,7 @@ async fn list(
         tags: state.links.tags(caller, TAGS).await?,
         next: listing.page.next.map(|next| filter.encoded(Some(&seal.close(&next)))),
         is_first: cursor.is_none(),
+        deleted: None,
         filter,
     }))
 }

@@ -6,14 +6,21 @@
 
 mod account;
 mod assets;
+mod chart;
 mod docs;
 mod form;
 mod format;
 mod frame;
 mod home;
+mod link;
+mod link_history;
+mod link_live;
+mod link_rules;
+mod link_stats;
 mod links;
 mod login;
 mod member;
+mod names;
 mod oidc;
 mod password;
 mod preview;
@@ -21,6 +28,7 @@ mod report;
 mod session;
 mod shell;
 mod signup;
+mod window;
 
 use std::sync::Arc;
 
@@ -74,7 +82,7 @@ fn accounts() -> Router<Arc<App>> {
         .route("/signup", get(signup::sign_up).post(signup::signed_up))
         .route("/login", get(login::show).post(login::sign_in))
         .route("/logout", post(login::sign_out))
-        .route("/links", get(links::show))
+        .merge(dashboard())
         .route("/account", get(account::show))
         .route("/account/keys", post(account::make_key))
         .route("/account/keys/revoke", post(account::revoke_key))
@@ -86,6 +94,21 @@ fn accounts() -> Router<Arc<App>> {
         .route("/join/oidc", post(oidc::join))
         .route("/auth/oidc", get(oidc::leave))
         .route("/auth/oidc/callback", get(oidc::arrive))
+}
+
+/// The pages of links. `new` is a reserved word, so it is no code.
+fn dashboard() -> Router<Arc<App>> {
+    Router::new()
+        .route("/links", get(links::show))
+        .route("/links/{code}", get(link_stats::show))
+        .route("/links/{code}/values", get(link_stats::values))
+        .route("/links/{code}/live", get(link_live::show))
+        .route("/links/{code}/rules", get(link_rules::show))
+        .route("/links/{code}/history", get(link_history::show))
+        .route("/links/{code}/archive", post(link::archive))
+        .route("/links/{code}/delete", post(link::delete))
+        .route("/links/{code}/restore", post(link::restore))
+        .route("/links/{code}/undo", post(link::undo))
 }
 
 /// A page with a single message, without its frame.

@@ -101,6 +101,10 @@ impl Shell {
         &self.search
     }
 
+    pub(super) fn zone(&self) -> &TimeZone {
+        &self.zone
+    }
+
     /// A date and time in the viewer's zone.
     pub(super) fn moment(&self, at: Timestamp) -> String {
         moment_in(at, &self.zone)
@@ -134,7 +138,7 @@ fn zone_of(headers: &HeaderMap) -> TimeZone {
 }
 
 /// A zone of the IANA database.
-fn named_zone(name: &str) -> Option<TimeZone> {
+pub(super) fn named_zone(name: &str) -> Option<TimeZone> {
     let shaped = (1..=64).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_+-/".contains(&byte));
     shaped.then(|| TimeZone::get(name).ok()).flatten()

@@ -210,7 +210,7 @@ impl World {
                 // A plus sign after the code opens the page about a link.
                 ("", "{code}") if path == "/{code}" => here("owned+".into(), "missing+"),
                 ("" | "/r", "{code}") => here("owned".into(), "missing"),
-                ("/api/v1/urls" | "/api/v1/admin/links", "{code}") => {
+                ("/api/v1/urls" | "/api/v1/admin/links" | "/links", "{code}") => {
                     here("owned".into(), "missing")
                 }
                 ("/api/v1/keys", "{id}") => here(self.spare_key.0.to_string(), "999999"),

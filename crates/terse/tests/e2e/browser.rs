@@ -83,6 +83,21 @@ impl Browser {
         std::fs::write(folder.join(format!("{name}.png")), picture).expect("a file");
     }
 
+    /// Runs a command of the DevTools protocol.
+    async fn devtools(&self, command: &'static str, params: Value) {
+        self.client.issue_cmd(DevTools(command, params)).await.expect("a command of DevTools");
+    }
+
+    /// Shows pages as on a screen of this size, in the light or the dark theme.
+    pub(crate) async fn screen(&self, width: u32, height: u32, dark: bool) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1,
+            "mobile": width < 500 });
+        self.devtools("Emulation.setDeviceMetricsOverride", size).await;
+        let theme = if dark { "dark" } else { "light" };
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": theme }] });
+        self.devtools("Emulation.setEmulatedMedia", media).await;
+    }
+
     async fn log(&self, kind: &'static str) -> Vec<Value> {
         let entries = self.client.issue_cmd(Log(kind)).await.expect("a log");
         entries.as_array().cloned().unwrap_or_default()
@@ -109,6 +124,25 @@ impl Browser {
             }
         }
         assert!(requests > 0, "the browser logs its requests");
+    }
+}
+
+/// A command of the DevTools protocol, through chromedriver.
+#[derive(Debug)]
+struct DevTools(&'static str, Value);
+
+impl WebDriverCompatibleCommand for DevTools {
+    fn endpoint(
+        &self,
+        base: &url::Url,
+        session: Option<&str>,
+    ) -> Result<url::Url, url::ParseError> {
+        base.join(&format!("session/{}/goog/cdp/execute", session.unwrap_or_default()))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
+        let body = json!({ "cmd": self.0, "params": self.1 });
+        (http::Method::POST, Some(body.to_string()))
     }
 }
 

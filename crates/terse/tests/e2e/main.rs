@@ -1,7 +1,9 @@
 //! Browser tests of the pages with the real binary.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod axe;
 mod browser;
+mod dashboard;
 #[path = "../it/process.rs"]
 #[allow(dead_code, reason = "the other test binary uses the rest")]
 mod process;

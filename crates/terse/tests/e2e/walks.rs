@@ -9,14 +9,14 @@ use serde_json::json;
 use crate::browser::{Browser, destination, run_scenario};
 use crate::process::{Served, command, folder};
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Browser {
-    async fn open(&self, url: &str) {
+    pub(crate) async fn open(&self, url: &str) {
         self.client.goto(url).await.expect("the page opens");
     }
 
-    async fn text(&self, css: &str) -> String {
+    pub(crate) async fn text(&self, css: &str) -> String {
         self.client
             .find(Locator::Css(css))
             .await
@@ -26,13 +26,13 @@ impl Browser {
             .expect("text")
     }
 
-    async fn attribute(&self, css: &str, name: &str) -> String {
+    pub(crate) async fn attribute(&self, css: &str, name: &str) -> String {
         let element =
             self.client.find(Locator::Css(css)).await.unwrap_or_else(|_| panic!("no {css}"));
         element.attr(name).await.expect("an attribute").unwrap_or_default()
     }
 
-    async fn wait(&self, css: &str) {
+    pub(crate) async fn wait(&self, css: &str) {
         self.client
             .wait()
             .at_most(TIMEOUT)
@@ -42,7 +42,7 @@ impl Browser {
     }
 
     /// Pastes a URL and sends the form; returns the new short link.
-    async fn shorten(&self, target: &str) -> String {
+    pub(crate) async fn shorten(&self, target: &str) -> String {
         let field = self.client.find(Locator::Css("#long_url")).await.expect("the field");
         field.send_keys(target).await.expect("typing");
         self.client
@@ -56,7 +56,7 @@ impl Browser {
         self.attribute("#short", "href").await
     }
 
-    async fn landed(&self, target: &str) {
+    pub(crate) async fn landed(&self, target: &str) {
         self.client
             .wait()
             .at_most(TIMEOUT)
@@ -67,7 +67,7 @@ impl Browser {
     }
 
     /// Checks that every page must pass.
-    async fn check_page(&self) {
+    pub(crate) async fn check_page(&self) {
         assert_eq!(self.client.find_all(Locator::Css("h1")).await.expect("headings").len(), 1);
         assert_eq!(self.attribute("html", "lang").await, "en");
         if self.scripts {

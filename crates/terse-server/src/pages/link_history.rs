@@ -1,0 +1,110 @@
+//! The history of a link: what its owner changed, each with a button that takes it back.
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use terse_core::rules::Rules;
+use terse_core::{Link, Timestamp};
+
+use super::link::{LinkHead, failed, found, when};
+use super::member::Member;
+use super::session::app_page;
+use super::shell::Shell;
+use super::{NOT_FOUND, html, message};
+use crate::http::extract::Name;
+use crate::http::params::Params;
+use crate::http::problem::Problem;
+use crate::http::state::Web;
+
+#[derive(Template)]
+#[template(path = "link_history.html")]
+struct HistoryPage {
+    shell: Shell,
+    head: LinkHead,
+    entries: Vec<Entry>,
+}
+
+/// A change.
+struct Entry {
+    /// The revision before it.
+    revision: u64,
+    ago: String,
+    exact: String,
+    changes: Vec<Change>,
+}
+
+struct Change {
+    field: &'static str,
+    before: String,
+    after: String,
+}
+
+/// The fields that an owner can change, in words.
+fn told(link: &Link, shell: &Shell) -> [(&'static str, String); 12] {
+    let time = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| shell.moment(at));
+    let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
+    let tags: Vec<&str> = link.tags.iter().collect();
+    let rules = link.rules.as_ref().map(Rules::to_json).map(|rules| rules.to_string());
+    [
+        ("Target", link.target.to_string()),
+        ("Title", link.title.as_ref().map(|text| text.as_str().to_owned()).unwrap_or_default()),
+        ("Tags", tags.join(", ")),
+        ("Notes", link.notes.as_ref().map(|text| text.as_str().to_owned()).unwrap_or_default()),
+        ("Expires", time(link.expires_at)),
+        ("Valid from", link.valid_from.map(|at| shell.moment(at)).unwrap_or_default()),
+        ("Most clicks", link.max_clicks.map(|most| most.to_string()).unwrap_or_default()),
+        ("Redirect", link.redirect.status().to_string()),
+        ("Passes the query on", yes(link.forward_query)),
+        ("Search engines may follow", yes(link.crawlable)),
+        ("Archived", yes(link.archived_at.is_some())),
+        ("Rules", rules.unwrap_or_default()),
+    ]
+}
+
+fn changes(before: &Link, after: &Link, shell: &Shell) -> Vec<Change> {
+    let pairs = told(before, shell).into_iter().zip(told(after, shell));
+    let mut changes: Vec<Change> = pairs
+        .filter(|((_, before), (_, after))| before != after)
+        .map(|((field, before), (_, after))| Change { field, before, after })
+        .collect();
+    if before.password != after.password {
+        let words = |link: &Link| if link.password.is_some() { "set" } else { "none" }.to_owned();
+        let after = match (&before.password, &after.password) {
+            (Some(_), Some(_)) => "another one".to_owned(),
+            _ => words(after),
+        };
+        changes.push(Change { field: "Password", before: words(before), after });
+    }
+    changes
+}
+
+pub(super) async fn show(
+    State(state): Web,
+    member: Member,
+    Name(code): Name,
+    params: Result<Params, Problem>,
+) -> Response {
+    let Ok(mut params) = params else { return message(&NOT_FOUND) };
+    let done = params.take("done");
+    let shell = member.shell(&state, "/links");
+    let (link, owner) = match found(&state, &member, &mut params, &code).await {
+        Ok(found) => found,
+        Err(response) => return response,
+    };
+    let (link, history) = match state.links.history(member.principal.caller, &link.key).await {
+        Ok(history) => history,
+        Err(error) => return failed(&error),
+    };
+    let now = state.links.now();
+    let mut after = &link;
+    let mut entries = Vec::with_capacity(history.len());
+    for past in &history {
+        let (ago, exact) = when(&shell, past.until, now);
+        let changes = changes(&past.link, after, &shell);
+        entries.push(Entry { revision: past.link.revision.0, ago, exact, changes });
+        after = &past.link;
+    }
+    let head = LinkHead::new(&state, &shell, &link, owner, "history", done.as_deref());
+    app_page(StatusCode::OK, html(&HistoryPage { shell, head, entries }))
+}

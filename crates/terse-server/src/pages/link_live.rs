@@ -1,0 +1,106 @@
+//! The latest clicks of a link. The dashboard's script adds new ones as they arrive.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use terse_core::clicks::{Click, LinkId, RawQuery};
+use terse_core::{Link, StoreError, Timestamp};
+
+use super::link::{LinkHead, found, when};
+use super::link_stats::{bot_words, who};
+use super::member::Member;
+use super::session::app_page;
+use super::shell::Shell;
+use super::{NOT_FOUND, UNAVAILABLE, html, message};
+use crate::http::extract::Name;
+use crate::http::params::Params;
+use crate::http::problem::Problem;
+use crate::http::state::{App, Web};
+
+/// How many clicks the page shows.
+const SHOWN: usize = 50;
+/// How many clicks are read to find the latest, which the store gives last.
+const READ: usize = 1000;
+/// The spans before now in which the latest clicks are looked for, the longest first.
+const SPANS: [Duration; 4] = [
+    Duration::from_secs(30 * 86_400),
+    Duration::from_secs(86_400),
+    Duration::from_secs(3600),
+    Duration::from_secs(60),
+];
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Template)]
+#[template(path = "link_live.html")]
+struct LivePage {
+    shell: Shell,
+    head: LinkHead,
+    clicks: Vec<LiveRow>,
+}
+
+struct LiveRow {
+    ago: String,
+    exact: String,
+    who: String,
+    referrer: String,
+    /// Why it counts as a bot's.
+    bot: Option<String>,
+    repeat: bool,
+}
+
+impl LiveRow {
+    fn new(click: &Click, shell: &Shell, now: Timestamp) -> Self {
+        let (ago, exact) = when(shell, click.at, now);
+        let bot = click.bot.map(|kind| bot_words(kind.as_str()).to_owned());
+        let referrer = click.referrer.as_deref().unwrap_or("direct").to_owned();
+        Self { ago, exact, who: who(click), referrer, bot, repeat: click.repeat }
+    }
+}
+
+/// The latest clicks, the latest first.
+async fn latest(state: &App, link: &Link, now: Timestamp) -> Result<Vec<Click>, StoreError> {
+    let mut found = Vec::new();
+    for span in SPANS {
+        let from = Some(now.saturating_sub(span));
+        let query = RawQuery { link: LinkId::of(link), from, to: None, after: None, limit: READ };
+        let page = match tokio::time::timeout(TIMEOUT, state.clicks.clicks(&query)).await {
+            Ok(page) => page?,
+            Err(_) => return Err(StoreError::Unavailable("reading clicks takes too long".into())),
+        };
+        found = page.clicks;
+        if page.next.is_none() {
+            break;
+        }
+    }
+    found.reverse();
+    found.truncate(SHOWN);
+    Ok(found)
+}
+
+pub(super) async fn show(
+    State(state): Web,
+    member: Member,
+    Name(code): Name,
+    params: Result<Params, Problem>,
+) -> Response {
+    let Ok(mut params) = params else { return message(&NOT_FOUND) };
+    let shell = member.shell(&state, "/links");
+    let (link, owner) = match found(&state, &member, &mut params, &code).await {
+        Ok(found) => found,
+        Err(response) => return response,
+    };
+    let now = state.links.now();
+    let clicks = match latest(&state, &link, now).await {
+        Ok(clicks) => clicks,
+        Err(error) => {
+            tracing::error!(%error, "the latest clicks of a link could not be read");
+            return message(&UNAVAILABLE);
+        }
+    };
+    let clicks = clicks.iter().map(|click| LiveRow::new(click, &shell, now)).collect();
+    let head = LinkHead::new(&state, &shell, &link, owner, "live", None);
+    app_page(StatusCode::OK, html(&LivePage { shell, head, clicks }))
+}

@@ -1,0 +1,246 @@
+//! The dashboard in a browser.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fantoccini::Locator;
+use fantoccini::key::Key;
+use serde_json::{Value, json};
+
+use crate::browser::{Browser, run_scenario};
+use crate::process::{Served, command, folder};
+use crate::walks::TIMEOUT;
+
+const NASTY: &str = "\"><script>alert(1)</script><img src=https://evil.example/x.png>";
+const BROWSERS: [&str; 3] = [
+    "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0",
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like \
+     Gecko) Version/17.5 Mobile/15E148 Safari/604.1",
+    "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+];
+
+/// A server with an account `ann`, and an API key of hers.
+struct World {
+    _temp: tempfile::TempDir,
+    terse: Served,
+    key: String,
+}
+
+impl World {
+    fn new() -> Self {
+        let (temp, data) = folder();
+        let terse = Served::start(&data, &["safety.allow_private_targets=true"]);
+        let secret = data.with_file_name("password");
+        std::fs::write(&secret, "correct horse battery\n").unwrap();
+        let run = |arguments: &[&str], last: Option<&Path>| {
+            let mut command = command(&data);
+            command.args(arguments);
+            command.args(last);
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        run(&["user", "add", "ann", "--role", "admin", "--password-file"], Some(&secret));
+        let key = run(&["key", "add", "test", "--user", "ann"], None);
+        Self { _temp: temp, terse, key: key.trim().to_owned() }
+    }
+
+    fn agent() -> ureq::Agent {
+        ureq::Agent::config_builder()
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(30)))
+            .build()
+            .into()
+    }
+
+    /// Asks the API; returns its answer.
+    fn api(&self, method: &str, path: &str, body: &Value) -> Value {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("{}/api/v1{path}", self.terse.url))
+            .header("authorization", format!("Bearer {}", self.key))
+            .header("content-type", "application/json")
+            .body(if body.is_null() { String::new() } else { body.to_string() })
+            .unwrap();
+        let mut answer = Self::agent().run(request).unwrap();
+        let text = answer.body_mut().read_to_string().unwrap_or_default();
+        assert!(answer.status().is_success(), "{method} {path}: {text}");
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// Follows a link as different visitors, and waits until the clicks are counted.
+    fn follow(&self, code: &str, times: usize) {
+        let before = self.api("GET", &format!("/urls/{code}/stats"), &Value::Null);
+        for visit in 0..times {
+            let answer = Self::agent()
+                .get(format!("{}/{code}?utm_campaign=spring", self.terse.url))
+                .header("user-agent", BROWSERS[visit % BROWSERS.len()])
+                .header("accept-language", ["de-AT,de", "en", "fr"][visit % 3])
+                .header("referer", ["https://news.example/", "https://t.example/"][visit % 2])
+                .call()
+                .unwrap();
+            assert_eq!(answer.status().as_u16(), 302);
+        }
+        let wanted = before["total_clicks"].as_u64().unwrap() + times as u64;
+        let begun = Instant::now();
+        loop {
+            let stats = self.api("GET", &format!("/urls/{code}/stats"), &Value::Null);
+            if stats["total_clicks"].as_u64() >= Some(wanted) {
+                return;
+            }
+            assert!(begun.elapsed() < TIMEOUT, "the clicks are not counted: {stats}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    async fn sign_in(&self, browser: &Browser, next: &str) {
+        browser.open(&format!("{}/login?next={next}", self.terse.url)).await;
+        browser.fill("#name", "ann").await;
+        browser.fill("#password", "correct horse battery").await;
+        browser.press("form button[type=submit]").await;
+        browser.wait("nav.side").await;
+    }
+}
+
+impl Browser {
+    pub(crate) async fn fill(&self, css: &str, text: &str) {
+        let field = self.client.find(Locator::Css(css)).await;
+        let field = field.unwrap_or_else(|_| panic!("no {css}"));
+        field.clear().await.unwrap();
+        field.send_keys(text).await.unwrap();
+    }
+
+    pub(crate) async fn press(&self, css: &str) {
+        let found = self.client.find(Locator::Css(css)).await;
+        found.unwrap_or_else(|_| panic!("no {css}")).click().await.unwrap();
+    }
+
+    /// Waits until the page contains a text.
+    async fn wait_for_text(&self, css: &str, text: &str) {
+        let begun = Instant::now();
+        loop {
+            let found = match self.client.find(Locator::Css(css)).await {
+                Ok(found) => found.text().await.unwrap_or_default(),
+                Err(_) => String::new(),
+            };
+            if found.contains(text) {
+                return;
+            }
+            assert!(begun.elapsed() < TIMEOUT, "{css} has no {text:?}: {found}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// The pages that are looked at, by their names.
+const PAGES: [(&str, &str); 7] = [
+    ("links", "/links"),
+    ("link", "/links/launch"),
+    ("link-live", "/links/launch/live"),
+    ("link-rules", "/links/launch/rules?try=1&country=AT&agent=iPhone"),
+    ("link-history", "/links/launch/history"),
+    ("link-values", "/links/launch/values?of=browsers"),
+    ("account", "/account"),
+];
+
+#[test]
+fn every_page_can_be_used_by_everyone_on_every_screen_in_both_themes() {
+    let world = World::new();
+    for (alias, more) in [
+        ("menu", json!({"title": "Winter menu (table QR)", "tags": ["print"]})),
+        (
+            "talk",
+            json!({"title": "Slides: Rust at the edge", "tags": ["talks"],
+            "expires_at": "2999-01-01"}),
+        ),
+        ("beta", json!({"title": "Private beta", "password": "sesame!", "tags": ["team"]})),
+        ("sale", json!({"title": "Black Friday", "valid_from": "2999-11-27", "tags": ["q4"]})),
+        ("nasty", json!({"title": NASTY, "tags": [NASTY[..40]], "notes": NASTY})),
+        ("launch", json!({"title": "Launch post", "tags": ["newsletter", "q4"]})),
+    ] {
+        let mut body = json!({"alias": alias, "long_url": format!(
+            "https://blog.example.com/2026/11/introducing-the-new-dashboard/{alias}?a=%22%3E<b>")});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        world.api("POST", "/urls", &body);
+    }
+    let rules = json!([{"country": "AT", "to": "https://example.com/at"},
+        {"device": "mobile", "to": [{"url": "https://example.com/a", "weight": 1},
+            {"url": "https://example.com/b", "weight": 2}]}]);
+    world.api("PATCH", "/urls/launch", &json!({"rules": rules}));
+    world.follow("launch", 12);
+    world.follow("nasty", 3);
+    run_scenario(true, &[&world.terse.url], async |browser| {
+        world.sign_in(browser, "/links").await;
+        let mut found = Vec::new();
+        for (name, path) in PAGES {
+            for (width, height) in [(1440, 1100), (768, 1000), (390, 844)] {
+                for dark in [false, true] {
+                    browser.screen(width, height, dark).await;
+                    browser.open(&format!("{}{path}", world.terse.url)).await;
+                    browser.check_page().await;
+                    let theme = if dark { "dark" } else { "light" };
+                    let what = format!("{name}-{width}-{theme}");
+                    browser.picture(&what).await;
+                    found.extend(browser.axe(&what).await);
+                }
+            }
+        }
+        assert!(found.is_empty(), "axe-core: {}", found.join("\n"));
+        for path in ["/links/nasty", "/links/nasty/live", "/links?q=%22%3E%3Cscript%3E"] {
+            browser.open(&format!("{}{path}", world.terse.url)).await;
+            browser.check_page().await;
+        }
+    });
+}
+
+#[test]
+fn a_link_is_watched_changed_undone_deleted_and_restored() {
+    let world = World::new();
+    let target = json!({"alias": "launch", "long_url": "https://example.com/first"});
+    world.api("POST", "/urls", &target);
+    for scripts in [true, false] {
+        run_scenario(scripts, &[&world.terse.url], async |browser| {
+            let url = &world.terse.url;
+            world.sign_in(browser, "/links").await;
+            browser.press(".link-name a").await;
+            browser.wait("nav.tabs").await;
+            if scripts {
+                browser.open(&format!("{url}/links/launch/live")).await;
+                browser.wait_for_text("[data-live-status]", "Live").await;
+                world.follow("launch", 1);
+                browser.wait_for_text("[data-live] tr:first-child", "human").await;
+                // The arrow keys show values of the chart.
+                browser.open(&format!("{url}/links/launch")).await;
+                let press = async |key: Key| {
+                    let focused = browser.client.active_element().await.unwrap();
+                    focused.send_keys(&char::from(key).to_string()).await.unwrap();
+                };
+                browser
+                    .client
+                    .execute("document.querySelector('.chart-plot').focus()", vec![])
+                    .await
+                    .unwrap();
+                assert!(browser.text(".chart-tip").await.starts_with("1 click"));
+                press(Key::Left).await;
+                assert!(browser.text(".chart-tip").await.starts_with("0 clicks"));
+            } else {
+                browser.open(&format!("{url}/links/launch/live")).await;
+                browser.wait_for_text(".live", "human").await;
+            }
+            let change = json!({"long_url": "https://example.com/second"});
+            world.api("PATCH", "/urls/launch", &change);
+            browser.open(&format!("{url}/links/launch/history")).await;
+            browser.press(".history li:first-child button").await;
+            browser.wait_for_text(".toast", "The change is undone.").await;
+            browser.wait_for_text(".link-goes", "https://example.com/first").await;
+            browser.press("summary[aria-label='More actions']").await;
+            browser.press("form[action='/links/launch/delete'] button").await;
+            browser.wait_for_text(".toast", "is deleted").await;
+            assert_eq!(world.terse.get("/launch").0, 404);
+            browser.press(".toast button").await;
+            browser.wait_for_text(".toast", "The link is restored.").await;
+            assert_eq!(world.terse.get("/launch").0, 302);
+        });
+    }
+}
