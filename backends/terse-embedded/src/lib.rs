@@ -55,7 +55,7 @@ pub use mark::last_loss;
 pub use options::{OpenError, Options};
 pub use registry::{
     EmbeddedRegistry, RegistryFileCheck, RegistryOptions, backup_registry, inspect_registry,
-    move_into_registry, skip_ahead_registry, verify_registry,
+    move_into_registry, skip_ahead_registry, skip_owners_of_links, verify_registry,
 };
 pub use store::Embedded;
 pub use verify::{LinkFileCheck, Problems, inspect, verify};

@@ -217,6 +217,13 @@ impl LinkQueries {
         self.domains.take();
     }
 
+    /// The highest id of an owner that a link refers to.
+    pub(crate) fn highest_owner(&self) -> Result<u64, Failure> {
+        let sql = "SELECT coalesce(max(owner), 0) FROM links WHERE owner <> 0";
+        let highest: i64 = self.conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        Ok(highest.cast_unsigned())
+    }
+
     pub(crate) fn admin_key(&self) -> Result<Option<[u8; 32]>, Failure> {
         let mut statement =
             self.conn.prepare_cached("SELECT value FROM meta WHERE name = 'admin_key'")?;

@@ -176,6 +176,11 @@ impl Embedded {
         crate::backup::backup(&self.site.path, to)
     }
 
+    /// The highest id of an owner that a link refers to.
+    pub(crate) async fn highest_owner(&self) -> Result<u64, StoreError> {
+        self.threads.read(LIST, LinkQueries::highest_owner).await
+    }
+
     /// The hash of the admin key, if an earlier version kept it in this file.
     pub(crate) async fn admin_key(&self) -> Result<Option<[u8; 32]>, StoreError> {
         self.threads.read(LIST, LinkQueries::admin_key).await

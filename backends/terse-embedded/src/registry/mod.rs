@@ -5,6 +5,7 @@
 //! callers share one fsync. The core decides what follows from an action; this module only writes
 //! it.
 
+mod account_ids;
 mod accounts;
 mod admin_key;
 mod adopt;
@@ -25,6 +26,7 @@ mod store;
 mod verify;
 mod writes;
 
+pub use account_ids::skip_owners_of_links;
 pub use adopt::move_into_registry;
 pub use options::RegistryOptions;
 pub use store::EmbeddedRegistry;

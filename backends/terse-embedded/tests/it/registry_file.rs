@@ -13,7 +13,7 @@ use terse_core::registry::{
     RegistryError, RegistryMaintenance, RegistrySnapshots, Role, Salts, Scope, Session, Token,
     WebhookId, WebhookStore,
 };
-use terse_core::{OwnerId, StoreError, Target};
+use terse_core::{Insert, LinkStore as _, OwnerId, StoreError, Target};
 use terse_embedded::{
     ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, OpenError, Options, RegistryOptions,
     backup_registry, inspect_registry, move_into_registry, skip_ahead_registry, verify_registry,
@@ -553,4 +553,34 @@ async fn no_acknowledged_owner_or_key_is_lost_when_the_process_is_killed() {
         );
     }
     println!("{} acknowledged owners survived", acknowledged.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registry_that_is_older_than_the_links_gives_none_of_their_owners_to_another() {
+    let folder = Folder::new();
+    let registry = folder.open();
+    let links = terse_embedded::Embedded::open(terse_embedded::Options::new(
+        folder.db().with_file_name("links.db"),
+    ))
+    .unwrap();
+    let skipped = || terse_embedded::skip_owners_of_links(&links, &registry);
+    assert!(!skipped().await.unwrap(), "no links");
+    let of = |owner: u64, alias: &str| terse_core::Link {
+        owner: OwnerId(owner),
+        ..terse_testkit::alias(alias, "https://example.com/")
+    };
+    for (owner, alias) in [(OwnerId::ADMIN.0, "of-admin"), (0, "of-nobody")] {
+        links.insert(Insert::new(of(owner, alias), None)).await.unwrap();
+    }
+    assert!(!skipped().await.unwrap(), "nobody's, and the operator's");
+    assert_eq!(registry.add_account(new("ann"), by()).await.unwrap().id, OwnerId(1000));
+    links.insert(Insert::new(of(1000, "of-ann"), None)).await.unwrap();
+    assert!(!skipped().await.unwrap(), "it knows her");
+    // An account that the file that was put back does not know.
+    links.insert(Insert::new(of(1007, "of-bob"), None)).await.unwrap();
+    assert!(skipped().await.unwrap());
+    let next = registry.add_account(new("eve"), by()).await.unwrap().id;
+    assert!(next > OwnerId(1_000_000), "{next:?}");
+    assert!(!skipped().await.unwrap(), "once");
+    links.close();
 }

@@ -17,6 +17,9 @@ use crate::config::Config;
 use crate::memory_plan::MemoryPlan;
 use crate::serve::alphabet;
 
+const OLDER_REGISTRY: &str = "registry.db is older than the links: some links belong to accounts \
+    that it does not know. New accounts get other ids. Restore a newer registry.db if there is one";
+
 /// The opened stores.
 pub struct Store {
     /// The links.
@@ -27,6 +30,7 @@ pub struct Store {
     pub registry: Arc<dyn Registry>,
     /// The free space that single clicks leave to links.
     pub disk_reserve: Arc<DiskReserve>,
+    older_registry: bool,
     embedded: Arc<Embedded>,
     embedded_clicks: Arc<EmbeddedClicks>,
     embedded_registry: Arc<EmbeddedRegistry>,
@@ -74,11 +78,18 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
     terse_embedded::move_into_registry(&embedded, &embedded_clicks, &embedded_registry)
         .await
         .context("moving the admin key and the salts of an earlier version into the registry")?;
+    let older_registry = terse_embedded::skip_owners_of_links(&embedded, &embedded_registry)
+        .await
+        .context("comparing the accounts with the owners of links")?;
+    if older_registry {
+        tracing::error!("{OLDER_REGISTRY}");
+    }
     Ok(Store {
         links: embedded.clone(),
         clicks: embedded_clicks.clone(),
         registry: embedded_registry.clone(),
         disk_reserve,
+        older_registry,
         embedded,
         embedded_clicks,
         embedded_registry,
@@ -104,7 +115,8 @@ impl Store {
 
     /// What an operator must know about the state in which the stores were found.
     pub fn notice(&self) -> Option<String> {
-        self.embedded.notice().map(str::to_owned)
+        let links = self.embedded.notice().map(str::to_owned);
+        links.or_else(|| self.older_registry.then(|| OLDER_REGISTRY.to_owned()))
     }
 
     /// How many writes are waiting.

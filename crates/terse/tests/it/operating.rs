@@ -152,6 +152,33 @@ fn reports_backups_and_the_disk_are_watched() {
 }
 
 #[test]
+fn clicks_wait_in_the_journal_while_their_store_refuses() {
+    let terse = TestTerse::start();
+    terse.alias("hello", "https://example.com/");
+    let waiting = || metric(&terse, "terse_journal_waiting_bytes");
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "not within 30 s: {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let holder = rusqlite::Connection::open(terse.config.clicks_file()).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for _ in 0..10 {
+        assert_eq!(terse.get("/hello").status, 302);
+    }
+    until("clicks wait", &|| waiting() > 0.0);
+    // It stays true: a batch that the store does not take still waits.
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(waiting() > 0.0);
+    }
+    holder.execute_batch("ROLLBACK").unwrap();
+    until("all are counted", &|| waiting() == 0.0);
+}
+
+#[test]
 fn a_client_chooses_the_format_of_the_metrics() {
     let terse = TestTerse::start();
     let text = terse.send("GET", "/metrics", &[("accept", "text/plain")], None);
