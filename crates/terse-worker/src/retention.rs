@@ -25,6 +25,8 @@ const CLICK_BATCH: usize = 2000;
 /// How long the store leaves clicks of erased links out. A journal that was not counted for longer
 /// may bring some back; the sweep finds these.
 const KEEP_TOMBSTONES: Duration = Duration::from_hours(7 * 24);
+/// The sums of a day are written this long after its end: clicks that come later cost more.
+const LATE_CLICKS: Duration = Duration::from_hours(1);
 /// The pause between two writes: new clicks and requests go first.
 const PAUSE: Duration = Duration::from_millis(5);
 /// When after the start, and how often, the click store is compared with the links.
@@ -136,7 +138,9 @@ impl ClickRetention {
                 now.saturating_sub(self.settings.keep_hours),
             );
             let tombstones_before = now.saturating_sub(KEEP_TOMBSTONES);
-            let retention = Retention { raw_before, hours_before, tombstones_before, limit };
+            let days_before = now.saturating_sub(LATE_CLICKS);
+            let retention =
+                Retention { raw_before, days_before, hours_before, tombstones_before, limit };
             let Pruned { raw, hours, more, .. } = self.clicks.prune(retention).await?;
             self.counts.raw.fetch_add(raw, Ordering::Relaxed);
             self.counts.hours.fetch_add(hours, Ordering::Relaxed);

@@ -10,6 +10,7 @@ mod block;
 mod blocks;
 mod bucket;
 mod erase;
+mod fold;
 mod journals;
 mod options;
 mod prune;

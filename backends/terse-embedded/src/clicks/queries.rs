@@ -35,6 +35,8 @@ pub(crate) struct ClickQueries {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Cost {
     pub(crate) rows: u64,
+    /// Sums of hours, of days, and since ever.
+    pub(crate) sums: u64,
     /// Bytes of sums, which are nearly everything that a report reads.
     pub(crate) bytes: u64,
 }

@@ -7,6 +7,7 @@ use terse_core::clicks::{
 };
 
 use crate::clicks::bucket::{day_id, hour_id, of_day_id, of_hour_id};
+use crate::clicks::fold::Progress;
 use crate::clicks::queries::{ClickQueries, Cost};
 use crate::clicks::sum::{Slot, Sum, count};
 use crate::failure::Failure;
@@ -64,22 +65,18 @@ impl ClickQueries {
         let Some(subject) = self.id(subject)? else {
             return Ok(ClickReport::default());
         };
+        let progress = self.progress()?;
         let mut sum = Sum::default();
         let mut buckets = Vec::new();
         let range = TimeRange::of(period);
+        // The numbers of hours, for series in any time zone; the sums of days where they are whole.
+        self.buckets(subject, range, progress, |bucket| {
+            buckets.push(bucket);
+        })?;
         if period == Period::default() {
-            // The all-time sum is stored, so only the plain numbers of the buckets are read.
-            self.ever(subject, &mut sum)?;
-            self.buckets(subject, range, PLAIN, |bucket, _, _| {
-                buckets.push(bucket);
-                Ok(())
-            })?;
+            self.ever(subject, progress, &mut sum)?;
         } else {
-            self.buckets(subject, range, WITH_SUMS, |bucket, row, slot| {
-                buckets.push(bucket);
-                self.pay(row)?;
-                sum.merge_row(row, 1, slot)
-            })?;
+            self.sums(subject, range, progress, &mut sum)?;
         }
         // Days come first, even those that also have late hours; the sort is stable.
         buckets.sort_by_key(|bucket| bucket.start);
@@ -87,45 +84,115 @@ impl ClickQueries {
         Ok(ClickReport {
             tally: sum.tally,
             visitors: sum.visitors,
-            recent: self.recent(subject, now)?,
+            recent: self.recent(subject, now, progress)?,
             buckets,
         })
     }
 
-    fn ever(&self, subject: i64, sum: &mut Sum) -> Result<(), Failure> {
+    /// The sum since ever, and the hours that are not in it yet. The row of the subject has the
+    /// number of all clicks.
+    fn ever(&self, subject: i64, progress: Progress, sum: &mut Sum) -> Result<(), Failure> {
+        let (first, _) = TimeRange::of(Period::default()).days();
+        let (from, ..) = of_hour_id(progress.totals_to);
+        let mut all = Count::default();
         let mut statement = self.conn.prepare_cached(EVER)?;
         let read = |row: &Row<'_>| {
-            Ok(sum.merge_row(row, 0, Slot::Ever { subject }).and_then(|()| Ok(self.pay(row)?)))
+            all = count(row, 0)?;
+            let merged = sum.merge_ever(row, 2, Slot::Ever { subject });
+            Ok(merged.and_then(|()| Ok(self.pay(row)?)))
         };
-        statement.query_row([subject], read).optional()?.unwrap_or(Ok(()))
+        statement.query_row([subject], read).optional()?.unwrap_or(Ok(()))?;
+        for day in self.days_with_hours(from.max(first), i64::MAX)? {
+            self.hour_sums(subject, day, progress.totals_to, |_| true, sum)?;
+        }
+        sum.tally.clicks = all;
+        Ok(())
     }
 
-    fn recent(&self, subject: i64, now: Timestamp) -> Result<Count, Failure> {
+    /// Adds the sums of a period: of days where it has them whole, and of hours at its edges and
+    /// where days are not folded yet.
+    fn sums(
+        &self,
+        subject: i64,
+        range: TimeRange,
+        progress: Progress,
+        sum: &mut Sum,
+    ) -> Result<(), Failure> {
+        let (first, last) = range.days();
+        let is_whole = |day: i64| {
+            day < progress.hours_from || (day * DAY >= range.from && (day + 1) * DAY <= range.to)
+        };
+        // At most two days are not whole.
+        let whole = [first + i64::from(!is_whole(first)), last - i64::from(!is_whole(last))];
+        let mut statement = self.conn.prepare_cached(DAYS[WITH_SUMS])?;
+        let mut rows = statement.query(whole.map(|day| day_id(subject, day)))?;
+        while let Some(row) = rows.next()? {
+            self.count_row();
+            self.pay(row)?;
+            sum.merge_row(row, 1, Slot::Day { subject, day: of_day_id(row.get(0)?) })?;
+        }
+        let (folded_day, ..) = of_hour_id(progress.folded_to);
+        let mut edges = vec![first, last];
+        edges.dedup();
+        for edge in edges.into_iter().filter(|day| !is_whole(*day)) {
+            let touches = |hour: i64| range.touches(hour * HOUR, HOUR);
+            self.hour_sums(subject, edge, i64::MIN, touches, sum)?;
+        }
+        for day in self.days_with_hours(folded_day.max(first).max(progress.hours_from), last)? {
+            if is_whole(day) {
+                self.hour_sums(subject, day, progress.folded_to, |_| true, sum)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the sums of a day's hours whose rows have at least this id.
+    fn hour_sums(
+        &self,
+        subject: i64,
+        day: i64,
+        from_id: i64,
+        is_wanted: impl Fn(i64) -> bool,
+        sum: &mut Sum,
+    ) -> Result<(), Failure> {
+        let mut statement = self.conn.prepare_cached(HOURS[WITH_SUMS])?;
+        let from = hour_id(day, subject, 0).max(from_id);
+        let mut rows = statement.query([from, hour_id(day, subject, 24)])?;
+        while let Some(row) = rows.next()? {
+            self.count_row();
+            let (.., hour) = of_hour_id(row.get(0)?);
+            let hour = day * 24 + hour;
+            if is_wanted(hour) {
+                self.pay(row)?;
+                sum.merge_row(row, 1, Slot::Hour { subject, hour })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn recent(&self, subject: i64, now: Timestamp, progress: Progress) -> Result<Count, Failure> {
         let hour = Unit::Hour.floor(now).as_ms();
         let mut recent = Count::default();
-        self.buckets(
-            subject,
-            TimeRange { from: hour - 23 * HOUR, to: hour + HOUR },
-            PLAIN,
-            |bucket, _, _| {
-                recent.add(bucket.clicks);
-                Ok(())
-            },
-        )?;
+        let range = TimeRange { from: hour - 23 * HOUR, to: hour + HOUR };
+        self.buckets(subject, range, progress, |bucket| {
+            recent.add(bucket.clicks);
+        })?;
         Ok(recent)
     }
 
-    /// Visits every bucket that overlaps a range of time: the days first, then the hours.
+    /// Visits the numbers of every bucket that overlaps a range of time: the days of which no hours
+    /// are kept, then the hours.
     fn buckets(
         &self,
         subject: i64,
         range: TimeRange,
-        sums: usize,
-        mut visit: impl FnMut(Bucket, &Row<'_>, Slot) -> Result<(), Failure>,
+        progress: Progress,
+        mut visit: impl FnMut(Bucket),
     ) -> Result<(), Failure> {
         let (first, last) = range.days();
-        let mut statement = self.conn.prepare_cached(DAYS[sums])?;
-        let mut rows = statement.query([day_id(subject, first), day_id(subject, last)])?;
+        let mut statement = self.conn.prepare_cached(DAYS[PLAIN])?;
+        let last_day = last.min(progress.hours_from - 1);
+        let mut rows = statement.query([day_id(subject, first), day_id(subject, last_day)])?;
         while let Some(row) = rows.next()? {
             self.count_row();
             let day = of_day_id(row.get(0)?);
@@ -134,10 +201,10 @@ impl ClickQueries {
                 unit: Unit::Day,
                 clicks: count(row, 1)?,
             };
-            visit(bucket, row, Slot::Day { subject, day })?;
+            visit(bucket);
         }
-        let mut statement = self.conn.prepare_cached(HOURS[sums])?;
-        for day in self.days_with_hours(first, last)? {
+        let mut statement = self.conn.prepare_cached(HOURS[PLAIN])?;
+        for day in self.days_with_hours(first.max(progress.hours_from), last)? {
             let mut rows =
                 statement.query([hour_id(day, subject, 0), hour_id(day, subject, 24)])?;
             while let Some(row) = rows.next()? {
@@ -150,7 +217,7 @@ impl ClickQueries {
                         unit: Unit::Hour,
                         clicks: count(row, 1)?,
                     };
-                    visit(bucket, row, Slot::Hour { subject, hour })?;
+                    visit(bucket);
                 }
             }
         }
@@ -167,7 +234,7 @@ impl ClickQueries {
         let cost = self.cost.get();
         let last = row.as_ref().column_count() - 1;
         let bytes = row.get_ref(last)?.as_blob().map_or(0, <[u8]>::len) as u64;
-        self.cost.set(Cost { bytes: cost.bytes + bytes, ..cost });
+        self.cost.set(Cost { bytes: cost.bytes + bytes, sums: cost.sums + 1, ..cost });
         Ok(())
     }
 }
@@ -229,6 +296,7 @@ mod tests {
         let retention = Retention {
             raw_before: timestamp(0),
             hours_before: timestamp(0),
+            days_before: timestamp(HOURS_KEPT * HOUR - 1),
             tombstones_before: timestamp(0),
             limit: usize::MAX,
         };
@@ -236,6 +304,7 @@ mod tests {
         for hour in 0..HOURS_KEPT {
             put(&mut writes, hour * HOUR, if hour == 0 { 250 } else { MAX_VALUES_PER_HOUR });
         }
+        while writes.prune(&retention, 1000).unwrap().more {}
         writes.conn.execute_batch("COMMIT").unwrap();
         (writes, ClickSubject::Link(link))
     }
@@ -252,14 +321,33 @@ mod tests {
         };
         let (always, buckets) = cost(Period::default());
         assert_eq!(buckets, HOURS_KEPT + DAYS_KEPT);
-        // One row per bucket and 24 more for recent hours; one sum, whatever the age of the link.
-        assert!(always.rows <= (HOURS_KEPT + DAYS_KEPT + 48) as u64, "{always:?}");
-        assert!(always.bytes < 150_000, "{always:?}");
+        // One row per bucket and 24 more for recent hours. One sum, whatever the age of the link, and
+        // those of the present day.
+        assert!(always.rows <= (HOURS_KEPT + DAYS_KEPT + 24 + 48) as u64, "{always:?}");
+        assert_eq!(always.sums, 1 + 24);
+        assert!(always.bytes < 150_000 + 24 * 40_000, "{always:?}");
         let (week, buckets) =
             cost(Period { from: Some(timestamp(HOURS_KEPT * HOUR - 7 * DAY)), to: None });
         assert_eq!(buckets, 7 * 24);
-        assert!(week.rows <= 7 * 24 + 48 && week.bytes < 7 * 24 * 40_000, "{week:?}");
+        // The sums of six days, and of the hours of the present one.
+        assert_eq!(week.sums, 6 + 24);
+        assert!(week.rows <= 7 * 24 + 30 + 48, "{week:?}");
         let (month, _) = cost(Period { from: Some(timestamp(0)), to: None });
-        assert!(month.rows <= HOURS_KEPT as u64 + 48 && month.bytes < 720 * 40_000, "{month:?}");
+        assert_eq!(month.sums, 29 + 24);
+        assert!(month.rows <= HOURS_KEPT as u64 + 53 + 48, "{month:?}");
+        // A day of another time zone has hours at both ends, and so has a period of such days.
+        let offset = 5 * HOUR;
+        let between = |from: i64, to: i64| Period {
+            from: Some(timestamp(from * DAY + offset)),
+            to: Some(timestamp(to * DAY + offset)),
+        };
+        assert_eq!(cost(between(3, 4)).0.sums, 24);
+        assert_eq!(cost(between(3, 13)).0.sums, 19 + 9 + 5);
+        // Within one day.
+        let short = Period {
+            from: Some(timestamp(3 * DAY + 2 * HOUR + 1)),
+            to: Some(timestamp(3 * DAY + 4 * HOUR)),
+        };
+        assert_eq!(cost(short).0.sums, 2);
     }
 }

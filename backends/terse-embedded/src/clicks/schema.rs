@@ -11,6 +11,7 @@ pub(crate) const CLICKS: Shape = Shape {
         include_str!("schema_2.sql"),
         include_str!("schema_3.sql"),
         include_str!("schema_4.sql"),
+        include_str!("schema_5.sql"),
     ],
 };
 
@@ -19,7 +20,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::clicks::{blocks, erase, journals, prune, queries, raw, report, writes};
+    use crate::clicks::{blocks, erase, fold, journals, prune, queries, raw, report, writes};
     use crate::schema::tests::assert_plan;
 
     #[test]
@@ -57,7 +58,9 @@ mod tests {
             (erase::OLD_OWNERS, "erased_owners_by_age (erased_at<?)"),
             (prune::OLD_HOURS, "PRIMARY KEY (rowid<?)"),
             (prune::DONE_HOURS, "PRIMARY KEY (rowid<?)"),
-            (prune::DAY, "PRIMARY KEY (rowid=?)"),
+            (fold::DAY, "PRIMARY KEY (rowid=?)"),
+            (fold::UNFOLDED, "PRIMARY KEY (rowid>? AND rowid<?)"),
+            (fold::PROGRESS, "PRIMARY KEY (name=?)"),
             (prune::OLD_CLICKS, "PRIMARY KEY (hour<?)"),
             (prune::DONE_CLICKS, "PRIMARY KEY ((hour,subject,at,number)<(?,?,?,?))"),
         ] {

@@ -121,11 +121,39 @@ impl Sum {
         let before = self.tally.clicks;
         let bytes = row.get_ref(at + 2)?.as_blob().map_err(rusqlite::Error::from)?;
         if !self.merge_stored(bytes, slot) || self.tally.clicks.without(before) != count(row, at)? {
-            return Err(
-                corrupt(format!("the sum at {slot:?} is not what was written there")).into()
-            );
+            return Err(damaged(slot));
         }
         Ok(())
+    }
+
+    /// Adds the stored sum since ever in this column. An empty one is a sum of nothing.
+    pub(crate) fn merge_ever(
+        &mut self,
+        row: &Row<'_>,
+        at: usize,
+        slot: Slot,
+    ) -> Result<(), Failure> {
+        let bytes = row.get_ref(at)?.as_blob().map_err(rusqlite::Error::from)?;
+        if !bytes.is_empty() && !self.merge_stored(bytes, slot) {
+            return Err(damaged(slot));
+        }
+        Ok(())
+    }
+
+    /// The same, for counting: a damaged sum is nothing. The row has the number of all clicks.
+    pub(crate) fn merge_or_mend_ever(
+        &mut self,
+        row: &Row<'_>,
+        at: usize,
+        slot: Slot,
+    ) -> Result<(), Failure> {
+        match self.merge_ever(row, at, slot) {
+            Err(Failure::Refused(error)) => {
+                log_damage(&error);
+                Ok(())
+            }
+            merged => merged,
+        }
     }
 
     /// Like [`Self::merge_row`], for counting: of a damaged row, it adds only the plain numbers.
@@ -139,12 +167,7 @@ impl Sum {
         match kept.merge_row(row, at, slot) {
             Ok(()) => {}
             Err(Failure::Refused(error)) => {
-                let cause =
-                    std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                tracing::error!(
-                    cause,
-                    "a sum of clicks is damaged: its count continues, its details are lost"
-                );
+                log_damage(&error);
                 kept = Self::default();
                 kept.tally.clicks = count(row, at)?;
             }
@@ -154,6 +177,15 @@ impl Sum {
         *self = kept;
         Ok(())
     }
+}
+
+fn damaged(slot: Slot) -> Failure {
+    corrupt(format!("the sum at {slot:?} is not what was written there")).into()
+}
+
+fn log_damage(error: &dyn std::error::Error) {
+    let cause = error.source().map(ToString::to_string).unwrap_or_default();
+    tracing::error!(cause, "a sum of clicks is damaged: its count continues, its details are lost");
 }
 
 /// The plain numbers of a row.

@@ -91,7 +91,12 @@ fn check_sums(
             Ok(None) => return Ok(()),
             Ok(Some(row)) => {
                 let slot = slot(row)?;
-                match Sum::default().merge_row(row, 1, slot) {
+                let mut sum = Sum::default();
+                let merged = match slot {
+                    Slot::Ever { .. } => sum.merge_ever(row, 3, slot),
+                    _ => sum.merge_row(row, 1, slot),
+                };
+                match merged {
                     Ok(()) => {}
                     Err(Failure::Engine(error)) => return Err(error),
                     Err(failure) => report.problems.tell(failure.to_string()),
@@ -144,7 +149,8 @@ fn check_totals(conn: &Connection, report: &mut ClickFileCheck) {
     let wrong = "SELECT count(*) FROM (SELECT sum(people) AS people, sum(machines) AS machines \
         FROM ( \
          SELECT id AS subject, people, machines FROM subjects \
-         UNION ALL SELECT subject, -people, -machines FROM hours \
+         UNION ALL SELECT subject, -people, -machines FROM hours WHERE id >= \
+             (SELECT value FROM meta WHERE name = 'folded_to') \
          UNION ALL SELECT subject, -people, -machines FROM days) GROUP BY subject) WHERE people \
          <> 0 OR machines <> 0";
     let lost = "SELECT count(*) FROM (SELECT DISTINCT subject FROM clicks) WHERE subject NOT IN \

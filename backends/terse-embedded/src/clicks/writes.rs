@@ -13,8 +13,8 @@ use terse_core::clicks::{
 use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::bucket::hour_id;
+use crate::clicks::fold::Progress;
 use crate::clicks::queries::{ClickQueries, filed};
-use crate::clicks::report::EVER;
 use crate::clicks::sum::{Slot, Sum};
 use crate::disk_reserve::DiskReserve;
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ const NEXT_SUBJECT: &str = "SELECT 1 + max((SELECT coalesce(max(id), 0) FROM sub
     (SELECT coalesce(max(subject), 0) FROM erased_subjects))";
 const NEW_SUBJECT: &str = "INSERT INTO subjects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const MORE_OF_SUBJECT: &str =
-    "UPDATE subjects SET people = ?2, machines = ?3, sum = ?4 WHERE id = ?1";
+    "UPDATE subjects SET people = people + ?2, machines = machines + ?3 WHERE id = ?1";
 const PUT_HOUR: &str =
     "INSERT OR REPLACE INTO hours (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
 
@@ -97,7 +97,6 @@ impl crate::database::Writes for ClickWrites {
 
 /// The statements of a batch, prepared once for all of its rows.
 struct Statements<'c> {
-    ever: CachedStatement<'c>,
     new_subject: CachedStatement<'c>,
     more_of_subject: CachedStatement<'c>,
     hour: CachedStatement<'c>,
@@ -107,7 +106,6 @@ struct Statements<'c> {
 impl<'c> Statements<'c> {
     fn new(conn: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
-            ever: conn.prepare_cached(EVER)?,
             new_subject: conn.prepare_cached(NEW_SUBJECT)?,
             more_of_subject: conn.prepare_cached(MORE_OF_SUBJECT)?,
             hour: conn.prepare_cached(HOUR)?,
@@ -148,9 +146,10 @@ impl ClickWrites {
         let mut groups = self.groups(batch)?;
         // Sorted in the order of the file.
         groups.sort_by_key(|group| group.subject);
+        let progress = self.progress()?;
         let mut statements = Statements::new(&self.queries.conn)?;
         for group in &groups {
-            write_group(&mut statements, batch, group)?;
+            self.write_group(&mut statements, progress, batch, group)?;
         }
         drop(statements);
         if let Some(reserve) = &self.raw {
@@ -339,69 +338,79 @@ fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, ClickRow)> {
     kept.collect()
 }
 
-/// Adds a group to the rows of its subject.
-fn write_group(
-    statements: &mut Statements<'_>,
-    batch: &Batch,
-    group: &Group<'_>,
-) -> Result<(), Failure> {
-    let (subject, new) = (group.subject, group.new);
-    let slot = Slot::Ever { subject };
-    let mut total = Sum::default();
-    if !new {
-        let found = statements
-            .ever
-            .query_row([subject], |row| Ok(total.merge_or_mend(row, 0, slot)))
-            .optional()?;
-        found.unwrap_or(Ok(()))?;
-    }
-    let mut parts: Vec<(i64, Sum)> = Vec::with_capacity(group.deltas.len());
-    for delta in &group.deltas {
-        let mut part = Sum::default();
-        part.add_delta(delta, &batch.clicks);
-        part.tally.trim(MAX_VALUES_PER_BATCH);
-        total.merge(&part);
-        parts.push((delta.hour, part));
-    }
-    total.tally.trim(MAX_VALUES_TOTAL);
-    let Count { humans, bots } = total.tally.clicks;
-    let (humans, bots, sum) = (humans.cast_signed(), bots.cast_signed(), total.encode(slot));
-    if new {
-        let (kind, domain, code, created_at, owner) = match group.who {
-            DeltaSubject::Link(target) => match batch.link(target) {
-                Some(LinkId { key, created_at }) => (
-                    0,
-                    key.domain.as_str(),
-                    key.code.as_str(),
-                    created_at.as_ms(),
-                    group.owner.0.cast_signed(),
-                ),
-                None => return Ok(()),
-            },
-            DeltaSubject::Owner(owner) => other(&ClickSubject::Owner(owner)),
-            DeltaSubject::Everything => other(&ClickSubject::Everything),
-            DeltaSubject::Orphans => other(&ClickSubject::Orphans),
-        };
-        statements
-            .new_subject
-            .execute(params![subject, kind, domain, code, created_at, owner, humans, bots, sum])?;
-    } else {
-        statements.more_of_subject.execute(params![subject, humans, bots, sum])?;
-    }
-    for (hour, mut sum) in parts {
-        let slot = Slot::Hour { subject, hour };
-        let id = hour_id(hour.div_euclid(24), subject, hour.rem_euclid(24));
-        // A new subject has no rows yet, but two targets of one link may share an hour.
-        if !new || group.deltas.len() > 1 {
-            let read = |row: &Row<'_>| Ok(sum.merge_or_mend(row, 0, slot));
-            statements.hour.query_row([id], read).optional()?.unwrap_or(Ok(()))?;
+impl ClickWrites {
+    /// Adds a group to the rows of its subject: its count, and the sums of its hours. Clicks that
+    /// are late also belong into sums that their hour was added to.
+    fn write_group(
+        &self,
+        statements: &mut Statements<'_>,
+        progress: Progress,
+        batch: &Batch,
+        group: &Group<'_>,
+    ) -> Result<(), Failure> {
+        let (subject, new) = (group.subject, group.new);
+        let mut clicks = Count::default();
+        group.deltas.iter().for_each(|delta| clicks.add(delta.clicks));
+        let (humans, bots) = (clicks.humans.cast_signed(), clicks.bots.cast_signed());
+        if new {
+            let (kind, domain, code, created_at, owner) = match group.who {
+                DeltaSubject::Link(target) => match batch.link(target) {
+                    Some(LinkId { key, created_at }) => (
+                        0,
+                        key.domain.as_str(),
+                        key.code.as_str(),
+                        created_at.as_ms(),
+                        group.owner.0.cast_signed(),
+                    ),
+                    None => return Ok(()),
+                },
+                DeltaSubject::Owner(owner) => other(&ClickSubject::Owner(owner)),
+                DeltaSubject::Everything => other(&ClickSubject::Everything),
+                DeltaSubject::Orphans => other(&ClickSubject::Orphans),
+            };
+            statements.new_subject.execute(params![
+                subject,
+                kind,
+                domain,
+                code,
+                created_at,
+                owner,
+                humans,
+                bots,
+                &b""[..]
+            ])?;
+        } else {
+            statements.more_of_subject.execute([subject, humans, bots])?;
         }
-        sum.tally.trim(MAX_VALUES_PER_HOUR);
-        let Count { humans, bots } = sum.tally.clicks;
-        let row = params![id, humans.cast_signed(), bots.cast_signed(), sum.encode(slot)];
-        statements.put_hour.execute(row)?;
+        let mut late = Sum::default();
+        for delta in &group.deltas {
+            let mut sum = Sum::default();
+            sum.add_delta(delta, &batch.clicks);
+            sum.tally.trim(MAX_VALUES_PER_BATCH);
+            let (day, hour) = (delta.hour.div_euclid(24), delta.hour.rem_euclid(24));
+            let id = hour_id(day, subject, hour);
+            if progress.is_in_total(day, id) {
+                late.merge(&sum);
+            }
+            if progress.is_in_day(day, id) {
+                self.add_to_day(subject, day, sum.clone())?;
+            }
+            if day < progress.hours_from {
+                continue;
+            }
+            let slot = Slot::Hour { subject, hour: delta.hour };
+            // A new subject has no rows yet, but two targets of one link may share an hour.
+            if !new || group.deltas.len() > 1 {
+                let read = |row: &Row<'_>| Ok(sum.merge_or_mend(row, 0, slot));
+                statements.hour.query_row([id], read).optional()?.unwrap_or(Ok(()))?;
+            }
+            sum.tally.trim(MAX_VALUES_PER_HOUR);
+            let Count { humans, bots } = sum.tally.clicks;
+            let row = params![id, humans.cast_signed(), bots.cast_signed(), sum.encode(slot)];
+            statements.put_hour.execute(row)?;
+        }
+        self.add_to_ever(subject, late)
     }
-    Ok(())
 }
 
 fn other(subject: &ClickSubject) -> (i64, &'static str, &'static str, i64, i64) {

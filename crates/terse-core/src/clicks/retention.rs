@@ -11,7 +11,10 @@ use crate::time::Timestamp;
 pub struct Retention {
     /// Raw clicks of hours that ended by this time are deleted.
     pub raw_before: Timestamp,
-    /// The hours of days that ended by this time are merged into days.
+    /// The sums of days that ended by this time may be written: no more clicks are expected. A store
+    /// that sums up hours when it is asked does nothing.
+    pub days_before: Timestamp,
+    /// The hours of days that ended by this time are deleted; their days stay.
     pub hours_before: Timestamp,
     /// Tombstones of erasures before this time are deleted: the caller knows that every journal has
     /// been counted past it.
@@ -26,7 +29,7 @@ pub struct Retention {
 pub struct Pruned {
     /// Raw clicks deleted.
     pub raw: u64,
-    /// Hours merged into days.
+    /// Hours that were added to the sums of their days.
     pub hours: u64,
     /// Tombstones deleted.
     pub tombstones: u64,

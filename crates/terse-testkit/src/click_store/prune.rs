@@ -13,7 +13,8 @@ use crate::timestamp;
 
 fn up_to(raw: i64, hours: i64, limit: usize) -> Retention {
     let (raw_before, hours_before) = (timestamp(raw), timestamp(hours));
-    Retention { raw_before, hours_before, tombstones_before: Timestamp::MIN, limit }
+    let (days_before, tombstones_before) = (Timestamp::MIN, Timestamp::MIN);
+    Retention { raw_before, days_before, hours_before, tombstones_before, limit }
 }
 
 /// Prunes until nothing is left to prune.
@@ -138,7 +139,8 @@ pub async fn what_comes_after_the_pruning_is_added(store: Store) {
         }
         assert_eq!(raw_left(&store, "abc").await.len() as u64, 24 + round * 2);
         if round > 1 {
-            assert_eq!(prune(&store, up_to(0, DAY, 100)).await.hours, 3);
+            // Late clicks are added to their day at once, or now.
+            assert!(prune(&store, up_to(0, DAY, 100)).await.hours <= 3);
             assert_eq!(of_link(&store, &abc, ALWAYS).await.buckets.len(), 1);
         }
     }
