@@ -31,7 +31,10 @@ pub fn router(state: AppState) -> Router {
         }
     };
     let docs = async move |State(state): Web, headers: HeaderMap| {
-        pages::page(StatusCode::OK, described.page(&state, &headers))
+        let mut page = pages::page(StatusCode::OK, described.page(&state, &headers));
+        let policy = HeaderValue::from_static(pages::DOCS_CSP);
+        page.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+        page
     };
     let (described, _) = api::described().split_for_parts();
     described

@@ -4,101 +4,143 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use utoipa::IntoResponses;
+use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Ref, Type};
 use utoipa::openapi::{ContentBuilder, RefOr, Response, ResponseBuilder};
 
-use crate::http::problem;
+use crate::http::problem::{self, Kind};
 
-/// Names a set of problems by their statuses.
+/// Names a set of problems: groups of kinds, and single kinds.
 macro_rules! problems {
-    ($($(#[$about:meta])* $name:ident: $($status:literal)*;)*) => {
+    ($($(#[$about:meta])* $name:ident: $($group:ident)* [$($kind:ident)*];)*) => {
         $($(#[$about])*
         pub(crate) struct $name;
         impl IntoResponses for $name {
             fn responses() -> BTreeMap<String, RefOr<Response>> {
-                [$($status),*].into_iter().map(|status: u16| (status.to_string(),
-                    problem_answer(status))).collect()
+                let groups: &[&[&'static Kind]] = &[$($group),*];
+                let kinds: &[&'static Kind] = &[$(&problem::$kind),*];
+                problem_answers(groups.iter().copied().flatten().chain(kinds).copied())
             }
         })*
     };
 }
 
+/// Every call with a key.
+const CALL: &[&Kind] = &[
+    &problem::INVALID_REQUEST,
+    &problem::UNAUTHORIZED,
+    &problem::FORBIDDEN,
+    &problem::SUSPENDED,
+    &problem::STORE_UNAVAILABLE,
+];
+/// Every call with a body.
+const BODY: &[&Kind] =
+    &[&problem::REQUEST_TIMEOUT, &problem::TOO_LARGE, &problem::UNSUPPORTED_MEDIA_TYPE];
+/// A call that checks a target or another URL.
+const TARGET: &[&Kind] = &[
+    &problem::INVALID_URL,
+    &problem::SCHEME_NOT_ALLOWED,
+    &problem::SELF_REFERENCE,
+    &problem::DESTINATION_NOT_PUBLIC,
+    &problem::BLOCKED_DESTINATION,
+];
+
 problems! {
     /// Creating one link.
-    CreateProblems: 400 401 403 409 408 413 415 422 429 503;
+    CreateProblems: CALL BODY TARGET [
+        INVALID_ALIAS RESERVED_ALIAS INVALID_EXPIRY NOT_FOUND ALIAS_TAKEN IDEMPOTENCY_MISMATCH
+        RATE_LIMITED
+    ];
     /// Creating many links.
-    BulkProblems: 400 401 403 408 413 415 429 503;
+    BulkProblems: CALL BODY [RATE_LIMITED];
     /// Importing many links.
-    ImportProblems: 400 401 403 408 413 415 503;
+    ImportProblems: CALL BODY [];
     /// Listing links.
-    ListProblems: 400 401 403 503;
+    ListProblems: CALL [];
     /// Listing what only the operator may see.
-    AdminListProblems: 400 401 403 503;
+    AdminListProblems: CALL [];
     /// Confirming a removal.
-    ConfirmRemovalProblems: 400 401 403 404 503;
+    ConfirmRemovalProblems: CALL [NOT_FOUND];
     /// Reading one link.
-    GetProblems: 400 401 403 404 503;
+    GetProblems: CALL [NOT_FOUND];
     /// Changing one link.
-    PatchProblems: 400 401 403 404 409 412 408 413 415 422 503;
+    PatchProblems: CALL BODY TARGET [INVALID_EXPIRY NOT_FOUND CONFLICT PRECONDITION_FAILED];
     /// Deleting or restoring one link.
-    TouchProblems: 400 401 403 404 409 503;
+    TouchProblems: CALL [NOT_FOUND CONFLICT];
     /// Trying a link's rules on a visitor.
-    TryProblems: 400 401 403 404 408 413 415 503;
+    TryProblems: CALL BODY [NOT_FOUND];
     /// Trying rules on a visitor.
-    TrialProblems: 400 401 403 408 413 415 422 503;
+    TrialProblems: CALL BODY TARGET [];
     /// Setting the moderation status of a link.
-    StandingProblems: 400 401 403 404 409 408 413 415 503;
+    StandingProblems: CALL BODY [NOT_FOUND CONFLICT];
     /// Reading the caller's own account, keys or sessions.
-    OwnReadProblems: 400 401 403 409 503;
+    OwnReadProblems: CALL [NO_ACCOUNT];
     /// Changing the caller's own account, keys or sessions.
-    OwnChangeProblems: 400 401 403 404 409 408 413 415 429 503;
+    OwnChangeProblems: CALL BODY [
+        INVALID_EXPIRY WRONG_PASSWORD NOT_FOUND NAME_TAKEN LAST_ADMIN TOO_MANY NO_ACCOUNT CONFLICT
+        RATE_LIMITED
+    ];
     /// Reading another account.
-    UserReadProblems: 400 401 403 404 503;
+    UserReadProblems: CALL [NOT_FOUND];
     /// Changing another account.
-    UserChangeProblems: 400 401 403 404 409 408 413 415 503;
+    UserChangeProblems: CALL BODY [
+        INVALID_EXPIRY NOT_FOUND NAME_TAKEN LAST_ADMIN TOO_MANY CONFLICT
+    ];
     /// Listing webhooks.
-    WebhookListProblems: 400 401 403 503;
+    WebhookListProblems: CALL [WEBHOOKS_OFF];
     /// Reading or removing a webhook.
-    WebhookProblems: 400 401 403 404 503;
+    WebhookProblems: CALL [WEBHOOKS_OFF NOT_FOUND];
     /// Creating or changing a webhook.
-    WebhookChangeProblems: 400 401 403 404 409 408 413 415 422 503;
+    WebhookChangeProblems: CALL BODY TARGET [WEBHOOKS_OFF NOT_FOUND TOO_MANY CONFLICT];
     /// Renaming a tag.
-    RenameTagProblems: 400 401 403 409 408 413 415 503;
+    RenameTagProblems: CALL BODY [CONFLICT];
     /// Removing a tag.
-    TouchTagProblems: 400 401 403 409 503;
+    TouchTagProblems: CALL [CONFLICT];
     /// Adding or changing a domain.
-    PutDomainProblems: 400 401 403 409 408 413 415 422 503;
+    PutDomainProblems: CALL BODY TARGET [TOO_MANY CONFLICT];
     /// Removing a domain.
-    RemoveDomainProblems: 400 401 403 404 409 503;
+    RemoveDomainProblems: CALL [NOT_FOUND DOMAIN_IN_USE CONFLICT];
     /// Reporting a link.
-    ReportProblems: 400 401 403 404 408 413 415 429 503;
+    ReportProblems: CALL BODY [NOT_FOUND RATE_LIMITED];
     /// Suspending an owner.
-    BanProblems: 400 401 403 404 409 408 413 415 503;
+    BanProblems: CALL BODY [NOT_FOUND LAST_ADMIN NO_OWNER CONFLICT];
     /// Blocking a host.
-    BlockProblems: 400 401 403 409 408 413 415 503;
+    BlockProblems: CALL BODY [TOO_MANY CONFLICT];
     /// Unblocking a host.
-    UnblockProblems: 400 401 403 404 503;
+    UnblockProblems: CALL [NOT_FOUND];
     /// Drawing a QR code.
-    QrProblems: 400 404 429 503;
+    QrProblems: [INVALID_REQUEST NOT_FOUND RATE_LIMITED STORE_UNAVAILABLE];
 }
 
-fn problem_answer(status: u16) -> RefOr<Response> {
-    // Only visitors of a link get this problem; the API never returns it.
-    let visitors = problem::PASSWORD_NEEDED.code;
-    let kinds: Vec<_> =
-        problem::ALL.iter().filter(|kind| kind.status == status && kind.code != visitors).collect();
+/// The responses with these problems, by status.
+fn problem_answers(
+    kinds: impl Iterator<Item = &'static Kind>,
+) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status: BTreeMap<u16, Vec<&Kind>> = BTreeMap::new();
+    for kind in kinds {
+        by_status.entry(kind.status).or_default().push(kind);
+    }
+    let answer =
+        |(status, kinds): (u16, Vec<&Kind>)| (status.to_string(), problem_answer(status, &kinds));
+    by_status.into_iter().map(answer).collect()
+}
+
+/// A response with one of these problems: its examples say which there are and when they occur.
+fn problem_answer(status: u16, kinds: &[&Kind]) -> RefOr<Response> {
     let codes: Vec<_> = kinds.iter().map(|kind| format!("`{}`", kind.code)).collect();
-    let example = kinds.first().map(|kind| {
-        json!({
+    let examples = kinds.iter().map(|kind| {
+        let value = json!({
             "type": format!("/api/docs#{}", kind.code), "title": kind.title, "status": status,
             "code": kind.code,
             "detail": kind.title, "field": null, "request_id": null
-        })
+        });
+        let example = ExampleBuilder::new().summary(kind.about).value(Some(value)).build();
+        (kind.code, example)
     });
     let content = ContentBuilder::new()
         .schema(Some(Ref::from_schema_name("Problem")))
-        .example(example)
+        .examples_from_iter(examples)
         .build();
     let mut response = ResponseBuilder::new()
         .description(codes.join(", "))

@@ -63,8 +63,8 @@ pub(crate) struct AuditLog {
     params(
         ("subject" = Option<String>, Query, description = "Only about this, such as \
             `link:/x7Kq`", min_length = 1, max_length = 400, nullable = false),
-        ("act" = Option<String>, Query, description = "Only this, such as \
-            `link_judged`", min_length = 1, max_length = 64, nullable = false),
+        ("action" = Option<String>, Query, description = "Only this, such as \
+            `link_judged` (also `act`)", min_length = 1, max_length = 64, nullable = false),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with \
             the same filters",
             min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
@@ -80,8 +80,8 @@ pub(super) async fn read(
 ) -> Result<axum::Json<AuditLog>, Problem> {
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     let subject = params.take("subject");
-    let act = params.take("act").map(|word| {
-        AuditAction::parse(&word).ok_or_else(|| Problem::invalid("act", "no such act is known"))
+    let act = params.take_renamed("action", "act")?.map(|(name, word)| {
+        AuditAction::parse(&word).ok_or_else(|| Problem::invalid(name, "no such action is known"))
     });
     let act = act.transpose()?;
     params.done()?;

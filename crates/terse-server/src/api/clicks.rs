@@ -16,6 +16,7 @@ use super::answers::GetProblems;
 use super::click_rows::{COLUMNS, ClickRow};
 use super::links::readable;
 use super::period::{bad_bots, moment};
+use super::schemas::UtcPeriodParams;
 use super::stats::BotsWord;
 use super::streamed::{self, Sender};
 use crate::http::extract::{Keyed, Name};
@@ -48,20 +49,7 @@ enum Format {
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("format" = inline(Option<FormatWord>), Query, description = "`json` (the default) is a \
             JSON object per line", nullable = false),
-        ("from" = Option<String>, Query,
-            description = "From this time (RFC 3339), or from this date 00:00 UTC",
-            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
-            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
-        ("to" = Option<String>, Query,
-            description = "Until before this time, or this date 00:00 UTC",
-            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
-            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
+        UtcPeriodParams,
         ("bots" = Option<BotsWord>, Query,
             description = "Whether clicks by bots are included (the default), excluded, or the \
                 only ones. Also true and false",

@@ -124,8 +124,8 @@ enum StateWord {
 /// Those that have waited longest first.
 #[utoipa::path(get, path = "/api/v1/admin/reports", operation_id = "list_reports", tag = "Admin",
     params(
-        ("state" = inline(Option<StateWord>), Query, description = "Only reports in this state; \
-            `open` by default", nullable = false),
+        ("status" = inline(Option<StateWord>), Query, description = "Only reports with this \
+            status; `open` by default (also `state`)", nullable = false),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with \
             the same filters",
             min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
@@ -139,10 +139,10 @@ pub(super) async fn list(
     Moderator(principal): Moderator,
     mut params: Params,
 ) -> Result<axum::Json<ReportList>, Problem> {
-    let wanted = match params.take("state") {
+    let wanted = match params.take_renamed("status", "state")? {
         None => ReportState::Open,
-        Some(word) => ReportState::parse(&word)
-            .ok_or_else(|| Problem::invalid("state", "one of open, confirmed, cleared"))?,
+        Some((name, word)) => ReportState::parse(&word)
+            .ok_or_else(|| Problem::invalid(name, "one of open, confirmed, cleared"))?,
     };
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     params.done()?;

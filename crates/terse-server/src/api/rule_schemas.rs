@@ -7,11 +7,8 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{RefOr, Schema};
 
-const DATE_TIME: &str = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
-            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$";
+use super::schemas::DATE_TIME;
+
 const ABOUT: &str = "Which visitors go elsewhere than to `long_url`: the first rule whose \
     conditions all hold decides. Null and an \
     empty list are no rules.";

@@ -3,10 +3,11 @@
 use serde_json::json;
 use terse_core::registry::{Role, Scope};
 use terse_core::{EntryKind, Status};
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{
     AdditionalProperties, AnyOf, Array, Object, ObjectBuilder, OneOf, Ref, SchemaType, Type,
 };
-use utoipa::openapi::{RefOr, Schema};
+use utoipa::openapi::{RefOr, Required, Schema};
 
 use crate::reporting::Reason;
 
@@ -15,6 +16,48 @@ pub(crate) const MAX_ITEMS: usize = 1000;
 
 const REDIRECT: &str = "The status the link redirects with: 302 by default. Browsers cache 301 \
     and 308 for a long time.";
+
+/// RFC 3339 with an offset, also in the basic format, or a date.
+pub(super) const DATE_TIME: &str = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
+            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
+            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$";
+
+/// A parameter of the query that is a time. In a query, a plus sign means a space.
+fn time_param(name: &str, about: &str) -> Parameter {
+    let schema =
+        kind(Type::String).max_length(Some(40)).pattern(Some(DATE_TIME.replace("[+-]", "[+ -]")));
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Query)
+        .required(Required::False)
+        .description(Some(about))
+        .schema(Some(schema.build()))
+        .build()
+}
+
+/// `from` and `to` of statistics.
+pub(super) struct PeriodParams;
+
+impl utoipa::IntoParams for PeriodParams {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let from = "From this time (RFC 3339), or from the beginning of this date in the time zone";
+        let to = "Until before this time or date; now by default";
+        vec![time_param("from", from), time_param("to", to)]
+    }
+}
+
+/// `from` and `to` of lists of clicks, whose dates are in UTC.
+pub(super) struct UtcPeriodParams;
+
+impl utoipa::IntoParams for UtcPeriodParams {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let from = "From this time (RFC 3339), or from this date 00:00 UTC";
+        let to = "Until before this time, or this date 00:00 UTC";
+        vec![time_param("from", from), time_param("to", to)]
+    }
+}
 
 fn kind(of: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(of))

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use super::answers::{AdminListProblems, GetProblems, ListProblems};
 use super::links::readable;
 use super::period::{Asked, Words};
+use super::schemas::PeriodParams;
 use super::shapes::host_of;
 use super::stats_shapes::{AllStats, LinkStats, OrphanStats};
 use crate::http::extract::{Keyed, Name, Operator};
@@ -34,21 +35,7 @@ const CANDIDATES: usize = 1000;
 #[utoipa::path(get, path = "/api/v1/urls/{code}/stats", operation_id = "link_stats", tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
-        ("from" = Option<String>, Query,
-            description = "From this time (RFC 3339), or from the beginning of this date \
-                in the time zone",
-            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
-            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
-        ("to" = Option<String>, Query,
-            description = "Until before this time or date; now by default",
-            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
-            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
+        PeriodParams,
         ("interval" = inline(Option<IntervalWord>), Query,
             description = "The interval of the series; by default it fits the period",
             nullable = false),
@@ -81,21 +68,7 @@ pub(super) async fn link_stats(
 ///
 /// Of the last 30 days, unless `from` and `to` say otherwise. Deleted links are included.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "all_stats", tag = "Clicks",
-    params(("from" = Option<String>, Query,
-        description = "From this time (RFC 3339), or from the beginning of this date \
-                in the time zone",
-            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
-            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
-        ("to" = Option<String>, Query,
-            description = "Until before this time or date; now by default",
-            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
-            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
+    params(PeriodParams,
         ("interval" = inline(Option<IntervalWord>), Query,
             description = "The interval of the series; by default it fits the period",
             nullable = false),
@@ -128,21 +101,7 @@ pub(super) async fn all_stats(
 ///
 /// Unknown codes, expired links and blocked links. Under a flood they are sampled.
 #[utoipa::path(get, path = "/api/v1/admin/orphans", operation_id = "orphan_stats", tag = "Admin",
-    params(("from" = Option<String>, Query,
-        description = "From this time (RFC 3339), or from the beginning of this date \
-                in the time zone",
-            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
-            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
-        ("to" = Option<String>, Query,
-            description = "Until before this time or date; now by default",
-            max_length = 40, pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?\
-            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+ -][0-9]{2}(:?[0-9]{2})?))?)$", nullable = false),
+    params(PeriodParams,
         ("interval" = inline(Option<IntervalWord>), Query,
             description = "The interval of the series; by default it fits the period",
             nullable = false),

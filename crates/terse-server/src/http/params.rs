@@ -42,6 +42,22 @@ impl Params {
         Some(self.0.swap_remove(place).1)
     }
 
+    /// Removes a parameter that had another name in earlier versions, which stays accepted. Returns
+    /// the name that was sent, and the value.
+    pub(crate) fn take_renamed(
+        &mut self,
+        name: &'static str,
+        old: &'static str,
+    ) -> Result<Option<(&'static str, String)>, Problem> {
+        match (self.take(name), self.take(old)) {
+            (Some(_), Some(_)) => {
+                Err(Problem::invalid(old, format!("`{old}` is the old name of `{name}`; give one")))
+            }
+            (Some(value), None) => Ok(Some((name, value))),
+            (None, value) => Ok(value.map(|value| (old, value))),
+        }
+    }
+
     /// Refuses parameters that are left.
     pub(crate) fn done(self) -> Result<(), Problem> {
         match self.0.first() {

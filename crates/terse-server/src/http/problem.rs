@@ -27,49 +27,91 @@ pub(crate) struct Kind {
     pub(crate) status: u16,
     pub(crate) code: &'static str,
     pub(crate) title: &'static str,
+    /// When a call returns it, in one sentence for the documentation.
+    pub(crate) about: &'static str,
 }
 
 macro_rules! kinds {
-    ($($name:ident = $status:literal $code:literal $title:literal;)*) => {
-        $(pub(crate) static $name: Kind = Kind { status: $status, code: $code, title: $title };)*
+    ($($name:ident = $status:literal $code:literal $title:literal $about:literal;)*) => {
+        $(pub(crate) static $name: Kind =
+            Kind { status: $status, code: $code, title: $title, about: $about };)*
         /// All kinds, for the documentation.
         pub(crate) static ALL: &[&Kind] = &[$(&$name),*];
     };
 }
 
 kinds! {
-    INVALID_REQUEST = 400 "invalid_request" "Invalid request";
-    INVALID_URL = 400 "invalid_url" "Invalid URL";
-    SCHEME_NOT_ALLOWED = 400 "scheme_not_allowed" "Only http and https URLs can be shortened";
-    INVALID_ALIAS = 400 "invalid_alias" "Invalid alias";
-    RESERVED_ALIAS = 400 "reserved_alias" "Reserved alias";
-    INVALID_EXPIRY = 400 "invalid_expiry" "Invalid expiry";
-    PASSWORD_NEEDED = 401 "password_needed" "The link has a password";
-    UNAUTHORIZED = 401 "unauthorized" "A valid key is needed";
-    WRONG_PASSWORD = 403 "wrong_password" "Wrong password";
-    FORBIDDEN = 403 "forbidden" "Not permitted";
-    SUSPENDED = 403 "suspended" "The account is suspended";
-    WEBHOOKS_OFF = 403 "webhooks_off" "Webhooks are switched off";
-    NOT_FOUND = 404 "not_found" "Not found";
-    METHOD_NOT_ALLOWED = 405 "method_not_allowed" "Method not allowed";
-    REQUEST_TIMEOUT = 408 "request_timeout" "The body took too long to arrive";
-    ALIAS_TAKEN = 409 "alias_taken" "The alias is taken";
-    NAME_TAKEN = 409 "name_taken" "The name is taken";
-    LAST_ADMIN = 409 "last_admin" "This is the last admin";
-    TOO_MANY = 409 "too_many" "Limit reached";
-    NO_ACCOUNT = 409 "no_account" "The key belongs to no account";
-    DOMAIN_IN_USE = 409 "domain_in_use" "The domain has links";
-    NO_OWNER = 409 "no_owner" "No account owns the link";
-    CONFLICT = 409 "conflict" "Conflicting change";
-    PRECONDITION_FAILED = 412 "precondition_failed" "The link has changed";
-    TOO_LARGE = 413 "too_large" "The body is too large";
-    UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body must be plain JSON";
-    SELF_REFERENCE = 422 "self_reference" "The URL leads back to this server";
-    DESTINATION_NOT_PUBLIC = 422 "destination_not_public" "The destination is not public";
-    BLOCKED_DESTINATION = 422 "blocked_destination" "The destination is blocked";
-    IDEMPOTENCY_MISMATCH = 422 "idempotency_mismatch" "The idempotency key was used for another request";
-    RATE_LIMITED = 429 "rate_limited" "Too many requests";
-    STORE_UNAVAILABLE = 503 "store_unavailable" "Service unavailable";
+    INVALID_REQUEST = 400 "invalid_request" "Invalid request"
+        "A field, parameter or header is missing, unknown, of the wrong type or out of \
+        its range; `field` names it.";
+    INVALID_URL = 400 "invalid_url" "Invalid URL"
+        "The target is not an absolute http or https URL of at most 8,192 octets.";
+    SCHEME_NOT_ALLOWED = 400 "scheme_not_allowed" "Only http and https URLs can be shortened"
+        "The target has another scheme than http and https.";
+    INVALID_ALIAS = 400 "invalid_alias" "Invalid alias"
+        "The alias has a length or characters that are not allowed.";
+    RESERVED_ALIAS = 400 "reserved_alias" "Reserved alias"
+        "The alias is the path of a page of this server, or the operator does not allow \
+        it.";
+    INVALID_EXPIRY = 400 "invalid_expiry" "Invalid expiry"
+        "The expiry is not a date and time, is in the past, or is later than allowed.";
+    PASSWORD_NEEDED = 401 "password_needed" "The link has a password"
+        "The link has a password, and the request has none.";
+    UNAUTHORIZED = 401 "unauthorized" "A valid key is needed"
+        "The request has no key where one is needed, or its key is unknown, revoked or \
+        expired.";
+    WRONG_PASSWORD = 403 "wrong_password" "Wrong password"
+        "The password is not the right one.";
+    FORBIDDEN = 403 "forbidden" "Not permitted"
+        "The key, or the role of its account, does not permit this.";
+    SUSPENDED = 403 "suspended" "The account is suspended"
+        "The account is suspended.";
+    WEBHOOKS_OFF = 403 "webhooks_off" "Webhooks are switched off"
+        "The operator has not switched webhooks on.";
+    NOT_FOUND = 404 "not_found" "Not found"
+        "It does not exist, or it belongs to another owner.";
+    METHOD_NOT_ALLOWED = 405 "method_not_allowed" "Method not allowed"
+        "The address does not answer to this method; `Allow` names those that it \
+        answers to.";
+    REQUEST_TIMEOUT = 408 "request_timeout" "The body took too long to arrive"
+        "The body did not arrive in time.";
+    ALIAS_TAKEN = 409 "alias_taken" "The alias is taken"
+        "Another link has this alias or one that differs only by case, or the alias is \
+        reserved for a former owner.";
+    NAME_TAKEN = 409 "name_taken" "The name is taken"
+        "Another account has this name.";
+    LAST_ADMIN = 409 "last_admin" "This is the last admin"
+        "The last admin cannot be demoted, suspended or erased.";
+    TOO_MANY = 409 "too_many" "Limit reached"
+        "There are as many of these as there may be; remove one first.";
+    NO_ACCOUNT = 409 "no_account" "The key belongs to no account"
+        "The key is the operator's and belongs to no account.";
+    DOMAIN_IN_USE = 409 "domain_in_use" "The domain has links"
+        "There are links on the domain; delete them first.";
+    NO_OWNER = 409 "no_owner" "No account owns the link"
+        "The link was created without an account, so there is no owner to suspend.";
+    CONFLICT = 409 "conflict" "Conflicting change"
+        "Another request changed the same thing at the same time; read it and try \
+        again.";
+    PRECONDITION_FAILED = 412 "precondition_failed" "The link has changed"
+        "The link no longer has the revision in `If-Match`.";
+    TOO_LARGE = 413 "too_large" "The body is too large"
+        "The body is larger than this call accepts.";
+    UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body must be plain JSON"
+        "The body is not declared as application/json, or it is compressed.";
+    SELF_REFERENCE = 422 "self_reference" "The URL leads back to this server"
+        "The target is a short domain of this server, which would make a loop.";
+    DESTINATION_NOT_PUBLIC = 422 "destination_not_public" "The destination is not public"
+        "The target is a private or loopback address.";
+    BLOCKED_DESTINATION = 422 "blocked_destination" "The destination is blocked"
+        "The target is on a blocklist, or it is a known threat.";
+    IDEMPOTENCY_MISMATCH = 422 "idempotency_mismatch" "The idempotency key was used for another request"
+        "The `Idempotency-Key` was used for another request before.";
+    RATE_LIMITED = 429 "rate_limited" "Too many requests"
+        "A limit is reached; `Retry-After` says when to try again.";
+    STORE_UNAVAILABLE = 503 "store_unavailable" "Service unavailable"
+        "The store is away or busy, and nothing was changed; try again after `Retry- \
+        After`.";
 }
 
 /// An error response before it is serialised.
@@ -159,7 +201,7 @@ impl Problem {
     }
 
     pub(crate) fn into_body(self) -> ProblemBody {
-        let Kind { status, code, title } = *self.kind;
+        let Kind { status, code, title, .. } = *self.kind;
         ProblemBody {
             about: format!("/api/docs#{code}"),
             title,

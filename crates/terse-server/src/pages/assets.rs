@@ -41,6 +41,8 @@ static APP_CSS: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("app.css", include_str!("../../assets/app.css")));
 static APP_JS: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("app.js", include_str!("../../assets/app.js")));
+static DOCS_JS: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("docs.js", include_str!("../../assets/docs.js")));
 const ICON: &str = include_str!("../../assets/favicon.svg");
 
 /// The path of the style sheet.
@@ -63,11 +65,16 @@ pub(crate) fn app_js() -> &'static str {
     &APP_JS.path
 }
 
+/// The path of the documentation's script.
+pub(crate) fn docs_js() -> &'static str {
+    &DOCS_JS.path
+}
+
 pub(super) async fn asset(State(state): Web, Name(name): Name) -> Response {
     if let Some(logo) = state.site().logo_at(&format!("/assets/{name}")) {
         return logo_response(logo);
     }
-    let found = [&*CSS, &*JS, &*APP_CSS, &*APP_JS]
+    let found = [&*CSS, &*JS, &*APP_CSS, &*APP_JS, &*DOCS_JS]
         .into_iter()
         .find(|asset| asset.path.strip_prefix("/assets/") == Some(&*name));
     match found {

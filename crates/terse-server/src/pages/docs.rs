@@ -6,6 +6,14 @@ use serde_json::Value;
 use super::Frame;
 use crate::http::problem::{self, Kind};
 
+/// The media type of problems.
+const PROBLEM: &str = "application/problem+json";
+
+/// The `Content-Security-Policy` of the page: its forms call the API of this server.
+pub(crate) const DOCS_CSP: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
+    connect-src 'self'; img-src 'self' data:; form-action 'none'; base-uri 'none'; \
+    frame-ancestors 'none'";
+
 #[derive(Template)]
 #[template(path = "docs.html")]
 struct Docs {
@@ -32,7 +40,23 @@ struct Call {
     fields: Vec<Param>,
     curl: String,
     answers: Vec<Answer>,
-    problems: Vec<Answer>,
+    problems: Vec<Error>,
+    /// The form that sends the call; `None` for an answer that does not end.
+    try_it: Option<TryIt>,
+}
+
+/// An error that a call can return.
+struct Error {
+    status: String,
+    code: String,
+    about: String,
+}
+
+/// What the form of a call needs beside its parameters.
+struct TryIt {
+    needs_key: bool,
+    /// An example of the body; `None` if the call has none.
+    body: Option<String>,
 }
 
 struct Param {
@@ -46,7 +70,6 @@ struct Param {
 struct Answer {
     status: String,
     about: String,
-    codes: Vec<String>,
     example: Option<String>,
 }
 
@@ -96,18 +119,19 @@ impl Call {
         let mut answers = Vec::new();
         let mut problems = Vec::new();
         for (status, answer) in operation["responses"].as_object().into_iter().flatten() {
+            if let Some(kinds) = answer["content"][PROBLEM]["examples"].as_object() {
+                problems.extend(kinds.iter().map(|(code, kind)| Error {
+                    status: status.clone(),
+                    code: code.clone(),
+                    about: text(&kind["summary"]),
+                }));
+                continue;
+            }
             let content = &answer["content"]["application/json"];
             let example = resolve(document, &content["schema"])["example"].clone();
-            let about = text(&answer["description"]);
-            let is_problem = status.starts_with('4') || status.starts_with('5');
-            let codes = if is_problem {
-                about.split(", ").map(|code| code.trim_matches('`').to_owned()).collect()
-            } else {
-                vec![]
-            };
             let example = (!example.is_null()).then(|| pretty(&example));
-            let answer = Answer { status: status.clone(), about, codes, example };
-            if is_problem { &mut problems } else { &mut answers }.push(answer);
+            let about = text(&answer["description"]);
+            answers.push(Answer { status: status.clone(), about, example });
         }
         let security = operation["security"].as_array();
         let optional = security.is_some_and(|all| {
@@ -130,8 +154,20 @@ impl Call {
             curl: curl(path, method, key != "no key", example),
             answers,
             problems,
+            try_it: (!is_endless(operation)).then(|| TryIt {
+                needs_key: key == "key needed",
+                body: (!body.is_null()).then(|| match example {
+                    Value::Null => String::new(),
+                    example => pretty(example),
+                }),
+            }),
         }
     }
+}
+
+/// Whether an answer goes on for as long as the client listens.
+fn is_endless(operation: &Value) -> bool {
+    operation["responses"]["200"]["content"]["text/event-stream"].is_object()
 }
 
 /// The fields of a body, in the order of the schema.

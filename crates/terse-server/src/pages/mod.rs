@@ -40,8 +40,8 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use terse_core::{Hosts, Operator};
 
-pub(crate) use assets::{app_css, app_js, css, js};
-pub(crate) use docs::docs_page;
+pub(crate) use assets::{app_css, app_js, css, docs_js, js};
+pub(crate) use docs::{DOCS_CSP, docs_page};
 pub(crate) use frame::{Frame, Visitor};
 pub(crate) use password::password_page;
 

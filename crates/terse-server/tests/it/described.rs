@@ -125,6 +125,39 @@ async fn the_documentation_page_tells_every_call_and_every_problem() {
             );
         }
     }
+    // Each call names its own errors, with a sentence, and has a form unless its answer never ends.
+    for item in document["paths"].as_object().unwrap().values() {
+        for operation in item.as_object().unwrap().values() {
+            let id = operation["operationId"].as_str().unwrap();
+            let section = text.split_once(&format!("id=\"{id}\"")).unwrap().1;
+            let section = section.split_once("</section>").unwrap().0;
+            let mut count = 0;
+            for (status, answer) in operation["responses"].as_object().unwrap() {
+                let kinds = &answer["content"]["application/problem+json"]["examples"];
+                assert_eq!(kinds.is_object(), status.starts_with(['4', '5']), "{id} {status}");
+                for (code, kind) in kinds.as_object().into_iter().flatten() {
+                    let sentence = kind["summary"].as_str().unwrap().replace('`', "");
+                    assert!(sentence.ends_with('.'), "{code}");
+                    assert_eq!(kind["value"]["type"], format!("/api/docs#{code}"));
+                    assert_eq!(kind["value"]["status"].to_string(), *status);
+                    assert!(section.contains(&format!("href=\"#{code}\"")), "{id} {code}");
+                    let escaped = sentence.replace('\'', "&#39;");
+                    assert!(section.contains(&escaped), "{id} {sentence}");
+                    count += 1;
+                }
+            }
+            assert_eq!(section.matches("href=\"#").count(), count, "{id}");
+            assert_eq!(section.contains("class=\"try\" hidden"), id != "watch_link", "{id}");
+        }
+    }
+    let create = text.split_once("id=\"create_link\"").unwrap().1;
+    let create = create.split_once("</section>").unwrap().0;
+    assert!(create.contains("#alias_taken\"") && !create.contains("#last_admin\""));
+    // Without the script there is no box that does nothing.
+    assert!(text.contains("<div class=\"tools\" hidden>"));
+    assert!(!text.contains("<script>") && !text.contains("onclick") && !text.contains(" action="));
+    let policy = page.header("content-security-policy");
+    assert!(policy.contains("connect-src 'self'") && !policy.contains("unsafe"), "{policy}");
     for code in ["invalid_url", "alias_taken", "store_unavailable", "precondition_failed"] {
         assert!(text.contains(&format!("id=\"{code}\"")), "{code}");
     }

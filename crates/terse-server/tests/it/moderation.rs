@@ -392,3 +392,26 @@ async fn no_reason_is_taken_for_an_erasure() {
     }
     assert_eq!(web.registry.suspended().await.unwrap(), Vec::<OwnerId>::new());
 }
+
+#[tokio::test]
+async fn old_names_of_parameters_are_accepted_and_problems_name_what_was_sent() {
+    let web = Web::new();
+    for path in [
+        "/reports?status=cleared",
+        "/reports?state=cleared",
+        "/audit?action=link_judged",
+        "/audit?act=link_judged",
+    ] {
+        look(&web, path).await;
+    }
+    for (path, field) in [
+        ("/reports?status=lost", "status"),
+        ("/reports?state=lost", "state"),
+        ("/reports?status=open&state=open", "state"),
+        ("/audit?action=lost", "action"),
+        ("/audit?act=lost", "act"),
+    ] {
+        let line = format!("GET /api/v1/admin{path}");
+        web.api(&line, Value::Null).await.is_problem(400, "invalid_request", field);
+    }
+}

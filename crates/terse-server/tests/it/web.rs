@@ -1,6 +1,6 @@
 //! A whole server in memory, and ways to call it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -129,6 +129,34 @@ impl Answer {
         let field = Some(field.to_owned()).filter(|field| !field.is_empty());
         assert_eq!(self.problem(), (status, code.to_owned(), field), "{}", self.text());
     }
+}
+
+/// Fails if a call returns a problem that the OpenAPI document does not list for it.
+fn check_described(method: &str, path: &str, answer: &Answer) {
+    static DOCUMENT: LazyLock<Value> =
+        LazyLock::new(|| serde_json::to_value(terse_server::openapi()).unwrap());
+    if answer.header("content-type") != "application/problem+json" {
+        return;
+    }
+    let path = path.split('?').next().unwrap_or_default();
+    let fits = |template: &str| {
+        let parts = || template.split('/').zip(path.split('/'));
+        template.split('/').count() == path.split('/').count()
+            && parts().all(|(is, got)| is == got || is.starts_with('{'))
+    };
+    let paths = DOCUMENT["paths"].as_object().unwrap();
+    // `/urls/bulk` comes before `/urls/{code}`.
+    let item = paths
+        .get(path)
+        .or_else(|| paths.iter().find(|(template, _)| fits(template)).map(|(_, item)| item));
+    let Some(operation) = item.and_then(|item| item.get(method.to_lowercase())) else { return };
+    let (status, code) = (answer.status.as_str(), answer.json()["code"].clone());
+    let kinds = &operation["responses"][status]["content"]["application/problem+json"]["examples"];
+    assert!(
+        kinds.get(code.as_str().unwrap()).is_some(),
+        "{method} {path} returned {code}, which is not described: {}",
+        answer.text()
+    );
 }
 
 /// Uses the user agent as the name of the device, and locates every address in Austria.
@@ -420,7 +448,9 @@ impl Web {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        self.send(request.body(body.into()).unwrap()).await
+        let answer = self.send(request.body(body.into()).unwrap()).await;
+        check_described(method, path, &answer);
+        answer
     }
 
     /// Calls with the operator's key, with JSON if there is any.

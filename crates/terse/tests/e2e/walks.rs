@@ -614,3 +614,79 @@ fn a_suspicious_link_is_warned_of_and_never_goes_on_by_itself() {
         browser.picture("report-narrow").await;
     });
 }
+
+#[test]
+fn the_documentation_is_searched_and_a_call_is_tried() {
+    let key = "a-key-for-the-documentation";
+    let (_temp, _data, terse) = serve(&[&format!("admin_key={key}")]);
+    run_scenario(true, &[&terse.url], async |browser| {
+        browser.open(&format!("{}/api/docs", terse.url)).await;
+        browser.check_page().await;
+        let visible = "return [...document.querySelectorAll('section.call')]\
+            .filter((call) => call.getClientRects().length > 0).map((call) => call.id)";
+        let calls = async || browser.client.execute(visible, vec![]).await.expect("calls");
+        let all = calls().await.as_array().unwrap().len();
+        assert!(all > 50, "{all}");
+        let search = browser.client.find(Locator::Css("#search")).await.unwrap();
+        search.send_keys("idempotency_mismatch CREATE").await.unwrap();
+        let some = calls().await;
+        assert!(some.as_array().unwrap().contains(&json!("create_link")), "{some}");
+        assert!(!some.as_array().unwrap().contains(&json!("list_keys")), "{some}");
+        assert!(browser.text("#found").await.ends_with(&format!(" of {all} calls")));
+
+        // Without a key the form says what is missing, and sends nothing.
+        let form = "#get_account form";
+        search.clear().await.unwrap();
+        search.send_keys("get_account").await.unwrap();
+        let click = async |css: &str| {
+            browser.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+        };
+        click("#get_account details.try summary").await;
+        click(&format!("{form} button")).await;
+        assert!(browser.text(&format!("{form} .sent")).await.contains("needs a key"));
+
+        // A link is created with the key, which is in neither the address nor the storage.
+        search.clear().await.unwrap();
+        search.send_keys("create_link").await.unwrap();
+        let field = browser.client.find(Locator::Css("#key")).await.unwrap();
+        field.send_keys(key).await.unwrap();
+        click("#create_link details.try summary").await;
+        let body = browser.client.find(Locator::Css("#create_link-body")).await.unwrap();
+        body.clear().await.unwrap();
+        let sent = r#"{"long_url": "https://example.com/", "alias": "tried"}"#;
+        body.send_keys(sent).await.unwrap();
+        browser.picture("docs-try").await;
+        click("#create_link form button").await;
+        browser.wait("#create_link .answer:not([hidden])").await;
+        assert!(browser.text("#create_link .sent").await.starts_with("201"));
+        let answer = browser.text("#create_link .answer").await;
+        assert!(answer.contains("\"short_code\": \"tried\""), "{answer}");
+        let kept = "return location.href + JSON.stringify(localStorage) \
+            + JSON.stringify(sessionStorage) + document.cookie";
+        let kept = browser.client.execute(kept, vec![]).await.expect("what is kept");
+        assert!(!kept.to_string().contains(key), "{kept}");
+
+        // The path of the call is filled in, and an error is shown as it is.
+        search.clear().await.unwrap();
+        search.send_keys("get_link").await.unwrap();
+        click("#get_link details.try summary").await;
+        let code = browser.client.find(Locator::Css("#get_link-path-code")).await.unwrap();
+        code.send_keys("nosuch9").await.unwrap();
+        click("#get_link form button").await;
+        browser.wait("#get_link .answer:not([hidden])").await;
+        assert!(browser.text("#get_link .sent").await.starts_with("404"));
+        assert!(browser.text("#get_link .answer").await.contains("not_found"));
+        browser.check_page().await;
+    });
+    // Without scripts it is a plain page: everything is there except what needs them.
+    run_scenario(false, &[&terse.url], async |browser| {
+        browser.open(&format!("{}/api/docs", terse.url)).await;
+        browser.check_page().await;
+        let shown = async |css: &str| {
+            browser.client.find(Locator::Css(css)).await.unwrap().is_displayed().await.unwrap()
+        };
+        assert!(shown("#create_link").await && shown("#problems").await);
+        assert!(!shown("#search").await && !shown("#key").await);
+        assert!(!shown("#create_link details.try").await);
+    });
+}
