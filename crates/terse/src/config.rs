@@ -318,7 +318,8 @@ settings! {
         /// How many links one account may create with all its keys and browsers. Admins can set
         /// another limit for an account. A key with a higher limit does not raise it.
         pub create_per_account: Limit = Limit::per_hour(500),
-        /// How many links one address may create with API keys, whichever accounts they belong to.
+        /// How many links one address may create with API keys and in browsers that are signed in,
+        /// whichever accounts they belong to.
         pub create_per_ip_with_key: Limit = Limit::per_hour(2000),
         /// How many links one address may follow.
         pub redirect_per_ip: Limit = Limit::OFF,

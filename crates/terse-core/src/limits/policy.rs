@@ -138,12 +138,8 @@ impl Limits {
         if verdict.allowed {
             return Ok(LimitOutcome { allowance: allowance.clone(), verdict });
         }
-        let Bucket { whose, limit } = allowance.deciding(&verdict);
-        let whose = match whose {
-            Whose::Account(_) => "with all keys of the account",
-            Whose::Key(_) => "with this key",
-            Whose::Address(_) | Whose::AddressWithKey(_) => "from this address",
-        };
+        let Bucket { limit, .. } = allowance.deciding(&verdict);
+        let whose = allowance.in_words(limit);
         let detail = if count > limit.count() {
             format!(
                 "this asks for {count} links; at most {} are allowed {whose} ({limit})",
@@ -346,6 +342,21 @@ impl Allowance {
     }
 }
 
+impl Allowance {
+    /// Whose buckets have this limit. A decision tells how large the bucket is, not whose it is:
+    /// where two have the same limit, either may have decided, and messages name both.
+    fn in_words(&self, limit: Limit) -> String {
+        let word = |whose| match whose {
+            Whose::Account(_) => "with all keys of the account",
+            Whose::Key(_) => "with this key",
+            Whose::Address(_) | Whose::AddressWithKey(_) => "from this address",
+        };
+        let same = self.0.iter().filter(|bucket| bucket.limit.count() == limit.count());
+        let words: Vec<&str> = same.map(|bucket| word(bucket.whose)).collect();
+        words.join(" or ")
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     whose: Whose,
@@ -423,6 +434,19 @@ fn wait(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_names_every_bucket_that_may_have_decided() {
+        let bucket = |whose, count| Bucket { whose, limit: Limit::per_hour(count) };
+        let words = |key, account| {
+            let address = bucket(Whose::AddressWithKey(nowhere()), 2000);
+            let all = [bucket(Whose::Key(1), key), bucket(Whose::Account(2), account), address];
+            Allowance::of(all).in_words(Limit::per_hour(100))
+        };
+        assert_eq!(words(100, 500), "with this key");
+        assert_eq!(words(500, 100), "with all keys of the account");
+        assert_eq!(words(100, 100), "with this key or with all keys of the account");
+    }
 
     #[test]
     fn a_wait_is_never_shown_too_short() {
