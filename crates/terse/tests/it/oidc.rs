@@ -328,7 +328,7 @@ fn who_is_suspended_is_refused_here_too() {
     let mut cookies = CookieJar::default();
     assert_eq!(sign_in(&terse, &provider, &mut cookies, "ann").status, 303);
     sign_in::suspend(&terse, "ann");
-    assert_eq!(cookies.open(&terse, "/account").location(), Some("/login"));
+    assert_eq!(cookies.open(&terse, "/account").location(), Some("/login?next=/account"));
     let mut again = CookieJar::default();
     let answer = sign_in(&terse, &provider, &mut again, "ann");
     assert_eq!((answer.status, again.has("terse_session")), (403, false));

@@ -56,7 +56,7 @@ impl Browser {
             answer => {
                 assert_eq!(
                     (answer.status, answer.location()),
-                    (303, Some("/login")),
+                    (303, Some("/login?next=/account")),
                     "{}",
                     answer.text()
                 );
