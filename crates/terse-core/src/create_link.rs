@@ -129,9 +129,6 @@ impl CreateLink {
             .as_deref()
             .map(|text| Code::parse_alias(text, bounds.alias, "custom_alias"))
             .transpose()?;
-        if let Some(alias) = &alias {
-            policy.unwanted_aliases.check(alias, "custom_alias")?;
-        }
         let domain = match &self.domain {
             None => Domain::primary(),
             Some(host) => policy.hosts.domain_of(host).ok_or_else(|| {

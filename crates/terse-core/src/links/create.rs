@@ -65,6 +65,20 @@ impl Links {
         Ok(CreateBounds { longest, alias })
     }
 
+    /// Refuses a new link with an alias that the operator does not want. A link that exists already
+    /// is returned to its owner, or taken, as any other.
+    pub(super) async fn check_wanted(&self, new: &NewLink) -> Result<(), LinkError> {
+        let Some(alias) = &new.alias else { return Ok(()) };
+        let Err(unwanted) = self.rules.unwanted_aliases.check(alias, "custom_alias") else {
+            return Ok(());
+        };
+        let key = LinkKey { domain: new.domain.clone(), code: alias.clone() };
+        match self.store.get(&key).await? {
+            Some(_) => Ok(()),
+            None => Err(unwanted.into()),
+        }
+    }
+
     pub(super) async fn insert(
         &self,
         caller: Caller,
@@ -73,6 +87,7 @@ impl Links {
         created_at: Timestamp,
     ) -> Result<Created, LinkError> {
         let owner = caller.owner();
+        self.check_wanted(&new).await?;
         self.prepare(targets_of_new(&new).map(|asked| asked.target)).await;
         let version = self.screen.version();
         let (moderation, flags) = self.screen(caller, owner, targets_of_new(&new))?;
@@ -99,9 +114,13 @@ impl Links {
                     self.cache.forget(&link.key);
                     self.events.created(&link);
                     self.written(event);
-                    self.note_created(&link).await;
+                    let first = link.revision;
                     let link = self.learned_since(version, link).await;
                     self.revisit_if_unscreened(&link);
+                    // A later scan has its own record.
+                    if link.revision == first {
+                        self.note_created(&link).await;
+                    }
                     return Ok(Created { link, new: true, replayed: false });
                 }
                 // An earlier attempt may have been written although its answer got lost. The cache

@@ -25,6 +25,7 @@ impl Links {
         wish: CreateLink,
     ) -> Result<ImportPreview, LinkError> {
         let new = wish.parse(&self.rules, CreateBounds::IMPORT, self.clock.now())?;
+        self.check_wanted(&new).await?;
         self.prepare(targets_of_new(&new).map(|asked| asked.target)).await;
         self.screen(caller, caller.owner(), targets_of_new(&new))?;
         let Some(code) = new.alias else { return Ok(ImportPreview::New) };

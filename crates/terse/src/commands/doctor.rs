@@ -258,7 +258,7 @@ fn unwanted_aliases(config: &Config) -> Option<Finding> {
             let (count, skipped) = (unwanted.len(), unwanted.skipped());
             let found = match skipped {
                 0 => format!("{count} aliases"),
-                _ => format!("{count} aliases; {skipped} lines cannot be an alias"),
+                _ => format!("{count} aliases; lines that cannot be an alias: {skipped}"),
             };
             finding(what, CheckResult::Good, found, "")
         }

@@ -42,7 +42,11 @@ pub(super) fn hosts(config: &Config, base_url: &Url, address: SocketAddr) -> any
 }
 
 /// The policy for links.
-pub(super) fn link_policy(config: &Config, hosts: Hosts) -> anyhow::Result<LinkPolicy> {
+pub(super) fn link_policy(
+    config: &Config,
+    hosts: Hosts,
+    unwanted_aliases: UnwantedAliases,
+) -> anyhow::Result<LinkPolicy> {
     let blocked = BlockedHosts::parse(&config.safety.blocked_hosts)
         .map_err(|host| anyhow::anyhow!("safety.blocked_hosts: {host:?} is not a host"))?;
     Ok(LinkPolicy {
@@ -58,7 +62,7 @@ pub(super) fn link_policy(config: &Config, hosts: Hosts) -> anyhow::Result<LinkP
         // Expired links of owners stay at least as long as deleted ones.
         keep_expired: config.links.keep_expired.get().max(config.links.grace.get()),
         quarantine: config.links.quarantine.get(),
-        unwanted_aliases: unwanted_aliases(config)?,
+        unwanted_aliases,
     })
 }
 

@@ -59,7 +59,7 @@ impl Services {
             policy::code_source(config, &link_store, clock),
             redirector.clone(),
             safety.judging(),
-            policy::link_policy(config, hosts.clone())?,
+            policy::link_policy(config, hosts.clone(), policy::unwanted_aliases(config)?)?,
             clock.clone(),
         );
         let links = policy::with_audit(links, &store.registry);

@@ -84,7 +84,12 @@ pub(crate) async fn in_process_api(
     let moderator_blocks =
         store.registry.blocked_hosts().await.context("reading the blocked hosts")?;
     let screen = Arc::new(LazyScreen::new(config.clone(), hosts.clone(), moderator_blocks));
-    let rules = policy::link_policy(config, hosts)?;
+    // Most commands choose no alias, and must work for users who cannot read the list.
+    let unwanted = policy::unwanted_aliases(config).unwrap_or_else(|error| {
+        tracing::warn!(error = format!("{error:#}"), "aliases are not compared with the list");
+        terse_core::UnwantedAliases::default()
+    });
+    let rules = policy::link_policy(config, hosts, unwanted)?;
     let clock = Clock::default();
     let codes = policy::code_source(config, &store.links, &clock);
     let integrations =
