@@ -26,9 +26,9 @@ pub trait Screening: Send + Sync + 'static {
         matches!(self.screen(target, kept), ScreenResult::Blocked { .. })
     }
 
-    /// The entry of a list that blocks a target, or else one that warns of it. For moderators only.
-    /// Must not block.
-    fn list_match(&self, _target: &Target) -> Option<ListMatch> {
+    /// The entry of a list for which a link to this target has a status: one that blocks it, or
+    /// one that warns of it. For moderators only. Must not block.
+    fn list_match(&self, _target: &Target, _status: ModerationStatus) -> Option<ListMatch> {
         None
     }
 

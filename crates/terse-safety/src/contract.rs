@@ -1,6 +1,8 @@
 //! Implements the core's screening contract.
 
-use terse_core::{EntryKind, ListMatch, ScreenInput, ScreenResult, Screening, Target};
+use terse_core::{
+    EntryKind, ListMatch, ModerationStatus, ScreenInput, ScreenResult, Screening, Target,
+};
 
 use crate::flag::{Flag, FlagSet};
 use crate::index::MatchKind;
@@ -26,8 +28,12 @@ impl Screening for Screen {
         Screen::blocks(self, target)
     }
 
-    fn list_match(&self, target: &Target) -> Option<ListMatch> {
-        let Block { source, kind, .. } = Screen::list_match(self, target)?;
+    fn list_match(&self, target: &Target, status: ModerationStatus) -> Option<ListMatch> {
+        let Block { source, kind, .. } = match status {
+            ModerationStatus::Clear => return None,
+            ModerationStatus::Suspicious => self.warning_match(target)?,
+            ModerationStatus::Blocked => self.blocking_match(target)?,
+        };
         let kind = match kind {
             MatchKind::Host => EntryKind::Host,
             MatchKind::Url => EntryKind::Url,
@@ -54,8 +60,6 @@ fn to_core(flags: FlagSet) -> terse_core::Flags {
 
 #[cfg(test)]
 mod tests {
-    use terse_core::ModerationStatus;
-
     use super::*;
     use crate::{Index, parse};
 

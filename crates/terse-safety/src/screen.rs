@@ -115,19 +115,18 @@ impl Screen {
     }
 
     /// The entry of the warn lists that matches a target.
-    fn find_warning(&self, target: &Target) -> Option<Block> {
+    pub fn warning_match(&self, target: &Target) -> Option<Block> {
         find_in(&self.warnings, target)
     }
 
-    /// The entry that blocks a target, or else the entry that warns of it.
-    pub fn list_match(&self, target: &Target) -> Option<Block> {
-        self.find(target)
-            .or_else(|| {
-                let is_threat =
-                    self.safe_browsing.as_ref().is_some_and(|lists| lists.is_threat(target));
-                is_threat.then(|| by_safe_browsing(target))
-            })
-            .or_else(|| self.find_warning(target))
+    /// The entry for which a target is blocked. Safe Browsing also counts while it has no answer: a
+    /// link that it blocked stays blocked until then.
+    pub fn blocking_match(&self, target: &Target) -> Option<Block> {
+        self.find(target).or_else(|| {
+            let by_service =
+                matches!(self.safe_browsing_status(target), Status::Threat | Status::Unknown);
+            by_service.then(|| by_safe_browsing(target))
+        })
     }
 
     /// Screens the target of an existing link. `stored` are the link's flags: those that only the
@@ -171,7 +170,7 @@ impl Screen {
             return Verdict::Blocked(block);
         }
         let mut flags = flags(target).union(more);
-        if self.find_warning(target).is_some() {
+        if self.warning_match(target).is_some() {
             flags.insert(Flag::OnWarnList);
         }
         match safe_browsing {

@@ -1,6 +1,7 @@
 //! The audit records of automatic decisions: blocks and warnings by lists, flags and reports.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -13,8 +14,9 @@ use crate::registry::{
 use crate::screening::{ListMatch, REPORTED, UNREACHABLE};
 use crate::store::StoreError;
 
-/// How often the record of a new link is tried.
-const ATTEMPTS: u32 = 3;
+/// How often the changes of an owner to one link may be recorded: an owner can change the target to
+/// and fro as often as they like.
+const OWNER_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Keeps no records: for programs without a registry.
 pub(super) struct NoAudit;
@@ -54,7 +56,7 @@ impl Links {
         {
             return None;
         }
-        link.targets().find_map(|target| self.screen.list_match(target))
+        link.targets().find_map(|target| self.screen.list_match(target, link.moderation))
     }
 
     /// Records an automatic decision before it is written: a crash in between can leave a record
@@ -69,12 +71,39 @@ impl Links {
             return Ok(());
         }
         let change = (moderation_json(old), self.scan_json(new));
-        if noted.0.as_ref() != Some(&change) {
-            let written = self.write_scan(new, Some(&change.0), &change.1).await;
-            written.map_err(|error| StoreError::Unavailable(error.into()))?;
-            noted.0 = Some(change);
+        if noted.0.as_ref() == Some(&change) {
+            return Ok(());
         }
+        let unavailable = |error: RegistryError| StoreError::Unavailable(error.into());
+        if !has_new_target(old, new) || !self.was_noted(old, new).await.map_err(unavailable)? {
+            let why = match has_new_target(old, new) {
+                true if old.moderated_by == ModerationSource::Moderator => {
+                    "the owner changed the target, so the moderator's decision no longer applies; "
+                }
+                true => "the owner changed the target; ",
+                false => "",
+            };
+            let why = format!("{why}{}", reason(new, &change.1));
+            let written = self.write_scan(new, Some(&change.0), &change.1, why).await;
+            written.map_err(unavailable)?;
+        }
+        noted.0 = Some(change);
         Ok(())
+    }
+
+    /// Whether the log has a recent record that says the same after a change by the owner.
+    async fn was_noted(&self, old: &Link, new: &Link) -> Result<bool, RegistryError> {
+        if old.moderated_by != new.moderated_by {
+            return Ok(false);
+        }
+        let (subject, act) = (Some(subject::link(&new.key)), Some(AuditAction::LinkScreened));
+        let query = Audits { subject, act, limit: 1, before: None };
+        let since = self.clock.now().saturating_sub(OWNER_INTERVAL);
+        let last = self.audit.audit(&query).await?.into_iter().next();
+        Ok(last.filter(|last| last.at > since).is_some_and(|last| {
+            let after = last.after.as_deref().and_then(|text| serde_json::from_str(text).ok());
+            after.is_some_and(|after: Value| after["standing"] == new.moderation.as_str())
+        }))
     }
 
     /// Records that a new link begins with a warning. After the link is written: only then does
@@ -84,11 +113,8 @@ impl Links {
             return;
         }
         let after = self.scan_json(link);
-        for _ in 0..ATTEMPTS {
-            if self.write_scan(link, None, &after).await.is_ok() {
-                return;
-            }
-        }
+        // The log of the program reports a failure.
+        let _ = self.write_scan(link, None, &after, reason(link, &after)).await;
     }
 
     async fn write_scan(
@@ -96,10 +122,10 @@ impl Links {
         link: &Link,
         before: Option<&Value>,
         after: &Value,
+        why: String,
     ) -> Result<(), RegistryError> {
         let change = (before.map(Value::to_string), Some(after.to_string()));
-        let why = Some(reason(link, after));
-        let by = Attribution { actor: Actor::Terse, at: self.clock.now(), why };
+        let by = Attribution { actor: Actor::Terse, at: self.clock.now(), why: Some(why) };
         self.audit.note(AuditAction::LinkScreened, &subject::link(&link.key), change, by).await
     }
 
@@ -123,12 +149,20 @@ pub(crate) fn moderation_json(link: &Link) -> Value {
     })
 }
 
-/// Whether the screening decided something new: another status, or other reasons for a warning.
+/// Whether the screening decided something new: another status, or other reasons for a warning. Of
+/// a change of the target by the owner, what makes the status worse, or ends the validity of a
+/// moderator's decision.
 fn is_decision(old: &Link, new: &Link) -> bool {
     let reasons = |link: &Link| link.flags.without(UNREACHABLE);
+    let differs = new.moderation != old.moderation
+        || (new.moderation == ModerationStatus::Suspicious && reasons(new) != reasons(old));
+    let counts = !has_new_target(old, new) || new.moderation != ModerationStatus::Clear;
     new.moderated_by == ModerationSource::Screen
-        && (new.moderation != old.moderation
-            || (new.moderation == ModerationStatus::Suspicious && reasons(new) != reasons(old)))
+        && (new.moderated_by != old.moderated_by || (differs && counts))
+}
+
+fn has_new_target(old: &Link, new: &Link) -> bool {
+    old.target != new.target || old.rules != new.rules
 }
 
 /// The reason in a sentence for moderators.

@@ -83,12 +83,12 @@ impl Screening for Told {
         if flags.is_empty() { ScreenResult::Clear(flags) } else { ScreenResult::Suspicious(flags) }
     }
 
-    fn list_match(&self, target: &Target) -> Option<ListMatch> {
+    fn list_match(&self, target: &Target, status: ModerationStatus) -> Option<ListMatch> {
         let words = self.words.lock().unwrap();
         let (_, word) = words.iter().find(|(place, _)| target.as_str().starts_with(*place))?;
-        let (list, kind) = match *word {
-            "blocked" => ("the list", EntryKind::Host),
-            "listed" => ("new domains", EntryKind::Url),
+        let (list, kind) = match (*word, status) {
+            ("blocked", ModerationStatus::Blocked) => ("the list", EntryKind::Host),
+            ("listed", ModerationStatus::Suspicious) => ("new domains", EntryKind::Url),
             _ => return None,
         };
         Some(ListMatch { list: list.into(), kind })
@@ -632,8 +632,12 @@ async fn every_automatic_decision_is_recorded_with_its_reason() {
     let patch = Patch { long_url: Some(ODD.into()), ..Patch::default() };
     links.patch(OWNER, &good.key, &patch, None).await.unwrap();
     let told = records(&registry, &good).await;
-    assert_eq!(told.last().unwrap().0, "several people have reported the link; flags: odd");
     let count = told.len();
+    assert_eq!(
+        told.last().unwrap().0,
+        "several people have reported the link",
+        "the log says so already"
+    );
 
     // Neither a moderator's decision nor another change is automatic.
     let by_hand = Patch { moderation: Some(ModerationStatus::Blocked), ..Patch::default() };
@@ -645,4 +649,51 @@ async fn every_automatic_decision_is_recorded_with_its_reason() {
     assert_eq!(records(&registry, &odd).await.len(), 1);
     let blocked = links.get(Caller::OPERATOR, &good.key).await.unwrap();
     assert_eq!(links.list_match(&blocked), None, "a moderator decided");
+}
+
+#[tokio::test]
+async fn a_block_names_the_list_that_blocks_whichever_target_it_is_about() {
+    let (links, screen) = room();
+    let registry = Arc::new(MemoryRegistry::new());
+    let links = links.audited_by(registry.clone());
+    let later = "https://later.example/";
+    screen.learn(GOOD, "listed");
+    let rules = rules::RawRules(json!([{ "device": ["mobile"], "to": later }]));
+    let new = CreateLink { long_url: GOOD.into(), rules: Some(rules), ..CreateLink::default() };
+    let link = links.create(OWNER, new, None).await.unwrap().link;
+    screen.learn(later, "blocked");
+    let link = links.rescreen(&link.key).await.unwrap().unwrap();
+    let found = links.list_match(&link).unwrap();
+    assert_eq!((found.list.as_str(), found.kind), ("the list", EntryKind::Host));
+    let told = records(&registry, &link).await;
+    assert_eq!(told.last().unwrap().0, "the target is on the list the list, by its host");
+}
+
+#[tokio::test]
+async fn an_owner_cannot_flood_the_log_and_a_decision_that_lapses_is_recorded() {
+    let (links, _screen) = room();
+    let registry = Arc::new(MemoryRegistry::new());
+    let links = links.audited_by(registry.clone());
+    let link = make(&links, OWNER, GOOD).await.unwrap();
+    let patch = |target: &str| Patch { long_url: Some(target.into()), ..Patch::default() };
+    for _ in 0..20 {
+        links.patch(OWNER, &link.key, &patch(ODD), None).await.unwrap();
+        links.patch(OWNER, &link.key, &patch(GOOD), None).await.unwrap();
+    }
+    let told = records(&registry, &link).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].0, "the owner changed the target; flags: odd");
+    // Later, another record says that it happens again.
+    links.clock().advance(Duration::from_hours(1));
+    links.patch(OWNER, &link.key, &patch(ODD), None).await.unwrap();
+    assert_eq!(records(&registry, &link).await.len(), 2);
+    // A moderator clears the link; the next target is clear by itself.
+    let cleared = Patch { moderation: Some(ModerationStatus::Clear), ..Patch::default() };
+    links.patch(Caller::OPERATOR, &link.key, &cleared, None).await.unwrap();
+    links.patch(OWNER, &link.key, &patch(GOOD), None).await.unwrap();
+    let told = records(&registry, &link).await;
+    let (why, before, after) = told.last().unwrap();
+    assert!(why.contains("the moderator's decision no longer applies"), "{why}");
+    assert_eq!(before.as_ref().unwrap()["judged_by"], "moderator");
+    assert_eq!((&after["judged_by"], &after["standing"]), (&json!("screen"), &json!("clear")));
 }

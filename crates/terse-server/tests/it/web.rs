@@ -48,7 +48,7 @@ impl Screening for Watchful {
         }
     }
 
-    fn list_match(&self, target: &Target) -> Option<ListMatch> {
+    fn list_match(&self, target: &Target, _: ModerationStatus) -> Option<ListMatch> {
         let (list, kind) = match target.host().as_deref()? {
             "listed.example" => ("our list", EntryKind::Host),
             "odd.example" => ("odd list", EntryKind::Url),

@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use terse_core::registry::BlockedHost;
-use terse_core::{Clock, Hosts, ListMatch, ScreenInput, ScreenResult, Screening, Target};
+use terse_core::{
+    Clock, Hosts, ListMatch, ModerationStatus, ScreenInput, ScreenResult, Screening, Target,
+};
 use terse_safety::Screen;
 
 use super::Safety;
@@ -46,8 +48,8 @@ impl Screening for LazyScreen {
         Screening::screen(self.screen(), target, evidence)
     }
 
-    fn list_match(&self, target: &Target) -> Option<ListMatch> {
-        Screening::list_match(self.screen(), target)
+    fn list_match(&self, target: &Target, status: ModerationStatus) -> Option<ListMatch> {
+        Screening::list_match(self.screen(), target, status)
     }
 
     fn is_blockable(&self, host: &str) -> bool {

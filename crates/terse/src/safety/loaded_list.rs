@@ -132,11 +132,16 @@ impl LoadedList {
             return ListUpdate::Same;
         }
         let from_elsewhere = self.kept.is_some();
-        // The check below refuses a list that blocks our own hosts; single short links of ours are
-        // ignored.
-        let guard = ProtectedHosts { own_hosts: Vec::new(), allow_platforms: !from_elsewhere };
-        let new = parse(&self.source.name, bytes, &guard);
         let ours = self.own_hosts.own_names();
+        let own_hosts = match self.effect {
+            // The check below refuses a list that blocks our own hosts; single short links of ours
+            // are ignored.
+            ListEffect::Block => Vec::new(),
+            // A list of new domains has our own while it is new: skip the entry.
+            ListEffect::Warn => ours.clone(),
+        };
+        let guard = ProtectedHosts { own_hosts, allow_platforms: !from_elsewhere };
+        let new = parse(&self.source.name, bytes, &guard);
         if new.entries().any(|entry| blocks(entry, &ours)) {
             return ListUpdate::Refused("it names our own hosts");
         }
@@ -240,6 +245,19 @@ mod tests {
             feed.offer(&[&hosts(20)[..], b"https://go.example/abc\n"].concat()),
             ListUpdate::Taken { .. }
         ));
+    }
+
+    #[test]
+    fn our_own_hosts_on_a_warn_list_are_skipped() {
+        let base = "https://go.mine.example/".parse().unwrap();
+        let hosts = Hosts::new(&base, &[], vec![]).unwrap();
+        for place in ["new.txt", "https://feeds.example/new"] {
+            let source = ListSource::parse(place).unwrap();
+            let mut list =
+                LoadedList::new(source, ListEffect::Warn, hosts.clone(), Path::new("nowhere"));
+            let offered = list.offer(b"mine.example\ngo.mine.example\nother.example.net\n");
+            assert_eq!(offered, ListUpdate::Taken { entries: 1, skipped: 2 }, "{place}");
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use terse_core::{LinkKey, ListMatch, ScreenInput, ScreenResult, Screening, Target};
+use terse_core::{
+    LinkKey, ListMatch, ModerationStatus, ScreenInput, ScreenResult, Screening, Target,
+};
 use terse_safety::Screen;
 
 use super::safe_browsing::Service;
@@ -24,8 +26,8 @@ impl Screening for ScreenWithLookup {
         self.screen.blocks(target)
     }
 
-    fn list_match(&self, target: &Target) -> Option<ListMatch> {
-        Screening::list_match(&*self.screen, target)
+    fn list_match(&self, target: &Target, status: ModerationStatus) -> Option<ListMatch> {
+        Screening::list_match(&*self.screen, target, status)
     }
 
     fn version(&self) -> u64 {
