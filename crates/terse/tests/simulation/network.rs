@@ -120,6 +120,16 @@ over_the_network! {
             fn identity(&self) -> &Identity {
                 self.store.identity()
             }
+
+            /// With a distance from the seed: the service takes a random one, on which its codes
+            /// depend, and on these the times at which cached links are refreshed.
+            async fn lease_ahead(&self, lease: CodeLease) -> Result<Range<u64>, StoreError> {
+                let skip = if lease.skip == 0 { 0 } else { self.dice.below(1 << 26) };
+                self.before().await?;
+                let range = self.store.lease_ahead(CodeLease { skip, ..lease }).await;
+                self.after().await?;
+                range
+            }
         }
         fn insert(insert: Insert) -> Inserted;
         fn update(link: &Link, expected: Revision, events: &[OutboxEvent]) -> Updated;
@@ -127,7 +137,6 @@ over_the_network! {
         fn forget_history(key: &LinkKey) -> ();
         fn list(query: &ListQuery) -> Page;
         fn tags(owner: OwnerId, limit: usize) -> Vec<TagCount>;
-        fn lease_ahead(lease: CodeLease) -> Range<u64>;
         fn incarnation() -> u64;
         fn raise_incarnation(seen: u64) -> u64;
         fn mark_expired(now: Timestamp, limit: usize, subscribers: &[OwnerId]) -> Vec<LinkKey>;
