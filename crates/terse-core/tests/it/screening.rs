@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use terse_core::registry::{Actor, AuditAction, AuditLog as _, Audits, subject};
+use terse_core::registry::{
+    Actor, Attribution, AuditAction, AuditEntry, AuditLog, Audits, RegistryError, subject,
+};
 use terse_core::*;
 use terse_testkit::{MemoryRegistry, MemoryStore};
 
@@ -696,4 +698,40 @@ async fn an_owner_cannot_flood_the_log_and_a_decision_that_lapses_is_recorded() 
     assert!(why.contains("the moderator's decision no longer applies"), "{why}");
     assert_eq!(before.as_ref().unwrap()["judged_by"], "moderator");
     assert_eq!((&after["judged_by"], &after["standing"]), (&json!("screen"), &json!("clear")));
+}
+
+/// An audit log that cannot be reached.
+struct Away;
+
+#[async_trait]
+impl AuditLog for Away {
+    async fn note(
+        &self,
+        _: AuditAction,
+        _: &str,
+        _: (Option<String>, Option<String>),
+        _: Attribution,
+    ) -> Result<(), RegistryError> {
+        Err(RegistryError::Store(StoreError::Busy))
+    }
+
+    async fn audit(&self, _: &Audits) -> Result<Vec<AuditEntry>, RegistryError> {
+        Err(RegistryError::Store(StoreError::Busy))
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_decided_that_cannot_be_recorded_but_a_created_link_stays() {
+    let (links, screen) = room();
+    let links = links.audited_by(Arc::new(Away));
+    let (good, odd) = (make(&links, OWNER, GOOD).await.unwrap(), make(&links, OWNER, ODD).await);
+    assert_eq!(odd.unwrap().moderation, ModerationStatus::Suspicious);
+    screen.learn(GOOD, "blocked");
+    assert!(links.rescreen(&good.key).await.is_err());
+    assert!(links.warn(&good.key, good.created_at).await.is_err());
+    let same = links.get(OWNER, &good.key).await.unwrap();
+    assert_eq!((same.moderation, same.revision), (ModerationStatus::Clear, good.revision));
+    let patch = Patch { long_url: Some(ODD.into()), ..Patch::default() };
+    assert!(links.patch(OWNER, &good.key, &patch, None).await.is_err());
+    assert_eq!(links.get(OWNER, &good.key).await.unwrap().target, good.target);
 }

@@ -165,3 +165,34 @@ async fn the_documentation_page_tells_every_call_and_every_problem() {
     let redirect = web.page("/api/v1/docs").await;
     assert_eq!((redirect.status.as_u16(), redirect.header("location")), (302, "/api/docs"));
 }
+
+#[test]
+fn one_thing_has_one_name_in_all_queries() {
+    /// Names that other calls use for the same, and ours.
+    const OTHERS: [(&str, &str); 14] = [
+        ("act", "action"),
+        ("state", "status"),
+        ("search", "q"),
+        ("query", "q"),
+        ("since", "from"),
+        ("start", "from"),
+        ("until", "to"),
+        ("end", "to"),
+        ("timezone", "tz"),
+        ("time_zone", "tz"),
+        ("page", "cursor"),
+        ("after", "cursor"),
+        ("count", "limit"),
+        ("host", "domain"),
+    ];
+    let document = serde_json::to_value(terse_server::openapi()).unwrap();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for operation in item.as_object().unwrap().values() {
+            let params = operation["parameters"].as_array().into_iter().flatten();
+            for param in params.filter(|param| param["in"] == "query") {
+                let other = OTHERS.iter().find(|(name, _)| param["name"] == *name);
+                assert_eq!(other, None, "{path}: the second name is what other calls have");
+            }
+        }
+    }
+}

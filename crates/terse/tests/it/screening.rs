@@ -166,6 +166,12 @@ fn moderators_see_which_list_blocked_or_warned_and_owners_do_not() {
         terse.anonymous("POST", "/urls", Some(json!({"long_url": "https://new.example.net/"})));
     let code = made.json()["short_code"].as_str().unwrap().to_owned();
     assert!(!made.text().contains("fresh"), "{}", made.text());
+    for path in [format!("/api/v1/urls/{code}"), format!("/{code}"), format!("/{code}+")] {
+        let key = format!("Bearer {}", crate::harness::KEY);
+        let fields = [("authorization", key.as_str()), ("accept", "text/html")];
+        let seen = terse.send("GET", &path, &fields, None);
+        assert!(seen.status == 200 && !seen.text().contains("fresh"), "{path}: {}", seen.text());
+    }
     let seen = |code: &str| {
         let found = terse.api("GET", "/admin/links", None).json();
         let links = found["links"].as_array().unwrap().clone();
