@@ -10,6 +10,7 @@
 
 mod exclusive;
 mod failure;
+mod inspect;
 mod links;
 mod options;
 mod pool;
@@ -19,6 +20,7 @@ mod shared;
 mod sql;
 mod tls;
 
+pub use inspect::{Inspection, inspect};
 pub use links::PostgresLinks;
 pub use options::{OpenError, Options};
 pub use registry::PostgresRegistry;

@@ -104,6 +104,15 @@ impl Part {
         client.batch_execute("COMMIT").await.map_err(failed)
     }
 
+    /// An error if this program is too old for the tables. New and older tables are fine.
+    pub(crate) async fn check(
+        &self,
+        client: &Client,
+    ) -> Result<Result<(), OpenError>, tokio_postgres::Error> {
+        let found = self.version(client).await?;
+        Ok(found.map_or(Ok(()), |version| self.allowed(version).map(drop)))
+    }
+
     /// The stored version, and the one that a program must know; `None` for a new database.
     async fn version(&self, client: &Client) -> Result<Option<(i32, i32)>, tokio_postgres::Error> {
         let table =

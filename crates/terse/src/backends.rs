@@ -3,14 +3,22 @@
 
 #[cfg(feature = "embedded")]
 mod embedded;
+#[cfg(feature = "postgres")]
+mod postgres;
 
 #[cfg(feature = "embedded")]
 pub use embedded::{
-    Store, backup, backup_clicks, backup_registry, inspect, inspect_clicks, inspect_registry,
-    last_loss, limiter, skip_ahead, skip_ahead_registry, verify, verify_clicks, verify_registry,
+    backup, backup_clicks, backup_registry, inspect, inspect_clicks, inspect_registry, last_loss,
+    limiter, skip_ahead, skip_ahead_registry, verify, verify_clicks, verify_registry,
 };
 #[cfg(feature = "embedded")]
 pub use terse_embedded::{DataDir, DataDirError, DiskReserve, LockGuard, RunInfo};
+
+use std::sync::Arc;
+
+use terse_core::clicks::ClickStore;
+use terse_core::registry::{JobLease, NodeId, Registry};
+use terse_core::{Finding, LinkStore};
 
 use crate::config::{Config, StoreUrl};
 
@@ -28,17 +36,97 @@ struct Backend {
     is_built_in: bool,
 }
 
-const STORES: [Backend; 1] = [Backend {
-    scheme: "file",
-    example: "file:terse.db",
-    feature: "embedded",
-    is_built_in: cfg!(feature = "embedded"),
-}];
+const STORES: [Backend; 2] = [
+    Backend {
+        scheme: "file",
+        example: "file:terse.db",
+        feature: "embedded",
+        is_built_in: cfg!(feature = "embedded"),
+    },
+    Backend {
+        scheme: "postgres",
+        example: "postgres://user@host/database",
+        feature: "postgres",
+        is_built_in: cfg!(feature = "postgres"),
+    },
+];
+
+/// The opened stores.
+pub struct Store {
+    /// The links.
+    pub links: Arc<dyn LinkStore>,
+    /// Their clicks.
+    pub clicks: Arc<dyn ClickStore>,
+    /// Their owners.
+    pub registry: Arc<dyn Registry>,
+    /// The free space that single clicks leave to links.
+    pub disk_reserve: Arc<DiskReserve>,
+    leases: Arc<dyn JobLease>,
+    node: NodeId,
+    notice: Option<String>,
+    queue_depth: Arc<dyn Fn() -> usize + Send + Sync>,
+    close: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Store {
+    /// The leases that decide which node runs the background jobs.
+    pub fn leases(&self) -> Arc<dyn JobLease> {
+        Arc::clone(&self.leases)
+    }
+
+    /// This node's name in leases.
+    pub fn node(&self) -> NodeId {
+        self.node.clone()
+    }
+
+    /// What an operator must know about the state in which the stores were found.
+    pub fn notice(&self) -> Option<String> {
+        self.notice.clone()
+    }
+
+    /// How many writes are waiting.
+    pub fn queue_depth(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+        let depth = Arc::clone(&self.queue_depth);
+        move || depth()
+    }
+}
+
+impl Drop for Store {
+    /// Commits the waiting writes before the process ends.
+    fn drop(&mut self) {
+        (self.close)();
+    }
+}
 
 /// Opens the stores that the settings name.
 pub async fn open(config: &Config) -> anyhow::Result<Store> {
     match &config.store {
         StoreUrl::File(_) => embedded::open(config).await,
+        StoreUrl::Postgres(url) => open_postgres(config, url).await,
+    }
+}
+
+#[cfg(feature = "postgres")]
+use postgres::open as open_postgres;
+
+/// Settings with such a URL are refused before.
+#[cfg(not(feature = "postgres"))]
+async fn open_postgres(
+    _config: &Config,
+    _url: &crate::config::PostgresUrl,
+) -> anyhow::Result<Store> {
+    check_scheme("postgres").map_err(anyhow::Error::msg)?;
+    anyhow::bail!("PostgreSQL is not built in")
+}
+
+/// What is to be said about the database of the settings; nothing without one. Blocks.
+pub(crate) fn inspect_database(config: &Config) -> Vec<Finding> {
+    match &config.store {
+        StoreUrl::File(_) => Vec::new(),
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(url) => postgres::doctor(config, url),
+        #[cfg(not(feature = "postgres"))]
+        StoreUrl::Postgres(_) => Vec::new(),
     }
 }
 

@@ -21,7 +21,7 @@ use url::Url;
 pub use layers::{ConfigError, Loaded, Origin, Sources};
 pub use lists::{ListPlace, ListSource, Lists};
 use node::{choice, settings};
-pub use values::{BaseUrl, ByteSize, Roles, Secret, Span, StoreUrl};
+pub use values::{BaseUrl, ByteSize, PostgresUrl, Roles, Secret, Span, StoreUrl};
 
 settings! {
     /// Everything that can be set.
@@ -43,9 +43,14 @@ settings! {
         /// An API key with all permissions; 16 to 256 visible characters. If not set, terse
         /// generates one at the first start.
         pub admin_key: Option<Secret> = None,
-        /// The store of links. `file:` is the embedded store; its path is relative to `data_dir`
-        /// unless it is absolute.
+        /// The store of links and owners. `file:` is the embedded store; its path is relative to
+        /// `data_dir` unless it is absolute. `postgres://…` is a PostgreSQL database that several
+        /// nodes may share.
         pub store: StoreUrl = StoreUrl::File("terse.db".into()),
+        /// The database of `store` without a pooler in between, for changes of its tables.
+        pub store_direct: Option<PostgresUrl> = None,
+        /// A replica of the database of `store`, for lists and searches.
+        pub store_replica: Option<PostgresUrl> = None,
         /// What this process does. Set fewer roles only if several processes share the work. A file
         /// store belongs to one process, which therefore needs the role `worker`.
         pub roles: Roles = Roles::ALL,
@@ -559,16 +564,30 @@ impl Config {
             .expect("an address and a port make a URL")
     }
 
-    /// The embedded store's file.
+    /// The embedded store's file. With another store there is none.
     pub fn store_file(&self) -> PathBuf {
-        let StoreUrl::File(path) = &self.store;
-        self.data_dir.join(path)
+        match &self.store {
+            StoreUrl::File(path) => self.data_dir.join(path),
+            StoreUrl::Postgres(_) => self.data_dir.join("terse.db"),
+        }
     }
 
     /// The click store's file.
     pub fn clicks_file(&self) -> PathBuf {
-        let StoreUrl::File(path) = &self.clicks.store;
-        self.data_dir.join(path)
+        match &self.clicks.store {
+            StoreUrl::File(path) => self.data_dir.join(path),
+            StoreUrl::Postgres(_) => self.data_dir.join("clicks.db"),
+        }
+    }
+
+    /// Whether several nodes share the store.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.store, StoreUrl::Postgres(_))
+    }
+
+    /// Whether there is a store already that a command can open.
+    pub(crate) fn has_store(&self) -> bool {
+        self.is_shared() || self.store_file().exists()
     }
 
     /// The registry's file.

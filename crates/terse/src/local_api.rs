@@ -24,12 +24,12 @@ pub(crate) fn open(config: &Config) -> anyhow::Result<ApiClient> {
         )
     };
     let dir = DataDir::existing(&config.data_dir)
-        .filter(|dir| config.store_file().exists() || dir.was_locked())
+        .filter(|dir| config.has_store() || dir.was_locked())
         .with_context(missing)?;
     let deadline = Instant::now() + STARTING;
     loop {
         let in_use = match dir.lock() {
-            Ok(lock) if config.store_file().exists() => return in_process(config, lock),
+            Ok(lock) if config.has_store() => return in_process(config, lock),
             Ok(_) => anyhow::bail!(missing()),
             // A server that starts for the first time may not have created its store yet.
             Err(error @ DataDirError::InUse { .. }) => error,

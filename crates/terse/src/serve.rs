@@ -129,7 +129,7 @@ impl Server {
         // Planes. The watcher reads the registry before the first request: no link that a moderator
         // has blocked may be created or followed.
         let (stop, stopped) = watch::channel(false);
-        let mut jobs = Scheduler::new(LeaseKeeper::new(store.leases(), store.node()?));
+        let mut jobs = Scheduler::new(LeaseKeeper::new(store.leases(), store.node()));
         let (registry_refresh, receiver) = RegistryRefresh::new();
         jobs.add(runtime.block_on(RegistryWatcher::begin(
             store.registry.clone(),

@@ -58,6 +58,10 @@ impl PostgresLinks {
         Ok(Self { pool, identity, numbering, lookups, inserter, feed })
     }
 
+    pub(crate) fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
+    }
+
     /// How many new links are waiting to be committed.
     pub fn queue_depth(&self) -> usize {
         self.inserter.depth()

@@ -17,6 +17,7 @@ use terse_core::registry::RegistryError;
 use tokio_postgres::Row;
 
 use crate::failure::Failure;
+use crate::links::PostgresLinks;
 use crate::options::{OpenError, Options};
 use crate::pool::{Connector, Pool};
 use crate::schema;
@@ -36,10 +37,19 @@ impl PostgresRegistry {
     /// Connects, and creates or migrates the tables. Connections belong to the runtime that calls
     /// this.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
+        let pool = Arc::new(Pool::open(&options).await?);
+        Self::open_on(pool, &options).await
+    }
+
+    /// The same, with the connections of the link store in the same database.
+    pub async fn open_beside(links: &PostgresLinks, options: &Options) -> Result<Self, OpenError> {
+        Self::open_on(links.pool(), options).await
+    }
+
+    async fn open_on(pool: Arc<Pool>, options: &Options) -> Result<Self, OpenError> {
         let direct = options.direct_url.as_ref().unwrap_or(&options.url);
         let direct = Connector::new(direct, options.connect_timeout)?;
         schema::REGISTRY.migrate(&direct).await?;
-        let pool = Arc::new(Pool::open(&options).await?);
         let random = i64::from(getrandom::u32().unwrap_or(1));
         pool.write_once(
             "INSERT INTO registry_store (incarnation, version) VALUES ($1, 0) \

@@ -4,37 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use terse_core::clicks::ClickStore;
 use terse_core::limits::Limiter;
-use terse_core::registry::{JobLease, NodeId, Registry};
-use terse_core::{Clock, LinkStore, Timestamp};
+use terse_core::registry::NodeId;
+use terse_core::{Clock, Timestamp};
 use terse_embedded::{
     ClickOptions, DiskReserve, Embedded, EmbeddedClicks, EmbeddedRegistry, LocalLimiter, Options,
     RegistryOptions,
 };
 
+use super::Store;
 use crate::config::Config;
 use crate::memory_plan::MemoryPlan;
 use crate::serve::alphabet;
 
 const OLDER_REGISTRY: &str = "registry.db is older than the links: some links belong to accounts \
     that it does not know. New accounts get other ids. Restore a newer registry.db if there is one";
-
-/// The opened stores.
-pub struct Store {
-    /// The links.
-    pub links: Arc<dyn LinkStore>,
-    /// Their clicks.
-    pub clicks: Arc<dyn ClickStore>,
-    /// Their owners.
-    pub registry: Arc<dyn Registry>,
-    /// The free space that single clicks leave to links.
-    pub disk_reserve: Arc<DiskReserve>,
-    older_registry: bool,
-    embedded: Arc<Embedded>,
-    embedded_clicks: Arc<EmbeddedClicks>,
-    embedded_registry: Arc<EmbeddedRegistry>,
-}
 
 /// Opens the files that the settings name.
 pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
@@ -50,22 +34,7 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
         .context("opening the store")?;
     let embedded =
         Arc::new(opened.with_context(|| format!("opening the store {}", path.display()))?);
-    let path = config.clicks_file();
-    let disk_reserve = Arc::new(DiskReserve::new(&config.data_dir, config.storage.reserve.bytes()));
-    let options = ClickOptions {
-        keep_raw: !config.clicks.keep_raw.get().is_zero(),
-        reserve: Arc::clone(&disk_reserve),
-        cache_bytes: memory.click_store,
-        ..ClickOptions::new(path.clone())
-    };
-    let opened = tokio::task::spawn_blocking(move || EmbeddedClicks::open(options))
-        .await
-        .context("opening the store of clicks")?;
-    let embedded_clicks = Arc::new(opened.with_context(|| {
-        let advice =
-            "the links are not affected: restore a backup, or move this file away to count anew";
-        format!("opening the store of clicks {} ({advice})", path.display())
-    })?);
+    let (embedded_clicks, disk_reserve) = open_clicks(config).await?;
     let path = config.registry_file();
     let options =
         RegistryOptions { cache_bytes: memory.registry, ..RegistryOptions::new(path.clone()) };
@@ -84,55 +53,53 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
     if older_registry {
         tracing::error!("{OLDER_REGISTRY}");
     }
+    let notice = embedded.notice().or(older_registry.then_some(OLDER_REGISTRY)).map(str::to_owned);
+    let waiting = Arc::clone(&embedded);
     Ok(Store {
         links: embedded.clone(),
         clicks: embedded_clicks.clone(),
         registry: embedded_registry.clone(),
         disk_reserve,
-        older_registry,
-        embedded,
-        embedded_clicks,
-        embedded_registry,
+        leases: embedded_registry.clone(),
+        // One process at a time uses an embedded store, so every start has the same name and takes
+        // its own lease again at once.
+        node: NodeId::parse("local").context("naming this node")?,
+        notice,
+        queue_depth: Arc::new(move || waiting.queue_depth()),
+        close: Box::new(move || {
+            embedded_clicks.close();
+            embedded_registry.close();
+            embedded.close();
+        }),
     })
+}
+
+/// Opens the clicks file that the settings name, and the reserve that it leaves to links.
+pub(super) async fn open_clicks(
+    config: &Config,
+) -> anyhow::Result<(Arc<EmbeddedClicks>, Arc<DiskReserve>)> {
+    let path = config.clicks_file();
+    let disk_reserve = Arc::new(DiskReserve::new(&config.data_dir, config.storage.reserve.bytes()));
+    let options = ClickOptions {
+        keep_raw: !config.clicks.keep_raw.get().is_zero(),
+        reserve: Arc::clone(&disk_reserve),
+        cache_bytes: MemoryPlan::of(config).click_store,
+        ..ClickOptions::new(path.clone())
+    };
+    let opened = tokio::task::spawn_blocking(move || EmbeddedClicks::open(options))
+        .await
+        .context("opening the store of clicks")?;
+    let embedded_clicks = Arc::new(opened.with_context(|| {
+        let advice =
+            "the links are not affected: restore a backup, or move this file away to count anew";
+        format!("opening the store of clicks {} ({advice})", path.display())
+    })?);
+    Ok((embedded_clicks, disk_reserve))
 }
 
 /// Counts against rate limits, in this process.
 pub fn limiter(clock: &Clock) -> Arc<dyn Limiter> {
     Arc::new(LocalLimiter::new(clock.clone()))
-}
-
-impl Store {
-    /// The leases that decide which node runs the background jobs.
-    pub fn leases(&self) -> Arc<dyn JobLease> {
-        self.embedded_registry.clone()
-    }
-
-    /// This node's name in leases. One process at a time uses an embedded store, so every start has
-    /// the same name and takes its own lease again at once.
-    pub fn node(&self) -> anyhow::Result<NodeId> {
-        NodeId::parse("local").context("naming this node")
-    }
-
-    /// What an operator must know about the state in which the stores were found.
-    pub fn notice(&self) -> Option<String> {
-        let links = self.embedded.notice().map(str::to_owned);
-        links.or_else(|| self.older_registry.then(|| OLDER_REGISTRY.to_owned()))
-    }
-
-    /// How many writes are waiting.
-    pub fn queue_depth(&self) -> impl Fn() -> usize + Send + Sync + 'static {
-        let embedded = Arc::clone(&self.embedded);
-        move || embedded.queue_depth()
-    }
-}
-
-impl Drop for Store {
-    /// Commits the waiting writes before the process ends.
-    fn drop(&mut self) {
-        self.embedded_clicks.close();
-        self.embedded_registry.close();
-        self.embedded.close();
-    }
 }
 
 /// Copies a snapshot of the store into a new file. Works while a server is using the store.

@@ -129,8 +129,19 @@ struct Copied {
     count: Option<u64>,
 }
 
+/// Files can be copied; a database is its server's to copy.
+fn refuse_database(config: &Config) -> anyhow::Result<()> {
+    ensure!(
+        !config.is_shared(),
+        "links and owners are in PostgreSQL: back them up and restore them with its own tools, \
+         such as pg_dump"
+    );
+    Ok(())
+}
+
 impl Backup {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        refuse_database(context.config())?;
         self.through(context, |piece, to| piece.copy(context.config(), to), Piece::verify)
     }
 
@@ -211,6 +222,7 @@ impl Backup {
 
 impl Restore {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        refuse_database(context.config())?;
         self.through(context, Piece::verify, Piece::skip_ahead)
     }
 

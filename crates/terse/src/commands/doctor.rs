@@ -58,6 +58,11 @@ impl Checks {
     /// The stores' files.
     fn stores(&self, deep: bool) -> Vec<Finding> {
         let config = &self.config;
+        if config.is_shared() {
+            let mut findings = backends::inspect_database(config);
+            findings.push(self.clicks(deep));
+            return findings;
+        }
         vec![
             store(
                 STORES[0],
@@ -67,14 +72,7 @@ impl Checks {
                 backends::inspect,
                 backends::verify,
             ),
-            store(
-                STORES[1],
-                "clicks",
-                &config.clicks_file(),
-                deep,
-                backends::inspect_clicks,
-                backends::verify_clicks,
-            ),
+            self.clicks(deep),
             store(
                 STORES[2],
                 "owners",
@@ -84,6 +82,17 @@ impl Checks {
                 backends::verify_registry,
             ),
         ]
+    }
+
+    fn clicks(&self, deep: bool) -> Finding {
+        store(
+            STORES[1],
+            "clicks",
+            &self.config.clicks_file(),
+            deep,
+            backends::inspect_clicks,
+            backends::verify_clicks,
+        )
     }
 }
 

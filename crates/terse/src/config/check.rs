@@ -68,14 +68,22 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     if c.clicks.journal_size < ByteSize::mib(16) || c.clicks.journal_size > ByteSize::mib(1 << 20) {
         return Err(("clicks.journal_size", "must be from 16MiB to 1024GiB".into()));
     }
-    let StoreUrl::File(_) = c.store;
-    if !c.roles.worker {
+    if !c.is_shared() && !c.roles.worker {
         let why = "must include worker while store is a file: only one process can use the file, \
                    and without that role nothing deletes expired links and old salts or sends \
                    webhook events";
         return Err(("roles", why.into()));
     }
-    if c.clicks_file() == c.store_file() {
+    for (name, given) in [("store_direct", &c.store_direct), ("store_replica", &c.store_replica)] {
+        if given.is_some() && !c.is_shared() {
+            return Err((name, "is for a store on PostgreSQL only".into()));
+        }
+    }
+    if !matches!(c.clicks.store, StoreUrl::File(_)) {
+        let why = "must be a file: clicks are counted in each node's own data folder";
+        return Err(("clicks.store", why.into()));
+    }
+    if !c.is_shared() && c.clicks_file() == c.store_file() {
         return Err(("clicks.store", "must be another file than store".into()));
     }
     let issuer = c.issuer().map_err(|why| ("oidc.issuer", why))?;

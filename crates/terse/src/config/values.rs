@@ -128,6 +128,8 @@ impl fmt::Display for BaseUrl {
 pub enum StoreUrl {
     /// The embedded store, in a file; relative paths are below `data_dir`.
     File(PathBuf),
+    /// A PostgreSQL database.
+    Postgres(PostgresUrl),
 }
 
 impl FromStr for StoreUrl {
@@ -141,6 +143,9 @@ impl FromStr for StoreUrl {
             .split_once(':')
             .filter(|(scheme, _)| is_scheme(scheme))
             .ok_or("a store such as file:terse.db is expected")?;
+        if PostgresUrl::SCHEMES.contains(&scheme) {
+            return text.parse().map(Self::Postgres);
+        }
         crate::backends::check_scheme(scheme)?;
         Ok(match path {
             "" => Self::File("terse.db".into()),
@@ -151,8 +156,58 @@ impl FromStr for StoreUrl {
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::File(path) = self;
-        write!(f, "file:{}", path.display())
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Postgres(url) => url.fmt(f),
+        }
+    }
+}
+
+/// The URL of a PostgreSQL database. Its password is never shown.
+#[derive(Clone, Eq, PartialEq)]
+pub struct PostgresUrl(String);
+
+impl PostgresUrl {
+    const SCHEMES: [&str; 2] = ["postgres", "postgresql"];
+
+    /// The whole URL, for the driver.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for PostgresUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+        if !scheme.is_some_and(|scheme| Self::SCHEMES.contains(&scheme)) {
+            return Err("a URL such as postgres://user@host/database is expected".into());
+        }
+        crate::backends::check_scheme("postgres")?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Parameters may contain a password, too.
+        let (base, query) = self.0.split_once('?').map_or((&*self.0, ""), |(base, _)| (base, "?…"));
+        let (scheme, rest) = base.split_once("://").unwrap_or(("postgres", base));
+        match rest.rsplit_once('@') {
+            Some((user, place)) => {
+                let (user, hidden) =
+                    user.split_once(':').map_or((user, ""), |(user, _)| (user, ":[hidden]"));
+                write!(f, "{scheme}://{user}{hidden}@{place}{query}")
+            }
+            None => write!(f, "{scheme}://{rest}{query}"),
+        }
+    }
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -238,7 +293,7 @@ impl Leaf for Limit {
 }
 
 textual! {
-    Span: "duration", ByteSize: "size", BaseUrl: "URL", StoreUrl: "store", OperatorName: "text",
+    Span: "duration", ByteSize: "size", BaseUrl: "URL", StoreUrl: "store", PostgresUrl: "database", OperatorName: "text",
     PageUrl: "URL", Contact: "email address or URL",
 }
 
@@ -302,13 +357,31 @@ mod tests {
     fn a_store_that_is_not_built_in_is_refused_without_repeating_its_password() {
         assert_eq!("file:".parse(), Ok(StoreUrl::File("terse.db".into())));
         assert_eq!("file:///var/x.db".parse(), Ok(StoreUrl::File("/var/x.db".into())));
-        let error = "postgres://terse:hunter2@db/terse".parse::<StoreUrl>().unwrap_err();
+        let error = "mysql://terse:hunter2@db/terse".parse::<StoreUrl>().unwrap_err();
         assert!(
-            error.contains("postgres: is not a kind of store; allowed: file:terse.db")
+            error.contains("mysql: is not a kind of store; allowed: file:terse.db")
                 && !error.contains("hunter2"),
             "{error}"
         );
         assert!("terse.db".parse::<StoreUrl>().is_err());
+    }
+
+    #[test]
+    fn a_database_is_shown_without_its_password() {
+        for (text, shown) in [
+            ("postgres://db/terse", "postgres://db/terse"),
+            ("postgres://u@db,db2:5433/terse", "postgres://u@db,db2:5433/terse"),
+            ("postgresql://u:a@b:c@db/terse", "postgresql://u:[hidden]@db/terse"),
+            ("postgres://db/terse?password=x", "postgres://db/terse?…"),
+        ] {
+            let url = PostgresUrl(text.to_owned());
+            assert_eq!(url.to_string(), shown);
+            assert_eq!(
+                format!("{:?}", StoreUrl::Postgres(url.clone())),
+                format!("Postgres({url})")
+            );
+        }
+        assert!("mysql://db/terse".parse::<PostgresUrl>().is_err());
     }
 
     #[test]

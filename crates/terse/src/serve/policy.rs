@@ -120,6 +120,9 @@ pub(crate) fn alphabet(config: &Config) -> Alphabet {
 }
 
 /// The settings of the redirect plane.
+/// How long a node remembers that a code does not exist, where other nodes create codes, too.
+const MAX_SHARED_NEGATIVE_TTL: std::time::Duration = std::time::Duration::from_secs(5);
+
 pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
     let (redirect, cache, memory) = (&config.redirect, &config.cache, MemoryPlan::of(config));
     let threads = match usize::from(redirect.threads) {
@@ -147,7 +150,11 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
         cache_bytes: usize::try_from(memory.links).unwrap_or(usize::MAX),
         max_http2_connections: memory.http2_connections(),
         cache_ttl: cache.ttl.get(),
-        negative_ttl: cache.negative_ttl.get(),
+        negative_ttl: match config.is_shared() {
+            // Another node may create the code meanwhile.
+            true => cache.negative_ttl.get().min(MAX_SHARED_NEGATIVE_TTL),
+            false => cache.negative_ttl.get(),
+        },
         negative_entries: cache.negative_entries as usize,
         loose: config.codes.loose,
         redirect_per_address: config.limits.redirect_per_ip,

@@ -13,6 +13,7 @@ mod crash_commands;
 mod disk_reserve;
 mod domains;
 mod erasure;
+mod fleet;
 mod following;
 mod harness;
 mod hostile;

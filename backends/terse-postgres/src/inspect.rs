@@ -1,0 +1,81 @@
+//! What `terse doctor` wants to know about a database.
+
+use std::time::SystemTime;
+
+use terse_core::Timestamp;
+
+use crate::options::{OpenError, Options};
+use crate::pool::Connector;
+use crate::schema;
+use crate::sql::At;
+
+/// The state of a database, as a node sees it.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// The version of the server.
+    pub server: String,
+    /// Whether it accepts writes.
+    pub writable: bool,
+    /// Its setting `synchronous_commit`, with which 201 is as durable as it says.
+    pub synchronous_commit: String,
+    /// Its setting `fsync`.
+    pub fsync: bool,
+    /// How many standbys follow it, if this account may know.
+    pub standbys: u64,
+    /// Its setting `synchronous_standby_names`.
+    pub synchronous_standbys: String,
+    /// How many connections it allows, and how many there are.
+    pub connections: (u64, u64),
+    /// How far its clock is ahead of this machine's, in milliseconds.
+    pub clock_ahead_ms: i64,
+    /// Whether searches have an index.
+    pub search_index: bool,
+}
+
+/// Looks at a database. Changes nothing.
+pub async fn inspect(options: &Options) -> Result<Inspection, OpenError> {
+    let connector = Connector::new(&options.url, options.connect_timeout)?;
+    let failed = |error: tokio_postgres::Error| connector.failed(error);
+    let client = connector.connect().await.map_err(|error| connector.failed(error))?;
+    for part in [&schema::LINKS, &schema::REGISTRY] {
+        part.check(&client).await.map_err(failed)??;
+    }
+    let rows = client
+        .query_typed(
+            "SELECT current_setting('server_version'), \
+             NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off', \
+             current_setting('synchronous_commit'), current_setting('fsync') = 'on', \
+             (SELECT count(*) FROM pg_stat_replication), \
+             current_setting('synchronous_standby_names'), \
+             current_setting('max_connections')::bigint, \
+             (SELECT sum(numbackends)::bigint FROM pg_stat_database), \
+             to_regclass('links_search') IS NOT NULL",
+            &[],
+        )
+        .await
+        .map_err(failed)?;
+    let row = rows.first().ok_or_else(|| connector.failed("the server said nothing"))?;
+    let before = now();
+    let clock = client.query_typed("SELECT clock_timestamp()", &[]).await.map_err(failed)?;
+    let between = (before.as_ms() + now().as_ms()) / 2;
+    let theirs = clock.first().map_or(between, |row| row.get::<_, At>(0).0.as_ms());
+    Ok(Inspection {
+        server: row.get(0),
+        writable: row.get(1),
+        synchronous_commit: row.get(2),
+        fsync: row.get(3),
+        standbys: row.get::<_, i64>(4).cast_unsigned(),
+        synchronous_standbys: row.get(5),
+        connections: (
+            row.get::<_, i64>(6).cast_unsigned(),
+            row.get::<_, Option<i64>>(7).unwrap_or(0).cast_unsigned(),
+        ),
+        clock_ahead_ms: theirs - between,
+        search_index: row.get(8),
+    })
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_ms(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,134 @@
+//! Links and the registry on PostgreSQL, shared by several nodes. Clicks stay in this node's data
+//! folder.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use terse_core::registry::NodeId;
+use terse_core::{CheckResult, Finding};
+use terse_postgres::{Inspection, Options, PostgresLinks, PostgresRegistry};
+
+use super::{Store, embedded};
+use crate::config::{Config, PostgresUrl};
+use crate::serve::alphabet;
+
+/// More than the database may differ from this machine's clock.
+const MAX_CLOCK_DIFFERENCE_MS: u64 = 5_000;
+
+fn options(config: &Config, url: &PostgresUrl) -> Options {
+    let reveal = |url: &Option<PostgresUrl>| url.as_ref().map(|url| url.reveal().to_owned());
+    Options {
+        direct_url: reveal(&config.store_direct),
+        replica_url: reveal(&config.store_replica),
+        alphabet: alphabet(config),
+        ..Options::new(url.reveal())
+    }
+}
+
+/// Opens the database that the settings name.
+pub(super) async fn open(config: &Config, url: &PostgresUrl) -> anyhow::Result<Store> {
+    let options = options(config, url);
+    let links = PostgresLinks::open(options.clone()).await.context("opening the store of links")?;
+    let registry = PostgresRegistry::open_beside(&links, &options)
+        .await
+        .context("opening the registry of owners")?;
+    let (clicks, disk_reserve) = embedded::open_clicks(config).await?;
+    let links = Arc::new(links);
+    let waiting = Arc::clone(&links);
+    let registry = Arc::new(registry);
+    let closing = Arc::clone(&clicks);
+    Ok(Store {
+        links,
+        clicks,
+        registry: registry.clone(),
+        disk_reserve,
+        leases: registry,
+        node: node(config)?,
+        notice: None,
+        queue_depth: Arc::new(move || waiting.queue_depth()),
+        // Every create was answered when its link was committed.
+        close: Box::new(move || closing.close()),
+    })
+}
+
+/// This node's name in leases: random, and kept in its data folder, so that it is the same after a
+/// restart.
+fn node(config: &Config) -> anyhow::Result<NodeId> {
+    let path = config.data_dir.join("node");
+    let read = || std::fs::read_to_string(&path).ok().and_then(|name| NodeId::parse(name.trim()));
+    if let Some(node) = read() {
+        return Ok(node);
+    }
+    let name = format!("{:016x}", getrandom::u64().context("naming this node")?);
+    std::fs::write(&path, &name).with_context(|| format!("writing {}", path.display()))?;
+    NodeId::parse(&name).context("naming this node")
+}
+
+/// Looks at the database. Blocks, and may be called on any thread.
+pub(crate) fn doctor(config: &Config, url: &PostgresUrl) -> Vec<Finding> {
+    let options = options(config, url);
+    let inspected = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        anyhow::Ok(runtime.block_on(terse_postgres::inspect(&options))?)
+    });
+    match inspected.join() {
+        Ok(Ok(inspection)) => findings(&inspection),
+        Ok(Err(error)) => vec![finding(
+            CheckResult::Problem,
+            format!("{error:#}"),
+            "start the database, or correct the setting `store`",
+        )],
+        Err(_) => vec![finding(CheckResult::Problem, "it could not be checked".into(), "")],
+    }
+}
+
+fn finding(verdict: CheckResult, found: String, advice: &str) -> Finding {
+    Finding { what: "store".to_owned(), verdict, found, advice: advice.to_owned() }
+}
+
+fn findings(seen: &Inspection) -> Vec<Finding> {
+    use CheckResult::{Good, Problem, Warning};
+    let mut all = Vec::new();
+    if !seen.writable {
+        let found = format!("PostgreSQL {} is read-only", seen.server);
+        all.push(finding(Problem, found, "name the primary in `store`, or promote this one"));
+    }
+    let (allowed, used) = seen.connections;
+    let found = format!(
+        "PostgreSQL {}; a node opens up to {} connections, {used} of {allowed} are in use",
+        seen.server,
+        Options::CONNECTIONS
+    );
+    let scarce = allowed.saturating_sub(used) < Options::CONNECTIONS as u64;
+    all.push(if scarce {
+        finding(Warning, found, "raise max_connections, or put a pooler in between")
+    } else {
+        finding(Good, found, "")
+    });
+    if !seen.fsync || matches!(seen.synchronous_commit.as_str(), "off") {
+        let found = format!(
+            "fsync is {}, synchronous_commit is {}: a link may be lost after it was acknowledged",
+            if seen.fsync { "on" } else { "off" },
+            seen.synchronous_commit
+        );
+        all.push(finding(Warning, found, "set fsync = on and synchronous_commit = on"));
+    }
+    if seen.standbys > 0 && seen.synchronous_standbys.is_empty() {
+        let found = "the standbys are not waited for: a failover may lose links that were \
+                     acknowledged";
+        let advice = "set synchronous_standby_names, with a quorum of standbys";
+        all.push(finding(Warning, found.to_owned(), advice));
+    }
+    let ahead = seen.clock_ahead_ms;
+    if ahead.unsigned_abs() > MAX_CLOCK_DIFFERENCE_MS {
+        let found = format!("the clocks of the database and this machine differ by {ahead} ms");
+        all.push(finding(Warning, found, "synchronise both clocks (NTP)"));
+    }
+    if !seen.search_index {
+        let found = "searches have no index: the extension pg_trgm could not be created".to_owned();
+        let advice = "create the extension as a superuser, then the index links_search (see \
+                      docs/fleet.md)";
+        all.push(finding(Warning, found, advice));
+    }
+    all
+}

@@ -1,0 +1,175 @@
+//! Two processes on one PostgreSQL database.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use terse_testkit::PostgresServer;
+
+use crate::harness::KEY;
+use crate::process::{Served, command};
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Node {
+    served: Served,
+    folder: tempfile::TempDir,
+}
+
+impl Node {
+    fn start(database: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, key) = (format!("store={database}"), format!("admin_key={KEY}"));
+        // All nodes have the same short domain, as behind a load balancer.
+        let settings =
+            [store.as_str(), key.as_str(), "redirect.threads=1", "base_url=http://127.0.0.1:1"];
+        let served = Served::start(&folder.path().join("data"), &settings);
+        Self { served, folder }
+    }
+
+    /// Status and body of an API call.
+    fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(PATIENCE))
+            .build()
+            .into();
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("{}/api/v1{path}", self.served.url))
+            .header("authorization", format!("Bearer {KEY}"))
+            .header("content-type", "application/json");
+        let body = body.map_or(String::new(), |body| body.to_string());
+        let mut answer = agent.run(request.body(body).unwrap()).unwrap();
+        let text = answer.body_mut().read_to_string().unwrap();
+        (answer.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::Null))
+    }
+
+    /// Creates a link, and returns its code.
+    fn create(&self, body: Value) -> String {
+        let (status, link) = self.call("POST", "/urls", Some(body));
+        assert_eq!(status, 201, "{link}");
+        link["short_code"].as_str().unwrap().to_owned()
+    }
+
+    fn follow(&self, code: &str) -> (u16, Option<String>) {
+        let (status, location, _) = self.served.get(&format!("/{code}"));
+        (status, location)
+    }
+
+    /// Waits until a visit is answered like this.
+    fn comes_to(&self, code: &str, expected: (u16, Option<&str>)) {
+        let expected = (expected.0, expected.1.map(str::to_owned));
+        until(&format!("{code} is {expected:?}"), || self.follow(code) == expected);
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn found(target: &str) -> (u16, Option<String>) {
+    (302, Some(target.to_owned()))
+}
+
+#[test]
+fn two_nodes_on_one_database_behave_as_one() {
+    let database = PostgresServer::shared().fresh();
+    let (a, b) = (Node::start(&database), Node::start(&database));
+
+    // What one node created, the other follows at once.
+    let code = a.create(json!({ "long_url": "https://example.com/1" }));
+    assert_eq!(b.follow(&code), found("https://example.com/1"));
+    // An alias that was asked for before it existed is remembered as missing for a moment.
+    assert_eq!(b.follow("early").0, 404);
+    a.create(json!({ "long_url": "https://example.com/2", "custom_alias": "early" }));
+    b.comes_to("early", (302, Some("https://example.com/2")));
+    // One node's alias is taken on the other.
+    let again = json!({ "long_url": "https://example.com/3", "custom_alias": "early" });
+    let (status, problem) = b.call("POST", "/urls", Some(again));
+    assert_eq!((status, problem["code"].as_str()), (409, Some("alias_taken")));
+
+    // A change through one node reaches the other, which has the link in its memory.
+    let change = json!({ "long_url": "https://example.com/new" });
+    assert_eq!(b.call("PATCH", &format!("/urls/{code}"), Some(change)).0, 200);
+    assert_eq!(b.follow(&code), found("https://example.com/new"));
+    a.comes_to(&code, (302, Some("https://example.com/new")));
+    assert_eq!(a.call("DELETE", "/urls/early", None).0, 204);
+    b.comes_to("early", (404, None));
+
+    // A host that is blocked through one node is refused by the other.
+    let blocked = json!({ "host": "bad.example.net", "why": "phishing" });
+    let (status, answer) = a.call("POST", "/admin/blocklist", Some(blocked));
+    assert!((200..300).contains(&status), "{answer}");
+    let bad = || json!({ "long_url": "https://bad.example.net/", "reuse": false });
+    until("the other node refuses the host", || b.call("POST", "/urls", Some(bad())).0 == 422);
+
+    // Limited links are exact across nodes.
+    let few = a.create(json!({ "long_url": "https://example.com/few", "max_clicks": 5 }));
+    let visits = (0..12).map(|n| if n % 2 == 0 { a.follow(&few).0 } else { b.follow(&few).0 });
+    let mut answers: Vec<u16> = visits.collect();
+    answers.sort_unstable();
+    assert_eq!(answers, [[302; 5].as_slice(), &[410; 7]].concat());
+
+    // The database says what it is about, and no password is shown.
+    let checked = command(&b.folder.path().join("data"))
+        .args(["--json", "doctor", "--set", &format!("store={database}")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(checked.stdout).unwrap();
+    assert!(said.contains("connections") && said.contains("PostgreSQL"), "{said}");
+    for node in [a, b] {
+        node.served.terminate();
+        let (status, said) = node.served.wait();
+        assert!(status.success(), "{said}");
+    }
+}
+
+#[test]
+fn a_node_serves_what_it_knows_while_its_database_is_away() {
+    let server = PostgresServer::start(&[]);
+    let node = Node::start(&server.fresh());
+    let code = node.create(json!({ "long_url": "https://example.com/kept" }));
+    assert_eq!(node.follow(&code), found("https://example.com/kept"));
+    server.stop();
+    assert_eq!(node.follow(&code), found("https://example.com/kept"));
+    let (status, problem) =
+        node.call("POST", "/urls", Some(json!({ "long_url": "https://example.com/x" })));
+    assert_eq!(status, 503, "{problem}");
+    assert_eq!(node.follow("unknown-alias").0, 503, "it may exist");
+    server.run();
+    let new = || json!({ "long_url": "https://example.com/back", "custom_alias": "back" });
+    until("links are created again", || {
+        matches!(node.call("POST", "/urls", Some(new())).0, 200 | 201)
+    });
+    node.comes_to("back", (302, Some("https://example.com/back")));
+    assert_eq!(node.follow(&code), found("https://example.com/kept"));
+}
+
+#[test]
+fn a_database_that_cannot_be_used_is_named_without_its_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let refused = |settings: &[&str]| {
+        let mut serve = command(&data);
+        serve.args(["serve", "--listen", "127.0.0.1:0"]);
+        for setting in settings {
+            serve.args(["--set", setting]);
+        }
+        let output = serve.output().unwrap();
+        assert!(!output.status.success());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!said.contains("hunter2"), "{said}");
+        said
+    };
+    let said = refused(&["store=postgres://u:hunter2@127.0.0.1:1/terse"]);
+    assert!(said.contains("127.0.0.1/terse cannot be used"), "{said}");
+    let said = refused(&["store_direct=postgres://u:hunter2@127.0.0.1:1/terse"]);
+    assert!(said.contains("store_direct") && said.contains("PostgreSQL only"), "{said}");
+    let said = refused(&["clicks.store=postgres://u:hunter2@127.0.0.1:1/terse"]);
+    assert!(said.contains("clicks.store") && said.contains("must be a file"), "{said}");
+}
