@@ -46,6 +46,8 @@ pub(super) struct ThreadQueue {
     since: Instant,
     /// Whether the thread has ever had that many.
     filled: bool,
+    /// How many segments were made for the thread.
+    made: usize,
     /// The lost clicks that were logged.
     reported_lost: u64,
 }
@@ -68,6 +70,7 @@ impl ThreadQueue {
             target: min_spares,
             since: Instant::now(),
             filled: false,
+            made: 0,
             reported_lost: 0,
         }
     }
@@ -163,13 +166,16 @@ impl SegmentAllocator {
         let made_ms = self.clock.now().as_ms().max(self.last_ms.saturating_add(1));
         let id = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
         let header = SegmentHeader { id, run: self.run, made_ms };
-        // The first spares are not prefaulted, so that an idle server takes no memory for them. A
-        // thread with few spares gets the next one sooner without prefaulting.
-        let ThreadQueue { filled, left, min_spares, .. } = &self.queues[thread_queue];
-        let prefault = *filled && left.load(Ordering::Relaxed) > min_spares / 2;
+        // The first spares, and the one for the segment that the thread takes at its start, are not
+        // prefaulted, so that an idle server takes no memory for them. A thread with few spares
+        // gets the next one sooner without prefaulting.
+        let ThreadQueue { filled, left, min_spares, made, .. } = &self.queues[thread_queue];
+        let has_filled_one = *filled && *made > *min_spares;
+        let prefault = has_filled_one && left.load(Ordering::Relaxed) > min_spares / 2;
         let segment = Segment::make(&self.folder, header, self.segment_bytes, prefault)?;
         (self.folder_bytes, self.last_ms) = (Some((checked, bytes + size)), made_ms);
         self.made.fetch_add(1, Ordering::Relaxed);
+        self.queues[thread_queue].made += 1;
         let thread_queue = &self.queues[thread_queue];
         // Counted before the thread can take it, so that the count never drops below zero.
         thread_queue.left.fetch_add(1, Ordering::Relaxed);

@@ -219,3 +219,26 @@ fn damaged_files_do_not_count_against_the_limit() {
     let journal = start(JournalSettings { limit_bytes: 0, ..journal_settings(&place) }).unwrap();
     assert!(journal.segments_made() >= 2);
 }
+
+/// Segments are mapped, and their pages count as memory of the process once they are touched.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_journal_takes_no_memory_for_its_segments() {
+    let served = Fixture::new(|_| ()).serve_journaled(|_| ());
+    let folder = served.segments();
+    let count = || std::fs::read_dir(&folder).unwrap().count();
+    // Both threads have taken their first segment, and the allocator has replaced it.
+    until("a full set of segments", || count() >= 2 * (8 + 1));
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut ours, mut resident_kib) = (false, 0_u64);
+    for line in maps.lines() {
+        let first = line.split(' ').next().unwrap_or_default();
+        if first.contains('-') {
+            ours = line.contains(folder.to_str().unwrap());
+        } else if let Some(rss) = line.strip_prefix("Rss:").filter(|_| ours) {
+            resident_kib += rss.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
+        }
+    }
+    // A page or a few of each: headers, and what the kernel maps around them.
+    assert!(resident_kib < 512, "{resident_kib} KiB in memory");
+}
