@@ -1,4 +1,4 @@
-// The dashboard: shortcuts, charts, live clicks and the viewer's time zone. The pages work without this script.
+// The dashboard: shortcuts, charts, live clicks, a check of aliases and the viewer's time zone. The pages work without this script.
 "use strict";
 
 // Pages show times in the zone of this cookie; before it is set, in UTC.
@@ -111,4 +111,35 @@ if (live) {
     live.closest("table").classList.remove("gone");
     document.querySelector("[data-live-empty]").classList.add("gone");
   });
+}
+
+// The alias of a new link: says whether it is free while it is typed.
+const alias = document.querySelector("[data-alias]");
+if (alias) {
+  const hint = document.querySelector("[data-alias-hint]");
+  const usual = hint.textContent;
+  const domain = document.getElementById("domain");
+  let asked = 0;
+  const check = async () => {
+    const turn = ++asked;
+    let [words, taken] = [usual, false];
+    if (alias.value.trim()) {
+      await new Promise((done) => { setTimeout(done, 200); });
+      if (turn !== asked) return;
+      const query = new URLSearchParams({ alias: alias.value, domain: domain ? domain.value : "" });
+      try {
+        const answer = await fetch(`${alias.dataset.alias}?${query}`);
+        if (answer.status === 200 || answer.status === 409) {
+          [words, taken] = [await answer.text(), answer.status === 409];
+        }
+      } catch {
+        // Without an answer, creating the link tells.
+      }
+    }
+    if (turn !== asked) return;
+    hint.textContent = words;
+    hint.classList.toggle("taken", taken);
+  };
+  alias.addEventListener("input", check);
+  if (domain) domain.addEventListener("change", check);
 }

@@ -5,6 +5,7 @@ use super::{Caller, LinkError, Links};
 use crate::code::{AliasMinimum, Code};
 use crate::codes::{CodeSourceError, Wanted};
 use crate::create_link::{CreateBounds, CreateLink, NewLink};
+use crate::domain::Domain;
 use crate::insert::{Insert, Inserted, Request, ReuseKey};
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, Revision};
 use crate::registry::EventKind;
@@ -49,6 +50,23 @@ impl Links {
         let now = self.clock.now();
         let new = command.parse(&self.rules, bounds, now)?;
         self.insert(caller, new, request, now).await
+    }
+
+    /// Checks an alias that a caller would like: its form, the words that this server does not
+    /// allow, and whether a link has it now. A create can still find it taken.
+    pub async fn check_alias(
+        &self,
+        caller: Caller,
+        domain: &Domain,
+        alias: &str,
+    ) -> Result<(), LinkError> {
+        let code = Code::parse_alias(alias, self.bounds(caller)?.alias, "custom_alias")?;
+        self.rules.unwanted_aliases.check(&code, "custom_alias")?;
+        let key = LinkKey { domain: domain.clone(), code };
+        match self.store.get(&key).await? {
+            None => Ok(()),
+            Some(_) => Err(alias_taken().into()),
+        }
     }
 
     /// What a caller may ask for.
@@ -136,12 +154,7 @@ impl Links {
                 Ok(Inserted::Replayed { link: None, .. }) => return Err(LinkError::NotFound),
                 Ok(Inserted::RequestMismatch) => return Err(LinkError::RequestMismatch),
                 Err(StoreError::CodeTaken) if new.alias.is_some() => {
-                    return Err(ValidationError::new(
-                        ValidationErrorKind::AliasTaken,
-                        "custom_alias",
-                        "this alias is taken",
-                    )
-                    .into());
+                    return Err(alias_taken().into());
                 }
                 Err(StoreError::CodeTaken) => {}
                 Err(error) => {
@@ -152,6 +165,10 @@ impl Links {
         }
         Err(LinkError::NoCode(CodeSourceError::Exhausted))
     }
+}
+
+fn alias_taken() -> ValidationError {
+    ValidationError::new(ValidationErrorKind::AliasTaken, "custom_alias", "this alias is taken")
 }
 
 /// A new link as the store keeps it.

@@ -139,7 +139,8 @@ impl Home {
     }
 }
 
-/// Shows the form, and after it was sent the link that it created: `/?made=CODE`.
+/// Shows the form, and after it was sent the link that it created: `/?made=CODE`. `/?url=` fills it
+/// in, for bookmarklets; a signed-in account gets the form of the dashboard.
 pub(super) async fn show(
     State(state): Web,
     peer: Peer,
@@ -148,8 +149,16 @@ pub(super) async fn show(
     params: Result<Params, Problem>,
 ) -> Response {
     let here = Here::of(&state, &uri, &headers).await;
-    let mut home = Home::new(&state, &here, Form::default());
-    if let Some(code) = params.ok().and_then(|mut params| params.take("made")) {
+    let mut params = params.ok();
+    let mut take = |name| params.as_mut().and_then(|params| params.take(name));
+    let (made, typed) = (take("made"), take("url").filter(|typed| !typed.trim().is_empty()));
+    if let (Some(typed), true) = (&typed, here.known) {
+        let query: String = url::form_urlencoded::byte_serialize(typed.as_bytes()).collect();
+        return go(&format!("/links/new?url={query}"));
+    }
+    let long_url = typed.map(|typed| with_scheme(&typed)).unwrap_or_default();
+    let mut home = Home::new(&state, &here, Form { long_url, ..Form::default() });
+    if let Some(code) = made {
         let Some(key) = key_of(&state, &uri, &headers, &code) else { return message(&NOT_FOUND) };
         match state.links.preview(&key).await {
             // Links that visitors do not see are unknown here too. Counts as a guess: otherwise
@@ -246,7 +255,7 @@ async fn read_form(headers: &HeaderMap, body: Body) -> Result<Form, Problem> {
 
 /// Adds `https://` to input such as `example.com`. Only this form does so: it shows the visitor the
 /// result.
-fn with_scheme(text: &str) -> String {
+pub(super) fn with_scheme(text: &str) -> String {
     let text = text.trim();
     let first = text.split(['/', '?', '#']).next().unwrap_or_default();
     // The part before the colon is a host in `example.com:8080`, but a scheme in

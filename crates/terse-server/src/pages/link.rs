@@ -159,6 +159,7 @@ fn facts(link: &Link, owner: Option<String>) -> Vec<String> {
 fn said(word: &str) -> Option<(&'static str, bool)> {
     Some(match word {
         "created" => ("The link is created.", false),
+        "existing" => ("You already had a link with this target and these options.", false),
         "changed" => ("The link is changed.", true),
         "unchanged" => ("Nothing was different.", false),
         "archived" => ("The link is archived. It still works, and is left out of the list.", true),

@@ -13,6 +13,7 @@ mod format;
 mod frame;
 mod home;
 mod link;
+mod link_form;
 mod link_history;
 mod link_live;
 mod link_rules;
@@ -100,7 +101,10 @@ fn accounts() -> Router<Arc<App>> {
 fn dashboard() -> Router<Arc<App>> {
     Router::new()
         .route("/links", get(links::show))
+        .route("/links/new", get(link_form::new).post(link_form::create))
+        .route("/links/new/alias", get(link_form::alias))
         .route("/links/{code}", get(link_stats::show))
+        .route("/links/{code}/edit", get(link_form::edit).post(link_form::change))
         .route("/links/{code}/values", get(link_stats::values))
         .route("/links/{code}/live", get(link_live::show))
         .route("/links/{code}/rules", get(link_rules::show))

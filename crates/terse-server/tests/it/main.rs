@@ -10,6 +10,7 @@ mod fake_clicks;
 mod http;
 mod layers;
 mod limits;
+mod link_form;
 mod link_page;
 mod links;
 mod links_page;

@@ -134,8 +134,10 @@ impl Browser {
 }
 
 /// The pages that are looked at, by their names.
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 9] = [
     ("links", "/links"),
+    ("link-new", "/links/new?url=https://example.com/a"),
+    ("link-edit", "/links/launch/edit"),
     ("link", "/links/launch"),
     ("link-live", "/links/launch/live"),
     ("link-rules", "/links/launch/rules?try=1&country=AT&agent=iPhone"),

@@ -1,0 +1,555 @@
+//! The form of a link: creates one with every field that the API has, or changes one.
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use serde_json::Value;
+use terse_core::rules::{RawRules, Rules};
+use terse_core::{
+    CreateLink, Domain, Draft, Link, LinkError, PasswordHash, PasswordHasher as _, Patch,
+    PatchField, Revision, Timestamp,
+};
+
+use super::form::{sentence, shown_again};
+use super::home::with_scheme;
+use super::link::{found, page_of, path};
+use super::member::{Member, MemberForm};
+use super::session::{app_page, go, guard};
+use super::shell::Shell;
+use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
+use crate::http::extract::{Name, Peer};
+use crate::http::host::short_url;
+use crate::http::limit_headers;
+use crate::http::params::Params;
+use crate::http::problem::Problem;
+use crate::http::state::{App, Web};
+
+/// The lifetimes that the form offers, in seconds.
+const LIVES: [(&str, &str); 5] = [
+    ("3600", "In 1 hour"),
+    ("86400", "In 1 day"),
+    ("604800", "In 7 days"),
+    ("2592000", "In 30 days"),
+    ("31536000", "In 1 year"),
+];
+const REDIRECTS: [(&str, &str); 4] = [
+    ("302", "302: temporary (usual)"),
+    ("301", "301: permanent, browsers remember it"),
+    ("307", "307: temporary, keeps the method"),
+    ("308", "308: permanent, keeps the method"),
+];
+/// The parameters of campaigns, with their labels.
+const CAMPAIGN: [(&str, &str); 5] = [
+    ("utm_source", "Source"),
+    ("utm_medium", "Medium"),
+    ("utm_campaign", "Campaign"),
+    ("utm_term", "Term"),
+    ("utm_content", "Content"),
+];
+/// Of a time in the form, which is in the viewer's zone.
+const LOCAL: &str = "%Y-%m-%dT%H:%M";
+
+#[derive(Template)]
+#[template(path = "link_form.html")]
+struct FormPage {
+    shell: Shell,
+    form: LinkForm,
+    /// The short domains to choose from; empty if there is one.
+    domains: Vec<String>,
+    /// The link that is changed: the short URL without its scheme, and the path of its page.
+    link: Option<(String, String)>,
+    action: String,
+    /// The field with the problem, and the problem.
+    wrong: Option<(String, String)>,
+}
+
+impl FormPage {
+    /// The problem of a field.
+    fn wrong(&self, field: &str) -> Option<&str> {
+        let (wrong, words) = self.wrong.as_ref()?;
+        // A rule is named with its place: `rules[2].to`.
+        let same = wrong == field || wrong.split('[').next() == Some(field);
+        same.then_some(words.as_str())
+    }
+
+    /// Whether the problem belongs to no field of the form.
+    fn is_general(&self) -> Option<&str> {
+        const FIELDS: [&str; 13] = [
+            "long_url",
+            "custom_alias",
+            "domain",
+            "title",
+            "tags",
+            "notes",
+            "expires_at",
+            "valid_from",
+            "max_clicks",
+            "password",
+            "redirect",
+            "rules",
+            "utm",
+        ];
+        let (_, words) = self.wrong.as_ref()?;
+        FIELDS.iter().all(|field| self.wrong(field).is_none()).then_some(words.as_str())
+    }
+
+    /// Whether the part of the form that is closed at first must be open.
+    fn is_open(&self, fields: &[&str]) -> bool {
+        fields.iter().any(|field| self.wrong(field).is_some())
+    }
+
+    fn zone(&self) -> &str {
+        self.shell.zone().iana_name().unwrap_or("UTC")
+    }
+}
+
+/// What was typed.
+#[derive(Clone, Default)]
+struct LinkForm {
+    long_url: String,
+    alias: String,
+    domain: String,
+    title: String,
+    tags: String,
+    notes: String,
+    expires: String,
+    expires_at: String,
+    valid_from: String,
+    max_clicks: String,
+    password: String,
+    no_password: bool,
+    redirect: String,
+    forward_query: bool,
+    crawlable: bool,
+    rules: String,
+    campaign: [String; 5],
+    has_password: bool,
+    /// The revision that is changed.
+    revision: String,
+}
+
+impl LinkForm {
+    fn read(fields: &mut Params) -> Self {
+        let mut take = |name| fields.take(name).unwrap_or_default();
+        Self {
+            long_url: with_scheme(&take("long_url")),
+            alias: take("alias"),
+            domain: take("domain"),
+            title: take("title"),
+            tags: take("tags"),
+            notes: take("notes").replace("\r\n", "\n"),
+            expires: take("expires"),
+            expires_at: take("expires_at"),
+            valid_from: take("valid_from"),
+            max_clicks: take("max_clicks"),
+            password: take("password"),
+            no_password: !take("no_password").is_empty(),
+            redirect: take("redirect"),
+            forward_query: !take("forward_query").is_empty(),
+            crawlable: !take("crawlable").is_empty(),
+            rules: take("rules"),
+            campaign: CAMPAIGN.map(|(name, _)| take(name)),
+            has_password: false,
+            revision: take("revision"),
+        }
+    }
+
+    /// The form with the values of a link.
+    fn of(link: &Link, zone: &TimeZone) -> Self {
+        let tags: Vec<&str> = link.tags.iter().collect();
+        let rules = link.rules.as_ref().map(Rules::to_json);
+        let rules = rules.and_then(|rules| serde_json::to_string_pretty(&rules).ok());
+        Self {
+            long_url: link.target.to_string(),
+            title: link.title.as_ref().map(|text| text.as_str().to_owned()).unwrap_or_default(),
+            tags: tags.join(", "),
+            notes: link.notes.as_ref().map(|text| text.as_str().to_owned()).unwrap_or_default(),
+            expires_at: local(link.expires_at, zone),
+            valid_from: local(link.valid_from, zone),
+            max_clicks: link.max_clicks.map(|most| most.to_string()).unwrap_or_default(),
+            redirect: link.redirect.status().to_string(),
+            forward_query: link.forward_query,
+            crawlable: link.crawlable,
+            rules: rules.unwrap_or_default(),
+            has_password: link.password.is_some(),
+            revision: link.revision.0.to_string(),
+            ..Self::default()
+        }
+    }
+
+    /// The target with the parameters of the campaign.
+    fn target(&self) -> String {
+        let given = CAMPAIGN.iter().zip(&self.campaign);
+        let given: Vec<(&str, &str)> = given
+            .map(|((name, _), value)| (*name, value.trim()))
+            .filter(|(_, value)| !value.is_empty())
+            .collect();
+        let Ok(mut url) = url::Url::parse(&self.long_url) else { return self.long_url.clone() };
+        if given.is_empty() {
+            return self.long_url.clone();
+        }
+        let kept: Vec<(String, String)> = url
+            .query_pairs()
+            .filter(|(name, _)| !given.iter().any(|(new, _)| new == name))
+            .map(|(name, value)| (name.into_owned(), value.into_owned()))
+            .collect();
+        url.query_pairs_mut().clear().extend_pairs(kept).extend_pairs(given);
+        url.into()
+    }
+
+    fn tags(&self) -> Vec<String> {
+        let tags = self.tags.split(',').map(str::trim);
+        tags.filter(|tag| !tag.is_empty()).map(str::to_owned).collect()
+    }
+
+    fn max_clicks(&self) -> Result<Option<u64>, Problem> {
+        match self.max_clicks.trim() {
+            "" => Ok(None),
+            text => text
+                .parse()
+                .map(Some)
+                .map_err(|_| Problem::invalid("max_clicks", "give a whole number, such as 100")),
+        }
+    }
+
+    fn redirect(&self) -> Result<Option<u64>, Problem> {
+        match self.redirect.as_str() {
+            "" => Ok(None),
+            text => text
+                .parse()
+                .map(Some)
+                .map_err(|_| Problem::invalid("redirect", "choose one of the listed ones")),
+        }
+    }
+
+    fn ttl(&self) -> Result<Option<u64>, Problem> {
+        match self.expires.as_str() {
+            "" => Ok(None),
+            text if LIVES.iter().any(|(life, _)| *life == text) => Ok(text.parse().ok()),
+            _ => Err(Problem::invalid("expires_at", "choose one of the listed times")),
+        }
+    }
+
+    fn rules(&self) -> Result<Option<RawRules>, Problem> {
+        if self.rules.trim().is_empty() {
+            return Ok(None);
+        }
+        let value: Value = serde_json::from_str(&self.rules)
+            .map_err(|error| Problem::invalid("rules", format!("this is not JSON: {error}")))?;
+        Ok(Some(RawRules(value)))
+    }
+
+    fn create(&self, zone: &TimeZone) -> Result<Draft, Problem> {
+        let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let ttl = self.ttl()?;
+        let expires_at =
+            if ttl.is_some() { None } else { instant("expires_at", &self.expires_at, zone)? };
+        let link = CreateLink {
+            long_url: self.target(),
+            custom_alias: given(&self.alias),
+            expires_at,
+            ttl,
+            valid_from: instant("valid_from", &self.valid_from, zone)?,
+            max_clicks: self.max_clicks()?,
+            redirect: self.redirect()?,
+            title: given(&self.title),
+            tags: Some(self.tags()),
+            notes: given(&self.notes),
+            rules: self.rules()?,
+            domain: given(&self.domain),
+            forward_query: Some(self.forward_query),
+            crawlable: Some(self.crawlable),
+            ..CreateLink::default()
+        };
+        Ok(Draft { link, password: given(&self.password), request: None })
+    }
+
+    async fn patch(&self, state: &App, link: &Link, zone: &TimeZone) -> Result<Patch, Problem> {
+        let field = |text: Option<String>| text.map_or(PatchField::Clear, PatchField::Set);
+        let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        // A time whose minute is unchanged keeps its seconds.
+        let time = |name, typed: &str, now: Option<Timestamp>| {
+            if typed == local(now, zone) {
+                return Ok(PatchField::Keep);
+            }
+            instant(name, typed, zone).map(field)
+        };
+        let ttl = self.ttl()?;
+        let password = match (self.password.is_empty(), self.no_password) {
+            (false, _) => {
+                let hash = state.passwords.hash(self.password.clone()).await;
+                let hash = hash.map_err(|error| Problem::from(error).on("password"))?;
+                PatchField::Set(PasswordHash::from_phc(hash))
+            }
+            (true, true) => PatchField::Clear,
+            (true, false) => PatchField::Keep,
+        };
+        Ok(Patch {
+            long_url: Some(self.target()),
+            expires_at: match ttl {
+                Some(_) => PatchField::Keep,
+                None => time("expires_at", &self.expires_at, link.expires_at)?,
+            },
+            ttl,
+            valid_from: time("valid_from", &self.valid_from, link.valid_from)?,
+            max_clicks: self.max_clicks()?.map_or(PatchField::Clear, PatchField::Set),
+            redirect: self.redirect()?,
+            title: field(given(&self.title)),
+            tags: Some(self.tags()),
+            notes: field(given(&self.notes)),
+            password,
+            rules: self.rules()?.map_or(PatchField::Clear, PatchField::Set),
+            forward_query: Some(self.forward_query),
+            crawlable: Some(self.crawlable),
+            ..Patch::default()
+        })
+    }
+
+    fn lives(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+        LIVES.into_iter().map(|(life, label)| (life, label, life == self.expires))
+    }
+
+    fn redirects(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+        REDIRECTS.into_iter().map(|(word, label)| (word, label, word == self.redirect))
+    }
+
+    fn campaign(&self) -> impl Iterator<Item = (&'static str, &'static str, &str)> {
+        let pairs = CAMPAIGN.into_iter().zip(&self.campaign);
+        pairs.map(|((name, label), value)| (name, label, value.as_str()))
+    }
+
+    fn has_campaign(&self) -> bool {
+        self.campaign.iter().any(|value| !value.is_empty())
+    }
+
+    /// Whether an option is set that the form shows only when opened.
+    fn has_options(&self) -> bool {
+        let texts = [&self.valid_from, &self.max_clicks, &self.password, &self.notes, &self.rules];
+        texts.iter().any(|text| !text.is_empty())
+            || self.has_password
+            || self.forward_query
+            || self.crawlable
+            || !matches!(self.redirect.as_str(), "" | "302")
+    }
+}
+
+/// A time as the form shows it.
+fn local(at: Option<Timestamp>, zone: &TimeZone) -> String {
+    let at = at.and_then(|at| jiff::Timestamp::from_millisecond(at.as_ms()).ok());
+    at.map(|at| at.to_zoned(zone.clone()).strftime(LOCAL).to_string()).unwrap_or_default()
+}
+
+/// A time in the form as the services read it.
+fn instant(field: &'static str, typed: &str, zone: &TimeZone) -> Result<Option<String>, Problem> {
+    let typed = typed.trim();
+    if typed.is_empty() {
+        return Ok(None);
+    }
+    let refuse = || Problem::invalid(field, "give a date and a time, such as 2026-11-30T18:00");
+    let time: DateTime = typed.parse().map_err(|_| refuse())?;
+    let at = time.to_zoned(zone.clone()).map_err(|_| refuse())?;
+    Ok(Some(at.timestamp().to_string()))
+}
+
+impl FormPage {
+    fn new(state: &App, member: &Member, form: LinkForm, link: Option<&Link>) -> Self {
+        let hosts = &state.links.rules().hosts;
+        let names = hosts.names();
+        let shown = link.map(|link| {
+            let short = short_url(&link.key, hosts);
+            let name = short.split_once("://").map_or(short.as_str(), |(_, rest)| rest).to_owned();
+            (name, page_of(&link.key))
+        });
+        let action = match link {
+            Some(link) => {
+                let domain = (!link.key.domain.is_primary()).then(|| link.key.domain.as_str());
+                path(link.key.code.as_str(), domain, "edit", &[])
+            }
+            None => "/links/new".to_owned(),
+        };
+        Self {
+            shell: member.shell(state, "/links"),
+            form,
+            domains: if names.len() > 1 { names } else { Vec::new() },
+            link: shown,
+            action,
+            wrong: None,
+        }
+    }
+
+    /// The part of the short URL before the alias.
+    fn base(&self) -> String {
+        format!("{}/", self.shell.host())
+    }
+}
+
+/// Shows the form again with the problem and the typed values, but no password.
+fn again(mut page: FormPage, problem: &Problem) -> Response {
+    page.form.password = String::new();
+    let field = match problem.field() {
+        Some("ttl") => "expires_at",
+        Some(field) => field,
+        None => "",
+    };
+    page.wrong = Some((field.to_owned(), sentence(problem)));
+    let mut response = shown_again(problem, html(&page));
+    guard(response.headers_mut());
+    response
+}
+
+pub(super) async fn new(
+    State(state): Web,
+    member: Member,
+    params: Result<Params, Problem>,
+) -> Response {
+    let Ok(mut params) = params else { return message(&NOT_FOUND) };
+    let mut take = |name| params.take(name).unwrap_or_default();
+    let typed = take("url");
+    let long_url = if typed.is_empty() { typed } else { with_scheme(&typed) };
+    let form = LinkForm { long_url, title: take("title"), ..LinkForm::default() };
+    app_page(StatusCode::OK, html(&FormPage::new(&state, &member, form, None)))
+}
+
+pub(super) async fn create(
+    State(state): Web,
+    Peer(address): Peer,
+    MemberForm { member, mut fields }: MemberForm,
+) -> Response {
+    let form = LinkForm::read(&mut fields);
+    let page = FormPage::new(&state, &member, form, None);
+    let draft = match fields.done().and_then(|()| page.form.create(page.shell.zone())) {
+        Ok(draft) => draft,
+        Err(problem) => return again(page, &problem),
+    };
+    let creator = match state.creation.admit(&member.principal, Some(address)).await {
+        Ok(creator) => creator,
+        Err(error) => return again(page, &error.into()),
+    };
+    let creation = match state.creation.begin(&creator, 1).await {
+        Ok(creation) => creation,
+        Err(error) => return again(page, &error.into()),
+    };
+    let result = creation.create(draft).await;
+    let left = creation.finish().await;
+    let mut response = match result {
+        Ok(made) => {
+            let domain = &made.link.key.domain;
+            let domain = (!domain.is_primary()).then(|| domain.as_str());
+            let done = if made.new { "created" } else { "existing" };
+            go(&path(made.link.key.code.as_str(), domain, "", &[("done", done.to_owned())]))
+        }
+        Err(error) => again(page, &error.into()),
+    };
+    limit_headers::add(&left, response.headers_mut());
+    response
+}
+
+/// Whether an alias is free, for the form's script.
+pub(super) async fn alias(
+    State(state): Web,
+    member: Member,
+    params: Result<Params, Problem>,
+) -> Response {
+    let Ok(mut params) = params else { return message(&NOT_FOUND) };
+    let (alias, host) = (params.take("alias").unwrap_or_default(), params.take("domain"));
+    let hosts = &state.links.rules().hosts;
+    let domain = match host.filter(|host| !host.is_empty()) {
+        Some(host) => hosts.domain_of(&host),
+        None => Some(Domain::primary()),
+    };
+    let Some(domain) = domain else { return message(&NOT_FOUND) };
+    match state.links.check_alias(member.principal.caller, &domain, alias.trim()).await {
+        Ok(()) => "Free.".to_owned().into_response(),
+        Err(error @ LinkError::Refused(_)) => {
+            (StatusCode::CONFLICT, sentence(&error.into())).into_response()
+        }
+        Err(error) => {
+            tracing::warn!(%error, "an alias could not be checked");
+            message(&UNAVAILABLE)
+        }
+    }
+}
+
+pub(super) async fn edit(
+    State(state): Web,
+    member: Member,
+    Name(code): Name,
+    params: Result<Params, Problem>,
+) -> Response {
+    let Ok(mut params) = params else { return message(&NOT_FOUND) };
+    let link = match found(&state, &member, &mut params, &code).await {
+        Ok((link, _)) if link.deleted_at.is_none() => link,
+        Ok(_) => return message(&NOT_FOUND),
+        Err(response) => return response,
+    };
+    let form = LinkForm::of(&link, member.shell(&state, "/links").zone());
+    app_page(StatusCode::OK, html(&FormPage::new(&state, &member, form, Some(&link))))
+}
+
+pub(super) async fn change(
+    State(state): Web,
+    Name(code): Name,
+    query: Result<Params, Problem>,
+    MemberForm { member, mut fields }: MemberForm,
+) -> Response {
+    let Ok(mut query) = query else { return message(&NOT_FOUND) };
+    let link = match found(&state, &member, &mut query, &code).await {
+        Ok((link, _)) => link,
+        Err(response) => return response,
+    };
+    let mut form = LinkForm::read(&mut fields);
+    form.has_password = link.password.is_some();
+    let page = FormPage::new(&state, &member, form, Some(&link));
+    let Ok(revision) = page.form.revision.parse() else { return message(&BAD_FORM) };
+    let expected = Some(Revision(revision));
+    let patch = async {
+        fields.done()?;
+        page.form.patch(&state, &link, page.shell.zone()).await
+    };
+    let patch = match patch.await {
+        Ok(patch) => patch,
+        Err(problem) => return again(page, &problem),
+    };
+    let domain = (!link.key.domain.is_primary()).then(|| link.key.domain.as_str());
+    let done = |word: &str| path(&code, domain, "", &[("done", word.to_owned())]);
+    match state.links.patch(member.principal.caller, &link.key, &patch, expected).await {
+        Ok(changed) if changed.revision == link.revision => go(&done("unchanged")),
+        Ok(_) => go(&done("changed")),
+        Err(LinkError::Conflict) => go(&done("conflict")),
+        Err(error) => again(page, &error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_campaign_is_added_to_the_target() {
+        let form = LinkForm {
+            long_url: "https://e.com/a?utm_source=old&b=1#c".to_owned(),
+            campaign: ["news letter", "", "q&a", "", ""].map(str::to_owned),
+            ..LinkForm::default()
+        };
+        assert_eq!(
+            form.target(),
+            "https://e.com/a?b=1&utm_source=news+letter&utm_campaign=q%26a#c"
+        );
+        let plain =
+            LinkForm { long_url: "https://e.com/a?x=%20".to_owned(), ..LinkForm::default() };
+        assert_eq!(plain.target(), "https://e.com/a?x=%20", "without a campaign it stays");
+    }
+
+    #[test]
+    fn times_are_in_the_zone_of_the_viewer() {
+        let zone = TimeZone::get("Asia/Tokyo").unwrap();
+        let at = instant("expires_at", "2026-11-30T18:00", &zone).unwrap().unwrap();
+        assert_eq!(at, "2026-11-30T09:00:00Z");
+        assert_eq!(local(Timestamp::parse(&at), &zone), "2026-11-30T18:00");
+        assert!(instant("expires_at", "soon", &zone).is_err());
+        assert_eq!(instant("expires_at", " ", &zone).unwrap(), None);
+    }
+}

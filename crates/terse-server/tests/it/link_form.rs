@@ -1,0 +1,182 @@
+//! The form that creates and edits a link.
+
+use serde_json::{Value, json};
+
+use crate::web::{Answer, OWNER, Web};
+
+const NASTY: &str = "\"><script>alert(1)</script>";
+
+/// A server on which an account has signed in; returns its session cookie, with a time zone.
+async fn signed_in() -> (Web, String) {
+    let web = Web::new();
+    let cookie = web.sign_in(OWNER.1, "terse_a-browser").await;
+    (web, format!("{cookie}; terse_zone=Asia/Tokyo"))
+}
+
+async fn open(web: &Web, cookie: &str, path: &str) -> Answer {
+    let headers = [("accept", "text/html"), ("host", "go.example"), ("cookie", cookie)];
+    web.call(&format!("GET {path}"), &headers, "").await
+}
+
+async fn send(web: &Web, cookie: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
+    let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+    let headers = [
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("host", "go.example"),
+        ("sec-fetch-site", "same-origin"),
+        ("cookie", cookie),
+    ];
+    web.call(&format!("POST {path}"), &headers, body).await
+}
+
+async fn link(web: &Web, code: &str) -> Value {
+    web.as_owner(&format!("GET /api/v1/urls/{code}"), OWNER.0, Value::Null).await.json()
+}
+
+#[tokio::test]
+async fn a_link_is_created_with_every_field_and_changed() {
+    let (web, cookie) = signed_in().await;
+    let rules = r#"[{"country": "AT", "to": "https://example.com/at"}]"#;
+    let fields = [
+        ("long_url", "example.com/a?x=1"),
+        ("alias", "mine"),
+        ("title", NASTY),
+        ("tags", "news, q4 ,, q4"),
+        ("notes", "two\r\nlines"),
+        ("expires_at", "2999-11-30T18:00"),
+        ("valid_from", "2026-01-01T09:00"),
+        ("max_clicks", "100"),
+        ("password", "sesame!"),
+        ("redirect", "307"),
+        ("forward_query", "1"),
+        ("crawlable", "1"),
+        ("rules", rules),
+        ("utm_source", "mail"),
+    ];
+    let made = send(&web, &cookie, "/links/new", &fields).await;
+    assert_eq!(made.status, 303, "{}", made.text());
+    assert_eq!(made.header("location"), "/links/mine?done=created");
+    let found = link(&web, "mine").await;
+    for (field, want) in [
+        ("long_url", json!("https://example.com/a?x=1&utm_source=mail")),
+        ("title", json!(NASTY)),
+        ("tags", json!(["news", "q4"])),
+        ("notes", json!("two\nlines")),
+        ("expires_at", json!("2999-11-30T09:00:00Z")),
+        ("valid_from", json!("2026-01-01T00:00:00Z")),
+        ("max_clicks", json!(100)),
+        ("has_password", json!(true)),
+        ("redirect", json!(307)),
+        ("forward_query", json!(true)),
+        ("crawlable", json!(true)),
+        ("rules", serde_json::from_str(rules).unwrap()),
+    ] {
+        assert_eq!(found[field], want, "{field}: {found:#}");
+    }
+    let text = open(&web, &cookie, "/links/mine/edit").await.text();
+    for shown in [
+        "value=\"https://example.com/a?x=1&#38;utm_source=mail\"",
+        "value=\"2999-11-30T18:00\"",
+        "value=\"news, q4\"",
+        "<option value=\"307\" selected>",
+        "name=\"revision\" value=\"1\"",
+        "placeholder=\"unchanged\"",
+        "&#60;script&#62;",
+    ] {
+        assert!(text.contains(shown), "{shown} in {text}");
+    }
+    assert!(!text.contains("<script>") && !text.contains("sesame") && text.len() < 50_000);
+    // What is not sent is cleared, and a password stays unless it is removed.
+    let plain = [("long_url", "https://example.com/b"), ("redirect", "302"), ("revision", "1")];
+    let changed = send(&web, &cookie, "/links/mine/edit", &plain).await;
+    assert_eq!(changed.header("location"), "/links/mine?done=changed", "{}", changed.text());
+    let found = link(&web, "mine").await;
+    assert_eq!(found["long_url"], "https://example.com/b");
+    assert_eq!((&found["title"], &found["max_clicks"]), (&Value::Null, &Value::Null));
+    assert_eq!((&found["rules"], &found["expires_at"]), (&Value::Null, &Value::Null));
+    assert_eq!(found["has_password"], true);
+    // A form that was opened before another change changes nothing.
+    let stale = send(&web, &cookie, "/links/mine/edit", &plain).await;
+    assert_eq!(stale.header("location"), "/links/mine?done=conflict");
+    let open = [("long_url", "https://example.com/b"), ("no_password", "1"), ("revision", "2")];
+    send(&web, &cookie, "/links/mine/edit", &open).await;
+    assert_eq!(link(&web, "mine").await["has_password"], false);
+    let same = [("long_url", "https://example.com/b"), ("revision", "3")];
+    let same = send(&web, &cookie, "/links/mine/edit", &same).await;
+    assert_eq!(same.header("location"), "/links/mine?done=unchanged");
+}
+
+#[tokio::test]
+async fn each_problem_is_beside_its_field_and_what_was_typed_stays() {
+    let (web, cookie) = signed_in().await;
+    let taken = json!({"long_url": "https://example.com/", "alias": "taken"});
+    web.as_owner("POST /api/v1/urls", OWNER.0, taken).await;
+    for (field, value, id, status) in [
+        ("long_url", "javascript:alert(1)", "long_url", 400),
+        ("alias", "taken", "alias", 409),
+        ("alias", "a/b", "alias", 400),
+        ("tags", "x", "tags", 303),
+        ("expires_at", "soon", "expires_at", 400),
+        ("expires_at", "2001-01-01T00:00", "expires_at", 400),
+        ("expires", "12", "expires_at", 400),
+        ("valid_from", "x", "valid_from", 400),
+        ("max_clicks", "many", "max_clicks", 400),
+        ("redirect", "200", "redirect", 400),
+        ("rules", "{", "rules", 400),
+        ("rules", r#"[{"to": "x"}]"#, "rules", 400),
+        ("nonsense", "1", "", 400),
+    ] {
+        let mut fields = vec![("title", "kept & <b>")];
+        if field != "long_url" {
+            fields.push(("long_url", "https://example.com/else"));
+        }
+        fields.push((field, value));
+        let answer = send(&web, &cookie, "/links/new", &fields).await;
+        let text = answer.text();
+        assert_eq!(answer.status, status, "{field}={value}: {text}");
+        if status == 303 {
+            continue;
+        }
+        assert!(text.contains("role=\"alert\"") && text.contains("kept &#38; &#60;b&#62;"));
+        if !id.is_empty() {
+            let marked = text.split(&format!("id=\"{id}\"")).nth(1).unwrap();
+            let marked = marked.split('>').next().unwrap();
+            assert!(marked.contains("aria-invalid=\"true\""), "{field}={value}: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_alias_is_checked_while_it_is_typed() {
+    let (web, cookie) = signed_in().await;
+    let taken = json!({"long_url": "https://example.com/", "alias": "taken"});
+    web.as_owner("POST /api/v1/urls", OWNER.0, taken).await;
+    for (alias, status, words) in [
+        ("free-one", 200, "Free."),
+        ("taken", 409, "This alias is taken."),
+        ("new", 409, "This alias is reserved for pages of this server."),
+        ("a%2Fb", 409, "An alias may contain only A-Z, a-z, 0-9, - and _."),
+    ] {
+        let answer = open(&web, &cookie, &format!("/links/new/alias?alias={alias}")).await;
+        assert_eq!((answer.status.as_u16(), &*answer.text()), (status, words), "{alias}");
+        assert!(answer.header("content-type").starts_with("text/plain"));
+    }
+}
+
+#[tokio::test]
+async fn a_target_in_the_address_fills_in_the_form() {
+    let (web, cookie) = signed_in().await;
+    let value = "value=\"https://example.com/?a=%22%3E&#38;b\"";
+    let target = "https%3A%2F%2Fexample.com%2F%3Fa%3D%2522%253E%26b";
+    let text = open(&web, &cookie, &format!("/links/new?url={target}")).await.text();
+    assert!(text.contains(value), "{text}");
+    let answer = open(&web, &cookie, &format!("/?url={target}")).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.header("location")),
+        (303, &*format!("/links/new?url={target}"))
+    );
+    let text = open(&web, "x=1", &format!("/?url={target}")).await.text();
+    assert!(text.contains(value), "{text}");
+    let script = open(&web, &cookie, "/links/new?url=%22%3E%3Cscript%3E").await.text();
+    assert!(!script.contains("<script>"), "{script}");
+}
