@@ -1,4 +1,4 @@
-// The dashboard: shortcuts, charts, live clicks, a check of aliases and the viewer's time zone. The pages work without this script.
+// The dashboard: shortcuts, charts, live clicks, a check of aliases, the list of links and the viewer's time zone. The pages work without this script.
 "use strict";
 
 // Pages show times in the zone of this cookie; before it is set, in UTC.
@@ -142,4 +142,80 @@ if (alias) {
   };
   alias.addEventListener("input", check);
   if (domain) domain.addEventListener("change", check);
+}
+
+// The list of links: search as you type, selection, and keys.
+const list = document.getElementById("rows");
+if (list) {
+  const find = document.getElementById("q");
+  const bulk = document.querySelector(".bulk");
+  const selected = document.querySelector("[data-selected]");
+  const rows = () => [...list.querySelectorAll("[data-row]")];
+  const picked = () => list.querySelectorAll(".pick:checked").length;
+  const update = () => {
+    bulk.hidden = picked() === 0;
+    selected.textContent = picked() === 1 ? "1 link:" : `${picked()} links:`;
+  };
+  update();
+  list.addEventListener("change", update);
+
+  for (const select of document.querySelectorAll("[data-filters] select")) {
+    select.addEventListener("change", () => select.form.requestSubmit());
+  }
+  document.querySelector("[data-filters] button").hidden = true;
+
+  // A tag is needed only for two of the actions.
+  const action = document.getElementById("action");
+  const tag = document.getElementById("bulk-tag");
+  const needTag = () => { tag.hidden = !["tag", "untag"].includes(action.value); };
+  action.addEventListener("change", needTag);
+  needTag();
+
+  let asked = 0;
+  find.addEventListener("input", async () => {
+    const turn = ++asked;
+    await new Promise((done) => { setTimeout(done, 120); });
+    if (turn !== asked) return;
+    const url = new URL(list.dataset.rows, location.href);
+    url.searchParams.set("q", find.value);
+    url.searchParams.set("part", "rows");
+    try {
+      const answer = await fetch(url);
+      const text = await answer.text();
+      if (turn !== asked || !answer.ok || answer.redirected) return;
+      const parsed = new DOMParser().parseFromString(text, "text/html");
+      list.replaceChildren(...parsed.body.childNodes);
+      url.searchParams.delete("part");
+      history.replaceState(null, "", url);
+      addCopyButtons(list);
+      update();
+    } catch {
+      // Without an answer the list stays; Enter loads the page.
+    }
+  });
+
+  let at = -1;
+  const move = (to) => {
+    const all = rows();
+    if (all.length === 0) return;
+    if (all[at]) all[at].classList.remove("at");
+    at = Math.max(0, Math.min(all.length - 1, to));
+    all[at].classList.add("at");
+    all[at].querySelector(".copy-source").focus();
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (isTyping(event.target) && event.target.type !== "checkbox") return;
+    const focused = document.activeElement.closest("[data-row]");
+    if (focused) at = rows().indexOf(focused);
+    const row = rows()[at];
+    const press = (css) => { const found = row && row.querySelector(css); if (found) found.click(); };
+    if (event.key === "ArrowDown" || event.key === "j") move(at + 1);
+    else if (event.key === "ArrowUp" || event.key === "k") move(at - 1);
+    else if (event.key === "x" && row) press(".pick");
+    else if (event.key === "c" && row) press(".copy");
+    else if (event.key === "e" && row) press("[data-edit]");
+    else return;
+    event.preventDefault();
+  });
 }

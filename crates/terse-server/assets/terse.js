@@ -1,6 +1,12 @@
 // Adds the copy buttons for short links and API keys. The pages work without this script.
 "use strict";
-for (const button of document.querySelectorAll("button[data-copy]")) {
+addCopyButtons(document);
+
+function addCopyButtons(root) {
+  for (const button of root.querySelectorAll("button[data-copy]")) addCopyButton(button);
+}
+
+function addCopyButton(button) {
   const area = button.closest(".card, .link-row, .link-head");
   const status = area.querySelector(".copy-status") || document.querySelector(".copy-status");
   button.hidden = false;

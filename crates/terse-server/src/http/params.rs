@@ -58,6 +58,14 @@ impl Params {
         }
     }
 
+    /// Removes all parameters whose names begin with `prefix`, and returns them.
+    pub(crate) fn take_all(&mut self, prefix: &str) -> Vec<(String, String)> {
+        let (taken, left) =
+            std::mem::take(&mut self.0).into_iter().partition(|(name, _)| name.starts_with(prefix));
+        self.0 = left;
+        taken
+    }
+
     /// Refuses parameters that are left.
     pub(crate) fn done(self) -> Result<(), Problem> {
         match self.0.first() {

@@ -123,6 +123,19 @@ pub(super) fn short(number: u64) -> String {
     }
 }
 
+/// The path of a small line without labels, in a box of 96 by 24.
+pub(super) fn sparkline(values: &[u64]) -> String {
+    let most = values.iter().copied().max().unwrap_or(0).max(1) as f64;
+    let last = values.len().saturating_sub(1).max(1) as f64;
+    let mut path = String::new();
+    for (place, value) in values.iter().enumerate() {
+        let letter = if place == 0 { 'M' } else { 'L' };
+        let (x, y) = (place as f64 / last * 96.0, 22.5 - *value as f64 / most * 21.0);
+        path.push_str(&format!("{letter}{x:.0} {y:.1}"));
+    }
+    path
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -281,12 +281,8 @@ pub(super) async fn delete(
     match state.links.delete(action.caller(), &action.key).await {
         Ok(()) => {
             let LinkKey { domain, code } = &action.key;
-            let mut query = url::form_urlencoded::Serializer::new(String::new());
-            query.append_pair("deleted", code.as_str());
-            if !domain.is_primary() {
-                query.append_pair("domain", domain.as_str());
-            }
-            go(&format!("/links?{}", query.finish()))
+            let domain = (!domain.is_primary()).then(|| format!("%40{}", domain.as_str()));
+            go(&format!("/links?deleted={code}{}", domain.unwrap_or_default()))
         }
         Err(error) => failed(&error),
     }

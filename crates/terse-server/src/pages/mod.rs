@@ -100,7 +100,7 @@ fn accounts() -> Router<Arc<App>> {
 /// The pages of links. `new` is a reserved word, so it is no code.
 fn dashboard() -> Router<Arc<App>> {
     Router::new()
-        .route("/links", get(links::show))
+        .route("/links", get(links::show).post(links::act))
         .route("/links/new", get(link_form::new).post(link_form::create))
         .route("/links/new/alias", get(link_form::alias))
         .route("/links/{code}", get(link_stats::show))

@@ -186,7 +186,7 @@ async fn a_link_is_archived_deleted_and_restored() {
     let list = page.done("/links/abc/delete", "").await;
     assert_eq!(list, "/links?deleted=abc");
     let text = page.text(&list).await;
-    assert!(text.contains("action=\"/links/abc/restore\"") && text.contains("Undo"), "{text}");
+    assert!(text.contains("name=\"pick.abc\" value=\"\"") && text.contains("Undo"), "{text}");
     let gone = page.text("/links/abc").await;
     assert!(gone.contains("This link is deleted.") && gone.contains(">Restore</button>"), "{gone}");
     assert_eq!(page.open("/links/abc/history").await.status, 404);

@@ -181,3 +181,93 @@ async fn times_are_in_the_zone_of_the_browser() {
         assert!(text.contains(shown), "{zone}: {text}");
     }
 }
+
+async fn send(web: &Web, cookie: &str, body: &str) -> Answer {
+    let headers = [
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("host", "go.example"),
+        ("sec-fetch-site", "same-origin"),
+        ("cookie", cookie),
+    ];
+    web.call("POST /links", &headers, body.to_owned()).await
+}
+
+#[tokio::test]
+async fn selected_links_are_tagged_archived_deleted_restored_and_exported_together() {
+    let (web, cookie) = signed_in().await;
+    for alias in ["one", "two", "three"] {
+        let body = json!({"long_url": format!("https://example.com/{alias}"), "alias": alias,
+            "title": "=1+1"});
+        make(&web, OWNER.0, body).await;
+    }
+    let theirs = json!({"long_url": "https://example.com/3", "alias": "theirs"});
+    make(&web, crate::web::OTHER.0, theirs).await;
+    let picks = "pick.one=&pick.two=&pick.theirs=&pick.nothing=";
+    for (fields, location) in [
+        ("action=tag&tag=q4", "/links?done=tagged&count=2"),
+        ("action=untag&tag=q4", "/links?done=untagged&count=2"),
+        ("action=tag&tag=+", "/links?done=tag&count=0"),
+        ("action=archive", "/links?done=archived&count=2"),
+        ("action=unarchive&back=%2Flinks%3Fq%3Dx", "/links?q=x&done=unarchived&count=2"),
+        ("action=archive&back=%2F%2Fevil.example", "/links?done=archived&count=2"),
+        ("action=unarchive", "/links?done=unarchived&count=2"),
+        ("action=delete", "/links?deleted=one%2Ctwo"),
+        ("action=", "/links?done=none&count=0"),
+    ] {
+        let answer = send(&web, &cookie, &format!("{fields}&{picks}")).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.header("location")),
+            (303, location),
+            "{fields}"
+        );
+    }
+    let text = open(&web, &cookie, "/links?deleted=one%2Ctwo%2C%3Cb%3E").await.text();
+    assert!(text.contains("2 links are deleted.") && text.contains("name=\"pick.two\""), "{text}");
+    let answer = send(&web, &cookie, &format!("action=restore&{picks}")).await;
+    assert_eq!(answer.header("location"), "/links?done=restored&count=2");
+    let text = open(&web, &cookie, "/links?done=restored&count=2").await.text();
+    assert!(text.contains("2 links are restored."), "{text}");
+    let file = send(&web, &cookie, &format!("action=export&{picks}")).await;
+    assert_eq!(file.header("content-disposition"), "attachment; filename=\"links.csv\"");
+    let text = file.text();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(text.contains("one,https://go.example/one,https://example.com/one,'=1+1,"), "{text}");
+    assert_eq!(send(&web, &cookie, &format!("action=explode&{picks}")).await.status, 400);
+    assert_eq!(send(&web, &cookie, "action=archive&pick.a%2Fb=").await.status, 400);
+}
+
+#[tokio::test]
+async fn the_rows_alone_are_a_small_fragment_and_show_clicks_by_humans() {
+    use terse_core::clicks::{BotKind, Click, ClickTarget, LinkId};
+    let (web, cookie) = signed_in().await;
+    make(&web, OWNER.0, json!({"long_url": "https://example.com/1", "alias": "one"})).await;
+    let link = LinkId::of(&web.store.everything()[0]);
+    let click = || Click::bare(web.clock.now(), ClickTarget::Link(link.clone(), OWNER.1));
+    web.clicks.add([click(), click(), Click { bot: Some(BotKind::Tool), ..click() }]);
+    let text = open(&web, &cookie, "/links?q=example&part=rows").await.text();
+    assert!(!text.contains("<html") && !text.contains("<nav"), "{text}");
+    for shown in [
+        "<b>2</b> clicks",
+        "title=\"and 1 by bots\"",
+        "<svg viewBox=\"0 0 96 24\" role=\"img\" aria-label=\"Clicks of 14 days\"><path d=\"M0 22.5L",
+        "aria-label=\"Select go.example/one\"",
+    ] {
+        assert!(text.contains(shown), "{shown} in {text}");
+    }
+    web.clicks.away.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(open(&web, &cookie, "/links").await.text().contains("<b>–</b> clicks"));
+}
+
+#[tokio::test]
+async fn links_are_listed_by_domain_and_age() {
+    let (web, cookie) = signed_in().await;
+    for alias in ["first", "second"] {
+        make(&web, OWNER.0, json!({"long_url": "https://example.com/1", "alias": alias})).await;
+        web.clock.advance(std::time::Duration::from_secs(1));
+    }
+    for (query, first) in [("", "second"), ("?sort=oldest", "first"), ("?sort=x", "second")] {
+        let text = open(&web, &cookie, &format!("/links{query}")).await.text();
+        let row = text.split("class=\"copy-source\" href=\"/links/").nth(1).unwrap();
+        assert!(row.starts_with(first), "{query}");
+    }
+}

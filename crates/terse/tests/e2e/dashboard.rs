@@ -246,3 +246,73 @@ fn a_link_is_watched_changed_undone_deleted_and_restored() {
         });
     }
 }
+
+#[test]
+fn a_link_is_created_followed_edited_found_and_removed_in_the_browser() {
+    let world = World::new();
+    let url = &world.terse.url;
+    for scripts in [true, false] {
+        run_scenario(scripts, &[url], async |browser| {
+            let alias = if scripts { "by-hand" } else { "plain" };
+            world.sign_in(browser, "/links").await;
+            if scripts {
+                let page = browser.client.find(Locator::Css("body")).await.unwrap();
+                page.send_keys("n").await.unwrap();
+            } else {
+                browser.press("[data-new]").await;
+            }
+            browser.wait("#long_url").await;
+            browser.fill("#long_url", "https://example.com/long").await;
+            if scripts {
+                browser.fill("#alias", "new").await;
+                browser.wait_for_text("[data-alias-hint]", "reserved").await;
+                browser.fill("#alias", alias).await;
+                browser.wait_for_text("[data-alias-hint]", "Free.").await;
+            }
+            browser.fill("#alias", alias).await;
+            browser.fill("#title", "Made by hand").await;
+            browser.press(".form-end button").await;
+            browser.wait_for_text(".toast", "The link is created.").await;
+            world.follow(alias, 1);
+            browser.open(&format!("{url}/links/{alias}")).await;
+            browser.wait_for_text(".figures dd", "1").await;
+            browser.press("[data-edit]").await;
+            browser.wait("#long_url").await;
+            browser.fill("#long_url", "https://example.com/else").await;
+            browser.fill("#max_clicks", "many").await;
+            browser.press(".form-end button").await;
+            browser.wait("#max_clicks[aria-invalid]").await;
+            browser.fill("#max_clicks", "").await;
+            browser.press(".form-end button").await;
+            browser.wait_for_text(".toast", "The link is changed.").await;
+            assert_eq!(
+                world.terse.get(&format!("/{alias}")).1.as_deref(),
+                Some("https://example.com/else")
+            );
+            browser.press(".toast button").await;
+            browser.wait_for_text(".toast", "The change is undone.").await;
+            browser.open(&format!("{url}/links")).await;
+            if scripts {
+                browser.fill("#q", "nothing like it").await;
+                browser.wait_for_text("#rows", "No links match.").await;
+                browser.fill("#q", alias).await;
+                browser.wait(".link-row").await;
+                // The keys of the list: down, select.
+                browser.client.execute("document.activeElement.blur()", vec![]).await.unwrap();
+                let page = browser.client.find(Locator::Css("body")).await.unwrap();
+                page.send_keys(&char::from(Key::Down).to_string()).await.unwrap();
+                let row = browser.client.active_element().await.unwrap();
+                row.send_keys("x").await.unwrap();
+                browser.wait(".pick:checked").await;
+            } else {
+                browser.press(&format!("[name='pick.{alias}']")).await;
+            }
+            browser.press("#action option[value=delete]").await;
+            browser.press(".bulk button").await;
+            browser.wait_for_text(".toast", "is deleted").await;
+            assert_eq!(world.terse.get(&format!("/{alias}")).0, 404);
+            browser.press(".toast button").await;
+            browser.wait_for_text(".toast", "1 link is restored.").await;
+        });
+    }
+}
