@@ -143,10 +143,10 @@ struct Figures {
     last: Option<Last>,
 }
 
-struct Figure {
-    value: String,
+pub(super) struct Figure {
+    pub(super) value: String,
     /// The change against the period before, and the class of its colour.
-    change: Option<(String, &'static str)>,
+    pub(super) change: Option<(String, &'static str)>,
 }
 
 /// The latest click of the period.
@@ -157,7 +157,7 @@ struct Last {
 }
 
 impl Figure {
-    fn new(value: u64, before: Option<u64>) -> Self {
+    pub(super) fn new(value: u64, before: Option<u64>) -> Self {
         Self { value: grouped(value), change: before.and_then(|before| change(value, before)) }
     }
 }
@@ -177,24 +177,26 @@ fn change(value: u64, before: u64) -> Option<(String, &'static str)> {
 }
 
 /// A list of values with their share.
-struct Card {
+pub(super) struct Card {
     of: &'static str,
-    title: &'static str,
-    rows: Vec<ValueRow>,
+    pub(super) title: &'static str,
+    pub(super) rows: Vec<ValueRow>,
     /// How many further values the whole table has.
     more: bool,
 }
 
-struct ValueRow {
-    label: String,
-    clicks: String,
+pub(super) struct ValueRow {
+    pub(super) label: String,
+    pub(super) clicks: String,
     /// In percent.
-    share: String,
+    pub(super) share: String,
     /// The length of the bar in percent of the longest.
-    width: String,
+    pub(super) width: String,
 }
 
-fn card(lists: &Lists<'_>, place: usize) -> Card {
+/// The card of a property, by its word in the query.
+pub(super) fn card(lists: &Lists<'_>, of: &str) -> Card {
+    let place = CARDS.iter().position(|(word, ..)| *word == of).unwrap_or(0);
     let (of, title, dimension, unknown) = CARDS[place];
     let named = if unknown { lists.with_unknown(dimension) } else { lists.known(dimension) };
     let more = named.iter().any(|named| named.name == "other");
@@ -345,7 +347,7 @@ pub(super) async fn show(
     let last = last_click(&state, &link, &report).await;
     let lists = Lists { tally: &report.tally, bots, most: ON_CARD };
     // Cities are shown where they are known, and campaigns where there are any.
-    let cards = (0..CARDS.len()).map(|place| card(&lists, place)).filter(|card| {
+    let cards = CARDS.iter().map(|(of, ..)| card(&lists, of)).filter(|card| {
         let known = card.rows.iter().any(|row| row.label != "Unknown");
         known || !matches!(card.of, "cities") && CARDS[..7].iter().any(|(of, ..)| *of == card.of)
     });
@@ -365,6 +367,11 @@ pub(super) async fn show(
     app_page(status, html(&page))
 }
 
+/// The number of visitors: an estimate, which cannot exceed the number of visits.
+pub(super) fn visitors(report: &ClickReport) -> u64 {
+    report.visitors.count().min(report.tally.clicks.humans)
+}
+
 fn figures(
     state: &App,
     shell: &Shell,
@@ -374,8 +381,6 @@ fn figures(
     bots: Bots,
     last: Option<Click>,
 ) -> Figures {
-    // The number of visitors is an estimate; it cannot exceed the number of visits.
-    let visitors = |report: &ClickReport| report.visitors.count().min(report.tally.clicks.humans);
     let lists = Lists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
     let reasons: Vec<String> = lists
         .bot_reasons()
@@ -407,7 +412,13 @@ fn figures(
     }
 }
 
-fn chart(window: &Window, report: &ClickReport, before: Option<&ClickReport>, bots: Bots) -> Chart {
+/// The chart of a report and of the one before.
+pub(super) fn chart(
+    window: &Window,
+    report: &ClickReport,
+    before: Option<&ClickReport>,
+    bots: Bots,
+) -> Chart {
     let none = Vec::new();
     let earlier = before.map_or(&none, |before| &before.buckets);
     let (interval, points, earlier) = window.points(&report.buckets, earlier);
@@ -459,7 +470,7 @@ pub(super) async fn values(
     }
     let head = LinkHead::new(&state, &shell, &link, owner, "", None);
     let asked = Asked::new(&head, &window, bots);
-    let page = ValuesPage { card: card(&lists, place), asked, shell, head, window };
+    let page = ValuesPage { card: card(&lists, &of), asked, shell, head, window };
     app_page(StatusCode::OK, html(&page))
 }
 

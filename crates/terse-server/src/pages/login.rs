@@ -15,7 +15,7 @@ use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
 /// The page after a sign-in that names no other page.
-pub(super) const HOME: &str = "/account";
+pub(super) const HOME: &str = "/dashboard";
 
 #[derive(Template)]
 #[template(path = "login.html")]

@@ -5,6 +5,7 @@
 //! templates escape all input, and an error page never repeats the requested path.
 
 mod account;
+mod accounts;
 mod assets;
 mod chart;
 mod docs;
@@ -21,14 +22,17 @@ mod link_stats;
 mod links;
 mod login;
 mod member;
+mod moderation;
 mod names;
 mod oidc;
+mod overview;
 mod password;
 mod preview;
 mod report;
 mod session;
 mod shell;
 mod signup;
+mod system;
 mod window;
 
 use std::sync::Arc;
@@ -72,11 +76,11 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/favicon.svg", get(assets::icon))
         .route("/robots.txt", get(assets::robots))
         .route("/.well-known/security.txt", get(assets::security_txt))
-        .merge(accounts())
+        .merge(account_pages())
 }
 
 /// The pages for signing up, signing in and managing an account.
-fn accounts() -> Router<Arc<App>> {
+fn account_pages() -> Router<Arc<App>> {
     Router::new()
         .route("/setup", get(signup::setup).post(signup::set_up))
         .route("/join", get(signup::join).post(signup::joined))
@@ -84,6 +88,7 @@ fn accounts() -> Router<Arc<App>> {
         .route("/login", get(login::show).post(login::sign_in))
         .route("/logout", post(login::sign_out))
         .merge(dashboard())
+        .merge(running())
         .route("/account", get(account::show))
         .route("/account/keys", post(account::make_key))
         .route("/account/keys/revoke", post(account::revoke_key))
@@ -97,9 +102,10 @@ fn accounts() -> Router<Arc<App>> {
         .route("/auth/oidc/callback", get(oidc::arrive))
 }
 
-/// The pages of links. `new` is a reserved word, so it is no code.
+/// The overview and the pages of links. `new` is a reserved word, so it is no code.
 fn dashboard() -> Router<Arc<App>> {
     Router::new()
+        .route("/dashboard", get(overview::show))
         .route("/links", get(links::show).post(links::act))
         .route("/links/new", get(link_form::new).post(link_form::create))
         .route("/links/new/alias", get(link_form::alias))
@@ -113,6 +119,20 @@ fn dashboard() -> Router<Arc<App>> {
         .route("/links/{code}/delete", post(link::delete))
         .route("/links/{code}/restore", post(link::restore))
         .route("/links/{code}/undo", post(link::undo))
+}
+
+/// The pages of those who run the server. Who may not see one is told that there is none.
+fn running() -> Router<Arc<App>> {
+    Router::new()
+        .route("/moderation", get(moderation::show))
+        .route("/moderation/decide", post(moderation::decide))
+        .route("/moderation/hosts", post(moderation::block_host))
+        .route("/moderation/hosts/unblock", post(moderation::unblock_host))
+        .route("/accounts", get(accounts::show))
+        .route("/accounts/invite", post(accounts::invite))
+        .route("/accounts/change", post(accounts::change))
+        .route("/system", get(system::show))
+        .route("/system/removal", post(system::confirm_removal))
 }
 
 /// A page with a single message, without its frame.

@@ -26,10 +26,17 @@ pub(super) struct Entry {
 }
 
 /// The paths, labels and icons of the entries that every account has.
-const ENTRIES: [(&str, &str, &str); 2] =
-    [("/links", "Links", "links"), ("/api/docs", "API", "api")];
+const ENTRIES: [(&str, &str, &str); 3] = [
+    ("/dashboard", "Overview", "overview"),
+    ("/links", "Links", "links"),
+    ("/api/docs", "API", "api"),
+];
 /// The same for those who run the server, with the least role that sees each.
-const ADMIN_ENTRIES: [(&str, &str, &str, Role); 0] = [];
+const ADMIN_ENTRIES: [(&str, &str, &str, Role); 3] = [
+    ("/moderation", "Moderation", "moderation", Role::Moderator),
+    ("/accounts", "Accounts", "accounts", Role::Admin),
+    ("/system", "System", "system", Role::Admin),
+];
 
 /// The surroundings of a page of the dashboard.
 #[derive(Clone)]

@@ -271,3 +271,45 @@ async fn links_are_listed_by_domain_and_age() {
         assert!(row.starts_with(first), "{query}");
     }
 }
+
+#[tokio::test]
+async fn the_overview_sums_up_ones_own_links_and_helps_a_new_account() {
+    use terse_core::clicks::{BotKind, Click, ClickTarget, LinkId};
+    let (web, cookie) = signed_in().await;
+    let text = open(&web, &cookie, "/dashboard").await.text();
+    for shown in [
+        "Create your first link",
+        "action=\"/links/new\"",
+        "terse import",
+        "curl https://go.example/api/v1/urls",
+    ] {
+        assert!(text.contains(shown), "{shown} in {text}");
+    }
+    make(
+        &web,
+        OWNER.0,
+        json!({"long_url": "https://example.com/1", "alias": "one",
+        "title": "<script>"}),
+    )
+    .await;
+    let link = LinkId::of(&web.store.everything()[0]);
+    let click = |owner| Click {
+        country: Some("DE".into()),
+        ..Click::bare(web.clock.now(), ClickTarget::Link(link.clone(), owner))
+    };
+    let bot = Click { bot: Some(BotKind::Tool), ..click(OWNER.1) };
+    web.clicks.add([click(OWNER.1), click(OWNER.1), bot, click(crate::web::OTHER.1)]);
+    let text = open(&web, &cookie, "/dashboard?period=7d").await.text();
+    for shown in [
+        "<dt>Clicks</dt><dd>2</dd>",
+        "<dd>1</dd><dd class=\"change\">tools 1</dd>",
+        "<a href=\"/links/one\">go.example/one</a><p>&#60;script&#62;</p>",
+        "<span>Germany</span>",
+        "href=\"/dashboard\" aria-current=\"page\"",
+    ] {
+        assert!(text.contains(shown), "{shown} in {text}");
+    }
+    assert!(!text.contains("<script>") && text.len() < 50_000);
+    assert_eq!(text.matches("<tr data-y").count(), 7);
+    assert_eq!(open(&web, &cookie, "/dashboard?tz=Mars").await.status, 400);
+}

@@ -1,6 +1,7 @@
 //! The server's HTTP interface, tested from outside.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod admin_pages;
 mod authorisation;
 mod clicks;
 mod create;

@@ -134,7 +134,11 @@ impl Browser {
 }
 
 /// The pages that are looked at, by their names.
-const PAGES: [(&str, &str); 9] = [
+const PAGES: [(&str, &str); 13] = [
+    ("moderation", "/moderation"),
+    ("accounts", "/accounts"),
+    ("system", "/system"),
+    ("overview", "/dashboard"),
     ("links", "/links"),
     ("link-new", "/links/new?url=https://example.com/a"),
     ("link-edit", "/links/launch/edit"),
@@ -173,7 +177,7 @@ fn every_page_can_be_used_by_everyone_on_every_screen_in_both_themes() {
     world.follow("launch", 12);
     world.follow("nasty", 3);
     run_scenario(true, &[&world.terse.url], async |browser| {
-        world.sign_in(browser, "/links").await;
+        world.sign_in(browser, "/dashboard").await;
         let mut found = Vec::new();
         for (name, path) in PAGES {
             for (width, height) in [(1440, 1100), (768, 1000), (390, 844)] {

@@ -314,6 +314,8 @@ fn a_server_is_set_up_and_an_account_signs_in_creates_a_key_and_signs_out() {
         fill("password", "correct horse battery").await;
         fill("again", "correct horse battery").await;
         press("form button[type=submit]").await;
+        browser.wait("nav.side").await;
+        press("a.me").await;
         browser.wait("#keys").await;
         assert_eq!(browser.text("h1").await, "ann");
         browser.check_page().await;
@@ -331,6 +333,8 @@ fn a_server_is_set_up_and_an_account_signs_in_creates_a_key_and_signs_out() {
         browser.picture("login-refused").await;
         fill("password", "correct horse battery").await;
         press("form button[type=submit]").await;
+        browser.wait("nav.side").await;
+        press("a.me").await;
         browser.wait("#keys").await;
         fill("key", "the newsletter").await;
         press("form[action='/account/keys'] button").await;
@@ -393,6 +397,8 @@ fn a_new_key_and_a_new_link_are_copied_over_plain_http() {
         fill("#password", "correct horse battery").await;
         fill("#again", "correct horse battery").await;
         press("form button[type=submit]").await;
+        browser.wait("nav.side").await;
+        press("a.me").await;
         browser.wait("#keys").await;
         fill("#key", "the newsletter").await;
         press("form[action='/account/keys'] button").await;
@@ -502,6 +508,8 @@ fn a_new_key_stays_on_the_page_after_copying() {
         fill("#password", "correct horse battery").await;
         fill("#again", "correct horse battery").await;
         press("form button[type=submit]").await;
+        browser.wait("nav.side").await;
+        press("a.me").await;
         browser.wait("#keys").await;
         fill("#key", "the newsletter").await;
         press("form[action='/account/keys'] button").await;

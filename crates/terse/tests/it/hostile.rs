@@ -728,7 +728,7 @@ fn every_sign_in_is_accepted_or_refused_as_it_should_be() {
                 let next = if input.ends_with("next=/dashboard/links") {
                     "/dashboard/links"
                 } else {
-                    "/account"
+                    "/dashboard"
                 };
                 let fresh = cookie.starts_with("terse_session=")
                     && !cookie.starts_with("terse_session=fixed");

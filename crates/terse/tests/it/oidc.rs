@@ -108,7 +108,7 @@ fn an_unknown_identity_gets_an_account_if_sign_up_is_allowed() {
     assert!(terse.browse("/login").text().contains("Sign in with Example ID"));
     let mut cookies = CookieJar::default();
     let in_ = sign_in(&terse, &provider, &mut cookies, "ann");
-    assert_eq!((in_.status, in_.location()), (303, Some("/account")), "{}", in_.text());
+    assert_eq!((in_.status, in_.location()), (303, Some("/dashboard")), "{}", in_.text());
     assert!(cookies.has("terse_session") && !cookies.has("terse_flow"));
     let page = cookies.open(&terse, "/account").text();
     assert!(

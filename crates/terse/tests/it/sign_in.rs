@@ -81,7 +81,7 @@ pub(crate) fn set_up(terse: &TestTerse, name: &str) -> Browser {
     let fields =
         [("token", token_of(&link)), ("name", name), ("password", PASSWORD), ("again", PASSWORD)];
     let answer = browser.send(terse, "/setup", &fields);
-    assert_eq!((answer.status, answer.location()), (303, Some("/account")), "{}", answer.text());
+    assert_eq!((answer.status, answer.location()), (303, Some("/dashboard")), "{}", answer.text());
     browser
 }
 
@@ -194,7 +194,7 @@ fn only_the_right_name_and_password_sign_in() {
     is_private(&form);
     assert_eq!(form.header("set-cookie"), None);
     let (answer, browser) = sign_in(&terse, "aNN", PASSWORD);
-    assert_eq!((answer.status, answer.location()), (303, Some("/account")));
+    assert_eq!((answer.status, answer.location()), (303, Some("/dashboard")));
     is_private(&answer);
     let cookie = answer.header("set-cookie").expect("a cookie");
     let attributes: Vec<_> = cookie.split("; ").skip(1).collect();
@@ -202,7 +202,7 @@ fn only_the_right_name_and_password_sign_in() {
     let value = browser.cookie.strip_prefix("terse_session=").expect("its name");
     assert_eq!(value.len(), 43, "256 bits");
     assert!(browser.is_signed_in(&terse));
-    assert_eq!(browser.open(&terse, "/login").location(), Some("/account"));
+    assert_eq!(browser.open(&terse, "/login").location(), Some("/dashboard"));
     let listed = terse.send("GET", "/api/v1/urls", &[("cookie", &browser.cookie)], None);
     assert_eq!(listed.status, 200, "the cookie opens the API too");
     let files = std::fs::read_dir(&terse.config.data_dir).expect("the folder");
@@ -460,7 +460,7 @@ pub(crate) fn join_with(terse: &TestTerse, name: &str, password: &str) -> Browse
     let mut browser = Browser::default();
     let fields = [("token", &*token), ("name", name), ("password", password), ("again", password)];
     let answer = browser.send(terse, "/join", &fields);
-    assert_eq!((answer.status, answer.location()), (303, Some("/account")), "{}", answer.text());
+    assert_eq!((answer.status, answer.location()), (303, Some("/dashboard")), "{}", answer.text());
     browser
 }
 

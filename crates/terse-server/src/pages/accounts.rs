@@ -1,0 +1,191 @@
+//! All accounts, for admins: invitations, roles and suspensions.
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use terse_core::accounts::{AccountEdit, AccountError, role_of};
+use terse_core::registry::{Account, Role};
+use terse_core::{OwnerId, Timestamp};
+
+use super::form::sentence;
+use super::format::ago;
+use super::login::away;
+use super::member::{Member, MemberForm};
+use super::session::{app_page, go};
+use super::shell::Shell;
+use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
+use crate::http::params::Params;
+use crate::http::problem::Problem;
+use crate::http::state::{App, Web};
+
+/// Accounts per page.
+const PAGE: usize = 50;
+const ROLES: [&str; 3] = ["user", "moderator", "admin"];
+
+#[derive(Template)]
+#[template(path = "accounts.html")]
+struct AccountsPage {
+    shell: Shell,
+    rows: Vec<AccountRow>,
+    /// The path of the next page.
+    next: Option<String>,
+    is_first: bool,
+    /// The link of the invitation that was just created; the page shows it only this once.
+    invitation: Option<(String, String)>,
+    open: usize,
+    done: Option<&'static str>,
+    wrong: Option<String>,
+}
+
+struct AccountRow {
+    id: u64,
+    name: String,
+    role: &'static str,
+    is_me: bool,
+    /// Why it is suspended, and since when.
+    suspended: Option<(String, String)>,
+    made: String,
+    made_exact: String,
+}
+
+impl AccountRow {
+    fn new(account: Account, member: &Member, shell: &Shell, now: Timestamp) -> Self {
+        Self {
+            id: account.id.0,
+            name: account.name.to_string(),
+            role: account.role.as_str(),
+            is_me: account.id == member.here.account.id,
+            suspended: account.suspended.map(|found| (found.why, ago(found.at, now))),
+            made: ago(account.created_at, now),
+            made_exact: shell.moment(account.created_at),
+        }
+    }
+
+    fn roles(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        ROLES.into_iter().map(|role| (role, role == self.role))
+    }
+}
+
+fn said(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "role" => "The role is changed.",
+        "suspended" => "The account is suspended: its keys, sessions and links.",
+        "reinstated" => "The account is reinstated.",
+        _ => return None,
+    })
+}
+
+async fn page_for(
+    state: &App,
+    member: &Member,
+    after: Option<OwnerId>,
+) -> Result<AccountsPage, AccountError> {
+    let shell = member.shell(state, "/accounts");
+    let now = state.links.now();
+    let accounts = state.accounts.accounts(after, PAGE).await?;
+    let open = state.accounts.invitations(&member.principal).await?.len();
+    let next = accounts.last().filter(|_| accounts.len() == PAGE);
+    Ok(AccountsPage {
+        next: next.map(|last| format!("/accounts?after={}", last.id.0)),
+        rows: accounts
+            .into_iter()
+            .map(|account| AccountRow::new(account, member, &shell, now))
+            .collect(),
+        is_first: after.is_none(),
+        invitation: None,
+        open,
+        done: None,
+        wrong: None,
+        shell,
+    })
+}
+
+pub(super) async fn show(
+    State(state): Web,
+    member: Member,
+    params: Result<Params, Problem>,
+) -> Response {
+    if member.principal.clone().at_least(Role::Admin).is_err() {
+        return message(&NOT_FOUND);
+    }
+    let Ok(mut params) = params else { return message(&NOT_FOUND) };
+    let after = params.take("after").and_then(|id| id.parse().ok()).map(OwnerId);
+    match page_for(&state, &member, after).await {
+        Ok(mut page) => {
+            page.done = params.take("done").and_then(|word| said(&word));
+            app_page(StatusCode::OK, html(&page))
+        }
+        Err(error) => away(&error),
+    }
+}
+
+/// Shows the page with the problem of a form.
+async fn refused(state: &App, member: &Member, error: AccountError) -> Response {
+    let problem = Problem::from(error);
+    if problem.status() >= 500 {
+        return message(&UNAVAILABLE);
+    }
+    match page_for(state, member, None).await {
+        Ok(mut page) => {
+            page.wrong = Some(sentence(&problem));
+            let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST);
+            app_page(status, html(&page))
+        }
+        Err(error) => away(&error),
+    }
+}
+
+pub(super) async fn invite(
+    State(state): Web,
+    MemberForm { member, mut fields }: MemberForm,
+) -> Response {
+    if member.principal.clone().at_least(Role::Admin).is_err() {
+        return message(&NOT_FOUND);
+    }
+    let word = fields.take("role").unwrap_or_default();
+    let invited = async {
+        let role = role_of(&word)?;
+        state.accounts.invite(&member.principal, role, None).await
+    };
+    let (secret, invitation) = match invited.await {
+        Ok(made) => made,
+        Err(error) => return refused(&state, &member, error).await,
+    };
+    match page_for(&state, &member, None).await {
+        Ok(mut page) => {
+            let base = state.links.rules().hosts.api_base();
+            let end = page.shell.moment(invitation.expires_at);
+            page.invitation = Some((format!("{base}/join?token={secret}"), end));
+            app_page(StatusCode::CREATED, html(&page))
+        }
+        Err(error) => away(&error),
+    }
+}
+
+pub(super) async fn change(
+    State(state): Web,
+    MemberForm { member, mut fields }: MemberForm,
+) -> Response {
+    if member.principal.clone().at_least(Role::Admin).is_err() {
+        return message(&NOT_FOUND);
+    }
+    let mut take = |name| fields.take(name).unwrap_or_default();
+    let (id, action, role) = (take("id"), take("action"), take("role"));
+    let why = Some(take("why").trim().to_owned()).filter(|why| !why.is_empty());
+    let Ok(id) = id.parse().map(OwnerId) else { return message(&BAD_FORM) };
+    let (edit, done) = match action.as_str() {
+        "role" => (AccountEdit { role: Some(role), why, ..AccountEdit::default() }, "role"),
+        "suspend" => {
+            (AccountEdit { suspended: Some(true), why, ..AccountEdit::default() }, "suspended")
+        }
+        "reinstate" => {
+            (AccountEdit { suspended: Some(false), why, ..AccountEdit::default() }, "reinstated")
+        }
+        _ => return message(&BAD_FORM),
+    };
+    match state.accounts.edit(&member.principal, id, edit).await {
+        Ok(_) => go(&format!("/accounts?done={done}")),
+        Err(error) => refused(&state, &member, error).await,
+    }
+}

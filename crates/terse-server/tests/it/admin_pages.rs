@@ -1,0 +1,146 @@
+//! The pages of moderators and admins.
+
+use serde_json::json;
+use terse_core::registry::Role;
+
+use crate::web::{Answer, MODERATOR, OWNER, Web};
+
+const NASTY: &str = "\"><script>alert(1)</script>";
+
+/// A server with a link `bad` that was reported, and the cookies of an admin, a moderator and a
+/// user.
+async fn world() -> (Web, [String; 3]) {
+    let web = Web::new();
+    let admin = web.person("ada", Role::Admin).await;
+    let admin = web.sign_in(admin, "terse_admin-browser").await;
+    let moderator = web.sign_in(MODERATOR.1, "terse_moderator-browser").await;
+    let user = web.sign_in(OWNER.1, "terse_user-browser").await;
+    let body = json!({"long_url": "https://example.com/bad", "alias": "bad"});
+    assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, body).await.status, 201);
+    let report = json!({"reason": "phishing", "text": NASTY});
+    assert_eq!(web.from("192.0.2.7", "POST /api/v1/urls/bad/report", report).await.status, 202);
+    (web, [admin, moderator, user])
+}
+
+async fn open(web: &Web, cookie: &str, path: &str) -> Answer {
+    let headers = [("accept", "text/html"), ("host", "go.example"), ("cookie", cookie)];
+    web.call(&format!("GET {path}"), &headers, "").await
+}
+
+async fn send(web: &Web, cookie: &str, path: &str, body: &str) -> Answer {
+    let headers = [
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("host", "go.example"),
+        ("sec-fetch-site", "same-origin"),
+        ("cookie", cookie),
+    ];
+    web.call(&format!("POST {path}"), &headers, body.to_owned()).await
+}
+
+#[tokio::test]
+async fn each_page_is_there_for_those_who_may_see_it() {
+    let (web, [admin, moderator, user]) = world().await;
+    for (path, seen) in [
+        ("/moderation", [200, 200, 404]),
+        ("/accounts", [200, 404, 404]),
+        ("/system", [200, 404, 404]),
+    ] {
+        for (cookie, status) in [&admin, &moderator, &user].into_iter().zip(seen) {
+            let answer = open(&web, cookie, path).await;
+            assert_eq!(answer.status, status, "{path}");
+            let text = answer.text();
+            assert!(!text.contains("<script>") && text.len() < 50_000, "{path}: {text}");
+        }
+    }
+    let shown = |text: &str, path: &str| text.contains(&format!("<a href=\"{path}\""));
+    let text = open(&web, &moderator, "/links").await.text();
+    assert!(shown(&text, "/moderation") && !shown(&text, "/system"));
+    let text = open(&web, &user, "/links").await.text();
+    assert!(!shown(&text, "/moderation") && !shown(&text, "/accounts"));
+}
+
+#[tokio::test]
+async fn a_report_is_decided_with_one_click() {
+    let (web, [_, moderator, user]) = world().await;
+    let text = open(&web, &moderator, "/moderation").await.text();
+    for shown in ["go.example/bad", "phishing 1", "owned by terse-owner", "&#60;script&#62;"] {
+        assert!(text.contains(shown), "{shown} in {text}");
+    }
+    let body = "code=bad&domain=&decision=block&why=imitates+a+bank";
+    assert_eq!(send(&web, &user, "/moderation/decide", body).await.status, 404);
+    let decided = send(&web, &moderator, "/moderation/decide", body).await;
+    assert_eq!(decided.header("location"), "/moderation?done=blocked");
+    let text = open(&web, &moderator, "/moderation?done=blocked").await.text();
+    for shown in ["No reports wait", "The link is blocked.", "imitates a bank", "terse-moderator"] {
+        assert!(text.contains(shown), "{shown} in {text}");
+    }
+    let link = web.as_owner("GET /api/v1/urls/bad", OWNER.0, serde_json::Value::Null).await;
+    assert_eq!(link.json()["status"], "blocked");
+    for (body, location) in [
+        ("code=bad&decision=clear", "/moderation?done=cleared"),
+        ("code=missing&decision=clear", "/moderation?done=refused"),
+        ("code=bad&decision=ban", "/moderation?done=banned"),
+    ] {
+        let decided = send(&web, &moderator, "/moderation/decide", body).await;
+        assert_eq!(decided.header("location"), location, "{}", decided.text());
+    }
+    assert_eq!(send(&web, &moderator, "/moderation/decide", "code=bad").await.status, 400);
+}
+
+#[tokio::test]
+async fn hosts_are_blocked_and_unblocked() {
+    let (web, [_, moderator, _]) = world().await;
+    let wrong = send(&web, &moderator, "/moderation/hosts", "host=not+a+host&why=").await;
+    assert_eq!(wrong.status, 400);
+    let text = wrong.text();
+    assert!(text.contains("aria-invalid=\"true\"") && text.contains("value=\"not a host\""));
+    let blocked = send(&web, &moderator, "/moderation/hosts", "host=evil.example&why=spam").await;
+    assert_eq!(blocked.header("location"), "/moderation?done=host-blocked");
+    assert!(open(&web, &moderator, "/moderation").await.text().contains("Unblock evil.example"));
+    for _ in 0..2 {
+        let done = send(&web, &moderator, "/moderation/hosts/unblock", "host=evil.example").await;
+        assert_eq!(done.header("location"), "/moderation?done=host-unblocked");
+    }
+}
+
+#[tokio::test]
+async fn an_admin_invites_promotes_suspends_and_reinstates() {
+    let (web, [admin, moderator, _]) = world().await;
+    assert_eq!(send(&web, &moderator, "/accounts/invite", "role=user").await.status, 404);
+    let made = send(&web, &admin, "/accounts/invite", "role=moderator").await;
+    assert_eq!(made.status, 201);
+    let text = made.text();
+    assert!(text.contains("https://go.example/join?token=terse_"), "{text}");
+    assert!(text.contains("1 invitation is open"));
+    assert!(!open(&web, &admin, "/accounts").await.text().contains("token="), "shown once");
+    let id = OWNER.1.0;
+    for (body, location) in [
+        ("action=role&role=moderator", "/accounts?done=role"),
+        ("action=suspend&why=spam", "/accounts?done=suspended"),
+        ("action=reinstate", "/accounts?done=reinstated"),
+    ] {
+        let done = send(&web, &admin, "/accounts/change", &format!("id={id}&{body}")).await;
+        assert_eq!(done.header("location"), location, "{}", done.text());
+    }
+    for (body, status) in [
+        ("id=x&action=role", 400),
+        ("id=1000&action=explode", 400),
+        ("id=1000&action=role&role=king", 400),
+        ("id=1000&action=suspend&why=", 400),
+        ("id=999999&action=reinstate", 404),
+    ] {
+        let refused = send(&web, &admin, "/accounts/change", body).await;
+        assert_eq!(refused.status, status, "{body}: {}", refused.text());
+    }
+    assert_eq!(send(&web, &admin, "/accounts/invite", "role=king").await.status, 400);
+}
+
+#[tokio::test]
+async fn the_system_page_tells_what_the_checks_find() {
+    let (web, [admin, ..]) = world().await;
+    let text = open(&web, &admin, "/system").await.text();
+    assert!(text.contains("Everything is as it should be") && text.contains("terse doctor"));
+    let done = send(&web, &admin, "/system/removal", "round=7").await;
+    assert_eq!(done.header("location"), "/system?done=1");
+    assert_eq!(send(&web, &admin, "/system/removal", "round=x").await.status, 400);
+}
