@@ -79,7 +79,7 @@ impl LinkHead {
             notes: link.notes.as_ref().map(|notes| notes.as_str().to_owned()),
             tags: link.tags.iter().map(str::to_owned).collect(),
             states: pills,
-            facts: facts(link, owner),
+            facts: facts(link, owner, shell),
             made: shell.moment(link.created_at),
             made_ago: ago(link.created_at, now),
             is_archived: link.archived_at.is_some(),
@@ -132,19 +132,32 @@ pub(super) fn path(
     if query.is_empty() { path } else { format!("{path}?{query}") }
 }
 
+/// The short domains that links can have, the primary one first; empty if there is only that one.
+pub(super) fn domain_choices(state: &App) -> Vec<String> {
+    let hosts = &state.links.rules().hosts;
+    let mut domains: Vec<Domain> = hosts.configured().collect();
+    domains.extend(hosts.added().iter().cloned());
+    match domains.as_slice() {
+        [_] => Vec::new(),
+        many => many.iter().map(|domain| hosts.name_of(domain).to_owned()).collect(),
+    }
+}
+
 /// The path of a link's page.
 pub(super) fn page_of(key: &LinkKey) -> String {
     let domain = (!key.domain.is_primary()).then(|| key.domain.as_str());
     path(key.code.as_str(), domain, "", &[])
 }
 
-fn facts(link: &Link, owner: Option<String>) -> Vec<String> {
+fn facts(link: &Link, owner: Option<String>, shell: &Shell) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(owner.map(|owner| format!("owned by {owner}")));
     facts.push(format!("redirects with {}", link.redirect.status()));
-    if link.expires_at.is_none() {
-        facts.push("never expires".into());
-    }
+    facts.extend(link.valid_from.map(|at| format!("works from {}", shell.moment(at))));
+    facts.push(match link.expires_at {
+        None => "never expires".to_owned(),
+        Some(at) => format!("expires {}", shell.moment(at)),
+    });
     if let Some(most) = link.max_clicks {
         facts.push(format!("at most {most} clicks"));
     }

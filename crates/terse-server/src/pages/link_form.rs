@@ -15,7 +15,7 @@ use terse_core::{
 
 use super::form::{sentence, shown_again};
 use super::home::with_scheme;
-use super::link::{found, page_of, path};
+use super::link::{domain_choices, found, page_of, path};
 use super::member::{Member, MemberForm};
 use super::session::{app_page, go, guard};
 use super::shell::Shell;
@@ -357,7 +357,6 @@ fn instant(field: &'static str, typed: &str, zone: &TimeZone) -> Result<Option<S
 impl FormPage {
     fn new(state: &App, member: &Member, form: LinkForm, link: Option<&Link>) -> Self {
         let hosts = &state.links.rules().hosts;
-        let names = hosts.names();
         let shown = link.map(|link| {
             let short = short_url(&link.key, hosts);
             let name = short.split_once("://").map_or(short.as_str(), |(_, rest)| rest).to_owned();
@@ -373,7 +372,7 @@ impl FormPage {
         Self {
             shell: member.shell(state, "/links"),
             form,
-            domains: if names.len() > 1 { names } else { Vec::new() },
+            domains: domain_choices(state),
             link: shown,
             action,
             wrong: None,

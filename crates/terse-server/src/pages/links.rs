@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::chart::sparkline;
 use super::format::{ago, grouped, middle_cut};
-use super::link::{page_of, path};
+use super::link::{domain_choices, page_of, path};
 use super::login::inside;
 use super::member::{Member, MemberForm};
 use super::session::{app_page, go};
@@ -186,11 +186,11 @@ pub(super) fn states(link: &Link, shell: &Shell, now: Timestamp) -> Vec<(String,
     match link.status(now) {
         Status::Active => {
             if let Some(at) = link.expires_at {
-                states.push((format!("expires {}", shell.moment(at)), "attention"));
+                states.push((format!("expires {}", shell.day(at, now)), "attention"));
             }
         }
         Status::Scheduled => {
-            let from = link.valid_from.map(|at| shell.moment(at)).unwrap_or_default();
+            let from = link.valid_from.map(|at| shell.day(at, now)).unwrap_or_default();
             states.push((format!("starts {from}"), "attention"));
         }
         Status::Expired => states.push(("expired".into(), "over")),
@@ -311,12 +311,11 @@ pub(super) async fn show(
         Ok(tags) => tags,
         Err(error) => return failed(&error),
     };
-    let domains = state.links.rules().hosts.names();
     let page = LinksPage {
         shell,
         rows,
         tags,
-        domains: if domains.len() > 1 { domains } else { Vec::new() },
+        domains: domain_choices(&state),
         deleted: deleted.and_then(|text| just_deleted(&state, &text)),
         done: done.and_then(|word| said(&word, count)),
     };

@@ -117,6 +117,17 @@ impl Shell {
         moment_in(at, &self.zone)
     }
 
+    /// A date in the viewer's zone, with the year if it is another one than now.
+    pub(super) fn day(&self, at: Timestamp, now: Timestamp) -> String {
+        let zoned = |at: Timestamp| {
+            let at = jiff::Timestamp::from_millisecond(at.as_ms()).ok()?;
+            Some(at.to_zoned(self.zone.clone()))
+        };
+        let Some((at, now)) = zoned(at).zip(zoned(now)) else { return at.to_string() };
+        let format = if at.year() == now.year() { "%-d %b" } else { "%-d %b %Y" };
+        at.strftime(format).to_string()
+    }
+
     pub(super) fn is_current(&self, path: &str) -> bool {
         self.current == path
     }

@@ -245,7 +245,7 @@ fn a_link_is_watched_changed_undone_deleted_and_restored() {
             browser.wait_for_text(".toast", "is deleted").await;
             assert_eq!(world.terse.get("/launch").0, 404);
             browser.press(".toast button").await;
-            browser.wait_for_text(".toast", "The link is restored.").await;
+            browser.wait_for_text(".toast", "1 link is restored.").await;
             assert_eq!(world.terse.get("/launch").0, 302);
         });
     }
@@ -283,6 +283,7 @@ fn a_link_is_created_followed_edited_found_and_removed_in_the_browser() {
             browser.press("[data-edit]").await;
             browser.wait("#long_url").await;
             browser.fill("#long_url", "https://example.com/else").await;
+            browser.press(".link-form > details:last-of-type > summary").await;
             browser.fill("#max_clicks", "many").await;
             browser.press(".form-end button").await;
             browser.wait("#max_clicks[aria-invalid]").await;
