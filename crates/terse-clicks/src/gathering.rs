@@ -4,6 +4,7 @@ use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::quality::RandomState;
+use terse_core::Answered;
 use terse_core::clicks::{
     AgentTraits, Batch, ClickColumns, ClickRow, ClickTarget, Interned, JournalSpan, LinkId,
     Network, Numbers, Place, Record, SumIndex, Sums,
@@ -196,7 +197,12 @@ impl Gathering {
         if self.links.hash.is_none() {
             self.links.hash = Some(hash.clone());
         }
-        let outcome = record.outcome.journal_byte().unwrap_or(u8::MAX);
+        // A visit that was warned has the same target as a click.
+        let outcome = match record.outcome {
+            Answered::Warned => Answered::Redirected,
+            outcome => outcome,
+        };
+        let outcome = outcome.journal_byte().unwrap_or(u8::MAX);
         let mut hash = hash.hash_one((link, record.created_ms, record.owner, outcome));
         while let Some(&number) = self.targets.get(&hash) {
             if is_target(&self.columns.targets[number as usize], record) {
@@ -255,7 +261,7 @@ fn is_target(target: &ClickTarget, record: &Record<'_>) -> bool {
         ClickTarget::Link(LinkId { key, created_at }, owner) => {
             let clamped = terse_core::Timestamp::from_ms(record.created_ms);
             let same = *created_at == clamped && owner.0 == record.owner;
-            (key, same && record.outcome == terse_core::Answered::Redirected)
+            (key, same && matches!(record.outcome, Answered::Redirected | Answered::Warned))
         }
         ClickTarget::Orphan(key, outcome) => (key, *outcome == record.outcome),
     };

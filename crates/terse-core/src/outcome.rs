@@ -117,8 +117,8 @@ impl Answered {
             Self::NotFound | Self::NeverIssued => Some(1),
             Self::Gone | Self::UsedUp => Some(2),
             Self::Blocked => Some(3),
-            Self::Warned
-            | Self::PasswordAsked
+            Self::Warned => Some(4),
+            Self::PasswordAsked
             | Self::Limited(_)
             | Self::Unavailable
             | Self::WrongMethod
@@ -133,6 +133,7 @@ impl Answered {
             1 => Self::NotFound,
             2 => Self::Gone,
             3 => Self::Blocked,
+            4 => Self::Warned,
             _ => return None,
         })
     }
@@ -228,7 +229,7 @@ mod tests {
             (Answered::Gone, Some(2)),
             (Answered::UsedUp, Some(2)),
             (Answered::Blocked, Some(3)),
-            (Answered::Warned, None),
+            (Answered::Warned, Some(4)),
             (Answered::PasswordAsked, None),
             (Answered::Limited(ExceededLimit::Guesses), None),
             (Answered::Unavailable, None),
@@ -239,7 +240,7 @@ mod tests {
         }
         for byte in 0..=u8::MAX {
             let answered = Answered::from_journal_byte(byte);
-            assert_eq!(answered.is_some(), byte < 4);
+            assert_eq!(answered.is_some(), byte < 5);
             assert_eq!(answered.and_then(Answered::journal_byte), answered.map(|_| byte));
         }
     }

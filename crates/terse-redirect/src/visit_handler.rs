@@ -3,10 +3,12 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use terse_core::Answered;
+
 use crate::clicks::Visit;
 use crate::client_addr::ClientAddr;
 use crate::connection::Thread;
-use crate::redirector::{Answer, Reply, Visitor};
+use crate::redirector::{Answer, Reply, VisitMethod, Visitor};
 use crate::visitor_headers::VisitorHeaders;
 
 /// Answers the visit of one request, on the thread that serves its connection. It writes the visit
@@ -37,13 +39,21 @@ impl VisitHandler {
     /// but in [`VisitHandler::answer`].
     pub fn answer_now(&self, visitor: Visitor<'_>) -> Option<Reply> {
         let answer = self.thread.redirector.answer_now(&visitor, self.client_addr)?;
-        Some(self.record(answer, &visitor))
+        // `answer` makes the page again, and records that it was seen.
+        match answer.answered {
+            Answered::Warned => Some(answer.reply),
+            _ => Some(self.record(answer, &visitor)),
+        }
     }
 
     /// Answers from memory or after asking the store.
     pub async fn answer(&self, visitor: Visitor<'_>) -> Reply {
         let answer = self.thread.redirector.answer(&visitor, self.client_addr).await;
-        self.record(answer, &visitor)
+        // A form that is sent from the page is not another view of it.
+        match answer.answered {
+            Answered::Warned if visitor.method == VisitMethod::Post => answer.reply,
+            _ => self.record(answer, &visitor),
+        }
     }
 
     /// Writes the visit to the journal and returns the reply.

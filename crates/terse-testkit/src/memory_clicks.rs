@@ -11,6 +11,7 @@ use terse_core::clicks::{
     ClickRetention, ClickSubject, ClickTarget, Count, Forgotten, JournalId, JournalSpan, LinkId,
     MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Period, Position, Pruned,
     RawQuery, Retention, Sketch, Snapshot, Tally, UnfinishedBatch, Unit,
+    Warning,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use tokio::sync::watch;
@@ -62,7 +63,9 @@ struct Sum {
 impl Sum {
     fn add(&mut self, click: &Click) {
         self.tally.add(click);
-        if let (Some(visitor), None) = (click.visitor, click.bot) {
+        if let (Some(visitor), None) = (click.visitor, click.bot)
+            && click.warning != Warning::Shown
+        {
             self.visitors.add(visitor);
         }
     }
@@ -230,6 +233,8 @@ impl State {
             kept.hours.entry(Unit::Hour.floor(click.at)).or_default().add(click);
             if owner.is_some() {
                 kept.owner = owner;
+            }
+            if owner.is_some() && click.warning != Warning::Shown {
                 self.last_number += 1;
                 kept.raw.insert(
                     ClickCursor { at_ms: click.at.as_ms(), number: self.last_number },
@@ -354,7 +359,8 @@ impl ClickReports for MemoryClickStore {
         let mut recent = Count::default();
         let lately = kept.touching(hour - 23 * Unit::Hour.ms(), hour + Unit::Hour.ms());
         lately.iter().for_each(|(bucket, _)| recent.add(bucket.clicks));
-        let buckets = touched.into_iter().map(|(bucket, _)| bucket).collect();
+        let buckets = touched.into_iter().map(|(bucket, _)| bucket);
+        let buckets = buckets.filter(|bucket| bucket.clicks != Count::default()).collect();
         let answer = ClickReport { tally: sum.tally, visitors: sum.visitors, recent, buckets };
         Ok(Snapshot { answer, positions })
     }

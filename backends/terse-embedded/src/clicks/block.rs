@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 use terse_core::clicks::{
-    AgentTraits, ClickColumns, ClickKind, ClickRow, Interned, Network, Numbers, Place,
+    AgentTraits, ClickColumns, ClickKind, ClickRow, Interned, Network, Numbers, Place, Warning,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -226,6 +226,8 @@ impl Block {
             language: stored.language,
             campaign: stored.campaign,
             kind: kind?,
+            // Views of warning pages are not stored, and of clicks only the sums say it.
+            warning: vec![Warning::None; count],
         };
         let numbers: Vec<u64> = sums(stored.number).map(i64::cast_unsigned).collect();
         let block = Self { subjects: subjects?, numbers, columns };

@@ -144,7 +144,7 @@ impl ClickWrites {
     }
 
     pub(crate) fn add_to_ever(&self, subject: i64, mut sum: Sum) -> Result<(), Failure> {
-        if sum.tally.clicks == Count::default() {
+        if sum.tally.is_empty() {
             return Ok(());
         }
         let slot = Slot::Ever { subject };

@@ -3,6 +3,7 @@
 use rusqlite::{OptionalExtension, Row};
 use terse_core::clicks::{
     BotKind, Click, ClickCursor, ClickPage, ClickTarget, Interned, LinkId, REPEAT, RawQuery, Unit,
+    Warning,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -136,6 +137,7 @@ fn read(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
         address: text(4)?,
         bot,
         repeat,
+        warning: Warning::None,
         referrer: text(6)?,
         country: text(7)?,
         city: text(8)?,

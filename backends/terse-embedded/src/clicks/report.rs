@@ -71,7 +71,10 @@ impl ClickQueries {
         let range = TimeRange::of(period);
         // The numbers of hours, for series in any time zone; the sums of days where they are whole.
         self.buckets(subject, range, progress, |bucket| {
-            buckets.push(bucket);
+            // An hour in which only a warning page was seen has no clicks.
+            if bucket.clicks != Count::default() {
+                buckets.push(bucket);
+            }
         })?;
         if period == Period::default() {
             self.ever(subject, progress, &mut sum)?;

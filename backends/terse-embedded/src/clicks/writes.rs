@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use terse_core::clicks::{
     Added, Batch, ClickRow, ClickSubject, Count, Delta, DeltaSubject, LinkId, MAX_VALUES_PER_HOUR,
-    MAX_VALUES_TOTAL,
+    MAX_VALUES_TOTAL, Warning,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -324,6 +324,9 @@ fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, ClickRow)> {
     // One visitor must not fill the disk.
     let mut by_visitor: HashMap<(i64, u64), usize> = HashMap::new();
     let kept = batch.clicks.rows().filter_map(|row| {
+        if row.warning == Warning::Shown {
+            return None;
+        }
         let (subject, after) = subjects[row.target as usize]?;
         let late = after.is_none_or(|after| row.at_ms > after.as_ms());
         if row.visitor != 0 {

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use foldhash::quality::RandomState;
 use terse_core::clicks::{
     AgentTraits, BotKind, ClickKind, ClickRow, ClickTarget, Interned, LinkId, Network, Place,
-    Record, RequestFlags,
+    Record, RequestFlags, Warning,
 };
 use terse_core::{Answered, Code, Domain, LinkKey, OwnerId, Timestamp};
 
@@ -134,7 +134,7 @@ impl Enricher {
             let parse = |name: &[u8]| std::str::from_utf8(name).ok().map(Domain::from_stored);
             let key = LinkKey { domain: domains.get_or_insert_with(record.domain, parse)?, code };
             Some(match record.outcome {
-                Answered::Redirected => ClickTarget::Link(
+                Answered::Redirected | Answered::Warned => ClickTarget::Link(
                     LinkId { key, created_at: Timestamp::from_ms(record.created_ms) },
                     OwnerId(record.owner),
                 ),
@@ -147,6 +147,11 @@ impl Enricher {
             target,
             weight: u32::from(record.weight.max(1)),
             ..ClickRow::default()
+        };
+        row.warning = match record.outcome {
+            Answered::Warned => Warning::Shown,
+            _ if record.marks.has(RequestFlags::WENT_ON) => Warning::Passed,
+            _ => Warning::None,
         };
         let quiet = record.marks.has(RequestFlags::QUIET);
         let named_bot =
@@ -164,7 +169,8 @@ impl Enricher {
 
     /// Whether a human's click is a repeat. Call it in the order of time.
     pub(crate) fn repeat(&mut self, row: &mut ClickRow, batch: &Gathering) {
-        if row.visitor == 0 || row.kind != ClickKind::HUMAN {
+        let is_click = row.warning != Warning::Shown;
+        if row.visitor == 0 || row.kind != ClickKind::HUMAN || !is_click {
             return;
         }
         if let Some(link) = batch.link_hash(row.target)

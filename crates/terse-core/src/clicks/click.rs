@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::columns::ClickKind;
+use super::columns::{ClickKind, Warning};
 use crate::link::{LinkKey, OwnerId};
 use crate::outcome::Answered;
 use crate::time::Timestamp;
@@ -140,7 +140,8 @@ dimensions! {
     Content = 11, "utm_content";
     /// Why a click counts as a bot's. Repeated clicks of humans are in it too, as `repeat`.
     BotKind = 12, "machine";
-    /// Of orphans: the answer to the visit.
+    /// Of orphans: the answer to the visit. Of links: [`WARNED`](super::WARNED), which are not clicks,
+    /// and [`WENT_ON`](super::WENT_ON).
     Outcome = 13, "outcome";
     /// Of orphans: the requested code.
     Code = 14, "code";
@@ -166,6 +167,8 @@ pub struct Click {
     /// Whether it is a human's click less than ten seconds after another by the same visitor on the
     /// same link, such as the second half of a double click.
     pub repeat: bool,
+    /// Whether it has to do with the warning page of its link. A view of that page is no click.
+    pub warning: Warning,
     /// See [`Dimension::Referrer`].
     pub referrer: Option<Interned>,
     /// See [`Dimension::Country`].
@@ -196,6 +199,7 @@ impl Click {
             address: None,
             bot: None,
             repeat: false,
+            warning: Warning::None,
             referrer: None,
             country: None,
             city: None,

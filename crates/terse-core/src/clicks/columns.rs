@@ -67,6 +67,20 @@ impl ClickKind {
     }
 }
 
+/// What a visit has to do with the warning page of its link.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Warning {
+    /// Nothing.
+    #[default]
+    None,
+    /// The visitor saw the page. This is not a click: it counts as [`WARNED`](super::WARNED) in
+    /// [`Dimension::Outcome`](super::Dimension::Outcome) and nowhere else.
+    Shown,
+    /// The visitor saw the page and went on: a click, which also counts as
+    /// [`WENT_ON`](super::WENT_ON).
+    Passed,
+}
+
 /// One click as numbers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ClickRow {
@@ -92,6 +106,8 @@ pub struct ClickRow {
     pub campaign: u32,
     /// Who clicked.
     pub kind: ClickKind,
+    /// Whether it has to do with a warning page.
+    pub warning: Warning,
 }
 
 /// Clicks in columns. The first seven lists hold what the clicks refer to; in all of them but
@@ -135,6 +151,8 @@ pub struct ClickColumns {
     pub campaign: Vec<u32>,
     /// See [`ClickRow::kind`].
     pub kind: Vec<ClickKind>,
+    /// See [`ClickRow::warning`].
+    pub warning: Vec<Warning>,
 }
 
 impl Default for ClickColumns {
@@ -158,6 +176,7 @@ impl Default for ClickColumns {
             language: Vec::new(),
             campaign: Vec::new(),
             kind: Vec::new(),
+            warning: Vec::new(),
         }
     }
 }
@@ -186,6 +205,7 @@ impl ClickColumns {
         self.language.push(row.language);
         self.campaign.push(row.campaign);
         self.kind.push(row.kind);
+        self.warning.push(row.warning);
     }
 
     /// A click as numbers. The index must be less than [`Self::len`].
@@ -202,6 +222,7 @@ impl ClickColumns {
             language: self.language[at],
             campaign: self.campaign[at],
             kind: self.kind[at],
+            warning: self.warning[at],
         }
     }
 
@@ -229,6 +250,7 @@ impl ClickColumns {
             address: network.address.clone(),
             bot: row.kind.bot(),
             repeat: row.kind == ClickKind::REPEAT,
+            warning: row.warning,
             referrer: self.referrers[row.referrer as usize].clone(),
             country: place.country.clone(),
             city: place.city.clone(),

@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::click::{Click, ClickTarget, Dimension, LinkId};
-use super::columns::{AgentTraits, ClickColumns, ClickKind, ClickRow, Network, Numbers, Place};
+use super::columns::{
+    AgentTraits, ClickColumns, ClickKind, ClickRow, Network, Numbers, Place, Warning,
+};
 use super::mean::Mean;
 use super::report::{ClickSubject, Unit};
 use super::sketch::Sketch;
-use super::tally::{Count, REPEAT, Tally};
+use super::tally::{Count, REPEAT, Tally, WARNED, WENT_ON};
 use crate::link::OwnerId;
 use crate::time::Timestamp;
 
@@ -42,6 +44,8 @@ enum Property {
     Kind = 5,
     /// Of orphans: outcome and code.
     Target = 6,
+    /// Of links: 1 for views of the warning page, 2 for clicks after it.
+    Warning = 7,
 }
 
 const PROPERTY_SHIFT: u32 = 29;
@@ -104,6 +108,15 @@ impl Delta {
             None => (weight, 0),
             Some(_) => (0, weight),
         };
+        match row.warning {
+            Warning::None => {}
+            Warning::Shown => {
+                return self.count((Property::Warning as u32) << PROPERTY_SHIFT | 1, humans, bots);
+            }
+            Warning::Passed => {
+                self.count((Property::Warning as u32) << PROPERTY_SHIFT | 2, humans, bots);
+            }
+        }
         self.clicks.humans += u64::from(humans);
         self.clicks.bots += u64::from(bots);
         self.took.add(row.took_nanos as f64 / 1e6);
@@ -155,7 +168,8 @@ impl Delta {
     pub fn add_to(&self, columns: &ClickColumns, tally: &mut Tally) {
         tally.clicks.add(self.clicks);
         tally.took.merge(&self.took);
-        tally.last = tally.last.max(Some(Timestamp::from_ms(self.last_ms)));
+        let last = (self.last_ms != i64::MIN).then(|| Timestamp::from_ms(self.last_ms));
+        tally.last = tally.last.max(last);
         for &Value { key, humans, bots } in &self.values {
             let count = Count { humans: humans.into(), bots: bots.into() };
             let number = (key & ((1 << PROPERTY_SHIFT) - 1)) as usize;
@@ -199,6 +213,10 @@ impl Delta {
                         bot.map_or(REPEAT, |bot| bot.as_str()),
                         count,
                     );
+                }
+                7 => {
+                    let word = if number == 1 { WARNED } else { WENT_ON };
+                    tally.add_word(Dimension::Outcome, word, count);
                 }
                 _ => {
                     if let ClickTarget::Orphan(key, outcome) = &columns.targets[number] {
@@ -395,6 +413,7 @@ impl ClickGatherer {
             language: self.languages.of(&mut columns.languages, click.language.clone()),
             campaign: self.campaigns.of(&mut columns.campaigns, click.utm.clone()),
             kind: click.kind(),
+            warning: click.warning,
         };
         columns.push(row);
         self.sums.add(columns, &row);

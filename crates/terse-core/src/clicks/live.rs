@@ -7,7 +7,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::click::{Click, ClickTarget, LinkId};
-use super::columns::ClickColumns;
+use super::columns::{ClickColumns, ClickRow, Warning};
 use super::tally::Count;
 use crate::link::OwnerId;
 use crate::time::Timestamp;
@@ -62,7 +62,8 @@ impl Live {
     /// Publishes the clicks from this one on.
     pub fn publish_from(&self, clicks: &ClickColumns, first: usize, now: Timestamp) {
         let mut recent: HashMap<(u32, i64), (Count, Timestamp)> = HashMap::new();
-        for row in (first..clicks.len()).map(|at| clicks.row(at)) {
+        let is_click = |row: &ClickRow| row.warning != Warning::Shown;
+        for row in (first..clicks.len()).map(|at| clicks.row(at)).filter(is_click) {
             let (sum, last) = recent
                 .entry((row.target, minute_of(Timestamp::from_ms(row.at_ms))))
                 .or_insert((Count::default(), Timestamp::from_ms(row.at_ms)));
@@ -90,7 +91,9 @@ impl Live {
             let mut state = self.state();
             for at in from..clicks.len().min(from + CHUNK) {
                 let row = clicks.row(at);
-                if let ClickTarget::Link(link, _) = &clicks.targets[row.target as usize] {
+                if let ClickTarget::Link(link, _) = &clicks.targets[row.target as usize]
+                    && is_click(&row)
+                {
                     state.send(link, || clicks.click(&row));
                 }
             }

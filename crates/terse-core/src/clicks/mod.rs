@@ -16,7 +16,9 @@ mod store;
 mod tally;
 
 pub use click::{BotKind, Click, ClickTarget, Dimension, Interned, LinkId};
-pub use columns::{AgentTraits, ClickColumns, ClickKind, ClickRow, Network, Numbers, Place};
+pub use columns::{
+    AgentTraits, ClickColumns, ClickKind, ClickRow, Network, Numbers, Place, Warning,
+};
 pub use delta::{ClickGatherer, Delta, DeltaSubject, SumIndex, Sums};
 pub use ingest::{
     Added, Batch, ClickIngest, Forgotten, JournalId, JournalSpan, Opened, Position, UnfinishedBatch,
@@ -39,4 +41,5 @@ pub use sketch::Sketch;
 pub use store::{ClickStore, Salt};
 pub use tally::{
     Count, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, REPEAT, Tally, Values,
+    WARNED, WENT_ON,
 };

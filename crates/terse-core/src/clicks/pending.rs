@@ -173,6 +173,9 @@ fn add_hour(report: &mut ClickReport, hour: &PendingHour, period: Period, now: T
     }
     report.tally.merge(&hour.tally);
     hour.visitors.iter().for_each(|visitors| report.visitors.merge(visitors));
+    if clicks == Count::default() {
+        return;
+    }
     let same = |bucket: &&mut Bucket| bucket.unit == Unit::Hour && bucket.start == hour.start;
     match report.buckets.iter_mut().rev().find(same) {
         Some(bucket) => bucket.clicks.add(clicks),

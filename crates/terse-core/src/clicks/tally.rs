@@ -8,6 +8,7 @@ use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 
 use super::click::{BotKind, Click, ClickTarget, Dimension, Interned};
+use super::columns::Warning;
 use super::mean::Mean;
 use crate::time::Timestamp;
 
@@ -18,6 +19,11 @@ const MAX_VALUE_LEN: usize = 100;
 
 /// The name of repeated clicks of humans in [`Dimension::BotKind`].
 pub const REPEAT: &str = "repeat";
+
+/// The name of views of a link's warning page in [`Dimension::Outcome`].
+pub const WARNED: &str = "warned";
+/// The name of clicks after such a view.
+pub const WENT_ON: &str = "went_on";
 
 /// How many values of each dimension a store keeps by name in the sum of an hour.
 pub const MAX_VALUES_PER_HOUR: usize = 50;
@@ -176,6 +182,11 @@ impl Tally {
             None => Count { humans: weight, bots: 0 },
             Some(_) => Count { humans: 0, bots: weight },
         };
+        match click.warning {
+            Warning::None => {}
+            Warning::Shown => return self.add_word(Dimension::Outcome, WARNED, count),
+            Warning::Passed => self.add_word(Dimension::Outcome, WENT_ON, count),
+        }
         self.clicks.add(count);
         self.took.add(click.took_nanos as f64 / 1e6);
         self.last = self.last.max(Some(click.at));
@@ -203,6 +214,20 @@ impl Tally {
             self.add_word(Dimension::Outcome, outcome.as_str(), count);
             self.add_word(Dimension::Code, key.code.as_str(), count);
         }
+    }
+
+    /// How often a link's warning page was seen, and how many clicks came after it.
+    pub fn warnings(&self) -> [Count; 2] {
+        let named = |word: &str| {
+            let values = self.values(Dimension::Outcome);
+            values.and_then(|values| values.place(word).map(|at| values.named[at].1))
+        };
+        [named(WARNED).unwrap_or_default(), named(WENT_ON).unwrap_or_default()]
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.clicks == Count::default() && self.values.iter().all(Values::is_empty)
     }
 
     /// Adds clicks with a value, if the value is known.

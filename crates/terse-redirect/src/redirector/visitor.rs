@@ -108,7 +108,16 @@ impl Answer {
 
     /// A page of the web side.
     pub(super) fn page(answered: Answered, link: &Link) -> Self {
-        Self { reply: Reply::Page(answered, link.key.code.clone()), answered, link: None }
+        let link_followed = FollowedLink {
+            owner: link.owner.0,
+            created_ms: link.created_at.as_ms(),
+            canonical_code: Some(link.key.code.clone()),
+        };
+        Self {
+            reply: Reply::Page(answered, link.key.code.clone()),
+            answered,
+            link: Some(link_followed),
+        }
     }
 }
 

@@ -218,8 +218,9 @@ impl TestFallback {
         hosts.next().is_none().then_some(())?;
         let visitor = Visitor::of(request, domain, code);
         let reply = match visit_handler.answer_now(visitor) {
+            // As in the server: a page is made again, and its view recorded.
+            Some(Reply::Page(..)) | None => visit_handler.answer(visitor).await,
             Some(reply) => reply,
-            None => visit_handler.answer(visitor).await,
         };
         match reply {
             Reply::Response(response) => Some(response.map(Full::new)),

@@ -113,7 +113,9 @@ async fn each_visit_is_journaled_once_however_it_is_answered() {
             ("GET /blocked1", Some((Answered::Blocked, none))),
             ("GET /nothing1", Some((Answered::NotFound, none))),
             ("GET /nothing1", Some((Answered::NotFound, none))),
-            ("GET /flagged1", None),
+            ("GET /flagged1", Some((Answered::Warned, none))),
+            ("GET /flagged1", Some((Answered::Warned, none))),
+            ("POST /flagged1", None),
             ("GET /abc1234?report", None),
             ("POST /abc1234", None),
             ("GET /login", None),
@@ -126,7 +128,7 @@ async fn each_visit_is_journaled_once_however_it_is_answered() {
             );
             assert!(journaled.len() <= 1, "{line}");
             if let Some(journaled) = journaled.first() {
-                let named = journaled.outcome == Answered::Redirected;
+                let named = matches!(journaled.outcome, Answered::Redirected | Answered::Warned);
                 assert_eq!(
                     (journaled.owner != 0, journaled.created_ms != 0),
                     (named, named),

@@ -109,6 +109,11 @@ macro_rules! stats_bodies {
             /// Clicks by humans less than ten seconds after another of theirs on the same link, such
             /// as the second half of a double click.
             pub(super) repeat_clicks: u64,
+            /// How often a warning page was shown instead of a redirect, as selected by `bots`. These
+            /// visits are not clicks.
+            pub(super) warned: u64,
+            /// Clicks of visitors who saw the warning page and went on, as selected by `bots`.
+            pub(super) went_on: u64,
             /// How long answers took on average, in milliseconds; null if there were none.
             #[schema(required = true, minimum = 0.0)]
             pub(super) avg_redirect_ms: Option<f64>,
@@ -170,7 +175,7 @@ stats_bodies! {
         "to": "2026-11-16T00:00:00Z", "interval": "day", "time_zone": "UTC", "bots": "include",
         "total_clicks": 812,
         "clicks_24h": 500, "unique_visitors": 640, "human_clicks": 790, "bot_clicks": 22,
-        "repeat_clicks": 3, "avg_redirect_ms": 0.014,
+        "repeat_clicks": 3, "warned": 0, "went_on": 0, "avg_redirect_ms": 0.014,
         "last_click_at": "2026-11-15T21:00:00Z", "series": [
             { "start": "2026-11-14T00:00:00+00:00", "clicks": 312, "human_clicks": 300,
                 "bot_clicks": 12 },
@@ -220,6 +225,7 @@ macro_rules! stats_body {
     ($name:ident, $asked:expr, $report:expr, { $($first:ident: $one:expr),* $(,)? }) => {{
         let (asked, ClickReport { tally, visitors, recent, buckets }) = ($asked, $report);
         let (interval, points) = asked.series(buckets)?;
+        let [warned, went_on] = tally.warnings();
         let lists = Lists { tally, bots: asked.bots, most: MAX_LISTED };
         $name {
             $($first: $one(&lists),)*
@@ -235,6 +241,8 @@ macro_rules! stats_body {
             human_clicks: tally.clicks.humans,
             bot_clicks: tally.clicks.bots,
             repeat_clicks: lists.repeats(),
+            warned: asked.bots.of(warned),
+            went_on: asked.bots.of(went_on),
             // Rounded to nanoseconds, the precision of the measurement.
             avg_redirect_ms: (tally.took.count > 0).then(|| (tally.took.mean * 1e6).round() / 1e6),
             last_click_at: tally.last.map(|at| at.to_string()),

@@ -70,7 +70,7 @@ async fn the_sums_of_a_link_look_like_this() {
         "to": "2026-01-04T00:00:00Z",
         "interval": "day", "time_zone": "UTC", "bots": "include", "total_clicks": 3,
         "clicks_24h": 0, "unique_visitors": 1,
-        "human_clicks": 2, "bot_clicks": 1, "repeat_clicks": 0, "avg_redirect_ms": 0.02,
+        "human_clicks": 2, "bot_clicks": 1, "repeat_clicks": 0, "warned": 0, "went_on": 0, "avg_redirect_ms": 0.02,
         "last_click_at": "2026-01-02T16:00:00Z",
         "series": [point(1, 0, 0), point(2, 2, 1), point(3, 0, 0)],
         "top_referrers": both("news.example", 1),

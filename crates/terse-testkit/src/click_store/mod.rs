@@ -77,6 +77,7 @@ macro_rules! click_store {
                 years_and_days_end_where_they_should
                 humans_and_bots_are_apart_everywhere
                 a_repeated_click_is_a_humans_and_named
+                a_view_of_a_warning_page_is_no_click
                 every_dimension_is_reported
                 past_the_cap_values_are_other_and_nothing_is_lost
                 what_is_frequent_keeps_its_name

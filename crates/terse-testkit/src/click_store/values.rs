@@ -3,12 +3,14 @@
 use terse_core::Answered;
 use terse_core::clicks::{
     BotKind, Click, ClickSubject, Count, Dimension, Interned, MAX_VALUES_PER_HOUR,
-    MAX_VALUES_TOTAL, Tally,
+    MAX_VALUES_TOTAL, RawQuery, Tally, Warning,
 };
 
 use super::{
     ALWAYS, DAY, HOUR, OWNER, Store, click, humans, link, of_link, orphan, put, report, since,
+    starts,
 };
+use crate::timestamp;
 
 fn count_of(tally: &Tally, dimension: Dimension, value: &str) -> Count {
     let values = tally.values(dimension).unwrap();
@@ -149,4 +151,32 @@ pub async fn visitors_are_counted_once_a_day(store: Store) {
         .await;
     let many = of_link(&store, &link("abc"), since(3 * DAY, 4 * DAY)).await.visitors.count();
     assert!((9_500..10_500).contains(&many), "{many}");
+}
+
+pub async fn a_view_of_a_warning_page_is_no_click(store: Store) {
+    let at = |ms: i64, warning| Click {
+        warning,
+        visitor: Some(ms.cast_unsigned() + 1),
+        took_nanos: 5,
+        ..click(&link("abc"), ms)
+    };
+    put(&store, vec![at(HOUR, Warning::Shown), at(HOUR + 1, Warning::Shown)]).await;
+    for subject in [ClickSubject::Link(link("abc")), ClickSubject::Everything] {
+        let found = report(&store, &subject, ALWAYS).await;
+        assert_eq!(found.tally.warnings(), [humans(2), humans(0)]);
+        assert_eq!((found.tally.clicks, found.tally.last), (humans(0), None));
+        assert_eq!((found.visitors.count(), found.tally.took.count), (0, 0));
+        assert_eq!(found.buckets, []);
+    }
+    let bot = Click { bot: Some(BotKind::Crawler), ..at(HOUR, Warning::Shown) };
+    put(&store, vec![at(2, Warning::Passed), at(3, Warning::None), bot]).await;
+    for period in [ALWAYS, since(0, 2 * HOUR)] {
+        let found = of_link(&store, &link("abc"), period).await;
+        assert_eq!(found.tally.warnings(), [Count { humans: 2, bots: 1 }, humans(1)]);
+        assert_eq!((found.tally.clicks, found.visitors.count()), (humans(2), 2));
+        assert_eq!(starts(&found), [(timestamp(0), humans(2))]);
+    }
+    assert_eq!(store.counts(&[link("abc")]).await.unwrap(), [humans(2)]);
+    let query = RawQuery { link: link("abc"), from: None, to: None, after: None, limit: 9 };
+    assert_eq!(store.clicks(&query).await.unwrap().clicks.len(), 2, "only clicks");
 }

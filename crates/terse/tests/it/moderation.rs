@@ -216,14 +216,24 @@ fn who_goes_on_from_a_warning_is_counted_and_led_to_the_target() {
     let page = visit("/odd1?x=1&y=%22", "192.0.2.1");
     assert_eq!((page.status, page.location()), (200, None));
     assert_eq!(metric(r#"terse_redirects_total{outcome="warned"}"#), warned + 1.0);
-    assert_eq!(metric(r#"terse_clicks_total{what="journaled"}"#), clicks, "not a click yet");
+    assert_eq!(metric(r#"terse_clicks_total{what="journaled"}"#), clicks + 1.0, "a view");
     let on = button(&page.text());
     assert!(on.starts_with("/odd1/go?pass="), "{on}");
     let went = visit(&on, "192.0.2.1");
     assert_eq!((went.status, went.location()), (302, Some("https://example.com/?a=1&x=1&y=%22")));
     assert!(went.header("cache-control").unwrap().contains("no-store"));
     assert_eq!(metric("terse_warnings_passed_total"), 1.0);
-    assert_eq!(metric(r#"terse_clicks_total{what="journaled"}"#), clicks + 1.0, "a click");
+    assert_eq!(metric(r#"terse_clicks_total{what="journaled"}"#), clicks + 2.0, "a click");
+    let begun = std::time::Instant::now();
+    let stats = loop {
+        let stats = terse.api("GET", "/urls/odd1/stats", None).json();
+        if stats["total_clicks"] == 1 || begun.elapsed() > std::time::Duration::from_secs(30) {
+            break stats;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    let counted = ["total_clicks", "warned", "went_on"].map(|name| stats[name].as_u64());
+    assert_eq!(counted, [Some(1); 3], "the page was seen once, and the visitor went on");
     // The pass is not for others, and not for ever.
     let again = (303, Some("/odd1"));
     let strange = visit(&on, "192.0.2.2");
