@@ -1,34 +1,27 @@
 //! Keeps the journal within its bound on disk.
 
-use std::collections::HashMap;
 use std::io;
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use crate::folder::{Age, Folder};
 use crate::segment::Until;
 
 /// The size that the journal may have. Past it the oldest clicks are dropped, but only while the
-/// store does not answer, or counts more slowly than visitors click.
+/// store accepts nothing: it failed or timed out, and has counted nothing since. A store that is
+/// slow, and counts, loses none.
 ///
 /// Segments that are being written, or are prepared for writing, do not count: there are a few for
 /// each serving thread, and dropping others in their place would lose clicks for no reason.
 #[derive(Debug)]
 pub(crate) struct Bound {
     limit: u64,
-    catch_up: Duration,
-    /// Whether waiting for the store has not helped since it last counted something.
+    /// Whether the store has failed since it last counted something.
     stuck: bool,
-    /// Since when the journal is over its bound, and how many octets were uncounted then.
-    over: Option<(Instant, u64)>,
 }
 
 impl Bound {
-    /// A bound of `limit` octets. While the store counts, the journal may be over it for `catch_up`
-    /// before it must have become smaller.
-    pub(crate) fn new(limit: u64, catch_up: Duration) -> Self {
-        Self { limit, catch_up, stuck: false, over: None }
+    /// A bound of `limit` octets.
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { limit, stuck: false }
     }
 
     /// The store does not answer.
@@ -47,58 +40,38 @@ impl Bound {
     pub(crate) fn keep(
         &mut self,
         folder: &mut Folder,
-        counted: &HashMap<u64, u64>,
         buffer: &mut Vec<u8>,
-        now: Instant,
         mut dropped: impl FnMut(u64),
     ) -> io::Result<()> {
-        if folder.length() <= self.limit {
-            self.over = None;
+        if !self.stuck || folder.length() <= self.limit {
             return Ok(());
         }
         let mut failed = None;
         let mut finished = Vec::new();
-        let (mut held, mut waiting) = (0, 0);
+        let mut held = 0;
         for (segment, alive) in folder.segments_mut() {
             match segment.has_ended(buffer, alive) {
                 Ok(true) => {
                     held += segment.length();
-                    waiting += segment
-                        .length()
-                        .saturating_sub(counted.get(&segment.header.id).copied().unwrap_or(0));
                     finished.push((segment.age(), segment.length()));
                 }
                 Ok(false) => {}
                 Err(error) => failed = Some(error),
             }
         }
-        if held <= self.limit {
-            self.over = None;
-        } else if self.is_stuck(waiting, now) {
-            for (age, length) in finished {
-                if held <= self.limit {
-                    break;
+        for (age, length) in finished {
+            if held <= self.limit {
+                break;
+            }
+            match drop_segment(folder, age, buffer) {
+                Ok(visits) => {
+                    held -= length;
+                    dropped(visits);
                 }
-                match drop_segment(folder, age, buffer) {
-                    Ok(visits) => {
-                        held -= length;
-                        dropped(visits);
-                    }
-                    Err(error) => failed = Some(error),
-                }
+                Err(error) => failed = Some(error),
             }
         }
         failed.map_or(Ok(()), Err)
-    }
-
-    /// Whether waiting longer does not help.
-    fn is_stuck(&mut self, waiting: u64, now: Instant) -> bool {
-        let (since, before) = *self.over.get_or_insert((now, waiting));
-        if now.duration_since(since) >= self.catch_up {
-            self.over = Some((now, waiting));
-            self.stuck |= waiting >= before;
-        }
-        self.stuck
     }
 }
 
@@ -127,7 +100,6 @@ mod tests {
     use crate::written::{Written, click};
 
     const SIZE: u64 = 8192;
-    const CATCH_UP: Duration = Duration::from_secs(1);
 
     /// One of this run that is still being written, the oldest of all; one of this run that is
     /// finished; dead ones.
@@ -150,16 +122,14 @@ mod tests {
     }
 
     /// What was dropped of each.
-    fn keep(bound: &mut Bound, folder: &mut Folder, now: Instant) -> Vec<u64> {
+    fn keep(bound: &mut Bound, folder: &mut Folder) -> Vec<u64> {
         let mut dropped = vec![];
-        bound
-            .keep(folder, &HashMap::new(), &mut vec![], now, |visits| dropped.push(visits))
-            .unwrap();
+        bound.keep(folder, &mut vec![], |visits| dropped.push(visits)).unwrap();
         dropped
     }
 
     fn stuck(limit: u64) -> Bound {
-        let mut bound = Bound::new(limit, CATCH_UP);
+        let mut bound = Bound::new(limit);
         bound.store_fails();
         bound
     }
@@ -170,43 +140,30 @@ mod tests {
         let mut folder = journal(temp.path());
         let (third, alive) = folder.segment_mut((3, 3)).unwrap();
         third.read(&mut vec![], alive, 1, |_, _| true).unwrap();
-        let now = Instant::now();
         // The one that is being written does not count.
-        assert_eq!(keep(&mut stuck(5 * SIZE), &mut folder, now), [0; 0]);
-        assert_eq!(keep(&mut stuck(5 * SIZE - 1), &mut folder, now), [2]);
-        assert_eq!(keep(&mut stuck(2 * SIZE), &mut folder, now), [2, 4]);
-        assert_eq!(keep(&mut stuck(0), &mut folder, now), [5, 6]);
-        assert_eq!(keep(&mut stuck(0), &mut folder, now), [0; 0]);
+        assert_eq!(keep(&mut stuck(5 * SIZE), &mut folder), [0; 0]);
+        assert_eq!(keep(&mut stuck(5 * SIZE - 1), &mut folder), [2]);
+        assert_eq!(keep(&mut stuck(2 * SIZE), &mut folder), [2, 4]);
+        assert_eq!(keep(&mut stuck(0), &mut folder), [5, 6]);
+        assert_eq!(keep(&mut stuck(0), &mut folder), [0; 0]);
         assert_eq!(ids(&folder), [1]);
         assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn while_the_store_counts_nothing_goes_as_long_as_less_and_less_waits() {
+    fn while_the_store_counts_nothing_goes_however_much_waits() {
         let temp = tempfile::tempdir().unwrap();
         let mut folder = journal(temp.path());
-        let mut bound = Bound::new(4 * SIZE, CATCH_UP);
-        let mut now = Instant::now();
-        let mut counted = HashMap::new();
-        for to in [0, 100, 200, 300] {
-            counted.insert(6, to);
-            bound.keep(&mut folder, &counted, &mut vec![], now, |_| panic!("dropped")).unwrap();
-            bound
-                .keep(&mut folder, &counted, &mut vec![], now + CATCH_UP / 2, |_| panic!("dropped"))
-                .unwrap();
-            now += CATCH_UP;
-        }
-        // Nothing was counted for long enough: until something is again, it need not be waited for.
-        let mut dropped = vec![];
-        bound.keep(&mut folder, &counted, &mut vec![], now, |visits| dropped.push(visits)).unwrap();
-        assert_eq!((dropped, ids(&folder)), (vec![2], vec![1, 3, 4, 5, 6]));
+        let mut bound = Bound::new(4 * SIZE);
+        assert_eq!(keep(&mut bound, &mut folder), [0; 0]);
+        bound.store_fails();
+        assert_eq!(keep(&mut bound, &mut folder), [2]);
+        // It counts again, if slowly.
+        bound.store_counts();
         Written::new(7, 2, 7, SIZE as usize).save(temp.path());
         folder.look().unwrap();
-        assert_eq!(keep(&mut bound, &mut folder, now), [3]);
-        bound.store_counts();
-        Written::new(8, 2, 8, SIZE as usize).save(temp.path());
-        folder.look().unwrap();
-        assert_eq!(keep(&mut bound, &mut folder, now), [0; 0]);
+        assert_eq!(keep(&mut bound, &mut folder), [0; 0]);
+        assert_eq!(ids(&folder), [1, 3, 4, 5, 6, 7]);
     }
 
     #[test]
@@ -219,7 +176,7 @@ mod tests {
         written.save(temp.path());
         let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
-        assert_eq!(keep(&mut stuck(0), &mut folder, Instant::now()), [66]);
+        assert_eq!(keep(&mut stuck(0), &mut folder), [66]);
     }
 
     #[test]
@@ -234,10 +191,7 @@ mod tests {
             std::os::unix::fs::symlink(&path, &path).unwrap();
         }
         let mut dropped = vec![];
-        let kept =
-            stuck(0).keep(&mut folder, &HashMap::new(), &mut vec![], Instant::now(), |visits| {
-                dropped.push(visits);
-            });
+        let kept = stuck(0).keep(&mut folder, &mut vec![], |visits| dropped.push(visits));
         assert!(kept.is_err());
         assert_eq!((dropped, ids(&folder)), (vec![2, 4, 5, 6], vec![1, 3]));
     }

@@ -26,8 +26,6 @@ pub(crate) struct Pace {
     /// timed out may still reach the store; it must not find the segment without a position, which
     /// means that nothing of it was counted.
     pub(crate) keep_positions: Duration,
-    /// How long a journal over its bound may take to become smaller while the store counts.
-    pub(crate) catch_up: Duration,
 }
 
 impl Default for Pace {
@@ -41,7 +39,6 @@ impl Default for Pace {
             batch: 100_000,
             batch_bytes: 24 << 20,
             keep_positions: Duration::from_secs(300),
-            catch_up: Duration::from_millis(2500),
         }
     }
 }

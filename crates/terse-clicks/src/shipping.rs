@@ -135,7 +135,7 @@ impl Shipping {
             live,
             counts,
             clock,
-            bound: Bound::new(limit_bytes, pace.catch_up),
+            bound: Bound::new(limit_bytes),
             priority: Priority::new(),
             behind: false,
             pace,
@@ -284,10 +284,7 @@ impl Shipping {
             self.counts.dropped.fetch_add(visits, Ordering::Relaxed);
             warn!(clicks = visits, "the journal is over its bound: its oldest clicks were dropped");
         };
-        let now = Instant::now();
-        if let Err(error) =
-            self.bound.keep(&mut self.folder, &self.counted, &mut self.buffer, now, dropped)
-        {
+        if let Err(error) = self.bound.keep(&mut self.folder, &mut self.buffer, dropped) {
             self.file_failed(&error);
         }
     }

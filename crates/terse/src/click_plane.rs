@@ -24,6 +24,10 @@ use crate::salt_jobs::DailySalt;
 /// which can wait for the disk.
 const SEGMENT: usize = 4 << 20;
 
+/// How many times `clicks.journal_size` the journal may hold while the click store counts, but more
+/// slowly than visitors click.
+const SLOW_STORE: u64 = 4;
+
 /// Everything that counts clicks in this process.
 pub(crate) struct ClickPlane {
     /// Where the serving threads write; `None` if visits are not counted here.
@@ -110,7 +114,9 @@ impl ClickPlane {
                 folder,
                 run,
                 segment_bytes: SEGMENT,
-                limit_bytes: settings.journal_size.bytes(),
+                // The shipper keeps the journal within its size. While the store counts slowly, it
+                // drops nothing: then this is the bound.
+                limit_bytes: settings.journal_size.bytes().saturating_mul(SLOW_STORE),
                 address,
                 honour_dnt: settings.honour_dnt,
             };

@@ -207,7 +207,8 @@ settings! {
         /// The store of clicks, in the form of `store`.
         pub store: StoreUrl = StoreUrl::File("clicks.db".into()),
         /// The most disk space for clicks that are not counted yet, at least `16MiB`, beside what
-        /// is being written. If it is full, terse drops the oldest clicks.
+        /// is being written. If it is full while `clicks.store` accepts nothing, terse drops the
+        /// oldest clicks. While the store is only slow, four times as much may wait.
         pub journal_size: ByteSize = ByteSize::mib(1024),
         /// How long clicks may be in memory before terse stores them together, at most `1m`.
         /// Statistics include them. A crash loses none: the journal keeps them until then.

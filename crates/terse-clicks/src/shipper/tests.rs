@@ -26,7 +26,6 @@ const FAST: Pace = Pace {
     batch: 37,
     batch_bytes: usize::MAX,
     keep_positions: Duration::from_secs(300),
-    catch_up: Duration::from_millis(50),
 };
 
 /// What a call of the store does instead of what it should.
@@ -63,6 +62,8 @@ struct State {
     faults: VecDeque<Option<Fault>>,
     always: Option<Fault>,
     away: bool,
+    /// How long each batch takes.
+    delay: Duration,
     stalled: Option<Sender<()>>,
     calls: usize,
     /// Tries that came too late.
@@ -151,6 +152,8 @@ impl ClickIngest for Fake {
     }
 
     async fn add(&self, batch: &Arc<Batch>) -> Result<Added, StoreError> {
+        let delay = self.state().delay;
+        tokio::time::sleep(delay).await;
         let fault = {
             let mut state = self.state();
             state.calls += 1;
@@ -791,6 +794,32 @@ fn a_small_bound_loses_nothing_while_the_store_is_well() {
         let path = written.save(temp.path());
         until("deleting", || !path.exists());
     }
+    assert!(shipper.stop(SOON, true));
+    assert_eq!(counts.dropped.load(Ordering::Relaxed), 0);
+    assert_counted_once(&store, clicks);
+}
+
+#[test]
+fn a_slow_store_that_counts_loses_nothing_however_small_the_bound() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Arc::new(Fake::default());
+    store.state().delay = Duration::from_millis(20);
+    let size = 16 << 10;
+    let patient = Pace { timeout: SOON, ..FAST };
+    let shipper = start_within(temp.path(), 1, &store, patient, 2 * size as u64);
+    let counts = shipper.counts();
+    // Segments come faster than they are counted: the journal is over its bound all the time, and
+    // more and more waits.
+    let mut clicks = 0;
+    for n in 0..40 {
+        let mut written = Written::new(1000 + n, 1, 1000 + n as i64, size);
+        (0..50).for_each(|more| written.add(clicks + more));
+        clicks += 50;
+        written.finish();
+        written.save(temp.path());
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(files(temp.path()) > 2, "the store is slow");
     assert!(shipper.stop(SOON, true));
     assert_eq!(counts.dropped.load(Ordering::Relaxed), 0);
     assert_counted_once(&store, clicks);
