@@ -187,6 +187,7 @@ async fn report() {
     let retention = Retention {
         raw_before: before,
         hours_before: before,
+        max_raw: None,
         days_before: Timestamp::from_ms(day * Unit::Day.ms()),
         tombstones_before: before,
         limit: 5000,

@@ -10,11 +10,13 @@ use terse_core::clicks::{
     Added, Batch, Bucket, Click, ClickCursor, ClickIngest, ClickPage, ClickReport, ClickReports,
     ClickRetention, ClickSubject, ClickTarget, Count, Forgotten, JournalId, JournalSpan, LinkId,
     MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Period, Position, Pruned,
-    RawQuery, Retention, Sketch, Snapshot, Tally, UnfinishedBatch, Unit,
-    Warning,
+    RawQuery, Retention, Sketch, Snapshot, Tally, UnfinishedBatch, Unit, Warning,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use tokio::sync::watch;
+
+/// What a raw click takes, by this store's measure.
+const RAW_BYTES: u64 = 100;
 
 /// Counts clicks only in memory. Tests can make it fail, make it slow, stop it, and lose its
 /// answers.
@@ -452,6 +454,20 @@ impl ClickRetention for MemoryClickStore {
                     day.tally.trim(MAX_VALUES_PER_DAY);
                     left -= 1;
                     pruned.hours += 1;
+                }
+            }
+        }
+        if let Some(max_raw) = retention.max_raw {
+            // The oldest of all go first.
+            let raw = state.subjects.iter();
+            let raw = raw.flat_map(|(of, kept)| kept.raw.keys().map(move |at| (*at, of.clone())));
+            let mut all: Vec<(ClickCursor, ClickSubject)> = raw.collect();
+            all.sort_unstable();
+            let kept = usize::try_from(max_raw / RAW_BYTES).unwrap_or(usize::MAX);
+            for (place, subject) in all.drain(..all.len().saturating_sub(kept)) {
+                if let Some(kept) = state.subjects.get_mut(&subject) {
+                    kept.raw.remove(&place);
+                    pruned.raw += 1;
                 }
             }
         }

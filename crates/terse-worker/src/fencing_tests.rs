@@ -231,6 +231,7 @@ async fn reports_and_retention_write_nothing_without_the_lease() {
     let settings = ClickRetentionSettings {
         every: Duration::from_secs(1),
         keep_raw: Duration::ZERO,
+        max_raw: None,
         keep_hours: Duration::ZERO,
     };
     let clicks: Arc<dyn ClickStore> = fixture.clicks.clone();

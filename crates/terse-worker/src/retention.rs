@@ -92,6 +92,8 @@ pub struct ClickRetentionSettings {
     pub every: Duration,
     /// How long single clicks are kept.
     pub keep_raw: Duration,
+    /// How many octets they may take.
+    pub max_raw: Option<u64>,
     /// How long hourly sums are kept.
     pub keep_hours: Duration,
 }
@@ -139,8 +141,14 @@ impl ClickRetention {
             );
             let tombstones_before = now.saturating_sub(KEEP_TOMBSTONES);
             let days_before = now.saturating_sub(LATE_CLICKS);
-            let retention =
-                Retention { raw_before, days_before, hours_before, tombstones_before, limit };
+            let retention = Retention {
+                raw_before,
+                max_raw: self.settings.max_raw,
+                days_before,
+                hours_before,
+                tombstones_before,
+                limit,
+            };
             let Pruned { raw, hours, more, .. } = self.clicks.prune(retention).await?;
             self.counts.raw.fetch_add(raw, Ordering::Relaxed);
             self.counts.hours.fetch_add(hours, Ordering::Relaxed);

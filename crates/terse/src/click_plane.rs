@@ -16,7 +16,7 @@ use terse_worker::{
 };
 use tokio::runtime::Runtime;
 
-use crate::config::{Addresses, Config};
+use crate::config::{Addresses, ByteSize, Config};
 use crate::salt_jobs::DailySalt;
 
 /// The size of a segment: small enough that dropping one loses little, large enough that a busy
@@ -157,6 +157,7 @@ impl ClickPlane {
         let settings = ClickRetentionSettings {
             every: config.links.reap_every.get(),
             keep_raw: config.clicks.keep_raw.get(),
+            max_raw: config.clicks.max_raw.map(ByteSize::bytes),
             keep_hours: config.clicks.keep_hours.get(),
         };
         let (clicks, links, guard) = (Arc::clone(clicks), Arc::clone(links), Arc::clone(guard));

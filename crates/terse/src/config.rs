@@ -215,6 +215,9 @@ settings! {
         pub flush: Span = Span::secs(5),
         /// How long terse keeps single clicks; `0s` keeps sums only.
         pub keep_raw: Span = Span::days(90),
+        /// The most disk space for single clicks. Past it terse deletes the oldest, some ten thousand
+        /// at a time; their sums stay. Without it, only `clicks.keep_raw` counts.
+        pub max_raw: Option<ByteSize> = None,
         /// How long terse keeps sums per hour, at least `2d`; older sums are per day.
         pub keep_hours: Span = Span::days(30),
         /// How much of a visitor's IP address terse stores: `cut` the first 24 bits of IPv4 and 48

@@ -23,6 +23,9 @@ pub(crate) const SMALL: &str =
     "SELECT id, clicks FROM blocks WHERE clicks < 16384 ORDER BY id LIMIT ?1";
 pub(crate) const OLD: &str = "SELECT id, last, clicks FROM blocks WHERE first < ?1 LIMIT ?2";
 pub(crate) const NOT_CLEAN: &str = "SELECT id FROM blocks WHERE clean_to < ?1 LIMIT ?2";
+const SIZE: &str = "SELECT coalesce(sum(length(data) + length(subjects)), 0) FROM blocks";
+pub(crate) const OLDEST: &str = "SELECT id, clicks, length(data) + length(subjects) FROM blocks \
+    ORDER BY first LIMIT ?1";
 const LAST_ERASED: &str = "SELECT coalesce(max(id), 0) FROM erased_subjects";
 
 /// Blocks are merged up to this many clicks, and at least this many blocks at a time.
@@ -227,6 +230,32 @@ impl ClickWrites {
             }
         }
         Ok((gone, old.len() as i64 == BLOCKS_A_STEP))
+    }
+
+    /// Deletes the oldest blocks, whole, until all of them take no more than this. Returns how many
+    /// clicks went, and whether there are more.
+    pub(crate) fn drop_oversize(&mut self, max: Option<u64>) -> Result<(u64, bool), Failure> {
+        let Some(max) = max else { return Ok((0, false)) };
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let mut size: i64 = self.conn.prepare_cached(SIZE)?.query_row([], |row| row.get(0))?;
+        if size <= max {
+            return Ok((0, false));
+        }
+        let mut statement = self.conn.prepare_cached(OLDEST)?;
+        let oldest: Vec<(i64, i64, i64)> = statement
+            .query_map([BLOCKS_A_STEP], |row| row.try_into())?
+            .collect::<Result<_, _>>()?;
+        drop(statement);
+        let mut gone = 0;
+        for (id, clicks, length) in oldest {
+            if size <= max {
+                break;
+            }
+            self.conn.prepare_cached(DELETE)?.execute([id])?;
+            size -= length;
+            gone += clicks.cast_unsigned();
+        }
+        Ok((gone, size > max))
     }
 
     /// Merges small blocks. Returns whether there is more to do.

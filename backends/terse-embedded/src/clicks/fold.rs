@@ -250,6 +250,7 @@ mod tests {
                     let hours_before = day(&mut dice).min(days_before);
                     let retention = Retention {
                         raw_before: Timestamp::MIN,
+                        max_raw: None,
                         days_before,
                         hours_before,
                         tombstones_before: Timestamp::MIN,

@@ -21,6 +21,9 @@ impl ClickWrites {
         let hour = retention.raw_before.as_ms().div_euclid(Unit::Hour.ms());
         let (raw, more_raw) = self.drop_raw(hour, limit)?;
         let (in_blocks, more_blocks) = self.drop_blocks(hour * Unit::Hour.ms())?;
+        let (oversize, more_oversize) = self.drop_oversize(retention.max_raw)?;
+        let in_blocks = in_blocks + oversize;
+        let more_blocks = more_blocks || more_oversize;
         let more_blocks = more_blocks || self.clean_blocks()? || self.merge_blocks()?;
         let day = |at: terse_core::Timestamp| at.as_ms().div_euclid(Unit::Day.ms());
         let (days_before, hours_before) = (day(retention.days_before), day(retention.hours_before));

@@ -299,6 +299,7 @@ mod tests {
         let retention = Retention {
             raw_before: timestamp(0),
             hours_before: timestamp(0),
+            max_raw: None,
             days_before: timestamp(HOURS_KEPT * HOUR - 1),
             tombstones_before: timestamp(0),
             limit: usize::MAX,

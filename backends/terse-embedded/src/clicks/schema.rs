@@ -44,6 +44,7 @@ mod tests {
             (blocks::IN_TIME, "blocks_by_time (first<?)"),
             (blocks::SMALL, "COVERING INDEX blocks_small"),
             (blocks::OLD, "blocks_by_time (first<?)"),
+            (blocks::OLDEST, "blocks_by_time"),
             (blocks::NOT_CLEAN, "blocks_by_erasure (clean_to<?)"),
             (raw::CLICKS, "PRIMARY KEY (hour=? AND subject=? AND (at,number)>(?,?)"),
             (writes::HOUR, "PRIMARY KEY (rowid=?)"),

@@ -72,6 +72,7 @@ fn up_to(raw: i64, hours: i64, limit: usize) -> Retention {
     let (raw_before, hours_before) = (timestamp(raw), timestamp(hours));
     Retention {
         raw_before,
+        max_raw: None,
         hours_before,
         days_before: Timestamp::MIN,
         tombstones_before: Timestamp::MIN,
@@ -652,4 +653,32 @@ async fn a_damaged_block_is_reported_and_in_nobodys_way() {
     while store.prune(up_to(3_600_000, -1, 100)).await.unwrap().more {}
     assert_eq!(raw(&folder), 0);
     assert_eq!(everything(&store).await.humans, 2, "sums stay");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_too_many_single_clicks_the_oldest_blocks_go_whole() {
+    let folder = Folder::new();
+    let store = folder.open();
+    for block in 0..6_u64 {
+        let clicks =
+            (0..500).map(|n| Click { at: timestamp((block * 1000 + n) as i64), ..click(n) });
+        put(&store, clicks.collect()).await;
+    }
+    let conn = Connection::open(folder.db()).unwrap();
+    let size: i64 = conn
+        .query_row("SELECT sum(length(data) + length(subjects)) FROM blocks", [], |row| row.get(0))
+        .unwrap();
+    // A little less than half: three of six blocks are too many.
+    let max_raw = Some(size.cast_unsigned() * 9 / 20);
+    let retention = Retention { max_raw, ..up_to(-1000, -86_400_000, 1000) };
+    let pruned = store.prune(retention).await.unwrap();
+    assert_eq!(pruned.raw, 4 * 500);
+    let mut times = Vec::new();
+    for n in 0..10 {
+        times.extend(all_clicks(&store, &link(n)).await.iter().map(|click| click.at));
+    }
+    assert_eq!(times.len(), 2 * 500);
+    assert!(times.iter().all(|at| *at >= timestamp(4000)), "the latest stay");
+    store.close();
+    assert!(verify_clicks(&folder.db()).unwrap().is_clean());
 }

@@ -39,6 +39,7 @@ pub async fn links_are_erased_up_to_a_creation_time(store: Store) {
     let retention = Retention {
         raw_before: timestamp(0),
         hours_before: timestamp(2 * DAY),
+        max_raw: None,
         days_before: Timestamp::MIN,
         tombstones_before: Timestamp::MIN,
         limit: 100,
@@ -131,6 +132,7 @@ pub async fn a_pruned_tombstone_no_longer_holds(store: Store) {
         let retention = Retention {
             raw_before: timestamp(-DAY),
             hours_before: timestamp(-DAY),
+            max_raw: None,
             days_before: Timestamp::MIN,
             tombstones_before: timestamp(before),
             limit: 1,

@@ -91,6 +91,7 @@ macro_rules! click_store {
                 a_link_made_again_after_its_erasure_is_counted
                 a_pruned_tombstone_no_longer_holds
                 raw_clicks_are_deleted_by_the_hour
+                raw_clicks_beyond_their_size_are_deleted
                 hours_become_days_and_no_sum_changes
                 what_comes_after_the_pruning_is_added
                 a_huge_batch_is_counted

@@ -14,7 +14,7 @@ use crate::timestamp;
 fn up_to(raw: i64, hours: i64, limit: usize) -> Retention {
     let (raw_before, hours_before) = (timestamp(raw), timestamp(hours));
     let (days_before, tombstones_before) = (Timestamp::MIN, Timestamp::MIN);
-    Retention { raw_before, days_before, hours_before, tombstones_before, limit }
+    Retention { raw_before, max_raw: None, days_before, hours_before, tombstones_before, limit }
 }
 
 /// Prunes until nothing is left to prune.
@@ -56,6 +56,21 @@ pub async fn raw_clicks_are_deleted_by_the_hour(store: Store) {
         assert_eq!(of_link(&store, &link(code), ALWAYS).await.buckets.len(), 6);
     }
     assert_eq!(prune(&store, up_to(2 * HOUR + 5, -6 * DAY, 3)).await, Pruned::default());
+}
+
+pub async fn raw_clicks_beyond_their_size_are_deleted(store: Store) {
+    for day in 0..3 {
+        put(&store, (0..50).map(|n| click(&link("one"), day * DAY + n)).collect()).await;
+    }
+    let sized = |max_raw| Retention { max_raw, ..up_to(-DAY, -DAY, 1000) };
+    for enough in [None, Some(u64::MAX), Some(1 << 30)] {
+        assert_eq!(prune(&store, sized(enough)).await.raw, 0);
+    }
+    assert_eq!(prune(&store, sized(Some(0))).await.raw, 150);
+    assert_eq!(raw_left(&store, "one").await, [0; 0]);
+    assert_eq!(store.counts(&[link("one")]).await.unwrap(), [humans(150)], "sums stay");
+    put(&store, vec![click(&link("one"), 3 * DAY)]).await;
+    assert_eq!(raw_left(&store, "one").await, [3 * DAY], "what comes later is kept");
 }
 
 /// The parts of a report that must not change when hours become days.
