@@ -139,7 +139,7 @@ fn an_address_is_stored_as_precisely_as_the_setting_says() {
 
 #[test]
 fn a_record_with_an_impossible_code_or_domain_is_no_click() {
-    for code in [&b""[..], b"ab", b"a/b/c", b"\xff\xff\xff"] {
+    for code in [&b""[..], b"a b", b"a/b/c", b"\xff\xff\xff"] {
         assert_eq!(enricher().click(&Record { code, ..record() }), None);
     }
     assert_eq!(enricher().click(&Record { domain: b"\xff", ..record() }), None);
