@@ -293,7 +293,6 @@ impl Shipping {
     /// latest clicks.
     fn read(&mut self, ending: bool) -> Unread {
         let now = self.clock.now().as_ms();
-        self.behind = false;
         let (mut failed, mut panicked) = (None, false);
         for segment in self.folder.segments() {
             self.spans.entry(segment.age()).or_insert(JournalSpan {
@@ -311,8 +310,11 @@ impl Shipping {
             || state.gathering.bytes() >= self.pace.batch_bytes
             || covered >= self.flush_bytes
         {
+            // What waits behind a full batch may be late.
+            self.behind = true;
             return Unread::NoRoom;
         }
+        self.behind = false;
         let first = state.gathering.columns().len();
         let most = self.pace.batch.min(state.gathering.len() + ROUND);
         let mut broken: HashSet<Age> = HashSet::new();
