@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use terse_core::StoreError;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::{Client, Row};
 
 use crate::failure::{Failure, unavailable};
-use crate::pool::{Backoff, Connector};
+use crate::pool::{Backoff, Connection, Connector};
 use crate::sql::Param;
 
 /// How long the client waits beyond the statement timeout of the server, which then answers.
@@ -19,8 +19,8 @@ const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
 
 pub(crate) struct ExclusivePool {
     connector: Arc<Connector>,
-    permits: Semaphore,
-    idle: Mutex<Vec<Client>>,
+    permits: Arc<Semaphore>,
+    idle: Mutex<Vec<Connection>>,
     backoff: Mutex<Backoff>,
     /// The timeouts of a transaction. They are set in the transaction, because a pooler may give
     /// the next one to another connection.
@@ -33,7 +33,7 @@ impl ExclusivePool {
         let ms = timeout.as_millis();
         Self {
             connector,
-            permits: Semaphore::new(size),
+            permits: Arc::new(Semaphore::new(size)),
             idle: Mutex::default(),
             backoff: Mutex::default(),
             settings: format!(
@@ -48,12 +48,12 @@ impl ExclusivePool {
 
     /// Opens the first connection.
     pub(crate) async fn connect(&self) -> Result<(), terse_core::BoxError> {
-        let client = self.connector.connect().await?;
-        self.idle().push(client);
+        let connection = self.connector.connect().await?;
+        self.idle().push(connection);
         Ok(())
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Client>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,29 +63,29 @@ impl ExclusivePool {
 
     /// A connection without a transaction.
     pub(crate) async fn take(&self) -> Result<Transaction<'_>, Failure> {
-        let permit = tokio::time::timeout(self.timeout, self.permits.acquire())
+        let permit = tokio::time::timeout(self.timeout, Arc::clone(&self.permits).acquire_owned())
             .await
             .map_err(|_| StoreError::Busy)?
             .map_err(|_| unavailable("the store is closed"))?;
         let idle = {
             let mut idle = self.idle();
-            idle.retain(|client| !client.is_closed());
+            idle.retain(|connection| !connection.client.is_closed());
             idle.pop()
         };
-        let client = match idle {
-            Some(client) => client,
+        let connection = match idle {
+            Some(connection) => connection,
             None => {
                 self.backoff().check()?;
                 match self.connector.connect().await {
-                    Ok(client) => {
+                    Ok(connection) => {
                         self.backoff().succeeded();
-                        client
+                        connection
                     }
                     Err(error) => return Err(self.backoff().failed(error).into()),
                 }
             }
         };
-        Ok(Transaction { pool: self, client: Some(client), _permit: permit })
+        Ok(Transaction { pool: self, held: Some((connection, permit)) })
     }
 
     /// Begins a transaction with its timeouts.
@@ -104,17 +104,30 @@ impl ExclusivePool {
     }
 }
 
-/// A connection with a transaction. If it is dropped without a commit, the connection is closed,
-/// and the server rolls back.
+/// A connection with a transaction. If it is dropped without a commit, the connection is given up,
+/// and the server rolls back; its place in the pool is free once it has ended.
 pub(crate) struct Transaction<'a> {
     pool: &'a ExclusivePool,
-    client: Option<Client>,
-    _permit: SemaphorePermit<'a>,
+    held: Option<(Connection, OwnedSemaphorePermit)>,
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if let Some((connection, permit)) = self.held.take() {
+            self.pool.connector.runtime().spawn(async move {
+                connection.abandon().await;
+                drop(permit);
+            });
+        }
+    }
 }
 
 impl Transaction<'_> {
     fn client(&self) -> Result<&Client, Failure> {
-        self.client.as_ref().ok_or_else(|| unavailable("the transaction is over").into())
+        match &self.held {
+            Some((connection, _)) => Ok(&connection.client),
+            None => Err(unavailable("the transaction is over").into()),
+        }
     }
 
     async fn limited<T>(
@@ -185,13 +198,16 @@ impl Transaction<'_> {
 
     /// Gives back a connection whose transaction has ended.
     pub(crate) fn give_back(&mut self) {
-        if let Some(client) = self.client.take() {
-            self.pool.idle().push(client);
+        if let Some((connection, permit)) = self.held.take() {
+            self.pool.idle().push(connection);
+            drop(permit);
         }
     }
 }
 
 /// Whether the server ended the connection, as when it shuts down.
 fn ends_connection(error: &tokio_postgres::error::DbError) -> bool {
-    error.code().code().starts_with("57P") || error.code().code().starts_with("08")
+    matches!(error.severity(), "FATAL" | "PANIC")
+        || error.code().code().starts_with("57P")
+        || error.code().code().starts_with("08")
 }

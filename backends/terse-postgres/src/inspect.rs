@@ -36,9 +36,10 @@ pub struct Inspection {
 pub async fn inspect(options: &Options) -> Result<Inspection, OpenError> {
     let connector = Connector::new(&options.url, options.connect_timeout)?;
     let failed = |error: tokio_postgres::Error| connector.failed(error);
-    let client = connector.connect().await.map_err(|error| connector.failed(error))?;
+    let connection = connector.connect().await.map_err(|error| connector.failed(error))?;
+    let client = &connection.client;
     for part in [&schema::LINKS, &schema::REGISTRY] {
-        part.check(&client).await.map_err(failed)??;
+        part.check(client).await.map_err(failed)??;
     }
     let rows = client
         .query_typed(

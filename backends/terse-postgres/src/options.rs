@@ -7,13 +7,13 @@ use terse_core::{Alphabet, BoxError};
 use tokio_postgres::config::{Host, SslMode};
 
 /// How to reach a database, and how long to wait for it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// `postgres://user:password@host/database?…`, perhaps of a pooler.
     pub url: String,
     /// The same database without a pooler in between, for migrations.
     pub direct_url: Option<String>,
-    /// A replica of the same database, for lists.
+    /// A replica of the same database, for searches and counts of tags.
     pub replica_url: Option<String>,
     /// The alphabet of generated codes, if the database is new.
     pub alphabet: Alphabet,
@@ -50,6 +50,13 @@ impl Options {
             lookup_timeout: Duration::from_secs(2),
             statement_timeout: Duration::from_secs(10),
         }
+    }
+}
+
+/// Without the URLs, which contain passwords.
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("alphabet", &self.alphabet).finish_non_exhaustive()
     }
 }
 
@@ -124,6 +131,10 @@ impl Place {
                 OpenError::Url(why.unwrap_or_else(|| error.to_string()))
             })?;
         let hosts: Vec<String> = config.get_hosts().iter().map(host_name).collect();
+        // What follows an `@` in a password would be taken for the host, and shown.
+        if hosts.iter().any(|host| host.contains('@')) {
+            return Err(OpenError::Url("write an @ in the password as %40".to_owned()));
+        }
         if hosts.is_empty() {
             return Err(OpenError::Url("it names no host".to_owned()));
         }

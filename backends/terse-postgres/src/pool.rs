@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use terse_core::{BoxError, StoreError};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::{Client, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -16,8 +18,13 @@ use crate::shared::SharedConnection;
 use crate::sql::Param;
 use crate::tls;
 
+/// Each statement must see what was committed before it, whatever the database's default is: after
+/// the wait for a lock, the reads must see what its last holder wrote.
+pub(crate) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 /// How often a transaction that met another one is begun.
 const ATTEMPTS: u32 = 4;
+/// The first with `xid8`.
+const OLDEST_SERVER: i32 = 130_000;
 /// The longest pause before a connection is tried again.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
@@ -28,18 +35,25 @@ pub(crate) struct Pool {
     next_lookup: AtomicUsize,
     writes: ExclusivePool,
     lists: ExclusivePool,
+    replica: Option<ExclusivePool>,
     lookup_timeout: Duration,
-    statement_timeout: Duration,
 }
 
 impl Pool {
     /// Connects once, so that a wrong URL or password is known at once.
     pub(crate) async fn open(options: &Options) -> Result<Self, OpenError> {
         let connector = Arc::new(Connector::new(&options.url, options.connect_timeout)?);
-        let for_lists = match &options.replica_url {
-            None => Arc::clone(&connector),
-            Some(url) => Arc::new(Connector::new(url, options.connect_timeout)?),
+        let list_pool = |connector: &Arc<Connector>| {
+            let connector = Arc::clone(connector);
+            ExclusivePool::new(connector, Options::LIST_CONNECTIONS, options.statement_timeout)
         };
+        let mut replica = None;
+        if let Some(url) = &options.replica_url {
+            let connector = Arc::new(Connector::new_replica(url, options.connect_timeout)?);
+            let pool = list_pool(&connector);
+            pool.connect().await.map_err(|source| connector.failed(source))?;
+            replica = Some(pool);
+        }
         let pool = Self {
             lookups: (0..Options::LOOKUP_CONNECTIONS)
                 .map(|_| SharedConnection::new(Arc::clone(&connector)))
@@ -50,18 +64,30 @@ impl Pool {
                 Options::WRITE_CONNECTIONS,
                 options.statement_timeout,
             ),
-            lists: ExclusivePool::new(
-                Arc::clone(&for_lists),
-                Options::LIST_CONNECTIONS,
-                options.statement_timeout,
-            ),
+            lists: list_pool(&connector),
+            replica,
             lookup_timeout: options.lookup_timeout,
-            statement_timeout: options.statement_timeout,
         };
-        for (connector, exclusive) in [(&connector, &pool.writes), (&for_lists, &pool.lists)] {
-            exclusive.connect().await.map_err(|source| connector.failed(source))?;
-        }
+        pool.writes.connect().await.map_err(|source| connector.failed(source))?;
+        pool.check_server().await.map_err(|error| connector.failed(error))??;
         Ok(pool)
+    }
+
+    /// Refuses a server that terse does not work on.
+    async fn check_server(&self) -> Result<Result<(), OpenError>, StoreError> {
+        let sql = "SELECT current_setting('server_version_num')::int, \
+             current_setting('server_version'), current_setting('server_encoding')";
+        let rows = self.lookup(sql, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(Ok(())) };
+        let (number, version, encoding): (i32, &str, &str) = (row.get(0), row.get(1), row.get(2));
+        Ok(if number < OLDEST_SERVER {
+            Err(OpenError::Foreign(format!("PostgreSQL 13 or later is needed, not {version}")))
+        } else if encoding != "UTF8" {
+            let why = format!("the database must have the encoding UTF8, not {encoding}");
+            Err(OpenError::Foreign(why))
+        } else {
+            Ok(())
+        })
     }
 
     /// A short read, pipelined with those of other callers.
@@ -71,12 +97,16 @@ impl Pool {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, Failure> {
         let deadline = Instant::now() + self.lookup_timeout;
-        // A connection that the server has closed meanwhile fails once; the other one may work.
-        let first = self.lookup_once(sql, params, deadline).await;
-        match first {
-            Err(Failure::Again(_)) => self.lookup_once(sql, params, deadline).await,
-            other => other,
+        // A connection that was closed meanwhile, or that cannot be made now, fails; another may
+        // work.
+        let mut answer = self.lookup_once(sql, params, deadline).await;
+        for _ in 0..self.lookups.len() {
+            if !matches!(answer, Err(Failure::Again(_))) {
+                break;
+            }
+            answer = self.lookup_once(sql, params, deadline).await;
         }
+        answer
     }
 
     async fn lookup_once(
@@ -89,28 +119,51 @@ impl Pool {
         self.lookups[n % self.lookups.len()].query(sql, params, deadline).await
     }
 
-    /// A statement that writes and commits by itself, pipelined. It is never repeated: if the
-    /// connection is lost, it may have happened.
+    /// One statement that writes, and its commit, in one round trip. It is never repeated: if the
+    /// connection is lost, it may have happened. Look-ups never wait behind it.
     pub(crate) async fn write_once(
         &self,
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, StoreError> {
-        let deadline = Instant::now() + self.statement_timeout;
-        Ok(self.lookup_once(sql, params, deadline).await?)
+        let mut transaction = self.writes.take().await?;
+        let (begun, rows, committed) = tokio::join!(
+            biased;
+            transaction.begin(BEGIN),
+            transaction.query(sql, params),
+            transaction.send_commit(),
+        );
+        // All were sent together: if the connection was lost, the commit may have happened.
+        if let Err(lost @ Failure::Unknown(_)) = committed {
+            return Err(lost.into());
+        }
+        begun?;
+        let rows = rows?;
+        committed?;
+        transaction.give_back();
+        Ok(rows)
     }
 
     /// A read that may take long.
     pub(crate) async fn list(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
-        match self.lists.query(sql, params).await {
-            Err(Failure::Again(_)) => self.lists.query(sql, params).await,
-            other => other,
+        retried(|| self.lists.query(sql, params)).await
+    }
+
+    /// A read by which nothing is decided: a replica may answer it, which lags behind.
+    pub(crate) async fn search(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, Failure> {
+        match &self.replica {
+            Some(replica) => retried(|| replica.query(sql, params)).await,
+            None => self.list(sql, params).await,
         }
     }
 
     /// Begins a transaction.
     pub(crate) async fn begin(&self) -> Result<Transaction<'_>, Failure> {
-        self.writes.begin("BEGIN").await
+        self.writes.begin(BEGIN).await
     }
 
     /// Begins a transaction whose statements all see one snapshot.
@@ -159,6 +212,29 @@ pub(crate) fn pause(failures: u32, first: Duration) -> Duration {
     longest / 2 + (longest / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
+/// A connection, and how to learn that it has ended.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    ended: watch::Receiver<()>,
+    tls: MakeRustlsConnect,
+}
+
+impl Connection {
+    /// Gives up a statement that may be under way, and returns once the connection has ended. The
+    /// server may go on for as long as it waits for a lock or a standby.
+    pub(crate) async fn abandon(self) {
+        let Self { client, mut ended, tls } = self;
+        let cancel = client.cancel_token();
+        drop(client);
+        let brief = Duration::from_millis(100);
+        // Mostly it ends by itself: it was closed, or nothing was under way.
+        if tokio::time::timeout(brief, ended.changed()).await.is_err() {
+            let _unheard = tokio::time::timeout(MAX_PAUSE, cancel.cancel_query(tls)).await;
+            let _ended = ended.changed().await;
+        }
+    }
+}
+
 /// Makes connections. They belong to the runtime on which the store was opened, whichever thread
 /// asks for one.
 pub(crate) struct Connector {
@@ -169,30 +245,44 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
+    /// To the primary: of several hosts, the one that accepts writes.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, OpenError> {
+        let mut connector = Self::new_replica(url, timeout)?;
+        connector.place.config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        Ok(connector)
+    }
+
+    /// To whichever server the URL names.
+    pub(crate) fn new_replica(url: &str, timeout: Duration) -> Result<Self, OpenError> {
         let place = Place::parse(url, timeout)?;
         let tls = tls::connector(place.roots.as_deref())?;
         Ok(Self { place, tls, runtime: Handle::current(), timeout })
     }
 
-    pub(crate) async fn connect(&self) -> Result<Client, BoxError> {
+    pub(crate) async fn connect(&self) -> Result<Connection, BoxError> {
         let (config, tls) = (self.place.config.clone(), self.tls.clone());
+        // Names with many addresses are tried one after the other. The attempt ends with its time,
+        // also if nobody waits for it any more.
+        let limit = self.timeout * 2;
         let connecting = self.runtime.spawn(async move {
-            let (client, connection) = config.connect(tls).await?;
+            let connected = tokio::time::timeout(limit, config.connect(tls.clone())).await;
+            let (client, connection) =
+                connected.map_err(|_| format!("no connection within {limit:?}"))??;
+            let (alive, ended) = watch::channel(());
             tokio::spawn(async move {
                 if let Err(error) = connection.await {
                     tracing::debug!(%error, "a connection to the database ended");
                 }
+                drop(alive);
             });
-            Ok::<_, tokio_postgres::Error>(client)
+            Ok::<_, BoxError>(Connection { client, ended, tls })
         });
-        // Names with many addresses are tried one after the other.
-        let limit = self.timeout * 2;
-        match tokio::time::timeout(limit, connecting).await {
-            Ok(Ok(connected)) => Ok(connected?),
-            Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(format!("no connection within {limit:?}").into()),
-        }
+        connecting.await?
+    }
+
+    /// Where connections belong.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     pub(crate) fn failed(&self, source: impl Into<BoxError>) -> OpenError {

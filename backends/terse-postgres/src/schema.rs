@@ -44,11 +44,14 @@ pub(crate) struct Part {
 /// Links and what belongs to them.
 pub(crate) const LINKS: Part = Part {
     name: "links",
-    steps: &[Step {
-        needs: 1,
-        sql: include_str!("schema/links_1.sql"),
-        if_possible: include_str!("schema/links_1_search.sql"),
-    }],
+    steps: &[
+        Step {
+            needs: 1,
+            sql: include_str!("schema/links_1.sql"),
+            if_possible: include_str!("schema/links_1_search.sql"),
+        },
+        Step { needs: 1, sql: include_str!("schema/links_2.sql"), if_possible: "" },
+    ],
 };
 
 /// Accounts, credentials, moderation, webhooks and jobs.
@@ -65,9 +68,10 @@ impl Part {
     /// Brings the tables to the version that this program knows. Needs no right to change tables if
     /// there is nothing to do.
     pub(crate) async fn migrate(&self, connector: &Connector) -> Result<(), OpenError> {
-        let client = connector.connect().await.map_err(|error| connector.failed(error))?;
+        let connection = connector.connect().await.map_err(|error| connector.failed(error))?;
+        let client = &connection.client;
         let failed = |error: tokio_postgres::Error| connector.failed(error);
-        if let Some(version) = self.version(&client).await.map_err(failed)?
+        if let Some(version) = self.version(client).await.map_err(failed)?
             && self.allowed(version)?
         {
             return Ok(());
@@ -81,7 +85,7 @@ impl Part {
             .await
             .map_err(failed)?;
         client.batch_execute(VERSIONS).await.map_err(failed)?;
-        let from = match self.version(&client).await.map_err(failed)? {
+        let from = match self.version(client).await.map_err(failed)? {
             None => 0,
             Some(version) => {
                 self.allowed(version)?;
@@ -90,7 +94,7 @@ impl Part {
         };
         for (n, step) in (1..).zip(self.steps).skip(from as usize) {
             client.batch_execute(step.sql).await.map_err(failed)?;
-            try_it(&client, step.if_possible).await.map_err(failed)?;
+            try_it(client, step.if_possible).await.map_err(failed)?;
             client
                 .execute_typed(
                     "INSERT INTO terse_schema (part, version, needs) VALUES ($1, $2, $3) \

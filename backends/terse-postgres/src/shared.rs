@@ -12,13 +12,13 @@ use crate::sql::Param;
 
 pub(crate) struct SharedConnection {
     connector: Arc<Connector>,
-    current: RwLock<Option<Arc<Client>>>,
-    connecting: Mutex<Backoff>,
+    current: Arc<RwLock<Option<Arc<Client>>>>,
+    connecting: Arc<Mutex<Backoff>>,
 }
 
 impl SharedConnection {
     pub(crate) fn new(connector: Arc<Connector>) -> Self {
-        Self { connector, current: RwLock::default(), connecting: Mutex::default() }
+        Self { connector, current: Arc::default(), connecting: Arc::default() }
     }
 
     /// Each statement is a transaction of its own. After a timeout the connection is replaced:
@@ -32,7 +32,7 @@ impl SharedConnection {
         let deadline = tokio::time::Instant::from_std(deadline);
         let client = tokio::time::timeout_at(deadline, self.client())
             .await
-            .map_err(|_| unavailable("no connection in time"))??;
+            .map_err(|_| Failure::Again("no connection in time".into()))??;
         match tokio::time::timeout_at(deadline, client.query_typed(sql, params)).await {
             Ok(answer) => Ok(answer?),
             Err(_) => {
@@ -51,21 +51,30 @@ impl SharedConnection {
         if let Some(client) = self.usable() {
             return Ok(client);
         }
-        let mut backoff = self.connecting.lock().await;
+        let mut backoff = Arc::clone(&self.connecting).lock_owned().await;
         // Another caller may have connected meanwhile.
         if let Some(client) = self.usable() {
             return Ok(client);
         }
-        backoff.check()?;
-        match self.connector.connect().await {
-            Ok(client) => {
-                backoff.succeeded();
-                let client = Arc::new(client);
-                *self.current.write().unwrap_or_else(PoisonError::into_inner) =
-                    Some(Arc::clone(&client));
-                Ok(client)
+        // Another connection may work.
+        backoff.check().map_err(|error| Failure::Again(Box::new(error)))?;
+        let (connector, current) = (Arc::clone(&self.connector), Arc::clone(&self.current));
+        // In a task of its own: what it takes longer than one caller waits is not lost.
+        let connecting = self.connector.runtime().spawn(async move {
+            match connector.connect().await {
+                Ok(connection) => {
+                    backoff.succeeded();
+                    let client = Arc::new(connection.client);
+                    *current.write().unwrap_or_else(PoisonError::into_inner) =
+                        Some(Arc::clone(&client));
+                    Ok(client)
+                }
+                Err(error) => Err(backoff.failed(error)),
             }
-            Err(error) => Err(backoff.failed(error).into()),
+        });
+        match connecting.await {
+            Ok(connected) => connected.map_err(|error| Failure::Again(Box::new(error))),
+            Err(error) => Err(unavailable(error.to_string()).into()),
         }
     }
 

@@ -62,6 +62,8 @@ impl PostgresServer {
         }
         std::fs::write(data.join("postgresql.auto.conf"), lines).unwrap();
         server.run();
+        server.sql("template1", "CREATE EXTENSION pg_trgm SCHEMA public");
+        server.sql("postgres", "CREATE EXTENSION pg_trgm SCHEMA public");
         server
     }
 

@@ -27,8 +27,8 @@ struct State {
 enum Cut {
     /// The client's bytes that contain this do not arrive.
     Before(Vec<u8>),
-    /// They arrive, and the server's answer does not.
-    After(Vec<u8>),
+    /// They arrive, and the server's answers up to this one do not.
+    After(Vec<u8>, Vec<u8>),
 }
 
 impl TcpProxy {
@@ -76,9 +76,10 @@ impl TcpProxy {
         *self.state.cut.lock().unwrap() = Some(Cut::Before(bytes.into()));
     }
 
-    /// Cuts the next connection whose client sends this, before the answer comes back.
-    pub fn cut_after(&self, bytes: &str) {
-        *self.state.cut.lock().unwrap() = Some(Cut::After(bytes.into()));
+    /// Cuts the next connection whose client sends this, once the server has answered with these
+    /// bytes, and before any of the answer comes back.
+    pub fn cut_after(&self, bytes: &str, answer: &str) {
+        *self.state.cut.lock().unwrap() = Some(Cut::After(bytes.into(), answer.into()));
     }
 
     /// How many connections were cut.
@@ -101,18 +102,26 @@ fn pass_on(state: &Arc<State>, client: TcpStream, server: TcpStream) {
         stream.set_nodelay(true).unwrap();
         state.open.lock().unwrap().push(stream.try_clone().unwrap());
     }
-    let is_cut = Arc::new(AtomicBool::new(false));
+    // The answer after which the connection is cut.
+    let is_cut = Arc::new(Mutex::new(None::<Vec<u8>>));
     let (mut from_server, mut to_client) =
         (server.try_clone().unwrap(), client.try_clone().unwrap());
     let answer_is_cut = Arc::clone(&is_cut);
     std::thread::spawn(move || {
         let mut buffer = [0; 64 * 1024];
+        let mut swallowed = Vec::new();
         while let Ok(read @ 1..) = from_server.read(&mut buffer) {
-            // The server has answered, so what was sent has taken effect.
-            if answer_is_cut.load(Ordering::Acquire)
-                || to_client.write_all(&buffer[..read]).is_err()
-            {
-                break;
+            let wanted = answer_is_cut.lock().unwrap().clone();
+            match wanted {
+                None if to_client.write_all(&buffer[..read]).is_err() => break,
+                None => {}
+                Some(wanted) => {
+                    swallowed.extend_from_slice(&buffer[..read]);
+                    // The server has answered, so what was sent has taken effect.
+                    if swallowed.windows(wanted.len()).any(|part| part == wanted) {
+                        break;
+                    }
+                }
             }
         }
         let _closed = to_client.shutdown(Shutdown::Both);
@@ -127,7 +136,7 @@ fn pass_on(state: &Arc<State>, client: TcpStream, server: TcpStream) {
                 let mut cut = state.cut.lock().unwrap();
                 let contains = |bytes: &[u8]| sent.windows(bytes.len()).any(|part| part == bytes);
                 let applies = match &*cut {
-                    Some(Cut::Before(bytes) | Cut::After(bytes)) => contains(bytes),
+                    Some(Cut::Before(bytes) | Cut::After(bytes, _)) => contains(bytes),
                     None => false,
                 };
                 if applies { cut.take() } else { None }
@@ -137,7 +146,7 @@ fn pass_on(state: &Arc<State>, client: TcpStream, server: TcpStream) {
             }
             match cut {
                 Some(Cut::Before(_)) => break,
-                Some(Cut::After(_)) => is_cut.store(true, Ordering::Release),
+                Some(Cut::After(_, answer)) => *is_cut.lock().unwrap() = Some(answer),
                 None => {}
             }
             if server.write_all(sent).is_err() {
@@ -145,7 +154,7 @@ fn pass_on(state: &Arc<State>, client: TcpStream, server: TcpStream) {
             }
         }
         let _closed = server.shutdown(Shutdown::Write);
-        if !is_cut.load(Ordering::Acquire) {
+        if is_cut.lock().unwrap().is_none() {
             let _closed = server.shutdown(Shutdown::Both);
         }
         let _closed = client.shutdown(Shutdown::Both);

@@ -49,7 +49,7 @@ settings! {
         pub store: StoreUrl = StoreUrl::File("terse.db".into()),
         /// The database of `store` without a pooler in between, for changes of its tables.
         pub store_direct: Option<PostgresUrl> = None,
-        /// A replica of the database of `store`, for lists and searches.
+        /// A replica of the database of `store`, for searches and tags.
         pub store_replica: Option<PostgresUrl> = None,
         /// What this process does. Set fewer roles only if several processes share the work. A file
         /// store belongs to one process, which therefore needs the role `worker`.

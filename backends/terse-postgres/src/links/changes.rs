@@ -41,46 +41,55 @@ pub(crate) struct Feed {
 /// The state of the store at the last read.
 struct Seen {
     snapshot: String,
-    /// The next transaction id.
+    /// One past the last transaction that had ended.
     end: i64,
     incarnation: i64,
     /// By the server's clock.
     at: Timestamp,
+    /// The same as the server writes it, with microseconds.
+    clock: String,
 }
 
-/// The rows that snapshot $1 did not see; the first column is the snapshot of this statement, which
+/// The rows that snapshot $1 did not see, or that were written after it was taken: a server that
+/// crashed may give the number of a transaction again that had rolled back. The first column is the snapshot of this statement, which
 /// is there even if there is no row.
 const NEW_ROWS: &str = "SELECT s.snapshot::text, \
-     pg_snapshot_xmax(s.snapshot)::text::bigint, s.incarnation, clock_timestamp(), \
+     pg_snapshot_xmax(s.snapshot)::text::bigint, s.incarnation, s.at, s.at::text, \
      c.domain, c.code, c.revision, c.at \
-     FROM (SELECT pg_current_snapshot() AS snapshot, incarnation FROM link_store) AS s \
-     LEFT JOIN LATERAL (SELECT * FROM link_changes c \
-         WHERE c.xid >= pg_snapshot_xmin($1::text::pg_snapshot) \
-         AND NOT pg_visible_in_snapshot(c.xid, $1::text::pg_snapshot) \
-         ORDER BY c.id LIMIT $2) AS c ON true \
+     FROM (SELECT pg_current_snapshot() AS snapshot, incarnation, clock_timestamp() AS at \
+     FROM link_store OFFSET 0) AS s LEFT JOIN LATERAL (SELECT * FROM link_changes c \
+         WHERE (c.xid >= pg_snapshot_xmin($1::text::pg_snapshot) \
+         AND NOT pg_visible_in_snapshot(c.xid, $1::text::pg_snapshot) OR c.at > $3::text::timestamptz) \
+         AND c.xid < pg_snapshot_xmax(s.snapshot) ORDER BY c.id LIMIT $2) AS c ON true \
      ORDER BY c.id";
 
 /// The state without rows, for the first read.
 const STATE: &str = "SELECT s.snapshot::text, pg_snapshot_xmax(s.snapshot)::text::bigint, \
-     s.incarnation, clock_timestamp() \
-     FROM (SELECT pg_current_snapshot() AS snapshot, incarnation FROM link_store) AS s";
+     s.incarnation, s.at, s.at::text \
+     FROM (SELECT pg_current_snapshot() AS snapshot, incarnation, clock_timestamp() AS at \
+     FROM link_store OFFSET 0) AS s";
 
 impl Feed {
+    /// Whether old rows should be removed now; true once a minute.
+    pub(crate) fn prunes(&mut self) -> bool {
+        let is_due = self.pruned.is_none_or(|at| at.elapsed() > PRUNE_INTERVAL);
+        if is_due {
+            self.pruned = Some(Instant::now());
+        }
+        is_due
+    }
+
     pub(crate) fn last(&self) -> ChangeCursor {
         ChangeCursor(self.arrived)
     }
 
     /// Reads what is new.
     pub(crate) async fn refresh(&mut self, pool: &Pool) -> Result<(), StoreError> {
-        if self.pruned.is_none_or(|at| at.elapsed() > PRUNE_INTERVAL) {
-            self.pruned = Some(Instant::now());
-            prune(pool).await;
-        }
         let rows = match &self.seen {
             None => pool.lookup(STATE, &[]).await?,
             Some(seen) => {
                 let limit = MAX_NEW as i64 + 1;
-                pool.lookup(NEW_ROWS, params![seen.snapshot, limit]).await?
+                pool.lookup(NEW_ROWS, params![seen.snapshot, limit, seen.clock]).await?
             }
         };
         let first = rows.first().ok_or_else(|| corrupt("the store has no identity"))?;
@@ -89,7 +98,18 @@ impl Feed {
             end: first.get(1),
             incarnation: first.get(2),
             at: first.get::<_, At>(3).0,
+            clock: first.get(4),
         };
+        let mut new = Vec::new();
+        for row in &rows {
+            // The first read, and one without changes, have no change in their row.
+            if row.len() > 5
+                && let Some(revision) = row.get::<_, Option<i64>>(7)
+            {
+                let revision = Revision(revision.cast_unsigned());
+                new.push(Change { key: key_of(row, 5)?, revision, at: row.get::<_, At>(8).0 });
+            }
+        }
         let Some(before) = self.seen.replace(now) else { return Ok(()) };
         let Some(now) = &self.seen else { return Ok(()) };
         let was_away = now.at.saturating_sub(CHANGES_KEPT) > before.at;
@@ -101,15 +121,8 @@ impl Feed {
             self.changes.clear();
             return Ok(());
         }
-        for row in &rows {
-            let Some(revision) = row.get::<_, Option<i64>>(6) else { continue };
-            self.changes.push_back(Change {
-                key: key_of(row, 4)?,
-                revision: Revision(revision.cast_unsigned()),
-                at: row.get::<_, At>(7).0,
-            });
-            self.arrived += 1;
-        }
+        self.arrived += new.len() as u64;
+        self.changes.extend(new);
         while self.changes.len() > KEPT {
             self.changes.pop_front();
         }
@@ -129,7 +142,7 @@ impl Feed {
     }
 }
 
-/// Writes change rows in the transaction of the changes, and removes old ones.
+/// Writes change rows in the transaction of the changes.
 pub(crate) async fn record(
     transaction: &Transaction<'_>,
     changes: &[(&terse_core::LinkKey, Revision)],
@@ -151,7 +164,7 @@ pub(crate) async fn record(
 }
 
 /// Removes rows that every reader has seen or counts as missed.
-async fn prune(pool: &Pool) {
+pub(crate) async fn prune(pool: &Pool) {
     let pruned = pool
         .write_once(
             "DELETE FROM link_changes WHERE id IN (SELECT id FROM link_changes \

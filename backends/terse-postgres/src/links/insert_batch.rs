@@ -19,7 +19,7 @@ use super::inserts::Waiting;
 use super::row::{self, COLUMNS, NEW_COLUMNS, NewRows, reuse_hash, unnested, written_columns};
 use crate::exclusive::Transaction;
 use crate::failure::{Failure, corrupt};
-use crate::pool::Pool;
+use crate::pool::{BEGIN, Pool};
 use crate::sql::{At, params};
 
 /// How many links of an owner to the same target are compared with a new one, the newest first.
@@ -80,7 +80,8 @@ struct Found {
 struct Answered {
     fingerprint: Vec<u8>,
     created: bool,
-    link: Option<Link>,
+    /// An error if the link cannot be read.
+    link: Result<Option<Link>, String>,
 }
 
 /// What becomes of one link.
@@ -151,7 +152,7 @@ async fn read(transaction: &Transaction<'_>, batch: &[Waiting]) -> Result<Found,
         "SELECT {COLUMNS} FROM unnest($1, $2) AS k (domain, code) \
          JOIN links l ON l.domain = k.domain COLLATE \"C\" AND l.code = k.code COLLATE \"C\""
     );
-    // A link is purged and its alias quarantined in one transaction: whoever reads the links first
+    // A link is purged and its alias quarantined in one transaction: a batch that reads the links first
     // sees at least one of them.
     let quarantine_sql = "SELECT q.domain, lower(q.code), q.code, q.owner \
          FROM unnest($1, $2) AS k (domain, folded) JOIN link_quarantine q \
@@ -168,7 +169,7 @@ async fn read(transaction: &Transaction<'_>, batch: &[Waiting]) -> Result<Found,
     let folded_params = params![domains, folded];
     let (begun, locked, answered, reusable, links, aliases, quarantined, leases) = tokio::join!(
         biased;
-        transaction.begin("BEGIN"),
+        transaction.begin(BEGIN),
         transaction.execute(lock_sql, lock_params),
         transaction.query(&requests_sql, request_params),
         transaction.query(&reuse_sql, reuse_params),
@@ -188,7 +189,10 @@ async fn read(transaction: &Transaction<'_>, batch: &[Waiting]) -> Result<Found,
         leases: HashMap::new(),
     };
     for row in &answered? {
-        let link = if row.get(3) { Some(row::read(row, 4)?) } else { None };
+        let link = match row.get(3) {
+            true => row::read(row, 4).map(Some).map_err(|error| super::describe(&error)),
+            false => Ok(None),
+        };
         let answered = Answered { fingerprint: row.get(1), created: row.get(2), link };
         found.requests.insert(row.get(0), answered);
     }
@@ -226,7 +230,7 @@ fn decide(waiting: &Waiting, found: &Found, numbering: &Numbering) -> Decision {
     if let Some(request) = request
         && let Some(answered) = found.requests.get(&request.id[..])
     {
-        return Decision::Answer(Ok(replay(waiting, request, answered)));
+        return Decision::Answer(replay(waiting, request, answered));
     }
     if waiting.maybe_done
         && let Some(Ok(stored)) = found.links.get(&link.key)
@@ -247,11 +251,16 @@ fn decide(waiting: &Waiting, found: &Found, numbering: &Numbering) -> Decision {
 }
 
 /// The answer to a request that was answered before.
-fn replay(waiting: &Waiting, request: &Request, answered: &Answered) -> Inserted {
+fn replay(
+    waiting: &Waiting,
+    request: &Request,
+    answered: &Answered,
+) -> Result<Inserted, StoreError> {
     if answered.fingerprint != request.fingerprint {
-        return Inserted::RequestMismatch;
+        return Ok(Inserted::RequestMismatch);
     }
-    match &answered.link {
+    let link = answered.link.as_ref().map_err(corrupt)?;
+    Ok(match link {
         // This very attempt, whose first answer was lost.
         Some(link)
             if waiting.maybe_done && answered.created && link.key == waiting.insert.link.key =>
@@ -259,7 +268,7 @@ fn replay(waiting: &Waiting, request: &Request, answered: &Answered) -> Inserted
             Inserted::Created
         }
         link => Inserted::Replayed { link: link.clone().map(Box::new), created: answered.created },
-    }
+    })
 }
 
 /// A link to return instead of a new one.
@@ -333,6 +342,7 @@ async fn write_decided(
         .iter()
         .flat_map(|insert| insert.events.iter().map(|event| (*event, &insert.link)))
         .collect();
+    let events = Events::new(&events)?;
     let insert_sql = format!(
         "INSERT INTO links ({NEW_COLUMNS}) SELECT {} FROM {}",
         written_columns(),
@@ -355,7 +365,7 @@ async fn write_decided(
         },
         changes::record(transaction, &changed),
         requests.write(transaction),
-        post(transaction, &events),
+        events.write(transaction),
         transaction.send_commit(),
     );
     // All were sent together: if the connection was lost, the commit may have happened.
@@ -423,21 +433,42 @@ pub(crate) async fn post(
     transaction: &Transaction<'_>,
     events: &[(OutboxEvent, &Link)],
 ) -> Result<(), Failure> {
-    if events.is_empty() {
-        return Ok(());
+    Events::new(events)?.write(transaction).await
+}
+
+/// Events in columns.
+struct Events {
+    kinds: Vec<&'static str>,
+    times: Vec<At>,
+    ids: Vec<Vec<u8>>,
+    links: Vec<Vec<u8>>,
+}
+
+impl Events {
+    fn new(events: &[(OutboxEvent, &Link)]) -> Result<Self, StoreError> {
+        let mut ids = Vec::with_capacity(events.len());
+        for _ in events {
+            ids.push(EventId::random()?.0.to_vec());
+        }
+        Ok(Self {
+            kinds: events.iter().map(|(event, _)| event.kind.as_str()).collect(),
+            times: events.iter().map(|(event, _)| At(event.at)).collect(),
+            ids,
+            links: events.iter().map(|(_, link)| link_codec::encode(link)).collect(),
+        })
     }
-    let kinds: Vec<&str> = events.iter().map(|(event, _)| event.kind.as_str()).collect();
-    let times: Vec<At> = events.iter().map(|(event, _)| At(event.at)).collect();
-    let links: Vec<Vec<u8>> = events.iter().map(|(_, link)| link_codec::encode(link)).collect();
-    let mut ids = Vec::with_capacity(events.len());
-    for _ in events {
-        ids.push(EventId::random()?.0.to_vec());
+
+    async fn write(&self, transaction: &Transaction<'_>) -> Result<(), Failure> {
+        if self.ids.is_empty() {
+            return Ok(());
+        }
+        // In the order of the list: `ORDER BY` decides in which order the numbers are taken.
+        let sql = "INSERT INTO link_outbox (kind, at, event, link) \
+             SELECT kind, at, event, link FROM unnest($1, $2, $3, $4) WITH ORDINALITY \
+             AS e (kind, at, event, link, place) ORDER BY place";
+        let params = params![self.kinds, self.times, self.ids, self.links];
+        transaction.execute(sql, params).await.map(drop)
     }
-    // In the order of the list: `ORDER BY` decides in which order the numbers are taken.
-    let sql = "INSERT INTO link_outbox (kind, at, event, link) \
-         SELECT kind, at, event, link FROM unnest($1, $2, $3, $4) WITH ORDINALITY \
-         AS e (kind, at, event, link, place) ORDER BY place";
-    transaction.execute(sql, params![kinds, times, ids, links]).await.map(drop)
 }
 
 /// Reads the id of a row, for rows of the outbox.

@@ -64,9 +64,12 @@ impl Inserter {
         let (answer, answered) = oneshot::channel();
         let claims = Claims::of(&insert);
         let queue = self.queue().ok_or_else(|| unavailable("the store is closed"))?;
-        queue
-            .try_send(Waiting { insert, claims, maybe_done: false, answer })
-            .map_err(|_| StoreError::Busy)?;
+        queue.try_send(Waiting { insert, claims, maybe_done: false, answer }).map_err(|error| {
+            match error {
+                mpsc::error::TrySendError::Full(_) => StoreError::Busy,
+                mpsc::error::TrySendError::Closed(_) => unavailable("the store has stopped"),
+            }
+        })?;
         match tokio::time::timeout(TIMEOUT, answered).await {
             Ok(answered) => answered.unwrap_or_else(|_| Err(unavailable("the store was closed"))),
             Err(_) => Err(unavailable("the commit took too long")),

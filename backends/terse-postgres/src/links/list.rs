@@ -17,9 +17,18 @@ impl PostgresLinks {
     pub(super) async fn list_page(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let after = query.after.as_ref().map(Position::read).transpose()?;
         let limit = query.limit.clamp(1, MAX_PAGE);
+        let has_nul = |text: &Option<String>| text.as_ref().is_some_and(|t| t.contains('\0'));
+        if has_nul(&query.text) || has_nul(&query.tag) {
+            // PostgreSQL stores no such text.
+            return Ok(Page { links: Vec::new(), next: None });
+        }
         let values = Values::of(query, after, limit);
         let (sql, params) = values.statement(query);
-        let rows = self.pool.list(&sql, &params).await?;
+        // Callers decide by lists, such as those of an account that is erased; by searches never.
+        let rows = match query.text {
+            Some(_) => self.pool.search(&sql, &params).await?,
+            None => self.pool.list(&sql, &params).await?,
+        };
         let (mut links, mut last) = (Vec::new(), None);
         for stored in rows.iter().take(limit) {
             let key = row::key_of(stored, 0)?;
@@ -51,7 +60,7 @@ impl PostgresLinks {
         let limit = limit.min(TagCount::MAX_TAGS) as i64;
         let rows = self
             .pool
-            .list(
+            .search(
                 "SELECT tag, count(*) FROM links, unnest(tags) AS tag \
                  WHERE owner = $1 AND owner <> 0 AND deleted_at IS NULL \
                  GROUP BY tag ORDER BY count(*) DESC, tag COLLATE \"C\" LIMIT $2",
@@ -120,7 +129,7 @@ impl Values {
             conditions.push(format!("l.domain = {}", value!(domain)));
         }
         if let Some(tag) = &self.tag {
-            conditions.push(format!("{} = ANY (l.tags)", value!(tag)));
+            conditions.push(format!("l.tags @> ARRAY[{}]", value!(tag)));
         }
         if let Some(pattern) = &self.pattern {
             conditions.push(format!(

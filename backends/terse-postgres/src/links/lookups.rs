@@ -50,7 +50,10 @@ impl Lookups {
         let (answer, answered) = oneshot::channel();
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let queue = queue.ok_or_else(|| unavailable("the store is closed"))?;
-        queue.try_send((key.clone(), answer)).map_err(|_| StoreError::Busy)?;
+        queue.try_send((key.clone(), answer)).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => StoreError::Busy,
+            mpsc::error::TrySendError::Closed(_) => unavailable("the store has stopped"),
+        })?;
         answered.await.unwrap_or_else(|_| Err(unavailable("the look-up was given up")))
     }
 
@@ -86,7 +89,13 @@ async fn gather(pool: Arc<Pool>, mut waiting: mpsc::Receiver<Waiting>) {
         }
         let pool = Arc::clone(&pool);
         tokio::spawn(async move {
-            let (keys, answers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+            let permit = permit;
+            // The caller may have given up while its look-up waited.
+            let batch = batch.into_iter().filter(|(_, answer)| !answer.is_closed());
+            let (keys, answers): (Vec<_>, Vec<_>) = batch.unzip();
+            if keys.is_empty() {
+                return;
+            }
             let found = find(&pool, &keys).await;
             drop(permit);
             for (answer, found) in answers.into_iter().zip(found) {

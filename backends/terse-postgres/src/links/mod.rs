@@ -142,7 +142,14 @@ impl ChangeFeed for PostgresLinks {
     async fn changes(&self, after: ChangeCursor, limit: usize) -> Result<ChangePage, StoreError> {
         let mut feed = self.feed.lock().await;
         feed.refresh(&self.pool).await?;
-        Ok(feed.page(after, limit))
+        let (page, prunes) = (feed.page(after, limit), feed.prunes());
+        drop(feed);
+        if prunes {
+            // Nobody waits for it.
+            let pool = Arc::clone(&self.pool);
+            tokio::spawn(async move { changes::prune(&pool).await });
+        }
+        Ok(page)
     }
 }
 
@@ -240,7 +247,11 @@ impl LinkStore for PostgresLinks {
     }
 
     async fn count_links(&self) -> Result<u64, StoreError> {
-        let rows = self.pool.list("SELECT count(*) FROM links", &[]).await?;
+        // The server's own estimate where counting would take long.
+        let sql = "SELECT CASE WHEN reltuples > 1000000 THEN reltuples::bigint \
+             ELSE (SELECT count(*) FROM links) END \
+             FROM pg_class WHERE oid = to_regclass('links')";
+        let rows = self.pool.list(sql, &[]).await?;
         Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
     }
 

@@ -31,16 +31,14 @@ async fn behind_proxy(server: &PostgresServer) -> (PostgresLinks, TcpProxy, Stri
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_link_whose_commit_was_not_answered_is_created_once() {
     let (store, proxy, _) = behind_proxy(PostgresServer::shared()).await;
-    for (n, cut) in [TcpProxy::cut_after as fn(&TcpProxy, &str), TcpProxy::cut_before]
-        .into_iter()
-        .cycle()
-        .take(6)
-        .enumerate()
-    {
+    for n in 0..6 {
         let code = format!("cut-{n}");
         let request = (n >= 2).then_some(Request { id: [n as u8; 32], fingerprint: [1; 32] });
         let link = Link { reusable: n >= 4, ..alias(&code, "https://example.com/") };
-        cut(&proxy, "COMMIT");
+        match n % 2 {
+            0 => proxy.cut_after("; COMMIT", "COMMIT"),
+            _ => proxy.cut_before("; COMMIT"),
+        }
         let outcome = store.insert(Insert::new(link.clone(), request.clone())).await.unwrap();
         assert_eq!(outcome, Inserted::Created, "{code}");
         assert_eq!(proxy.cuts(), n + 1, "the connection was cut");
@@ -64,12 +62,12 @@ async fn other_writes_whose_commit_was_not_answered_are_unavailable() {
     let (store, proxy, url) = behind_proxy(PostgresServer::shared()).await;
     let link = Link { max_clicks: Some(5), ..alias("limited", "https://example.com/") };
     store.insert(Insert::new(link.clone(), None)).await.unwrap();
-    proxy.cut_after("spent_clicks + 1");
+    proxy.cut_after("spent_clicks + 1", "COMMIT");
     let spent = store.spend(&link.key).await;
     assert!(matches!(spent, Err(StoreError::Unavailable(_))), "{spent:?}");
     let spent = PostgresServer::shared().sql(&url, "SELECT spent_clicks FROM links");
     assert_eq!(spent, "1", "it happened, once");
-    proxy.cut_after("COMMIT");
+    proxy.cut_after("; COMMIT", "COMMIT");
     let new = Link { revision: Revision(2), ..link.clone() };
     let updated = store.update(&new, Revision(1), &[]).await;
     assert!(matches!(updated, Err(StoreError::Unavailable(_))), "{updated:?}");

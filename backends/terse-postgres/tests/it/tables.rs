@@ -99,6 +99,39 @@ async fn links_are_searched_without_the_extension_too() {
 }
 
 #[tokio::test]
+async fn searches_use_their_index() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    let store = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    put(&store, "findable").await;
+    let plan = server.sql(
+        &url,
+        "SET enable_seqscan = off; EXPLAIN SELECT code FROM links l WHERE \
+         lower((l.code || E'\\n' || l.target || E'\\n' || coalesce(l.title, '')) COLLATE \"C\") \
+         LIKE '%indab%'",
+    );
+    assert!(plan.contains("links_search"), "{plan}");
+    let nul =
+        ListQuery { text: Some("a\0b".into()), ..ListQuery::all(Sort::Newest, 10, timestamp(0)) };
+    assert!(store.list(&nul).await.unwrap().links.is_empty());
+}
+
+/// The order of reads after the wait for a lock decides who owns an alias.
+#[tokio::test]
+async fn the_isolation_does_not_depend_on_the_databases_default() {
+    let server = PostgresServer::shared();
+    let database = server.fresh_database();
+    let set =
+        format!("ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'");
+    server.sql("postgres", &set);
+    let open = || PostgresLinks::open(Options::new(server.url(&database)));
+    let (a, b) =
+        (std::sync::Arc::new(open().await.unwrap()), std::sync::Arc::new(open().await.unwrap()));
+    let shared = terse_testkit::link_store::Shared { a, b };
+    terse_testkit::link_store::an_alias_raced_through_two_handles_has_one_owner(shared).await;
+}
+
+#[tokio::test]
 async fn a_damaged_row_is_never_served() {
     let server = PostgresServer::shared();
     let url = server.fresh();
