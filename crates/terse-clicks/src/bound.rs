@@ -1,6 +1,9 @@
 //! Keeps the journal within its bound on disk.
 
 use std::io;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::folder::{Age, Folder};
 use crate::segment::Until;
@@ -14,24 +17,27 @@ use crate::segment::Until;
 #[derive(Debug)]
 pub(crate) struct Bound {
     limit: u64,
-    /// Whether the store has failed since it last counted something.
-    stuck: bool,
+    /// How long the store may fail before clicks are dropped.
+    grace: Duration,
+    /// Since when the store fails and counts nothing.
+    failing_since: Option<Instant>,
 }
 
 impl Bound {
-    /// A bound of `limit` octets.
-    pub(crate) fn new(limit: u64) -> Self {
-        Self { limit, stuck: false }
+    /// A bound of `limit` octets. One call that fails is not the end of a store that works: nothing
+    /// is dropped until it has failed for `grace`.
+    pub(crate) fn new(limit: u64, grace: Duration) -> Self {
+        Self { limit, grace, failing_since: None }
     }
 
     /// The store does not answer.
     pub(crate) fn store_fails(&mut self) {
-        self.stuck = true;
+        self.failing_since.get_or_insert_with(Instant::now);
     }
 
     /// The store has counted something.
     pub(crate) fn store_counts(&mut self) {
-        self.stuck = false;
+        self.failing_since = None;
     }
 
     /// Drops the oldest segments if necessary, and calls `dropped` for each with the number of
@@ -43,7 +49,8 @@ impl Bound {
         buffer: &mut Vec<u8>,
         mut dropped: impl FnMut(u64),
     ) -> io::Result<()> {
-        if !self.stuck || folder.length() <= self.limit {
+        let fails = self.failing_since.is_some_and(|since| since.elapsed() >= self.grace);
+        if !fails || folder.length() <= self.limit {
             return Ok(());
         }
         let mut failed = None;
@@ -129,7 +136,7 @@ mod tests {
     }
 
     fn stuck(limit: u64) -> Bound {
-        let mut bound = Bound::new(limit);
+        let mut bound = Bound::new(limit, Duration::ZERO);
         bound.store_fails();
         bound
     }
@@ -154,10 +161,14 @@ mod tests {
     fn while_the_store_counts_nothing_goes_however_much_waits() {
         let temp = tempfile::tempdir().unwrap();
         let mut folder = journal(temp.path());
-        let mut bound = Bound::new(4 * SIZE);
+        let mut bound = Bound::new(4 * SIZE, Duration::ZERO);
         assert_eq!(keep(&mut bound, &mut folder), [0; 0]);
         bound.store_fails();
         assert_eq!(keep(&mut bound, &mut folder), [2]);
+        // One failure is not enough.
+        let mut patient = Bound::new(0, Duration::from_secs(3600));
+        patient.store_fails();
+        assert_eq!(keep(&mut patient, &mut folder), [0; 0]);
         // It counts again, if slowly.
         bound.store_counts();
         Written::new(7, 2, 7, SIZE as usize).save(temp.path());

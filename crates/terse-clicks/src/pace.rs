@@ -15,6 +15,8 @@ pub(crate) struct Pace {
     pub(crate) retry_delay: Duration,
     /// See `retry_delay`.
     pub(crate) max_retry_delay: Duration,
+    /// How long the store must fail before a journal over its bound drops clicks.
+    pub(crate) drop_after: Duration,
     /// How long clicks may be in memory before they are stored.
     pub(crate) flush: Duration,
     /// Records of one batch; a batch of so many is stored at once.
@@ -35,6 +37,7 @@ impl Default for Pace {
             timeout: Duration::from_secs(30),
             retry_delay: Duration::from_millis(250),
             max_retry_delay: Duration::from_secs(5),
+            drop_after: Duration::from_secs(60),
             flush: Duration::from_secs(5),
             batch: 100_000,
             batch_bytes: 24 << 20,

@@ -135,7 +135,7 @@ impl Shipping {
             live,
             counts,
             clock,
-            bound: Bound::new(limit_bytes),
+            bound: Bound::new(limit_bytes, pace.drop_after),
             priority: Priority::new(),
             behind: false,
             pace,

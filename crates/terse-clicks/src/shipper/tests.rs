@@ -22,6 +22,7 @@ const FAST: Pace = Pace {
     timeout: Duration::from_millis(40),
     retry_delay: Duration::from_millis(1),
     max_retry_delay: Duration::from_millis(4),
+    drop_after: Duration::ZERO,
     flush: Duration::ZERO,
     batch: 37,
     batch_bytes: usize::MAX,
