@@ -129,7 +129,7 @@ if (alias) {
       const query = new URLSearchParams({ alias: alias.value, domain: domain ? domain.value : "" });
       try {
         const answer = await fetch(`${alias.dataset.alias}?${query}`);
-        if (answer.status === 200 || answer.status === 409) {
+        if (!answer.redirected && (answer.status === 200 || answer.status === 409)) {
           [words, taken] = [await answer.text(), answer.status === 409];
         }
       } catch {
@@ -181,12 +181,21 @@ if (list) {
     url.searchParams.set("part", "rows");
     try {
       const answer = await fetch(url);
-      const text = await answer.text();
+      const fragment = await answer.text();
       if (turn !== asked || !answer.ok || answer.redirected) return;
-      const parsed = new DOMParser().parseFromString(text, "text/html");
+      const parsed = new DOMParser().parseFromString(fragment, "text/html");
       list.replaceChildren(...parsed.body.childNodes);
       url.searchParams.delete("part");
       history.replaceState(null, "", url);
+      document.querySelector("[data-bulk] [name=back]").value = url.pathname + url.search;
+      const filters = document.querySelector("[data-filters]");
+      let text = filters.querySelector("[name=q]");
+      if (!text) {
+        text = document.createElement("input");
+        [text.type, text.name] = ["hidden", "q"];
+        filters.append(text);
+      }
+      text.value = find.value;
       addCopyButtons(list);
       update();
     } catch {
@@ -206,8 +215,10 @@ if (list) {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (isTyping(event.target) && event.target.type !== "checkbox") return;
+    // Only inside the list: elsewhere the arrows scroll, and letters do nothing.
     const focused = document.activeElement.closest("[data-row]");
-    if (focused) at = rows().indexOf(focused);
+    if (!focused) return;
+    at = rows().indexOf(focused);
     const row = rows()[at];
     const press = (css) => { const found = row && row.querySelector(css); if (found) found.click(); };
     if (event.key === "ArrowDown" || event.key === "j") move(at + 1);

@@ -20,7 +20,7 @@ use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
 /// Accounts per page.
-const PAGE: usize = 50;
+const PAGE: usize = 25;
 const ROLES: [&str; 3] = ["user", "moderator", "admin"];
 
 #[derive(Template)]

@@ -2,7 +2,8 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::header::CONTENT_SECURITY_POLICY;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -18,8 +19,8 @@ use super::home::with_scheme;
 use super::link::{domain_choices, found, page_of, path};
 use super::member::{Member, MemberForm};
 use super::session::{app_page, go, guard};
-use super::shell::Shell;
-use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
+use super::shell::{Shell, named_zone};
+use super::{APP_CSP, BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
 use crate::http::extract::{Name, Peer};
 use crate::http::host::short_url;
 use crate::http::limit_headers;
@@ -101,8 +102,8 @@ impl FormPage {
         fields.iter().any(|field| self.wrong(field).is_some())
     }
 
-    fn zone(&self) -> &str {
-        self.shell.zone().iana_name().unwrap_or("UTC")
+    fn zone(&self) -> String {
+        self.form.zone(&self.shell).iana_name().unwrap_or("UTC").to_owned()
     }
 }
 
@@ -129,6 +130,10 @@ struct LinkForm {
     has_password: bool,
     /// The revision that is changed.
     revision: String,
+    /// The time zone that the form was shown in.
+    tz: String,
+    /// Whether a password was typed, which the form does not show again.
+    password_again: bool,
 }
 
 impl LinkForm {
@@ -154,6 +159,8 @@ impl LinkForm {
             campaign: CAMPAIGN.map(|(name, _)| take(name)),
             has_password: false,
             revision: take("revision"),
+            tz: take("tz"),
+            password_again: false,
         }
     }
 
@@ -180,6 +187,11 @@ impl LinkForm {
         }
     }
 
+    /// The zone of the times in the form. The cookie may have come after the form was shown.
+    fn zone(&self, shell: &Shell) -> TimeZone {
+        named_zone(&self.tz).unwrap_or_else(|| shell.zone().clone())
+    }
+
     /// The target with the parameters of the campaign.
     fn target(&self) -> String {
         let given = CAMPAIGN.iter().zip(&self.campaign);
@@ -191,12 +203,22 @@ impl LinkForm {
         if given.is_empty() {
             return self.long_url.clone();
         }
-        let kept: Vec<(String, String)> = url
-            .query_pairs()
-            .filter(|(name, _)| !given.iter().any(|(new, _)| new == name))
-            .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        // The rest of the query stays as it was typed: the target may depend on its spelling.
+        let named = |pair: &&str| {
+            let name = pair.split('=').next().unwrap_or_default();
+            !given.iter().any(|(new, _)| *new == name)
+        };
+        let query = url.query().unwrap_or_default().to_owned();
+        let mut parts: Vec<String> = query
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .filter(named)
+            .map(str::to_owned)
             .collect();
-        url.query_pairs_mut().clear().extend_pairs(kept).extend_pairs(given);
+        let added =
+            url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&given).finish();
+        parts.push(added);
+        url.set_query(Some(&parts.join("&")));
         url.into()
     }
 
@@ -264,7 +286,11 @@ impl LinkForm {
             crawlable: Some(self.crawlable),
             ..CreateLink::default()
         };
-        Ok(Draft { link, password: given(&self.password), request: None })
+        Ok(Draft {
+            link,
+            password: Some(self.password.clone()).filter(|text| !text.is_empty()),
+            request: None,
+        })
     }
 
     async fn patch(&self, state: &App, link: &Link, zone: &TimeZone) -> Result<Patch, Problem> {
@@ -330,6 +356,7 @@ impl LinkForm {
         let texts = [&self.valid_from, &self.max_clicks, &self.password, &self.notes, &self.rules];
         texts.iter().any(|text| !text.is_empty())
             || self.has_password
+            || self.password_again
             || self.forward_query
             || self.crawlable
             || !matches!(self.redirect.as_str(), "" | "302")
@@ -387,6 +414,7 @@ impl FormPage {
 
 /// Shows the form again with the problem and the typed values, but no password.
 fn again(mut page: FormPage, problem: &Problem) -> Response {
+    page.form.password_again = !page.form.password.is_empty();
     page.form.password = String::new();
     let field = match problem.field() {
         Some("ttl") => "expires_at",
@@ -396,6 +424,7 @@ fn again(mut page: FormPage, problem: &Problem) -> Response {
     page.wrong = Some((field.to_owned(), sentence(problem)));
     let mut response = shown_again(problem, html(&page));
     guard(response.headers_mut());
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(APP_CSP));
     response
 }
 
@@ -419,7 +448,7 @@ pub(super) async fn create(
 ) -> Response {
     let form = LinkForm::read(&mut fields);
     let page = FormPage::new(&state, &member, form, None);
-    let draft = match fields.done().and_then(|()| page.form.create(page.shell.zone())) {
+    let draft = match fields.done().and_then(|()| page.form.create(&page.form.zone(&page.shell))) {
         Ok(draft) => draft,
         Err(problem) => return again(page, &problem),
     };
@@ -506,7 +535,7 @@ pub(super) async fn change(
     let expected = Some(Revision(revision));
     let patch = async {
         fields.done()?;
-        page.form.patch(&state, &link, page.shell.zone()).await
+        page.form.patch(&state, &link, &page.form.zone(&page.shell)).await
     };
     let patch = match patch.await {
         Ok(patch) => patch,
@@ -529,13 +558,13 @@ mod tests {
     #[test]
     fn the_campaign_is_added_to_the_target() {
         let form = LinkForm {
-            long_url: "https://e.com/a?utm_source=old&b=1#c".to_owned(),
+            long_url: "https://e.com/a?utm_source=old&b=%20x+y;z#c".to_owned(),
             campaign: ["news letter", "", "q&a", "", ""].map(str::to_owned),
             ..LinkForm::default()
         };
         assert_eq!(
             form.target(),
-            "https://e.com/a?b=1&utm_source=news+letter&utm_campaign=q%26a#c"
+            "https://e.com/a?b=%20x+y;z&utm_source=news+letter&utm_campaign=q%26a#c"
         );
         let plain =
             LinkForm { long_url: "https://e.com/a?x=%20".to_owned(), ..LinkForm::default() };

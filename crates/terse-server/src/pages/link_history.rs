@@ -7,6 +7,7 @@ use axum::response::Response;
 use terse_core::rules::Rules;
 use terse_core::{Link, Timestamp};
 
+use super::format::middle_cut;
 use super::link::{LinkHead, failed, found, when};
 use super::member::Member;
 use super::session::app_page;
@@ -16,6 +17,9 @@ use crate::http::extract::Name;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::Web;
+
+/// The longest value, in characters.
+const LONGEST: usize = 200;
 
 #[derive(Template)]
 #[template(path = "link_history.html")]
@@ -66,7 +70,11 @@ fn changes(before: &Link, after: &Link, shell: &Shell) -> Vec<Change> {
     let pairs = told(before, shell).into_iter().zip(told(after, shell));
     let mut changes: Vec<Change> = pairs
         .filter(|((_, before), (_, after))| before != after)
-        .map(|((field, before), (_, after))| Change { field, before, after })
+        .map(|((field, before), (_, after))| Change {
+            field,
+            before: middle_cut(&before, LONGEST),
+            after: middle_cut(&after, LONGEST),
+        })
         .collect();
     if before.password != after.password {
         let words = |link: &Link| if link.password.is_some() { "set" } else { "none" }.to_owned();

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use terse_core::clicks::{Click, LinkId, RawQuery};
+use terse_core::clicks::{Click, ClickSubject, LinkId, Period, RawQuery};
 use terse_core::{Link, StoreError, Timestamp};
 
 use super::link::{LinkHead, found, when};
@@ -24,12 +24,13 @@ use crate::http::state::{App, Web};
 const SHOWN: usize = 50;
 /// How many clicks are read to find the latest, which the store gives last.
 const READ: usize = 1000;
-/// The spans before now in which the latest clicks are looked for, the longest first.
-const SPANS: [Duration; 4] = [
+/// The spans before the last click in which the latest are looked for, the longest first.
+const SPANS: [Duration; 5] = [
     Duration::from_secs(30 * 86_400),
     Duration::from_secs(86_400),
     Duration::from_secs(3600),
     Duration::from_secs(60),
+    Duration::ZERO,
 ];
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -62,9 +63,15 @@ impl LiveRow {
 
 /// The latest clicks, the latest first.
 async fn latest(state: &App, link: &Link, now: Timestamp) -> Result<Vec<Click>, StoreError> {
+    let month = Period { from: Some(now.saturating_sub(SPANS[0])), to: None };
+    let subject = ClickSubject::Link(LinkId::of(link));
+    let report = tokio::time::timeout(TIMEOUT, state.clicks.report(&subject, month, now)).await;
+    let report =
+        report.map_err(|_| StoreError::Unavailable("reading clicks takes too long".into()))?;
+    let Some(last) = report?.tally.last else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for span in SPANS {
-        let from = Some(now.saturating_sub(span));
+        let from = Some(last.saturating_sub(span));
         let query = RawQuery { link: LinkId::of(link), from, to: None, after: None, limit: READ };
         let page = match tokio::time::timeout(TIMEOUT, state.clicks.clicks(&query)).await {
             Ok(page) => page?,

@@ -459,6 +459,9 @@ pub(super) async fn values(
         Ok(read) => read,
         Err(response) => return response,
     };
+    if read.problem.is_some() {
+        return message(&BAD_FORM);
+    }
     let Read { link, owner, window, bots, .. } = read;
     let report = match report(&state, &link, window.period()).await {
         Ok(report) => report,

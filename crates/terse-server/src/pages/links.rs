@@ -37,6 +37,9 @@ const MAX_TEXT: usize = 256;
 const TAGS: usize = 100;
 /// The longest target in a row, in characters.
 const TARGET: usize = 72;
+/// The longest target in a tooltip, and the longest title.
+const TOOLTIP: usize = 300;
+const TITLE: usize = 120;
 /// The days of the small charts, and how long the page waits for them.
 const SPARK_DAYS: u64 = 14;
 const SPARK_TIMEOUT: Duration = Duration::from_millis(250);
@@ -115,7 +118,7 @@ struct LinkRow {
     made_at: String,
 }
 
-/// A link in a form: `pick.CODE`, with the domain as the value.
+/// A link in a form: `pick.CODE` or `pick.CODE@DOMAIN`, with the domain as the value.
 #[derive(Clone)]
 struct Pick {
     name: String,
@@ -127,11 +130,19 @@ impl Pick {
 
     fn new(key: &LinkKey) -> Self {
         let domain = if key.domain.is_primary() { "" } else { key.domain.as_str() };
-        Self { name: format!("{}{}", Self::PREFIX, key.code), domain: domain.to_owned() }
+        Self::named(key.code.as_str(), domain)
+    }
+
+    /// The domain is in the name as well: two links of one list may have the same code.
+    fn named(code: &str, domain: &str) -> Self {
+        let joint = if domain.is_empty() { "" } else { "@" };
+        let name = format!("{}{code}{joint}{domain}", Self::PREFIX);
+        Self { name, domain: domain.to_owned() }
     }
 
     fn key(&self, state: &App) -> Option<LinkKey> {
-        let code = Code::parse(self.name.strip_prefix(Self::PREFIX)?)?;
+        let name = self.name.strip_prefix(Self::PREFIX)?;
+        let code = Code::parse(name.split('@').next().unwrap_or_default())?;
         let domain = match self.domain.as_str() {
             "" => Domain::primary(),
             host => state.links.rules().hosts.domain_of(host)?,
@@ -164,8 +175,8 @@ impl LinkRow {
             name: short.split_once("://").map_or(short.as_str(), |(_, rest)| rest).to_owned(),
             short,
             target_cut: middle_cut(&target, TARGET),
-            target,
-            title: link.title.as_ref().map(|title| title.as_str().to_owned()),
+            target: middle_cut(&target, TOOLTIP),
+            title: link.title.as_ref().map(|title| middle_cut(title.as_str(), TITLE)),
             tags: link.tags.iter().map(str::to_owned).collect(),
             states: states(link, shell, now),
             clicks: clicks.map(|count| grouped(count.humans.saturating_add(link.imported_clicks))),
@@ -335,7 +346,7 @@ fn just_deleted(state: &App, text: &str) -> Option<(String, Vec<Pick>)> {
         .take(PAGE)
         .filter_map(|one| {
             let (code, domain) = one.split_once('@').unwrap_or((one, ""));
-            Pick { name: format!("{}{code}", Pick::PREFIX), domain: domain.to_owned() }.key(state)
+            Pick::named(code, domain).key(state)
         })
         .collect();
     let words = match keys.as_slice() {

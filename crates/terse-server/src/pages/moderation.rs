@@ -12,7 +12,6 @@ use terse_core::{Code, Domain, LinkKey, ModerationStatus, Principal, Timestamp};
 
 use super::form::sentence;
 use super::format::{ago, middle_cut};
-use super::link::page_of;
 use super::member::{Member, MemberForm};
 use super::session::{app_page, go};
 use super::shell::Shell;
@@ -61,6 +60,8 @@ struct Reported {
     link: Option<(String, String, &'static str)>,
     reasons: String,
     texts: Vec<String>,
+    /// When the reported link was created: a later one may have the same code.
+    created: i64,
     since: String,
     since_exact: String,
 }
@@ -120,12 +121,13 @@ async fn reported(
             key.domain.as_str().to_owned()
         },
         name: short.split_once("://").map_or(short.as_str(), |(_, rest)| rest).to_owned(),
-        path: page_of(key),
+        path: format!("{short}+"),
         link,
         reasons: reasons.collect::<Vec<_>>().join(" · "),
         since: ago(reported.since, now),
         since_exact: shell.moment(reported.since),
-        texts: reported.texts,
+        texts: reported.texts.iter().map(|text| middle_cut(text, 400)).collect(),
+        created: reported.created_at.as_ms(),
     })
 }
 
@@ -228,7 +230,7 @@ pub(super) async fn decide(
     };
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (code, domain, why) = (take("code"), take("domain"), take("why"));
-    let decision = take("decision");
+    let (decision, created) = (take("decision"), take("created"));
     let domain = match domain.as_str() {
         "" => Some(Domain::primary()),
         host => state.links.rules().hosts.domain_of(host),
@@ -241,6 +243,12 @@ pub(super) async fn decide(
         "" => "decided in the dashboard".to_owned(),
         text => text.chars().take(1000).collect(),
     };
+    // A later link with the same code is not the reported one.
+    match state.links.preview(&key).await {
+        Ok(Some(link)) if link.created_at.as_ms().to_string() == created => {}
+        Ok(_) => return go("/moderation?done=refused"),
+        Err(error) => return failed(&error.into()),
+    }
     match act(&state, &principal, &key, &decision, why).await {
         None => message(&BAD_FORM),
         Some(Ok(word)) => go(&format!("/moderation?done={word}")),

@@ -28,6 +28,8 @@ use crate::value_lists::Lists;
 
 /// How many links each list shows.
 const LISTED: usize = 7;
+/// More links than are listed: the busiest by all clicks are not those by humans.
+const CANDIDATES: usize = 1000;
 /// The minutes of the list of busy links.
 const BUSY_MINUTES: i64 = 60;
 /// How many values a card shows.
@@ -130,14 +132,16 @@ pub(super) async fn show(
 fn busy(state: &App, member: &Member) -> Vec<Listed> {
     let now = state.links.now();
     let owner = Some(member.here.account.id);
-    let busy = state.live.busiest(owner, BUSY_MINUTES, now, LISTED).into_iter();
-    let listed = busy.filter(|busy| busy.clicks.humans > 0).map(|busy| Listed {
-        name: name_of(&short_url(&busy.link.key, &state.links.rules().hosts)),
-        path: page_of(&busy.link.key),
-        about: String::new(),
-        figure: grouped(busy.clicks.humans),
-        small: ago(busy.last, now),
-    });
+    let mut busy = state.live.busiest(owner, BUSY_MINUTES, now, CANDIDATES);
+    busy.sort_by(|a, b| b.clicks.humans.cmp(&a.clicks.humans).then_with(|| a.link.cmp(&b.link)));
+    let listed =
+        busy.into_iter().take(LISTED).filter(|busy| busy.clicks.humans > 0).map(|busy| Listed {
+            name: name_of(&short_url(&busy.link.key, &state.links.rules().hosts)),
+            path: page_of(&busy.link.key),
+            about: String::new(),
+            figure: grouped(busy.clicks.humans),
+            small: ago(busy.last, now),
+        });
     listed.collect()
 }
 
@@ -151,7 +155,7 @@ async fn newest(state: &App, member: &Member) -> Result<Vec<Listed>, LinkError> 
     let links = state.links.list(member.principal.caller, query).await?.page.links;
     let counts = counts(state, links.iter()).await;
     let about = |link: &Link| match &link.title {
-        Some(title) => title.as_str().to_owned(),
+        Some(title) => middle_cut(title.as_str(), 120),
         None => middle_cut(link.target.as_str(), 60),
     };
     let listed = links.iter().zip(counts).map(|(link, count)| Listed {

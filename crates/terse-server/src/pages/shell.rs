@@ -21,8 +21,6 @@ pub(super) struct Entry {
     pub(super) label: &'static str,
     pub(super) icon: &'static str,
     pub(super) current: bool,
-    /// How many things wait there.
-    pub(super) count: u64,
 }
 
 /// The paths, labels and icons of the entries that every account has.
@@ -146,7 +144,7 @@ impl Shell {
     }
 
     fn entry(&self, path: &'static str, label: &'static str, icon: &'static str) -> Entry {
-        Entry { path, label, icon, current: self.is_current(path), count: 0 }
+        Entry { path, label, icon, current: self.is_current(path) }
     }
 }
 

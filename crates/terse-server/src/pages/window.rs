@@ -140,7 +140,10 @@ impl Window {
 
     /// The period before, for the store.
     pub(super) fn before(&self) -> Period {
-        Period { from: Some(self.before_from), to: Some(self.before_to) }
+        // Sums are kept by whole hours: an hour belongs to one of the two periods.
+        let to =
+            Unit::Hour.floor(self.before_to).max(Timestamp::from_ms(self.before_from.as_ms() + 1));
+        Period { from: Some(self.before_from), to: Some(to) }
     }
 
     /// Whether something that began at this time has a whole period before to compare with.
@@ -161,8 +164,8 @@ impl Window {
     }
 
     /// The interval of the points: hours only where the store still has them.
-    fn interval(&self, buckets: &[Bucket]) -> Interval {
-        let by_day = buckets.iter().any(|bucket| bucket.unit == Unit::Day);
+    fn interval(&self, buckets: &[Bucket], before: &[Bucket]) -> Interval {
+        let by_day = buckets.iter().chain(before).any(|bucket| bucket.unit == Unit::Day);
         match Interval::fitting(self.from, self.to) {
             Interval::Hour if by_day => Interval::Day,
             fitting => fitting,
@@ -175,7 +178,7 @@ impl Window {
         buckets: &[Bucket],
         before: &[Bucket],
     ) -> (Interval, Vec<Point>, Vec<Point>) {
-        let interval = self.interval(buckets);
+        let interval = self.interval(buckets, before);
         let points =
             |buckets, from, to| series(buckets, from, to, interval, &self.zone).unwrap_or_default();
         let now = points(buckets, self.from, self.to);

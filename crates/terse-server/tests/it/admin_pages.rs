@@ -66,7 +66,11 @@ async fn a_report_is_decided_with_one_click() {
     for shown in ["go.example/bad", "phishing 1", "owned by terse-owner", "&#60;script&#62;"] {
         assert!(text.contains(shown), "{shown} in {text}");
     }
-    let body = "code=bad&domain=&decision=block&why=imitates+a+bank";
+    let created = web.store.everything()[0].created_at.as_ms();
+    let stale = format!("code=bad&decision=block&created={}", created - 1);
+    let refused = send(&web, &moderator, "/moderation/decide", &stale).await;
+    assert_eq!(refused.header("location"), "/moderation?done=refused", "a link that came later");
+    let body = &*format!("code=bad&domain=&decision=block&why=imitates+a+bank&created={created}");
     assert_eq!(send(&web, &user, "/moderation/decide", body).await.status, 404);
     let decided = send(&web, &moderator, "/moderation/decide", body).await;
     assert_eq!(decided.header("location"), "/moderation?done=blocked");
@@ -81,10 +85,17 @@ async fn a_report_is_decided_with_one_click() {
         ("code=missing&decision=clear", "/moderation?done=refused"),
         ("code=bad&decision=ban", "/moderation?done=banned"),
     ] {
-        let decided = send(&web, &moderator, "/moderation/decide", body).await;
+        let decided =
+            send(&web, &moderator, "/moderation/decide", &format!("{body}&created={created}"))
+                .await;
         assert_eq!(decided.header("location"), location, "{}", decided.text());
     }
-    assert_eq!(send(&web, &moderator, "/moderation/decide", "code=bad").await.status, 400);
+    assert_eq!(
+        send(&web, &moderator, "/moderation/decide", &format!("code=bad&created={created}"))
+            .await
+            .status,
+        400
+    );
 }
 
 #[tokio::test]

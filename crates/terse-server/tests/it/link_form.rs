@@ -180,3 +180,20 @@ async fn a_target_in_the_address_fills_in_the_form() {
     let script = open(&web, &cookie, "/links/new?url=%22%3E%3Cscript%3E").await.text();
     assert!(!script.contains("<script>"), "{script}");
 }
+
+#[tokio::test]
+async fn a_time_is_in_the_zone_that_the_form_was_shown_in() {
+    let (web, cookie) = signed_in().await;
+    let text = open(&web, cookie.split(';').next().unwrap(), "/links/new").await.text();
+    assert!(text.contains("name=\"tz\" value=\"UTC\""), "{text}");
+    let fields = [
+        ("long_url", "https://example.com/"),
+        ("alias", "timed"),
+        ("tz", "UTC"),
+        ("expires_at", "2999-11-30T18:00"),
+        ("password", " x "),
+    ];
+    let made = send(&web, &cookie, "/links/new", &fields).await;
+    assert_eq!(made.status, 303, "{}", made.text());
+    assert_eq!(link(&web, "timed").await["expires_at"], "2999-11-30T18:00:00Z");
+}

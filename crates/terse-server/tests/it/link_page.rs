@@ -247,3 +247,21 @@ async fn others_links_are_not_there_and_an_admin_sees_whose_they_are() {
     let answer = Page { cookie: "x=1".to_owned(), ..page }.open("/links/abc?period=7d").await;
     assert_eq!(answer.header("location"), "/login?next=/links/abc%3Fperiod%3D7d");
 }
+
+#[tokio::test]
+async fn the_latest_clicks_are_found_among_many_old_ones() {
+    let page = Page::new().await;
+    page.web.clock.advance(std::time::Duration::from_secs(20 * 86_400));
+    let start = page.web.clock.now().as_ms() - 6 * 24 * HOUR;
+    let click = |n: i64| {
+        Click::bare(Timestamp::from_ms(start + n * 1000), ClickTarget::Link(page.link(), OWNER.1))
+    };
+    page.web.clicks.add(
+        (0..1100)
+            .map(click)
+            .chain([Click { referrer: Some("latest.example".into()), ..click(1100) }]),
+    );
+    let text = page.text("/links/abc/live").await;
+    assert!(text.contains("latest.example"), "{text}");
+    assert_eq!(text.matches("<tr><td><time").count(), 50);
+}

@@ -301,11 +301,12 @@ fn a_link_is_created_followed_edited_found_and_removed_in_the_browser() {
                 browser.fill("#q", "nothing like it").await;
                 browser.wait_for_text("#rows", "No links match.").await;
                 browser.fill("#q", alias).await;
-                browser.wait(".link-row").await;
+                browser.wait(&format!("[name='pick.{alias}']")).await;
                 // The keys of the list: down, select.
-                browser.client.execute("document.activeElement.blur()", vec![]).await.unwrap();
-                let page = browser.client.find(Locator::Css("body")).await.unwrap();
-                page.send_keys(&char::from(Key::Down).to_string()).await.unwrap();
+                let focus = "document.querySelector('.copy-source').focus()";
+                browser.client.execute(focus, vec![]).await.unwrap();
+                let row = browser.client.active_element().await.unwrap();
+                row.send_keys(&char::from(Key::Down).to_string()).await.unwrap();
                 let row = browser.client.active_element().await.unwrap();
                 row.send_keys("x").await.unwrap();
                 browser.wait(".pick:checked").await;
