@@ -1,11 +1,12 @@
 //! The command line with the real binary.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::bans::until;
 use crate::process::{Served, command, folder, store};
 
 struct Said {
@@ -280,11 +281,12 @@ fn a_backup_taken_while_links_are_made_holds_all_that_were_acknowledged() {
     let key = "a-key-for-tests-0123456789";
     let server = Served::start(&data, &[&format!("admin_key={key}")]);
     let (stop, url) = (AtomicBool::new(false), format!("{}/api/v1/urls", server.url));
+    let count = AtomicUsize::new(0);
     let backup = temp.path().join("backup");
     let acknowledged: Vec<(String, String)> = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4)
             .map(|writer| {
-                let (stop, url) = (&stop, &url);
+                let (stop, url, count) = (&stop, &url, &count);
                 scope.spawn(move || {
                     let mut made = Vec::new();
                     while !stop.load(Ordering::Relaxed) {
@@ -302,15 +304,15 @@ fn a_backup_taken_while_links_are_made_holds_all_that_were_acknowledged() {
                             link["short_code"].as_str().unwrap().to_owned(),
                             target,
                         ));
+                        count.fetch_add(1, Ordering::Relaxed);
                     }
                     made
                 })
             })
             .collect();
-        std::thread::sleep(Duration::from_millis(300));
+        until("twenty links are made", || count.load(Ordering::Relaxed) >= 20);
         let begun = Instant::now();
         done(&data, &["backup", backup.to_str().unwrap()]);
-        std::thread::sleep(Duration::from_millis(100));
         stop.store(true, Ordering::Relaxed);
         let all = writers.into_iter().flat_map(|writer| writer.join().unwrap());
         // The backup contains every link acknowledged before it began.
