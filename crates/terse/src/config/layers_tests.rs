@@ -134,7 +134,7 @@ fn a_value_that_cannot_be_is_refused_by_name() {
         ("TERSE_ANONYMOUS__CREATE", "yes", "true or false"),
         ("TERSE_ADMIN_KEY", "tooshort", "16 to 256"),
         ("TERSE_ADMIN_KEY", "has a space in the middle", "16 to 256"),
-        ("TERSE_STORE", "postgres://u:p@h/db", "postgres: is not a kind of store"),
+        ("TERSE_STORE", "mysql://u:p@h/db", "mysql: is not a kind of store"),
         ("TERSE_BASE_URL", "https://go.example/s", "a path is not supported"),
         ("TERSE_DOMAINS", "https://b.example", "not a host name"),
         ("TERSE_SAFETY__LISTS", "http://feeds.example/x?key=hunter2", "must be fetched by https"),
