@@ -352,7 +352,7 @@ fn clicks_in_memory_are_in_reports_and_their_segments_stay() {
     assert!(store.counted().is_empty());
     assert_eq!(files(temp.path()), 1, "its clicks are not stored");
     until("noting", || shipper.counts().in_memory.load(Ordering::Relaxed) == 20);
-    assert!(shipper.counts().lag_bytes.load(Ordering::Relaxed) > 0);
+    until("noting the lag", || shipper.counts().lag_bytes.load(Ordering::Relaxed) > 0);
     assert_eq!(pending.journal(), Some(journal_of(temp.path())));
     let start = pending.sums(&ClickSubject::Everything)[0].start;
     assert_eq!(start, BatchStart { segment: 10, from: 0 });
