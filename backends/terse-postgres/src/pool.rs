@@ -261,8 +261,8 @@ impl Connector {
 
     pub(crate) async fn connect(&self) -> Result<Connection, BoxError> {
         let (config, tls) = (self.place.config.clone(), self.tls.clone());
-        // Names with many addresses are tried one after the other. The attempt ends with its time,
-        // also if nobody waits for it any more.
+        // Names with many addresses are tried one after the other. The attempt ends after `limit`,
+        // also if its caller has given up before.
         let limit = self.timeout * 2;
         let connecting = self.runtime.spawn(async move {
             let connected = tokio::time::timeout(limit, config.connect(tls.clone())).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::code::Code;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// Aliases that nobody may choose, compared as look-alike aliases are: without regard to case.
+/// Aliases that the operator reserves from every creator. Upper and lower case count as equal.
 #[derive(Clone, Default)]
 pub struct UnwantedAliases {
     folded: Arc<HashSet<Box<str>>>,

@@ -23,7 +23,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that stands still and moves only when it is told to, for simulations.
+    /// A clock that moves only when [`Clock::advance`] or [`Clock::set_wall_off`] moves it, for
+    /// simulations.
     pub fn frozen(at: Timestamp) -> Self {
         Self { frozen_at: Some(at), ..Self::default() }
     }
@@ -68,8 +69,8 @@ impl Clock {
     }
 
     /// The time of [`Clock::steady`] in nanoseconds: a redirect from memory takes less than a
-    /// microsecond. Every redirect reads it, so it asks the kernel itself: `Instant` would check
-    /// and subtract, which takes four times as many instructions.
+    /// microsecond. Every redirect reads it, so it asks the kernel itself: `Instant` would also
+    /// check and subtract.
     pub fn steady_nanos(&self) -> i64 {
         let ahead = self.ahead_ms.load(Ordering::Relaxed).saturating_mul(1_000_000);
         if self.frozen_at.is_some() {

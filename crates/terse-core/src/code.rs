@@ -5,7 +5,8 @@ use std::fmt;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// Path segments reserved for terse's own pages. No alias and no generated code may equal one of
-/// them, in any case, whoever chooses it. None contains a digit.
+/// them, in upper or lower case; admins and imports cannot choose one either. None contains a
+/// digit.
 const RESERVED: &[&str] = &[
     "about",
     "abuse",

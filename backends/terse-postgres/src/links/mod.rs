@@ -145,7 +145,7 @@ impl ChangeFeed for PostgresLinks {
         let (page, prunes) = (feed.page(after, limit), feed.prunes());
         drop(feed);
         if prunes {
-            // Nobody waits for it.
+            // In the background: readers of the feed do not wait for the pruning.
             let pool = Arc::clone(&self.pool);
             tokio::spawn(async move { changes::prune(&pool).await });
         }

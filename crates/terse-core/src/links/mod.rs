@@ -58,7 +58,7 @@ pub struct LinkPolicy {
     /// How long an alias stays reserved for its former owner once its link is gone; zero for not at
     /// all.
     pub quarantine: Duration,
-    /// Aliases that nobody may choose.
+    /// Aliases that the operator refuses to every creator.
     pub unwanted_aliases: UnwantedAliases,
 }
 

@@ -178,8 +178,8 @@ impl Redirector {
         }
     }
 
-    /// Whether links that are not in memory can be read. If the last look-up failed, the same link
-    /// is looked up again: no visitor has to come first for the answer to be true.
+    /// Whether links that are not in memory can be read. If the last look-up failed, it looks
+    /// the same link up again, so that the answer is true before the next visitor comes.
     pub async fn reads_links(&self) -> bool {
         let unread = || self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((domain, code)) = unread() else { return true };
