@@ -8,6 +8,7 @@
 //! pgbouncer may stand in between in its transaction mode. Migrations and everything else that
 //! decides between nodes take advisory locks that end with their transaction.
 
+mod clicks;
 mod exclusive;
 mod failure;
 mod inspect;
@@ -20,6 +21,7 @@ mod shared;
 mod sql;
 mod tls;
 
+pub use clicks::PostgresClicks;
 pub use inspect::{Inspection, inspect};
 pub use links::PostgresLinks;
 pub use options::{OpenError, Options};

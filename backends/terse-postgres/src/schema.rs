@@ -60,6 +60,12 @@ pub(crate) const REGISTRY: Part = Part {
     steps: &[Step { needs: 1, sql: include_str!("schema/registry_1.sql"), if_possible: "" }],
 };
 
+/// Clicks and their sums.
+pub(crate) const CLICKS: Part = Part {
+    name: "clicks",
+    steps: &[Step { needs: 1, sql: include_str!("schema/clicks_1.sql"), if_possible: "" }],
+};
+
 impl Part {
     fn known(&self) -> i32 {
         self.steps.len() as i32

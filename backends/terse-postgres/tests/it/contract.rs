@@ -1,6 +1,6 @@
 //! The suites, with two handles on one database as two nodes have them.
 
-use terse_postgres::{Options, PostgresLinks, PostgresRegistry};
+use terse_postgres::{Options, PostgresClicks, PostgresLinks, PostgresRegistry};
 use terse_testkit::PostgresServer;
 use terse_testkit::link_store::Shared;
 
@@ -19,3 +19,11 @@ async fn fresh_registry() -> Option<(PostgresRegistry, PostgresRegistry)> {
     Some((a, b))
 }
 terse_testkit::registry!(fresh_registry);
+
+async fn fresh_clicks() -> Option<[terse_testkit::click_store::Store; 2]> {
+    let url = PostgresServer::shared().fresh();
+    let a = PostgresClicks::open(Options::new(url.clone()), true).await.unwrap();
+    let b = PostgresClicks::open(Options::new(url), true).await.unwrap();
+    Some([std::sync::Arc::new(a), std::sync::Arc::new(b)])
+}
+terse_testkit::click_store!(fresh_clicks);

@@ -1,0 +1,488 @@
+//! Takes clicks in, each exactly once: sums, single clicks and positions change in one transaction.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use terse_core::clicks::{
+    Added, Batch, ClickIngest, ClickTarget, Delta, DeltaSubject, Forgotten, JournalId, JournalSpan,
+    MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Position,
+};
+use terse_core::{StoreError, Timestamp};
+
+use super::sum::{Slot, Sum};
+use super::{ERASURE_LOCK, HOUR, PostgresClicks, SubjectKey, raw};
+use crate::exclusive::Transaction;
+use crate::failure::{Failure, corrupt};
+use crate::pool::retried;
+use crate::sql::params;
+
+#[async_trait]
+impl ClickIngest for PostgresClicks {
+    async fn open(&self, journal: JournalId) -> Result<Opened, StoreError> {
+        Ok(retried(|| self.open_once(journal)).await?)
+    }
+
+    async fn add(&self, batch: &Arc<Batch>) -> Result<Added, StoreError> {
+        Ok(retried(|| self.add_once(batch)).await?)
+    }
+
+    async fn forget(
+        &self,
+        journal: JournalId,
+        epoch: u32,
+        generation: u64,
+        segments: &[u64],
+    ) -> Result<Forgotten, StoreError> {
+        Ok(retried(|| self.forget_once(journal, epoch, generation, segments)).await?)
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.pool.check().await
+    }
+}
+
+impl PostgresClicks {
+    async fn open_once(&self, journal: JournalId) -> Result<Opened, Failure> {
+        let transaction = self.pool.begin().await?;
+        let row = transaction
+            .query_opt(
+                "INSERT INTO click_journals AS j (id, epoch, generation) VALUES ($1, 1, 0) \
+                 ON CONFLICT (id) DO UPDATE SET epoch = j.epoch + 1 RETURNING epoch, generation",
+                params![&journal.0[..]],
+            )
+            .await?
+            .ok_or_else(|| corrupt("a journal without an epoch"))?;
+        let positions = positions_of(&transaction, Some(journal)).await?;
+        transaction.commit().await?;
+        let epoch = u32::try_from(row.get::<_, i64>(0))
+            .map_err(|_| corrupt("an epoch that is out of range"))?;
+        let generation = row.get::<_, i64>(1).cast_unsigned();
+        Ok(Opened { epoch, generation, positions, unfinished: Vec::new() })
+    }
+
+    async fn forget_once(
+        &self,
+        journal: JournalId,
+        epoch: u32,
+        generation: u64,
+        segments: &[u64],
+    ) -> Result<Forgotten, Failure> {
+        let transaction = self.pool.begin().await?;
+        let updated = transaction
+            .execute(
+                "UPDATE click_journals SET generation = greatest(generation, $3) \
+                 WHERE id = $1 AND epoch = $2",
+                params![&journal.0[..], i64::from(epoch), generation.cast_signed()],
+            )
+            .await?;
+        if updated == 0 {
+            transaction.rollback().await?;
+            return Ok(Forgotten::Fenced);
+        }
+        let segments: Vec<i64> = segments.iter().map(|segment| segment.cast_signed()).collect();
+        transaction
+            .execute(
+                "DELETE FROM click_positions WHERE journal = $1 AND segment = ANY($2)",
+                params![&journal.0[..], segments],
+            )
+            .await?;
+        transaction.commit().await?;
+        Ok(Forgotten::Done)
+    }
+
+    async fn add_once(&self, batch: &Batch) -> Result<Added, Failure> {
+        let transaction = self.pool.begin().await?;
+        transaction
+            .execute("SELECT pg_advisory_xact_lock_shared($1)", params![ERASURE_LOCK])
+            .await?;
+        if let Some(refusal) = refusal(&transaction, &batch.spans).await? {
+            transaction.rollback().await?;
+            return Ok(refusal);
+        }
+        let erased = Erased::read(&transaction, batch).await?;
+        // For links with a tombstone, the sums of the clicks after it.
+        let late: Vec<Vec<Delta>> = erased
+            .links
+            .iter()
+            .map(|(target, erased_at)| batch.sums_after(*target, *erased_at))
+            .collect();
+        let is_cut = |delta: &&Delta| match delta.subject {
+            DeltaSubject::Link(target) => !erased.links.contains_key(&target),
+            _ => true,
+        };
+        let counted: Vec<&Delta> = batch
+            .sums
+            .iter()
+            .filter(is_cut)
+            .chain(late.iter().flatten())
+            .filter(|delta| !erased.leaves_out(batch, delta))
+            .collect();
+        let subjects = lock_subjects(&transaction, batch, &counted).await?;
+        count(&transaction, batch, &counted, &subjects).await?;
+        if self.keep_raw {
+            keep_clicks(&transaction, batch, &erased, &subjects).await?;
+        }
+        move_positions(&transaction, &batch.spans).await?;
+        transaction.commit().await?;
+        Ok(Added::Done)
+    }
+}
+
+/// The positions of a journal, in the snapshot of the transaction.
+pub(super) async fn positions_of(
+    transaction: &Transaction<'_>,
+    journal: Option<JournalId>,
+) -> Result<Vec<Position>, Failure> {
+    let Some(journal) = journal else { return Ok(Vec::new()) };
+    let sql = "SELECT segment, counted FROM click_positions WHERE journal = $1 ORDER BY segment";
+    let rows = transaction.query(sql, params![&journal.0[..]]).await?;
+    let position = |row: &tokio_postgres::Row| Position {
+        journal,
+        segment: row.get::<_, i64>(0).cast_unsigned(),
+        to: row.get::<_, i64>(1).cast_unsigned(),
+    };
+    Ok(rows.iter().map(position).collect())
+}
+
+/// Why a batch cannot be counted now. Locks its journals until the transaction ends.
+async fn refusal(
+    transaction: &Transaction<'_>,
+    spans: &[JournalSpan],
+) -> Result<Option<Added>, Failure> {
+    let journals: Vec<&[u8]> = spans.iter().map(|span| &span.journal.0[..]).collect();
+    let rows = transaction
+        .query(
+            "SELECT id, epoch FROM click_journals WHERE id = ANY($1) ORDER BY id FOR UPDATE",
+            params![journals],
+        )
+        .await?;
+    let epochs: HashMap<Vec<u8>, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let is_fenced =
+        |span: &JournalSpan| epochs.get(&span.journal.0[..]) != Some(&i64::from(span.epoch));
+    if spans.iter().any(is_fenced) {
+        return Ok(Some(Added::Fenced));
+    }
+    let segments: Vec<i64> = spans.iter().map(|span| span.segment.cast_signed()).collect();
+    let rows = transaction
+        .query(
+            "SELECT p.journal, p.segment, p.counted FROM unnest($1, $2) AS k (journal, segment) \
+             JOIN click_positions p ON p.journal = k.journal AND p.segment = k.segment",
+            params![journals, segments],
+        )
+        .await?;
+    let positions: HashMap<(Vec<u8>, i64), i64> =
+        rows.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect();
+    let position = |span: &JournalSpan| {
+        let key = (span.journal.0.to_vec(), span.segment.cast_signed());
+        positions.get(&key).map_or(0, |counted| counted.cast_unsigned())
+    };
+    if spans.iter().all(|span| position(span) == span.from) {
+        return Ok(None);
+    }
+    if spans.iter().all(|span| position(span) >= span.to) {
+        return Ok(Some(Added::Already));
+    }
+    let at = |span: &JournalSpan| Position {
+        journal: span.journal,
+        segment: span.segment,
+        to: position(span),
+    };
+    Ok(Some(Added::Gap(spans.iter().map(at).collect())))
+}
+
+/// The tombstones that concern a batch.
+struct Erased {
+    /// Up to when clicks are not counted for a link, by the number of its target.
+    links: BTreeMap<u32, Timestamp>,
+    owners: Vec<i64>,
+}
+
+impl Erased {
+    async fn read(transaction: &Transaction<'_>, batch: &Batch) -> Result<Self, Failure> {
+        let targets = || (0u32..).zip(&batch.clicks.targets);
+        let (mut domains, mut codes, mut owners) = (Vec::new(), Vec::new(), Vec::new());
+        for (_, target) in targets() {
+            if let ClickTarget::Link(link, owner) = target {
+                domains.push(link.key.domain.as_str());
+                codes.push(link.key.code.as_str());
+                owners.push(owner.0.cast_signed());
+            }
+        }
+        let rows = transaction
+            .query("SELECT owner FROM click_erased_owners WHERE owner = ANY($1)", params![owners])
+            .await?;
+        let owners = rows.iter().map(|row| row.get(0)).collect();
+        let rows = transaction
+            .query(
+                "SELECT DISTINCT e.domain, e.code, e.created_by, e.erased_at \
+                 FROM unnest($1, $2) AS k (domain, code) JOIN click_erased_links e \
+                 ON e.domain = k.domain COLLATE \"C\" AND e.code = k.code COLLATE \"C\"",
+                params![domains, codes],
+            )
+            .await?;
+        let mut stones: HashMap<(&str, &str), Vec<(i64, i64)>> = HashMap::new();
+        for row in &rows {
+            stones.entry((row.get(0), row.get(1))).or_default().push((row.get(2), row.get(3)));
+        }
+        let mut links = BTreeMap::new();
+        for (number, target) in targets() {
+            let ClickTarget::Link(link, _) = target else { continue };
+            let key = (link.key.domain.as_str(), link.key.code.as_str());
+            let until = stones
+                .get(&key)
+                .into_iter()
+                .flatten()
+                .filter(|(created_by, _)| link.created_at.as_ms() <= *created_by)
+                .map(|(_, erased_at)| *erased_at)
+                .max();
+            if let Some(until) = until {
+                links.insert(number, Timestamp::from_ms(until));
+            }
+        }
+        Ok(Self { links, owners })
+    }
+
+    fn is_owner_erased(&self, target: &ClickTarget) -> bool {
+        matches!(target, ClickTarget::Link(_, owner)
+            if self.owners.contains(&owner.0.cast_signed()))
+    }
+
+    /// Whether a sum belongs to an erased owner.
+    fn leaves_out(&self, batch: &Batch, delta: &Delta) -> bool {
+        match delta.subject {
+            DeltaSubject::Link(target) => batch
+                .clicks
+                .targets
+                .get(target as usize)
+                .is_some_and(|target| self.is_owner_erased(target)),
+            DeltaSubject::Owner(owner) => self.owners.contains(&owner.0.cast_signed()),
+            DeltaSubject::Everything | DeltaSubject::Orphans => false,
+        }
+    }
+}
+
+/// A subject's row, locked until the transaction ends.
+struct Locked {
+    id: i64,
+    sum: Option<Vec<u8>>,
+}
+
+/// Creates the rows that are missing, and locks all, in the same order on every node.
+async fn lock_subjects(
+    transaction: &Transaction<'_>,
+    batch: &Batch,
+    counted: &[&Delta],
+) -> Result<BTreeMap<SubjectKey, Locked>, Failure> {
+    let mut keys: BTreeMap<SubjectKey, i64> = BTreeMap::new();
+    for delta in counted {
+        if let Some(subject) = batch.subject(delta.subject) {
+            let owner = match delta.subject {
+                DeltaSubject::Link(_) => delta.owner.0.cast_signed(),
+                _ => 0,
+            };
+            keys.insert(SubjectKey::of(&subject), owner);
+        }
+    }
+    if keys.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let kinds: Vec<i16> = keys.keys().map(|key| key.kind).collect();
+    let domains: Vec<&str> = keys.keys().map(|key| key.domain.as_str()).collect();
+    let codes: Vec<&str> = keys.keys().map(|key| key.code.as_str()).collect();
+    let created: Vec<i64> = keys.keys().map(|key| key.created_at).collect();
+    let sums_of: Vec<i64> = keys.keys().map(|key| key.sum_of).collect();
+    let owners: Vec<i64> = keys.values().copied().collect();
+    transaction
+        .execute(
+            "INSERT INTO click_subjects \
+             (kind, domain, code, link_created_at, sum_of, owner, humans, bots, sum) \
+             SELECT kind, domain, code, created, sum_of, owner, 0, 0, '' \
+             FROM unnest($1, $2, $3, $4, $5, $6) WITH ORDINALITY \
+             AS k (kind, domain, code, created, sum_of, owner, place) ORDER BY place \
+             ON CONFLICT (kind, domain, code, link_created_at, sum_of) DO NOTHING",
+            params![kinds, domains, codes, created, sums_of, owners],
+        )
+        .await?;
+    let rows = transaction
+        .query(
+            "SELECT s.kind, s.domain, s.code, s.link_created_at, s.sum_of, s.id, s.sum \
+             FROM click_subjects s JOIN unnest($1, $2, $3, $4, $5) \
+             AS k (kind, domain, code, created, sum_of) ON s.kind = k.kind \
+             AND s.domain = k.domain COLLATE \"C\" AND s.code = k.code COLLATE \"C\" \
+             AND s.link_created_at = k.created AND s.sum_of = k.sum_of \
+             ORDER BY s.id FOR UPDATE OF s",
+            params![kinds, domains, codes, created, sums_of],
+        )
+        .await?;
+    let mut locked = BTreeMap::new();
+    for row in &rows {
+        let key = SubjectKey {
+            kind: row.get(0),
+            domain: row.get(1),
+            code: row.get(2),
+            created_at: row.get(3),
+            sum_of: row.get(4),
+        };
+        let sum: Vec<u8> = row.get(6);
+        let sum = Some(sum).filter(|sum| !sum.is_empty());
+        locked.insert(key, Locked { id: row.get(5), sum });
+    }
+    Ok(locked)
+}
+
+/// Adds the deltas to the sums of their subjects and hours.
+async fn count(
+    transaction: &Transaction<'_>,
+    batch: &Batch,
+    counted: &[&Delta],
+    subjects: &BTreeMap<SubjectKey, Locked>,
+) -> Result<(), Failure> {
+    let mut totals: BTreeMap<i64, (Sum, i64)> = BTreeMap::new();
+    let mut hours: BTreeMap<Slot, Sum> = BTreeMap::new();
+    for delta in counted {
+        let Some(subject) = batch.subject(delta.subject) else { continue };
+        let Some(locked) = subjects.get(&SubjectKey::of(&subject)) else { continue };
+        let (total, owner) = totals.entry(locked.id).or_default();
+        total.add_delta(delta, &batch.clicks);
+        *owner = match delta.subject {
+            DeltaSubject::Link(_) => delta.owner.0.cast_signed(),
+            _ => 0,
+        };
+        let slot = Slot { subject: locked.id, unit: HOUR, start: delta.start().as_ms() };
+        hours.entry(slot).or_default().add_delta(delta, &batch.clicks);
+    }
+    for locked in subjects.values() {
+        if let (Some(bytes), Some((total, _))) = (&locked.sum, totals.get_mut(&locked.id)) {
+            total.merge_stored(bytes, Slot { subject: locked.id, unit: 0, start: 0 })?;
+        }
+    }
+    let ids: Vec<i64> = hours.keys().map(|slot| slot.subject).collect();
+    let starts: Vec<i64> = hours.keys().map(|slot| slot.start).collect();
+    let rows = transaction
+        .query(
+            "SELECT b.subject, b.start, b.sum FROM unnest($1, $2) AS k (subject, start) \
+             JOIN click_buckets b ON b.subject = k.subject AND b.unit = 1 AND b.start = k.start",
+            params![ids, starts],
+        )
+        .await?;
+    for row in &rows {
+        let slot = Slot { subject: row.get(0), unit: HOUR, start: row.get(1) };
+        if let Some(sum) = hours.get_mut(&slot) {
+            sum.merge_stored(row.get(2), slot)?;
+        }
+    }
+    let mut columns = Columns::default();
+    for (id, (mut sum, owner)) in totals {
+        sum.tally.trim(MAX_VALUES_TOTAL);
+        columns.push(Slot { subject: id, unit: 0, start: 0 }, &sum, owner);
+    }
+    transaction
+        .execute(
+            "UPDATE click_subjects s SET humans = v.humans, bots = v.bots, sum = v.sum, \
+             owner = v.owner FROM unnest($1, $2, $3, $4, $5) AS v (id, humans, bots, sum, owner) \
+             WHERE s.id = v.id",
+            params![columns.subject, columns.humans, columns.bots, columns.sum, columns.owner],
+        )
+        .await?;
+    let mut columns = Columns::default();
+    for (slot, mut sum) in hours {
+        sum.tally.trim(MAX_VALUES_PER_HOUR);
+        columns.push(slot, &sum, 0);
+    }
+    columns.write_buckets(transaction).await
+}
+
+/// Sums in columns, for a statement that writes many.
+#[derive(Default)]
+pub(super) struct Columns {
+    subject: Vec<i64>,
+    unit: Vec<i16>,
+    start: Vec<i64>,
+    humans: Vec<i64>,
+    bots: Vec<i64>,
+    sum: Vec<Vec<u8>>,
+    owner: Vec<i64>,
+}
+
+impl Columns {
+    pub(super) fn push(&mut self, slot: Slot, sum: &Sum, owner: i64) {
+        self.subject.push(slot.subject);
+        self.unit.push(slot.unit);
+        self.start.push(slot.start);
+        self.humans.push(sum.tally.clicks.humans.cast_signed());
+        self.bots.push(sum.tally.clicks.bots.cast_signed());
+        self.sum.push(sum.encode(slot));
+        self.owner.push(owner);
+    }
+
+    /// Replaces the sums of these hours or days.
+    pub(super) async fn write_buckets(&self, transaction: &Transaction<'_>) -> Result<(), Failure> {
+        let sql = "INSERT INTO click_buckets (subject, unit, start, humans, bots, sum) \
+             SELECT * FROM unnest($1, $2, $3, $4, $5, $6) \
+             ON CONFLICT (subject, unit, start) DO UPDATE SET humans = excluded.humans, \
+             bots = excluded.bots, sum = excluded.sum";
+        let params = params![self.subject, self.unit, self.start, self.humans, self.bots, self.sum];
+        transaction.execute(sql, params).await.map(drop)
+    }
+}
+
+/// Stores the single clicks on links.
+async fn keep_clicks(
+    transaction: &Transaction<'_>,
+    batch: &Batch,
+    erased: &Erased,
+    subjects: &BTreeMap<SubjectKey, Locked>,
+) -> Result<(), Failure> {
+    let ids: Vec<Option<i64>> = batch
+        .clicks
+        .targets
+        .iter()
+        .map(|target| match target {
+            ClickTarget::Link(link, _) if !erased.is_owner_erased(target) => {
+                let subject = terse_core::clicks::ClickSubject::Link(link.clone());
+                subjects.get(&SubjectKey::of(&subject)).map(|locked| locked.id)
+            }
+            _ => None,
+        })
+        .collect();
+    let (mut subject, mut at, mut click) = (Vec::new(), Vec::new(), Vec::new());
+    for row in batch.clicks.rows() {
+        let is_late = erased.links.get(&row.target).is_some_and(|by| row.at_ms <= by.as_ms());
+        if let (Some(Some(id)), false) = (ids.get(row.target as usize), is_late) {
+            subject.push(*id);
+            at.push(row.at_ms);
+            click.push(raw::encode(&batch.clicks.click(&row)));
+        }
+    }
+    if subject.is_empty() {
+        return Ok(());
+    }
+    transaction
+        .execute(
+            "INSERT INTO click_raw (subject, at, click) SELECT subject, at, click \
+             FROM unnest($1, $2, $3) WITH ORDINALITY AS c (subject, at, click, place) \
+             ORDER BY place",
+            params![subject, at, click],
+        )
+        .await?;
+    Ok(())
+}
+
+async fn move_positions(
+    transaction: &Transaction<'_>,
+    spans: &[JournalSpan],
+) -> Result<(), Failure> {
+    let journals: Vec<&[u8]> = spans.iter().map(|span| &span.journal.0[..]).collect();
+    let segments: Vec<i64> = spans.iter().map(|span| span.segment.cast_signed()).collect();
+    let counted: Vec<i64> = spans.iter().map(|span| span.to.cast_signed()).collect();
+    transaction
+        .execute(
+            "INSERT INTO click_positions (journal, segment, counted) \
+             SELECT * FROM unnest($1, $2, $3) \
+             ON CONFLICT (journal, segment) DO UPDATE SET counted = excluded.counted",
+            params![journals, segments, counted],
+        )
+        .await?;
+    Ok(())
+}
