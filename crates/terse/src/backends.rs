@@ -61,6 +61,9 @@ pub struct Store {
     pub registry: Arc<dyn Registry>,
     /// The free space that single clicks leave to links.
     pub disk_reserve: Arc<DiskReserve>,
+    /// Whether other nodes count clicks in the same store. Then statistics include only what is
+    /// stored: else they would depend on the node that is asked.
+    pub shares_clicks: bool,
     leases: Arc<dyn JobLease>,
     node: NodeId,
     notice: Option<String>,

@@ -204,14 +204,17 @@ settings! {
     pub struct Clicks {
         /// Whether terse counts clicks. Existing statistics stay.
         pub enabled: bool = true,
-        /// The store of clicks, in the form of `store`.
-        pub store: StoreUrl = StoreUrl::File("clicks.db".into()),
+        /// The store of clicks, in the form of `store`. Without it, clicks are in the database of
+        /// `store` if that is one, else in `file:clicks.db`. With a file beside a database, every
+        /// node has statistics of its own visits only.
+        pub store: Option<StoreUrl> = None,
         /// The most disk space for clicks that are not counted yet, at least `16MiB`, beside what
         /// is being written. If it is full while `clicks.store` accepts nothing, terse drops the
         /// oldest clicks. While the store is only slow, four times as much may wait.
         pub journal_size: ByteSize = ByteSize::mib(1024),
         /// How long clicks may be in memory before terse stores them together, at most `1m`.
-        /// Statistics include them. A crash loses none: the journal keeps them until then.
+        /// Statistics include them, unless nodes share the store of clicks. A crash loses none: the
+        /// journal keeps them until then.
         pub flush: Span = Span::secs(5),
         /// How long terse keeps single clicks; `0s` keeps sums only.
         pub keep_raw: Span = Span::days(90),
@@ -579,8 +582,16 @@ impl Config {
     /// The click store's file.
     pub fn clicks_file(&self) -> PathBuf {
         match &self.clicks.store {
-            StoreUrl::File(path) => self.data_dir.join(path),
-            StoreUrl::Postgres(_) => self.data_dir.join("clicks.db"),
+            Some(StoreUrl::File(path)) => self.data_dir.join(path),
+            Some(StoreUrl::Postgres(_)) | None => self.data_dir.join("clicks.db"),
+        }
+    }
+
+    /// The database that clicks are counted in; `None` for a file.
+    pub fn clicks_database(&self) -> Option<&PostgresUrl> {
+        match (&self.clicks.store, &self.store) {
+            (Some(StoreUrl::Postgres(url)), _) | (None, StoreUrl::Postgres(url)) => Some(url),
+            _ => None,
         }
     }
 

@@ -147,7 +147,9 @@ impl Server {
         let click_plane =
             ClickPlane::start(config, &store.clicks, &salts, threads, &clock, &runtime, &mut jobs)?;
         // From here on, what is read and erased includes what the click plane has in memory.
-        store.clicks = click_plane.with_pending(&store.clicks);
+        if !store.shares_clicks {
+            store.clicks = click_plane.with_pending(&store.clicks);
+        }
         let stopping = stopped.clone();
         let parts = web::WebParts { config, clock: &clock, store: &store };
         let state = parts.state(&services, &click_plane, keys, registry_refresh, stopping)?;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use terse_core::clicks::{
     Added, Batch, ClickIngest, ClickTarget, Delta, DeltaSubject, Forgotten, JournalId, JournalSpan,
-    MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Position,
+    MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Position, Warning,
 };
 use terse_core::{StoreError, Timestamp};
 
 use super::sum::{Slot, Sum};
-use super::{ERASURE_LOCK, HOUR, PostgresClicks, SubjectKey, raw};
+use super::{ERASURE_LOCK, HOUR, PostgresClicks, SubjectKey, partitions, raw};
 use crate::exclusive::Transaction;
 use crate::failure::{Failure, corrupt};
 use crate::pool::retried;
@@ -449,7 +449,8 @@ async fn keep_clicks(
     let (mut subject, mut at, mut click) = (Vec::new(), Vec::new(), Vec::new());
     for row in batch.clicks.rows() {
         let is_late = erased.links.get(&row.target).is_some_and(|by| row.at_ms <= by.as_ms());
-        if let (Some(Some(id)), false) = (ids.get(row.target as usize), is_late) {
+        let is_click = row.warning != Warning::Shown;
+        if let (Some(Some(id)), false, true) = (ids.get(row.target as usize), is_late, is_click) {
             subject.push(*id);
             at.push(row.at_ms);
             click.push(raw::encode(&batch.clicks.click(&row)));
@@ -466,7 +467,7 @@ async fn keep_clicks(
             params![subject, at, click],
         )
         .await?;
-    Ok(())
+    partitions::add_to_days(transaction, &at, &click).await
 }
 
 async fn move_positions(

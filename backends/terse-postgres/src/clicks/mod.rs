@@ -1,6 +1,7 @@
 //! The click store.
 
 mod ingest;
+mod partitions;
 mod raw;
 mod reports;
 mod retention;
@@ -9,7 +10,7 @@ mod sum;
 use std::sync::Arc;
 
 use terse_core::clicks::{ClickSubject, LinkId};
-use terse_core::{Domain, LinkKey, OwnerId, Timestamp};
+use terse_core::{Domain, LinkKey, OwnerId, StoreError, Timestamp};
 
 use crate::links::PostgresLinks;
 use crate::options::{OpenError, Options};
@@ -57,7 +58,13 @@ impl PostgresClicks {
     ) -> Result<Self, OpenError> {
         let direct = options.direct_url.as_ref().unwrap_or(&options.url);
         schema::CLICKS.migrate(&Connector::new(direct, options.connect_timeout)?).await?;
-        Ok(Self { pool, keep_raw })
+        let clicks = Self { pool, keep_raw };
+        // Not fatal: clicks of a month without a table are in the default table.
+        if let Err(error) = clicks.create_months().await {
+            let error = StoreError::from(error);
+            tracing::warn!(%error, "the tables for single clicks of the next months are missing");
+        }
+        Ok(clicks)
     }
 }
 

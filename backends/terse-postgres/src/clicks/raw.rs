@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use terse_core::Timestamp;
-use terse_core::clicks::{Click, ClickKind, ClickTarget, Interned};
+use terse_core::clicks::{Click, ClickKind, ClickTarget, Interned, Warning};
 
 /// The version that [`encode`] writes, as the first octet.
 const VERSION: u8 = 1;
@@ -14,6 +14,8 @@ struct ClickV1<'a> {
     took_nanos: u64,
     visitor: Option<u64>,
     kind: u8,
+    /// 0 none, 1 shown, 2 passed.
+    warning: u8,
     #[serde(borrow)]
     texts: [Option<&'a str>; 8],
     #[serde(borrow)]
@@ -30,6 +32,11 @@ pub(super) fn encode(click: &Click) -> Vec<u8> {
         took_nanos: click.took_nanos,
         visitor: click.visitor,
         kind: click.kind().octet(),
+        warning: match click.warning {
+            Warning::None => 0,
+            Warning::Shown => 1,
+            Warning::Passed => 2,
+        },
         texts: [
             text(&click.address),
             text(&click.referrer),
@@ -54,6 +61,12 @@ pub(super) fn decode(bytes: &[u8], at_ms: i64, target: ClickTarget) -> Option<Cl
     }
     let fields: ClickV1<'_> = postcard::from_bytes(fields).ok()?;
     let kind = ClickKind::from_octet(fields.kind)?;
+    let warning = match fields.warning {
+        0 => Warning::None,
+        1 => Warning::Shown,
+        2 => Warning::Passed,
+        _ => return None,
+    };
     let [address, referrer, country, city, device, browser, system, language] =
         fields.texts.map(|text| text.map(Interned::from));
     Some(Click {
@@ -65,6 +78,7 @@ pub(super) fn decode(bytes: &[u8], at_ms: i64, target: ClickTarget) -> Option<Cl
         address,
         bot: kind.bot(),
         repeat: kind == ClickKind::REPEAT,
+        warning,
         referrer,
         country,
         city,

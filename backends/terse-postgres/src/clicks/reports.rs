@@ -199,7 +199,11 @@ impl PostgresClicks {
             }
             let length = if unit == DAY { Unit::Day } else { Unit::Hour };
             let start = Timestamp::from_ms(start);
-            buckets.push(Bucket { start, unit: length, clicks: count(row, 2) });
+            let clicks = count(row, 2);
+            // Views of a warning page are in an hour's sum, and are no clicks.
+            if clicks != Count::default() {
+                buckets.push(Bucket { start, unit: length, clicks });
+            }
         }
         sum.tally.trim(MAX_VALUES_TOTAL);
         let answer = ClickReport { tally: sum.tally, visitors: sum.visitors, recent, buckets };

@@ -8,7 +8,7 @@ use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
 use super::ingest::Columns;
 use super::sum::{Slot, Sum};
-use super::{DAY, ERASURE_LOCK, HOUR, PostgresClicks};
+use super::{DAY, ERASURE_LOCK, HOUR, PostgresClicks, partitions};
 use crate::exclusive::Transaction;
 use crate::failure::Failure;
 use crate::pool::retried;
@@ -40,8 +40,9 @@ impl ClickRetention for PostgresClicks {
 /// Deletes everything about these subjects.
 async fn delete(transaction: &Transaction<'_>, subjects: &[i64]) -> Result<(), Failure> {
     let subjects = subjects.to_vec();
+    let raw = "DELETE FROM click_raw WHERE subject = ANY($1) RETURNING at, click";
+    partitions::delete(transaction, raw, params![subjects]).await?;
     for sql in [
-        "DELETE FROM click_raw WHERE subject = ANY($1)",
         "DELETE FROM click_buckets WHERE subject = ANY($1)",
         "DELETE FROM click_subjects WHERE id = ANY($1)",
     ] {
@@ -114,19 +115,23 @@ impl PostgresClicks {
 
     async fn prune_once(&self, retention: Retention) -> Result<Pruned, Failure> {
         // Hours are summed up when they are asked for, until they become days.
-        let Retention { raw_before, days_before: _, hours_before, tombstones_before, limit } =
-            retention;
+        let Retention {
+            raw_before,
+            max_raw,
+            days_before: _,
+            hours_before,
+            tombstones_before,
+            limit,
+        } = retention;
         let most = limit.min(MAX_BATCH) as u64;
-        let mut pruned = Pruned::default();
+        if let Err(error) = self.create_months().await {
+            let error = StoreError::from(error);
+            tracing::warn!(%error, "the tables for single clicks of the next months are missing");
+        }
+        let raw = self.prune_raw(Unit::Hour.floor(raw_before), max_raw, most).await?;
+        let mut pruned = Pruned { raw: raw.deleted, ..Pruned::default() };
         let transaction = self.pool.begin().await?;
-        pruned.raw = transaction
-            .execute(
-                "DELETE FROM click_raw WHERE (subject, at, number) IN \
-                 (SELECT subject, at, number FROM click_raw WHERE at < $1 ORDER BY at LIMIT $2)",
-                params![Unit::Hour.floor(raw_before).as_ms(), most.cast_signed()],
-            )
-            .await?;
-        let left = most - pruned.raw;
+        let left = most.saturating_sub(raw.deleted);
         let before = Unit::Day.floor(hours_before).as_ms();
         pruned.hours = merge_hours(&transaction, before, left).await?;
         let mut left = left - pruned.hours;
@@ -144,7 +149,7 @@ impl PostgresClicks {
         }
         transaction.commit().await?;
         // A full batch may have left something.
-        pruned.more = left == 0;
+        pruned.more = left == 0 || raw.more;
         Ok(pruned)
     }
 }

@@ -45,15 +45,25 @@ CREATE TABLE click_buckets (
 ) WITH (fillfactor = 80);
 CREATE INDEX click_buckets_hours ON click_buckets (start) WHERE unit = 1;
 
--- Single clicks on links, for as long as they are kept, each in terse's own format.
+-- Single clicks on links, for as long as they are kept, each in terse's own format. A table per
+-- month, which terse creates ahead and drops whole; other times are in the default table.
+CREATE SEQUENCE click_raw_number;
 CREATE TABLE click_raw (
     subject bigint NOT NULL,
     at      bigint NOT NULL,
-    number  bigint GENERATED ALWAYS AS IDENTITY,
+    number  bigint NOT NULL DEFAULT nextval('click_raw_number'),
     click   bytea NOT NULL,
     PRIMARY KEY (subject, at, number)
-);
+) PARTITION BY RANGE (at);
 CREATE INDEX click_raw_at ON click_raw (at);
+CREATE TABLE click_raw_default PARTITION OF click_raw DEFAULT;
+
+-- How many single clicks each day has, and how many octets they take.
+CREATE TABLE click_raw_days (
+    day    bigint PRIMARY KEY,
+    clicks bigint NOT NULL,
+    octets bigint NOT NULL
+) WITH (fillfactor = 50);
 
 -- Tombstones: clicks made by `erased_at` are not counted for what was erased.
 CREATE TABLE click_erased_links (

@@ -1,6 +1,7 @@
 //! The stores on a real PostgreSQL, which the tests start.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod clicks;
 mod contract;
 mod faults;
 mod feed;

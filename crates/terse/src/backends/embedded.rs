@@ -60,6 +60,7 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
         clicks: embedded_clicks.clone(),
         registry: embedded_registry.clone(),
         disk_reserve,
+        shares_clicks: false,
         leases: embedded_registry.clone(),
         // One process at a time uses an embedded store, so every start has the same name and takes
         // its own lease again at once.
@@ -74,12 +75,17 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
     })
 }
 
+/// The free space of the data folder's disk that is left to links.
+pub(super) fn disk_reserve(config: &Config) -> Arc<DiskReserve> {
+    Arc::new(DiskReserve::new(&config.data_dir, config.storage.reserve.bytes()))
+}
+
 /// Opens the clicks file that the settings name, and the reserve that it leaves to links.
 pub(super) async fn open_clicks(
     config: &Config,
 ) -> anyhow::Result<(Arc<EmbeddedClicks>, Arc<DiskReserve>)> {
     let path = config.clicks_file();
-    let disk_reserve = Arc::new(DiskReserve::new(&config.data_dir, config.storage.reserve.bytes()));
+    let disk_reserve = disk_reserve(config);
     let options = ClickOptions {
         keep_raw: !config.clicks.keep_raw.get().is_zero(),
         reserve: Arc::clone(&disk_reserve),

@@ -1,12 +1,13 @@
-//! Links and the registry on PostgreSQL, shared by several nodes. Clicks stay in this node's data
-//! folder.
+//! Links, the registry and clicks on PostgreSQL, shared by several nodes.
 
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use terse_core::clicks::ClickStore;
 use terse_core::registry::NodeId;
 use terse_core::{CheckResult, Finding};
-use terse_postgres::{Inspection, Options, PostgresLinks, PostgresRegistry};
+use terse_embedded::DiskReserve;
+use terse_postgres::{Inspection, Options, PostgresClicks, PostgresLinks, PostgresRegistry};
 
 use super::{Store, embedded};
 use crate::config::{Config, PostgresUrl};
@@ -32,14 +33,15 @@ pub(super) async fn open(config: &Config, url: &PostgresUrl) -> anyhow::Result<S
     let registry = PostgresRegistry::open_beside(&links, &options)
         .await
         .context("opening the registry of owners")?;
-    let (clicks, disk_reserve) = embedded::open_clicks(config).await?;
+    let Clicks { store: clicks, disk_reserve, is_shared, close } =
+        open_clicks(config, &links, &options).await?;
     let links = Arc::new(links);
     let waiting = Arc::clone(&links);
     let registry = Arc::new(registry);
-    let closing = Arc::clone(&clicks);
     Ok(Store {
         links,
         clicks,
+        shares_clicks: is_shared,
         registry: registry.clone(),
         disk_reserve,
         leases: registry,
@@ -47,8 +49,38 @@ pub(super) async fn open(config: &Config, url: &PostgresUrl) -> anyhow::Result<S
         notice: None,
         queue_depth: Arc::new(move || waiting.queue_depth()),
         // Every create was answered when its link was committed.
-        close: Box::new(move || closing.close()),
+        close,
     })
+}
+
+/// An opened store of clicks.
+struct Clicks {
+    store: Arc<dyn ClickStore>,
+    disk_reserve: Arc<DiskReserve>,
+    is_shared: bool,
+    close: Box<dyn Fn() + Send + Sync>,
+}
+
+async fn open_clicks(
+    config: &Config,
+    links: &PostgresLinks,
+    options: &Options,
+) -> anyhow::Result<Clicks> {
+    let Some(url) = config.clicks_database() else {
+        let (file, disk_reserve) = embedded::open_clicks(config).await?;
+        let closing = Arc::clone(&file);
+        let close = Box::new(move || closing.close());
+        return Ok(Clicks { store: file, disk_reserve, is_shared: false, close });
+    };
+    let keep_raw = !config.clicks.keep_raw.get().is_zero();
+    let opened = if url.reveal() == options.url {
+        PostgresClicks::open_beside(links, options, keep_raw).await
+    } else {
+        PostgresClicks::open(Options::new(url.reveal()), keep_raw).await
+    };
+    let store = Arc::new(opened.context("opening the store of clicks")?);
+    let disk_reserve = embedded::disk_reserve(config);
+    Ok(Clicks { store, disk_reserve, is_shared: true, close: Box::new(|| {}) })
 }
 
 /// This node's name in leases: random, and kept in its data folder, so that it is the same after a

@@ -60,7 +60,9 @@ impl Checks {
         let config = &self.config;
         if config.is_shared() {
             let mut findings = backends::inspect_database(config);
-            findings.push(self.clicks(deep));
+            if config.clicks_database().is_none() {
+                findings.push(self.clicks(deep));
+            }
             return findings;
         }
         vec![

@@ -79,8 +79,8 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
             return Err((name, "is for a store on PostgreSQL only".into()));
         }
     }
-    if !matches!(c.clicks.store, StoreUrl::File(_)) {
-        let why = "must be a file: clicks are counted in each node's own data folder";
+    if matches!(c.clicks.store, Some(StoreUrl::Postgres(_))) && !c.is_shared() {
+        let why = "must be a file while store is a file";
         return Err(("clicks.store", why.into()));
     }
     if !c.is_shared() && c.clicks_file() == c.store_file() {

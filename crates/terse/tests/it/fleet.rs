@@ -18,11 +18,20 @@ struct Node {
 
 impl Node {
     fn start(database: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::start_in(database, tempfile::tempdir().unwrap())
+    }
+
+    /// In the folder of an earlier process.
+    fn start_in(database: &str, folder: tempfile::TempDir) -> Self {
         let (store, key) = (format!("store={database}"), format!("admin_key={KEY}"));
         // All nodes have the same short domain, as behind a load balancer.
-        let settings =
-            [store.as_str(), key.as_str(), "redirect.threads=1", "base_url=http://127.0.0.1:1"];
+        let settings = [
+            store.as_str(),
+            key.as_str(),
+            "redirect.threads=1",
+            "base_url=http://127.0.0.1:1",
+            "clicks.flush=1s",
+        ];
         let served = Served::start(&folder.path().join("data"), &settings);
         Self { served, folder }
     }
@@ -172,4 +181,86 @@ fn a_database_that_cannot_be_used_is_named_without_its_password() {
     assert!(said.contains("store_direct") && said.contains("PostgreSQL only"), "{said}");
     let said = refused(&["clicks.store=postgres://u:hunter2@127.0.0.1:1/terse"]);
     assert!(said.contains("clicks.store") && said.contains("must be a file"), "{said}");
+}
+
+/// The clicks of a link, as a node's statistics show them.
+fn clicks(node: &Node, code: &str) -> u64 {
+    let (status, stats) = node.call("GET", &format!("/urls/{code}/stats"), None);
+    assert_eq!(status, 200, "{stats}");
+    stats["total_clicks"].as_u64().unwrap()
+}
+
+/// Clicks of both nodes are in one database, each once, also those that a killed node had answered
+/// and not shipped.
+#[test]
+fn clicks_of_all_nodes_are_counted_once() {
+    let database = PostgresServer::shared().fresh();
+    let (a, b) = (Node::start(&database), Node::start(&database));
+    let code = a.create(json!({ "long_url": "https://example.com/counted" }));
+    for _ in 0..15 {
+        assert_eq!(a.follow(&code).0, 302);
+    }
+    for _ in 0..10 {
+        assert_eq!(b.follow(&code).0, 302);
+    }
+    for node in [&a, &b] {
+        until("both see all clicks", || clicks(node, &code) == 25);
+    }
+    // Not yet shipped when the node is killed: its next start counts them from its journal.
+    for _ in 0..7 {
+        assert_eq!(b.follow(&code).0, 302);
+    }
+    let Node { served, folder } = b;
+    served.kill();
+    let b = Node::start_in(&database, folder);
+    for _ in 0..3 {
+        assert_eq!(b.follow(&code).0, 302);
+    }
+    for node in [&a, &b] {
+        until("the clicks of the killed node too", || clicks(node, &code) >= 35);
+        assert_eq!(clicks(node, &code), 35);
+    }
+    let single = PostgresServer::shared().sql(&database, "SELECT count(*) FROM click_raw");
+    assert_eq!(single, "35");
+    for node in [a, b] {
+        node.served.terminate();
+        let (status, said) = node.served.wait();
+        assert!(status.success(), "{said}");
+        assert!(!node.folder.path().join("data/clicks.db").exists());
+    }
+}
+
+/// Several callers ask several nodes at the same moment.
+#[test]
+fn races_across_nodes_have_one_winner() {
+    let database = PostgresServer::shared().fresh();
+    let nodes = [Node::start(&database), Node::start(&database)];
+    // The answers of four callers, two at each node, who begin together.
+    let race = |ask: &(dyn Fn(&Node, usize) -> u16 + Sync)| {
+        let barrier = std::sync::Barrier::new(4);
+        let mut answers: Vec<u16> = std::thread::scope(|scope| {
+            let callers: Vec<_> = (0..4)
+                .map(|caller| {
+                    let (barrier, node) = (&barrier, &nodes[caller % 2]);
+                    scope.spawn(move || {
+                        barrier.wait();
+                        ask(node, caller)
+                    })
+                })
+                .collect();
+            callers.into_iter().map(|caller| caller.join().unwrap()).collect()
+        });
+        answers.sort_unstable();
+        answers
+    };
+    for round in 0..5 {
+        let alias = format!("race-{round}");
+        let create = |node: &Node, caller: usize| {
+            let target = format!("https://example.com/{round}/{caller}");
+            node.call("POST", "/urls", Some(json!({ "long_url": target, "custom_alias": alias }))).0
+        };
+        assert_eq!(race(&create), [201, 409, 409, 409], "{alias}");
+    }
+    let few = nodes[0].create(json!({ "long_url": "https://example.com/few", "max_clicks": 3 }));
+    assert_eq!(race(&|node, _| node.follow(&few).0), [302, 302, 302, 410]);
 }

@@ -1,0 +1,57 @@
+//! Single clicks by the month.
+
+use std::sync::Arc;
+
+use terse_core::clicks::{Click, ClickRetention, ClickTarget, LinkId, Retention};
+use terse_core::{OwnerId, Timestamp};
+use terse_postgres::{Options, PostgresClicks};
+use terse_testkit::PostgresServer;
+use terse_testkit::click_store::{Store, add_clicks};
+use terse_testkit::key;
+
+fn click(at: i64) -> Click {
+    let link = LinkId { key: key("one"), created_at: Timestamp::EPOCH };
+    Click::bare(Timestamp::from_ms(at), ClickTarget::Link(link, OwnerId(7)))
+}
+
+fn ms(text: &str) -> i64 {
+    text.parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn months_have_tables_ahead_and_are_dropped_whole() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    let clicks = Arc::new(PostgresClicks::open(Options::new(url.clone()), true).await.unwrap());
+    let store: Store = clicks.clone();
+    let months = "SELECT count(*) FROM pg_class WHERE relname ~ '^click_raw_[0-9]{6}$' \
+         AND relnamespace = current_schema()::regnamespace AND relkind = 'r'";
+    assert_eq!(server.sql(&url, months), "3", "this month and the next two");
+    let month = "(SELECT date_trunc('month', now() AT TIME ZONE 'UTC'))";
+    let start =
+        ms(&server.sql(&url, &format!("SELECT (extract(epoch FROM {month}) * 1000)::bigint")));
+    let end = ms(&server.sql(
+        &url,
+        &format!("SELECT (extract(epoch FROM {month} + interval '1 month') * 1000)::bigint"),
+    ));
+    let at = [start - 1, start, end - 1, end];
+    add_clicks(&*store, at.iter().map(|at| click(*at)).collect()).await;
+    let kept = |table: &str| server.sql(&url, &format!("SELECT count(*) FROM {table}"));
+    assert_eq!((kept("click_raw"), kept("click_raw_default")), ("4".into(), "1".into()));
+    let retention = Retention {
+        raw_before: Timestamp::from_ms(end),
+        max_raw: None,
+        days_before: Timestamp::MIN,
+        hours_before: Timestamp::MIN,
+        tombstones_before: Timestamp::MIN,
+        limit: 1000,
+    };
+    assert_eq!(clicks.prune(retention).await.unwrap().raw, 3);
+    assert_eq!(kept("click_raw"), "1", "the next month stays");
+    assert_eq!(server.sql(&url, "SELECT sum(clicks) FROM click_raw_days"), "1");
+    // The table of the month is created again while the month lasts.
+    let before = Retention { raw_before: Timestamp::from_ms(start), ..retention };
+    clicks.prune(before).await.unwrap();
+    add_clicks(&*store, vec![click(start + 5)]).await;
+    assert_eq!(kept("click_raw_default"), "0");
+}
