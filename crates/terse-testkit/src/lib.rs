@@ -3,10 +3,12 @@
 //! A backend tests its promises with one line: [`link_store!`], [`click_store!`], [`limiter!`] or
 //! [`registry!`]. Other tests use a [`MemoryStore`], a [`MemoryClickStore`] or a
 //! [`MemoryRegistry`]. A [`PostgresServer`] is started for tests that need a real one, with a
-//! [`TcpProxy`] in front of it where connections must break. This crate contains nothing about HTTP and nothing about any single backend.
+//! [`TcpProxy`] in front of it where connections must break. [`fleet`] checks what the clients of several
+//! nodes have seen. This crate contains nothing about HTTP and nothing about any single backend.
 
 #[doc(hidden)]
 pub mod click_store;
+pub mod fleet;
 #[doc(hidden)]
 pub mod limiter;
 #[doc(hidden)]

@@ -67,6 +67,41 @@ impl PostgresServer {
         server
     }
 
+    /// Starts a standby that commits of this server wait for from now on.
+    pub fn synchronous_standby(&self) -> Self {
+        let folder = folder();
+        if let Some((uid, gid)) = self.user {
+            chown(&folder, Some(uid), Some(gid)).unwrap();
+        }
+        let data = folder.join("data");
+        let mut copy = program("pg_basebackup", self.user);
+        copy.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-U", "terse", "-R", "-X", "stream"]);
+        copy.args(["-c", "fast", "--no-sync", "-p"]).arg(self.port.to_string());
+        let made = copy.current_dir(&folder).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let standby = Self {
+            port: free_port(),
+            folder,
+            user: self.user,
+            watchdog: Mutex::new(None),
+            databases: AtomicU32::new(0),
+        };
+        let settings = data.join("postgresql.auto.conf");
+        let copied = std::fs::read_to_string(&settings).unwrap();
+        // The last of several equal settings counts.
+        std::fs::write(&settings, format!("{copied}\nport = {}\n", standby.port)).unwrap();
+        standby.run();
+        self.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.sql("postgres", "SELECT pg_reload_conf()");
+        let begun = Instant::now();
+        let waits = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        while self.sql("postgres", waits) != "1" {
+            assert!(begun.elapsed() < START_TIMEOUT, "the standby does not follow");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        standby
+    }
+
     /// Starts the server again after [`PostgresServer::stop`].
     pub fn run(&self) {
         let mut watchdog = self.watchdog.lock().unwrap();
@@ -177,6 +212,11 @@ impl PgBouncer {
             std::thread::sleep(Duration::from_millis(20));
         }
         Self { port, watchdog }
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// The URL of a database behind it.

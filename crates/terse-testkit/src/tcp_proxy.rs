@@ -3,8 +3,9 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Passes connections on to a port of this machine.
 pub struct TcpProxy {
@@ -16,6 +17,8 @@ pub struct TcpProxy {
 struct State {
     /// New connections are closed at once.
     refuses: AtomicBool,
+    /// How long each answer of the server is held back, in milliseconds.
+    delay_ms: AtomicU64,
     stopped: AtomicBool,
     cut: Mutex<Option<Cut>>,
     cuts: AtomicUsize,
@@ -71,6 +74,11 @@ impl TcpProxy {
         self.state.refuses.store(false, Ordering::Relaxed);
     }
 
+    /// Holds every answer of the server back for so long.
+    pub fn delay(&self, time: Duration) {
+        self.state.delay_ms.store(time.as_millis() as u64, Ordering::Relaxed);
+    }
+
     /// Cuts the next connection whose client sends this, before it arrives.
     pub fn cut_before(&self, bytes: &str) {
         *self.state.cut.lock().unwrap() = Some(Cut::Before(bytes.into()));
@@ -107,10 +115,15 @@ fn pass_on(state: &Arc<State>, client: TcpStream, server: TcpStream) {
     let (mut from_server, mut to_client) =
         (server.try_clone().unwrap(), client.try_clone().unwrap());
     let answer_is_cut = Arc::clone(&is_cut);
+    let delays = Arc::clone(state);
     std::thread::spawn(move || {
         let mut buffer = [0; 64 * 1024];
         let mut swallowed = Vec::new();
         while let Ok(read @ 1..) = from_server.read(&mut buffer) {
+            let delay = delays.delay_ms.load(Ordering::Relaxed);
+            if delay > 0 {
+                std::thread::sleep(Duration::from_millis(delay));
+            }
             let wanted = answer_is_cut.lock().unwrap().clone();
             match wanted {
                 None if to_client.write_all(&buffer[..read]).is_err() => break,

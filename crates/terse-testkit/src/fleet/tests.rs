@@ -1,0 +1,284 @@
+//! A history without faults passes, and one that breaks a promise is caught by that promise alone.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use super::{
+    Action, Answer, Counted, Drained, History, Operation, Outcome, Predicate, Window, check,
+};
+
+fn op(call: u64, returned: u64, node: usize, outcome: Outcome, action: Action) -> Operation {
+    Operation { call, returned, node, outcome, action, is_error: false }
+}
+
+fn create(at: u64, key: &str, target: &str, request: &str, outcome: Outcome) -> Operation {
+    let action = Action::Create {
+        key: key.into(),
+        target: target.into(),
+        owner: "ann".into(),
+        request: request.into(),
+        max_clicks: None,
+        reused: false,
+    };
+    op(at, at + 5, 0, outcome, action)
+}
+
+fn limited(at: u64, key: &str, max: u64) -> Operation {
+    let mut made = create(at, key, "limited", key, Outcome::Ok);
+    if let Action::Create { max_clicks, .. } = &mut made.action {
+        *max_clicks = Some(max);
+    }
+    made
+}
+
+/// A visit whose mark is its time and node.
+fn read(at: u64, node: usize, key: &str, answer: Answer) -> Operation {
+    let outcome = match answer {
+        Answer::Nothing => Outcome::Unknown,
+        Answer::Unavailable => Outcome::Failed,
+        _ => Outcome::Ok,
+    };
+    let mark = format!("{at}-{node}");
+    let is_error = outcome != Outcome::Ok;
+    let action = Action::Read { key: key.into(), mark, answer, remembered: false };
+    Operation { is_error, ..op(at, at + 2, node, outcome, action) }
+}
+
+fn to(target: &str) -> Answer {
+    Answer::Redirect(target.into())
+}
+
+fn update(at: u64, key: &str, target: &str, revision: u64) -> Operation {
+    let action = Action::Update { key: key.into(), target: target.into(), revision };
+    op(at, at + 5, 0, Outcome::Ok, action)
+}
+
+fn total(at: u64, node: usize, key: &str, clicks: u64) -> Operation {
+    op(at, at + 2, node, Outcome::Ok, Action::Total { key: key.into(), clicks })
+}
+
+fn block(at: u64, key: &str) -> Operation {
+    op(at, at + 5, 0, Outcome::Ok, Action::Block { key: key.into() })
+}
+
+fn erase(at: u64, text: &str) -> Operation {
+    op(at, at + 5, 0, Outcome::Ok, Action::Erase { text: text.into() })
+}
+
+fn show(at: u64, text: &str) -> Operation {
+    op(at, at + 5, 2, Outcome::Ok, Action::Show { text: text.into() })
+}
+
+fn of(operations: Vec<Operation>) -> History {
+    History { operations, healed_at: Some(60_000), ..History::default() }
+}
+
+fn counted(marks: &[&str]) -> Counted {
+    let n = marks.len() as u64;
+    let marks = marks.iter().map(|mark| (*mark).to_owned()).collect();
+    Counted { owner: "ann".into(), total: n, hours: n, marks }
+}
+
+#[track_caller]
+fn breaks(history: &History, expected: Predicate) {
+    let broken = check(history);
+    assert!(!broken.is_empty(), "{expected:?} was not noticed:\n{}", history.to_text());
+    for violation in &broken {
+        assert_eq!(violation.predicate, expected, "{broken:?}");
+    }
+}
+
+#[track_caller]
+fn holds(history: &History) {
+    assert_eq!(check(history), [], "{}", history.to_text());
+}
+
+const OK: Outcome = Outcome::Ok;
+
+#[test]
+fn a_history_of_a_sound_fleet_passes() {
+    let mut history = of(vec![
+        read(1, 1, "k", Answer::Missing),
+        create(10, "k", "t0", "r1", OK),
+        // Remembered as missing for up to five seconds.
+        read(20, 1, "k", Answer::Missing),
+        read(30, 0, "k", to("t0")),
+        update(6_000, "k", "t1", 1),
+        read(6_100, 1, "k", to("t0")),
+        read(6_200, 1, "k", to("t1")),
+        read(7_000, 1, "k", Answer::Nothing),
+        create(8_000, "u", "u0", "r2", Outcome::Unknown),
+        read(61_000, 0, "u", Answer::Missing),
+        limited(9_000, "l", 1),
+        read(9_100, 2, "l", to("limited")),
+        read(9_200, 1, "l", Answer::Gone),
+        total(20_000, 0, "k", 2),
+        total(20_100, 1, "k", 3),
+        block(30_000, "k"),
+        read(36_000, 1, "k", Answer::Blocked),
+    ]);
+    history.faults = vec![Window { from: 6_990, to: 7_010 }];
+    history.effects = vec![("reaper".into(), 1), ("reaper".into(), 1), ("reaper".into(), 4)];
+    let mut drained = Drained::default();
+    drained.links.insert("k".into(), counted(&["30-0", "6100-1", "6200-1"]));
+    drained.links.insert("l".into(), counted(&["9100-2"]));
+    drained.owners.insert("ann".into(), 4);
+    history.drained = Some(drained);
+    holds(&history);
+}
+
+#[test]
+fn a_created_link_that_is_missing_or_wrong_is_noticed() {
+    for wrong in [Answer::Missing, to("other"), Answer::Status(500), Answer::Gone] {
+        let history = of(vec![create(10, "k", "t0", "r", OK), read(20, 1, "k", wrong.clone())]);
+        let found = check(&history);
+        assert_eq!(found[0].predicate, Predicate::Durable, "{wrong:?}");
+    }
+    let late = [read(1, 1, "k", Answer::Missing), create(10, "k", "t0", "r", OK)];
+    let later = read(5_016, 1, "k", Answer::Missing);
+    breaks(&of([&late[..], &[later]].concat()), Predicate::Durable);
+    let mut healed = of(vec![create(10, "k", "t", "r", OK), read(60_001, 1, "k", Answer::Nothing)]);
+    healed.faults = vec![Window { from: 59_000, to: 60_000 }];
+    breaks(&healed, Predicate::Durable);
+}
+
+#[test]
+fn a_code_with_two_links_is_noticed() {
+    let twice = of(vec![create(10, "k", "t0", "r1", OK), create(20, "k", "t1", "r2", OK)]);
+    breaks(&twice, Predicate::Unique);
+    let replayed = of(vec![create(10, "k", "t0", "r1", OK), create(20, "k", "t0", "r1", OK)]);
+    holds(&replayed);
+    let mut reused = create(20, "k", "t0", "r2", OK);
+    if let Action::Create { reused, .. } = &mut reused.action {
+        *reused = true;
+    }
+    holds(&of(vec![create(10, "k", "t0", "r1", OK), reused]));
+}
+
+#[test]
+fn a_create_that_comes_and_goes_is_noticed() {
+    let unknown = create(10, "k", "t0", "r", Outcome::Unknown);
+    let both = |first, second| {
+        of(vec![unknown.clone(), read(61_000, 0, "k", first), read(61_100, 1, "k", second)])
+    };
+    breaks(&both(to("t0"), Answer::Missing), Predicate::UnknownSettles);
+    breaks(&both(Answer::Missing, to("t0")), Predicate::UnknownSettles);
+    holds(&both(to("t0"), to("t0")));
+    holds(&both(Answer::Missing, Answer::Missing));
+    let lost = [read(100, 0, "k", to("t0")), read(9_000, 0, "k", Answer::Missing)];
+    breaks(&of([&[unknown][..], &lost].concat()), Predicate::UnknownSettles);
+    let failed = create(10, "k", "t0", "r", Outcome::Failed);
+    breaks(&of(vec![failed, read(100, 0, "k", to("t0"))]), Predicate::UnknownSettles);
+}
+
+#[test]
+fn a_stale_answer_is_noticed() {
+    let changed = [create(1, "k", "t0", "r", OK), update(10, "k", "t1", 1)];
+    let stale = of([&changed[..], &[read(5_016, 1, "k", to("t0"))]].concat());
+    breaks(&stale, Predicate::Fresh);
+    let mut cut = stale.clone();
+    cut.cuts = vec![(1, Window { from: 4_000, to: 4_500 })];
+    holds(&cut);
+    cut.cuts = vec![(2, Window { from: 4_000, to: 4_500 })];
+    breaks(&cut, Predicate::Fresh);
+    let back = [read(100, 1, "k", to("t1")), read(110, 1, "k", to("t0"))];
+    breaks(&of([&changed[..], &back].concat()), Predicate::Fresh);
+    let apart = [read(100, 1, "k", to("t1")), read(110, 2, "k", to("t0"))];
+    holds(&of([&changed[..], &apart].concat()));
+    let blocked = [create(1, "k", "t0", "r", OK), block(10, "k")];
+    breaks(&of([&blocked[..], &[read(5_016, 1, "k", to("t0"))]].concat()), Predicate::Fresh);
+    breaks(&of(vec![read(10, 1, "k", to("invented"))]), Predicate::Fresh);
+}
+
+#[test]
+fn clicks_that_are_lost_doubled_or_invented_are_noticed() {
+    let visits = |marks: Counted, owner: u64| {
+        let mut history = of(vec![
+            create(1, "k", "t0", "r", OK),
+            read(10, 0, "k", to("t0")),
+            read(20, 1, "k", Answer::Nothing),
+        ]);
+        history.faults = vec![Window { from: 15, to: 25 }];
+        let mut drained = Drained::default();
+        drained.links.insert("k".into(), marks);
+        drained.owners.insert("ann".into(), owner);
+        history.drained = Some(drained);
+        history
+    };
+    holds(&visits(counted(&["10-0"]), 1));
+    holds(&visits(counted(&["10-0", "20-1"]), 2));
+    for (marks, owner) in [
+        (counted(&["20-1"]), 1),
+        (counted(&["10-0", "10-0"]), 2),
+        (counted(&["10-0", "20-1", "20-1"]), 3),
+        (counted(&["10-0", "never"]), 2),
+        (Counted { hours: 2, ..counted(&["10-0"]) }, 1),
+        (Counted { total: 2, hours: 2, ..counted(&["10-0"]) }, 2),
+        (counted(&["10-0"]), 7),
+    ] {
+        breaks(&visits(marks, owner), Predicate::Clicks);
+    }
+}
+
+#[test]
+fn a_limit_that_is_passed_or_reached_too_early_is_noticed() {
+    let visits = |answers: &[Answer]| {
+        let mut all = vec![limited(1, "k", 2)];
+        for (n, answer) in (0u64..).zip(answers) {
+            all.push(read(100 + 10 * n, 1, "k", answer.clone()));
+        }
+        let mut history = of(all);
+        history.faults = vec![Window { from: 0, to: 1_000 }];
+        history
+    };
+    let redirect = || to("limited");
+    holds(&visits(&[redirect(), redirect(), Answer::Gone]));
+    holds(&visits(&[redirect(), Answer::Nothing, Answer::Gone]));
+    breaks(&visits(&[redirect(), redirect(), redirect()]), Predicate::Limit);
+    breaks(&visits(&[redirect(), Answer::Gone]), Predicate::Limit);
+}
+
+#[test]
+fn a_job_that_writes_after_it_was_replaced_is_noticed() {
+    let mut history = of(Vec::new());
+    let effect = |job: &str, token| (job.to_owned(), token);
+    history.effects = vec![effect("a", 3), effect("b", 1), effect("a", 4), effect("b", 2)];
+    holds(&history);
+    history.effects.push(effect("a", 3));
+    breaks(&history, Predicate::Fence);
+}
+
+#[test]
+fn a_request_with_two_links_is_noticed() {
+    let history = of(vec![create(1, "k1", "t0", "r", OK), create(10, "k2", "t0", "r", OK)]);
+    breaks(&history, Predicate::Idempotent);
+}
+
+#[test]
+fn what_was_erased_and_is_shown_is_noticed() {
+    holds(&of(vec![show(1, "secret.example"), erase(10, "secret.example"), show(20, "else")]));
+    breaks(&of(vec![erase(10, "secret.example"), show(20, "x secret.example")]), Predicate::Erased);
+}
+
+#[test]
+fn an_error_without_a_fault_is_noticed() {
+    let mut history =
+        of(vec![create(1, "k", "t0", "r", OK), read(20_000, 1, "k", Answer::Unavailable)]);
+    breaks(&history, Predicate::Available);
+    history.faults = vec![Window { from: 9_000, to: 9_500 }];
+    breaks(&history, Predicate::Available);
+    history.faults = vec![Window { from: 9_000, to: 10_500 }];
+    holds(&history);
+    // A link that the node knows is answered also while the store is away.
+    history.store_away = vec![Window { from: 19_000, to: 21_000 }];
+    holds(&history);
+    if let Action::Read { remembered, .. } = &mut history.operations[1].action {
+        *remembered = true;
+    }
+    breaks(&history, Predicate::Available);
+}
+
+#[test]
+fn a_total_that_decreases_is_noticed() {
+    holds(&of(vec![total(10, 0, "k", 3), total(11, 1, "k", 2), total(20, 1, "k", 3)]));
+    breaks(&of(vec![total(10, 0, "k", 3), total(20, 1, "k", 2)]), Predicate::Monotone);
+    holds(&of(vec![total(10, 0, "k", 3), erase(15, "k"), total(30, 1, "k", 0)]));
+}
