@@ -16,6 +16,16 @@ pub(crate) enum Failure {
     Unknown(BoxError),
 }
 
+impl Failure {
+    /// Whether the database refused a value: nothing else of the transaction is wrong.
+    pub(crate) fn is_about_a_value(&self) -> bool {
+        let Self::Refused(StoreError::Unavailable(error)) = self else { return false };
+        let code = error.downcast_ref::<tokio_postgres::Error>().and_then(|error| error.code());
+        // Data exceptions, violated constraints, and exceeded limits.
+        code.is_some_and(|code| ["22", "23", "54"].contains(&&code.code()[..2]))
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Refused(error)

@@ -6,6 +6,13 @@ use std::time::Duration;
 use terse_core::{Alphabet, BoxError};
 use tokio_postgres::config::{Host, SslMode};
 
+/// When an idle connection is probed first, how often then, and how many probes may be lost.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_RETRIES: u32 = 3;
+/// How long what was sent may be unacknowledged.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// How to reach a database, and how long to wait for it.
 #[derive(Clone)]
 pub struct Options {
@@ -143,6 +150,11 @@ impl Place {
             config.ssl_mode(if is_local { SslMode::Disable } else { SslMode::Require });
         }
         config.connect_timeout(connect_timeout);
+        // A server that vanished without a word is noticed: while nothing is sent, and while
+        // something is.
+        config.keepalives(true).keepalives_idle(KEEPALIVE_IDLE);
+        config.keepalives_interval(KEEPALIVE_INTERVAL).keepalives_retries(KEEPALIVE_RETRIES);
+        config.tcp_user_timeout(TCP_USER_TIMEOUT);
         if config.get_application_name().is_none() {
             config.application_name("terse");
         }

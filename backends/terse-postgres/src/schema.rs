@@ -18,6 +18,10 @@ use crate::sql::params;
 const MIGRATION_LOCK: i64 = 0x7465_7273_655f_6d67;
 /// How long a migration may wait for other nodes, and for locks of tables.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the version of the tables may take to read.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long all steps of a part may take: an index of a large table takes its time.
+const MIGRATION_TIMEOUT: Duration = Duration::from_hours(2);
 
 const VERSIONS: &str = "CREATE TABLE IF NOT EXISTS terse_schema (
     part    text PRIMARY KEY,
@@ -76,12 +80,19 @@ impl Part {
     pub(crate) async fn migrate(&self, connector: &Connector) -> Result<(), OpenError> {
         let connection = connector.connect().await.map_err(|error| connector.failed(error))?;
         let client = &connection.client;
-        let failed = |error: tokio_postgres::Error| connector.failed(error);
-        if let Some(version) = self.version(client).await.map_err(failed)?
+        let silent = |_| connector.failed("the database did not answer in time");
+        let version = tokio::time::timeout(VERSION_TIMEOUT, self.version(client)).await;
+        if let Some(version) = version.map_err(silent)?.map_err(|error| connector.failed(error))?
             && self.allowed(version)?
         {
             return Ok(());
         }
+        let steps = self.run_steps(connector, client);
+        tokio::time::timeout(MIGRATION_TIMEOUT, steps).await.map_err(silent)?
+    }
+
+    async fn run_steps(&self, connector: &Connector, client: &Client) -> Result<(), OpenError> {
+        let failed = |error: tokio_postgres::Error| connector.failed(error);
         let ms = LOCK_TIMEOUT.as_millis();
         let begin =
             format!("BEGIN; SET LOCAL lock_timeout = {ms}; SET LOCAL statement_timeout = 0");

@@ -133,6 +133,13 @@ async fn commit(pool: &Pool, numbering: &Numbering, mut batch: Vec<Waiting>) {
                 tokio::time::sleep(pause(tries, Duration::from_millis(5))).await;
                 tries += 1;
             }
+            // One link has a value that the database refuses: the others are not its fault.
+            Err(failure) if batch.len() > 1 && failure.is_about_a_value() => {
+                for waiting in batch {
+                    Box::pin(commit(pool, numbering, vec![waiting])).await;
+                }
+                return;
+            }
             Err(failure) => break Err(StoreError::from(failure)),
         }
     };

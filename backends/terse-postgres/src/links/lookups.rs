@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use terse_core::{Link, LinkKey, StoreError};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::row::{self, COLUMNS};
 use crate::failure::unavailable;
@@ -17,7 +18,9 @@ const WAITING: usize = 65_536;
 /// How many go into one statement.
 const PER_STATEMENT: usize = 256;
 /// How many statements may be under way. While all are, look-ups gather for the next one.
-const UNDER_WAY: usize = 4;
+const MAX_IN_FLIGHT: usize = 4;
+/// How long a caller waits: for its turn, and for the statement.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 type Answer = Result<Option<Link>, StoreError>;
 /// A key, and where its answer goes.
@@ -54,7 +57,10 @@ impl Lookups {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
             mpsc::error::TrySendError::Closed(_) => unavailable("the store has stopped"),
         })?;
-        answered.await.unwrap_or_else(|_| Err(unavailable("the look-up was given up")))
+        match tokio::time::timeout(TIMEOUT, answered).await {
+            Ok(answer) => answer.unwrap_or_else(|_| Err(unavailable("the look-up was given up"))),
+            Err(_) => Err(unavailable("the look-up waited too long")),
+        }
     }
 
     pub(crate) async fn get_many(&self, keys: &[LinkKey]) -> Vec<Answer> {
@@ -78,17 +84,19 @@ impl Lookups {
     }
 }
 
-/// Takes what waits, as long as a statement may be sent.
+/// Takes what waits, as long as a statement may be sent. Returns when all statements have ended.
 async fn gather(pool: Arc<Pool>, mut waiting: mpsc::Receiver<Waiting>) {
-    let under_way = Arc::new(Semaphore::new(UNDER_WAY));
+    let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
+    let mut statements = JoinSet::new();
     loop {
-        let Ok(permit) = Arc::clone(&under_way).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&in_flight).acquire_owned().await else { break };
+        while statements.try_join_next().is_some() {}
         let mut batch = Vec::new();
         if waiting.recv_many(&mut batch, PER_STATEMENT).await == 0 {
-            return;
+            break;
         }
         let pool = Arc::clone(&pool);
-        tokio::spawn(async move {
+        statements.spawn(async move {
             let permit = permit;
             // The caller may have given up while its look-up waited.
             let batch = batch.into_iter().filter(|(_, answer)| !answer.is_closed());
@@ -104,6 +112,7 @@ async fn gather(pool: Arc<Pool>, mut waiting: mpsc::Receiver<Waiting>) {
             }
         });
     }
+    while statements.join_next().await.is_some() {}
 }
 
 /// Finds each key by one statement for all of them.

@@ -147,3 +147,24 @@ async fn a_server_that_crashes_keeps_what_was_acknowledged() {
     let closed = store.get(&kept[0]).await;
     assert!(matches!(closed, Err(StoreError::Unavailable(_))), "{closed:?}");
 }
+
+/// On one thread, so that all links wait for the same commit.
+#[tokio::test]
+async fn a_link_that_the_database_refuses_fails_alone() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    let store = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    server.sql(&url, "ALTER TABLE links ADD CHECK (code <> 'refused')");
+    let codes: Vec<String> =
+        (0..9).map(|n| format!("fine-{n}")).chain(["refused".into()]).collect();
+    let insert =
+        |code: &String| store.insert(Insert::new(alias(code, "https://example.com/"), None));
+    let outcomes = futures_util::future::join_all(codes.iter().map(insert)).await;
+    for (code, outcome) in codes.iter().zip(outcomes) {
+        if code == "refused" {
+            assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+        } else {
+            assert_eq!(outcome.unwrap(), Inserted::Created, "{code}");
+        }
+    }
+}
