@@ -14,6 +14,7 @@ mod code;
 mod codes;
 mod create_link;
 mod domain;
+mod domain_check;
 mod events;
 mod host;
 mod identity;
@@ -61,6 +62,9 @@ pub use codes::{
 };
 pub use create_link::{CreateBounds, CreateLink, NewLink};
 pub use domain::{Domain, Hosts};
+pub use domain_check::{
+    DnsState, DomainChecks, ExpectedAddresses, LookupFailed, NameLookup, NoLookup,
+};
 pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};
 pub use identity::{CodeHash, Identity};

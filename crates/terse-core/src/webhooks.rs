@@ -140,12 +140,7 @@ impl OwnerWebhooks {
 
     /// Sends a `webhook.test` event and returns its id. A webhook that is off receives nothing.
     pub async fn test(&self, owner: OwnerId, id: WebhookId) -> Result<String, WebhookError> {
-        let webhook = self.get(owner, id).await?;
-        if webhook.disabled.is_some() {
-            let detail = "the webhook is off; switch it on first";
-            let kind = ValidationErrorKind::InvalidRequest;
-            return Err(ValidationError::new(kind, "enabled", detail).into());
-        }
+        let webhook = self.switched_on(owner, id).await?;
         let about = [("webhook_id", id.0.to_string().into())];
         let event = NewEvent::new(EventKind::Test, owner, self.clock.now(), &about)
             .ok_or(RegistryError::Store(StoreError::Busy))?;
@@ -153,6 +148,31 @@ impl OwnerWebhooks {
         self.registry.enqueue(NewEvent { only: Some(webhook.id), ..event }).await?;
         self.signals.wake();
         Ok(event_id)
+    }
+
+    /// Sends an event to a webhook again, at once and with the same id, so that the receiver
+    /// recognises it. A webhook that is off receives nothing.
+    pub async fn resend(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        event: &str,
+    ) -> Result<(), WebhookError> {
+        self.switched_on(owner, id).await?;
+        self.registry.resend(owner, id, event.to_owned(), self.clock.now()).await?;
+        self.signals.wake();
+        Ok(())
+    }
+
+    /// A webhook of an owner that receives events.
+    async fn switched_on(&self, owner: OwnerId, id: WebhookId) -> Result<Webhook, WebhookError> {
+        let webhook = self.get(owner, id).await?;
+        if webhook.disabled.is_some() {
+            let detail = "the webhook is off; switch it on first";
+            let kind = ValidationErrorKind::InvalidRequest;
+            return Err(ValidationError::new(kind, "enabled", detail).into());
+        }
+        Ok(webhook)
     }
 
     /// Up to `limit` deliveries of a webhook, the latest first.

@@ -64,6 +64,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         live: Arc::default(),
         webhooks: None,
         self_check: Arc::new(NoSelfCheck),
+        lookup: Arc::new(terse_core::NoLookup),
         http: terse_server::HttpSettings::default(),
         stop,
     });

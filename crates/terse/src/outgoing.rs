@@ -3,6 +3,7 @@
 
 mod hooks;
 mod link_checker;
+mod name_lookup;
 mod oidc;
 mod sender;
 mod titles;
@@ -23,6 +24,7 @@ use tokio::sync::mpsc;
 use crate::config::Config;
 use hooks::{Hooks, OutboxDelivery, WebhookOwners};
 use link_checker::LinkChecker;
+pub(crate) use name_lookup::SystemLookup;
 pub(crate) use oidc::ProviderHttp;
 use sender::WebhookDelivery;
 use titles::{Titles, Untitled};

@@ -34,6 +34,11 @@ pub(crate) const DELIVERY: &str = concat!(
     delivery_columns!(),
     " FROM deliveries d WHERE d.id = ?1 AND d.webhook = ?2"
 );
+pub(crate) const DELIVERY_OF_EVENT: &str = concat!(
+    "SELECT ",
+    delivery_columns!(),
+    " FROM deliveries d WHERE d.webhook = ?1 AND d.event = ?2"
+);
 /// Webhooks in a range of ids that are enabled and not lent, have a due delivery, and whose owner
 /// is not suspended.
 pub(crate) const READY: &str = concat!(
@@ -78,6 +83,8 @@ const ENQUEUE: &str = "INSERT INTO deliveries (webhook, event, kind, body, creat
 const SETTLE: &str = "UPDATE deliveries SET body = ?2, state = ?3, attempts = ?4, next_at = ?5, \
     tried_at = ?6, status = ?7, \
      problem = ?8 WHERE id = ?1";
+
+const RESEND: &str = "UPDATE deliveries SET state = ?2, attempts = ?3, next_at = ?4 WHERE id = ?1";
 
 fn lent(row: &Row<'_>) -> Result<(Webhook, u64), Failure> {
     Ok((rows::webhook(row)?, row.get::<_, i64>(rows::WEBHOOK)?.cast_unsigned()))
@@ -284,6 +291,27 @@ impl RegistryWrites {
         Ok(due)
     }
 
+    pub(crate) fn resend(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        event: &str,
+        now: Timestamp,
+    ) -> Result<(), WriteError> {
+        self.webhook(Some(owner), id)?.ok_or(RegistryError::Missing)?;
+        let before = self.one(DELIVERY_OF_EVENT, params![filed(id.0), event], rows::delivery)?;
+        let before = before.ok_or(RegistryError::Missing)?;
+        let again = before.again(now).ok_or(RegistryError::Missing)?;
+        let Delivery { state, attempts, next_at, .. } = again;
+        let row = params![filed(again.id.0), state.as_str(), attempts, next_at.as_ms()];
+        self.run(RESEND, row)?;
+        if before.state != DeliveryState::Waiting {
+            let sql = "UPDATE webhooks SET waiting = waiting + 1 WHERE id = ?1";
+            self.run(sql, [filed(id.0)])?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn settle(&self, settlement: &Settlement) -> Result<bool, WriteError> {
         let Settlement { webhook: id, loan, delivery, disable } = settlement;
         let Some((before, last)) = self.webhook(None, *id)? else { return Ok(false) };
@@ -372,6 +400,16 @@ impl WebhookStore for EmbeddedRegistry {
 
     async fn settle(&self, settlement: Settlement) -> Answer<bool> {
         self.write(move |writes| writes.settle(&settlement)).await
+    }
+
+    async fn resend(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        event: String,
+        now: Timestamp,
+    ) -> Answer<()> {
+        self.write(move |writes| writes.resend(owner, id, &event, now)).await
     }
 
     async fn deliveries(

@@ -81,6 +81,7 @@ mod tests {
             (outbox::WEBHOOK, "INTEGER PRIMARY KEY (rowid=?)"),
             (outbox::HOOKED, "webhooks_on"),
             (outbox::DELIVERIES, "deliveries_of (webhook=?)"),
+            (outbox::DELIVERY_OF_EVENT, "deliveries_of_event (webhook=? AND event=?)"),
             (outbox::DELIVERY, "INTEGER PRIMARY KEY (rowid=?)"),
             (outbox::READY, "webhooks_waiting (id>? AND id<?)"),
             (outbox::READY, "deliveries_waiting (webhook=? AND next_at<?)"),

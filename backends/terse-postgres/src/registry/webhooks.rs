@@ -189,6 +189,38 @@ impl Step<'_> {
         Ok(due)
     }
 
+    async fn resend(
+        &self,
+        owner: OwnerId,
+        webhook: WebhookId,
+        event: &str,
+        now: Timestamp,
+    ) -> Result<(), WriteError> {
+        self.webhook(Some(owner), webhook).await?.ok_or(RegistryError::Missing)?;
+        let number = webhook.0.cast_signed();
+        let sql = format!(
+            "SELECT {DELIVERY_COLUMNS} FROM deliveries d WHERE d.webhook = $1 AND d.event = $2"
+        );
+        let before = self.one(&sql, params![number, event], rows::delivery).await?;
+        let before = before.ok_or(RegistryError::Missing)?;
+        let again = before.again(now).ok_or(RegistryError::Missing)?;
+        self.run(
+            "UPDATE deliveries SET state = $2, attempts = $3, next_at = $4 WHERE id = $1",
+            params![
+                again.id.0.cast_signed(),
+                again.state.as_str(),
+                again.attempts.cast_signed(),
+                At(again.next_at)
+            ],
+        )
+        .await?;
+        if before.state != DeliveryState::Waiting {
+            let sql = "UPDATE webhooks SET waiting = waiting + 1 WHERE id = $1";
+            self.run(sql, params![number]).await?;
+        }
+        Ok(())
+    }
+
     async fn settle(&self, settlement: &Settlement) -> Result<bool, WriteError> {
         let Settlement { webhook: id, loan, delivery, disable } = settlement;
         let Some((before, last)) = self.webhook(None, *id).await? else { return Ok(false) };
@@ -324,6 +356,16 @@ impl WebhookStore for PostgresRegistry {
 
     async fn settle(&self, settlement: Settlement) -> Answer<bool> {
         step!(self, Rows, |step| { step.settle(&settlement).await })
+    }
+
+    async fn resend(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        event: String,
+        now: Timestamp,
+    ) -> Answer<()> {
+        step!(self, Rows, |step| { step.resend(owner, id, &event, now).await })
     }
 
     async fn deliveries(

@@ -111,7 +111,7 @@ pub struct Delivery {
     pub event: String,
     /// The kind of event.
     pub kind: EventKind,
-    /// The request body. Empty once it is settled.
+    /// The request body. Deliveries that earlier versions settled have none.
     pub body: String,
     /// When it happened.
     pub created_at: Timestamp,
@@ -221,10 +221,19 @@ impl Due {
                 }
             },
         }
-        if delivery.state != DeliveryState::Waiting {
-            delivery.body = String::new();
-        }
         Settlement { webhook: self.webhook.id, loan: self.loan, delivery, disable }
+    }
+}
+
+impl Delivery {
+    /// The same delivery, to be sent again at once: with all its attempts if it was settled, with
+    /// those that are left if it still waits. `None` if its body is gone.
+    pub fn again(&self, now: Timestamp) -> Option<Self> {
+        if self.body.is_empty() {
+            return None;
+        }
+        let attempts = if self.state == DeliveryState::Waiting { self.attempts } else { 0 };
+        Some(Self { state: DeliveryState::Waiting, attempts, next_at: now, ..self.clone() })
     }
 }
 
@@ -318,7 +327,7 @@ mod tests {
             let settled = due(None).settle(answered(status), now, 0.5);
             assert_eq!(
                 (settled.delivery.state, settled.delivery.body.as_str()),
-                (DeliveryState::Delivered, ""),
+                (DeliveryState::Delivered, "{}"),
                 "{status}"
             );
         }

@@ -8,6 +8,7 @@ use super::store::RegistryError;
 use super::webhook::{NewWebhook, Webhook, WebhookChange, WebhookId};
 use crate::link::OwnerId;
 use crate::store::StoreError;
+use crate::time::Timestamp;
 
 /// Webhooks of owners, and the deliveries that wait for them.
 #[async_trait]
@@ -71,6 +72,16 @@ pub trait WebhookStore: Send + Sync + 'static {
     /// another caller has claimed the webhook since or the delivery is gone. The last
     /// [`MAX_SETTLED_PER_WEBHOOK`](super::MAX_SETTLED_PER_WEBHOOK) settled ones are kept.
     async fn settle(&self, settlement: Settlement) -> Result<bool, RegistryError>;
+
+    /// Makes a delivery of a webhook of an owner due at once, see [`Delivery::again`]; `Missing` if
+    /// the owner has no such webhook, or the webhook no such delivery with its body.
+    async fn resend(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        event: String,
+        now: Timestamp,
+    ) -> Result<(), RegistryError>;
 
     /// Up to `limit` deliveries of a webhook of an owner, the latest first; `Missing` if the owner
     /// has no such webhook.

@@ -10,7 +10,9 @@ use terse_core::moderation::Moderation;
 use terse_core::registry::{Account, Actor, Attribution, Registry, RegistryError};
 use terse_core::rules::VisitorClassifier;
 use terse_core::webhooks::OwnerWebhooks;
-use terse_core::{LinkCreation, Links, Operator, OwnerId, Removals, SelfCheck};
+use terse_core::{
+    DomainChecks, LinkCreation, Links, NameLookup, Operator, OwnerId, Removals, SelfCheck,
+};
 use tokio::sync::{Semaphore, watch};
 
 use super::cors::CorsOrigins;
@@ -67,6 +69,8 @@ pub struct AppState {
     pub webhooks: Option<Webhooks>,
     /// Checks the process, for `terse doctor`.
     pub self_check: Arc<dyn SelfCheck>,
+    /// Resolves names, to check the DNS records of short domains.
+    pub lookup: Arc<dyn NameLookup>,
     /// How requests are answered and logged.
     pub http: HttpSettings,
     /// True once the server stops: event streams end then.
@@ -104,6 +108,7 @@ pub(crate) struct App {
     pub(crate) live: Arc<Live>,
     pub(crate) webhooks: Option<OwnerWebhooks>,
     pub(crate) self_check: Arc<dyn SelfCheck>,
+    pub(crate) domain_checks: DomainChecks,
     pub(crate) http: HttpSettings,
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) turns: Turns,
@@ -169,6 +174,7 @@ impl App {
             )
         });
         Self {
+            domain_checks: DomainChecks::new(state.lookup, state.links.rules().hosts.clone()),
             site: Arc::new(Site::new(state.operator, &state.links.rules().hosts)),
             links: state.links,
             creation,

@@ -9,6 +9,7 @@ mod accounts;
 mod assets;
 mod chart;
 mod docs;
+mod domains;
 mod form;
 mod format;
 mod frame;
@@ -33,6 +34,8 @@ mod session;
 mod shell;
 mod signup;
 mod system;
+mod webhook;
+mod webhooks;
 mod window;
 
 use std::sync::Arc;
@@ -88,6 +91,7 @@ fn account_pages() -> Router<Arc<App>> {
         .route("/login", get(login::show).post(login::sign_in))
         .route("/logout", post(login::sign_out))
         .merge(dashboard())
+        .merge(connections())
         .merge(running())
         .route("/account", get(account::show))
         .route("/account/keys", post(account::make_key))
@@ -119,6 +123,15 @@ fn dashboard() -> Router<Arc<App>> {
         .route("/links/{code}/delete", post(link::delete))
         .route("/links/{code}/restore", post(link::restore))
         .route("/links/{code}/undo", post(link::undo))
+}
+
+/// The webhooks of the account, and the short domains.
+fn connections() -> Router<Arc<App>> {
+    Router::new()
+        .route("/webhooks", get(webhooks::show).post(webhooks::create))
+        .route("/webhooks/{id}", get(webhook::show).post(webhook::act))
+        .route("/domains", get(domains::show).post(domains::put))
+        .route("/domains/remove", post(domains::remove))
 }
 
 /// The pages of those who run the server. Who may not see one is told that there is none.

@@ -24,11 +24,15 @@ pub(super) struct Entry {
 }
 
 /// The paths, labels and icons of the entries that every account has.
-const ENTRIES: [(&str, &str, &str); 3] = [
+const ENTRIES: [(&str, &str, &str); 5] = [
     ("/dashboard", "Overview", "overview"),
     ("/links", "Links", "links"),
+    ("/domains", "Domains", "domains"),
+    ("/webhooks", "Webhooks", "webhooks"),
     ("/api/docs", "API", "api"),
 ];
+/// How many of them are in the bar of a phone. The others are behind "More".
+const ON_PHONE: usize = 2;
 /// The same for those who run the server, with the least role that sees each.
 const ADMIN_ENTRIES: [(&str, &str, &str, Role); 3] = [
     ("/moderation", "Moderation", "moderation", Role::Moderator),
@@ -137,6 +141,11 @@ impl Shell {
     pub(super) fn admin_entries(&self) -> impl Iterator<Item = Entry> {
         let seen = ADMIN_ENTRIES.into_iter().filter(|(.., role)| self.role >= *role);
         seen.map(|(path, label, icon, _)| self.entry(path, label, icon))
+    }
+
+    /// The entries that a phone shows behind "More".
+    pub(super) fn more_entries(&self) -> impl Iterator<Item = Entry> {
+        self.entries().skip(ON_PHONE).chain(self.admin_entries())
     }
 
     pub(super) fn has_admin(&self) -> bool {

@@ -224,7 +224,7 @@ impl World {
                 ("/api/v1/invitations", "{id}") => {
                     here(self.invitation.clone(), "0000000000000000")
                 }
-                ("/api/v1/webhooks", "{id}") => here(self.webhook.clone(), "999999"),
+                ("/api/v1/webhooks" | "/webhooks", "{id}") => here(self.webhook.clone(), "999999"),
                 ("/api/v1/tags", "{tag}") => here("spring".into(), "autumn"),
                 ("/api/v1/domains", "{domain}") => here("added.example".into(), "missing.example"),
                 ("/api/v1/admin/blocklist", "{host}") => {

@@ -4,6 +4,7 @@
 mod admin_pages;
 mod authorisation;
 mod clicks;
+mod connection_pages;
 mod create;
 mod described;
 mod fake;

@@ -278,6 +278,7 @@ impl Web {
                 wake: Arc::default(),
             }),
             self_check: Arc::new(NoSelfCheck),
+            lookup: Arc::new(Records),
             http,
             stop: stopped,
         });
@@ -472,5 +473,20 @@ impl Web {
     pub(crate) async fn page(&self, path: &str) -> Answer {
         self.call(&format!("GET {path}"), &[("accept", "text/html"), ("host", "go.example")], "")
             .await
+    }
+}
+
+/// The DNS of the tests.
+pub(crate) struct Records;
+
+#[async_trait::async_trait]
+impl NameLookup for Records {
+    async fn addresses(&self, host: &str) -> Result<Vec<std::net::IpAddr>, LookupFailed> {
+        Ok(match host {
+            "go.example" | "good.example" => vec![[8, 8, 8, 8].into()],
+            "b.example" => vec![[9, 9, 9, 9].into()],
+            "slow.example" => return Err(LookupFailed),
+            _ => vec![],
+        })
     }
 }

@@ -171,6 +171,26 @@ impl Outbox {
         Some(line)
     }
 
+    pub(super) fn resend(
+        &mut self,
+        owner: OwnerId,
+        id: WebhookId,
+        event: &str,
+        now: Timestamp,
+    ) -> Result<(), RegistryError> {
+        self.find(owner, id)?;
+        let found =
+            self.deliveries.values_mut().find(|one| one.webhook == id && one.event == event);
+        let kept = found.ok_or(RegistryError::Missing)?;
+        let again = kept.again(now).ok_or(RegistryError::Missing)?;
+        let settled = kept.state != DeliveryState::Waiting;
+        *kept = again;
+        if settled {
+            self.find(owner, id)?.waiting += 1;
+        }
+        Ok(())
+    }
+
     pub(super) fn deliveries(
         &mut self,
         owner: OwnerId,

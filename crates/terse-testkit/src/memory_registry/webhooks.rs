@@ -1,11 +1,11 @@
 //! Webhooks and their deliveries.
 
 use async_trait::async_trait;
-use terse_core::OwnerId;
 use terse_core::registry::{
     Attribution, AuditRecord, Claim, Delivery, Due, Enqueued, NewEvent, NewWebhook, Settlement,
     Webhook, WebhookChange, WebhookId, WebhookStore,
 };
+use terse_core::{OwnerId, Timestamp};
 
 use super::{Answer, MemoryRegistry, State};
 
@@ -74,6 +74,16 @@ impl WebhookStore for MemoryRegistry {
             state.write(line, by);
         }
         Ok(true)
+    }
+
+    async fn resend(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        event: String,
+        now: Timestamp,
+    ) -> Answer<()> {
+        self.enter().await?.outbox.resend(owner, id, &event, now)
     }
 
     async fn deliveries(

@@ -141,6 +141,7 @@ macro_rules! registry {
             a_receiver_that_is_gone_is_switched_off
             of_too_many_that_wait_the_oldest_go
             few_of_the_settled_are_kept
+            a_delivery_is_sent_again_when_its_owner_asks
             with_a_webhook_goes_all_that_waits
             reports_are_told_link_by_link
             every_act_has_its_line

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
-use terse_core::{Clock, Links, NoRouteCache, Operator};
+use terse_core::{Clock, Links, NoLookup, NoRouteCache, Operator};
 use terse_server::{
     AppState, CorsOrigins, HttpSettings, Keys, Limits, RegistryRefresh, RequestLog,
 };
@@ -16,7 +16,7 @@ use crate::backends::{self, Store};
 use crate::click_plane::ClickPlane;
 use crate::commands::doctor::Checks;
 use crate::config::{Config, LogRequests};
-use crate::outgoing::Integrations;
+use crate::outgoing::{Integrations, SystemLookup};
 use crate::safety::LazyScreen;
 
 /// The other dependencies of the web plane, besides the services.
@@ -65,6 +65,7 @@ impl WebParts<'_> {
             live: Arc::clone(&click_plane.live),
             webhooks: services.integrations.webhooks(),
             self_check: Arc::new(Checks::new(config.clone())),
+            lookup: Arc::<SystemLookup>::default(),
             http: http_settings(config)?,
             stop,
         })
@@ -126,6 +127,7 @@ pub(crate) async fn in_process_api(
         live: Arc::default(),
         webhooks: integrations.webhooks(),
         self_check: Arc::new(Checks::new(config.clone())),
+        lookup: Arc::new(NoLookup),
         http: HttpSettings::default(),
         stop,
     };

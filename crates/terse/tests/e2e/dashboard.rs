@@ -29,7 +29,12 @@ struct World {
 impl World {
     fn new() -> Self {
         let (temp, data) = folder();
-        let terse = Served::start(&data, &["safety.allow_private_targets=true"]);
+        let settings = [
+            "safety.allow_private_targets=true",
+            "outgoing.webhooks=true",
+            "outgoing.allow_private=true",
+        ];
+        let terse = Served::start(&data, &settings);
         let secret = data.with_file_name("password");
         std::fs::write(&secret, "correct horse battery\n").unwrap();
         let run = |arguments: &[&str], last: Option<&Path>| {
@@ -134,7 +139,10 @@ impl Browser {
 }
 
 /// The pages that are looked at, by their names.
-const PAGES: [(&str, &str); 13] = [
+const PAGES: [(&str, &str); 16] = [
+    ("webhooks", "/webhooks"),
+    ("webhook", "/webhooks/1?done=test"),
+    ("domains", "/domains"),
     ("moderation", "/moderation"),
     ("accounts", "/accounts"),
     ("system", "/system"),
@@ -175,6 +183,9 @@ fn every_page_can_be_used_by_everyone_on_every_screen_in_both_themes() {
             {"url": "https://example.com/b", "weight": 2}]}]);
     world.api("PATCH", "/urls/launch", &json!({"rules": rules}));
     world.follow("launch", 12);
+    world.api("POST", "/webhooks", &json!({"url": "http://127.0.0.1:8/hook?secret=1"}));
+    world.api("POST", "/webhooks/1/test", &Value::Null);
+    world.api("PUT", "/domains/links.example.com", &json!({"root": "https://example.com/"}));
     world.follow("nasty", 3);
     run_scenario(true, &[&world.terse.url], async |browser| {
         world.sign_in(browser, "/dashboard").await;
@@ -319,6 +330,40 @@ fn a_link_is_created_followed_edited_found_and_removed_in_the_browser() {
             assert_eq!(world.terse.get(&format!("/{alias}")).0, 404);
             browser.press(".toast button").await;
             browser.wait_for_text(".toast", "1 link is restored.").await;
+        });
+    }
+}
+
+#[test]
+fn a_webhook_is_made_tested_sent_again_and_deleted_in_the_browser() {
+    let world = World::new();
+    let url = &world.terse.url;
+    for scripts in [true, false] {
+        run_scenario(scripts, &[url], async |browser| {
+            world.sign_in(browser, "/webhooks").await;
+            browser.fill("#url", "nonsense").await;
+            browser.press("main form button").await;
+            browser.wait("#url[aria-invalid]").await;
+            // Nothing listens there: the delivery waits for its next attempt.
+            browser.fill("#url", "http://127.0.0.1:8/hook").await;
+            browser.press("main form button").await;
+            browser.wait_for_text("#fresh", "whsec_").await;
+            browser.press("button[value=test]").await;
+            browser.wait_for_text(".toast", "A test is on its way.").await;
+            browser.wait_for_text(".deliveries", "webhook.test").await;
+            browser.press(".deliveries button").await;
+            browser.wait_for_text(".toast", "on its way again").await;
+            browser.press("summary[aria-label='More actions']").await;
+            browser.press("button[value=delete]").await;
+            browser.wait_for_text(".toast", "The webhook is deleted.").await;
+            browser.open(&format!("{url}/domains")).await;
+            browser.fill("#domain", "links.example.com").await;
+            browser.press(".below button").await;
+            browser.wait_for_text(".toast", "The domain is saved.").await;
+            browser.wait_for_text(".places", "links.example.com").await;
+            browser.press("summary[aria-label='Change links.example.com']").await;
+            browser.press("form[action='/domains/remove'] button").await;
+            browser.wait_for_text(".toast", "The domain is removed.").await;
         });
     }
 }

@@ -1,0 +1,314 @@
+//! The short domains. Admins add and change them, and see in plain words what DNS says about each.
+
+use std::net::IpAddr;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use futures_util::future::join_all;
+use terse_core::moderation::{DomainDraft, ModerationError};
+use terse_core::registry::{DomainConfig, Role};
+use terse_core::{DnsState, Domain, ExpectedAddresses, Target, is_public_name};
+
+use super::form::sentence;
+use super::member::{Member, MemberForm};
+use super::session::{app_page, go};
+use super::shell::Shell;
+use super::{NOT_FOUND, UNAVAILABLE, html, message};
+use crate::http::params::Params;
+use crate::http::problem::Problem;
+use crate::http::state::{App, Web};
+
+/// Domains per page. Each costs a DNS lookup.
+const PAGE: usize = 20;
+
+#[derive(Template)]
+#[template(path = "domains.html")]
+struct DomainsPage {
+    shell: Shell,
+    rows: Vec<DomainRow>,
+    is_admin: bool,
+    /// The host that the records of other domains should lead to, and its addresses.
+    primary: String,
+    /// Whether that host is a name, which a CNAME record can lead to.
+    has_name: bool,
+    addresses: Vec<(&'static str, String)>,
+    is_first: bool,
+    next: Option<usize>,
+    done: Option<&'static str>,
+    typed: Typed,
+    wrong: Option<(String, String)>,
+}
+
+#[derive(Default)]
+struct Typed {
+    domain: String,
+    root: String,
+    not_found: String,
+    expired: String,
+}
+
+struct DomainRow {
+    name: String,
+    base: String,
+    is_primary: bool,
+    /// Whether it is in the settings, so that only its fallbacks can be removed.
+    is_settled: bool,
+    root: String,
+    not_found: String,
+    expired: String,
+    dns: Option<Dns>,
+}
+
+/// What DNS says, for display.
+struct Dns {
+    word: &'static str,
+    class: &'static str,
+    found: String,
+    /// Whether the row shows the record that is missing.
+    shows_record: bool,
+}
+
+impl Dns {
+    fn new(state: &DnsState, primary: &str) -> Self {
+        let list = |addresses: &[IpAddr]| {
+            let words: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            words.join(", ")
+        };
+        let (word, class, found, shows_record) = match state {
+            DnsState::Here(found) => {
+                let text = format!("Its DNS record leads to {}: this server.", list(found));
+                ("points here", "good", text, false)
+            }
+            DnsState::Elsewhere(found) => {
+                let text = format!(
+                    "Its DNS record leads to {}, but {primary} is elsewhere. That is right only \
+                     if a proxy or CDN of yours answers there. Expected is:",
+                    list(found)
+                );
+                ("points elsewhere", "attention", text, true)
+            }
+            DnsState::NoRecord => {
+                let text = "No DNS record was found. Add one of these where you manage the domain; \
+                    it may take an hour until everybody sees it:";
+                ("no DNS record", "bad", text.to_owned(), true)
+            }
+            DnsState::Unknown => {
+                let text = "The DNS lookup gave no result. Check again in a moment.";
+                ("not checked", "over", text.to_owned(), false)
+            }
+            DnsState::LocalServer => {
+                let text = format!(
+                    "base_url names {primary}, which others cannot reach, so terse cannot tell \
+                     where the DNS record should lead."
+                );
+                ("not checked", "over", text, false)
+            }
+        };
+        Self { word, class, found, shows_record }
+    }
+}
+
+impl DomainRow {
+    fn new(state: &App, domain: &Domain, config: Option<&DomainConfig>) -> Self {
+        let hosts = &state.links.rules().hosts;
+        let text = |of: fn(&DomainConfig) -> &Option<Target>| {
+            let target = config.and_then(|config| of(config).as_ref());
+            target.map(ToString::to_string).unwrap_or_default()
+        };
+        Self {
+            name: hosts.name_of(domain).to_owned(),
+            base: hosts.base_of(domain),
+            is_primary: domain.is_primary(),
+            is_settled: hosts.configured().any(|settled| settled == *domain),
+            root: text(|config| &config.root),
+            not_found: text(|config| &config.not_found),
+            expired: text(|config| &config.expired),
+            dns: None,
+        }
+    }
+
+    /// The fallbacks, with what they are for.
+    fn fallbacks(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let all = [
+            ("Home page", self.root.as_str()),
+            ("Unknown links", self.not_found.as_str()),
+            ("Expired links", self.expired.as_str()),
+        ];
+        all.into_iter().filter(|(_, target)| !target.is_empty())
+    }
+}
+
+impl DomainsPage {
+    async fn of(state: &App, member: &Member, from: usize) -> Result<Self, ModerationError> {
+        let configs = state.moderation.domains().await?;
+        let hosts = &state.links.rules().hosts;
+        let settled: Vec<Domain> = hosts.configured().collect();
+        // A name that has since become an alias of the primary domain is skipped.
+        let apart = |domain: &&Domain| {
+            hosts.domain_of(domain.as_str()).is_none_or(|known| known == **domain)
+        };
+        let added = configs
+            .iter()
+            .map(|config| &config.domain)
+            .filter(|domain| !settled.contains(domain))
+            .filter(apart);
+        let config_of = |domain: &Domain| configs.iter().find(|config| config.domain == *domain);
+        let all = settled.iter().chain(added).skip(from);
+        let mut rows: Vec<DomainRow> = all
+            .take(PAGE + 1)
+            .map(|domain| DomainRow::new(state, domain, config_of(domain)))
+            .collect();
+        let next = (rows.len() > PAGE).then_some(from + PAGE);
+        rows.truncate(PAGE);
+        let is_admin = member.principal.clone().at_least(Role::Admin).is_ok();
+        let primary = hosts.primary_host().to_owned();
+        let mut addresses = Vec::new();
+        // Only an admin can mend a record, so only an admin's page makes lookups.
+        if is_admin {
+            let expected = state.domain_checks.expected().await;
+            let checks = rows.iter().map(|row| state.domain_checks.check(&row.name, &expected));
+            let found = join_all(checks).await;
+            for (row, state) in rows.iter_mut().zip(found) {
+                let mut dns = Dns::new(&state, &primary);
+                // Once is enough for what is wrong with the server's own name.
+                if state == DnsState::LocalServer && !row.is_primary {
+                    dns.found.clear();
+                }
+                row.dns = Some(dns);
+            }
+            if let ExpectedAddresses::Known(known) = expected {
+                let kind = |address: &IpAddr| if address.is_ipv4() { "A" } else { "AAAA" };
+                addresses = known.iter().map(|one| (kind(one), one.to_string())).collect();
+            }
+        }
+        Ok(Self {
+            shell: member.shell(state, "/domains"),
+            rows,
+            is_admin,
+            has_name: is_public_name(&primary)
+                && primary.trim_matches(['[', ']']).parse::<IpAddr>().is_err(),
+            primary,
+            addresses,
+            is_first: from == 0,
+            next,
+            done: None,
+            typed: Typed::default(),
+            wrong: None,
+        })
+    }
+
+    /// What is wrong with this field.
+    fn wrong(&self, field: &str) -> Option<&str> {
+        let (wrong, words) = self.wrong.as_ref()?;
+        (wrong == field).then_some(words)
+    }
+
+    /// A problem that is about none of the fields.
+    fn is_general(&self) -> Option<&str> {
+        let (wrong, words) = self.wrong.as_ref()?;
+        let fields = ["domain", "root", "not_found", "expired"];
+        (!fields.contains(&wrong.as_str())).then_some(words)
+    }
+}
+
+fn said(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "saved" => "The domain is saved.",
+        "removed" => "The domain is removed.",
+        _ => return None,
+    })
+}
+
+fn failed(error: &ModerationError) -> Response {
+    tracing::error!(%error, "the page of domains failed");
+    message(&UNAVAILABLE)
+}
+
+pub(super) async fn show(
+    State(state): Web,
+    member: Member,
+    params: Result<Params, Problem>,
+) -> Response {
+    let Ok(mut params) = params else { return message(&NOT_FOUND) };
+    let from = params.take("from").and_then(|from| from.parse().ok()).unwrap_or(0);
+    match DomainsPage::of(&state, &member, from).await {
+        Ok(mut page) => {
+            page.done = params.take("done").and_then(|word| said(&word));
+            app_page(StatusCode::OK, html(&page))
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// Shows the page again with the problem of a form.
+async fn again(state: &App, member: &Member, typed: Typed, error: ModerationError) -> Response {
+    let problem = Problem::from(error);
+    if problem.status() >= 500 {
+        return message(&UNAVAILABLE);
+    }
+    match DomainsPage::of(state, member, 0).await {
+        Ok(mut page) => {
+            page.wrong = Some((problem.field().unwrap_or_default().to_owned(), sentence(&problem)));
+            page.typed = typed;
+            let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST);
+            app_page(status, html(&page))
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// Adds a domain, or changes its fallbacks.
+pub(super) async fn put(
+    State(state): Web,
+    MemberForm { member, mut fields }: MemberForm,
+) -> Response {
+    let Ok(principal) = member.principal.clone().at_least(Role::Admin) else {
+        return message(&NOT_FOUND);
+    };
+    let mut take = |name| fields.take(name).unwrap_or_default().trim().to_owned();
+    let typed = Typed {
+        domain: take("domain"),
+        root: take("root"),
+        not_found: take("not_found"),
+        expired: take("expired"),
+    };
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let draft = DomainDraft {
+        root: given(&typed.root),
+        not_found: given(&typed.not_found),
+        expired: given(&typed.expired),
+    };
+    match state.moderation.put_domain(&principal, &typed.domain, draft).await {
+        Ok(_) => go("/domains?done=saved"),
+        Err(error) => again(&state, &member, typed, error).await,
+    }
+}
+
+pub(super) async fn remove(
+    State(state): Web,
+    MemberForm { member, mut fields }: MemberForm,
+) -> Response {
+    let Ok(principal) = member.principal.clone().at_least(Role::Admin) else {
+        return message(&NOT_FOUND);
+    };
+    let domain = fields.take("domain").unwrap_or_default();
+    match state.moderation.remove_domain(&principal, &domain).await {
+        // One that is already gone counts as removed.
+        Ok(()) | Err(ModerationError::NoDomain) => go("/domains?done=removed"),
+        Err(ModerationError::DomainInUse) => {
+            // The field with this name is that of a new domain, so the problem stands above.
+            let problem = Problem::from(ModerationError::DomainInUse);
+            match DomainsPage::of(&state, &member, 0).await {
+                Ok(mut page) => {
+                    let words = format!("{domain} stays. {}", sentence(&problem));
+                    page.wrong = Some((String::new(), words));
+                    app_page(StatusCode::CONFLICT, html(&page))
+                }
+                Err(error) => failed(&error),
+            }
+        }
+        Err(error) => failed(&error),
+    }
+}
