@@ -1,6 +1,7 @@
 //! The clicks that were read from the journal and are not stored yet: the shipper adds them, reports
 //! read them.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -10,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::clicks::{
     Batch, BatchStart, ClickColumns, ClickSubject, ClickTarget, Count, Delta, DeltaSubject,
-    JournalId, JournalSpan, LinkId, PendingClicks, PendingCounts, PendingHour, PendingSum,
-    SumIndex, Tally,
+    JournalId, JournalSpan, LinkId, PendingClicks, PendingCounts, PendingHour, PendingLinks,
+    PendingSum, Period, RankedLink, SumIndex, Tally, Unit,
 };
 use terse_core::{LinkKey, OwnerId, Timestamp};
 use tokio::sync::{Notify, watch};
@@ -25,6 +26,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long erasures are remembered at least, by the time of later ones. Clicks that a journal
 /// gives back later than this find the store's tombstone.
 const KEEP_ERASED_MS: i64 = 600_000;
+/// Of this many links of a batch at most, a ranking counts the clicks in memory.
+const MAX_RANKED: usize = 1000;
 /// How long the shipper waits for reports that wait for the lock, in steps.
 const YIELD: Duration = Duration::from_micros(100);
 const YIELDS: usize = 20;
@@ -162,6 +165,37 @@ impl View<'_> {
     }
 }
 
+impl View<'_> {
+    /// The links with the most clicks in a period.
+    fn links(&self, owner: Option<OwnerId>, period: Period, erased: &Erased) -> Vec<RankedLink> {
+        let mut sums: HashMap<u32, Count> = HashMap::new();
+        for delta in self.deltas {
+            if let DeltaSubject::Link(target) = delta.subject
+                && owner.is_none_or(|owner| owner == delta.owner)
+                && period.touches(delta.start(), Unit::Hour)
+                && delta.clicks != Count::default()
+            {
+                sums.entry(target).or_default().add(delta.clicks);
+            }
+        }
+        let mut sums: Vec<(u32, Count)> = sums.into_iter().collect();
+        if sums.len() > MAX_RANKED {
+            sums.select_nth_unstable_by_key(MAX_RANKED, |(_, clicks)| Reverse(clicks.all()));
+            sums.truncate(MAX_RANKED);
+        }
+        let shown = sums.into_iter().filter_map(|(target, clicks)| {
+            let target = &self.columns.targets[target as usize];
+            match target {
+                ClickTarget::Link(link, _) if !erased.hides(target, self.first_ms) => {
+                    Some(RankedLink { link: link.clone(), clicks })
+                }
+                _ => None,
+            }
+        });
+        shown.collect()
+    }
+}
+
 impl Default for Pending {
     fn default() -> Self {
         Self {
@@ -290,6 +324,13 @@ impl PendingClicks for Pending {
 
     fn counts(&self, links: &[LinkId]) -> Vec<PendingCounts> {
         self.each(|start, view, erased| PendingCounts { start, counts: view.counts(links, erased) })
+    }
+
+    fn links(&self, owner: Option<OwnerId>, period: Period) -> Vec<PendingLinks> {
+        self.each(|start, view, erased| PendingLinks {
+            start,
+            links: view.links(owner, period, erased),
+        })
     }
 
     fn erase_links(&self, links: &[LinkKey], created_by: Timestamp, erased_at: Timestamp) {

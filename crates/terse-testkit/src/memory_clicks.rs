@@ -10,7 +10,8 @@ use terse_core::clicks::{
     Added, Batch, Bucket, Click, ClickCursor, ClickIngest, ClickPage, ClickReport, ClickReports,
     ClickRetention, ClickSubject, ClickTarget, Count, Forgotten, JournalId, JournalSpan, LinkId,
     MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Period, Position, Pruned,
-    RawQuery, Retention, Sketch, Snapshot, Tally, UnfinishedBatch, Unit, Warning,
+    RankedLink, RawQuery, Retention, Sketch, Snapshot, Tally, TopQuery, UnfinishedBatch, Unit,
+    Warning,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use tokio::sync::watch;
@@ -365,6 +366,39 @@ impl ClickReports for MemoryClickStore {
         let buckets = buckets.filter(|bucket| bucket.clicks != Count::default()).collect();
         let answer = ClickReport { tally: sum.tally, visitors: sum.visitors, recent, buckets };
         Ok(Snapshot { answer, positions })
+    }
+
+    async fn top_with(
+        &self,
+        query: &TopQuery,
+        also: &[LinkId],
+        journal: Option<JournalId>,
+    ) -> Result<Snapshot<Vec<RankedLink>>, StoreError> {
+        let state = self.enter().await?;
+        let from = query.period.from.map_or(i64::MIN, Timestamp::as_ms);
+        let to = query.period.to.map_or(i64::MAX, Timestamp::as_ms);
+        let (mut ranked, mut others) = (Vec::new(), Vec::new());
+        for (subject, kept) in &state.subjects {
+            let ClickSubject::Link(link) = subject else { continue };
+            let mut clicks = Count::default();
+            match query.period == Period::default() {
+                true => clicks = kept.total.tally.clicks,
+                false => {
+                    kept.touching(from, to).iter().for_each(|(of, _)| clicks.add(of.clicks));
+                }
+            }
+            let found = RankedLink { link: link.clone(), clicks };
+            if also.contains(link) && clicks != Count::default() {
+                others.push(found.clone());
+            }
+            if query.owner.is_none() || kept.owner == query.owner {
+                ranked.push(found);
+            }
+        }
+        let mut answer = query.rank(ranked);
+        others.retain(|other| !answer.contains(other));
+        answer.append(&mut others);
+        Ok(Snapshot { answer, positions: state.positions_of(journal) })
     }
 
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {

@@ -38,6 +38,11 @@ pub(crate) fn of_day_id(id: i64) -> i64 {
     (id & ((1 << DAY) - 1)) + Timestamp::MIN.as_ms().div_euclid(Unit::Day.ms())
 }
 
+/// The subject of a day.
+pub(crate) fn subject_of_day_id(id: i64) -> i64 {
+    id >> DAY
+}
+
 #[cfg(test)]
 mod tests {
     use rusqlite::Connection;
@@ -67,7 +72,7 @@ mod tests {
                     assert_eq!(actual, (day, subject, hour));
                 }
                 let id = day_id(subject, day);
-                assert!(id > 0 && of_day_id(id) == day);
+                assert!(id > 0 && of_day_id(id) == day && subject_of_day_id(id) == subject);
                 conn.execute(
                     "INSERT INTO days (id, people, machines, sum) VALUES (?1, 0, 0, x'')",
                     [id],

@@ -20,6 +20,7 @@ mod report;
 mod schema;
 mod store;
 mod sum;
+mod top;
 mod verify;
 mod writes;
 

@@ -227,7 +227,7 @@ impl ClickQueries {
         Ok(())
     }
 
-    fn count_row(&self) {
+    pub(crate) fn count_row(&self) {
         let cost = self.cost.get();
         self.cost.set(Cost { rows: cost.rows + 1, ..cost });
     }

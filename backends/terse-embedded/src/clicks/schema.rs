@@ -12,6 +12,7 @@ pub(crate) const CLICKS: Shape = Shape {
         include_str!("schema_3.sql"),
         include_str!("schema_4.sql"),
         include_str!("schema_5.sql"),
+        include_str!("schema_6.sql"),
     ],
 };
 
@@ -20,7 +21,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::clicks::{blocks, erase, fold, journals, prune, queries, raw, report, writes};
+    use crate::clicks::{blocks, erase, fold, journals, prune, queries, raw, report, top, writes};
     use crate::schema::tests::assert_plan;
 
     #[test]
@@ -62,6 +63,14 @@ mod tests {
             (fold::DAY, "PRIMARY KEY (rowid=?)"),
             (fold::UNFOLDED, "PRIMARY KEY (rowid>? AND rowid<?)"),
             (fold::PROGRESS, "PRIMARY KEY (name=?)"),
+            (top::FIRST, "subjects_ranked"),
+            (top::NEXT, "subjects_ranked ((rank,domain,code,born)>(?,?,?,?))"),
+            (top::LINK_OF_ROW, "INTEGER PRIMARY KEY (rowid=?)"),
+            (top::LINKS_OF, "subjects_links_of (owner=?)"),
+            (top::NEXT_RANKED_DAY, "INDEX days_ranked (day>?"),
+            (top::LAST_RANKED_DAY, "INDEX days_ranked"),
+            (top::BUSIEST_OF_DAY, "INDEX days_ranked (day=?)"),
+            (top::ALL_HOURS, "PRIMARY KEY (rowid>? AND rowid<?)"),
             (prune::OLD_CLICKS, "PRIMARY KEY (hour<?)"),
             (prune::DONE_CLICKS, "PRIMARY KEY ((hour,subject,at,number)<(?,?,?,?))"),
         ] {

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::clicks::{
     Added, Batch, ClickIngest, ClickPage, ClickReport, ClickReports, ClickRetention, ClickSubject,
-    Count, Forgotten, JournalId, LinkId, Opened, Period, Pruned, RawQuery, Retention, Salt,
-    Snapshot,
+    Count, Forgotten, JournalId, LinkId, Opened, Period, Pruned, RankedLink, RawQuery, Retention,
+    Salt, Snapshot, TopQuery,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
@@ -211,6 +211,21 @@ impl ClickReports for EmbeddedClicks {
         self.threads
             .read(READ, move |queries| {
                 let answer = queries.report(&subject, period, now)?;
+                Ok(Snapshot { answer, positions: queries.positions(journal)? })
+            })
+            .await
+    }
+
+    async fn top_with(
+        &self,
+        query: &TopQuery,
+        also: &[LinkId],
+        journal: Option<JournalId>,
+    ) -> Result<Snapshot<Vec<RankedLink>>, StoreError> {
+        let (query, also) = (query.clone(), also.to_vec());
+        self.threads
+            .read(READ, move |queries| {
+                let answer = queries.top(&query, &also)?;
                 Ok(Snapshot { answer, positions: queries.positions(journal)? })
             })
             .await

@@ -142,7 +142,7 @@ fn files_from_the_future_and_of_others_are_refused_and_left_alone() {
         EmbeddedClicks::open(ClickOptions::new(folder.db())).unwrap_err(),
         inspect_clicks(&folder.db()).unwrap_err(),
     ] {
-        assert!(matches!(error, OpenError::Newer { found: 99, known: 5 }), "{error}");
+        assert!(matches!(error, OpenError::Newer { found: 99, known: 6 }), "{error}");
     }
     let links = folder.0.path().join("terse.db");
     drop(Embedded::open(Options::new(&links)).unwrap());
@@ -510,6 +510,8 @@ async fn a_file_from_before_journals_had_ids_counts_nothing_twice() {
          ALTER TABLE old RENAME TO positions; DROP TABLE journals; DROP TABLE erased_links; \
          DROP TABLE erased_owners; ALTER TABLE clicks DROP COLUMN took_nanos; \
          DROP TABLE blocks; DROP TABLE erased_subjects; \
+         DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
+         DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
          DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from'); \
          PRAGMA user_version = 1",
     );

@@ -1,11 +1,12 @@
 //! Reads clicks and their sums. Each answer comes from one snapshot.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject, ClickTarget, Count,
-    JournalId, LinkId, MAX_VALUES_TOTAL, Period, RawQuery, Snapshot, Unit,
+    Bots, Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject, ClickTarget,
+    Count, JournalId, LinkId, MAX_VALUES_TOTAL, Period, Rank, RankedLink, RawQuery, Snapshot,
+    TopQuery, Unit,
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 use tokio_postgres::Row;
@@ -45,6 +46,15 @@ impl ClickReports for PostgresClicks {
         journal: Option<JournalId>,
     ) -> Result<Snapshot<ClickReport>, StoreError> {
         Ok(retried(|| self.report_once(subject, period, now, journal)).await?)
+    }
+
+    async fn top_with(
+        &self,
+        query: &TopQuery,
+        also: &[LinkId],
+        journal: Option<JournalId>,
+    ) -> Result<Snapshot<Vec<RankedLink>>, StoreError> {
+        Ok(retried(|| self.top_once(query, also, journal)).await?)
     }
 
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {
@@ -147,6 +157,90 @@ impl PostgresClicks {
             found.get(&key).copied().unwrap_or_default()
         };
         Ok(Snapshot { answer: links.iter().map(of).collect(), positions })
+    }
+
+    async fn top_once(
+        &self,
+        query: &TopQuery,
+        also: &[LinkId],
+        journal: Option<JournalId>,
+    ) -> Result<Snapshot<Vec<RankedLink>>, Failure> {
+        let from = query.period.from.map_or(i64::MIN / 2, Timestamp::as_ms);
+        let to = query.period.to.map_or(i64::MAX, Timestamp::as_ms);
+        // The links that `which` selects, with their clicks in the period ($1 to $2).
+        let counted = |which: &str| match query.period == Period::default() {
+            true => format!(
+                "SELECT domain, code, link_created_at, humans, bots FROM click_subjects s \
+                 WHERE kind = 0 AND {which}"
+            ),
+            false => format!(
+                "SELECT s.domain, s.code, s.link_created_at, sum(b.humans)::bigint AS humans, \
+                 sum(b.bots)::bigint AS bots FROM click_subjects s \
+                 JOIN click_buckets b ON b.subject = s.id WHERE s.kind = 0 AND {which} \
+                 AND b.start < $2 AND (b.unit = 1 AND b.start > $1 - 3600000 \
+                 OR b.unit = 2 AND b.start > $1 - 86400000) GROUP BY s.id"
+            ),
+        };
+        let clicks = match query.bots {
+            Bots::Include => "humans + bots",
+            Bots::Exclude => "humans",
+            Bots::Only => "bots",
+        };
+        let of_owner = if query.owner.is_some() { "s.owner = $3" } else { "true" };
+        let owner = query.owner.map_or(0, |owner| owner.0.cast_signed());
+        let after = match &query.after {
+            Some(_) => format!(
+                "AND (-({clicks}), domain, code, link_created_at) \
+                 > ($4, $5 COLLATE \"C\", $6 COLLATE \"C\", $7)"
+            ),
+            None => String::new(),
+        };
+        let (rank, domain, code, created_at) = match &query.after {
+            Some(Rank { clicks, link: LinkId { key, created_at } }) => (
+                -i64::try_from(*clicks).unwrap_or(i64::MAX),
+                key.domain.as_str(),
+                key.code.as_str(),
+                created_at.as_ms(),
+            ),
+            None => (0, "", "", 0),
+        };
+        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+        let transaction = self.pool.begin_snapshot().await?;
+        let ranked = transaction
+            .query(
+                &format!(
+                    "SELECT * FROM ({}) AS counted WHERE {clicks} > 0 {after} \
+                     ORDER BY {clicks} DESC, domain, code, link_created_at LIMIT $8",
+                    counted(of_owner)
+                ),
+                params![from, to, owner, rank, domain, code, created_at, limit],
+            )
+            .await?;
+        let others = if also.is_empty() {
+            Vec::new()
+        } else {
+            let domains: Vec<&str> = also.iter().map(|link| link.key.domain.as_str()).collect();
+            let codes: Vec<&str> = also.iter().map(|link| link.key.code.as_str()).collect();
+            let created: Vec<i64> = also.iter().map(|link| link.created_at.as_ms()).collect();
+            let named = "(s.domain, s.code, s.link_created_at) IN \
+                 (SELECT k.domain, k.code, k.created \
+                 FROM unnest($3, $4, $5) AS k (domain, code, created))";
+            let sql =
+                format!("SELECT * FROM ({}) AS counted WHERE humans + bots > 0", counted(named));
+            transaction.query(&sql, params![from, to, domains, codes, created]).await?
+        };
+        let positions = positions_of(&transaction, journal).await?;
+        transaction.commit().await?;
+        let mut answer: Vec<RankedLink> = Vec::with_capacity(ranked.len() + others.len());
+        let mut known = HashSet::new();
+        for row in ranked.iter().chain(&others) {
+            let link = link_id(row.get(0), row.get(1), row.get(2))
+                .ok_or_else(|| corrupt("a link with clicks has no code"))?;
+            if known.insert(link.clone()) {
+                answer.push(RankedLink { link, clicks: count(row, 3) });
+            }
+        }
+        Ok(Snapshot { answer, positions })
     }
 
     async fn report_once(

@@ -14,6 +14,7 @@ mod series;
 mod sketch;
 mod store;
 mod tally;
+mod top;
 
 pub use click::{BotKind, Click, ClickTarget, Dimension, Interned, LinkId};
 pub use columns::{
@@ -30,7 +31,9 @@ pub use journal::{
 };
 pub use live::{Busy, Live, Watch};
 pub use mean::Mean;
-pub use pending::{BatchStart, PendingClicks, PendingCounts, PendingHour, PendingSum, WithPending};
+pub use pending::{
+    BatchStart, PendingClicks, PendingCounts, PendingHour, PendingLinks, PendingSum, WithPending,
+};
 pub use report::{
     Bots, Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject, Period,
     RawQuery, Snapshot, Unit,
@@ -43,3 +46,4 @@ pub use tally::{
     Count, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, REPEAT, Tally, Values,
     WARNED, WENT_ON,
 };
+pub use top::{Rank, RankedLink, TopQuery};

@@ -13,6 +13,7 @@ use super::retention::{ClickRetention, Pruned, Retention};
 use super::sketch::Sketch;
 use super::store::ClickStore;
 use super::tally::{Count, MAX_VALUES_TOTAL, Tally};
+use super::top::{RankedLink, TopQuery};
 use crate::link::{LinkKey, OwnerId};
 use crate::store::StoreError;
 use crate::time::Timestamp;
@@ -64,6 +65,15 @@ pub struct PendingCounts {
     pub counts: Vec<Count>,
 }
 
+/// The links that a batch which may not be stored yet has clicks of.
+#[derive(Clone, Debug)]
+pub struct PendingLinks {
+    /// Which batch.
+    pub start: BatchStart,
+    /// Each link once, with its clicks in the period.
+    pub links: Vec<RankedLink>,
+}
+
 /// The clicks that a shipper holds in memory: at most the batch that grows and the batch that is
 /// being stored.
 #[async_trait]
@@ -76,6 +86,10 @@ pub trait PendingClicks: Send + Sync + 'static {
 
     /// What they add to the counts of links, by batches.
     fn counts(&self, links: &[LinkId]) -> Vec<PendingCounts>;
+
+    /// The links of an owner (of all owners if `None`) that they add clicks of a period to, by
+    /// batches. Of a batch with very many links, those with the most clicks.
+    fn links(&self, owner: Option<OwnerId>, period: Period) -> Vec<PendingLinks>;
 
     /// Leaves clicks made by `erased_at` out, of the links with these keys that were created by
     /// `created_by`. The store has the tombstones, and leaves them out when the clicks arrive.
@@ -146,6 +160,39 @@ impl ClickReports for WithPending {
         Ok(found)
     }
 
+    async fn top_with(
+        &self,
+        query: &TopQuery,
+        also: &[LinkId],
+        journal: Option<JournalId>,
+    ) -> Result<Snapshot<Vec<RankedLink>>, StoreError> {
+        let own = self.pending.journal();
+        let pending = self.pending.links(query.owner, query.period);
+        // A link in memory may rise in the ranking; so each is counted, and more of the others are
+        // asked for, since as many may leave the part of the ranking that the query asks for.
+        let in_memory = pending.iter().flat_map(|batch| &batch.links).map(|found| &found.link);
+        let mut wanted: Vec<LinkId> = in_memory.chain(also).cloned().collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let more = TopQuery { limit: query.limit + wanted.len(), ..query.clone() };
+        let mut found = self.store.top_with(&more, &wanted, own.or(journal)).await?;
+        for batch in pending {
+            if !batch.start.is_in(&found.positions) {
+                found.answer.extend(batch.links);
+            }
+        }
+        let everything = TopQuery { after: None, limit: usize::MAX, ..query.clone() };
+        let others = everything.rank(found.answer.iter().cloned());
+        found.answer = query.rank(found.answer);
+        let is_new = |other: &RankedLink| {
+            also.contains(&other.link) && !found.answer.iter().any(|in_it| in_it.link == other.link)
+        };
+        let others: Vec<RankedLink> = others.into_iter().filter(is_new).collect();
+        found.answer.extend(others);
+        found.positions.retain(|position| Some(position.journal) == journal);
+        Ok(found)
+    }
+
     /// Single clicks have their numbers from the store, so it gets them first.
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {
         if query.after.is_none() {
@@ -160,15 +207,13 @@ impl ClickReports for WithPending {
 }
 
 fn add_hour(report: &mut ClickReport, hour: &PendingHour, period: Period, now: Timestamp) {
-    let (from, to) = (hour.start.as_ms(), hour.start.as_ms() + Unit::Hour.ms());
+    let from = hour.start.as_ms();
     let clicks = hour.tally.clicks;
     let this_hour = Unit::Hour.floor(now).as_ms();
     if (this_hour - 23 * Unit::Hour.ms()..=this_hour).contains(&from) {
         report.recent.add(clicks);
     }
-    let touched = period.from.is_none_or(|start| to > start.as_ms())
-        && period.to.is_none_or(|end| from < end.as_ms());
-    if !touched {
+    if !period.touches(hour.start, Unit::Hour) {
         return;
     }
     report.tally.merge(&hour.tally);

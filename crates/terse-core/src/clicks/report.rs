@@ -6,6 +6,7 @@ use super::click::{Click, ClickTarget, LinkId};
 use super::ingest::{JournalId, Position};
 use super::sketch::Sketch;
 use super::tally::{Count, Tally};
+use super::top::{RankedLink, TopQuery};
 use crate::link::OwnerId;
 use crate::store::StoreError;
 use crate::time::Timestamp;
@@ -45,6 +46,15 @@ pub struct Period {
     pub from: Option<Timestamp>,
     /// The end, exclusive; to the end if `None`.
     pub to: Option<Timestamp>,
+}
+
+impl Period {
+    /// Whether a bucket overlaps it.
+    pub fn touches(&self, start: Timestamp, unit: Unit) -> bool {
+        let (from, to) = (start.as_ms(), start.as_ms() + unit.ms());
+        self.from.is_none_or(|start| to > start.as_ms())
+            && self.to.is_none_or(|end| from < end.as_ms())
+    }
 }
 
 /// A position among a link's raw clicks.
@@ -208,6 +218,25 @@ pub trait ClickReports: Send + Sync + 'static {
         now: Timestamp,
         journal: Option<JournalId>,
     ) -> Result<Snapshot<ClickReport>, StoreError>;
+
+    /// The links with the most clicks in a period, in the order of their [`Rank`](super::Rank), and
+    /// besides them, whatever their place and owner, those of `also` that have clicks in the period
+    /// (the caller ranks again). Links without a click that counts are left out. The owner of a
+    /// link is that of its latest clicks.
+    ///
+    /// A store may leave out links of long periods that were never among the thousand busiest of
+    /// a day.
+    async fn top_with(
+        &self,
+        query: &TopQuery,
+        also: &[LinkId],
+        journal: Option<JournalId>,
+    ) -> Result<Snapshot<Vec<RankedLink>>, StoreError>;
+
+    /// [`top_with`](Self::top_with) without other links and the positions of a journal.
+    async fn top(&self, query: &TopQuery) -> Result<Vec<RankedLink>, StoreError> {
+        Ok(self.top_with(query, &[], None).await?.answer)
+    }
 
     /// [`counts_with`](Self::counts_with) without the positions of a journal.
     async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError> {

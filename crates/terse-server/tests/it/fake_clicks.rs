@@ -138,6 +138,27 @@ impl ClickReports for FakeClicks {
         Ok(Snapshot { answer: report, positions: vec![] })
     }
 
+    async fn top_with(
+        &self,
+        query: &TopQuery,
+        _: &[LinkId],
+        _: Option<JournalId>,
+    ) -> Result<Snapshot<Vec<RankedLink>>, StoreError> {
+        let clicks = self.enter().await?;
+        let counted = clicks.iter().filter_map(|click| match &click.target {
+            ClickTarget::Link(link, owner)
+                if query.owner.is_none_or(|of| of == *owner)
+                    && query
+                        .period
+                        .touches(self.unit(click.at).floor(click.at), self.unit(click.at)) =>
+            {
+                Some(RankedLink { link: link.clone(), clicks: count_of(click) })
+            }
+            _ => None,
+        });
+        Ok(Snapshot { answer: query.rank(counted), positions: vec![] })
+    }
+
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {
         let asked = self.pages.fetch_add(1, Ordering::Relaxed);
         if self.last_page.lock().expect("no test panics in here").is_some_and(|last| asked >= last)

@@ -15,6 +15,7 @@ mod prune;
 mod raw;
 mod snapshots;
 mod sums;
+mod tops;
 mod values;
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub use prune::*;
 pub use raw::*;
 pub use snapshots::*;
 pub use sums::*;
+pub use tops::*;
 pub use values::*;
 
 use crate::{key, timestamp};
@@ -94,6 +96,12 @@ macro_rules! click_store {
                 raw_clicks_beyond_their_size_are_deleted
                 hours_become_days_and_no_sum_changes
                 what_comes_after_the_pruning_is_added
+                links_are_ranked_by_their_clicks_in_a_period
+                a_ranking_is_of_an_owner_and_of_humans_or_bots
+                a_ranking_is_paged_exactly_once_in_order
+                a_ranking_is_the_same_after_hours_became_days
+                other_links_are_counted_beside_a_ranking
+                an_erased_link_has_no_place_in_a_ranking
                 a_huge_batch_is_counted
                 a_reader_never_sees_half_a_batch
                 a_healthy_store_counts
@@ -112,6 +120,7 @@ macro_rules! click_store {
                 an_answer_says_how_far_the_journal_is_in_it
                 an_answer_and_its_positions_are_of_one_snapshot
                 what_is_in_memory_is_added_until_it_is_stored
+                a_ranking_includes_what_is_in_memory
                 a_late_click_of_an_erased_link_is_not_counted_for_it
                 a_late_click_of_an_erased_owner_is_counted_for_everything_alone
             }

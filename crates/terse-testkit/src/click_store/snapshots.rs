@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use terse_core::clicks::{
     Added, Batch, BatchStart, BotKind, Click, ClickSubject, Count, JournalId, LinkId,
-    PendingClicks, PendingCounts, PendingHour, PendingSum, Position, Sketch, Tally, WithPending,
+    PendingClicks, PendingCounts, PendingHour, PendingLinks, PendingSum, Period, Position,
+    RankedLink, Sketch, Tally, Unit, WithPending,
 };
 use terse_core::{Answered, LinkKey, OwnerId, Timestamp};
 
@@ -139,7 +140,7 @@ pub async fn an_answer_and_its_positions_are_of_one_snapshot([first, second]: [S
 }
 
 /// A batch in memory, also after it is stored.
-struct InMemory(Arc<Batch>);
+pub(super) struct InMemory(pub(super) Arc<Batch>);
 
 impl InMemory {
     fn start(&self) -> BatchStart {
@@ -175,6 +176,23 @@ impl PendingClicks for InMemory {
             count
         };
         vec![PendingCounts { start: self.start(), counts: links.iter().map(count).collect() }]
+    }
+
+    fn links(&self, owner: Option<OwnerId>, period: Period) -> Vec<PendingLinks> {
+        let Self(batch) = self;
+        let mut links: Vec<RankedLink> = Vec::new();
+        for delta in &batch.sums {
+            let counts = owner.is_none_or(|owner| owner == delta.owner)
+                && period.touches(delta.start(), Unit::Hour)
+                && delta.clicks != Count::default();
+            if let (true, Some(ClickSubject::Link(link))) = (counts, batch.subject(delta.subject)) {
+                match links.iter_mut().find(|found| found.link == link) {
+                    Some(found) => found.clicks.add(delta.clicks),
+                    None => links.push(RankedLink { link, clicks: delta.clicks }),
+                }
+            }
+        }
+        vec![PendingLinks { start: self.start(), links }]
     }
 
     fn erase_links(&self, _: &[LinkKey], _: Timestamp, _: Timestamp) {}

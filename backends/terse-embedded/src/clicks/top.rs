@@ -1,0 +1,294 @@
+//! The links with the most clicks.
+//!
+//! Since ever, the ranking is an index. For a period, the clicks of an owner with few links are
+//! counted link by link. Otherwise the busiest links of each day are candidates: finished days have
+//! a ranking, and the hours of other days are read.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{OptionalExtension, Row, params};
+use terse_core::clicks::{Bots, ClickSubject, Count, LinkId, Period, RankedLink, TopQuery, Unit};
+use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
+
+use crate::clicks::bucket::{day_id, hour_id, of_hour_id, subject_of_day_id};
+use crate::clicks::fold::Progress;
+use crate::clicks::queries::ClickQueries;
+use crate::clicks::report::{DAYS, HOURS, TimeRange};
+use crate::clicks::sum::count;
+use crate::failure::{Failure, corrupt};
+
+pub(crate) const FIRST: &str = "SELECT domain, code, born, people, machines, owner FROM subjects \
+     WHERE kind = 0 ORDER BY rank, domain, code, born";
+pub(crate) const NEXT: &str = "SELECT domain, code, born, people, machines, owner FROM subjects \
+     WHERE kind = 0 AND (rank, domain, code, born) > (?1, ?2, ?3, ?4) \
+     ORDER BY rank, domain, code, born";
+pub(crate) const LINK_OF_ROW: &str =
+    "SELECT domain, code, born, people, machines, owner FROM subjects WHERE id = ?1 AND kind = 0";
+pub(crate) const LINKS_OF: &str = "SELECT domain, code, born, people, machines, owner, id \
+     FROM subjects WHERE kind = 0 AND owner = ?1 LIMIT ?2";
+pub(crate) const NEXT_RANKED_DAY: &str =
+    "SELECT day FROM days WHERE day >= ?1 ORDER BY day LIMIT 1";
+pub(crate) const LAST_RANKED_DAY: &str = "SELECT day FROM days ORDER BY day DESC LIMIT 1";
+pub(crate) const BUSIEST_OF_DAY: &str =
+    "SELECT id, people, machines FROM days WHERE day = ?1 ORDER BY rank LIMIT ?2";
+pub(crate) const ALL_HOURS: &str =
+    "SELECT id, people, machines FROM hours WHERE id >= ?1 AND id < ?2 ORDER BY id";
+
+/// Of an owner with up to so many links, each is counted.
+const FEW_LINKS: usize = 2000;
+/// How many links of each day are candidates at least, and of all days together about.
+const CANDIDATES_A_DAY: i64 = 1000;
+const CANDIDATES: i64 = 50_000;
+/// How many links are ranked by humans or by bots, since ever: so many with the most clicks.
+const RANKED_AGAIN: usize = 10_000;
+
+const HOUR: i64 = Unit::Hour.ms();
+const DAY: i64 = Unit::Day.ms();
+
+/// Which rows hold the clicks of a period.
+struct Parts {
+    range: TimeRange,
+    /// The first and the last day that counts whole, by the sum of the day.
+    whole: (i64, i64),
+    /// Days of which some hours count.
+    edges: Vec<i64>,
+    /// Days that count whole and have hours that are not in the sum of the day.
+    unfolded: Vec<i64>,
+    folded_to: i64,
+}
+
+impl Parts {
+    /// The ids of the rows of a subject's hours, or of all subjects' hours.
+    fn hours(&self, of: Option<i64>) -> impl Iterator<Item = (i64, i64, bool)> {
+        let range = move |day: i64, least: i64| match of {
+            Some(subject) => (hour_id(day, subject, 0).max(least), hour_id(day, subject, 24)),
+            None => (hour_id(day, 0, 0).max(least), hour_id(day + 1, 0, 0)),
+        };
+        let edges = self.edges.iter().map(move |day| (range(*day, i64::MIN), true));
+        let unfolded = self.unfolded.iter().map(move |day| (range(*day, self.folded_to), false));
+        edges.chain(unfolded).map(|((from, to), edge)| (from, to, edge))
+    }
+
+    /// Whether an hour of a day at the edge counts.
+    fn has_hour(&self, id: i64) -> bool {
+        let (day, _, hour) = of_hour_id(id);
+        let start = (day * 24 + hour) * HOUR;
+        start < self.range.to && start + HOUR > self.range.from
+    }
+}
+
+impl ClickQueries {
+    pub(crate) fn top(
+        &self,
+        query: &TopQuery,
+        also: &[LinkId],
+    ) -> Result<Vec<RankedLink>, Failure> {
+        let parts = match query.period == Period::default() {
+            true => None,
+            false => Some(self.parts(TimeRange::of(query.period), self.progress()?)?),
+        };
+        let few = match query.owner {
+            Some(owner) => self.few_links(owner)?,
+            None => None,
+        };
+        let mut answer = match (few, &parts) {
+            (Some(links), None) => query.rank(links.into_iter().map(|(link, ..)| link)),
+            (Some(links), Some(parts)) => {
+                let mut counted = Vec::with_capacity(links.len());
+                for (RankedLink { link, .. }, subject) in links {
+                    counted.push(RankedLink { link, clicks: self.clicks_in(subject, parts)? });
+                }
+                query.rank(counted)
+            }
+            (None, None) => self.top_ever(query)?,
+            (None, Some(parts)) => self.top_of_all(query, parts)?,
+        };
+        let known: HashSet<LinkId> = answer.iter().map(|found| found.link.clone()).collect();
+        for link in also.iter().filter(|link| !known.contains(*link)) {
+            let clicks = match &parts {
+                None => self.counts(std::slice::from_ref(link))?.pop().unwrap_or_default(),
+                Some(parts) => match self.id(&ClickSubject::Link(link.clone()))? {
+                    Some(subject) => self.clicks_in(subject, parts)?,
+                    None => Count::default(),
+                },
+            };
+            if clicks != Count::default() {
+                answer.push(RankedLink { link: link.clone(), clicks });
+            }
+        }
+        Ok(answer)
+    }
+
+    fn parts(&self, range: TimeRange, progress: Progress) -> Result<Parts, Failure> {
+        let (first, last) = range.days();
+        let is_whole = |day: i64| {
+            day < progress.hours_from || (day * DAY >= range.from && (day + 1) * DAY <= range.to)
+        };
+        let mut edges = vec![first, last];
+        edges.dedup();
+        edges.retain(|day| range.from < range.to && !is_whole(*day));
+        let (folded_day, ..) = of_hour_id(progress.folded_to);
+        let from = folded_day.max(first).max(progress.hours_from);
+        let mut unfolded = self.days_with_hours(from, last)?;
+        unfolded.retain(|day| is_whole(*day));
+        Ok(Parts {
+            range,
+            whole: (first + i64::from(!is_whole(first)), last - i64::from(!is_whole(last))),
+            edges,
+            unfolded,
+            folded_to: progress.folded_to,
+        })
+    }
+
+    /// The links of an owner with their rows, unless there are many.
+    fn few_links(&self, owner: OwnerId) -> Result<Option<Vec<(RankedLink, i64)>>, Failure> {
+        let mut statement = self.conn.prepare_cached(LINKS_OF)?;
+        let mut rows = statement.query([owner.0.cast_signed(), FEW_LINKS as i64 + 1])?;
+        let mut links = Vec::new();
+        while let Some(row) = rows.next()? {
+            links.push((ranked(row)?, row.get(6)?));
+        }
+        Ok((links.len() <= FEW_LINKS).then_some(links))
+    }
+
+    /// A subject's clicks in a period.
+    fn clicks_in(&self, subject: i64, parts: &Parts) -> Result<Count, Failure> {
+        let mut clicks = Count::default();
+        let (first, last) = parts.whole;
+        let mut statement = self.conn.prepare_cached(DAYS[0])?;
+        let mut rows = statement.query([day_id(subject, first), day_id(subject, last)])?;
+        while let Some(row) = rows.next()? {
+            clicks.add(count(row, 1)?);
+        }
+        let mut statement = self.conn.prepare_cached(HOURS[0])?;
+        for (from, to, edge) in parts.hours(Some(subject)) {
+            let mut rows = statement.query([from, to])?;
+            while let Some(row) = rows.next()? {
+                if !edge || parts.has_hour(row.get(0)?) {
+                    clicks.add(count(row, 1)?);
+                }
+            }
+        }
+        Ok(clicks)
+    }
+
+    /// The ranking since ever, from its index.
+    fn top_ever(&self, query: &TopQuery) -> Result<Vec<RankedLink>, Failure> {
+        let by_all = query.bots == Bots::Include;
+        let limit = if by_all { query.limit } else { RANKED_AGAIN };
+        let after = query.after.as_ref().filter(|_| by_all);
+        let mut statement = self.conn.prepare_cached(if after.is_some() { NEXT } else { FIRST })?;
+        let mut rows = match after {
+            Some(after) => {
+                let LinkId { key, created_at } = &after.link;
+                let rank = -i64::try_from(after.clicks).unwrap_or(i64::MAX);
+                let (domain, code) = (key.domain.as_str(), key.code.as_str());
+                statement.query(params![rank, domain, code, created_at.as_ms()])?
+            }
+            None => statement.query([])?,
+        };
+        let mut found = Vec::new();
+        while found.len() < limit
+            && let Some(row) = rows.next()?
+        {
+            self.count_row();
+            let link = ranked(row)?;
+            if link.clicks == Count::default() {
+                break;
+            }
+            if query.owner.is_none_or(|owner| row.get(5) == Ok(owner.0.cast_signed())) {
+                found.push(link);
+            }
+        }
+        Ok(query.rank(found))
+    }
+
+    /// The ranking of a period, of the busiest links of each of its days.
+    fn top_of_all(&self, query: &TopQuery, parts: &Parts) -> Result<Vec<RankedLink>, Failure> {
+        let mut sums: HashMap<i64, Count> = HashMap::new();
+        let cut = self.busiest_of_days(parts, &mut sums)?;
+        let mut statement = self.conn.prepare_cached(ALL_HOURS)?;
+        for (from, to, edge) in parts.hours(None) {
+            let mut rows = statement.query([from, to])?;
+            while let Some(row) = rows.next()? {
+                self.count_row();
+                let id = row.get(0)?;
+                if !edge || parts.has_hour(id) {
+                    let (_, subject, _) = of_hour_id(id);
+                    sums.entry(subject).or_default().add(count(row, 1)?);
+                }
+            }
+        }
+        let mut sums: Vec<(i64, Count)> = sums.into_iter().collect();
+        sums.sort_unstable_by(|(a, one), (b, other)| {
+            query.bots.of(*other).cmp(&query.bots.of(*one)).then(a.cmp(b))
+        });
+        let mut statement = self.conn.prepare_cached(LINK_OF_ROW)?;
+        let mut found: Vec<RankedLink> = Vec::new();
+        let mut lowest = 0;
+        for (subject, clicks) in sums {
+            // Links with as many clicks as the last one of the answer may come before it.
+            if found.len() >= query.limit.min(RANKED_AGAIN) && query.bots.of(clicks) < lowest {
+                break;
+            }
+            let read = |row: &Row<'_>| Ok((ranked(row), row.get::<_, i64>(5)?));
+            let Some((link, owner)) = statement.query_row([subject], read).optional()? else {
+                // Sums of an owner, or of everything.
+                continue;
+            };
+            if query.owner.is_some_and(|of| of.0.cast_signed() != owner) {
+                continue;
+            }
+            let clicks = if cut { self.clicks_in(subject, parts)? } else { clicks };
+            let link = RankedLink { clicks, ..link? };
+            if query.after.as_ref().is_none_or(|after| link.rank(query.bots) > *after) {
+                lowest = query.bots.of(clicks);
+                found.push(link);
+            }
+        }
+        Ok(query.rank(found))
+    }
+
+    /// Adds the busiest subjects of the days that count whole. Returns whether a day has more.
+    fn busiest_of_days(
+        &self,
+        parts: &Parts,
+        sums: &mut HashMap<i64, Count>,
+    ) -> Result<bool, Failure> {
+        let (first, last) = parts.whole;
+        let mut next = self.conn.prepare_cached(NEXT_RANKED_DAY)?;
+        let mut busiest = self.conn.prepare_cached(BUSIEST_OF_DAY)?;
+        let first = next.query_row([first], |row| row.get::<_, i64>(0)).optional()?;
+        let latest = self.conn.prepare_cached(LAST_RANKED_DAY)?;
+        let latest = { latest }.query_row([], |row| row.get::<_, i64>(0)).optional()?;
+        let (Some(mut day), Some(latest)) = (first, latest) else { return Ok(false) };
+        let last = last.min(latest);
+        let limit = (CANDIDATES / (last - day + 1).max(1)).max(CANDIDATES_A_DAY);
+        let mut cut = false;
+        while day <= last {
+            let mut rows = busiest.query([day, limit])?;
+            let mut read = 0;
+            while let Some(row) = rows.next()? {
+                self.count_row();
+                sums.entry(subject_of_day_id(row.get(0)?)).or_default().add(count(row, 1)?);
+                read += 1;
+            }
+            cut |= read == limit;
+            match next.query_row([day + 1], |row| row.get(0)).optional()? {
+                Some(following) => day = following,
+                None => break,
+            }
+        }
+        Ok(cut)
+    }
+}
+
+/// A link and its clicks since ever: domain, code, creation, humans and bots.
+fn ranked(row: &Row<'_>) -> Result<RankedLink, Failure> {
+    let domain = Domain::from_stored(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+    let code = Code::parse(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
+    let code = code.ok_or_else(|| corrupt("the subject of a link has no valid code"))?;
+    let created_at = Timestamp::from_ms(row.get(2)?);
+    let link = LinkId { key: LinkKey { domain, code }, created_at };
+    Ok(RankedLink { link, clicks: count(row, 3)? })
+}
