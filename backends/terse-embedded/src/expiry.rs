@@ -14,6 +14,10 @@ use crate::writes::LinkWrites;
 /// The largest batch, whatever the caller asks for: all other writes wait behind it.
 const MAX_BATCH: usize = 10_000;
 
+/// How many links of owners one purge deletes: erasing each from the search index takes about a
+/// millisecond.
+const MAX_ERASED: usize = 250;
+
 /// Links that can be purged, except blocked ones (32, as in the schema): those of owners that were
 /// marked as expired, those without an owner, and deleted ones.
 pub(crate) const MARKED: &str = "marked IS NOT NULL AND (flags & 32) = 0 AND owner <> 0 AND \
@@ -82,7 +86,7 @@ impl LinkWrites {
         limit: usize,
         hold: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, Failure> {
-        let mut keys = Vec::new();
+        let (mut keys, mut erased) = (Vec::new(), 0);
         let PurgeBefore { ended, expired_with_owner } = before;
         for (condition, before) in
             [(MARKED, expired_with_owner), (MARKED_ANONYMOUS, ended), (DELETED, ended)]
@@ -101,9 +105,13 @@ impl LinkWrites {
                     }
                 }
                 self.forget_history(id)?;
+                erased += usize::from(self.unindex(id, &link)?);
                 self.conn.prepare_cached("DELETE FROM links WHERE id = ?1")?.execute([id])?;
                 self.record_change(&link.key, link.revision)?;
                 keys.push(link.key);
+                if erased == MAX_ERASED {
+                    return Ok(keys);
+                }
             }
         }
         Ok(keys)

@@ -2,10 +2,11 @@
 //! limits in memory. They serve a single node without another server.
 //!
 //! One thread writes, and commits the writes of many callers with one fsync. A few threads look
-//! links up, many lookups per read transaction. One more thread lists and searches, so that a long
-//! search never delays a redirect. Generated links are stored under their number, so new ones are
-//! appended; aliases have a table of their own. Every row carries a checksum, and a row that does
-//! not match it is an error, never a redirect.
+//! links up, many lookups per read transaction. One more thread lists, and others search, so that a
+//! long search delays neither a redirect nor a list. An index of trigrams keeps searches short.
+//! Generated links are stored under their number, so new ones are appended; aliases have a table of
+//! their own. Every row carries a checksum, and a row that does not match it is an error, never a
+//! redirect.
 //!
 //! One process at a time uses the files: it holds the lock of the data folder.
 
@@ -21,6 +22,7 @@ mod expiry;
 mod failure;
 mod health;
 mod history;
+mod indexer;
 mod issued_codes;
 mod leases;
 mod limiter;
@@ -36,6 +38,7 @@ mod reader;
 mod registry;
 mod row;
 mod schema;
+mod search;
 mod store;
 mod tags;
 mod threads;

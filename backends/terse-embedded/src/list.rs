@@ -1,59 +1,297 @@
 //! Lists and searches.
 
+use rusqlite::params;
 use terse_core::{Cursor, Link, ListQuery, OwnerId, Page, Sort, Status};
 
 use crate::failure::{Failure, corrupt};
 use crate::queries::LinkQueries;
 use crate::row::COLUMNS;
+use crate::search::{Match, created_at, positions_at};
 
-/// A search examines this many links, then returns what it has found and where to continue.
+/// A list examines this many links, then returns what it has found and where to continue.
 const MAX_EXAMINED: usize = 20_000;
 /// The largest page, whatever the caller asks for.
 const MAX_PAGE: usize = 1000;
 
+/// How many positions a search reads at first, and the most it reads at once.
+const FIRST_CHUNK: usize = 64;
+const MAX_CHUNK: usize = 4096;
+
 impl LinkQueries {
     /// Lists links by creation time, then by id. Neither ever changes, so paging misses no link.
     pub(crate) fn list(&self, query: &ListQuery) -> Result<Page, Failure> {
-        let domain = match &query.domain {
-            None => None,
-            Some(domain) => match self.domain_id(domain)? {
-                Some(id) => Some(id),
-                None => return Ok(Page { links: Vec::new(), next: None }),
-            },
-        };
+        if let Some(domain) = &query.domain
+            && self.domain_id(domain)?.is_none()
+        {
+            return Ok(Page { links: Vec::new(), next: None });
+        }
         let after = query.after.as_ref().map(ListPosition::read).transpose()?;
-        let wanted = Wanted::new(query);
-        let limit = query.limit.clamp(1, MAX_PAGE);
-        let mut links = Vec::new();
-        let mut last = None;
-        let mut examined = 0;
-        for (sql, values) in steps(query.owner, query.sort, after) {
+        let text = query.text.as_deref();
+        match Match::of(text, query.owner, query.domain.as_ref(), query.tag.as_deref()) {
+            Some(condition) => self.search(query, &condition, after),
+            None => self.walk(query, after),
+        }
+    }
+
+    /// Reads the links in their order.
+    fn walk(&self, query: &ListQuery, after: Option<ListPosition>) -> Result<Page, Failure> {
+        let mut page = PageBuilder::new(query);
+        for (sql, values) in steps(COLUMNS, query.owner, query.sort, after) {
             let mut statement = self.conn.prepare_cached(&sql)?;
             let mut rows = statement.query(rusqlite::params_from_iter(values))?;
             while let Some(row) = rows.next()? {
                 // There is a row beyond the page, so there is a next page.
-                if links.len() == limit || examined == MAX_EXAMINED {
-                    return Ok(Page { links, next: last.as_ref().map(ListPosition::write) });
+                if page.is_full() {
+                    return Ok(page.with_next());
                 }
-                examined += 1;
-                last = Some(ListPosition { created_at: row.get(5)?, id: row.get(0)? });
-                if domain.is_some_and(|domain| row.get(1) != Ok(domain))
-                    || query.owner.is_some_and(|owner| row.get(3) != Ok(owner.0 as i64))
-                {
-                    continue;
-                }
-                match self.read(row, None) {
-                    Ok(link) if wanted.matches(&link) => links.push(link),
-                    Ok(_) => {}
-                    // One damaged row must not hide all rows after it.
-                    Err(Failure::Refused(error)) => {
-                        tracing::error!(%error, "left a damaged link out of a list");
-                    }
-                    Err(error) => return Err(error),
+                let at = ListPosition { created_at: row.get(5)?, id: row.get(0)? };
+                if query.owner.is_some_and(|owner| row.get(3) != Ok(owner.0 as i64)) {
+                    page.pass(at);
+                } else {
+                    page.examine(at, self.read(row, None).map(Some))?;
                 }
             }
         }
-        Ok(Page { links, next: None })
+        Ok(page.last())
+    }
+
+    /// Reads the links that the index names, and those that are not in the index yet.
+    fn search(
+        &self,
+        query: &ListQuery,
+        condition: &Match,
+        after: Option<ListPosition>,
+    ) -> Result<Page, Failure> {
+        let mut page = PageBuilder::new(query);
+        let floor = self.search_floor()?;
+        let mut indexed =
+            Positions::new(after, |after, limit| self.indexed(condition, query.sort, after, limit));
+        let mut waiting = Positions::new(after, |after, limit| {
+            self.unindexed(query.owner, query.sort, floor, after, limit)
+        });
+        loop {
+            let (a, b) = (indexed.peek()?, waiting.peek()?);
+            let from_index = match (a, b) {
+                (None, None) => return Ok(page.last()),
+                (Some(_), None) => true,
+                (None, Some(_)) => false,
+                (Some(a), Some(b)) => (a < b) == (query.sort == Sort::Oldest),
+            };
+            if page.is_full() {
+                return Ok(page.with_next());
+            }
+            let next = if from_index { indexed.take() } else { waiting.take() };
+            if let Some(at) = next {
+                page.examine(at, self.link(at.id, None))?;
+            }
+        }
+    }
+
+    /// Positions that the index names after this one, in order. Ends with all of one time.
+    fn indexed(
+        &self,
+        condition: &Match,
+        sort: Sort,
+        after: Option<ListPosition>,
+        limit: usize,
+    ) -> Result<Vec<ListPosition>, Failure> {
+        let (sql, mut from) = match (sort, after) {
+            (Sort::Newest, None) => (NEWEST_INDEXED, i64::MAX),
+            (Sort::Newest, Some(after)) => (NEWEST_INDEXED, positions_at(after.created_at).1),
+            (Sort::Oldest, None) => (OLDEST_INDEXED, i64::MIN),
+            (Sort::Oldest, Some(after)) => (OLDEST_INDEXED, positions_at(after.created_at).0),
+        };
+        let is_after = |at: &ListPosition| match (sort, after) {
+            (_, None) => true,
+            (Sort::Newest, Some(after)) => *at < after,
+            (Sort::Oldest, Some(after)) => *at > after,
+        };
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut found: Vec<ListPosition> = Vec::new();
+        loop {
+            let numbers: Vec<i64> = statement
+                .query_map(params![condition.as_str(), from, limit as i64], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            let is_last = numbers.len() < limit;
+            // Numbers of one time are not in the order of ids: either all of them, or none.
+            let cut = numbers.last().copied().filter(|_| !is_last).map(created_at);
+            let whole = numbers.iter().take_while(|number| Some(created_at(**number)) != cut);
+            let mut whole: Vec<i64> = whole.copied().collect();
+            if let (true, Some(time)) = (whole.is_empty(), cut) {
+                let (first, last) = positions_at(time);
+                let mut statement = self.conn.prepare_cached(INDEXED_WITHIN)?;
+                whole = statement
+                    .query_map(params![condition.as_str(), first, last], |row| row.get(0))?
+                    .collect::<Result<_, _>>()?;
+            }
+            for number in &whole {
+                found.extend(self.links_at(*number)?.iter().filter(|at| is_after(at)));
+            }
+            if is_last || !found.is_empty() {
+                break;
+            }
+            let Some(number) = whole.last() else { break };
+            let (first, last) = positions_at(created_at(*number));
+            from =
+                if sort == Sort::Newest { first.saturating_sub(1) } else { last.saturating_add(1) };
+        }
+        found.sort_unstable();
+        if sort == Sort::Newest {
+            found.reverse();
+        }
+        Ok(found)
+    }
+
+    /// Links after this position that are not in the index, in order.
+    fn unindexed(
+        &self,
+        owner: Option<OwnerId>,
+        sort: Sort,
+        floor: Option<ListPosition>,
+        after: Option<ListPosition>,
+        limit: usize,
+    ) -> Result<Vec<ListPosition>, Failure> {
+        let below_floor = |after: Option<ListPosition>| {
+            let Some(floor) = floor else { return Ok(Vec::new()) };
+            let after = match sort {
+                Sort::Newest => Some(after.map_or(floor, |after| after.min(floor))),
+                Sort::Oldest => after,
+            };
+            let mut keys = self.keys(owner, sort, after, limit)?;
+            keys.retain(|at| *at < floor);
+            Ok::<_, Failure>(keys)
+        };
+        if sort == Sort::Oldest {
+            let found = below_floor(after)?;
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        let (sql, start) = match sort {
+            Sort::Newest => (NEWEST_UNINDEXED, i64::MAX),
+            Sort::Oldest => (OLDEST_UNINDEXED, i64::MIN),
+        };
+        let ListPosition { created_at, id } =
+            after.unwrap_or(ListPosition { created_at: start, id: start });
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let found: Vec<ListPosition> = statement
+            .query_map(params![created_at, id, limit as i64], |row| {
+                Ok(ListPosition { created_at: row.get(0)?, id: row.get(1)? })
+            })?
+            .collect::<Result<_, _>>()?;
+        if found.is_empty() && sort == Sort::Newest { below_floor(after) } else { Ok(found) }
+    }
+
+    /// The positions of the links after this one.
+    pub(crate) fn keys(
+        &self,
+        owner: Option<OwnerId>,
+        sort: Sort,
+        after: Option<ListPosition>,
+        limit: usize,
+    ) -> Result<Vec<ListPosition>, Failure> {
+        let mut found = Vec::new();
+        for (sql, values) in steps("created_at, id", owner, sort, after) {
+            let mut statement = self.conn.prepare_cached(&sql)?;
+            let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+            while found.len() < limit
+                && let Some(row) = rows.next()?
+            {
+                found.push(ListPosition { created_at: row.get(0)?, id: row.get(1)? });
+            }
+        }
+        Ok(found)
+    }
+}
+
+pub(crate) const NEWEST_INDEXED: &str = "SELECT rowid FROM search WHERE search MATCH ?1 AND rowid \
+     <= ?2 ORDER BY rowid DESC LIMIT ?3";
+pub(crate) const OLDEST_INDEXED: &str = "SELECT rowid FROM search WHERE search MATCH ?1 AND rowid \
+     >= ?2 ORDER BY rowid LIMIT ?3";
+const INDEXED_WITHIN: &str =
+    "SELECT rowid FROM search WHERE search MATCH ?1 AND rowid BETWEEN ?2 AND ?3";
+pub(crate) const NEWEST_UNINDEXED: &str = "SELECT created_at, id FROM unindexed \
+     WHERE (created_at, id) < (?1, ?2) ORDER BY created_at DESC, id DESC LIMIT ?3";
+pub(crate) const OLDEST_UNINDEXED: &str = "SELECT created_at, id FROM unindexed \
+     WHERE (created_at, id) > (?1, ?2) ORDER BY created_at, id LIMIT ?3";
+
+/// Positions in order, read a chunk at a time.
+struct Positions<F> {
+    read: F,
+    chunk: std::collections::VecDeque<ListPosition>,
+    last: Option<ListPosition>,
+    limit: usize,
+    ended: bool,
+}
+
+impl<F: FnMut(Option<ListPosition>, usize) -> Result<Vec<ListPosition>, Failure>> Positions<F> {
+    fn new(after: Option<ListPosition>, read: F) -> Self {
+        Self { read, chunk: Default::default(), last: after, limit: FIRST_CHUNK, ended: false }
+    }
+
+    fn peek(&mut self) -> Result<Option<ListPosition>, Failure> {
+        if self.chunk.is_empty() && !self.ended {
+            self.chunk = (self.read)(self.last, self.limit)?.into();
+            self.limit = (self.limit * 4).min(MAX_CHUNK);
+            self.ended = self.chunk.is_empty();
+        }
+        Ok(self.chunk.front().copied())
+    }
+
+    fn take(&mut self) -> Option<ListPosition> {
+        self.last = self.chunk.pop_front();
+        self.last
+    }
+}
+
+/// Collects the links of a page.
+struct PageBuilder<'a> {
+    wanted: Wanted<'a>,
+    limit: usize,
+    links: Vec<Link>,
+    examined: usize,
+    last: Option<ListPosition>,
+}
+
+impl<'a> PageBuilder<'a> {
+    fn new(query: &'a ListQuery) -> Self {
+        let limit = query.limit.clamp(1, MAX_PAGE);
+        Self { wanted: Wanted::new(query), limit, links: Vec::new(), examined: 0, last: None }
+    }
+
+    fn is_full(&self) -> bool {
+        self.links.len() == self.limit || self.examined == MAX_EXAMINED
+    }
+
+    fn pass(&mut self, at: ListPosition) {
+        self.examined += 1;
+        self.last = Some(at);
+    }
+
+    fn examine(
+        &mut self,
+        at: ListPosition,
+        read: Result<Option<Link>, Failure>,
+    ) -> Result<(), Failure> {
+        self.pass(at);
+        match read {
+            Ok(Some(link)) if self.wanted.matches(&link) => self.links.push(link),
+            Ok(_) => {}
+            // One damaged row must not hide all rows after it.
+            Err(Failure::Refused(error)) => {
+                tracing::error!(%error, "left a damaged link out of a list");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn with_next(self) -> Page {
+        Page { links: self.links, next: self.last.as_ref().map(ListPosition::write) }
+    }
+
+    fn last(self) -> Page {
+        Page { links: self.links, next: None }
     }
 }
 
@@ -61,6 +299,7 @@ impl LinkQueries {
 /// the same creation time, by id: in one query, SQLite would find that time through the index and
 /// step over all of its links.
 pub(crate) fn steps(
+    columns: &str,
     owner: Option<OwnerId>,
     sort: Sort,
     after: Option<ListPosition>,
@@ -79,7 +318,7 @@ pub(crate) fn steps(
             _ => ("", None),
         };
         let sql = format!(
-            "SELECT {COLUMNS} FROM links WHERE 1{owned}{condition} ORDER BY created_at {order}, \
+            "SELECT {columns} FROM links WHERE 1{owned}{condition} ORDER BY created_at {order}, \
              id {order}"
         );
         (sql, owner.into_iter().chain(values.iter().copied()).collect())
@@ -112,6 +351,8 @@ impl<'a> Wanted<'a> {
         };
         let contains = |haystack: &str, text: &str| haystack.to_ascii_lowercase().contains(text);
         wanted_status
+            && self.query.owner.is_none_or(|owner| link.owner == owner)
+            && self.query.domain.as_ref().is_none_or(|domain| link.key.domain == *domain)
             && self.query.archived.is_none_or(|archived| link.archived_at.is_some() == archived)
             && self.query.tag.as_ref().is_none_or(|tag| link.tags.iter().any(|have| have == tag))
             && self.text.as_ref().is_none_or(|text| {
@@ -123,6 +364,7 @@ impl<'a> Wanted<'a> {
 }
 
 /// A position in a list.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct ListPosition {
     pub(crate) created_at: i64,
     pub(crate) id: i64,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use terse_core::Alphabet;
 
 use crate::engine::{CacheSizes, DbLocation};
+use crate::store::SEARCHERS;
 
 /// How to open a store.
 #[derive(Clone, Debug)]
@@ -47,8 +48,8 @@ impl Options {
 
     pub(crate) fn site(&self) -> DbLocation {
         let Self { path, vfs, max_pages, unsafe_no_sync, readers, cache_bytes, .. } = self.clone();
-        // One more thread lists.
-        let caches = CacheSizes::of(cache_bytes, readers + 1);
+        // One more thread lists, and some search.
+        let caches = CacheSizes::of(cache_bytes, readers + 1 + SEARCHERS);
         DbLocation { path, vfs, max_pages, unsafe_no_sync, caches }
     }
 }

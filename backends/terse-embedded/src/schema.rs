@@ -34,6 +34,7 @@ pub(crate) const LINKS: Shape = Shape {
         include_str!("schema_9.sql"),
         include_str!("schema_10.sql"),
         include_str!("schema_11.sql"),
+        include_str!("schema_12.sql"),
     ],
 };
 
@@ -161,9 +162,10 @@ pub(crate) mod tests {
     use crate::changes::{CHANGES, OUTDATED};
     use crate::expiry::{DELETED, MARKED, MARKED_ANONYMOUS};
     use crate::history::TOO_OLD;
-    use crate::list::{ListPosition, steps};
+    use crate::list::{ListPosition, NEWEST_UNINDEXED, OLDEST_UNINDEXED, steps};
     use crate::outbox::WAITING;
     use crate::quarantined_aliases::{OVER, QUARANTINED_ALIAS, QUARANTINED_CODE};
+    use crate::search::NEXT_OF_THE_SAME_TIME;
     use crate::tags::TAGS;
     use crate::writes::ALIAS_ALIKE;
 
@@ -210,6 +212,9 @@ pub(crate) mod tests {
             (QUARANTINED_ALIAS, "held_folded (domain=? AND <expr>=?)"),
             (ALIAS_ALIKE, "aliases_folded (domain=? AND <expr>=?)"),
             (OVER, "held_ending (until<?)"),
+            (NEXT_OF_THE_SAME_TIME, "links_by_age (created_at=? AND rowid>?)"),
+            (NEWEST_UNINDEXED, "PRIMARY KEY"),
+            (OLDEST_UNINDEXED, "PRIMARY KEY"),
             (WAITING, "SCAN outbox"),
             (CHANGES, "INTEGER PRIMARY KEY (rowid>?)"),
             (&format!("SELECT id FROM changes WHERE {OUTDATED}"), "INTEGER PRIMARY KEY (rowid<?)"),
@@ -234,10 +239,12 @@ pub(crate) mod tests {
                 (Some(OwnerId::ANONYMOUS), "links_by_age", ""),
                 (Some(OwnerId(7)), "links_by_owner", "owner=? AND "),
             ] {
-                let [(first, _)] = &steps(owner, sort, None)[..] else { panic!("one step") };
+                let [(first, _)] = &steps("target", owner, sort, None)[..] else {
+                    panic!("one step")
+                };
                 assert_plan(&conn, first, index);
                 let [(rest, _), (beyond, _)] =
-                    &steps(owner, sort, Some(ListPosition { created_at: 1, id: 1 }))[..]
+                    &steps("target", owner, sort, Some(ListPosition { created_at: 1, id: 1 }))[..]
                 else {
                     panic!("two steps")
                 };

@@ -11,13 +11,14 @@ use terse_core::{
     Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Clock, CodeLease,
     Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion,
     ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision,
-    StoreError, TagCount, Timestamp, Updated,
+    Status, StoreError, TagCount, Timestamp, Updated,
 };
 
 use crate::backup::BackupError;
 use crate::database::Database;
 use crate::engine::{self, DbLocation};
 use crate::failure::unavailable;
+use crate::indexer::{IndexSignal, Indexer};
 use crate::issued_codes::IssuedCodes;
 use crate::leases;
 use crate::mark::{self, MarkFile};
@@ -39,7 +40,13 @@ const MAX_LISTS_PER_BATCH: usize = 1;
 
 /// The index of each reader pool.
 const LOOKUP: usize = 0;
+/// Reads of a few hundred rows in order.
 const LIST: usize = 1;
+/// Searches, filtered lists and counts, which may read thousands of rows. A plain list never waits
+/// for them.
+const SEARCH: usize = 2;
+/// How many threads search.
+pub(crate) const SEARCHERS: usize = 2;
 
 /// Links in one SQLite file. Dropping it finishes the waiting work.
 pub struct Embedded {
@@ -49,6 +56,7 @@ pub struct Embedded {
     issued: Arc<IssuedCodes>,
     notice: Option<String>,
     mark: Option<Arc<Mutex<MarkFile>>>,
+    indexer: Indexer,
     threads: StoreThreads<Links>,
 }
 
@@ -60,6 +68,7 @@ pub(crate) struct Links {
     issued: Arc<IssuedCodes>,
     /// `None` on a disk that tests simulate.
     mark: Option<Arc<Mutex<MarkFile>>>,
+    index_signal: Arc<IndexSignal>,
 }
 
 impl Database for Links {
@@ -78,7 +87,7 @@ impl Database for Links {
     }
 
     fn writes(&self, conn: Connection) -> rusqlite::Result<LinkWrites> {
-        LinkWrites::new(self.queries(conn), self.mark.clone())
+        LinkWrites::new(self.queries(conn), self.mark.clone(), self.index_signal.clone())
     }
 }
 
@@ -122,6 +131,12 @@ impl Embedded {
                 at_once: MAX_LOOKUPS_PER_BATCH,
             },
             ReadPool { name: "list", threads: 1, bound: LISTS, at_once: MAX_LISTS_PER_BATCH },
+            ReadPool {
+                name: "search",
+                threads: SEARCHERS,
+                bound: LISTS,
+                at_once: MAX_LISTS_PER_BATCH,
+            },
         ];
         let shared_mark = mark.clone();
         let trade = Links {
@@ -129,11 +144,16 @@ impl Embedded {
             numbering: numbering.clone(),
             issued: issued.clone(),
             mark,
+            index_signal: Arc::default(),
         };
         let threads = StoreThreads::start(&trade, options.queue, WRITE_TIMEOUT, &pools)?;
+        let indexer = Indexer::start(trade.index_signal.clone(), threads.writes_queue())?;
+        if trade.queries(engine::connect_reader(&site)?).has_unindexed().unwrap_or(true) {
+            trade.index_signal.notify();
+        }
         // Closed last, so that SQLite never deletes the log between two connections.
         drop(conn);
-        Ok(Self { site, identity, numbering, issued, notice, mark: shared_mark, threads })
+        Ok(Self { site, identity, numbering, issued, notice, mark: shared_mark, indexer, threads })
     }
 
     /// Records that the log is about to be emptied.
@@ -153,6 +173,7 @@ impl Embedded {
     /// Finishes the waiting work and closes the file. Later calls get `Unavailable`. Blocks until
     /// done.
     pub fn close(&self) {
+        self.indexer.close();
         self.threads.close();
     }
 
@@ -167,6 +188,11 @@ impl Embedded {
     }
 
     #[cfg(test)]
+    pub(crate) fn stop_indexing(&self) {
+        self.indexer.close();
+    }
+
+    #[cfg(test)]
     pub(crate) fn threads(&self) -> &StoreThreads<Links> {
         &self.threads
     }
@@ -178,7 +204,7 @@ impl Embedded {
 
     /// The highest id of an owner that a link refers to.
     pub(crate) async fn highest_owner(&self) -> Result<u64, StoreError> {
-        self.threads.read(LIST, LinkQueries::highest_owner).await
+        self.threads.read(SEARCH, LinkQueries::highest_owner).await
     }
 
     /// The hash of the admin key, if an earlier version kept it in this file.
@@ -192,10 +218,26 @@ impl Embedded {
     }
 }
 
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 impl std::fmt::Debug for Embedded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Embedded").field("path", &self.site.path).finish_non_exhaustive()
     }
+}
+
+/// Whether nearly every link that a list reads is on its page.
+fn is_plain(query: &ListQuery) -> bool {
+    let ListQuery { domain, tag, text, status, archived, .. } = query;
+    domain.is_none()
+        && tag.is_none()
+        && text.is_none()
+        && matches!(status, None | Some(Status::Active))
+        && *archived != Some(true)
 }
 
 #[async_trait]
@@ -301,11 +343,12 @@ impl LinkStore for Embedded {
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let query = query.clone();
-        self.threads.read(LIST, move |queries| queries.list(&query)).await
+        let pool = if is_plain(&query) { LIST } else { SEARCH };
+        self.threads.read(pool, move |queries| queries.list(&query)).await
     }
 
     async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {
-        self.threads.read(LIST, move |queries| queries.tags(owner, limit)).await
+        self.threads.read(SEARCH, move |queries| queries.tags(owner, limit)).await
     }
 
     async fn lease_ahead(&self, lease: CodeLease) -> Result<Range<u64>, StoreError> {
@@ -340,11 +383,11 @@ impl LinkStore for Embedded {
     }
 
     async fn count_purgeable(&self, before: PurgeBefore) -> Result<u64, StoreError> {
-        self.threads.read(LIST, move |queries| queries.count_purgeable(before)).await
+        self.threads.read(SEARCH, move |queries| queries.count_purgeable(before)).await
     }
 
     async fn count_links(&self) -> Result<u64, StoreError> {
-        self.threads.read(LIST, LinkQueries::count_links).await
+        self.threads.read(SEARCH, LinkQueries::count_links).await
     }
 
     async fn release(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
@@ -365,5 +408,67 @@ impl LinkStore for Embedded {
 
     async fn check(&self) -> Result<(), StoreError> {
         self.threads.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use terse_core::Sort;
+    use terse_testkit::{alias, timestamp};
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_list_does_not_wait_for_searches() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Embedded::open(Options::new(folder.path().join("terse.db"))).unwrap());
+        store.insert(Insert::new(alias("listed", "https://example.com/"), None)).await.unwrap();
+        // More searches than threads for them; none ends before the list has.
+        let (begun, begins) = mpsc::channel();
+        let mut searches = Vec::new();
+        for _ in 0..=SEARCHERS {
+            let (release, released) = mpsc::channel::<()>();
+            let (store, begun) = (store.clone(), begun.clone());
+            let search = tokio::spawn(async move {
+                let search = move |_: &LinkQueries| {
+                    let _gone = begun.send(());
+                    let _gone = released.recv();
+                    Ok(())
+                };
+                let _timeout = store.threads().read(SEARCH, search).await;
+            });
+            searches.push((release, search));
+        }
+        for _ in 0..SEARCHERS {
+            begins.recv_timeout(Duration::from_secs(30)).unwrap();
+        }
+        let query = ListQuery::all(Sort::Newest, 10, timestamp(1));
+        assert_eq!(store.list(&query).await.unwrap().links.len(), 1);
+        assert!(begins.try_recv().is_err(), "the last search waits for a thread");
+        for (release, search) in searches {
+            drop(release);
+            search.await.unwrap();
+        }
+        store.close();
+    }
+
+    #[test]
+    fn lists_with_filters_are_searches() {
+        let all = ListQuery::all(Sort::Newest, 10, timestamp(1));
+        for (query, plain) in [
+            (all.clone(), true),
+            (ListQuery { owner: Some(OwnerId(1)), ..all.clone() }, true),
+            (ListQuery { archived: Some(false), ..all.clone() }, true),
+            (ListQuery { status: Some(Status::Active), ..all.clone() }, true),
+            (ListQuery { status: Some(Status::Blocked), ..all.clone() }, false),
+            (ListQuery { archived: Some(true), ..all.clone() }, false),
+            (ListQuery { text: Some("x".into()), ..all.clone() }, false),
+            (ListQuery { tag: Some("x".into()), ..all.clone() }, false),
+            (ListQuery { domain: Some(Domain::primary()), ..all.clone() }, false),
+        ] {
+            assert_eq!(is_plain(&query), plain, "{query:?}");
+        }
     }
 }

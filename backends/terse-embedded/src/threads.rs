@@ -90,6 +90,11 @@ impl<T: Database> StoreThreads<T> {
         join(&self.writer);
     }
 
+    /// The queue of the writer thread.
+    pub(crate) fn writes_queue(&self) -> Arc<Queue<Box<dyn Job<T::Writes>>>> {
+        self.writes.clone()
+    }
+
     /// How many writes are waiting.
     pub(crate) fn queue_depth(&self) -> usize {
         self.writes.len()

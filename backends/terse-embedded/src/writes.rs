@@ -11,7 +11,9 @@ use terse_core::{
 };
 
 use crate::failure::Failure;
+use crate::indexer::IndexSignal;
 use crate::leases::{self, Leases};
+use crate::list::ListPosition;
 use crate::mark::MarkFile;
 use crate::quarantined_aliases::{QUARANTINED_ALIAS, QUARANTINED_CODE};
 use crate::queries::LinkQueries;
@@ -34,9 +36,16 @@ pub(crate) struct LinkWrites {
     stored_next_named: i64,
     /// Whether this transaction has written change rows.
     pub(crate) recorded_changes: bool,
+    /// Whether this transaction made links wait for the indexer.
+    pub(crate) links_to_index: bool,
+    /// Links before this one are not in the search index.
+    pub(crate) floor: Option<ListPosition>,
+    /// How FTS5 deletes; `None` if that is not known.
+    pub(crate) erases_trigrams: Option<bool>,
     insert_row: String,
     reusable_rows: String,
     mark: Option<Arc<Mutex<MarkFile>>>,
+    index_signal: Arc<IndexSignal>,
 }
 
 impl Deref for LinkWrites {
@@ -62,6 +71,9 @@ impl crate::database::Writes for LinkWrites {
     }
 
     fn committed(&mut self, frames: u32) {
+        if std::mem::take(&mut self.links_to_index) {
+            self.index_signal.notify();
+        }
         let leases = self.leased;
         self.mark(|mark| mark.committed(&leases, frames.into()));
     }
@@ -75,6 +87,7 @@ impl LinkWrites {
     pub(crate) fn new(
         queries: LinkQueries,
         mark: Option<Arc<Mutex<MarkFile>>>,
+        index_signal: Arc<IndexSignal>,
     ) -> rusqlite::Result<Self> {
         let mut writes = Self {
             queries,
@@ -82,6 +95,10 @@ impl LinkWrites {
             next_named: FIRST_NAMED,
             stored_next_named: FIRST_NAMED,
             recorded_changes: false,
+            links_to_index: false,
+            floor: None,
+            erases_trigrams: None,
+            index_signal,
             insert_row: format!(
                 "INSERT INTO links ({COLUMNS}) VALUES \
                  (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,\
@@ -114,6 +131,9 @@ impl LinkWrites {
         (self.stored_next_named, self.next_named) = leases::next_named(&self.queries.conn)?;
         self.leased = leased;
         self.recorded_changes = false;
+        self.links_to_index = false;
+        self.floor = self.queries.search_floor()?;
+        self.erases_trigrams = None;
         Ok(())
     }
 
@@ -175,6 +195,7 @@ impl LinkWrites {
         let spent = Some(link.spent_clicks as i64).filter(|spent| *spent != 0);
         let row = NewRow::new(id, domain, link, &texts);
         self.conn.prepare_cached(&self.insert_row)?.execute(&row.values(&spent)[..])?;
+        self.index_later(id, link)?;
         self.remember(request.as_ref(), id, link, link.created_at)?;
         for event in events {
             self.post(*event, link)?;
@@ -342,6 +363,7 @@ impl LinkWrites {
         if !old.owner_visible_eq(&new) {
             self.keep(id, new.updated_at)?;
         }
+        self.index_again(id, &old, &new)?;
         self.rewrite(id, &new)?;
         self.record_change(&new.key, new.revision)?;
         for event in events {

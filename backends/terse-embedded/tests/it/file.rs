@@ -661,7 +661,8 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     );
     sql(
         &folder.db(),
-        "DROP TABLE changes; DROP TABLE outbox; DROP TABLE held; DROP INDEX links_tagged; DROP TABLE revisions; ALTER TABLE links DROP \
+        "DROP TABLE search; DROP TABLE unindexed; DROP TABLE changes; DROP TABLE outbox; \
+         DROP TABLE held; DROP INDEX links_tagged; DROP TABLE revisions; ALTER TABLE links DROP \
          COLUMN rules; ALTER TABLE links DROP COLUMN archived_at; ALTER TABLE links DROP COLUMN \
          notes; \
          ALTER TABLE links DROP COLUMN password; ALTER TABLE links DROP COLUMN signs; ALTER TABLE links \
@@ -670,6 +671,9 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     let store = folder.open();
     assert_eq!(store.get(&plain.key).await.unwrap(), Some(plain.clone()));
     assert_eq!(store.get(&blocked.key).await.unwrap(), Some(blocked));
+    let text = Some("PLAIN".into());
+    let search = ListQuery { text, ..ListQuery::all(Sort::Newest, 9, timestamp(1)) };
+    assert_eq!(store.list(&search).await.unwrap().links, std::slice::from_ref(&plain), "upgraded");
     let flagged = Link {
         flags: Flags::new(["userinfo"]),
         moderation: ModerationStatus::Suspicious,
@@ -697,7 +701,8 @@ async fn waiting_events_of_an_earlier_version_get_a_lasting_id() {
     }
     sql(
         &folder.db(),
-        "ALTER TABLE outbox DROP COLUMN event; ALTER TABLE links DROP COLUMN imported_clicks; \
+        "DROP TABLE search; DROP TABLE unindexed; \
+         ALTER TABLE outbox DROP COLUMN event; ALTER TABLE links DROP COLUMN imported_clicks; \
          ALTER TABLE revisions DROP COLUMN imported_clicks; PRAGMA user_version = 7",
     );
     let first = folder.open().outbox(10).await.unwrap();
