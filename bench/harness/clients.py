@@ -1,8 +1,9 @@
-"""Load generators: wrk for HTTP/1.1 throughput, h2load for HTTP/2, `terse bench` for the rest."""
+"""Load generators: our own client for HTTP/1.1 throughput, h2load for HTTP/2, `terse bench` for the rest."""
 
 import dataclasses
 import json
 import os
+import random
 import re
 import resource
 import statistics
@@ -10,7 +11,7 @@ import subprocess
 
 from harness.servers import KEY, Failure, pinned
 
-SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "paths.lua")
+BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 @dataclasses.dataclass
@@ -21,6 +22,7 @@ class Sample:
     seconds: float
     errors: int
     cpu: float = 0.0  # CPU seconds of the server
+    serving: float = 0.0  # of these, of its serving threads
     client: float = 0.0  # CPU seconds of the client
     p99: float = 0.0  # seconds
 
@@ -38,8 +40,8 @@ class Sample:
         return self.client / self.seconds if self.seconds else 0.0
 
     @property
-    def cpu_per_request(self):
-        return self.cpu / self.requests if self.requests else float("inf")
+    def serving_per_request(self):
+        return (self.serving or self.cpu) / self.requests if self.requests else float("inf")
 
 
 def median(samples, of):
@@ -49,12 +51,12 @@ def median(samples, of):
 class Clients:
     """Runs clients on their cores."""
 
-    def __init__(self, terse, cores, threads, seconds):
-        self.terse, self.cores, self.threads, self.seconds = terse, cores, threads, seconds
+    def __init__(self, terse, client, cores, threads, seconds):
+        self.terse, self.client, self.cores, self.threads, self.seconds = terse, client, cores, threads, seconds
 
     def run(self, command, seconds, server, pin=True, env=None):
         """Runs a client; returns its standard output and the CPU time of client and server."""
-        cpu, client = server.cpu(), children_cpu()
+        cpu, serving, client = server.cpu(), server.serving_cpu(), children_cpu()
         try:
             done = subprocess.run(
                 pinned(self.cores if pin else None, command),
@@ -64,18 +66,27 @@ class Clients:
             raise Failure(f"{command[0]} timed out") from error
         if done.returncode != 0:
             raise Failure(f"{' '.join(command[:3])} … failed with exit code {done.returncode}:\n{done.stderr[-2000:]}{done.stdout[-500:]}")
-        return done.stdout, {"cpu": server.cpu() - cpu, "client": children_cpu() - client}
+        spent = {"cpu": server.cpu() - cpu, "serving": server.serving_cpu() - serving, "client": children_cpu() - client}
+        return done.stdout, spent
 
-    def wrk(self, server, pick, file, connections=64, close=False, browser=False, seconds=None, timeout=5):
+    def visit(self, server, pick, file, connections=64, close=False, browser=False, seconds=None, warm_up=0.3):
+        """Requests links as fast as they are answered; `unknown` requests codes that do not exist."""
         seconds = seconds or self.seconds
-        command = ["wrk", f"-t{min(self.threads, connections)}", f"-c{connections}", f"-d{seconds}s", f"--timeout={timeout}s"]
-        command += ["-s", SCRIPT, server.url, "--", pick, file, *(["close"] if close else []), *(["browser"] if browser else [])]
-        output, spent = self.run(command, seconds, server)
-        found = json.loads(output.strip().splitlines()[-1])
-        # wrk counts responses other than 2xx and 3xx; for unknown codes 404 is the expected status.
-        wrong = abs(found["requests"] - found["status"]) if pick == "unknown" else found["status"]
-        errors = wrong + found["connection"] + found["timeout"]
-        return Sample(found["requests"], found["seconds"], errors, p99=found["p99_us"] / 1e6, **spent)
+        status = 302
+        if pick == "unknown":
+            # Other codes in each round, because the server caches unknown ones.
+            pick, status, file = "each", 404, file + ".unknown"
+            with open(file, "w", encoding="ascii") as out:
+                out.writelines("/" + "".join(random.choices(BASE62, k=7)) + "\n" for _ in range(500_000))
+        command = [self.client, "--server", f"127.0.0.1:{server.port}", "--paths", file, "--pick", pick, "--status", status]
+        command += ["--connections", connections, "--seconds", seconds, "--warm-up", warm_up]
+        command += [*(["--close"] if close else []), *(["--browser"] if browser else [])]
+        output, spent = self.run(list(map(str, command)), seconds, server)
+        found = json.loads(output)
+        # The server also worked during the warm-up; the client's own figure leaves it out.
+        share = found["seconds"] / (found["seconds"] + warm_up)
+        spent = {"cpu": spent["cpu"] * share, "serving": spent["serving"] * share, "client": found["client_cpu"]}
+        return Sample(found["requests"], found["seconds"], found["errors"], p99=found["p99_us"] / 1e6, **spent)
 
     def h2load(self, server, urls, connections=16, streams=16):
         command = ["h2load", f"-t{min(self.threads, connections)}", f"-c{connections}", f"-m{streams}", f"-D{self.seconds}"]

@@ -48,7 +48,7 @@ def per_redirect(folder, start, clients, file, seconds, progress):
             wait_for_clicks(server)
         control(server, "-z")
         progress(f"{server.name} under callgrind, {seconds} s")
-        requests = clients.wrk(server, "zipf", file, seconds=seconds, timeout=60).requests
+        requests = clients.visit(server, "zipf", file, seconds=seconds, warm_up=0).requests
         if is_terse:
             wait_for_clicks(server)
         control(server, "-d")

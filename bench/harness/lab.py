@@ -14,7 +14,7 @@ from harness.servers import Failure, alone, start_nginx, start_terse
 class Lab:
     """The test environment. `close` stops all its servers."""
 
-    def __init__(self, chosen, binary, folder):
+    def __init__(self, chosen, binary, client, folder):
         self.chosen, self.binary, self.folder = chosen, binary, folder
         self.servers = []
         self.load_before = chosen.load_before
@@ -26,7 +26,7 @@ class Lab:
         self.client_cores = chosen.client_cores or (",".join(map(str, cores[half:])) if pin else None)
         self.threads = count(self.server_cores) if self.server_cores else len(cores)
         client_threads = count(self.client_cores) if self.client_cores else len(cores)
-        self.clients = Clients(binary, self.client_cores, client_threads, chosen.seconds)
+        self.clients = Clients(binary, client, self.client_cores, client_threads, chosen.seconds)
         if self.server_cores:
             where = f"servers on core {self.server_cores}, clients on core {self.client_cores}"
         else:
@@ -110,13 +110,22 @@ class Lab:
     @functools.cached_property
     def nginx(self):
         """nginx with the same links, checked to give the same answers as terse."""
+        return self.start_nginx("nginx")
+
+    @functools.cached_property
+    def second_nginx(self):
+        """Another nginx like the first: where the two differ, no comparison is valid."""
+        return self.start_nginx("nginx again")
+
+    def start_nginx(self, name):
         terse, file = self.hot
-        folder = os.path.join(self.folder, "nginx")
+        folder = os.path.join(self.folder, name.replace(" ", "-"))
 
         def config(port, port_h2):
             return links.nginx_config(self.numbered, folder, port, port_h2, self.threads)
 
         server = start_nginx(config, folder, self.server_cores)
+        server.name = name
         self.servers.append(server)
         server.wait_for(self.numbered[0][1], 302)
         self.clients.visit_each(server, file)

@@ -59,7 +59,7 @@ http {{
 
 
 def zipf_urls(numbered, base, count, seed=1):
-    """URLs with the distribution of paths.lua, for h2load, which reads a list."""
+    """URLs by Zipf's law, for h2load, which reads a list."""
     weights = [1 / rank for rank in range(1, len(numbered) + 1)]
     drawn = random.Random(seed).choices(numbered, weights, k=count)
     return "".join(f"{base}{path}\n" for _, path in drawn)

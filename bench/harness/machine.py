@@ -9,7 +9,7 @@ import subprocess
 
 from harness.servers import Failure
 
-PACKAGES = {"nginx": "nginx-light", "wrk": "wrk", "h2load": "nghttp2-client", "valgrind": "valgrind", "taskset": "util-linux"}
+PACKAGES = {"nginx": "nginx-light", "h2load": "nghttp2-client", "valgrind": "valgrind", "taskset": "util-linux"}
 
 
 def install(programs, allowed):
@@ -56,7 +56,7 @@ def describe(terse, folder, sync):
         ("disk", f"4 KiB appended and synced in {sync[0] * 1e3:.2f} ms (median), {sync[1] * 1e3:.2f} ms (p99)"),
         ("terse", f"{first_line(terse, '--version')}, {first_line('git', '-C', folder, 'describe', '--always', '--dirty')}"),
         ("other programs", ", ".join([
-            first_line("nginx", "-v").replace("nginx version: ", ""), first_line("wrk", "-v").split(" Copyright")[0],
+            first_line("nginx", "-v").replace("nginx version: ", ""),
             first_line("h2load", "--version"), first_line("rustc", "--version"),
         ])),
     ]

@@ -32,6 +32,7 @@ class Server:
 
     def __init__(self, name, command, port, port_h2, log, env=None, timeout=60):
         self.name, self.port, self.port_h2, self.log, self.timeout = name, port, port_h2, log, timeout
+        self.counts_clicks = False
         self.started = time.monotonic()
         with open(log, "wb") as output:
             self.process = subprocess.Popen(
@@ -114,6 +115,27 @@ class Server:
                 ticks += int(fields[11]) + int(fields[12])
         return ticks / TICK
 
+    def serving_cpu(self):
+        """Seconds of CPU of the threads that answer requests: terse names them, and nginx has no others."""
+        ticks = 0
+        for pid in self.tree():
+            with contextlib.suppress(OSError):
+                for task in os.listdir(f"/proc/{pid}/task"):
+                    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/stat") as stat:
+                        name, fields = stat.read().split("(", 1)[1].rsplit(")", 1)
+                    if name.startswith(("redirect-", "nginx")):
+                        ticks += int(fields.split()[11]) + int(fields.split()[12])
+        return ticks / TICK
+
+    def drain(self, timeout=600):
+        """Waits until terse has counted all clicks; returns how many were counted, dropped and lost since its start."""
+        until = time.monotonic() + timeout
+        while self.metric("terse_journal_waiting_bytes") > 0:
+            if time.monotonic() > until:
+                raise Failure(f"the clicks were not counted within {timeout} s")
+            time.sleep(0.05)
+        return [self.metric(f'terse_clicks_total{{what="{what}"}}') for what in ("counted", "dropped", "lost")]
+
     def memory(self):
         """Resident bytes of all its processes."""
         total = 0
@@ -165,6 +187,7 @@ def start_terse(binary, folder, threads, cores=None, settings=None, before=(), t
     command = pinned(cores, [*before, binary, "serve"])
     server = Server("terse", command, port, port, os.path.join(folder, "terse.log"), env, timeout)
     server.data = env["TERSE_DATA_DIR"]
+    server.counts_clicks = env.get("TERSE_CLICKS__ENABLED") != "false"
     return server
 
 
