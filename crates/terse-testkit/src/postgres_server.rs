@@ -196,7 +196,8 @@ impl PgBouncer {
         let settings = format!(
             "[databases]\n* = host=127.0.0.1 port={} user=terse\n[pgbouncer]\n\
              listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n\
-             pool_mode = transaction\ndefault_pool_size = {connections}\nmax_client_conn = 200\n",
+             pool_mode = transaction\ndefault_pool_size = {connections}\nmax_client_conn = 200\n\
+             server_login_retry = 1\n",
             server.port()
         );
         std::fs::write(folder.join("pgbouncer.ini"), settings).unwrap();

@@ -1,0 +1,159 @@
+//! Three real nodes on PostgreSQL with a synchronous standby, behind pgbouncer, while parts of them
+//! fail. Clients record what they do and see; `terse_testkit::fleet` checks it.
+//!
+//! A test binary of its own, so that no other test takes its processors. `TERSE_FLEET_SECONDS=3600`
+//! runs for longer (the six faults in turn), `TERSE_FLEET_SEED=17` with other choices. After a
+//! failure the history is in the folder that the message names.
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+mod client;
+mod nodes;
+#[allow(dead_code, reason = "the other test binary uses all of it")]
+#[path = "../it/process.rs"]
+mod process;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use client::{Client, Recorder};
+use nodes::Fleet;
+use terse_testkit::TcpProxy;
+use terse_testkit::fleet::{History, Window, check};
+
+/// What is broken on purpose.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    NodeKilled,
+    NodePaused,
+    NodeRestarted,
+    DatabaseRestarted,
+    DatabaseSlow,
+    DatabaseRefuses,
+}
+
+const FAULTS: [Fault; 6] = [
+    Fault::NodeKilled,
+    Fault::NodePaused,
+    Fault::NodeRestarted,
+    Fault::DatabaseRestarted,
+    Fault::DatabaseSlow,
+    Fault::DatabaseRefuses,
+];
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
+}
+
+fn sleep(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+/// Breaks one thing for a while, and notes when.
+fn apply(fault: Fault, round: usize, fleet: &Fleet, recorder: &Recorder, history: &mut History) {
+    let node = round % fleet.len();
+    let from = recorder.now();
+    eprintln!("{from:>7} ms: {fault:?}, node {node}");
+    match fault {
+        Fault::NodeKilled => {
+            fleet.kill(node);
+            sleep(1_500);
+            fleet.start_node(node);
+        }
+        Fault::NodePaused => {
+            fleet.pause(node, Duration::from_secs(3));
+            history.cuts.push((node, Window { from, to: recorder.now() }));
+        }
+        Fault::NodeRestarted => fleet.restart(node),
+        Fault::DatabaseRestarted => {
+            fleet.server.stop();
+            let away = recorder.now();
+            sleep(3_000);
+            history.store_away.push(Window { from: away, to: recorder.now() });
+            fleet.server.run();
+        }
+        Fault::DatabaseSlow => {
+            fleet.proxies.iter().for_each(|proxy| proxy.delay(Duration::from_millis(200)));
+            sleep(4_000);
+            fleet.proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
+        }
+        Fault::DatabaseRefuses => {
+            fleet.proxies.iter().for_each(TcpProxy::refuse);
+            let away = recorder.now();
+            sleep(3_000);
+            history.store_away.push(Window { from: away, to: recorder.now() });
+            fleet.proxies.iter().for_each(TcpProxy::accept);
+        }
+    }
+    let to = recorder.now();
+    history.faults.push(Window { from, to });
+    let is_database =
+        matches!(fault, Fault::DatabaseRestarted | Fault::DatabaseSlow | Fault::DatabaseRefuses);
+    if is_database {
+        // Nodes connect again at random distances of up to two seconds.
+        let window = Window { from, to: to + 3_000 };
+        history.cuts.extend((0..fleet.len()).map(|node| (node, window)));
+        // A node that may have missed a change forgets all links.
+        fleet.forget();
+    }
+}
+
+#[test]
+fn a_fleet_keeps_its_promises_while_parts_of_it_fail() {
+    let seconds = setting("TERSE_FLEET_SECONDS", 90);
+    let seed = setting("TERSE_FLEET_SEED", 8);
+    let fleet = Arc::new(Fleet::start(3));
+    let recorder = Arc::new(Recorder::default());
+    let clients: Vec<_> = (0..4)
+        .map(|n| {
+            let (fleet, recorder) = (Arc::clone(&fleet), Arc::clone(&recorder));
+            std::thread::spawn(move || Client::new(n, seed, fleet, recorder).run())
+        })
+        .collect();
+
+    let mut history = History::default();
+    let end = seconds * 1_000;
+    // The first faults come after some links exist; the last are over well before the end.
+    let pause = (end.saturating_sub(34_000) / FAULTS.len() as u64).clamp(3_000, 20_000);
+    sleep(4_000);
+    for round in 0.. {
+        apply(FAULTS[round % FAULTS.len()], round, &fleet, &recorder, &mut history);
+        if round + 1 >= FAULTS.len() && recorder.now() + pause + 24_000 > end {
+            break;
+        }
+        sleep(pause);
+    }
+    // What the faults leave behind is over ten seconds later.
+    sleep(11_000);
+    let healed_at = recorder.now();
+    history.healed_at = Some(healed_at);
+    sleep(end.saturating_sub(recorder.now()).max(5_000));
+    recorder.stopped.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().unwrap();
+    }
+    history.operations = recorder.take();
+
+    // All nodes end, and ship what is in their journals; another start reads the statistics.
+    fleet.stop();
+    fleet.start_node(0);
+    history.drained = Some(client::drained(&fleet, &history));
+    fleet.stop();
+    let (operations, errors) =
+        (history.operations.len(), history.operations.iter().filter(|op| op.is_error).count());
+    let links = history.drained.as_ref().unwrap().links.len();
+    eprintln!("{operations} operations, {errors} without success, {links} links");
+    assert!(operations > 500 && links > 20, "too little happened to check anything");
+    let broken = check(&history);
+    if !broken.is_empty() {
+        let file = std::env::temp_dir().join(format!("terse-fleet-{}.txt", std::process::id()));
+        std::fs::write(&file, history.to_text()).unwrap();
+        let shown: Vec<_> = broken.iter().take(12).collect();
+        panic!(
+            "{} promises were broken (seed {seed}, history in {}): {shown:#?}",
+            broken.len(),
+            file.display()
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! The machines: PostgreSQL with its standby, pgbouncer, and nodes with a proxy each.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use terse_testkit::{PgBouncer, PostgresServer, TcpProxy};
+
+use crate::process::Served;
+
+pub(crate) const KEY: &str = "a-key-for-tests-0123456789";
+
+struct Node {
+    served: Mutex<Option<Served>>,
+    folder: TempDir,
+    /// Where it listens; another port after each start.
+    url: RwLock<String>,
+    /// Links that it has answered since it started.
+    remembered: Mutex<HashSet<String>>,
+}
+
+pub(crate) struct Fleet {
+    nodes: Vec<Node>,
+    pub(crate) proxies: Vec<TcpProxy>,
+    database: String,
+    _pooler: PgBouncer,
+    _standby: PostgresServer,
+    pub(crate) server: PostgresServer,
+}
+
+impl Fleet {
+    pub(crate) fn start(size: usize) -> Self {
+        let server = PostgresServer::start(&["shared_buffers = 128MB"]);
+        let database = server.fresh_database();
+        let standby = server.synchronous_standby();
+        let pooler = PgBouncer::start(&server, 20);
+        let proxies = (0..size).map(|_| TcpProxy::start(pooler.port())).collect();
+        let node = |_| Node {
+            served: Mutex::default(),
+            folder: tempfile::tempdir().unwrap(),
+            url: RwLock::default(),
+            remembered: Mutex::default(),
+        };
+        let nodes = (0..size).map(node).collect();
+        let fleet = Self { nodes, proxies, database, _pooler: pooler, _standby: standby, server };
+        (0..size).for_each(|node| fleet.start_node(node));
+        fleet
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn url(&self, node: usize) -> String {
+        self.nodes[node].url.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Starts a process in the node's folder.
+    pub(crate) fn start_node(&self, node: usize) {
+        let (at, database) = (&self.nodes[node], &self.database);
+        let port = self.proxies[node].port();
+        let settings = [
+            format!("store=postgres://terse@127.0.0.1:{port}/{database}"),
+            format!("store_direct={}", self.server.url(database)),
+            format!("admin_key={KEY}"),
+            "base_url=http://127.0.0.1:1".to_owned(),
+            "redirect.threads=1".to_owned(),
+            "clicks.flush=1s".to_owned(),
+        ];
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let log = std::fs::File::create(at.folder.path().join("log")).unwrap();
+        let data = at.folder.path().join("data");
+        let mut command = crate::process::command(&data);
+        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        settings.iter().for_each(|setting| {
+            command.args(["--set", setting]);
+        });
+        command.stdout(std::process::Stdio::null()).stderr(log);
+        let served = Served::spawn(&data, &mut command);
+        at.remembered.lock().unwrap().clear();
+        *at.url.write().unwrap() = served.url.clone();
+        *at.served.lock().unwrap() = Some(served);
+    }
+
+    pub(crate) fn kill(&self, node: usize) {
+        if let Some(served) = self.nodes[node].served.lock().unwrap().take() {
+            served.kill();
+        }
+        self.nodes[node].remembered.lock().unwrap().clear();
+    }
+
+    pub(crate) fn pause(&self, node: usize, time: Duration) {
+        if let Some(served) = &*self.nodes[node].served.lock().unwrap() {
+            served.pause(time);
+        }
+    }
+
+    /// Ends a process in order. It must have succeeded.
+    pub(crate) fn terminate(&self, node: usize) {
+        if let Some(served) = self.nodes[node].served.lock().unwrap().take() {
+            served.terminate();
+            let (status, _) = served.wait();
+            let log = std::fs::read_to_string(self.nodes[node].folder.path().join("log"));
+            assert!(status.success(), "node {node}: {status} {}", log.unwrap_or_default());
+        }
+    }
+
+    pub(crate) fn restart(&self, node: usize) {
+        self.terminate(node);
+        self.start_node(node);
+    }
+
+    pub(crate) fn stop(&self) {
+        (0..self.len()).for_each(|node| self.terminate(node));
+    }
+
+    /// Notes that nodes may have forgotten all links.
+    pub(crate) fn forget(&self) {
+        self.nodes.iter().for_each(|node| node.remembered.lock().unwrap().clear());
+    }
+
+    /// Notes that a node has answered a link.
+    pub(crate) fn remember(&self, node: usize, key: &str) {
+        self.nodes[node].remembered.lock().unwrap().insert(key.to_owned());
+    }
+
+    pub(crate) fn remembers(&self, node: usize, key: &str) -> bool {
+        self.nodes[node].remembered.lock().unwrap().contains(key)
+    }
+}
