@@ -102,22 +102,16 @@ impl Collector for MetricsSources {
             ("never_issued", seen.never_issued),
             ("stale", seen.stale),
         ];
-        family(
-            &mut encoder,
-            "terse_cache",
-            "Looks into memory, by what was found",
-            "result",
-            &cache,
-        )?;
+        family(&mut encoder, "terse_cache", "Cache lookups, by result", "result", &cache)?;
         counter(
             &mut encoder,
             "terse_cache_refreshes",
-            "Links looked up again ahead of time",
+            "Cached links that terse read again before they became stale",
             seen.refreshes,
         )?;
         let (routes, bytes) = (self.remembered)();
-        gauge(&mut encoder, "terse_cache_routes", "Names in memory", routes)?;
-        gauge(&mut encoder, "terse_cache_bytes", "Memory taken by links", bytes)?;
+        gauge(&mut encoder, "terse_cache_routes", "Links in the cache", routes)?;
+        gauge(&mut encoder, "terse_cache_bytes", "Memory that the cached links take", bytes)?;
         let in_use = [("links", bytes as u64), ("http2", MemoryPlan::of_http2((self.http2)()))];
         memory(&mut encoder, &self.memory, &in_use)?;
         counter(&mut encoder, "terse_connections", "Connections accepted", seen.connections)?;
@@ -134,7 +128,7 @@ impl Collector for MetricsSources {
         family(
             &mut encoder,
             "terse_connections_special",
-            "Connections that ended or went another way",
+            "Connections that were refused, closed for new ones, timed out or handed over",
             "what",
             &ends,
         )?;
@@ -157,13 +151,7 @@ impl Collector for MetricsSources {
 
         let creates =
             CreateResult::ALL.map(|outcome| (outcome.as_str(), self.api.creates(outcome)));
-        family(
-            &mut encoder,
-            "terse_creates",
-            "Wishes for links, by how they ended",
-            "outcome",
-            &creates,
-        )?;
+        family(&mut encoder, "terse_creates", "Create requests, by outcome", "outcome", &creates)?;
         let help = "Requests to the API and pages, by route and class of status";
         let mut requests =
             encoder.encode_descriptor("terse_requests", help, None, MetricType::Counter)?;
@@ -187,7 +175,7 @@ impl Collector for MetricsSources {
         family(
             &mut encoder,
             "terse_reaped",
-            "Links that are over, by what was done to them",
+            "Links that the reaper marked as expired or purged",
             "what",
             &reaped,
         )
@@ -220,38 +208,44 @@ fn clicks(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot, counted: &Counte
     family(
         encoder,
         "terse_clicks",
-        "Visits on their way to the statistics, by what became of them",
+        "Clicks on their way to the statistics, by what happened to them",
         "what",
         &fates,
     )?;
     counter(
         encoder,
         "terse_clicks_store_failures",
-        "Batches of clicks that their store did not take",
+        "Batches of clicks that the click store refused; terse retries them",
         counted.failures,
     )?;
     gauge(
         encoder,
         "terse_clicks_dead",
-        "1 if the thread that counts clicks has ended by itself",
+        "1 if the thread that counts clicks has stopped unexpectedly",
         usize::from(counted.dead),
     )?;
     let waiting = usize::try_from(counted.waiting).unwrap_or(usize::MAX);
     gauge(
         encoder,
         "terse_journal_waiting_bytes",
-        "Bytes of the journal that are not stored yet, also what is in memory",
+        "Bytes of the journal whose clicks are not stored yet",
         waiting,
     )?;
     gauge(
         encoder,
         "terse_clicks_in_memory",
-        "Clicks that are in the statistics and wait in memory until they are stored",
+        "Clicks that the statistics include and the click store does not have yet",
         usize::try_from(counted.in_memory).unwrap_or(usize::MAX),
     )?;
     let pruned =
         [("raw", counted.aged), ("hours", counted.compacted), ("links", counted.forgotten)];
-    family(encoder, "terse_clicks_tidied", "What is no longer kept of clicks", "what", &pruned)
+    family(
+        encoder,
+        "terse_clicks_tidied",
+        "Old click data that terse removed or merged, by kind",
+        "what",
+        &pruned,
+    )
 }
 
 fn safety(
@@ -289,7 +283,7 @@ fn safety(
     family(
         encoder,
         "terse_blocklist_looks",
-        "Looks for new versions of blocklists, by how they ended",
+        "Checks for new versions of blocklists, by outcome",
         "outcome",
         &looks,
     )?;
@@ -305,7 +299,7 @@ fn safety(
     counter(
         encoder,
         "terse_recalled",
-        "Remembered links read again because the lists have changed",
+        "Cached links that terse read again because blocklists changed",
         of(recalled),
     )
 }
@@ -339,7 +333,7 @@ fn safe_browsing(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt:
     family(
         encoder,
         "terse_safe_browsing_updates",
-        "Looks for new lists, by how they ended",
+        "Updates of the Safe Browsing lists, by outcome",
         "outcome",
         &updates,
     )?;
@@ -351,7 +345,7 @@ fn safe_browsing(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt:
     family(
         encoder,
         "terse_safe_browsing_questions",
-        "Questions for whole hashes, by how they ended",
+        "Requests for full hashes to Safe Browsing, by outcome",
         "outcome",
         &questions,
     )?;
@@ -363,7 +357,7 @@ fn safe_browsing(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt:
     family(
         encoder,
         "terse_safe_browsing_revisits",
-        "Links screened again with an answer",
+        "Links screened again after an answer of Safe Browsing, by outcome",
         "outcome",
         &revisits,
     )
@@ -381,14 +375,14 @@ fn outgoing(encoder: &mut DescriptorEncoder<'_>, counts: &OutgoingCounts) -> fmt
     family(
         encoder,
         "terse_webhook_events",
-        "Events on their way to receivers, by what became of them",
+        "Webhook events, by what happened to them",
         "what",
         &events,
     )?;
     counter(
         encoder,
         "terse_webhooks_disabled",
-        "Webhooks that were switched off because of their receiver",
+        "Webhooks that terse disabled because their receiver kept failing",
         of(&counts.disabled),
     )?;
     let titles = [
@@ -396,15 +390,15 @@ fn outgoing(encoder: &mut DescriptorEncoder<'_>, counts: &OutgoingCounts) -> fmt
         ("none", of(&counts.untitled)),
         ("skipped", of(&counts.skipped)),
     ];
+    family(encoder, "terse_titles", "Pages whose title terse fetched, by result", "what", &titles)?;
+    let checks = [("answered", of(&counts.reached)), ("silent", of(&counts.unreached))];
     family(
         encoder,
-        "terse_titles",
-        "Pages asked for their title, by what was found",
+        "terse_target_checks",
+        "Reachability checks of targets, by result",
         "what",
-        &titles,
-    )?;
-    let checks = [("answered", of(&counts.reached)), ("silent", of(&counts.unreached))];
-    family(encoder, "terse_target_checks", "Looks whether targets answer", "what", &checks)
+        &checks,
+    )
 }
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
