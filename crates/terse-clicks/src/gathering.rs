@@ -12,11 +12,11 @@ use terse_core::clicks::{
 
 use crate::enrich::{ByHash, Enricher};
 
-/// What a row, a sum and a target take in memory, about: most sums have few values, and the lists
-/// grow by doubling.
+/// What a row and a target take in memory, about: the lists grow by doubling.
 const ROW_BYTES: usize = 96;
-const SUM_BYTES: usize = 400;
 const TARGET_BYTES: usize = 160;
+/// What a text takes beside its octets: it is in a list and in a map.
+const TEXT_BYTES: usize = 96;
 
 /// Tells batches of this process apart, so that numbers of one are never taken for another's.
 /// Later ones have higher numbers.
@@ -33,6 +33,8 @@ pub struct Gathering {
     unreadable: u64,
     /// When the earliest click was.
     first_ms: i64,
+    /// What the texts take in memory.
+    text_bytes: usize,
     targets: ByHash<u32>,
     links: LinkHashes,
     agents: Numbers<AgentTraits>,
@@ -83,6 +85,7 @@ impl Default for Gathering {
             rows: Vec::new(),
             unreadable: 0,
             first_ms: i64::MAX,
+            text_bytes: 0,
             targets: ByHash::default(),
             links: LinkHashes::default(),
             agents: Numbers::default(),
@@ -168,8 +171,9 @@ impl Gathering {
     /// How much memory it takes, about.
     pub(crate) fn bytes(&self) -> usize {
         self.columns.len() * ROW_BYTES
-            + self.sums.len() * SUM_BYTES
+            + self.sums.memory()
             + self.columns.targets.len() * TARGET_BYTES
+            + self.text_bytes
     }
 
     /// When the earliest click was.
@@ -219,27 +223,34 @@ impl Gathering {
     }
 
     pub(crate) fn agent(&mut self, agent: AgentTraits) -> u32 {
-        self.agents.of(&mut self.columns.agents, agent)
+        let AgentTraits { device, browser, system } = &agent;
+        let bytes = text_bytes([device, browser, system]);
+        number(&mut self.agents, &mut self.columns.agents, agent, bytes, &mut self.text_bytes)
     }
 
     pub(crate) fn network(&mut self, network: Network) -> u32 {
-        self.networks.of(&mut self.columns.networks, network)
+        let bytes = text_bytes([&network.address]);
+        number(&mut self.networks, &mut self.columns.networks, network, bytes, &mut self.text_bytes)
     }
 
     pub(crate) fn place(&mut self, place: Place) -> u32 {
-        self.places.of(&mut self.columns.places, place)
+        let bytes = text_bytes([&place.country, &place.city]);
+        number(&mut self.places, &mut self.columns.places, place, bytes, &mut self.text_bytes)
     }
 
     pub(crate) fn referrer(&mut self, referrer: Option<Interned>) -> u32 {
-        self.referrers.of(&mut self.columns.referrers, referrer)
+        let (bytes, list) = (text_bytes([&referrer]), &mut self.columns.referrers);
+        number(&mut self.referrers, list, referrer, bytes, &mut self.text_bytes)
     }
 
     pub(crate) fn language(&mut self, language: Option<Interned>) -> u32 {
-        self.languages.of(&mut self.columns.languages, language)
+        let (bytes, list) = (text_bytes([&language]), &mut self.columns.languages);
+        number(&mut self.languages, list, language, bytes, &mut self.text_bytes)
     }
 
     pub(crate) fn campaign(&mut self, campaign: [Option<Interned>; 5]) -> u32 {
-        self.campaigns.of(&mut self.columns.campaigns, campaign)
+        let (bytes, list) = (text_bytes(&campaign), &mut self.columns.campaigns);
+        number(&mut self.campaigns, list, campaign, bytes, &mut self.text_bytes)
     }
 
     pub(crate) fn columns(&self) -> &ClickColumns {
@@ -255,6 +266,30 @@ impl Gathering {
     }
 }
 
+/// What texts take in memory, about.
+fn text_bytes<'t>(texts: impl IntoIterator<Item = &'t Option<Interned>>) -> usize {
+    TEXT_BYTES
+        + texts
+            .into_iter()
+            .flatten()
+            .map(|text| text.len() + 2 * size_of::<Interned>())
+            .sum::<usize>()
+}
+
+/// The number of a value in a list. If it is new, `all` grows by `bytes`.
+fn number<T: Clone + Eq + std::hash::Hash>(
+    numbers: &mut Numbers<T>,
+    list: &mut Vec<T>,
+    value: T,
+    bytes: usize,
+    all: &mut usize,
+) -> u32 {
+    let before = list.len();
+    let number = numbers.of(list, value);
+    *all += if list.len() > before { bytes } else { 0 };
+    number
+}
+
 /// Whether a record led to this target.
 fn is_target(target: &ClickTarget, record: &Record<'_>) -> bool {
     let (key, same) = match target {
@@ -267,4 +302,41 @@ fn is_target(target: &ClickTarget, record: &Record<'_>) -> bool {
     };
     same && key.code.as_str().as_bytes() == record.code
         && key.domain.as_str().as_bytes() == record.domain
+}
+
+#[cfg(test)]
+mod tests {
+    use terse_core::Timestamp;
+
+    use super::*;
+    use crate::AddressPrecision;
+
+    #[test]
+    fn a_flood_of_values_and_visitors_counts_as_memory() {
+        const CLICKS: u64 = 2000;
+        let precision = AddressPrecision::Network;
+        let mut enricher = Enricher::new(None, precision, Timestamp::from_ms(0)).unwrap();
+        let mut bytes = |flood: bool| {
+            let mut gathering = Gathering::default();
+            for n in 0..CLICKS {
+                let value = if flood { n } else { 0 };
+                let referrer = format!("{value}.{}.example", "x".repeat(50));
+                let record = Record {
+                    at_ms: n as i64,
+                    weight: 1,
+                    visitor: value + 1,
+                    code: b"abc",
+                    referrer: referrer.as_bytes(),
+                    ..Record::default()
+                };
+                gathering.read(&record, &mut enricher);
+            }
+            gathering.add_in_order(&mut enricher);
+            assert_eq!((gathering.len(), gathering.unreadable()), (CLICKS as usize, 0));
+            gathering.bytes()
+        };
+        let (same, flood) = (bytes(false), bytes(true));
+        // A text, its entries in the lists of three sums, and three sketches.
+        assert!(flood > same + CLICKS as usize * (60 + 3 * 12), "{same} {flood}");
+    }
 }

@@ -77,6 +77,11 @@ pub(crate) struct PriorityBoost {
 }
 
 impl PriorityBoost {
+    /// The shipper's thread ends: another thread may get its number.
+    pub(crate) fn end(&self) {
+        self.thread.store(0, Ordering::Relaxed);
+    }
+
     /// Makes the shipper's priority normal.
     pub(crate) fn raise(&self) {
         if let Some(thread) = Pid::from_raw(self.thread.load(Ordering::Relaxed))
@@ -117,6 +122,11 @@ mod tests {
                 priority.note_boost(&boost);
                 assert!(!priority.is_low());
             }
+            // Not after the shipper has ended.
+            boost.end();
+            priority.set(true);
+            thread::scope(|scope| scope.spawn(|| boost.raise()).join().unwrap());
+            assert_eq!(niceness(), if priority.can_raise { LOW } else { NORMAL });
         })
         .join()
         .unwrap();

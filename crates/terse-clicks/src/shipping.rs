@@ -205,10 +205,7 @@ impl Shipping {
             if self.is_due(order.is_some()) {
                 self.flush().await?;
             }
-            // The lists of user agents are compiled at normal priority: that takes a while.
-            let ready = self.enricher.is_ready();
-            self.priority.note_boost(&self.pending.boost);
-            self.priority.set(order.is_none() && !self.behind && ready);
+            self.set_priority();
             self.prune().await?;
             // Only now: what the store has counted need not be dropped.
             self.keep_within_bound();
@@ -217,6 +214,8 @@ impl Shipping {
             }
             match order {
                 Some(Order { writers_gone: false, .. }) => return Ok(false),
+                // What was read while the last batch was being stored is stored, too.
+                Some(_) if self.since.is_some() => continue,
                 Some(_) if self.folder.segments().next().is_none() => return Ok(true),
                 _ => {}
             }
@@ -550,6 +549,7 @@ impl Shipping {
                 () = sleep(wait) => {}
             }
             let unread = self.read(false);
+            self.set_priority();
             wait = if unread == Unread::Some { Duration::ZERO } else { self.pace.idle };
             if bound_checked.elapsed() >= self.pace.idle * 4 {
                 bound_checked = Instant::now();
@@ -557,6 +557,15 @@ impl Shipping {
                 self.keep_within_bound();
             }
         }
+    }
+
+    /// Low while the thread keeps up.
+    fn set_priority(&mut self) {
+        // The lists of user agents are compiled at normal priority: that takes a while.
+        let ready = self.enricher.is_ready();
+        let ending = self.orders.borrow().is_some();
+        self.priority.note_boost(&self.pending.boost);
+        self.priority.set(!ending && !self.behind && ready);
     }
 
     fn done(&mut self, batch: &Batch, unreadable: u64) {
@@ -697,6 +706,12 @@ impl Shipping {
         let now = self.clock.now().as_ms();
         self.counts.last_error_ms.store(now, Ordering::Relaxed);
         is_due(&mut self.failure_logged_ms, now)
+    }
+}
+
+impl Drop for Shipping {
+    fn drop(&mut self) {
+        self.pending.boost.end();
     }
 }
 

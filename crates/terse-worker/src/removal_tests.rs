@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use terse_core::clicks::{Click, ClickTarget, LinkId};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{Actor, AlarmState, Attribution, NodeId};
 use terse_core::*;
-use terse_testkit::{MemoryClickStore, MemoryRegistry, MemoryStore, alias};
+use terse_testkit::{MemoryClickStore, MemoryRegistry, MemoryStore, alias, key};
 
 use crate::job::{Context, Job};
-use crate::{Aged, Reaper, RemovalGuard};
+use crate::{
+    Aged, ClickRetention, ClickRetentionCounts, ClickRetentionSettings, Reaper, RemovalGuard,
+};
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -220,6 +223,45 @@ async fn clicks_and_aliases_of_a_long_time_wait_for_a_confirmation() {
         assert!(guard.may_advance(context, &aged, before(61), keep).await.unwrap(), "as every day");
         assert_eq!(fixture.notice(), None);
     }
+}
+
+/// The size of single clicks has nothing to do with the clock.
+#[tokio::test]
+async fn single_clicks_stay_within_their_size_while_a_removal_waits() {
+    let fixture = Fixture::new().await;
+    fixture.put("old", 1, None).await;
+    let clicks = Arc::new(MemoryClickStore::new());
+    let link = LinkId { key: key("old-0"), created_at: fixture.clock.now() };
+    let click = |n: u32| {
+        let at = fixture.clock.now().checked_add(n * Duration::from_secs(60)).unwrap();
+        Click::bare(at, ClickTarget::Link(link.clone(), OwnerId(1)))
+    };
+    terse_testkit::add_clicks(&*clicks, (0..50).map(click).collect()).await;
+    let run = async |max_raw| {
+        let settings = ClickRetentionSettings {
+            every: HOUR,
+            keep_raw: 90 * DAY,
+            max_raw,
+            keep_hours: 30 * DAY,
+        };
+        let counts = Arc::<ClickRetentionCounts>::default();
+        let mut job = ClickRetention::new(
+            clicks.clone(),
+            fixture.store.clone(),
+            fixture.clock.clone(),
+            fixture.reaper.guard.clone(),
+            settings,
+            counts.clone(),
+        );
+        job.run(&fixture.context).await.unwrap();
+        (counts.raw.load(Ordering::Relaxed), counts.hours.load(Ordering::Relaxed))
+    };
+    assert_eq!(run(None).await, (0, 0));
+    fixture.clock.advance(200 * DAY);
+    assert_eq!(run(None).await, (0, 0), "200 days at once");
+    assert!(fixture.notice().unwrap().contains("--confirm 1"));
+    assert_eq!(run(Some(0)).await, (50, 0));
+    assert!(fixture.notice().is_some(), "the removal still waits");
 }
 
 #[tokio::test]

@@ -129,9 +129,8 @@ impl ClickRetention {
         let Some(begun) = self.guard.time(context).await? else { return Ok(()) };
         let before = begun.saturating_sub(keep);
         // Without single clicks only sums are kept.
-        if !keep.is_zero() && !self.guard.may_advance(context, &Aged::CLICKS, before, keep).await? {
-            return Ok(());
-        }
+        let may_advance =
+            keep.is_zero() || self.guard.may_advance(context, &Aged::CLICKS, before, keep).await?;
         loop {
             context.check_lease().await?;
             let Some(now) = self.guard.time(context).await? else { return Ok(()) };
@@ -141,7 +140,7 @@ impl ClickRetention {
             );
             let tombstones_before = now.saturating_sub(KEEP_TOMBSTONES);
             let days_before = now.saturating_sub(LATE_CLICKS);
-            let retention = Retention {
+            let mut retention = Retention {
                 raw_before,
                 max_raw: self.settings.max_raw,
                 days_before,
@@ -149,11 +148,20 @@ impl ClickRetention {
                 tombstones_before,
                 limit,
             };
+            if !may_advance {
+                // Nothing goes by its age. The disk space of single clicks is bounded all the same.
+                let never = Timestamp::MIN;
+                (retention.raw_before, retention.hours_before) = (never, never);
+                (retention.days_before, retention.tombstones_before) = (never, never);
+            }
             let Pruned { raw, hours, more, .. } = self.clicks.prune(retention).await?;
             self.counts.raw.fetch_add(raw, Ordering::Relaxed);
             self.counts.hours.fetch_add(hours, Ordering::Relaxed);
-            if !more {
+            if !more && may_advance {
                 return self.guard.advanced(context, &Aged::CLICKS, before).await;
+            }
+            if !more {
+                return Ok(());
             }
             sleep(PAUSE).await;
         }

@@ -18,6 +18,9 @@ use crate::time::Timestamp;
 const HOUR: i64 = Unit::Hour.ms();
 /// The longest list of values without an index.
 const SHORT: usize = 16;
+/// What an entry of an index takes in memory, about.
+const INDEX_ENTRY: usize = 10;
+const PLACES_ENTRY: usize = 40;
 
 /// The subject of a delta. A link is a number in [`ClickColumns::targets`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -228,9 +231,11 @@ impl Delta {
         }
     }
 
-    /// How many values it has, for bounds.
-    pub fn value_count(&self) -> usize {
-        self.values.len()
+    /// How many octets its lists take in memory, about.
+    fn memory(&self) -> usize {
+        self.values.capacity() * size_of::<Value>()
+            + self.index.as_ref().map_or(0, |index| index.capacity() * INDEX_ENTRY)
+            + self.visitors.as_ref().map_or(0, Sketch::memory)
     }
 }
 
@@ -254,6 +259,8 @@ pub struct Sums {
     owner_places: HashMap<OwnerId, u32, RandomState>,
     everything: Option<Latest>,
     orphans: Option<Latest>,
+    /// What the lists of all deltas take in memory.
+    memory: usize,
     /// All deltas, for clicks of other hours and for reports.
     index: SumIndex,
 }
@@ -284,23 +291,30 @@ impl Sums {
                 let latest = self.orphans.unwrap_or(NONE);
                 let latest = self.latest(latest, DeltaSubject::Orphans, OwnerId(0), hour);
                 self.orphans = Some(latest);
-                self.deltas[latest.delta as usize].add(row, place, true);
+                self.add_to(latest, row, place, true);
             }
             ClickTarget::Link(_, owner) => {
                 let (latest, owner_place) = self.target(row.target, *owner);
                 let latest = self.latest(latest, DeltaSubject::Link(row.target), *owner, hour);
                 self.targets[row.target as usize].0 = latest;
-                self.deltas[latest.delta as usize].add(row, place, false);
+                self.add_to(latest, row, place, false);
                 let of_owner = self.owners[owner_place as usize].1;
                 let latest = self.latest(of_owner, DeltaSubject::Owner(*owner), *owner, hour);
                 self.owners[owner_place as usize].1 = latest;
-                self.deltas[latest.delta as usize].add(row, place, false);
+                self.add_to(latest, row, place, false);
                 let latest = self.everything.unwrap_or(NONE);
                 let latest = self.latest(latest, DeltaSubject::Everything, OwnerId(0), hour);
                 self.everything = Some(latest);
-                self.deltas[latest.delta as usize].add(row, place, false);
+                self.add_to(latest, row, place, false);
             }
         }
+    }
+
+    fn add_to(&mut self, latest: Latest, row: &ClickRow, place: u32, orphan: bool) {
+        let delta = &mut self.deltas[latest.delta as usize];
+        let before = delta.memory();
+        delta.add(row, place, orphan);
+        self.memory += delta.memory() - before;
     }
 
     fn target(&mut self, target: u32, owner: OwnerId) -> (Latest, u32) {
@@ -339,6 +353,14 @@ impl Sums {
             deltas.len() as u32 - 1
         });
         Latest { hour, delta }
+    }
+
+    /// How many octets they take in memory, about.
+    pub fn memory(&self) -> usize {
+        self.memory
+            + self.deltas.capacity() * size_of::<Delta>()
+            + self.deltas.len() * PLACES_ENTRY
+            + self.targets.capacity() * size_of::<(Latest, u32)>()
     }
 
     /// How many subjects and hours there are.

@@ -30,6 +30,11 @@ impl Sketch {
         self.0.estimate() as u64
     }
 
+    /// How much memory it takes.
+    pub fn memory(&self) -> usize {
+        self.0.size_of()
+    }
+
     /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
         let bytes = postcard::to_allocvec(&self.0).unwrap_or_default();
