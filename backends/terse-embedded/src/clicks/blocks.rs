@@ -25,7 +25,7 @@ pub(crate) const OLD: &str = "SELECT id, last, clicks FROM blocks WHERE first < 
 pub(crate) const NOT_CLEAN: &str = "SELECT id FROM blocks WHERE clean_to < ?1 LIMIT ?2";
 const SIZE: &str = "SELECT coalesce(sum(length(data) + length(subjects)), 0) FROM blocks";
 pub(crate) const OLDEST: &str = "SELECT id, clicks, length(data) + length(subjects) FROM blocks \
-    ORDER BY first LIMIT ?1";
+    ORDER BY last LIMIT ?1";
 const LAST_ERASED: &str = "SELECT coalesce(max(id), 0) FROM erased_subjects";
 
 /// Blocks are merged up to this many clicks, and at least this many blocks at a time.

@@ -684,3 +684,20 @@ async fn of_too_many_single_clicks_the_oldest_blocks_go_whole() {
     store.close();
     assert!(verify_clicks(&folder.db()).unwrap().is_clean());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_block_with_one_late_click_is_as_old_as_its_latest_click() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let at = |ms, n| Click { at: timestamp(ms), ..click(n) };
+    put(&store, vec![at(0, 1), at(5000, 1)]).await;
+    put(&store, vec![at(1000, 2), at(1001, 2)]).await;
+    let conn = Connection::open(folder.db()).unwrap();
+    let size: i64 = conn
+        .query_row("SELECT max(length(data) + length(subjects)) FROM blocks", [], |row| row.get(0))
+        .unwrap();
+    let retention = Retention { max_raw: Some(size as u64), ..up_to(-1000, -86_400_000, 1000) };
+    assert_eq!(store.prune(retention).await.unwrap().raw, 2);
+    assert_eq!(all_clicks(&store, &link(1)).await.len(), 2);
+    assert_eq!(all_clicks(&store, &link(2)).await.len(), 0);
+}
