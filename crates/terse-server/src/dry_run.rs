@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde::Deserialize;
-use terse_core::rules::{self, Rules, SplitKey, Step, VisitorTraits};
+use terse_core::rules::{self, RawRules, Rules, SplitKey, Step, VisitorTraits};
 use terse_core::{Link, LinkKey, Target, Timestamp, TimestampError};
 use utoipa::ToSchema;
 
@@ -55,7 +55,7 @@ pub(crate) struct TriedVisitor {
 }
 
 /// A visitor whose fields are validated.
-pub(crate) struct Visitor {
+struct Visitor {
     agent: Option<String>,
     address: Option<IpAddr>,
     country: Option<&'static str>,
@@ -67,7 +67,7 @@ pub(crate) struct Visitor {
 
 impl Visitor {
     /// `within` is the prefix of field names in problems.
-    pub(crate) fn parse(sent: TriedVisitor, within: &str, now: Timestamp) -> Result<Self, Problem> {
+    fn parse(sent: TriedVisitor, within: &str, now: Timestamp) -> Result<Self, Problem> {
         let refuse = |field: &str, detail: &'static str| {
             Problem::invalid(format!("{within}{field}"), detail)
         };
@@ -123,10 +123,10 @@ impl Visitor {
 }
 
 /// The rules and the default target of a dry run.
-pub(crate) struct DryRun<'a> {
-    pub(crate) rules: Option<&'a Rules>,
-    pub(crate) target: &'a Target,
-    pub(crate) link: Option<&'a Link>,
+struct DryRun<'a> {
+    rules: Option<&'a Rules>,
+    target: &'a Target,
+    link: Option<&'a Link>,
 }
 
 /// Where a visitor would go, and why.
@@ -162,8 +162,24 @@ pub(crate) async fn try_on(
         .await
 }
 
+/// Tries rules that no link has yet. `within` is the prefix of the visitor's fields in problems.
+pub(crate) async fn try_drafted(
+    state: &App,
+    long_url: &str,
+    rules: Option<RawRules>,
+    visitor: TriedVisitor,
+    within: &str,
+) -> Result<Outcome, Problem> {
+    let targets = &state.links.rules().targets;
+    let target = Target::parse(long_url, targets)?;
+    let drafted = rules.map(|RawRules(sent)| Rules::parse(&sent, targets)).transpose()?.flatten();
+    let visitor = Visitor::parse(visitor, within, state.links.now())?;
+    let rules = drafted.as_ref().map(|drafted| &drafted.rules);
+    DryRun { rules, target: &target, link: None }.on(state, visitor).await
+}
+
 impl DryRun<'_> {
-    pub(crate) async fn on(self, state: &App, visitor: Visitor) -> Result<Outcome, Problem> {
+    async fn on(self, state: &App, visitor: Visitor) -> Result<Outcome, Problem> {
         let traits = classify(state, &visitor).await?;
         let key = self.link.map(|link| &link.key);
         let facts =

@@ -2,15 +2,14 @@
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use terse_core::Target;
-use terse_core::rules::{RawRules, Rules};
+use terse_core::rules::RawRules;
 use utoipa::ToSchema;
 
 use super::answers::{TrialProblems, TryProblems};
 use super::links::readable;
 use super::rule_schemas;
 use super::schemas;
-use crate::dry_run::{DryRun, Outcome, TriedVisitor, Visitor, try_on};
+use crate::dry_run::{Outcome, TriedVisitor, try_drafted, try_on};
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Name, ReadOnly};
 use crate::http::params::{NoParams, Params};
@@ -143,13 +142,8 @@ pub(super) async fn try_rules(
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<Trial>, Problem> {
     let body: TryRules = parse_object(&body)?;
-    let targets = &state.links.rules().targets;
-    let target = Target::parse(&body.long_url, targets)?;
-    let drafted =
-        body.rules.map(|RawRules(sent)| Rules::parse(&sent, targets)).transpose()?.flatten();
-    let visitor = Visitor::parse(body.visitor.unwrap_or_default(), "visitor.", state.links.now())?;
-    let rules = drafted.as_ref().map(|drafted| &drafted.rules);
-    let outcome = DryRun { rules, target: &target, link: None }.on(&state, visitor).await?;
+    let visitor = body.visitor.unwrap_or_default();
+    let outcome = try_drafted(&state, &body.long_url, body.rules, visitor, "visitor.").await?;
     Ok(axum::Json(outcome.into()))
 }
 

@@ -15,6 +15,11 @@ impl Params {
     /// Parses `a=b&c=d`. A name that is given twice is an error, because one of the values would be
     /// ignored.
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
+        Self::parse_at_most(text, 32)
+    }
+
+    /// The same, with another limit of parameters.
+    pub(crate) fn parse_at_most(text: &str, most: usize) -> Result<Self, Problem> {
         let mut params: Vec<(String, String)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -29,7 +34,7 @@ impl Params {
                 ));
             }
             params.push((name, value));
-            if params.len() > 32 {
+            if params.len() > most {
                 return Err(Problem::new(&INVALID_REQUEST, "too many parameters"));
             }
         }

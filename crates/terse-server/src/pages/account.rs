@@ -10,12 +10,12 @@ use terse_core::Timestamp;
 use terse_core::accounts::{AccountError, ErasureProof, KeyDraft};
 use terse_core::registry::{ApiKey, KeyId, Scope};
 
-use super::form::{Wrong, sentence, shown_again};
+use super::form::{Wrong, sentence};
 use super::format::ago;
 use super::html;
 use super::login::away;
 use super::member::{Member, MemberForm};
-use super::session::{app_page, begin, go, go_with, guard, no_cookie};
+use super::session::{app_again, app_page, begin, go, go_with, no_cookie};
 use super::shell::Shell;
 use super::signup::mismatch;
 use crate::http::params::Params;
@@ -158,9 +158,7 @@ async fn again(
         Ok(mut account) => {
             account.form = form;
             account.wrong = Some((field, sentence(problem)));
-            let mut response = shown_again(problem, html(&account));
-            guard(response.headers_mut());
-            response
+            app_again(problem, html(&account))
         }
         Err(error) => away(&error),
     }

@@ -23,6 +23,9 @@ const FOREIGN: Message = Message {
     hint: "If you want to do this, start from our own page.",
 };
 
+/// The largest number of fields: those of a link with as many rules as the form shows.
+const MAX_FIELDS: usize = 400;
+
 /// A problem with a form: the field, and a sentence to show.
 pub(super) type Wrong = (&'static str, String);
 
@@ -40,7 +43,7 @@ pub(super) async fn fields(headers: &HeaderMap, body: Body) -> Result<Params, Pr
     let text = std::str::from_utf8(&bytes).map_err(|_| {
         Problem::new(&INVALID_REQUEST, "the form could not be read; reload the page and try again")
     })?;
-    Params::parse(text)
+    Params::parse_at_most(text, MAX_FIELDS)
 }
 
 /// The fields of a form that only our own pages may send, because the form acts for an account or

@@ -2,8 +2,7 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::http::header::CONTENT_SECURITY_POLICY;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -14,13 +13,16 @@ use terse_core::{
     PatchField, Revision, Timestamp,
 };
 
-use super::form::{sentence, shown_again};
+use super::form::sentence;
 use super::home::with_scheme;
 use super::link::{domain_choices, found, page_of, path};
+use super::link_rules::Tried;
 use super::member::{Member, MemberForm};
-use super::session::{app_page, go, guard};
+use super::rule_form::{RowAction, RuleRow, rows_of, shown, take_rows, to_json};
+use super::session::{app_again, app_page, go};
 use super::shell::{Shell, named_zone};
-use super::{APP_CSP, BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
+use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
+use crate::dry_run::{Outcome, try_drafted};
 use crate::http::extract::{Name, Peer};
 use crate::http::host::short_url;
 use crate::http::limit_headers;
@@ -63,6 +65,8 @@ struct FormPage {
     /// The link that is changed: the short URL without its scheme, and the path of its page.
     link: Option<(String, String)>,
     action: String,
+    /// Where the tried visitor would go.
+    outcome: Option<Outcome>,
     /// The field with the problem, and the problem.
     wrong: Option<(String, String)>,
 }
@@ -97,6 +101,20 @@ impl FormPage {
         FIELDS.iter().all(|field| self.wrong(field).is_none()).then_some(words.as_str())
     }
 
+    /// The problem of a rule, by its place.
+    fn rule_wrong(&self, place: &usize) -> Option<&str> {
+        let (wrong, words) = self.wrong.as_ref()?;
+        let rest = wrong.strip_prefix(&format!("rules[{place}]"))?;
+        (rest.is_empty() || rest.starts_with('.')).then_some(words)
+    }
+
+    /// A problem of the rules that belongs to none of the rows.
+    fn rules_wrong(&self) -> Option<&str> {
+        let rows = self.form.rows.as_ref().map_or(0, Vec::len);
+        let in_row = (0..rows).any(|place| self.rule_wrong(&place).is_some());
+        self.wrong("rules").filter(|_| !in_row)
+    }
+
     /// Whether the part of the form that is closed at first must be open.
     fn is_open(&self, fields: &[&str]) -> bool {
         fields.iter().any(|field| self.wrong(field).is_some())
@@ -125,7 +143,13 @@ struct LinkForm {
     redirect: String,
     forward_query: bool,
     crawlable: bool,
+    /// The rules as JSON.
     rules: String,
+    /// The rules as rows; `None` if the JSON is what counts.
+    rows: Option<Vec<RuleRow>>,
+    /// A button of the rules that was pressed instead of Save.
+    row_action: Option<RowAction>,
+    tried: Tried,
     campaign: [String; 5],
     has_password: bool,
     /// The revision that is changed.
@@ -156,6 +180,14 @@ impl LinkForm {
             forward_query: !take("forward_query").is_empty(),
             crawlable: !take("crawlable").is_empty(),
             rules: take("rules"),
+            rows: None,
+            row_action: RowAction::parse(&take("rows")),
+            tried: Tried {
+                agent: take("try.agent"),
+                country: take("try.country"),
+                language: take("try.language"),
+                query: take("try.query"),
+            },
             campaign: CAMPAIGN.map(|(name, _)| take(name)),
             has_password: false,
             revision: take("revision"),
@@ -164,10 +196,20 @@ impl LinkForm {
         }
     }
 
+    /// Takes the rules: the rows, unless the form says that the JSON counts.
+    fn take_rules(&mut self, fields: &mut Params) {
+        let rows = take_rows(fields);
+        self.rows = if fields.take("as_json").is_some() { None } else { rows };
+    }
+
     /// The form with the values of a link.
     fn of(link: &Link, zone: &TimeZone) -> Self {
         let tags: Vec<&str> = link.tags.iter().collect();
         let rules = link.rules.as_ref().map(Rules::to_json);
+        let rows = match &rules {
+            None => Some(Vec::new()),
+            Some(rules) => rows_of(rules, zone),
+        };
         let rules = rules.and_then(|rules| serde_json::to_string_pretty(&rules).ok());
         Self {
             long_url: link.target.to_string(),
@@ -181,6 +223,7 @@ impl LinkForm {
             forward_query: link.forward_query,
             crawlable: link.crawlable,
             rules: rules.unwrap_or_default(),
+            rows,
             has_password: link.password.is_some(),
             revision: link.revision.0.to_string(),
             ..Self::default()
@@ -255,7 +298,11 @@ impl LinkForm {
         }
     }
 
-    fn rules(&self) -> Result<Option<RawRules>, Problem> {
+    fn rules(&self, zone: &TimeZone) -> Result<Option<RawRules>, Problem> {
+        if let Some(rows) = &self.rows {
+            let rules = to_json(rows, zone)?;
+            return Ok(Some(RawRules(rules)).filter(|_| !rows.is_empty()));
+        }
         if self.rules.trim().is_empty() {
             return Ok(None);
         }
@@ -280,7 +327,7 @@ impl LinkForm {
             title: given(&self.title),
             tags: Some(self.tags()),
             notes: given(&self.notes),
-            rules: self.rules()?,
+            rules: self.rules(zone)?,
             domain: given(&self.domain),
             forward_query: Some(self.forward_query),
             crawlable: Some(self.crawlable),
@@ -327,7 +374,7 @@ impl LinkForm {
             tags: Some(self.tags()),
             notes: field(given(&self.notes)),
             password,
-            rules: self.rules()?.map_or(PatchField::Clear, PatchField::Set),
+            rules: self.rules(zone)?.map_or(PatchField::Clear, PatchField::Set),
             forward_query: Some(self.forward_query),
             crawlable: Some(self.crawlable),
             ..Patch::default()
@@ -351,9 +398,20 @@ impl LinkForm {
         self.campaign.iter().any(|value| !value.is_empty())
     }
 
+    /// The rows of the editor.
+    fn shown_rows(&self) -> Vec<(usize, RuleRow)> {
+        shown(self.rows.as_deref().unwrap_or_default())
+    }
+
+    fn has_rules(&self) -> bool {
+        self.row_action.is_some()
+            || !self.rules.trim().is_empty()
+            || self.rows.as_ref().is_some_and(|rows| !rows.is_empty())
+    }
+
     /// Whether an option is set that the form shows only when opened.
     fn has_options(&self) -> bool {
-        let texts = [&self.valid_from, &self.max_clicks, &self.password, &self.notes, &self.rules];
+        let texts = [&self.valid_from, &self.max_clicks, &self.password, &self.notes];
         texts.iter().any(|text| !text.is_empty())
             || self.has_password
             || self.password_again
@@ -364,13 +422,17 @@ impl LinkForm {
 }
 
 /// A time as the form shows it.
-fn local(at: Option<Timestamp>, zone: &TimeZone) -> String {
+pub(super) fn local(at: Option<Timestamp>, zone: &TimeZone) -> String {
     let at = at.and_then(|at| jiff::Timestamp::from_millisecond(at.as_ms()).ok());
     at.map(|at| at.to_zoned(zone.clone()).strftime(LOCAL).to_string()).unwrap_or_default()
 }
 
 /// A time in the form as the services read it.
-fn instant(field: &'static str, typed: &str, zone: &TimeZone) -> Result<Option<String>, Problem> {
+pub(super) fn instant(
+    field: &'static str,
+    typed: &str,
+    zone: &TimeZone,
+) -> Result<Option<String>, Problem> {
     let typed = typed.trim();
     if typed.is_empty() {
         return Ok(None);
@@ -402,6 +464,7 @@ impl FormPage {
             domains: domain_choices(state),
             link: shown,
             action,
+            outcome: None,
             wrong: None,
         }
     }
@@ -410,6 +473,29 @@ impl FormPage {
     fn base(&self) -> String {
         format!("{}/", self.shell.host())
     }
+}
+
+/// Shows the form after a button of the rules: with another row, or with where a visitor goes.
+async fn after_row_action(state: &App, mut page: FormPage, action: RowAction) -> Response {
+    if let Some(rows) = &mut page.form.rows {
+        action.apply(rows);
+    }
+    if action == RowAction::Try {
+        let zone = page.form.zone(&page.shell);
+        let (long_url, visitor) = (page.form.target(), page.form.tried.visitor());
+        let tried = match page.form.rules(&zone) {
+            Ok(rules) => try_drafted(state, &long_url, rules, visitor, "try.").await,
+            Err(problem) => Err(problem),
+        };
+        match tried {
+            Ok(outcome) => page.outcome = Some(outcome),
+            Err(problem) => return again(page, &problem),
+        }
+    }
+    // The browser does not send a password back that a page shows, so the form asks for it again.
+    page.form.password_again = !page.form.password.is_empty();
+    page.form.password = String::new();
+    app_page(StatusCode::OK, html(&page))
 }
 
 /// Shows the form again with the problem and the typed values, but no password.
@@ -422,10 +508,7 @@ fn again(mut page: FormPage, problem: &Problem) -> Response {
         None => "",
     };
     page.wrong = Some((field.to_owned(), sentence(problem)));
-    let mut response = shown_again(problem, html(&page));
-    guard(response.headers_mut());
-    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(APP_CSP));
-    response
+    app_again(problem, html(&page))
 }
 
 pub(super) async fn new(
@@ -437,7 +520,8 @@ pub(super) async fn new(
     let mut take = |name| params.take(name).unwrap_or_default();
     let typed = take("url");
     let long_url = if typed.is_empty() { typed } else { with_scheme(&typed) };
-    let form = LinkForm { long_url, title: take("title"), ..LinkForm::default() };
+    let rows = Some(Vec::new());
+    let form = LinkForm { long_url, title: take("title"), rows, ..LinkForm::default() };
     app_page(StatusCode::OK, html(&FormPage::new(&state, &member, form, None)))
 }
 
@@ -446,8 +530,12 @@ pub(super) async fn create(
     Peer(address): Peer,
     MemberForm { member, mut fields }: MemberForm,
 ) -> Response {
-    let form = LinkForm::read(&mut fields);
+    let mut form = LinkForm::read(&mut fields);
+    form.take_rules(&mut fields);
     let page = FormPage::new(&state, &member, form, None);
+    if let Some(action) = page.form.row_action {
+        return after_row_action(&state, page, action).await;
+    }
     let draft = match fields.done().and_then(|()| page.form.create(&page.form.zone(&page.shell))) {
         Ok(draft) => draft,
         Err(problem) => return again(page, &problem),
@@ -529,8 +617,12 @@ pub(super) async fn change(
         Err(response) => return response,
     };
     let mut form = LinkForm::read(&mut fields);
+    form.take_rules(&mut fields);
     form.has_password = link.password.is_some();
     let page = FormPage::new(&state, &member, form, Some(&link));
+    if let Some(action) = page.form.row_action {
+        return after_row_action(&state, page, action).await;
+    }
     let Ok(revision) = page.form.revision.parse() else { return message(&BAD_FORM) };
     let expected = Some(Revision(revision));
     let patch = async {

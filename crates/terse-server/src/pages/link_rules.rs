@@ -72,20 +72,20 @@ struct RuleWords {
 }
 
 /// The visitor in the form.
-#[derive(Default)]
-struct Tried {
-    agent: String,
-    country: String,
-    language: String,
-    query: String,
+#[derive(Clone, Default)]
+pub(super) struct Tried {
+    pub(super) agent: String,
+    pub(super) country: String,
+    pub(super) language: String,
+    pub(super) query: String,
 }
 
 impl Tried {
-    fn agents(&self) -> impl Iterator<Item = (&'static str, bool)> {
+    pub(super) fn agents(&self) -> impl Iterator<Item = (&'static str, bool)> {
         AGENTS.into_iter().map(|(name, _)| (name, name == self.agent))
     }
 
-    fn visitor(&self) -> TriedVisitor {
+    pub(super) fn visitor(&self) -> TriedVisitor {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let agent = AGENTS.iter().find(|(name, _)| *name == self.agent);
         TriedVisitor {

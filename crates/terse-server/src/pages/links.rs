@@ -310,12 +310,14 @@ pub(super) async fn show(
     let count = take("count").and_then(|count| count.parse().ok()).unwrap_or(0);
     let filter = Filter::read(&mut params);
     let shell = member.shell(&state, "/links").searching(&filter.text);
-    let rows = match list(&state, &member, &shell, filter, cursor).await {
+    // Each keystroke of a search asks for the rows alone: their charts would cost a report each.
+    let is_part = part.as_deref() == Some("rows");
+    let rows = match list(&state, &member, &shell, filter, cursor, !is_part).await {
         Ok(Some(rows)) => rows,
         Ok(None) => return message(&NOT_FOUND),
         Err(error) => return failed(&error),
     };
-    if part.as_deref() == Some("rows") {
+    if is_part {
         return app_page(StatusCode::OK, html(&rows));
     }
     let tags = match state.links.tags(member.principal.caller, TAGS).await {
@@ -379,6 +381,7 @@ async fn list(
     shell: &Shell,
     filter: Filter,
     cursor: Option<String>,
+    with_charts: bool,
 ) -> Result<Option<Rows>, LinkError> {
     let (caller, owner) = (member.principal.caller, member.here.account.id);
     let now = state.links.now();
@@ -395,7 +398,10 @@ async fn list(
     let listing = state.links.list(caller, query).await?;
     let links = &listing.page.links;
     let counts = counts(state, links.iter()).await;
-    let sparks = sparks(state, shell, links, &counts, now).await;
+    let sparks = match with_charts {
+        true => sparks(state, shell, links, &counts, now).await,
+        false => vec![None; links.len()],
+    };
     let rows = links.iter().zip(counts).zip(sparks);
     let rows =
         rows.map(|((link, clicks), spark)| LinkRow::new(link, clicks, spark, state, shell, now));
@@ -508,15 +514,7 @@ async fn apply(
         "unarchive" => archive(false),
         "delete" => return Some(state.links.delete(caller, key).await),
         "restore" => return Some(state.links.restore(caller, key).await.map(|_| ())),
-        "tag" => {
-            let link = match state.links.get(caller, key).await {
-                Ok(link) => link,
-                Err(error) => return Some(Err(error)),
-            };
-            let mut tags: Vec<String> = link.tags.iter().map(str::to_owned).collect();
-            tags.push(tag.to_owned());
-            Patch { tags: Some(tags), ..Patch::default() }
-        }
+        "tag" => return Some(state.links.add_tag(caller, key, tag).await.map(|_| ())),
         "untag" => return Some(state.links.retag(caller, key, tag, None).await.map(|_| ())),
         _ => return None,
     };
@@ -561,7 +559,6 @@ async fn export(state: &App, member: &Member, keys: &[LinkKey]) -> Response {
         let tags: Vec<&str> = link.tags.iter().collect();
         let count = count.map(|count| count.all().saturating_add(link.imported_clicks));
         let cells = [
-            link.key.code.to_string(),
             short_url(&link.key, &state.links.rules().hosts),
             link.target.to_string(),
             link.title.as_ref().map(|title| title.as_str().to_owned()).unwrap_or_default(),
@@ -570,7 +567,10 @@ async fn export(state: &App, member: &Member, keys: &[LinkKey]) -> Response {
             link.expires_at.map(|at| at.to_string()).unwrap_or_default(),
             count.map(|count| count.to_string()).unwrap_or_default(),
         ];
-        written = written.and_then(|()| table.write_record(cells.map(|cell| safe(&cell))));
+        // A code has letters, digits, `-` and `_` only, and an import reads it back as it is.
+        let code = std::iter::once(link.key.code.to_string());
+        let row = code.chain(cells.iter().map(|cell| safe(cell)));
+        written = written.and_then(|()| table.write_record(row));
     }
     let (Ok(()), Ok(bytes)) = (written, table.into_inner()) else { return message(&UNAVAILABLE) };
     let headers = [

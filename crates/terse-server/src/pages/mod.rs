@@ -30,6 +30,7 @@ mod overview;
 mod password;
 mod preview;
 mod report;
+mod rule_form;
 mod session;
 mod shell;
 mod signup;

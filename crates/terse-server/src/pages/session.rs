@@ -8,8 +8,10 @@ use axum::response::{IntoResponse, Response};
 use terse_core::accounts::{AccountError, SignedIn};
 use terse_core::registry::Account;
 
+use super::form::shown_again;
 use super::{APP_CSP, page};
 use crate::http::cookies::{cookie, session_cookie, set_cookie};
+use crate::http::problem::Problem;
 use crate::http::state::App;
 
 /// The signed-in account, if there is one. A suspended account does not count.
@@ -72,6 +74,14 @@ pub(super) fn private_page(status: StatusCode, html: String) -> Response {
 /// A page of the dashboard.
 pub(super) fn app_page(status: StatusCode, html: String) -> Response {
     let mut response = private_page(status, html);
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(APP_CSP));
+    response
+}
+
+/// A page of the dashboard with the problem of a form.
+pub(super) fn app_again(problem: &Problem, html: String) -> Response {
+    let mut response = shown_again(problem, html);
+    guard(response.headers_mut());
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(APP_CSP));
     response
 }

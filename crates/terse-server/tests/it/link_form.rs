@@ -122,8 +122,8 @@ async fn each_problem_is_beside_its_field_and_what_was_typed_stays() {
         ("valid_from", "x", "valid_from", 400),
         ("max_clicks", "many", "max_clicks", 400),
         ("redirect", "200", "redirect", 400),
-        ("rules", "{", "rules", 400),
-        ("rules", r#"[{"to": "x"}]"#, "rules", 400),
+        ("rules", "{", "rules_text", 400),
+        ("rules", r#"[{"to": "x"}]"#, "rules_text", 400),
         ("nonsense", "1", "", 400),
     ] {
         let mut fields = vec![("title", "kept & <b>")];
@@ -196,4 +196,83 @@ async fn a_time_is_in_the_zone_that_the_form_was_shown_in() {
     let made = send(&web, &cookie, "/links/new", &fields).await;
     assert_eq!(made.status, 303, "{}", made.text());
     assert_eq!(link(&web, "timed").await["expires_at"], "2999-11-30T18:00:00Z");
+}
+
+#[tokio::test]
+async fn rules_are_edited_as_rows_and_tried_before_they_are_saved() {
+    let (web, cookie) = signed_in().await;
+    let base = [("long_url", "https://example.com/"), ("alias", "ruled"), ("tz", "UTC")];
+    let rows = [
+        ("rule.0.device", "mobile"),
+        ("rule.0.country", "at, de"),
+        ("rule.0.url.0", "https://example.com/a"),
+        ("rule.0.weight.0", "3"),
+        ("rule.0.url.1", "https://example.com/b"),
+        ("rule.1.country", "FR"),
+        ("rule.1.days", "mon, tue"),
+        ("rule.1.tz", "UTC"),
+        ("rule.1.url.0", "https://example.com/c"),
+        ("rule.2.device", ""),
+        ("rule.2.tz", "UTC"),
+        ("rule.2.url.0", ""),
+    ];
+    let with = |more: &[(&'static str, &'static str)]| [&base, &rows[..], more].concat();
+    // A button of the editor saves nothing, and keeps what was typed.
+    for (word, shown) in [
+        ("add", "id=\"r2-device\""),
+        (
+            "up.1",
+            "name=\"rule.0.days\" maxlength=\"100\" autocomplete=\"off\" \
+            autocapitalize=\"none\" placeholder=\"any, or mon, tue\" value=\"mon, tue\"",
+        ),
+        ("remove.0", "id=\"r1-device\""),
+    ] {
+        let answer = send(&web, &cookie, "/links/new", &with(&[("rows", word)])).await;
+        let text = answer.text();
+        assert!(answer.status == 200 && text.contains(shown), "{word}: {text}");
+        assert!(text.contains("value=\"ruled\"") && text.len() < 50_000, "{word}");
+        assert!(answer.header("content-security-policy").contains("connect-src 'self'"));
+    }
+    let answer =
+        send(&web, &cookie, "/links/new", &with(&[("rows", "try"), ("try.country", "DE")])).await;
+    assert!(answer.text().contains("no rule matches"), "{}", answer.text());
+    let wrong =
+        send(&web, &cookie, "/links/new", &with(&[("rows", "try"), ("try.country", "??")])).await;
+    assert!(wrong.status == 400 && wrong.text().contains("The two letters of a country"));
+    assert_eq!(web.store.everything().len(), 0);
+    let made = send(&web, &cookie, "/links/new", &with(&[])).await;
+    assert_eq!(made.header("location"), "/links/ruled?done=created", "{}", made.text());
+    let rules = json!([
+        {"device": "mobile", "country": ["AT", "DE"], "to": [
+            {"url": "https://example.com/a", "weight": 3},
+            {"url": "https://example.com/b", "weight": 1}]},
+        {"country": "FR", "days": ["mon", "tue"], "tz": "UTC", "to": "https://example.com/c"}]);
+    assert_eq!(link(&web, "ruled").await["rules"], rules);
+    let text = open(&web, &cookie, "/links/ruled/edit").await.text();
+    assert!(text.contains("value=\"AT, DE\"") && text.contains("value=\"https://example.com/b\""));
+    // A problem stands in its row.
+    let mut refused = with(&[("revision", "1")]);
+    refused[6].1 = "heavy";
+    let answer = send(&web, &cookie, "/links/ruled/edit", &refused[..]).await;
+    let text = answer.text();
+    assert!(
+        answer.status == 400 && text.contains("Must be a whole number from 1 to 10000"),
+        "{text}"
+    );
+    // The JSON counts where the form says so.
+    let json = ("rules", "[{\"to\": \"https://example.com/d\"}]");
+    let saved = with(&[("revision", "1"), ("as_json", "1"), json]);
+    let saved = send(&web, &cookie, "/links/ruled/edit", &saved).await;
+    assert_eq!(saved.header("location"), "/links/ruled?done=changed", "{}", saved.text());
+    assert_eq!(link(&web, "ruled").await["rules"], json!([{"to": "https://example.com/d"}]));
+}
+
+#[tokio::test]
+async fn rules_that_rows_cannot_show_are_kept() {
+    let (web, cookie) = signed_in().await;
+    let rules = json!([{"query": {"name": "a,b"}, "to": "https://example.com/x"}]);
+    let body = json!({"long_url": "https://example.com/", "alias": "odd-rule", "rules": rules});
+    assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, body).await.status, 201);
+    let text = open(&web, &cookie, "/links/odd-rule/edit").await.text();
+    assert!(text.contains("name=\"as_json\" value=\"1\"") && !text.contains("rule.0.device"));
 }
