@@ -230,3 +230,11 @@ if (list) {
     event.preventDefault();
   });
 }
+
+// Sharing, where the browser offers it.
+for (const button of document.querySelectorAll("[data-share]")) {
+  if (!navigator.share) continue;
+  button.hidden = false;
+  // Who closes the list of apps without a choice has shared nothing, and that is fine.
+  button.addEventListener("click", () => { navigator.share({ url: button.dataset.share }).catch(() => {}); });
+}

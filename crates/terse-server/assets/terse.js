@@ -1,6 +1,27 @@
-// Adds the copy buttons for short links and API keys. The pages work without this script.
+// Adds the copy buttons for short links and API keys, and buttons that show passwords. The pages work without this script.
 "use strict";
 addCopyButtons(document);
+
+// Passwords can be shown while they are typed.
+for (const field of document.querySelectorAll("input[type=password]")) {
+  const [box, button] = [document.createElement("div"), document.createElement("button")];
+  const focused = document.activeElement === field;
+  box.className = "reveal";
+  button.type = "button";
+  button.className = "quiet button";
+  const show = (shown) => {
+    field.type = shown ? "text" : "password";
+    button.textContent = shown ? "Hide" : "Show";
+    button.setAttribute("aria-label", shown ? "Hide the password" : "Show the password");
+  };
+  show(false);
+  field.replaceWith(box);
+  box.append(field, button);
+  if (focused) field.focus();
+  button.addEventListener("click", () => show(field.type === "password"));
+  // A password manager and the next visitor see a password field.
+  if (field.form) field.form.addEventListener("submit", () => show(false));
+}
 
 function addCopyButtons(root) {
   for (const button of root.querySelectorAll("button[data-copy]")) addCopyButton(button);

@@ -7,9 +7,11 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse, Response};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use terse_core::Logo;
 
+use super::frame::{Frame, Visitor};
 use crate::http::extract::Name;
 use crate::http::host::hex;
 use crate::http::state::Web;
@@ -120,6 +122,33 @@ pub(super) async fn icon() -> impl IntoResponse {
         [(header::CONTENT_TYPE, "image/svg+xml"), (header::CACHE_CONTROL, "public, max-age=86400")],
         ICON,
     )
+}
+
+/// What a browser needs to install the dashboard as an app, and to share pages with it.
+pub(super) async fn manifest(State(state): Web) -> impl IntoResponse {
+    let name = Frame::new(state.site(), Visitor::Anyone).name();
+    let manifest = json!({
+        "name": name,
+        "short_name": name,
+        "id": "/dashboard",
+        "start_url": "/dashboard",
+        "scope": "/",
+        "display": "standalone",
+        "background_color": "#f7f4ed",
+        "theme_color": "#f7f4ed",
+        "icons": [{ "src": "/favicon.svg", "sizes": "any", "type": "image/svg+xml" }],
+        "shortcuts": [{ "name": "New link", "url": "/links/new" }],
+        "share_target": {
+            "action": "/links/new",
+            "method": "GET",
+            "params": { "url": "url", "title": "title" },
+        },
+    });
+    let headers = [
+        (header::CONTENT_TYPE, "application/manifest+json"),
+        (header::CACHE_CONTROL, "public, max-age=86400"),
+    ];
+    (headers, manifest.to_string())
 }
 
 pub(super) async fn robots() -> impl IntoResponse {

@@ -7,12 +7,13 @@ use axum::http::{HeaderMap, Uri, request};
 use axum::response::Response;
 use terse_core::Principal;
 use terse_core::accounts::SignedIn;
+use terse_core::registry::{ReportState, Role};
 use url::form_urlencoded::byte_serialize;
 
 use super::form::OwnForm;
 use super::login::away;
 use super::session::{go, signed_in};
-use super::shell::Shell;
+use super::shell::{MOST_REPORTS, Shell};
 use crate::http::params::Params;
 use crate::http::state::App;
 
@@ -22,6 +23,8 @@ pub(super) struct Member {
     pub(super) here: SignedIn,
     pub(super) principal: Principal,
     headers: HeaderMap,
+    /// How many reported links wait for this account's decision.
+    reports: usize,
 }
 
 impl Member {
@@ -36,14 +39,23 @@ impl Member {
             Err(error) => return Err(away(&error)),
         };
         match state.accounts.principal(&here) {
-            Ok(principal) => Ok(Self { here, principal, headers }),
+            Ok(principal) => Ok(Self { here, principal, headers, reports: 0 }),
             Err(error) => Err(away(&error)),
+        }
+    }
+
+    /// Counts the reported links, for those who decide about them. Without an answer the page
+    /// shows no number.
+    async fn count_reports(&mut self, state: &App) {
+        if self.principal.clone().at_least(Role::Moderator).is_ok() {
+            let waiting = state.moderation.reported(ReportState::Open, None, MOST_REPORTS).await;
+            self.reports = waiting.map_or(0, |waiting| waiting.len());
         }
     }
 
     /// The surroundings of a page that belongs to this entry of the side bar.
     pub(super) fn shell(&self, state: &App, current: &'static str) -> Shell {
-        Shell::new(state, &self.headers, &self.here.account, current)
+        Shell::new(state, &self.headers, &self.here.account, current).with_reports(self.reports)
     }
 }
 
@@ -59,7 +71,9 @@ impl FromRequestParts<Arc<App>> for Member {
         request: &mut request::Parts,
         state: &Arc<App>,
     ) -> Result<Self, Response> {
-        Self::of(state, request.headers.clone(), path_of(&request.uri)).await
+        let mut member = Self::of(state, request.headers.clone(), path_of(&request.uri)).await?;
+        member.count_reports(state).await;
+        Ok(member)
     }
 }
 

@@ -65,7 +65,7 @@ pub const CSP: &str = "default-src 'none'; style-src 'self'; script-src 'self'; 
 
 /// The same for the dashboard: its script may also ask this server.
 const APP_CSP: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' \
-    data:; connect-src 'self'; form-action 'self'; \
+    data:; connect-src 'self'; manifest-src 'self'; form-action 'self'; \
     base-uri 'none'; frame-ancestors 'none'";
 
 pub(crate) fn routes() -> Router<Arc<App>> {
@@ -78,6 +78,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/assets/{name}", get(assets::asset))
         .route("/favicon.ico", get(assets::icon))
         .route("/favicon.svg", get(assets::icon))
+        .route("/manifest.webmanifest", get(assets::manifest))
         .route("/robots.txt", get(assets::robots))
         .route("/.well-known/security.txt", get(assets::security_txt))
         .merge(account_pages())

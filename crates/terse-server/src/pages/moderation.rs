@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::moderation::ModerationError;
 use terse_core::registry::{
-    Actor, AuditEntry, Audits, BlockedHost, ReportState, ReportedLink, Role,
+    Actor, AuditEntry, Audits, BlockedHost, ReportId, ReportState, ReportedLink, Role,
 };
 use terse_core::{Code, Domain, LinkKey, ModerationStatus, Principal, Timestamp};
 
@@ -31,6 +31,9 @@ const RECORDS: usize = 30;
 struct ModerationPage {
     shell: Shell,
     reports: Vec<Reported>,
+    /// The path of the next page of reports.
+    next: Option<String>,
+    is_first: bool,
     hosts: Vec<Host>,
     more_hosts: usize,
     records: Vec<Record>,
@@ -149,11 +152,19 @@ async fn record(state: &App, shell: &Shell, entry: AuditEntry, now: Timestamp) -
     }
 }
 
-async fn page_for(state: &App, member: &Member) -> Result<ModerationPage, ModerationError> {
+async fn page_for(
+    state: &App,
+    member: &Member,
+    after: Option<ReportId>,
+) -> Result<ModerationPage, ModerationError> {
     let shell = member.shell(state, "/moderation");
     let now = state.links.now();
     let mut reports = Vec::new();
-    for found in state.moderation.reported(ReportState::Open, None, REPORTS).await? {
+    let mut waiting = state.moderation.reported(ReportState::Open, after, REPORTS + 1).await?;
+    let is_more = waiting.len() > REPORTS;
+    waiting.truncate(REPORTS);
+    let last = waiting.last().filter(|_| is_more).map(|last| last.first);
+    for found in waiting {
         reports.push(reported(state, &shell, found, now).await?);
     }
     let hosts = state.moderation.blocked_hosts().await?;
@@ -169,6 +180,8 @@ async fn page_for(state: &App, member: &Member) -> Result<ModerationPage, Modera
     };
     Ok(ModerationPage {
         reports,
+        next: last.map(|last| format!("/moderation?after={}", last.0)),
+        is_first: after.is_none(),
         more_hosts: hosts.len().saturating_sub(HOSTS),
         hosts: hosts.into_iter().take(HOSTS).map(row).collect(),
         records,
@@ -192,10 +205,11 @@ pub(super) async fn show(
     if member.principal.clone().at_least(Role::Moderator).is_err() {
         return message(&NOT_FOUND);
     }
-    match page_for(&state, &member).await {
+    let Ok(mut params) = params else { return message(&NOT_FOUND) };
+    let after = params.take("after").and_then(|id| id.parse().ok()).map(ReportId);
+    match page_for(&state, &member, after).await {
         Ok(mut page) => {
-            let done = params.ok().and_then(|mut params| params.take("done"));
-            page.done = done.and_then(|word| said(&word));
+            page.done = params.take("done").and_then(|word| said(&word));
             app_page(StatusCode::OK, html(&page))
         }
         Err(error) => failed(&error),
@@ -208,7 +222,7 @@ async fn again(state: &App, member: &Member, host: String, error: ModerationErro
     if problem.status() >= 500 {
         return message(&UNAVAILABLE);
     }
-    match page_for(state, member).await {
+    match page_for(state, member, None).await {
         Ok(mut page) => {
             let field = problem.field().unwrap_or("host").to_owned();
             page.wrong = Some((field, sentence(&problem)));

@@ -21,6 +21,8 @@ pub(super) struct Entry {
     pub(super) label: &'static str,
     pub(super) icon: &'static str,
     pub(super) current: bool,
+    /// What waits there, such as `3`.
+    pub(super) waiting: Option<String>,
 }
 
 /// The paths, labels and icons of the entries that every account has.
@@ -40,6 +42,9 @@ const ADMIN_ENTRIES: [(&str, &str, &str, Role); 3] = [
     ("/system", "System", "system", Role::Admin),
 ];
 
+/// Up to how many reported links are counted.
+pub(super) const MOST_REPORTS: usize = 100;
+
 /// The surroundings of a page of the dashboard.
 #[derive(Clone)]
 pub(super) struct Shell {
@@ -51,6 +56,8 @@ pub(super) struct Shell {
     current: &'static str,
     search: String,
     zone: TimeZone,
+    /// How many reported links wait for a decision, counted up to [`MOST_REPORTS`].
+    reports: usize,
 }
 
 impl Shell {
@@ -68,7 +75,13 @@ impl Shell {
             current,
             search: String::new(),
             zone: zone_of(headers),
+            reports: 0,
         }
+    }
+
+    /// The same, with the number of reported links that wait for a decision.
+    pub(super) fn with_reports(self, reports: usize) -> Self {
+        Self { reports, ..self }
     }
 
     /// The same, with a text in the search field.
@@ -153,7 +166,13 @@ impl Shell {
     }
 
     fn entry(&self, path: &'static str, label: &'static str, icon: &'static str) -> Entry {
-        Entry { path, label, icon, current: self.is_current(path) }
+        let waiting = match self.reports {
+            _ if path != "/moderation" => None,
+            0 => None,
+            count if count >= MOST_REPORTS => Some(format!("{}+", MOST_REPORTS - 1)),
+            count => Some(count.to_string()),
+        };
+        Entry { path, label, icon, current: self.is_current(path), waiting }
     }
 }
 

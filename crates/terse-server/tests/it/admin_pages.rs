@@ -155,3 +155,43 @@ async fn the_system_page_tells_what_the_checks_find() {
     assert_eq!(done.header("location"), "/system?done=1");
     assert_eq!(send(&web, &admin, "/system/removal", "round=x").await.status, 400);
 }
+
+#[tokio::test]
+async fn open_reports_are_counted_and_paged() {
+    let (web, [_, moderator, user]) = world().await;
+    let counted = |text: &str| {
+        let count = text.split("<b class=\"waiting\">").nth(1);
+        count.map(|rest| rest.split('<').next().unwrap_or_default().to_owned())
+    };
+    assert_eq!(counted(&open(&web, &moderator, "/links").await.text()).as_deref(), Some("1"));
+    assert_eq!(counted(&open(&web, &user, "/links").await.text()), None);
+    for n in 0..24 {
+        let alias = format!("worse-{n}");
+        let body = json!({"long_url": "https://example.com/bad", "alias": alias, "reuse": false});
+        assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, body).await.status, 201);
+        let line = format!("POST /api/v1/urls/{alias}/report");
+        let report = json!({"reason": "phishing"});
+        assert_eq!(web.from("192.0.2.7", &line, report).await.status, 202);
+    }
+    let text = open(&web, &moderator, "/moderation").await.text();
+    assert_eq!(counted(&text).as_deref(), Some("25"));
+    assert!(!text.contains("worse-23") && text.len() < 50_000, "{}", text.len());
+    let next = text.split("class=\"quiet button next\" href=\"").nth(1).unwrap();
+    let next = next.split('"').next().unwrap().to_owned();
+    let text = open(&web, &moderator, &next).await.text();
+    assert!(text.contains("worse-23") && text.contains("First page"), "{text}");
+    assert!(!text.contains("worse-18<"), "each is on one page");
+}
+
+#[tokio::test]
+async fn a_browser_can_install_the_dashboard() {
+    let (web, [_, _, user]) = world().await;
+    let page = open(&web, &user, "/links").await;
+    assert!(page.text().contains("rel=\"manifest\" href=\"/manifest.webmanifest\""));
+    assert!(page.header("content-security-policy").contains("manifest-src 'self'"));
+    let manifest = web.call("GET /manifest.webmanifest", &[("host", "go.example")], "").await;
+    assert_eq!(manifest.header("content-type"), "application/manifest+json");
+    let manifest = manifest.json();
+    assert_eq!(manifest["start_url"], "/dashboard");
+    assert_eq!(manifest["share_target"]["params"]["url"], "url");
+}
