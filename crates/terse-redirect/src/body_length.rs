@@ -3,7 +3,7 @@
 /// Whether the length of a body can be read in more than one way, by the header fields of its
 /// request. Proxies and servers that read different lengths disagree about where the next request
 /// begins (request smuggling).
-pub fn has_unclear_length<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>) -> bool {
+pub(crate) fn has_unclear_length<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>) -> bool {
     let (mut encodings, mut only_chunked, mut has_length) = (0, true, false);
     for (name, value) in fields {
         if name.eq_ignore_ascii_case("transfer-encoding") {

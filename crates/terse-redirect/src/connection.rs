@@ -17,7 +17,6 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::body_length::has_unclear_length;
 use crate::clicks::{Clicks, Visit};
 use crate::client_addr::ClientAddr;
 use crate::connection_table::{ConnectionTable, IdleTracker, InProgress, Waiting};
@@ -145,16 +144,8 @@ pub(crate) async fn serve<D: FallbackService>(
             Next::HandOver => break,
         }
     }
-    let Connection { mut stream, pending, thread, idle_tracker, .. } = connection;
+    let Connection { stream, pending, thread, idle_tracker, .. } = connection;
     idle_tracker.wait(Waiting::Hyper, thread.coarse_ms.get());
-    if is_unclear(&pending) {
-        let _ = stream
-            .write_all(
-                b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
-            )
-            .await;
-        return;
-    }
     thread.counts.handed_over.add(1);
     let here = Rc::clone(&thread);
     let service = move |request: Request<Incoming>| {
@@ -386,14 +377,4 @@ fn journal(
         arrived_nanos,
         wall_offset_micros: thread.wall_offset_micros.get(),
     });
-}
-
-/// Whether the length of the first request's body is unclear. hyper hides it: it drops a
-/// `Content-Length` beside a `Transfer-Encoding`. For later requests of the connection hyper closes
-/// the connection after such a request, so that nothing in its body is answered.
-fn is_unclear(bytes: &[u8]) -> bool {
-    let mut fields = [httparse::EMPTY_HEADER; 100];
-    let mut request = httparse::Request::new(&mut fields);
-    let _ = request.parse(bytes);
-    has_unclear_length(request.headers.iter().map(|field| (field.name, field.value)))
 }

@@ -4,9 +4,9 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{Request, Response};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -14,12 +14,13 @@ use hyper::rt::ReadBufCursor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead as _, AsyncReadExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::connection::Thread;
 use crate::counts::Counter as _;
+use crate::request_framing::RequestFraming;
 use crate::workers::Phase;
 
 /// The HTTP/2 connection preface, and the length of the prefix that no HTTP/1 request has.
@@ -32,6 +33,8 @@ const MAX_STREAMS: u32 = 100;
 const WINDOW: u32 = 65_535;
 /// What hyper keeps of an answer that the client does not read.
 const SEND_BUFFER: usize = 16 * 1024;
+/// The most that is read from a socket at once.
+const READ_BUFFER: usize = 8 * 1024;
 /// hyper answers 431 beyond this.
 const MAX_HEADERS: usize = 32 * 1024;
 
@@ -66,7 +69,9 @@ pub(crate) async fn serve<F, B>(
             None => return thread.counts.refused.add(1),
         }
     }
-    let io = Rewound { read: read.into(), stream: TokioIo::new(stream) };
+    let framing = (!http2).then(RequestFraming::new);
+    let read = Bytes::from(read);
+    let io = Rewound { read, stream: TokioIo::new(stream), framing, refused: false };
     // `map` instead of an async block: an async block would hold the future of each HTTP/2 stream
     // twice.
     let service = service_fn(move |request| handle(request).map(Ok::<_, std::convert::Infallible>));
@@ -192,10 +197,49 @@ where
     }
 }
 
-/// A stream that returns the bytes already read before it reads on.
+/// A stream that returns the bytes already read before it reads on. Instead of a request whose length
+/// is unclear it returns bytes that hyper answers with 400, and then its end.
 struct Rewound {
     read: Bytes,
     stream: TokioIo<TcpStream>,
+    /// `None` for HTTP/2, which has one way to tell a length.
+    framing: Option<RequestFraming>,
+    refused: bool,
+}
+
+/// No head may contain it, wherever it stands. The lines end the head.
+const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
+
+impl Rewound {
+    /// Passes bytes on as far as hyper may get them.
+    fn pass(&mut self, bytes: &[u8], buf: &mut ReadBufCursor<'_>) {
+        let allowed = match self.framing.as_mut().map(|framing| framing.follow(bytes)) {
+            Some(Err(allowed)) => allowed,
+            _ => return buf.put_slice(bytes),
+        };
+        buf.put_slice(&bytes[..allowed]);
+        self.refused = true;
+        self.framing = None;
+        self.read = Bytes::from_static(NO_REQUEST);
+        // At least one byte: none would be the end of the connection. The bytes that are held back
+        // leave room for it.
+        let count = self.read.len().min(buf.remaining());
+        buf.put_slice(&self.read.split_to(count));
+    }
+
+    /// Reads from the socket through a buffer, so that the bytes can be followed.
+    fn read_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut bytes = [0; READ_BUFFER];
+        let room = buf.remaining().min(READ_BUFFER);
+        let mut read = tokio::io::ReadBuf::new(&mut bytes[..room]);
+        ready!(Pin::new(self.stream.inner_mut()).poll_read(cx, &mut read))?;
+        self.pass(read.filled(), buf);
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl hyper::rt::Read for Rewound {
@@ -205,11 +249,18 @@ impl hyper::rt::Read for Rewound {
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         if self.read.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(cx, buf);
+            return match (self.refused, self.framing.is_some()) {
+                (true, _) => Poll::Ready(Ok(())),
+                (false, true) => self.read_on(cx, &mut buf),
+                (false, false) => Pin::new(&mut self.stream).poll_read(cx, buf),
+            };
         }
         let count = self.read.len().min(buf.remaining());
-        buf.put_slice(&self.read[..count]);
-        self.read.advance(count);
+        let bytes = self.read.split_to(count);
+        match self.refused {
+            true => buf.put_slice(&bytes),
+            false => self.pass(&bytes, &mut buf),
+        }
         Poll::Ready(Ok(()))
     }
 }

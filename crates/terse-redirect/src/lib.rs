@@ -28,6 +28,7 @@ mod journal;
 mod limiter;
 mod now;
 mod redirector;
+mod request_framing;
 mod route;
 mod routes;
 mod rule_evaluator;
@@ -40,7 +41,6 @@ mod visit_handler;
 mod visitor_headers;
 mod workers;
 
-pub use body_length::has_unclear_length;
 pub use client_addr::ClientAddr;
 pub use counts::{BUCKETS_MICROS, Snapshot};
 pub use error_responses::{ErrorResponses, FailurePages};

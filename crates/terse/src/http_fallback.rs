@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use terse_core::{Answered, Code, Hosts, is_reserved};
 use terse_redirect::fast_path::accepts_html;
-use terse_redirect::{Redirector, Reply, VisitHandler, Visitor, has_unclear_length};
+use terse_redirect::{Redirector, Reply, VisitHandler, Visitor};
 use terse_server::{GateDecision, PasswordGate, PasswordRequest, RefusalPages};
 use tokio::runtime::Handle;
 use tower::ServiceExt as _;
@@ -169,12 +169,6 @@ impl Shared {
     ) -> Response<Either<Full<Bytes>, Body>> {
         let place = match self.check(&request) {
             Ok(place) => place,
-            Err(refused) if !has_clear_length(request.headers()) => {
-                let mut response = refused.answer(self.pages_for(&request));
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().insert(header::CONNECTION, close);
-                return response.map(Either::Right);
-            }
             Err(refused) => return refused.answer(self.pages_for(&request)).map(Either::Right),
         };
         if let Some(response) = self.on_another_host(&request, place, &desk) {
@@ -403,13 +397,6 @@ impl Shared {
                 "an address has at most 8,192 octets",
             );
         }
-        if !has_clear_length(headers) {
-            return refuse(
-                StatusCode::BAD_REQUEST,
-                "invalid_request",
-                "a body has a Content-Length or Transfer-Encoding: chunked, and not both",
-            );
-        }
         let mut hosts = headers.get_all(header::HOST).iter();
         if hosts.nth(1).is_some() {
             return refuse(StatusCode::BAD_REQUEST, "invalid_request", "there is one Host field");
@@ -502,15 +489,6 @@ fn purpose_of(path: &str) -> Purpose {
 /// unknown host.
 fn answers_for_any_host(path: &str) -> bool {
     OPERATING.contains(&path) || path.starts_with("/assets/") || path == "/favicon.svg"
-}
-
-/// Whether the length of the body is clear. The redirect plane has checked the first request of the
-/// connection already.
-fn has_clear_length(headers: &http::HeaderMap) -> bool {
-    !headers.contains_key(header::TRANSFER_ENCODING)
-        || !has_unclear_length(
-            headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())),
-        )
 }
 
 fn failed(error: &tokio::task::JoinError, pages: Option<&RefusalPages>) -> Response {

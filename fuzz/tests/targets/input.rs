@@ -114,7 +114,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
 /// How long each target runs.
 fn time() -> Duration {
     let seconds = std::env::var("TERSE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(5))
+    Duration::from_secs(seconds.unwrap_or(10))
 }
 
 /// Checks all seeds as they are, and then changed ones until the time is over. `check` returns

@@ -315,6 +315,20 @@ async fn two_lengths_are_refused_in_any_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_http_2_connection_has_at_most_a_hundred_requests_at_once() {
+    let served = fixture(|_| ()).await.serve();
+    let stream = tokio::net::TcpStream::connect(served.address).await.unwrap();
+    let (client, mut connection) = h2::client::handshake(stream).await.unwrap();
+    let request = http::Request::builder().uri("http://go.example/abc1234").body(()).unwrap();
+    let (answer, _) = client.ready().await.unwrap().send_request(request, true).unwrap();
+    tokio::select! {
+        answer = answer => assert_eq!(answer.unwrap().status(), 302),
+        ended = &mut connection => panic!("the connection ended: {ended:?}"),
+    }
+    assert_eq!(connection.max_concurrent_send_streams(), 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn stopping_closes_idle_connections() {
     let served = fixture(|_| ()).await.serve();
     let mut idle = served.connect();
