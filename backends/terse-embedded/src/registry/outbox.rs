@@ -46,15 +46,24 @@ pub(crate) const READY: &str = concat!(
     webhook_columns!(),
     ", w.loan FROM webhooks w INDEXED BY webhooks_waiting LEFT JOIN users u ON u.id = w.owner \
      WHERE w.waiting > 0 AND w.disabled_at IS NULL AND w.id > ?1 AND w.id <= ?2 \
-     AND (w.lent_until IS NULL OR w.lent_until <= ?3) AND u.suspended_at IS NULL \
-     AND EXISTS (SELECT 1 FROM deliveries d WHERE d.webhook = w.id AND d.state = 'waiting' AND \
-     d.next_at <= ?3) \
+     AND (w.lent_until IS NULL OR w.lent_until <= ?3 OR w.lent_until > ?5) \
+     AND u.suspended_at IS NULL \
+     AND (EXISTS (SELECT 1 FROM deliveries d WHERE d.webhook = w.id AND d.state = 'waiting' AND \
+     d.next_at <= ?3) OR EXISTS (SELECT 1 FROM deliveries d WHERE d.webhook = w.id AND \
+     d.state = 'waiting' AND d.next_at > ?6)) \
      ORDER BY w.id LIMIT ?4"
 );
 pub(crate) const NEXT: &str = concat!(
     "SELECT ",
     delivery_columns!(),
     " FROM deliveries d WHERE d.webhook = ?1 AND d.state = 'waiting' AND d.next_at <= ?2 ORDER BY \
+     d.next_at, d.id LIMIT 1"
+);
+/// A delivery whose time was written by a clock that was ahead.
+pub(crate) const TOO_LATE: &str = concat!(
+    "SELECT ",
+    delivery_columns!(),
+    " FROM deliveries d WHERE d.webhook = ?1 AND d.state = 'waiting' AND d.next_at > ?2 ORDER BY \
      d.next_at, d.id LIMIT 1"
 );
 pub(crate) const LEND: &str = "UPDATE webhooks SET loan = ?2, lent_until = ?3 WHERE id = ?1";
@@ -126,10 +135,12 @@ impl RegistryQueries {
     /// Webhooks with a due delivery, starting after the given id and wrapping around.
     pub(crate) fn ready(&self, claim: &Claim) -> Result<Vec<(Webhook, u64)>, Failure> {
         let (after, now) = (bound(claim.after.0), claim.now.as_ms());
-        let mut ready =
-            self.all(READY, params![after, i64::MAX, now, at_most(claim.limit)], lent)?;
-        let left = at_most(claim.limit.saturating_sub(ready.len()));
-        ready.extend(self.all(READY, params![i64::MIN, after, now, left], lent)?);
+        let (until, latest) = (claim.until().as_ms(), claim.latest_attempt().as_ms());
+        let mut ready = Vec::new();
+        for (from, to) in [(after, i64::MAX), (i64::MIN, after)] {
+            let left = at_most(claim.limit.saturating_sub(ready.len()));
+            ready.extend(self.all(READY, params![from, to, now, left, until, latest], lent)?);
+        }
         Ok(ready)
     }
 }
@@ -276,14 +287,15 @@ impl RegistryWrites {
     }
 
     pub(crate) fn due(&self, claim: &Claim) -> Result<Vec<Due>, WriteError> {
-        let until = claim.now.checked_add(claim.lease).unwrap_or(Timestamp::MAX).as_ms();
+        let (until, latest) = (claim.until().as_ms(), claim.latest_attempt().as_ms());
         let mut due = Vec::new();
         for (webhook, loan) in self.ready(claim)? {
-            let Some(delivery) =
-                self.one(NEXT, [filed(webhook.id.0), claim.now.as_ms()], rows::delivery)?
-            else {
-                continue;
+            let id = filed(webhook.id.0);
+            let next = match self.one(NEXT, [id, claim.now.as_ms()], rows::delivery)? {
+                Some(next) => Some(next),
+                None => self.one(TOO_LATE, [id, latest], rows::delivery)?,
             };
+            let Some(delivery) = next else { continue };
             let loan = loan + 1;
             self.run(LEND, [filed(webhook.id.0), filed(loan), until])?;
             due.push(Due { webhook, delivery, loan });

@@ -6,7 +6,7 @@ use terse_core::registry::{
     Enqueued, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent,
     NewWebhook, RegistryError, Settlement, Webhook, WebhookChange, WebhookId, WebhookStore,
 };
-use terse_core::{OwnerId, StoreError, Timestamp};
+use terse_core::{OwnerId, StoreError};
 
 use super::rows::{self, DELIVERY_COLUMNS, WEBHOOK_COLUMNS, id};
 use super::step::{Step, WriteError, step};
@@ -18,9 +18,10 @@ use crate::sql::{At, params};
 /// is not suspended.
 const READY: &str = "FROM webhooks w LEFT JOIN accounts a ON a.id = w.owner \
      WHERE w.waiting > 0 AND w.disabled_at IS NULL AND w.id > $1 AND w.id <= $2 \
-     AND (w.lent_until IS NULL OR w.lent_until <= $3) AND a.suspended_at IS NULL \
+     AND (w.lent_until IS NULL OR w.lent_until <= $3 OR w.lent_until > $4) \
+     AND a.suspended_at IS NULL \
      AND EXISTS (SELECT FROM deliveries d WHERE d.webhook = w.id AND d.state = 'waiting' \
-     AND d.next_at <= $3)";
+     AND (d.next_at <= $3 OR d.next_at > $5))";
 
 impl Step<'_> {
     /// A webhook, optionally only if it belongs to this owner, and the number of its last loan. No
@@ -156,9 +157,9 @@ impl Step<'_> {
     }
 
     async fn due(&self, claim: &Claim) -> Result<Vec<Due>, WriteError> {
-        let until = At(claim.now.checked_add(claim.lease).unwrap_or(Timestamp::MAX));
+        let (until, latest) = (claim.until(), claim.latest_attempt());
         let sql = format!(
-            "SELECT {WEBHOOK_COLUMNS}, w.loan {READY} ORDER BY w.id LIMIT $4 \
+            "SELECT {WEBHOOK_COLUMNS}, w.loan {READY} ORDER BY w.id LIMIT $6 \
              FOR UPDATE OF w SKIP LOCKED"
         );
         let after = bound(claim.after.0);
@@ -166,22 +167,26 @@ impl Step<'_> {
         // Those after the given one first, then from the beginning.
         for (from, to) in [(after, i64::MAX), (i64::MIN, after)] {
             let left = at_most(claim.limit.saturating_sub(ready.len()));
-            let rows = self.query(&sql, params![from, to, At(claim.now), left]).await?;
+            let rows = self
+                .query(&sql, params![from, to, At(claim.now), At(until), At(latest), left])
+                .await?;
             ready.extend(all(&rows, rows::lent)?);
         }
         let next = format!(
             "SELECT {DELIVERY_COLUMNS} FROM deliveries d WHERE d.webhook = $1 \
-             AND d.state = 'waiting' AND d.next_at <= $2 ORDER BY d.next_at, d.id LIMIT 1"
+             AND d.state = 'waiting' AND (d.next_at <= $2 OR d.next_at > $3) \
+             ORDER BY d.next_at, d.id LIMIT 1"
         );
         let mut due = Vec::new();
         for (webhook, loan) in ready {
             let number = webhook.id.0.cast_signed();
-            let delivery = self.one(&next, params![number, At(claim.now)], rows::delivery).await?;
+            let times = params![number, At(claim.now), At(latest)];
+            let delivery = self.one(&next, times, rows::delivery).await?;
             let Some(delivery) = delivery else { continue };
             let loan = loan + 1;
             self.run(
                 "UPDATE webhooks SET loan = $2, lent_until = $3 WHERE id = $1",
-                params![number, loan.cast_signed(), until],
+                params![number, loan.cast_signed(), At(until)],
             )
             .await?;
             due.push(Due { webhook, delivery, loan });
@@ -347,7 +352,9 @@ impl WebhookStore for PostgresRegistry {
     async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
         // Callers poll this, mostly without a result: a read first saves a transaction.
         let sql = format!("SELECT true {READY} LIMIT 1");
-        let any = self.look(&sql, params![i64::MIN, i64::MAX, At(claim.now)]).await?;
+        let (until, latest) = (At(claim.until()), At(claim.latest_attempt()));
+        let all = params![i64::MIN, i64::MAX, At(claim.now), until, latest];
+        let any = self.look(&sql, all).await?;
         if any.is_empty() {
             return Ok(Vec::new());
         }

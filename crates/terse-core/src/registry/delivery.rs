@@ -39,6 +39,8 @@ pub const RETRY_PAUSES: [Duration; 11] = {
 };
 /// The longest pause that a receiver may ask for.
 const MAX_PAUSE: Duration = Duration::from_secs(12 * 3600);
+/// The same with the spread, and some tolerance for clocks of other nodes.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 3600);
 
 /// The id of a delivery.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -140,6 +142,20 @@ pub struct Claim {
     pub after: WebhookId,
     /// The largest number of deliveries to return.
     pub limit: usize,
+}
+
+impl Claim {
+    /// The latest time of a next attempt that a right clock can have written. A later one is due at
+    /// once: the clock that wrote it was ahead, or has been set back since.
+    pub fn latest_attempt(&self) -> Timestamp {
+        self.now.checked_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Until when this claim lasts. A claim that lasts longer was made by a clock that was ahead, and
+    /// does not count.
+    pub fn until(&self) -> Timestamp {
+        self.now.checked_add(self.lease).unwrap_or(Timestamp::MAX)
+    }
 }
 
 /// A delivery that is due, claimed by one sender.

@@ -99,7 +99,8 @@ impl Outbox {
     }
 
     pub(super) fn due(&mut self, claim: Claim, is_suspended: impl Fn(OwnerId) -> bool) -> Vec<Due> {
-        let Claim { now, lease, after, limit } = claim;
+        let Claim { now, after, limit, .. } = claim;
+        let (latest, end) = (claim.latest_attempt(), claim.until());
         let (before, behind): (Vec<_>, Vec<_>) =
             self.webhooks.values().partition(|webhook| webhook.id <= after);
         let mut due = Vec::new();
@@ -107,7 +108,7 @@ impl Outbox {
             let (loans, until) = self.loans.entry(webhook.id).or_default();
             if due.len() >= limit
                 || webhook.disabled.is_some()
-                || until.is_some_and(|until| until > now)
+                || until.is_some_and(|until| until > now && until <= end)
                 || is_suspended(webhook.owner)
             {
                 continue;
@@ -116,13 +117,12 @@ impl Outbox {
                 .deliveries
                 .values()
                 .filter(|one| one.webhook == webhook.id && one.state == DeliveryState::Waiting);
-            let Some(first) =
-                waits.filter(|one| one.next_at <= now).min_by_key(|one| (one.next_at, one.id))
-            else {
+            let is_due = |one: &&Delivery| one.next_at <= now || one.next_at > latest;
+            let Some(first) = waits.filter(is_due).min_by_key(|one| (one.next_at, one.id)) else {
                 continue;
             };
             *loans += 1;
-            *until = now.checked_add(lease);
+            *until = Some(end);
             due.push(Due { webhook: webhook.clone(), delivery: first.clone(), loan: *loans });
         }
         due

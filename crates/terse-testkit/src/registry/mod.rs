@@ -129,6 +129,7 @@ macro_rules! registry {
             settled_reports_are_over_and_new_ones_count_anew
             reports_are_walked_by_state
             a_webhook_is_made_changed_and_removed
+            a_clock_that_was_wrong_holds_no_delivery_back
             webhooks_belong_to_their_owner
             there_are_at_most_so_many_webhooks_each
             an_event_is_enqueued_once_per_webhook

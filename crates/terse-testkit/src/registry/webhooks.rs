@@ -73,6 +73,24 @@ async fn deliveries(store: &Store, webhook: &Webhook) -> Vec<Delivery> {
     store.deliveries(webhook.owner, webhook.id, 100_000).await.unwrap()
 }
 
+/// Times that were written by a clock a year ahead would hold deliveries back for a year.
+pub async fn a_clock_that_was_wrong_holds_no_delivery_back(store: Store) {
+    const YEAR: i64 = 365 * 86_400_000;
+    let ann = add(&store, "ann").await.id;
+    hook(&store, ann).await;
+    store.enqueue_all(vec![event(ann, 1)]).await.unwrap();
+    // An attempt that failed, and one that never ended.
+    let failed = due(&store, YEAR).await;
+    assert!(settle(&store, &failed[0], 500, YEAR).await);
+    assert_eq!(due(&store, YEAR).await.len(), 0, "it waits");
+    assert_eq!(due(&store, 10).await.len(), 1, "the clock is right again");
+    assert_eq!(due(&store, 2 * YEAR).await.len(), 1);
+    assert_eq!(due(&store, 20).await.len(), 1, "a claim does not last for a year");
+    let again = due(&store, 200_000).await;
+    assert!(settle(&store, &again[0], 500, 200_000).await);
+    assert_eq!(due(&store, 200_000).await.len(), 0, "other pauses are kept");
+}
+
 pub async fn a_webhook_is_made_changed_and_removed(store: Store) {
     let ann = add(&store, "ann").await.id;
     let wanted = new_webhook(ann, &[EventKind::LinkCreated]);

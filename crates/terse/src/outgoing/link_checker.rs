@@ -49,13 +49,14 @@ pub(super) struct LinkChecker {
     round: Round,
     fresh: Fresh,
     failing: HashMap<LinkKey, Failing>,
-    asked: HashMap<String, Timestamp>,
+    /// When each host was last asked, by the steady clock, as all times but dates of links.
+    asked: HashMap<String, Duration>,
 }
 
 /// The progress of a walk through all links.
 #[derive(Default)]
 struct Round {
-    begun: Option<Timestamp>,
+    begun: Option<Duration>,
     after: Option<Cursor>,
     ended: bool,
     waiting: VecDeque<Candidate>,
@@ -65,7 +66,7 @@ struct Round {
 /// and links from all nodes are found.
 #[derive(Default)]
 struct Fresh {
-    looked: Option<Timestamp>,
+    looked: Option<Duration>,
     /// When the newest link that was found was created.
     newest: Option<Timestamp>,
     /// The links that were found near `newest`.
@@ -76,7 +77,7 @@ struct Fresh {
 struct FreshLink {
     candidate: Candidate,
     failures: u32,
-    due: Timestamp,
+    due: Duration,
 }
 
 #[derive(Clone)]
@@ -90,7 +91,7 @@ struct Candidate {
 struct Failing {
     candidate: Candidate,
     failures: u32,
-    last: Timestamp,
+    last: Duration,
 }
 
 #[async_trait]
@@ -128,8 +129,8 @@ impl LinkChecker {
 
     /// Checks a few new links, as many at once as the client has room for.
     async fn check_fresh(&mut self, context: &Context) -> Result<(), BoxError> {
-        let now = self.clock.now();
-        if self.fresh.looked.is_none_or(|at| at <= now.saturating_sub(FRESH_INTERVAL)) {
+        let now = self.clock.steady();
+        if self.fresh.looked.is_none_or(|at| now.saturating_sub(at) >= FRESH_INTERVAL) {
             self.fresh.looked = Some(now);
             self.find_fresh(now).await?;
         }
@@ -150,7 +151,7 @@ impl LinkChecker {
                 None => self.fresh.waiting.push_front(FreshLink { candidate, failures, due: now }),
                 Some(true) => {}
                 Some(false) if failures + 1 < FRESH_FAILURES => {
-                    let due = now.checked_add(SAME_HOST).unwrap_or(Timestamp::MAX);
+                    let due = now.saturating_add(SAME_HOST);
                     let failures = failures + 1;
                     self.fresh.waiting.push_back(FreshLink { candidate, failures, due });
                 }
@@ -164,9 +165,12 @@ impl LinkChecker {
     }
 
     /// Reads the newest links and queues those that were not found before.
-    async fn find_fresh(&mut self, now: Timestamp) -> Result<(), LinkError> {
+    async fn find_fresh(&mut self, now: Duration) -> Result<(), LinkError> {
+        let date = self.clock.now();
+        // A date in the future is that of a clock that was wrong.
+        self.fresh.newest = self.fresh.newest.min(Some(date));
         let since = self.fresh.newest.map(|newest| newest.saturating_sub(OVERLAP));
-        let links = self.links.list_all(active_links(None, MAX_FRESH, now)).await?.page.links;
+        let links = self.links.list_all(active_links(None, MAX_FRESH, date)).await?.page.links;
         let newest = links.iter().map(|link| link.created_at).max();
         self.fresh.newest = newest.max(self.fresh.newest);
         let near = self.fresh.newest.map(|newest| newest.saturating_sub(OVERLAP));
@@ -206,24 +210,25 @@ impl LinkChecker {
 
     /// Whether the first check of a link is still to come.
     fn is_fresh(&self, link: &Link) -> bool {
-        self.fresh.looked.is_none_or(|at| link.created_at > at.saturating_sub(OVERLAP))
-            || self.fresh.waiting.iter().any(|one| one.candidate.key == link.key)
+        let near = self.fresh.newest.map(|newest| newest.saturating_sub(OVERLAP));
+        let is_new = Some(link.created_at) > near && !self.fresh.known.contains(&link.key);
+        is_new || self.fresh.waiting.iter().any(|one| one.candidate.key == link.key)
     }
 
-    fn is_free(&self, host: &str, now: Timestamp) -> bool {
-        self.asked.get(host).is_none_or(|at| *at <= now.saturating_sub(SAME_HOST))
+    fn is_free(&self, host: &str, now: Duration) -> bool {
+        self.asked.get(host).is_none_or(|at| now.saturating_sub(*at) >= SAME_HOST)
     }
 
-    fn remember_host(&mut self, host: &str, now: Timestamp) {
+    fn remember_host(&mut self, host: &str, now: Duration) {
         if self.asked.len() >= MAX_HOSTS {
-            self.asked.retain(|_, at| now.saturating_sub(SAME_HOST) < *at);
+            self.asked.retain(|_, at| now.saturating_sub(*at) < SAME_HOST);
         }
         self.asked.insert(host.to_owned(), now);
     }
 
     /// Checks one target, if one is due.
     async fn check_next(&mut self, context: &Context) -> Result<(), BoxError> {
-        let now = self.clock.now();
+        let now = self.clock.steady();
         let Some(candidate) = self.next(now).await? else { return Ok(()) };
         self.remember_host(&candidate.host, now);
         let Some(answers) = self.ask(&candidate).await else { return Ok(()) };
@@ -235,7 +240,7 @@ impl LinkChecker {
         &mut self,
         candidate: Candidate,
         answers: bool,
-        now: Timestamp,
+        now: Duration,
     ) -> Result<(), LinkError> {
         if answers {
             self.failing.remove(&candidate.key);
@@ -266,12 +271,10 @@ impl LinkChecker {
 
     /// The next target to check: first links that failed a day ago, then the next link of the walk
     /// whose host may be requested.
-    async fn next(&mut self, now: Timestamp) -> Result<Option<Candidate>, LinkError> {
-        let day_ago = now.saturating_sub(SAME_LINK);
-        let again = self
-            .failing
-            .values()
-            .find(|one| one.last <= day_ago && self.is_free(&one.candidate.host, now));
+    async fn next(&mut self, now: Duration) -> Result<Option<Candidate>, LinkError> {
+        let is_due = |one: &Failing| now.saturating_sub(one.last) >= SAME_LINK;
+        let again =
+            self.failing.values().find(|one| is_due(one) && self.is_free(&one.candidate.host, now));
         if let Some(again) = again.map(|one| one.candidate.clone()) {
             return Ok(Some(again));
         }
@@ -279,21 +282,21 @@ impl LinkChecker {
             return Ok(self.round.waiting.remove(at));
         }
         if self.round.waiting.len() < PAGE {
-            self.read_on(now, day_ago).await?;
+            self.read_on(now).await?;
         }
         Ok(None)
     }
 
-    async fn read_on(&mut self, now: Timestamp, day_ago: Timestamp) -> Result<(), LinkError> {
+    async fn read_on(&mut self, now: Duration) -> Result<(), LinkError> {
         if self.round.ended {
-            if self.round.begun.is_some_and(|begun| begun > day_ago) {
+            if self.round.begun.is_some_and(|begun| now.saturating_sub(begun) < SAME_LINK) {
                 return Ok(());
             }
             self.round =
                 Round { waiting: std::mem::take(&mut self.round.waiting), ..Round::default() };
         }
         self.round.begun.get_or_insert(now);
-        let query = active_links(self.round.after.clone(), PAGE, now);
+        let query = active_links(self.round.after.clone(), PAGE, self.clock.now());
         let page = self.links.list_all(query).await?.page;
         for link in &page.links {
             let Some(candidate) = candidate(link).filter(|_| !self.is_fresh(link)) else {
