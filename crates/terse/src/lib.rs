@@ -21,6 +21,7 @@ mod memory_plan;
 mod metrics;
 mod metrics_store;
 mod outgoing;
+mod program_pages;
 mod registry_watcher;
 mod safety;
 mod salt_jobs;

@@ -19,6 +19,7 @@ use crate::click_plane::ClickPlane;
 use crate::config::Config;
 use crate::disk_watch::DiskWatch;
 use crate::geo_refresh::GeoRefresh;
+use crate::program_pages::ProgramPages;
 use crate::safety::CacheRescreen;
 use crate::salt_jobs::OldSalts;
 
@@ -72,6 +73,7 @@ impl JobParts<'_> {
         });
         let (reserve, notices) = (Arc::clone(&store.disk_reserve), Arc::clone(self.notices));
         jobs.add(DiskWatch { reserve, notices });
+        jobs.add(ProgramPages::default());
         jobs.add(UsedKeyFlush { registry: Arc::clone(&store.registry), used_keys });
         integrations.add_jobs(config, &link_store, &links, clock, jobs);
         counts

@@ -1,5 +1,7 @@
 //! `memory.budget`: caches that are filled past their share stay within it.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::harness::TestTerse;
@@ -58,4 +60,25 @@ fn threads_share_two_heaps() {
         .filter(|start| start.is_multiple_of(HEAP))
         .count();
     assert!(heaps <= 2, "{heaps} heaps\n{maps}");
+}
+
+/// An idle server keeps little of the program in memory. The figure of the release build is in
+/// docs/reliability.md; a debug build is several times as large, so this one counts only that pages
+/// are given back.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn an_idle_server_gives_back_the_pages_of_its_start() {
+    let (_temp, data) = folder();
+    let served = Served::start(&data, &[]);
+    let size = |name: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", served.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let begun = Instant::now();
+    while size("VmRSS:") * 100 > size("VmHWM:") * 85 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{} kB stay", size("VmRSS:"));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    served.get("/");
 }
