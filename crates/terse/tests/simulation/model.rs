@@ -3,7 +3,8 @@
 //! The predicates: *durable* (an acknowledged link is served, or nothing is), *unique* (a code
 //! belongs to one request), *fresh* (a change is served on its own node at once, elsewhere within
 //! five seconds, and nothing older after it), *limit* (never more than `max_clicks` redirects),
-//! *available* (no 503 without a fault), and *kept* (no clock makes a live link disappear).
+//! *available* (no 503 without a fault), *kept* (no clock makes a live link disappear), and *rate*
+//! (a bucket refills with the time that passes, whatever the wall clock says).
 
 use std::collections::HashMap;
 
@@ -122,6 +123,36 @@ impl History {
         }
         self.served[node].push((returned, first));
         Ok(())
+    }
+}
+
+/// A bucket of a limit, as one start of a node should count it.
+#[derive(Debug, Default)]
+pub(crate) struct Bucket {
+    started: u64,
+    at_ms: u64,
+    until_full_ms: u64,
+}
+
+impl Bucket {
+    /// Checks a decision at this time of the steady clock. The bucket holds `count` tokens, and one
+    /// more every `interval_ms`. A node that has started begins with a full one.
+    pub(crate) fn check(
+        &mut self,
+        (started, at_ms): (u64, u64),
+        (count, interval_ms): (u64, u64),
+        allowed: bool,
+    ) -> Result<(), String> {
+        let passed = at_ms.saturating_sub(self.at_ms);
+        let left = if self.started == started { self.until_full_ms } else { 0 };
+        let until_full_ms = left.saturating_sub(passed);
+        let after = until_full_ms + interval_ms;
+        let may = after <= count * interval_ms;
+        *self = Self { started, at_ms, until_full_ms: if may { after } else { until_full_ms } };
+        match may == allowed {
+            true => Ok(()),
+            false => Err(format!("rate: allowed {allowed}, but {may} is right")),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use terse_core::registry::{JobLease as _, NodeId};
 use terse_core::*;
+use terse_embedded::LocalLimiter;
 use terse_redirect::{
     FailurePages, Redirector, Reply, Settings, VisitMethod, Visitor, VisitorHeaders,
 };
@@ -24,6 +25,7 @@ pub(crate) const CACHE_TTL: Duration = Duration::from_secs(8);
 pub(crate) struct Node {
     pub(crate) links: Arc<Links>,
     pub(crate) redirector: Arc<Redirector>,
+    pub(crate) limiter: Arc<LocalLimiter>,
     /// Ends what runs on this node when it is dropped.
     pub(crate) alive: watch::Sender<()>,
 }
@@ -68,7 +70,8 @@ impl Node {
             rules,
             clock.clone(),
         ));
-        Self { links, redirector, alive: watch::channel(()).0 }
+        let limiter = Arc::new(LocalLimiter::new(clock.clone()));
+        Self { links, redirector, limiter, alive: watch::channel(()).0 }
     }
 
     /// Reads the change feed every second, as a node does.

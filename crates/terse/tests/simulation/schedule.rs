@@ -5,13 +5,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use terse_core::limits::{Limit, LimitKey, LimitSubject, LimitedAction, Limiter as _, Take};
 use terse_core::*;
 use terse_testkit::MemoryStore;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep};
 
 use crate::dice::Dice;
-use crate::model::{History, Issued, Trouble, Visit, Write};
+use crate::model::{Bucket, History, Issued, Trouble, Visit, Write};
 use crate::network::{AFTER_FAULT, SimStore, Weather};
 use crate::node::{CACHE_TTL, Node, reap};
 
@@ -49,6 +50,8 @@ pub(crate) struct Outcome {
     pub(crate) unknown: u64,
     pub(crate) crashes: u64,
     pub(crate) jumps: u64,
+    pub(crate) within_limit: u64,
+    pub(crate) over_limit: u64,
 }
 
 impl Outcome {
@@ -62,6 +65,8 @@ impl Outcome {
         self.unknown += other.unknown;
         self.crashes += other.crashes;
         self.jumps += other.jumps;
+        self.within_limit += other.within_limit;
+        self.over_limit += other.over_limit;
     }
 }
 
@@ -88,6 +93,7 @@ struct Machine {
     trouble: RefCell<Trouble>,
     /// When its wall clock last jumped.
     jumped: Cell<Option<u64>>,
+    bucket: RefCell<Bucket>,
 }
 
 impl Machine {
@@ -122,6 +128,7 @@ impl World {
             node: RefCell::new(None),
             trouble: RefCell::default(),
             jumped: Cell::new(None),
+            bucket: RefCell::default(),
         };
         Self {
             seed,
@@ -180,6 +187,7 @@ impl World {
         tasks.push(self.spawn(Self::racers));
         tasks.push(self.spawn(Self::limited));
         tasks.push(self.spawn(Self::expiring));
+        tasks.push(self.spawn(Self::hurried));
         for task in tasks {
             finish(task).await;
         }
@@ -531,6 +539,30 @@ impl World {
             .collect();
         for visitor in visitors {
             finish(visitor).await;
+        }
+    }
+
+    /// A client that does more than its limit allows.
+    async fn hurried(self: Rc<Self>) {
+        const LIMIT: Limit = Limit::per_minute(12);
+        let subject = LimitSubject { action: LimitedAction::Create, key: LimitKey::Key(1) };
+        let take = [Take { subject, limit: LIMIT, count: 1 }];
+        while !self.is_over() {
+            sleep(self.dice.ms(300)).await;
+            let at = self.dice.below(NODES as u64) as usize;
+            let machine = &self.machines[at];
+            let limiter = machine.node.borrow().as_ref().map(|node| node.limiter.clone());
+            let Some(limiter) = limiter else { continue };
+            let allowed = limiter.take(&take).await.allowed;
+            let started = machine.trouble.borrow().started;
+            let time = (started, machine.clock.steady().as_millis() as u64);
+            let size = (u64::from(LIMIT.count()), LIMIT.interval().as_millis() as u64);
+            let checked = machine.bucket.borrow_mut().check(time, size, allowed);
+            self.must(checked, || format!("on {at}: {:?}", machine.bucket));
+            self.count(|outcome| match allowed {
+                true => outcome.within_limit += 1,
+                false => outcome.over_limit += 1,
+            });
         }
     }
 
