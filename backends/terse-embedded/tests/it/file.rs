@@ -659,15 +659,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
         (checksum("plain"), checksum("blocked")),
         (-43900088757068297, -7054719790225027295)
     );
-    sql(
-        &folder.db(),
-        "DROP TABLE search; DROP TABLE unindexed; DROP TABLE changes; DROP TABLE outbox; \
-         DROP TABLE held; DROP INDEX links_tagged; DROP TABLE revisions; ALTER TABLE links DROP \
-         COLUMN rules; ALTER TABLE links DROP COLUMN archived_at; ALTER TABLE links DROP COLUMN \
-         notes; \
-         ALTER TABLE links DROP COLUMN password; ALTER TABLE links DROP COLUMN signs; ALTER TABLE links \
-         DROP COLUMN imported_clicks; PRAGMA user_version = 1",
-    );
+    sql(&folder.db(), include_str!("../first_version.sql"));
     let store = folder.open();
     assert_eq!(store.get(&plain.key).await.unwrap(), Some(plain.clone()));
     assert_eq!(store.get(&blocked.key).await.unwrap(), Some(blocked));

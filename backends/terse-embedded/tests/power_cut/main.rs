@@ -349,12 +349,8 @@ async fn pages_of_an_unfinished_checkpoint_survive_a_failing_sync() {
     // Every reader opens a connection and is idle afterwards.
     store.list(&everything()).await.unwrap();
     store.get(&terse_testkit::key("link-1")).await.unwrap().unwrap();
-    let other = rusqlite::Connection::open_with_flags_and_vfs(
-        machine.path().join("terse.db"),
-        rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY,
-        disk::NAME,
-    )
-    .unwrap();
+    let path = machine.path().join("terse.db");
+    let other = open_on_disk(&path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY);
     other.execute_batch("BEGIN").unwrap();
     other.query_row("SELECT count(*) FROM links", [], |row| row.get::<_, i64>(0)).unwrap();
     put(50, 400).await;
@@ -376,4 +372,47 @@ async fn pages_of_an_unfinished_checkpoint_survive_a_failing_sync() {
     put(2000, 2010).await;
     assert_eq!(machine.lost_in_a_cut(&mut dice, Luck::Nothing).await, Ok(0), "recovered");
     machine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_from_the_first_version_survives_a_power_cut() {
+    disk::register();
+    let mut dice = Dice(5);
+    for luck in [Luck::Nothing, Luck::Prefix, Luck::Sectors, Luck::Sectors] {
+        let folder = folder();
+        let path = folder.path().join("terse.db");
+        let options = Options { vfs: Some(disk::NAME.into()), ..Options::new(path.clone()) };
+        let links: Vec<Link> =
+            (0..300).map(|n| alias(&format!("old-{n}"), "https://example.com/")).collect();
+        let store = Embedded::open(options.clone()).unwrap();
+        for link in &links {
+            store.insert(Insert::new(link.clone(), None)).await.unwrap();
+        }
+        store.close();
+        let conn = open_on_disk(&path, rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE);
+        conn.execute_batch(include_str!("../first_version.sql")).unwrap();
+        drop(conn);
+        let upgrade = std::thread::spawn(move || Embedded::open(options));
+        loop {
+            let is_over = upgrade.is_finished();
+            let copy = self::folder();
+            disk::cut(folder.path(), copy.path(), &mut dice, luck);
+            let path = copy.path().join("terse.db");
+            let store = Embedded::open(Options::new(path.clone())).unwrap();
+            for link in &links {
+                assert_eq!(stored(&store, link).await.as_ref(), Some(link), "{luck:?}");
+            }
+            store.close();
+            let report = verify(&path).unwrap();
+            assert!(report.is_clean(), "{luck:?}: {report:?}");
+            if is_over {
+                break;
+            }
+        }
+        upgrade.join().unwrap().unwrap().close();
+    }
+}
+
+fn open_on_disk(path: &Path, flags: rusqlite::OpenFlags) -> rusqlite::Connection {
+    rusqlite::Connection::open_with_flags_and_vfs(path, flags, disk::NAME).unwrap()
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::process::{command, folder, store};
+use crate::harness::KEY;
+use crate::process::{Served, command, folder, store};
 
 /// How often each command is killed.
 fn kills() -> u64 {
@@ -177,4 +178,35 @@ fn an_import_that_is_killed_is_completed_by_the_next_and_adds_nothing_twice() {
     done(&data, &import);
     assert_eq!(codes(&data), all);
     done(&data, &["doctor", "--deep"]);
+}
+
+/// The operator learns of a lost log, and no code is issued twice.
+#[test]
+fn a_lost_log_is_told_by_readyz_and_the_doctor() {
+    let (_temp, data) = folder();
+    let start = || Served::start(&data, &[&format!("admin_key={KEY}")]);
+    let create = |served: &Served, n: usize| {
+        let body = serde_json::json!({ "long_url": format!("https://example.com/{n}") });
+        let made: Value = ureq::post(format!("{}/api/v1/urls", served.url))
+            .header("authorization", format!("Bearer {KEY}"))
+            .send_json(body)
+            .and_then(|mut answer| answer.body_mut().read_json())
+            .expect("a link");
+        made["short_code"].as_str().expect("a code").to_owned()
+    };
+    let served = start();
+    let known: BTreeSet<String> = (0..30).map(|n| create(&served, n)).collect();
+    assert_eq!(served.get("/readyz").2, "ready\n");
+    served.kill();
+    std::fs::remove_file(data.join("terse.db-wal")).expect("a log");
+    let served = start();
+    let ready = served.get("/readyz").2;
+    assert!(ready.contains("lost writes"), "{ready}");
+    for n in 100..200 {
+        let code = create(&served, n);
+        assert!(!known.contains(&code), "{code} was issued twice");
+    }
+    let said = command(&data).arg("doctor").output().expect("the doctor runs");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("lost writes"), "{said}");
 }

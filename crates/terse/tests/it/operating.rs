@@ -110,9 +110,13 @@ fn links_in_use_are_in_memory_again_after_a_restart() {
     let mut terse = TestTerse::start();
     for n in 0..50 {
         terse.alias(&format!("warm-{n}"), "https://example.com/");
-        assert_eq!(terse.get(&format!("/warm-{n}")).status, 302);
     }
     terse.alias("unused", "https://example.com/");
+    // A node forgets new aliases once more when it reads the changes. After a start there are none.
+    terse.restart();
+    for n in 0..50 {
+        assert_eq!(terse.get(&format!("/warm-{n}")).status, 302);
+    }
     terse.get("/no-link");
     terse.restart();
     let begun = Instant::now();
