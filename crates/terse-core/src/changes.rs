@@ -1,13 +1,15 @@
 //! How caches of links learn that a link changed.
 //!
 //! The node that writes calls its own [`RouteCache`] before it answers. Every other node reads
-//! [`ChangeFeed`] once a second with a [`ChangeFollower`] and does the same.
+//! [`ChangeFeed`] once a second with a [`ChangeFollower`] and does the same. Copies of links that
+//! nodes share are a [`SharedCache`], which the follower keeps up to date.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::link::{LinkKey, Revision};
+use crate::link::{Link, LinkKey, Revision};
 use crate::store::StoreError;
 use crate::time::Timestamp;
 
@@ -17,6 +19,18 @@ pub trait RouteCache: Send + Sync + 'static {
     /// Drops what is cached for this link, found or missing. A look-up that began before this call
     /// is not cached when it ends.
     fn forget(&self, key: &LinkKey);
+
+    /// This node has written the link in this form. Drops what is cached for it, as
+    /// [`RouteCache::forget`] does. A cache that can reach other nodes also tells them, without
+    /// waiting: the change feed tells them anyway.
+    fn changed(&self, link: &Link) {
+        self.forget(&link.key);
+    }
+
+    /// Like [`RouteCache::changed`], for a link whose present form the caller does not know.
+    fn forget_everywhere(&self, key: &LinkKey) {
+        self.forget(key);
+    }
 
     /// Drops everything, with the same promise about look-ups under way. Takes long if the cache is
     /// large: do not call it on a serving thread.
@@ -65,7 +79,7 @@ pub struct ChangePage {
 }
 
 /// How long a store keeps change rows, at least.
-pub const CHANGES_KEPT: std::time::Duration = std::time::Duration::from_secs(600);
+pub const CHANGES_KEPT: Duration = Duration::from_secs(600);
 
 /// The changes of a store, for every node that caches links.
 ///
@@ -80,6 +94,32 @@ pub trait ChangeFeed: Send + Sync + 'static {
 
     /// The changes after a cursor, at most `limit` of them.
     async fn changes(&self, after: ChangeCursor, limit: usize) -> Result<ChangePage, StoreError>;
+
+    /// All changes of the last `span`, for a node that has not followed the feed all that time, in
+    /// any order. `None` if there are more than `limit`, or if the store cannot tell.
+    async fn recent_changes(
+        &self,
+        _span: Duration,
+        _limit: usize,
+    ) -> Result<Option<Vec<Change>>, StoreError> {
+        Ok(None)
+    }
+}
+
+/// Copies of links outside of the store, which several nodes read and write.
+#[async_trait]
+pub trait SharedCache: Send + Sync + 'static {
+    /// From now on this node uses no older copy of the link. Returns `false` if it knew of the
+    /// change before. Called before the node's [`RouteCache`] forgets the link, because the next
+    /// look-up reads the copy.
+    fn learn(&self, change: &Change) -> bool;
+
+    /// Replaces older copies, so that no node uses them. If that fails, this node uses no copies
+    /// until it has done so.
+    async fn invalidate(&self, changes: &[Change]);
+
+    /// This node has missed changes: it no longer uses any copy that exists now.
+    fn distrust(&self);
 }
 
 /// How many changes the follower reads per page.
@@ -87,17 +127,34 @@ const PAGE: usize = 1000;
 /// The largest number of pages that one poll reads. The next poll reads the rest.
 const MAX_PAGES: usize = 100;
 
+/// What is called with a change that this node did not know.
+pub type OnChange = Arc<dyn Fn(&Change) + Send + Sync>;
+
 /// Reads the feed and drops what changed from this node's cache.
 pub struct ChangeFollower {
     feed: Arc<dyn ChangeFeed>,
     cache: Arc<dyn RouteCache>,
+    shared: Option<Arc<dyn SharedCache>>,
+    on_change: Option<OnChange>,
     cursor: Option<ChangeCursor>,
 }
 
 impl ChangeFollower {
     /// Begins at the end of the feed, at the first poll.
     pub fn new(feed: Arc<dyn ChangeFeed>, cache: Arc<dyn RouteCache>) -> Self {
-        Self { feed, cache, cursor: None }
+        Self { feed, cache, shared: None, on_change: None, cursor: None }
+    }
+
+    /// Also keeps these copies up to date.
+    #[must_use]
+    pub fn with_shared(self, shared: Option<Arc<dyn SharedCache>>) -> Self {
+        Self { shared, ..self }
+    }
+
+    /// Calls this for every change that the node learns of here.
+    #[must_use]
+    pub fn on_change(self, on_change: OnChange) -> Self {
+        Self { on_change: Some(on_change), ..self }
     }
 
     /// Forgets every link that changed since the last poll and returns how many rows it read.
@@ -117,9 +174,12 @@ impl ChangeFollower {
         for _ in 0..MAX_PAGES {
             let page = self.feed.changes(after, PAGE).await?;
             if page.gap {
+                if let Some(shared) = &self.shared {
+                    shared.distrust();
+                }
                 self.cache.forget_all();
             }
-            page.changes.iter().for_each(|change| self.cache.forget(&change.key));
+            self.apply(&page.changes).await;
             read += page.changes.len();
             let more = page.changes.len() >= PAGE && page.next != after;
             after = page.next;
@@ -129,5 +189,18 @@ impl ChangeFollower {
             }
         }
         Ok(read)
+    }
+
+    async fn apply(&self, changes: &[Change]) {
+        for change in changes {
+            let is_new = self.shared.as_ref().is_none_or(|shared| shared.learn(change));
+            self.cache.forget(&change.key);
+            if let Some(on_change) = self.on_change.as_ref().filter(|_| is_new) {
+                on_change(change);
+            }
+        }
+        if let Some(shared) = self.shared.as_ref().filter(|_| !changes.is_empty()) {
+            shared.invalidate(changes).await;
+        }
     }
 }

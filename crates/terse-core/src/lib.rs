@@ -51,7 +51,7 @@ pub mod webhooks;
 pub use aliases::UnwantedAliases;
 pub use changes::{
     CHANGES_KEPT, Change, ChangeCursor, ChangeFeed, ChangeFollower, ChangePage, NoRouteCache,
-    RouteCache,
+    OnChange, RouteCache, SharedCache,
 };
 pub use clock::Clock;
 pub use clock_guard::{ClockDoubt, ClockGuard};

@@ -316,6 +316,16 @@ impl ChangeFeed for MemoryStore {
         let next = ChangeCursor(from + changes.len() as u64);
         Ok(ChangePage { changes, next, gap })
     }
+
+    async fn recent_changes(
+        &self,
+        _span: Duration,
+        limit: usize,
+    ) -> Result<Option<Vec<Change>>, StoreError> {
+        self.enter().await?;
+        let changes: Vec<Change> = self.state().changes.to_vec();
+        Ok((changes.len() <= limit).then_some(changes))
+    }
 }
 
 #[async_trait]

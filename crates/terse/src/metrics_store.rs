@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -11,10 +11,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use terse_core::{
-    Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeLease, Domain,
-    Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery,
-    Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision, StoreError, TagCount,
-    Timestamp, Updated,
+    Absence, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeLease,
+    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion,
+    ListQuery, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision, StoreError,
+    TagCount, Timestamp, Updated,
 };
 
 /// A call of the store and its result.
@@ -132,6 +132,14 @@ impl ChangeFeed for MetricsStore {
 
     async fn changes(&self, after: ChangeCursor, limit: usize) -> Result<ChangePage, StoreError> {
         self.count("changes", self.store.changes(after, limit)).await
+    }
+
+    async fn recent_changes(
+        &self,
+        span: Duration,
+        limit: usize,
+    ) -> Result<Option<Vec<Change>>, StoreError> {
+        self.count("recent_changes", self.store.recent_changes(span, limit)).await
     }
 }
 

@@ -142,6 +142,30 @@ impl Feed {
     }
 }
 
+/// The changes of the last `span`; `None` if there are more than `limit`.
+pub(crate) async fn recent(
+    pool: &Pool,
+    span: Duration,
+    limit: usize,
+) -> Result<Option<Vec<Change>>, StoreError> {
+    let (most, seconds) = (i64::try_from(limit).unwrap_or(i64::MAX - 1) + 1, span.as_secs_f64());
+    let rows = pool
+        .lookup(
+            "SELECT domain, code, revision, at FROM link_changes \
+             WHERE at > clock_timestamp() - make_interval(secs => $1) ORDER BY id DESC LIMIT $2",
+            params![seconds, most],
+        )
+        .await?;
+    if rows.len() > limit {
+        return Ok(None);
+    }
+    let change = |row| {
+        let revision = Revision(tokio_postgres::Row::get::<_, i64>(row, 2).cast_unsigned());
+        Ok(Change { key: key_of(row, 0)?, revision, at: row.get::<_, At>(3).0 })
+    };
+    rows.iter().map(change).collect::<Result<_, _>>().map(Some)
+}
+
 /// Writes change rows in the transaction of the changes.
 pub(crate) async fn record(
     transaction: &Transaction<'_>,

@@ -12,13 +12,14 @@ mod updates;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::{
-    Alphabet, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeHash, CodeLease,
-    Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery,
-    Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision, StoreError,
-    TagCount, Timestamp, Updated,
+    Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeHash,
+    CodeLease, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion,
+    ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision,
+    StoreError, TagCount, Timestamp, Updated,
 };
 
 use crate::failure::unavailable;
@@ -150,6 +151,14 @@ impl ChangeFeed for PostgresLinks {
             tokio::spawn(async move { changes::prune(&pool).await });
         }
         Ok(page)
+    }
+
+    async fn recent_changes(
+        &self,
+        span: Duration,
+        limit: usize,
+    ) -> Result<Option<Vec<Change>>, StoreError> {
+        changes::recent(&self.pool, span, limit).await
     }
 }
 

@@ -129,7 +129,7 @@ impl Links {
             };
             match self.store.insert(insert).await {
                 Ok(Inserted::Created) => {
-                    self.cache.forget(&link.key);
+                    self.cache.changed(&link);
                     self.events.created(&link);
                     self.written(event);
                     let first = link.revision;

@@ -78,7 +78,7 @@ impl Links {
             .store
             .purge(LONG_AGO.into(), limit, self.rules.quarantine_until(self.clock.now()))
             .await?;
-        keys.iter().for_each(|key| self.cache.forget(key));
+        keys.iter().for_each(|key| self.cache.forget_everywhere(key));
         Ok(keys.len())
     }
 }

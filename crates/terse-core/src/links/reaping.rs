@@ -22,7 +22,7 @@ impl Links {
     pub async fn expire(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
         let subscribers = self.events.subscribers();
         let keys = self.store.mark_expired(now, limit, &subscribers).await?;
-        keys.iter().for_each(|key| self.cache.forget(key));
+        keys.iter().for_each(|key| self.cache.forget_everywhere(key));
         if !keys.is_empty() && !subscribers.is_empty() {
             self.events.written();
         }
@@ -37,7 +37,7 @@ impl Links {
         let before = self.purge_before(now);
         let quarantine = self.rules.quarantine_until(now);
         let keys = self.store.purge(before, limit, quarantine).await?;
-        keys.iter().for_each(|key| self.cache.forget(key));
+        keys.iter().for_each(|key| self.cache.forget_everywhere(key));
         Ok(keys)
     }
 

@@ -149,7 +149,7 @@ impl Links {
             let event = self.event(kind_of(&old, &new), old.owner);
             match self.store.update(&new, old.revision, event.as_slice()).await {
                 Ok(Updated::Done) => {
-                    self.cache.forget(key);
+                    self.cache.changed(&new);
                     self.written(event);
                     return Ok(self.learned_since(version, new).await);
                 }
