@@ -2,9 +2,10 @@
 //!
 //! A backend tests its promises with one line: [`link_store!`], [`click_store!`], [`limiter!`] or
 //! [`registry!`]. Other tests use a [`MemoryStore`], a [`MemoryClickStore`] or a
-//! [`MemoryRegistry`]. A [`PostgresServer`] is started for tests that need a real one, with a
-//! [`TcpProxy`] in front of it where connections must break. [`fleet`] checks what the clients of several
-//! nodes have seen. This crate contains nothing about HTTP and nothing about any single backend.
+//! [`MemoryRegistry`]. A [`PostgresServer`] or a [`RedisServer`] is started for tests that need a
+//! real one, with a [`TcpProxy`] in front of it where connections must break. [`fleet`] checks what
+//! the clients of several nodes have seen. This crate contains nothing about HTTP and nothing about
+//! any single backend.
 
 #[doc(hidden)]
 pub mod click_store;
@@ -17,6 +18,7 @@ mod memory;
 mod memory_clicks;
 mod memory_registry;
 mod postgres_server;
+mod redis_server;
 #[doc(hidden)]
 pub mod registry;
 mod sample;
@@ -29,5 +31,6 @@ pub use memory::MemoryStore;
 pub use memory_clicks::MemoryClickStore;
 pub use memory_registry::MemoryRegistry;
 pub use postgres_server::{PgBouncer, PostgresServer};
+pub use redis_server::RedisServer;
 pub use sample::{alias, generated, key, rules, timestamp};
 pub use tcp_proxy::TcpProxy;

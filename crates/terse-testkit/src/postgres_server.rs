@@ -236,7 +236,12 @@ impl Drop for PgBouncer {
 /// Runs a program in a folder until this process ends, then removes the folder unless it contains
 /// a file `keep`. The shell around it waits for the end of its standard input, which this process
 /// holds open. PostgreSQL ends at once at QUIT; others at TERM.
-fn watched(folder: &Path, program: &Path, args: &[&str], user: Option<(u32, u32)>) -> Child {
+pub(crate) fn watched(
+    folder: &Path,
+    program: &Path,
+    args: &[&str],
+    user: Option<(u32, u32)>,
+) -> Child {
     let script = "folder=$1; shift; \"$@\" >\"$folder/log\" 2>&1 & server=$!; cat >/dev/null; \
                   kill -QUIT $server 2>/dev/null; kill $server 2>/dev/null; wait $server; \
                   [ -e \"$folder/keep\" ] || rm -rf \"$folder\"";
@@ -291,15 +296,15 @@ fn other_user() -> Option<(u32, u32)> {
     Some(find("postgres").or_else(|| find("nobody")).expect("a user other than root"))
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A new folder that the other user may enter.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let n = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("terse-postgres-{}-{n}", std::process::id());
+    let name = format!("terse-server-{}-{n}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     // A folder of an earlier process with this id.
     let _removed = std::fs::remove_dir_all(&folder);

@@ -5,6 +5,8 @@
 mod embedded;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 
 #[cfg(feature = "embedded")]
 pub use embedded::{
@@ -17,8 +19,9 @@ pub use terse_embedded::{DataDir, DataDirError, DiskReserve, LockGuard, RunInfo}
 use std::sync::Arc;
 
 use terse_core::clicks::ClickStore;
+use terse_core::limits::Limiter;
 use terse_core::registry::{JobLease, NodeId, Registry};
-use terse_core::{Finding, LinkStore};
+use terse_core::{Clock, Finding, LinkReader, LinkStore, OnChange, RouteCache, SharedCache};
 
 use crate::config::{Config, StoreUrl};
 
@@ -120,6 +123,89 @@ async fn open_postgres(
 ) -> anyhow::Result<Store> {
     check_scheme("postgres").map_err(anyhow::Error::msg)?;
     anyhow::bail!("PostgreSQL is not built in")
+}
+
+/// What nodes share beside the store. Without Redis each node has its own.
+pub(crate) struct Shared {
+    /// Reads links for visitors.
+    pub(crate) reader: Arc<dyn LinkReader>,
+    /// The copies that changes must reach.
+    pub(crate) cache: Option<Arc<dyn SharedCache>>,
+    /// Counts against rate limits.
+    pub(crate) limiter: Arc<dyn Limiter>,
+    /// What the copies were good for.
+    pub(crate) counts: Option<Box<dyn Fn() -> SharedCounts + Send + Sync>>,
+    announce: Announce,
+}
+
+type Announce = Box<dyn FnOnce(Arc<dyn RouteCache>, OnChange) -> Arc<dyn RouteCache> + Send>;
+
+/// The counters of the copies that nodes share.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SharedCounts {
+    /// Look-ups that a copy answered.
+    pub(crate) hits: u64,
+    /// Look-ups that went on to the store.
+    pub(crate) misses: u64,
+    /// Look-ups that went to the store because no copies were in use.
+    pub(crate) bypassed: u64,
+    /// Old copies used while the store did not answer.
+    pub(crate) stale: u64,
+    /// Whether copies are in use.
+    pub(crate) is_ready: bool,
+    /// How often the server did not answer in time.
+    pub(crate) trips: u64,
+}
+
+impl Shared {
+    /// Connects to what the settings name.
+    pub(crate) async fn open(
+        config: &Config,
+        store: &Arc<dyn LinkStore>,
+        clock: &Clock,
+    ) -> anyhow::Result<Self> {
+        match &config.cache.url {
+            #[cfg(feature = "redis")]
+            Some(url) => redis::open(config, url, store, clock).await,
+            _ => Ok(Self {
+                reader: store.clone(),
+                cache: None,
+                limiter: limiter(clock),
+                counts: None,
+                announce: Box::new(|routes, _| routes),
+            }),
+        }
+    }
+
+    /// The cache of routes that services call: it also tells the other nodes, and `routes` forgets
+    /// what they tell.
+    pub(crate) fn announcing(
+        &mut self,
+        routes: Arc<dyn RouteCache>,
+        on_change: OnChange,
+    ) -> Arc<dyn RouteCache> {
+        let announce = std::mem::replace(&mut self.announce, Box::new(|routes, _| routes));
+        announce(routes, on_change)
+    }
+}
+
+/// Checks the URL of a cache, and returns it without its password.
+#[cfg(feature = "redis")]
+pub(crate) use redis::check_url as check_cache_url;
+
+/// Refuses every URL.
+#[cfg(not(feature = "redis"))]
+pub(crate) fn check_cache_url(_url: &str) -> Result<String, String> {
+    Err("Redis is not built into this terse: build it with the feature `redis`".into())
+}
+
+/// What is to be said about the cache of the settings; nothing without one. Blocks.
+pub(crate) fn inspect_cache(config: &Config) -> Vec<Finding> {
+    match &config.cache.url {
+        #[cfg(feature = "redis")]
+        Some(url) => redis::doctor(url),
+        _ => Vec::new(),
+    }
 }
 
 /// What is to be said about the database of the settings; nothing without one. Blocks.

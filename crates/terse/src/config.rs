@@ -21,7 +21,7 @@ use url::Url;
 pub use layers::{ConfigError, Loaded, Origin, Sources};
 pub use lists::{ListPlace, ListSource, Lists};
 use node::{choice, settings};
-pub use values::{BaseUrl, ByteSize, PostgresUrl, Roles, Secret, Span, StoreUrl};
+pub use values::{BaseUrl, ByteSize, CacheUrl, PostgresUrl, Roles, Secret, Span, StoreUrl};
 
 settings! {
     /// Everything that can be set.
@@ -154,6 +154,12 @@ settings! {
         pub negative_ttl: Span = Span::secs(30),
         /// How many codes that do not exist terse remembers.
         pub negative_entries: u32 = 65_536,
+        /// A Redis that all nodes share: warm copies of links, news of changes, and rate limits.
+        /// `redis://host`, `rediss://user:password@host:6379/0`, `redis+cluster://a,b,c` or
+        /// `redis+sentinel://a,b,c/master`. Only with a store that several nodes share.
+        pub url: Option<CacheUrl> = None,
+        /// Whether a new link is written to `cache.url` when it is created.
+        pub write_through: bool = false,
     }
 }
 

@@ -3,6 +3,7 @@
 mod format;
 mod operating;
 mod process;
+mod shared;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::safety::{ListCounts, Service};
 
 pub(crate) use format::Format;
 pub(crate) use operating::{LAST_BACKUP, OldestReport, OperatingMetrics, ReportWatch};
+pub(crate) use shared::{ChangeDelays, SharedCacheMetrics};
 
 /// Reads all counters when `/metrics` is requested.
 pub(crate) struct MetricsSources {

@@ -139,7 +139,9 @@ impl Server {
             receiver,
         ))?);
         let cache: Arc<dyn RouteCache> = services.redirector.clone();
-        let mut follower = ChangeFollower::new(services.store.clone(), cache);
+        let mut follower = ChangeFollower::new(services.store.clone(), cache)
+            .with_shared(services.shared.cache.clone())
+            .on_change(Arc::clone(&services.on_change));
         // Now, while the cache is empty: the first poll starts at the end of the feed.
         runtime.block_on(follower.poll()).context("reading the changes of links")?;
         jobs.add(LinkChanges(follower));
@@ -151,7 +153,7 @@ impl Server {
             store.clicks = click_plane.with_pending(&store.clicks);
         }
         let stopping = stopped.clone();
-        let parts = web::WebParts { config, clock: &clock, store: &store };
+        let parts = web::WebParts { config, store: &store };
         let state = parts.state(&services, &click_plane, keys, registry_refresh, stopping)?;
         let (api, used_keys) = (Arc::clone(&state.stats), Arc::clone(&state.used_keys));
         let password_gate = PasswordGate::new(state.clone());

@@ -60,6 +60,7 @@ impl Checks {
         let config = &self.config;
         if config.is_shared() {
             let mut findings = backends::inspect_database(config);
+            findings.extend(backends::inspect_cache(config));
             if config.clicks_database().is_none() {
                 findings.push(self.clicks(deep));
             }

@@ -79,6 +79,13 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
             return Err((name, "is for a store on PostgreSQL only".into()));
         }
     }
+    if c.cache.url.is_some() && !c.is_shared() {
+        let why = "is for a store that several nodes share, such as postgres://…";
+        return Err(("cache.url", why.into()));
+    }
+    if c.cache.write_through && c.cache.url.is_none() {
+        return Err(("cache.write_through", "needs cache.url".into()));
+    }
     if matches!(c.clicks.store, Some(StoreUrl::Postgres(_))) && !c.is_shared() {
         let why = "must be a file while store is a file";
         return Err(("clicks.store", why.into()));

@@ -211,6 +211,41 @@ impl fmt::Debug for PostgresUrl {
     }
 }
 
+/// The URL of a cache that nodes share. Its password is never shown.
+#[derive(Clone, Eq, PartialEq)]
+pub struct CacheUrl {
+    url: String,
+    shown: String,
+}
+
+impl CacheUrl {
+    /// The whole URL, for the driver.
+    pub fn reveal(&self) -> &str {
+        &self.url
+    }
+}
+
+impl FromStr for CacheUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let shown = crate::backends::check_cache_url(text)?;
+        Ok(Self { url: text.to_owned(), shown })
+    }
+}
+
+impl fmt::Display for CacheUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for CacheUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
 /// The roles of a process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Roles {
@@ -293,7 +328,7 @@ impl Leaf for Limit {
 }
 
 textual! {
-    Span: "duration", ByteSize: "size", BaseUrl: "URL", StoreUrl: "store", PostgresUrl: "database", OperatorName: "text",
+    Span: "duration", ByteSize: "size", BaseUrl: "URL", StoreUrl: "store", PostgresUrl: "database", CacheUrl: "URL", OperatorName: "text",
     PageUrl: "URL", Contact: "email address or URL",
 }
 

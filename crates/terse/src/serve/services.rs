@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 use terse_clicks::UserAgentClassifier;
-use terse_core::{Clock, Hosts, LinkStore, Links, Operator};
+use terse_core::{Clock, Hosts, LinkStore, Links, OnChange, Operator};
 use terse_redirect::{Redirector, Settings};
 
 use super::policy;
-use crate::backends::Store;
+use crate::backends::{Shared, Store};
 use crate::config::Config;
+use crate::metrics::{ChangeDelays, SharedCacheMetrics};
 use crate::metrics_store::MetricsStore;
 use crate::outgoing::Integrations;
 use crate::safety::Safety;
@@ -24,6 +25,10 @@ pub(super) struct Services {
     pub(super) links: Arc<Links>,
     pub(super) integrations: Integrations,
     pub(super) operator: Operator,
+    /// What this node shares with others beside the store.
+    pub(super) shared: Shared,
+    /// Measures how long changes took to reach this node.
+    pub(super) on_change: OnChange,
 }
 
 impl Services {
@@ -41,8 +46,13 @@ impl Services {
         let classifier = Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone()));
         let operator = policy::operator(config)?;
         let safety = Arc::new(Safety::open(config, hosts, clock)?);
+        let mut shared = Shared::open(config, &link_store, clock).await?;
+        let on_change = ChangeDelays::register(metrics).observer(clock);
+        if let Some(counts) = shared.counts.take() {
+            metrics.register_collector(Box::new(SharedCacheMetrics(counts)));
+        }
         let redirector = Redirector::new(
-            link_store.clone(),
+            Arc::clone(&shared.reader),
             link_store.clone(),
             hosts.clone(),
             port,
@@ -57,7 +67,7 @@ impl Services {
         let links = Links::new(
             Arc::clone(&link_store),
             policy::code_source(config, &link_store, clock),
-            redirector.clone(),
+            shared.announcing(redirector.clone(), Arc::clone(&on_change)),
             safety.judging(),
             policy::link_policy(config, hosts.clone(), policy::unwanted_aliases(config)?)?,
             clock.clone(),
@@ -72,6 +82,8 @@ impl Services {
             links,
             integrations,
             operator,
+            shared,
+            on_change,
         })
     }
 }

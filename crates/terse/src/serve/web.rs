@@ -22,7 +22,6 @@ use crate::safety::LazyScreen;
 /// The other dependencies of the web plane, besides the services.
 pub(super) struct WebParts<'a> {
     pub(super) config: &'a Config,
-    pub(super) clock: &'a Clock,
     pub(super) store: &'a Store,
 }
 
@@ -35,7 +34,7 @@ impl WebParts<'_> {
         registry_refresh: RegistryRefresh,
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<AppState> {
-        let Self { config, clock, store } = *self;
+        let Self { config, store } = *self;
         Ok(AppState {
             links: Arc::clone(&services.links),
             keys,
@@ -50,7 +49,7 @@ impl WebParts<'_> {
             pass_key: credentials::pass_key(store),
             reporter_key: store.links.identity().derive("terse reporters v1"),
             limits: Limits {
-                limiter: backends::limiter(clock),
+                limiter: Arc::clone(&services.shared.limiter),
                 create_per_address: config.limits.create_per_ip,
                 create_per_key: config.limits.create_per_key,
                 create_per_account: config.limits.create_per_account,

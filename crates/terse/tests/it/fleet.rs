@@ -1,9 +1,9 @@
-//! Two processes on one PostgreSQL database.
+//! Two processes on one PostgreSQL database, with and without Redis.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use terse_testkit::PostgresServer;
+use terse_testkit::{PostgresServer, RedisServer};
 
 use crate::harness::KEY;
 use crate::process::{Served, command};
@@ -18,11 +18,15 @@ struct Node {
 
 impl Node {
     fn start(database: &str) -> Self {
-        Self::start_in(database, tempfile::tempdir().unwrap())
+        Self::start_with(database, tempfile::tempdir().unwrap(), &[])
     }
 
     /// In the folder of an earlier process.
     fn start_in(database: &str, folder: tempfile::TempDir) -> Self {
+        Self::start_with(database, folder, &[])
+    }
+
+    fn start_with(database: &str, folder: tempfile::TempDir, more: &[&str]) -> Self {
         let (store, key) = (format!("store={database}"), format!("admin_key={KEY}"));
         // All nodes have the same short domain, as behind a load balancer.
         let settings = [
@@ -32,6 +36,7 @@ impl Node {
             "base_url=http://127.0.0.1:1",
             "clicks.flush=1s",
         ];
+        let settings = [&settings, more].concat();
         let served = Served::start(&folder.path().join("data"), &settings);
         Self { served, folder }
     }
@@ -64,6 +69,13 @@ impl Node {
     fn follow(&self, code: &str) -> (u16, Option<String>) {
         let (status, location, _) = self.served.get(&format!("/{code}"));
         (status, location)
+    }
+
+    /// The value of a metric, labels included.
+    fn metric(&self, name: &str) -> f64 {
+        let (_, _, text) = self.served.get("/metrics");
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("{name} is not in {text}")).parse().unwrap()
     }
 
     /// Waits until a visit is answered like this.
@@ -139,6 +151,64 @@ fn two_nodes_on_one_database_behave_as_one() {
 }
 
 #[test]
+fn nodes_with_redis_share_copies_of_links_and_hear_of_changes() {
+    let (database, redis) = (PostgresServer::shared().fresh(), RedisServer::start(&[]));
+    let url = format!("cache.url={}", redis.url());
+    let settings = [url.as_str(), "cache.write_through=true"];
+    let start = || Node::start_with(&database, tempfile::tempdir().unwrap(), &settings);
+    let (a, b) = (start(), start());
+    let hits = |node: &Node| node.metric("terse_shared_cache_lookups_total{what=\"hit\"}");
+    let changes = |node: &Node| node.metric("terse_change_delay_seconds_count");
+
+    let code = a.create(json!({ "long_url": "https://example.com/1" }));
+    assert_eq!(b.follow(&code), found("https://example.com/1"));
+    // A node that starts later finds the copies of the others.
+    until("a copy answers", || {
+        let fresh = a.create(json!({ "long_url": "https://example.com/w", "reuse": false }));
+        assert_eq!(b.follow(&fresh), found("https://example.com/w"));
+        hits(&b) > 0.0
+    });
+
+    // Changes and blocks reach the other node, which has the link in its memory and in Redis.
+    for n in 2..5 {
+        let target = format!("https://example.com/{n}");
+        let before = changes(&a);
+        let change = json!({ "long_url": target });
+        assert_eq!(b.call("PATCH", &format!("/urls/{code}"), Some(change)).0, 200);
+        assert_eq!(b.follow(&code), found(&target), "the node that wrote never goes back");
+        a.comes_to(&code, (302, Some(&target)));
+        until("the delay is measured", || changes(&a) > before);
+    }
+
+    // A frozen or killed Redis stops nothing, and what changed meanwhile is not undone.
+    redis.freeze();
+    let change = json!({ "long_url": "https://example.com/frozen" });
+    assert_eq!(a.call("PATCH", &format!("/urls/{code}"), Some(change)).0, 200);
+    b.comes_to(&code, (302, Some("https://example.com/frozen")));
+    let other = b.create(json!({ "long_url": "https://example.com/other" }));
+    assert_eq!(a.follow(&other), found("https://example.com/other"));
+    redis.thaw();
+    let ready = |node: &Node| node.metric("terse_shared_cache_ready") == 1.0;
+    until("copies are in use again", || ready(&a) && ready(&b));
+    for node in [&a, &b] {
+        assert_eq!(node.follow(&code), found("https://example.com/frozen"));
+    }
+    redis.stop();
+    assert_eq!(b.follow(&other), found("https://example.com/other"));
+    a.create(json!({ "long_url": "https://example.com/without", "reuse": false }));
+    redis.run();
+    until("copies are in use again", || ready(&a) && ready(&b));
+
+    // The operator is told about its memory.
+    let checked = command(&b.folder.path().join("data"))
+        .args(["--json", "doctor", "--set", &format!("store={database}"), "--set", &url])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(checked.stdout).unwrap();
+    assert!(said.contains("maxmemory is 0"), "{said}");
+}
+
+#[test]
 fn a_node_serves_what_it_knows_while_its_database_is_away() {
     let server = PostgresServer::start(&[]);
     let node = Node::start(&server.fresh());
@@ -179,6 +249,13 @@ fn a_database_that_cannot_be_used_is_named_without_its_password() {
     assert!(said.contains("127.0.0.1/terse cannot be used"), "{said}");
     let said = refused(&["store_direct=postgres://u:hunter2@127.0.0.1:1/terse"]);
     assert!(said.contains("store_direct") && said.contains("PostgreSQL only"), "{said}");
+    let said = refused(&["cache.url=redis://:hunter2@127.0.0.1:1"]);
+    assert!(said.contains("cache.url") && said.contains("several nodes share"), "{said}");
+    let said = refused(&["cache.url=redis://:hunter2@a,b"]);
+    assert!(said.contains("cache.url") && said.contains("redis+cluster://"), "{said}");
+    let (database, nowhere) = (PostgresServer::shared().fresh(), "redis://:hunter2@127.0.0.1:1");
+    let said = refused(&[&format!("store={database}"), &format!("cache.url={nowhere}")]);
+    assert!(said.contains("redis://:[hidden]@127.0.0.1:1 cannot be used"), "{said}");
     let said = refused(&["clicks.store=postgres://u:hunter2@127.0.0.1:1/terse"]);
     assert!(said.contains("clicks.store") && said.contains("must be a file"), "{said}");
 }

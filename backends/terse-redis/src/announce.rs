@@ -1,0 +1,239 @@
+//! Tells the other nodes which links have changed.
+//!
+//! A message is text: the sender's number, then a line per link with domain, code, revision and
+//! time, between tabs. A node that misses it reads the change from the store's feed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use terse_core::{
+    Change, Clock, Code, Domain, Link, LinkKey, OnChange, Revision, RouteCache, Timestamp,
+};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
+
+use crate::connection::subscriber;
+use crate::links::{Inner, RedisLinks};
+
+/// Changes that wait to be announced. Further ones are left to the feed.
+const WAITING: usize = 10_000;
+/// The most changes in one message.
+const TOGETHER: usize = 256;
+/// How often the subscription is checked, and how long an answer may take.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// The wait before a lost subscription is renewed, and up to as much again at random.
+const RETRY: Duration = Duration::from_millis(500);
+/// Of a link whose present revision is unknown: replaces every copy.
+const ANY: Revision = Revision(1 << 53);
+
+enum News {
+    /// A new link that nobody can have asked for.
+    New(Box<Link>),
+    Changed(Change),
+}
+
+/// A node's cache of routes that tells the other nodes of changes, and hears of theirs.
+pub struct AnnouncingRoutes {
+    routes: Arc<dyn RouteCache>,
+    inner: Arc<Inner>,
+    clock: Clock,
+    waiting: mpsc::Sender<News>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl AnnouncingRoutes {
+    /// Announces what changes through this node, and makes `routes` forget what others announce.
+    /// Calls `on_change` for each of those.
+    pub fn new(
+        links: &RedisLinks,
+        routes: Arc<dyn RouteCache>,
+        clock: Clock,
+        on_change: OnChange,
+    ) -> Self {
+        let inner = Arc::clone(&links.inner);
+        let (waiting, news) = mpsc::channel(WAITING);
+        let node = getrandom::u64().unwrap_or_default();
+        let heard = Heard { inner: Arc::clone(&inner), routes: Arc::clone(&routes), on_change };
+        let tasks = [
+            tokio::spawn(announce(Arc::clone(&inner), news, node)),
+            tokio::spawn(listen(heard, node)),
+        ];
+        Self { routes, inner, clock, waiting, tasks }
+    }
+}
+
+impl Drop for AnnouncingRoutes {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl RouteCache for AnnouncingRoutes {
+    fn forget(&self, key: &LinkKey) {
+        self.inner.floors.avoid(key);
+        self.routes.forget(key);
+    }
+
+    fn changed(&self, link: &Link) {
+        let is_new = link.revision == Revision(1);
+        self.inner.floors.raise(&link.key, link.revision);
+        self.routes.forget(&link.key);
+        if is_new && self.inner.options.write_through {
+            let _left_out = self.waiting.try_send(News::New(Box::new(link.clone())));
+        }
+        if !is_new || !link.generated {
+            let (key, revision) = (link.key.clone(), link.revision);
+            let change = Change { key, revision, at: self.clock.now() };
+            let _left_to_the_feed = self.waiting.try_send(News::Changed(change));
+        }
+    }
+
+    fn forget_everywhere(&self, key: &LinkKey) {
+        self.forget(key);
+        let change = Change { key: key.clone(), revision: ANY, at: self.clock.now() };
+        let _left_to_the_feed = self.waiting.try_send(News::Changed(change));
+    }
+
+    fn forget_all(&self) {
+        self.routes.forget_all();
+    }
+}
+
+/// Writes changes to Redis, and then sends them.
+async fn announce(inner: Arc<Inner>, mut news: mpsc::Receiver<News>, node: u64) {
+    let channel = format!("{}:changes", inner.prefix);
+    let mut some = Vec::new();
+    while news.recv_many(&mut some, TOGETHER).await > 0 {
+        if !inner.redis.is_up() {
+            some.clear();
+            continue;
+        }
+        let (mut links, mut changes) = (Vec::new(), Vec::new());
+        for one in some.drain(..) {
+            match one {
+                News::New(link) => links.push(*link),
+                News::Changed(change) => changes.push(change),
+            }
+        }
+        inner.put_links(&links, Instant::now()).await;
+        // Before the message: a node that has heard it reads the copy.
+        if changes.is_empty() || !inner.bury(&changes).await {
+            continue;
+        }
+        let text = written(node, &changes);
+        let _left_to_the_feed = inner
+            .redis
+            .call(async |connection| {
+                redis::cmd("PUBLISH").arg(&channel).arg(&text).exec_async(connection).await
+            })
+            .await;
+    }
+}
+
+fn written(node: u64, changes: &[Change]) -> String {
+    let mut text = format!("{node:016x}");
+    for Change { key, revision, at } in changes {
+        let (domain, code) = (key.domain.as_str(), key.code.as_str());
+        text += &format!("\n{domain}\t{code}\t{}\t{}", revision.0, at.as_ms());
+    }
+    text
+}
+
+/// The changes in a message, unless this node sent it.
+fn read(node: u64, text: &str) -> Vec<Change> {
+    let mut lines = text.lines();
+    if lines.next().is_none_or(|sender| sender == format!("{node:016x}")) {
+        return Vec::new();
+    }
+    let change = |line: &str| {
+        let mut fields = line.split('\t');
+        let (domain, code) = (Domain::from_stored(fields.next()?), Code::parse(fields.next()?)?);
+        let revision = Revision(fields.next()?.parse().ok()?);
+        let at = Timestamp::from_ms(fields.next()?.parse().ok()?);
+        Some(Change { key: LinkKey { domain, code }, revision, at })
+    };
+    lines.filter_map(change).collect()
+}
+
+struct Heard {
+    inner: Arc<Inner>,
+    routes: Arc<dyn RouteCache>,
+    on_change: OnChange,
+}
+
+impl Heard {
+    fn apply(&self, change: &Change) {
+        let floors = &self.inner.floors;
+        let is_new = match change.revision {
+            ANY => {
+                floors.avoid(&change.key);
+                true
+            }
+            revision => floors.raise(&change.key, revision),
+        };
+        self.routes.forget(&change.key);
+        if is_new {
+            (self.on_change)(change);
+        }
+    }
+
+    async fn subscribe(&self, node: u64) -> Result<(), Elapsed> {
+        let channel = format!("{}:changes", self.inner.prefix);
+        let Ok(connection) = timeout(TIMEOUT, subscriber(self.inner.redis.url())).await? else {
+            return Ok(());
+        };
+        let (mut sink, mut messages) = connection.split();
+        if timeout(TIMEOUT, sink.subscribe(&channel)).await?.is_err() {
+            return Ok(());
+        }
+        loop {
+            match timeout(CHECK_INTERVAL, messages.next()).await {
+                Ok(Some(message)) => {
+                    let text: String = message.get_payload().unwrap_or_default();
+                    read(node, &text).iter().for_each(|change| self.apply(change));
+                }
+                Ok(None) => return Ok(()),
+                // Silence: is the server still there?
+                Err(_) => {
+                    if timeout(TIMEOUT, sink.ping::<redis::Value>()).await?.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Hears what other nodes announce, until the task is aborted.
+async fn listen(heard: Heard, node: u64) {
+    loop {
+        // Until the connection is lost. The feed tells what is missed meanwhile.
+        let _lost = heard.subscribe(node).await;
+        let jitter = getrandom::u32().unwrap_or_default() % 100;
+        tokio::time::sleep(RETRY + RETRY * jitter / 100).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terse_testkit::key;
+
+    #[test]
+    fn a_message_says_what_changed_to_all_but_its_sender() {
+        let change = |code, revision| Change {
+            key: key(code),
+            revision: Revision(revision),
+            at: Timestamp::from_ms(7),
+        };
+        let changes = [change("one", 2), change("two", ANY.0)];
+        let text = written(5, &changes);
+        assert_eq!(read(6, &text), changes);
+        assert_eq!(read(5, &text), []);
+        assert_eq!(read(6, "0\nnot a change\n\tgood\t3\t9").len(), 1);
+    }
+}

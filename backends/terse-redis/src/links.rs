@@ -1,0 +1,393 @@
+//! Copies of links in Redis, in front of the store.
+//!
+//! A node uses a copy only if all of these hold, so that it never goes back to an older revision:
+//! the store's changes of the last two minutes were replayed into Redis since it was last away; the
+//! copy is not older than what this node knows of the link ([`Floors`]); and it was written after
+//! the last time that this node missed changes. A copy that is five minutes old is read from the
+//! store again, and used only if the store does not answer.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use redis::{RedisResult, Script};
+use terse_core::{
+    Absence, Change, Domain, Link, LinkKey, LinkReader, LinkStore, Revision, SharedCache,
+    StoreError, Timestamp, link_codec,
+};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
+
+use crate::client::{Away, Redis};
+use crate::floors::Floors;
+use crate::value::{self, Copy, PUT};
+
+/// The longest time that a copy is kept.
+const KEPT: Duration = Duration::from_hours(24);
+/// A copy of this age is compared with the store.
+const REVALIDATED: Duration = Duration::from_mins(5);
+/// The greatest age of a copy that is used while the store is away.
+const MAX_STALE: Duration = Duration::from_hours(1);
+/// How long a tombstone is kept: longer than a copy may take from the store into Redis.
+const TOMBSTONE: Duration = Duration::from_secs(60);
+/// A copy whose read of the store began longer ago is not written.
+const MAX_FILL: Duration = Duration::from_secs(2);
+/// The changes that are replayed after Redis was away, and the most of them.
+const REPLAYED: Duration = Duration::from_mins(2);
+const MAX_REPLAYED: usize = 20_000;
+/// Writes under way at a time.
+const PIPELINED: usize = 128;
+/// Batches of copies that are being written; further ones are left out.
+const FILLS: usize = 64;
+const RETRY: Duration = Duration::from_millis(500);
+
+/// How links are kept.
+#[derive(Clone, Debug, Default)]
+pub struct LinkOptions {
+    /// Whether a new link is written to Redis when it is created.
+    pub write_through: bool,
+}
+
+/// What the copies were good for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LinkCounts {
+    /// Look-ups that a copy answered.
+    pub hits: u64,
+    /// Look-ups that went on to the store.
+    pub misses: u64,
+    /// Look-ups that went to the store because Redis was not in use.
+    pub bypassed: u64,
+    /// Copies used although they were old, because the store did not answer.
+    pub stale: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    bypassed: AtomicU64,
+    stale: AtomicU64,
+}
+
+/// Reads links from Redis, then from the store.
+pub struct RedisLinks {
+    pub(crate) inner: Arc<Inner>,
+    keeper: JoinHandle<()>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) redis: Arc<Redis>,
+    store: Arc<dyn LinkStore>,
+    pub(crate) options: LinkOptions,
+    /// What belongs to this store begins so.
+    pub(crate) prefix: String,
+    pub(crate) floors: Floors,
+    put: Script,
+    incarnation: RwLock<u64>,
+    /// The epoch of the connection whose replay is done.
+    replayed: AtomicU64,
+    /// Copies written before this time of Redis' clock are not used.
+    trusted_from_ms: AtomicI64,
+    /// Begin again: the incarnation may be another.
+    again: Notify,
+    fills: Arc<Semaphore>,
+    counters: Counters,
+}
+
+impl RedisLinks {
+    /// Puts Redis in front of a store.
+    pub fn new(redis: Arc<Redis>, store: Arc<dyn LinkStore>, options: LinkOptions) -> Self {
+        let tag = store.identity().derive("terse redis keys v1");
+        let prefix = tag[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        let inner = Arc::new(Inner {
+            redis,
+            store,
+            options,
+            prefix,
+            floors: Floors::default(),
+            put: Script::new(PUT),
+            incarnation: RwLock::new(0),
+            replayed: AtomicU64::new(0),
+            trusted_from_ms: AtomicI64::new(0),
+            again: Notify::new(),
+            fills: Arc::new(Semaphore::new(FILLS)),
+            counters: Counters::default(),
+        });
+        let keeper = tokio::spawn(replay_each_epoch(Arc::clone(&inner)));
+        Self { inner, keeper }
+    }
+
+    /// What the copies were good for, so far.
+    pub fn counts(&self) -> LinkCounts {
+        let Counters { hits, misses, bypassed, stale } = &self.inner.counters;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LinkCounts {
+            hits: read(hits),
+            misses: read(misses),
+            bypassed: read(bypassed),
+            stale: read(stale),
+        }
+    }
+
+    /// Whether copies are in use.
+    pub fn is_ready(&self) -> bool {
+        self.inner.is_ready()
+    }
+}
+
+impl Drop for RedisLinks {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+impl Inner {
+    fn is_ready(&self) -> bool {
+        self.redis.is_up() && self.replayed.load(Ordering::Acquire) == self.redis.epoch()
+    }
+
+    /// The key of a link. No braces: a hash tag would put a whole domain into one slot.
+    fn key(&self, key: &LinkKey) -> String {
+        let incarnation = *self.incarnation.read().unwrap_or_else(PoisonError::into_inner);
+        format!("{}:{incarnation}:{}:{}", self.prefix, key.domain.as_str(), key.code.as_str())
+    }
+
+    /// The copies that may be used, with their age.
+    async fn copies(&self, keys: &[LinkKey]) -> Result<Vec<Option<(Link, Duration)>>, Away> {
+        let names: Vec<String> = keys.iter().map(|key| self.key(key)).collect();
+        let values: Vec<Option<Vec<u8>>> = self
+            .redis
+            .call(async |connection| redis::cmd("MGET").arg(&names).query_async(connection).await)
+            .await?;
+        let now_ms = self.redis.now_ms();
+        let trusted_from_ms = self.trusted_from_ms.load(Ordering::Acquire);
+        let usable = |key: &LinkKey, value: Option<Vec<u8>>| {
+            let Copy { link, written_ms } = value::read(&value?)?;
+            let is_good = link.key == *key
+                && written_ms >= trusted_from_ms
+                && self.floors.allow(key, link.revision);
+            let age = u64::try_from(now_ms - written_ms).unwrap_or_default();
+            is_good.then_some((link, Duration::from_millis(age)))
+        };
+        let mut values = values.into_iter();
+        Ok(keys.iter().map(|key| usable(key, values.next().flatten())).collect())
+    }
+
+    /// Writes copies of links whose read began at `began`.
+    fn fill(self: &Arc<Self>, links: Vec<Link>, began: Instant) {
+        let Ok(permit) = Arc::clone(&self.fills).try_acquire_owned() else { return };
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            inner.put_links(&links, began).await;
+            drop(permit);
+        });
+    }
+
+    pub(crate) async fn put_links(&self, links: &[Link], began: Instant) {
+        let now = Timestamp::from_ms(self.redis.now_ms());
+        for some in links.chunks(PIPELINED) {
+            let mut writes = Vec::with_capacity(some.len());
+            for link in some {
+                let Some(ttl) = time_to_live(link, now) else { continue };
+                let left = MAX_FILL.saturating_sub(began.elapsed());
+                if left.is_zero() || !self.floors.allow(&link.key, link.revision) {
+                    continue;
+                }
+                let latest = self.redis.now_ms() + i64::try_from(left.as_millis()).unwrap_or(0);
+                writes.push(async move {
+                    let content = link_codec::encode(link);
+                    self.put(&link.key, "L", link.revision, ttl, latest, &content).await
+                });
+            }
+            let _left_out = join_all(writes).await;
+        }
+    }
+
+    /// Writes tombstones. A failure opens the breaker, so that the changes are replayed.
+    pub(crate) async fn bury(&self, changes: &[Change]) -> bool {
+        let mut all_written = true;
+        for some in changes.chunks(PIPELINED) {
+            let mut writes = Vec::with_capacity(some.len());
+            for Change { key, revision, .. } in some {
+                // The first revision replaces nothing: a missing link has no copy, and no copy
+                // outlives the expiry of its link.
+                if *revision > Revision(1) {
+                    writes.push(self.put(key, "T", *revision, TOMBSTONE, 0, b""));
+                }
+            }
+            all_written &= join_all(writes).await.iter().all(Result::is_ok);
+        }
+        if !all_written {
+            self.redis.trip("changes could not be written");
+        }
+        all_written
+    }
+
+    async fn put(
+        &self,
+        key: &LinkKey,
+        kind: &str,
+        revision: Revision,
+        ttl: Duration,
+        latest_ms: i64,
+        content: &[u8],
+    ) -> Result<(), Away> {
+        let name = self.key(key);
+        let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
+        self.redis
+            .call(async |connection| {
+                let written: RedisResult<i64> = self
+                    .put
+                    .key(name)
+                    .arg(kind)
+                    .arg(value::digits(revision))
+                    .arg(ttl)
+                    .arg(latest_ms)
+                    .arg(content)
+                    .invoke_async(connection)
+                    .await;
+                written.map(drop)
+            })
+            .await
+    }
+
+    /// From now on only copies that are written from now on are used.
+    fn distrust(&self) {
+        let from = self.redis.now_ms() + i64::try_from(MAX_FILL.as_millis()).unwrap_or(0);
+        self.trusted_from_ms.fetch_max(from, Ordering::AcqRel);
+        self.replayed.store(0, Ordering::Release);
+        self.again.notify_one();
+    }
+
+    async fn replay(&self) -> Result<(), StoreError> {
+        let incarnation = self.store.incarnation().await?;
+        *self.incarnation.write().unwrap_or_else(PoisonError::into_inner) = incarnation;
+        match self.store.recent_changes(REPLAYED, MAX_REPLAYED).await? {
+            Some(changes) => {
+                for change in &changes {
+                    self.floors.raise(&change.key, change.revision);
+                }
+                if !self.bury(&changes).await {
+                    return Err(StoreError::Busy);
+                }
+            }
+            None => {
+                let from = self.redis.now_ms() + i64::try_from(MAX_FILL.as_millis()).unwrap_or(0);
+                self.trusted_from_ms.fetch_max(from, Ordering::AcqRel);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long a copy may be kept; `None` if it should not be.
+fn time_to_live(link: &Link, now: Timestamp) -> Option<Duration> {
+    let Some(expires_at) = link.expires_at else { return Some(KEPT) };
+    let left = u64::try_from(expires_at.as_ms() - now.as_ms()).ok().filter(|left| *left > 0)?;
+    Some(Duration::from_millis(left).min(KEPT))
+}
+
+/// Replays recent changes whenever Redis may lack some.
+async fn replay_each_epoch(inner: Arc<Inner>) {
+    let mut epochs = inner.redis.epochs();
+    loop {
+        let epoch = *epochs.borrow_and_update();
+        if inner.redis.is_up() && inner.replayed.load(Ordering::Acquire) != epoch {
+            match inner.replay().await {
+                Ok(()) => inner.replayed.store(epoch, Ordering::Release),
+                Err(error) => {
+                    tracing::debug!(%error, "changes could not be replayed into Redis");
+                    tokio::time::sleep(RETRY).await;
+                    continue;
+                }
+            }
+        }
+        tokio::select! {
+            changed = epochs.changed() => if changed.is_err() { return },
+            () = inner.again.notified() => {}
+            // While the breaker is open no epoch begins.
+            () = tokio::time::sleep(RETRY) => {}
+        }
+    }
+}
+
+#[async_trait]
+impl LinkReader for RedisLinks {
+    async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        let mut found = self.get_many(std::slice::from_ref(key)).await;
+        found.pop().unwrap_or(Ok(None))
+    }
+
+    async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
+        let inner = &self.inner;
+        let count = |counter: &AtomicU64, n: usize| {
+            counter.fetch_add(n as u64, Ordering::Relaxed);
+        };
+        let copies = match inner.is_ready() {
+            true => inner.copies(keys).await,
+            false => Err(Away),
+        };
+        let Ok(copies) = copies else {
+            count(&inner.counters.bypassed, keys.len());
+            return inner.store.get_many(keys).await;
+        };
+        let is_fresh = |copy: &Option<(Link, Duration)>| {
+            copy.as_ref().is_some_and(|(_, age)| *age < REVALIDATED)
+        };
+        let missing: Vec<LinkKey> = keys
+            .iter()
+            .zip(&copies)
+            .filter(|(_, copy)| !is_fresh(copy))
+            .map(|(key, _)| key.clone())
+            .collect();
+        count(&inner.counters.hits, keys.len() - missing.len());
+        count(&inner.counters.misses, missing.len());
+        if missing.is_empty() {
+            return copies.into_iter().map(|copy| Ok(copy.map(|(link, _)| link))).collect();
+        }
+        let began = Instant::now();
+        let stored = inner.store.get_many(&missing).await;
+        inner.fill(stored.iter().flatten().flatten().cloned().collect(), began);
+        let mut stored = stored.into_iter();
+        let answer = |copy: Option<(Link, Duration)>| {
+            if is_fresh(&copy) {
+                return Ok(copy.map(|(link, _)| link));
+            }
+            match (stored.next().unwrap_or(Ok(None)), copy) {
+                (Err(StoreError::Unavailable(_)), Some((link, age))) if age < MAX_STALE => {
+                    count(&inner.counters.stale, 1);
+                    Ok(Some(link))
+                }
+                (answer, _) => answer,
+            }
+        };
+        copies.into_iter().map(answer).collect()
+    }
+
+    async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.inner.store.get_folded(key).await
+    }
+
+    fn surely_absent(&self, domain: &Domain, code: &str) -> Absence {
+        self.inner.store.surely_absent(domain, code)
+    }
+}
+
+#[async_trait]
+impl SharedCache for RedisLinks {
+    fn learn(&self, change: &Change) -> bool {
+        self.inner.floors.raise(&change.key, change.revision)
+    }
+
+    async fn invalidate(&self, changes: &[Change]) {
+        if self.inner.redis.is_up() {
+            self.inner.bury(changes).await;
+        }
+    }
+
+    fn distrust(&self) {
+        self.inner.distrust();
+    }
+}
