@@ -6,7 +6,7 @@ use terse_core::registry::{
     Enqueued, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent,
     NewWebhook, RegistryError, Settlement, Webhook, WebhookChange, WebhookId, WebhookStore,
 };
-use terse_core::{OwnerId, StoreError};
+use terse_core::{OwnerId, StoreError, Timestamp};
 
 use super::rows::{self, DELIVERY_COLUMNS, WEBHOOK_COLUMNS, id};
 use super::step::{Step, WriteError, step};
