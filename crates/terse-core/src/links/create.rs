@@ -10,12 +10,15 @@ use crate::insert::{Insert, Inserted, Request, ReuseKey};
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, Revision};
 use crate::registry::EventKind;
 use crate::screening::Flags;
-use crate::store::StoreError;
+use crate::store::{MAX_REVISIONS, StoreError};
 use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// How many generated codes may be in use already before the service gives up.
 const CODE_ATTEMPTS: u32 = 32;
+
+/// The revision of a new link.
+const FIRST_REVISION: Revision = Revision(1);
 
 /// The result of a create request.
 #[derive(Clone, Debug)]
@@ -149,7 +152,8 @@ impl Links {
                 }
                 Ok(Inserted::Replayed { link: Some(link), created }) => {
                     self.cache.forget(&link.key);
-                    return Ok(Created { link: *link, new: created, replayed: true });
+                    let link = if created { self.as_created(*link).await? } else { *link };
+                    return Ok(Created { link, new: created, replayed: true });
                 }
                 Ok(Inserted::Replayed { link: None, .. }) => return Err(LinkError::NotFound),
                 Ok(Inserted::RequestMismatch) => return Err(LinkError::RequestMismatch),
@@ -164,6 +168,18 @@ impl Links {
             }
         }
         Err(LinkError::NoCode(CodeSourceError::Exhausted))
+    }
+
+    /// A link as the answer to its creation showed it, from its earlier versions. What its owner
+    /// does not see there stays as it is.
+    async fn as_created(&self, link: Link) -> Result<Link, LinkError> {
+        if link.revision == FIRST_REVISION {
+            return Ok(link);
+        }
+        let earlier = self.store.history(&link.key, MAX_REVISIONS).await?;
+        let first = earlier.into_iter().last().map_or(link, |version| version.link);
+        let (updated_at, revision) = (first.created_at, FIRST_REVISION);
+        Ok(Link { deleted_at: None, spent_clicks: 0, updated_at, revision, ..first })
     }
 }
 
@@ -206,7 +222,7 @@ fn stored_form(
         flags,
         deleted_at: None,
         reusable: new.alias.is_none() && may_reuse(new, owner),
-        revision: Revision(1),
+        revision: FIRST_REVISION,
     }
 }
 

@@ -259,14 +259,15 @@ where
     let hosts = &state.links.rules().hosts;
     let outcomes: Vec<_> = futures_util::stream::iter(running).buffered(TOGETHER).collect().await;
     let now = state.links.now();
-    // New links have no clicks. One query reads the counts of the others.
-    let old = outcomes.iter().flatten().filter(|made| !made.is_fresh()).map(|made| &made.link);
+    // New links have no clicks, and a replay repeats the first answer. One query reads the counts of the others.
+    let old = outcomes.iter().flatten().filter(|made| !made.new).map(|made| &made.link);
     let mut old_counts = click_counts(state, old).await.into_iter();
     let spelled = outcomes.into_iter().zip(spellings).enumerate();
     let results = spelled.map(|(index, (outcome, spelling))| match outcome {
         Ok(made) => {
             let status = if made.new { StatusCode::CREATED } else { StatusCode::OK };
-            let clicks = if made.is_fresh() { Some(0) } else { old_counts.next().flatten() };
+            let clicks = if made.new { Some(0) } else { old_counts.next().flatten() };
+            let now = if made.new && made.replayed { made.link.created_at } else { now };
             let body = LinkBody::new(&made.link, clicks, hosts, now);
             let link = match spelling.is_camel_case() {
                 true => SpelledLink::CamelCase(in_camel_case(&body)),

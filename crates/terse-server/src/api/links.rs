@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use terse_core::{
-    Caller, Code, Created, Creator, Domain, Hosts, Link, LinkError, LinkKey, Revision,
+    Caller, Code, Created, Creator, Domain, Hosts, Link, LinkError, LinkKey, Revision, Timestamp,
     ValidationErrorKind,
 };
 
@@ -127,12 +127,14 @@ async fn create_one(
 async fn created(state: &App, made: &Created, camel_case: bool) -> Response {
     let link = &made.link;
     let status = if made.new { StatusCode::CREATED } else { StatusCode::OK };
-    let clicks = match made.is_fresh() {
+    let clicks = match made.new {
         // A new link has no clicks, so this does not query the click store.
         true => Some(0),
         false => clicks_of(state, link).await,
     };
-    let mut response = answer_with(state, status, link, clicks, camel_case);
+    // A replay repeats the first answer, whatever has happened to the link since.
+    let now = if made.new && made.replayed { link.created_at } else { state.links.now() };
+    let mut response = answer_with(state, status, link, clicks, now, camel_case);
     if made.new
         && let Ok(place) = HeaderValue::try_from(location(link))
     {
@@ -337,7 +339,7 @@ pub(super) async fn readable(
 /// A link as JSON, with its revision as `ETag`.
 pub(super) async fn answer(state: &App, status: StatusCode, link: &Link) -> Response {
     let clicks = clicks_of(state, link).await;
-    answer_with(state, status, link, clicks, false)
+    answer_with(state, status, link, clicks, state.links.now(), false)
 }
 
 async fn clicks_of(state: &App, link: &Link) -> Option<u64> {
@@ -349,9 +351,10 @@ fn answer_with(
     status: StatusCode,
     link: &Link,
     clicks: Option<u64>,
+    now: Timestamp,
     camel_case: bool,
 ) -> Response {
-    let body = LinkBody::new(link, clicks, &state.links.rules().hosts, state.links.now());
+    let body = LinkBody::new(link, clicks, &state.links.rules().hosts, now);
     let etag = [(header::ETAG, format!("\"{}\"", body.revision))];
     match camel_case {
         true => (status, etag, axum::Json(in_camel_case(&body))).into_response(),

@@ -273,6 +273,39 @@ async fn an_idempotency_key_makes_a_retry_safe() {
 }
 
 #[tokio::test]
+async fn a_replay_repeats_the_first_answer_whatever_happened_to_the_link() {
+    let web = Web::new();
+    let headers =
+        [("content-type", "application/json"), ("idempotency-key", "k"), ("authorization", KEY)];
+    let body = r#"{"long_url": "https://example.com/", "alias": "first", "ttl": 3600}"#;
+    let bulk = r#"[{"long_url": "https://example.com/2", "alias": "second", "ttl": 3600}]"#;
+    let create = async || {
+        let one = web.call(URLS, &headers, body.to_owned()).await;
+        let many = web.call("POST /api/v1/urls/bulk", &headers, bulk.to_owned()).await;
+        assert_eq!((one.status.as_u16(), many.status.as_u16()), (201, 207), "{}", one.text());
+        (one.header("etag").to_owned(), one.json(), many.json())
+    };
+    let first = create().await;
+    for code in ["first", "second"] {
+        let path = format!("PATCH /api/v1/urls/{code}");
+        for target in ["https://example.org/changed", "https://example.org/again"] {
+            let changed = json!({"long_url": target, "title": "New", "expires_at": null});
+            assert_eq!(web.api(&path, changed).await.status, 200);
+            web.clock.advance(Duration::from_secs(5));
+            assert_eq!(create().await, first, "after a change");
+        }
+        let path = format!("DELETE /api/v1/urls/{code}");
+        assert_eq!(web.api(&path, Value::Null).await.status, 204);
+        assert_eq!(create().await, first, "after a deletion");
+    }
+    let links = web.api("GET /api/v1/urls?status=deleted", Value::Null).await.json();
+    for link in links["links"].as_array().unwrap() {
+        assert_eq!(link["long_url"], "https://example.org/again", "a replay changes nothing");
+    }
+    assert_eq!(links["links"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
 async fn strangers_get_links_that_do_not_live_long_or_none() {
     let web = Web::new();
     let body = json!({"long_url": "https://example.com/"});
