@@ -14,6 +14,7 @@ pub mod fleet;
 pub mod limiter;
 #[doc(hidden)]
 pub mod link_store;
+mod log_lines;
 mod memory;
 mod memory_clicks;
 mod memory_registry;
@@ -27,6 +28,7 @@ pub mod suite;
 mod tcp_proxy;
 
 pub use click_store::add_clicks;
+pub use log_lines::LogLines;
 pub use memory::MemoryStore;
 pub use memory_clicks::MemoryClickStore;
 pub use memory_registry::MemoryRegistry;

@@ -11,4 +11,5 @@ mod location;
 mod misses;
 mod screening;
 mod segments;
+mod slow;
 mod suspensions;

@@ -5,7 +5,8 @@ use axum::http::Request;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use serde_json::json;
-use terse_server::{CorsOrigins, HttpSettings};
+use terse_server::{CorsOrigins, HttpSettings, RequestLog};
+use terse_testkit::LogLines;
 
 use crate::web::{Answer, KEY, Web};
 
@@ -85,6 +86,41 @@ async fn a_request_has_an_id_that_its_problem_names() {
     assert_eq!(asked("from-the-proxy_1.2").await, "from-the-proxy_1.2");
     for bad in ["a b", "<b>", &"x".repeat(65)] {
         assert_ne!(asked(bad).await, bad);
+    }
+}
+
+#[tokio::test]
+async fn the_log_has_the_requests_that_the_setting_selects() {
+    for (log, want) in [
+        (RequestLog::Off, &[][..]),
+        (RequestLog::Writes, &["write-1"][..]),
+        (RequestLog::All, &["read-1", "write-1"][..]),
+    ] {
+        let web = Web::answering(HttpSettings { log, ..HttpSettings::default() });
+        let (logged, _guard) = LogLines::of_thread();
+        for (line, id, status) in
+            [("GET /api/v1/urls/secret-code", "read-1", 404), (URLS, "write-1", 400)]
+        {
+            let headers = [
+                ("authorization", KEY),
+                ("content-type", "application/json"),
+                ("x-request-id", id),
+            ];
+            let answer = web.call(line, &headers, "{}").await;
+            assert_eq!(answer.status, status);
+            assert_eq!(answer.json()["request_id"], id, "the problem names the same id");
+        }
+        let lines = logged.with("request_id=");
+        assert_eq!(lines.len(), want.len(), "{log:?} {lines:?}");
+        for (line, id) in lines.iter().zip(want) {
+            assert!(line.contains(&format!("request_id={id} ")), "{line}");
+            assert!(!line.contains("secret-code") && !line.contains(KEY), "{line}");
+        }
+        if let Some(line) = lines.last() {
+            for part in ["method=POST", "route=/api/v1/urls ", "status=400", "ms="] {
+                assert!(line.contains(part), "{part} in {line}");
+            }
+        }
     }
 }
 

@@ -329,6 +329,42 @@ async fn a_warning_names_the_host_and_the_reason_and_does_nothing_by_itself() {
 }
 
 #[tokio::test]
+async fn the_preview_says_that_a_link_divides_its_visitors() {
+    let web = Web::new();
+    let rules = json!([{"to": [
+        {"url": "https://example.com/a", "weight": 3}, {"url": "https://example.com/b"}
+    ]}]);
+    let body = json!({"long_url": "https://example.com/", "alias": "parts", "rules": rules});
+    assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
+    let text = web.page("/parts+").await.text();
+    assert!(text.contains("This link divides its visitors among several targets."), "{text}");
+    assert!(!text.contains("device, place or time") && !text.contains("depends on"), "{text}");
+}
+
+#[test]
+fn a_field_in_focus_does_not_look_like_one_with_an_error() {
+    let css = include_str!("../../assets/terse.css");
+    let app = include_str!("../../assets/app.css");
+    let rules: Vec<(&str, &str)> = css
+        .lines()
+        .chain(app.lines())
+        .filter_map(|line| line.split_once('{'))
+        .filter(|(selector, _)| selector.contains(":focus"))
+        .collect();
+    assert!(
+        rules
+            .iter()
+            .any(|(of, style)| of.starts_with(":focus-visible") && style.contains("--text"))
+    );
+    for (selector, style) in rules {
+        let is_error = selector.contains("aria-invalid");
+        let looks_bad = ["--bad", "--accent", "red", "#c8401a", "#b3261e"];
+        let looks_bad = looks_bad.iter().any(|colour| style.contains(colour));
+        assert_eq!(looks_bad, is_error, "{selector}{style}");
+    }
+}
+
+#[tokio::test]
 async fn a_page_is_found_by_the_host_it_was_asked_on() {
     let web = Web::new();
     let body =
