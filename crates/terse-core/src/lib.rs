@@ -75,7 +75,7 @@ pub use link::{
 pub use link_reader::{Absence, ClickSpend, ClickSpender, LinkReader};
 pub use links::{
     Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, ImportPreview,
-    LinkCreation, LinkError, LinkPolicy, Links, ListedOwner, Listing,
+    LinkCreation, LinkError, LinkPolicy, Links, ListedOwner, Listing, TagReport,
 };
 pub use log_limit::LogLimit;
 pub use notices::Notices;

@@ -143,6 +143,26 @@ impl ListQuery {
             (None, None, None, None, None, None, None);
         Self { owner, domain, tag, text, status, archived, sort, after, limit, now }
     }
+
+    /// Whether the filters select this link.
+    pub fn matches(&self, link: &Link) -> bool {
+        let contains =
+            |text: &str, part: &str| text.to_ascii_lowercase().contains(&part.to_ascii_lowercase());
+        let status = link.status(self.now);
+        self.owner.is_none_or(|owner| link.owner == owner)
+            && self.domain.as_ref().is_none_or(|domain| link.key.domain == *domain)
+            && self.tag.as_ref().is_none_or(|tag| link.tags.iter().any(|have| have == tag))
+            && self.text.as_ref().is_none_or(|text| {
+                contains(link.key.code.as_str(), text)
+                    || contains(link.target.as_str(), text)
+                    || link.title.as_ref().is_some_and(|title| contains(title.as_str(), text))
+            })
+            && self.archived.is_none_or(|archived| link.archived_at.is_some() == archived)
+            && match self.status {
+                None => status != Status::Deleted,
+                Some(wanted) => status == wanted,
+            }
+    }
 }
 
 /// A page of a list. It may have fewer links than `limit`, even none, although `next` is set: a

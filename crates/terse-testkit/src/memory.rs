@@ -476,7 +476,7 @@ impl LinkStore for MemoryStore {
             .into_iter()
             .filter(behind)
             .map(|place| (place, &state.links[&place.1]))
-            .filter(|(_, link)| matches(query, link))
+            .filter(|(_, link)| query.matches(link))
             .peekable();
         let mut links = Vec::new();
         let mut last = None;
@@ -639,25 +639,6 @@ impl LinkStore for MemoryStore {
     async fn check(&self) -> Result<(), StoreError> {
         self.enter().await
     }
-}
-
-fn matches(query: &ListQuery, link: &Link) -> bool {
-    let contains =
-        |text: &str, part: &str| text.to_ascii_lowercase().contains(&part.to_ascii_lowercase());
-    let status = link.status(query.now);
-    query.owner.is_none_or(|owner| link.owner == owner)
-        && query.domain.as_ref().is_none_or(|domain| link.key.domain == *domain)
-        && query.tag.as_ref().is_none_or(|tag| link.tags.iter().any(|have| have == tag))
-        && query.text.as_ref().is_none_or(|text| {
-            contains(link.key.code.as_str(), text)
-                || contains(link.target.as_str(), text)
-                || link.title.as_ref().is_some_and(|title| contains(title.as_str(), text))
-        })
-        && query.archived.is_none_or(|archived| link.archived_at.is_some() == archived)
-        && match query.status {
-            None => status != Status::Deleted,
-            Some(wanted) => status == wanted,
-        }
 }
 
 fn read_cursor(cursor: &Cursor) -> Result<(Timestamp, u64), StoreError> {

@@ -173,7 +173,7 @@ fn over_time(stats: &Value, ink: &Ink, width: usize) -> Vec<String> {
 }
 
 const LISTS: [(&str, &str); 16] = [
-    ("top_links", "Links of the last hour"),
+    ("top_links", "Links"),
     ("outcomes", "Results"),
     ("top_codes", "Requested codes"),
     ("top_referrers", "Referrers"),

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::click::{Click, ClickTarget, LinkId};
 use super::ingest::{JournalId, Position};
 use super::sketch::Sketch;
-use super::tally::{Count, Tally};
+use super::tally::{Count, MAX_VALUES_TOTAL, Tally};
 use super::top::{RankedLink, TopQuery};
 use crate::link::OwnerId;
 use crate::store::StoreError;
@@ -136,6 +136,23 @@ pub struct ClickReport {
     pub recent: Count,
     /// The buckets of the period that are not empty, the earliest first.
     pub buckets: Vec<Bucket>,
+}
+
+impl ClickReport {
+    /// Adds the report about another subject in the same period.
+    pub fn merge(&mut self, other: &Self) {
+        self.tally.merge(&other.tally);
+        self.tally.trim(MAX_VALUES_TOTAL);
+        self.visitors.merge(&other.visitors);
+        self.recent.add(other.recent);
+        for bucket in &other.buckets {
+            let same = |have: &Bucket| (have.start, have.unit == Unit::Hour);
+            match self.buckets.binary_search_by_key(&same(bucket), same) {
+                Ok(at) => self.buckets[at].clicks.add(bucket.clicks),
+                Err(at) => self.buckets.insert(at, *bucket),
+            }
+        }
+    }
 }
 
 /// An answer from one snapshot of the store, with the positions of a journal in the same snapshot.

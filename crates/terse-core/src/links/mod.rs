@@ -7,10 +7,12 @@ mod delete;
 mod error;
 
 mod import;
+mod ranked;
 mod read;
 mod reaping;
 mod scan_audit;
 mod screening;
+mod tag_report;
 mod tags;
 mod undo;
 mod update;
@@ -22,6 +24,7 @@ pub use error::LinkError;
 pub use import::ImportPreview;
 pub use read::{ListedOwner, Listing};
 pub(crate) use scan_audit::moderation_json;
+pub use tag_report::TagReport;
 
 use std::sync::Arc;
 use std::time::Duration;

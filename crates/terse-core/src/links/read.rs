@@ -20,6 +20,22 @@ pub enum ListedOwner {
     All,
 }
 
+impl ListedOwner {
+    /// The owner whose links this principal lists; `None` for everybody's.
+    pub(super) fn seen_by(self, principal: &Principal) -> Result<Option<OwnerId>, LinkError> {
+        let sees_all = principal.role >= Role::Moderator;
+        match self {
+            Self::All if sees_all => Ok(None),
+            Self::Owner(owner) if sees_all || owner == principal.owner() => Ok(Some(owner)),
+            Self::Owner(_) => Err(AccessError::ModeratorNeeded.into()),
+            Self::Caller | Self::All => match principal.caller {
+                Caller::Anonymous => Err(LinkError::KeyNeeded),
+                Caller::Owner(owner) | Caller::Admin(owner) => Ok(Some(owner)),
+            },
+        }
+    }
+}
+
 /// A page of a caller's list.
 #[derive(Clone, Debug)]
 pub struct Listing {
@@ -63,15 +79,7 @@ impl Links {
         owner: ListedOwner,
         mut query: ListQuery,
     ) -> Result<Listing, LinkError> {
-        let sees_all = principal.role >= Role::Moderator;
-        match owner {
-            ListedOwner::Caller => return self.list(principal.caller, query).await,
-            ListedOwner::Owner(owner) if owner == principal.owner() => query.owner = Some(owner),
-            ListedOwner::Owner(_) if !sees_all => return Err(AccessError::ModeratorNeeded.into()),
-            ListedOwner::Owner(owner) => query.owner = Some(owner),
-            ListedOwner::All if sees_all => query.owner = None,
-            ListedOwner::All => return self.list(principal.caller, query).await,
-        }
+        query.owner = owner.seen_by(principal)?;
         self.list_all(query).await
     }
 

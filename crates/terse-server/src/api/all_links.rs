@@ -6,7 +6,7 @@ use terse_core::ListedOwner;
 use utoipa::ToSchema;
 
 use super::answers::AdminListProblems;
-use super::list::{SortWord, StatusWord, owner_number, read_query};
+use super::list::{SortWord, StatusWord, listing, owner_number, read_query};
 use super::moderated::{ModeratedLink, Names};
 use crate::http::extract::Moderator;
 use crate::http::params::Params;
@@ -45,7 +45,7 @@ pub(crate) struct ModeratedList {
         ("status" = inline(Option<StatusWord>), Query, description = "Only those with this status",
             nullable = false),
         ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is \
-            newest first", nullable = false)),
+            newest first; `-clicks` is most clicks first", nullable = false)),
     responses((status = 200, description = "A part of the \
         list", body = ModeratedList), AdminListProblems),
     security(("key" = [])))]
@@ -58,8 +58,8 @@ pub(super) async fn list(
         None => ListedOwner::All,
         Some(number) => ListedOwner::Owner(owner_number(&number)?),
     };
-    let (query, seal) = read_query(&state, params, principal.caller, owner)?;
-    let listing = state.links.list_of(&principal, owner, query).await?;
+    let (query, seal, order) = read_query(&state, params, principal.caller, owner)?;
+    let listing = listing(&state, &principal, owner, query, order).await?;
     let (mut links, mut names) = (Vec::with_capacity(listing.page.links.len()), Names::default());
     for link in &listing.page.links {
         links.push(ModeratedLink::new(&state, &mut names, link).await?);

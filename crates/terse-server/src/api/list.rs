@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use serde::Serialize;
-use terse_core::{Caller, ListQuery, ListedOwner, OwnerId, Sort, Status};
+use terse_core::{Caller, ListQuery, ListedOwner, Listing, OwnerId, Principal, Sort, Status};
 use utoipa::ToSchema;
 
 use super::answers::ListProblems;
@@ -54,7 +54,8 @@ pub(crate) struct LinkList {
                 none. Deleted links are listed in any case",
             nullable = false),
         ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is \
-            newest first", nullable = false)),
+            newest first; `-clicks` (also `clicks`) is most clicks first, then links without \
+            clicks, the newest first", nullable = false)),
     responses((status = 200, description = "A part of the list", body = LinkList), ListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
@@ -67,8 +68,8 @@ pub(super) async fn list(
         Some("all") => ListedOwner::All,
         Some(number) => ListedOwner::Owner(owner_number(number)?),
     };
-    let (query, seal) = read_query(&state, params, principal.caller, owner)?;
-    let listing = state.links.list_of(&principal, owner, query).await?;
+    let (query, seal, order) = read_query(&state, params, principal.caller, owner)?;
+    let listing = listing(&state, &principal, owner, query, order).await?;
     let (hosts, counts) =
         (&state.links.rules().hosts, click_counts(&state, listing.page.links.iter()).await);
     let links = listing
@@ -84,13 +85,38 @@ pub(super) async fn list(
     }))
 }
 
+/// The page of a list in its order.
+pub(super) async fn listing(
+    state: &App,
+    principal: &Principal,
+    owner: ListedOwner,
+    query: ListQuery,
+    order: Order,
+) -> Result<Listing, Problem> {
+    Ok(match order {
+        Order::Created => state.links.list_of(principal, owner, query).await?,
+        Order::Clicks => {
+            state.links.list_of_by_clicks(principal, owner, &*state.clicks, query).await?
+        }
+    })
+}
+
+/// What a list is ordered by.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(super) enum Order {
+    /// The creation, as the query says.
+    Created,
+    /// The clicks, the most first.
+    Clicks,
+}
+
 /// Reads the query of a list, and makes the seal of its cursors.
 pub(super) fn read_query(
     state: &App,
     mut params: Params,
     caller: Caller,
     owner: ListedOwner,
-) -> Result<(ListQuery, Seal), Problem> {
+) -> Result<(ListQuery, Seal, Order), Problem> {
     let hosts = &state.links.rules().hosts;
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     let text = short_enough("q", params.take("q"), 0, 256)?;
@@ -111,10 +137,11 @@ pub(super) fn read_query(
         Some("all") => None,
         Some(_) => return Err(not_allowed("archived", &["true", "false", "all"])),
     };
-    let sort = match params.take("sort").as_deref() {
-        None | Some("-created_at") => Sort::Newest,
-        Some("created_at") => Sort::Oldest,
-        Some(_) => return Err(not_allowed("sort", &["-created_at", "created_at"])),
+    let (sort, order) = match params.take("sort").as_deref() {
+        None | Some("-created_at") => (Sort::Newest, Order::Created),
+        Some("created_at") => (Sort::Oldest, Order::Created),
+        Some("-clicks" | "clicks") => (Sort::Newest, Order::Clicks),
+        Some(_) => return Err(not_allowed("sort", &["-created_at", "created_at", "-clicks"])),
     };
     params.done()?;
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
@@ -124,7 +151,11 @@ pub(super) fn read_query(
     seal.bind(domain.as_ref().map(terse_core::Domain::as_str));
     seal.bind(status.map(Status::as_str));
     seal.bind(archived.map(|archived| if archived { "archived" } else { "not archived" }));
-    seal.bind(Some(if sort == Sort::Newest { "newest" } else { "oldest" }));
+    seal.bind(Some(match (order, sort) {
+        (Order::Clicks, _) => "clicks",
+        (Order::Created, Sort::Newest) => "newest",
+        (Order::Created, Sort::Oldest) => "oldest",
+    }));
     let owner = match owner {
         ListedOwner::Caller => None,
         ListedOwner::All => {
@@ -150,7 +181,7 @@ pub(super) fn read_query(
         limit: limit as usize,
         now: state.links.now(),
     };
-    Ok((query, seal))
+    Ok((query, seal, order))
 }
 
 /// The number of an owner.
@@ -195,6 +226,10 @@ pub(super) enum SortWord {
     Newest,
     #[schema(rename = "created_at")]
     Oldest,
+    #[schema(rename = "-clicks")]
+    MostClicks,
+    #[schema(rename = "clicks")]
+    Clicks,
 }
 
 fn not_allowed(field: &'static str, allowed: &[&str]) -> Problem {

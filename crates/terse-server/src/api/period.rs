@@ -4,9 +4,12 @@
 use std::time::Duration;
 
 use jiff::tz::{Offset, TimeZone};
-use terse_core::Timestamp;
-use terse_core::clicks::{Bots, Bucket, Interval, Period, Point, SeriesError, Unit, series};
+use terse_core::clicks::{
+    Bots, Bucket, Interval, Period, Point, SeriesError, TopQuery, Unit, series,
+};
+use terse_core::{OwnerId, Timestamp};
 
+use super::stats_shapes::MAX_TOP;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 
@@ -19,7 +22,8 @@ pub(super) struct Words {
     to: Option<String>,
     interval: Option<String>,
     bots: Option<String>,
-    tz: Option<String>,
+    /// The name that was sent, and the value.
+    time_zone: Option<(&'static str, String)>,
 }
 
 /// The parsed parameters of a query about clicks.
@@ -34,14 +38,14 @@ pub(super) struct Asked {
 }
 
 impl Words {
-    pub(super) fn take(params: &mut Params) -> Self {
-        Self {
+    pub(super) fn take(params: &mut Params) -> Result<Self, Problem> {
+        Ok(Self {
             from: params.take("from"),
             to: params.take("to"),
             interval: params.take("interval"),
             bots: params.take("bots"),
-            tz: params.take("tz"),
-        }
+            time_zone: params.take_renamed("time_zone", "tz")?,
+        })
     }
 
     /// Parses the parameters. Without `from`, the period begins at `since(to)`.
@@ -50,7 +54,7 @@ impl Words {
         now: Timestamp,
         since: impl FnOnce(Timestamp) -> Timestamp,
     ) -> Result<Asked, Problem> {
-        let zone = self.tz.as_deref().map_or(Ok(TimeZone::UTC), zone)?;
+        let zone = self.time_zone.map_or(Ok(TimeZone::UTC), |(field, text)| zone(field, &text))?;
         let interval = self
             .interval
             .map(|word| Interval::parse(&word).ok_or_else(bad_interval))
@@ -93,6 +97,11 @@ impl Asked {
         } else {
             Period { from: Some(self.from), to: Some(self.to) }
         }
+    }
+
+    /// The ranking of links to query the store for.
+    pub(super) fn top(&self, owner: Option<OwnerId>) -> TopQuery {
+        TopQuery { owner, period: self.period(), bots: self.bots, after: None, limit: MAX_TOP }
     }
 
     /// If the query covers all clicks, extends the period to all buckets found: a clock may have
@@ -180,9 +189,9 @@ fn with_plus(text: &str) -> String {
 }
 
 /// A zone of the IANA database, UTC, or an offset such as `+05:30`.
-fn zone(text: &str) -> Result<TimeZone, Problem> {
+fn zone(field: &'static str, text: &str) -> Result<TimeZone, Problem> {
     let refuse = || {
-        Problem::invalid("tz", "not a time zone known here, such as Europe/Berlin, UTC or +05:30")
+        Problem::invalid(field, "not a time zone known here, such as Europe/Berlin, UTC or +05:30")
     };
     let text = with_plus(text);
     if let [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] = text.as_bytes() {
@@ -234,7 +243,7 @@ mod tests {
             ("20260329T120000 02", "Asia/Tokyo", "2026-03-29T10:00:00Z"),
             ("20260329", "Europe/Berlin", "2026-03-28T23:00:00Z"),
         ] {
-            let zone = zone(tz).unwrap();
+            let zone = zone("tz", tz).unwrap();
             assert_eq!(moment("from", text, &zone).unwrap().to_string(), want, "{text} {tz}");
         }
         let refused = moment("from", "2026-03-29 12:00", &TimeZone::UTC).unwrap_err();
@@ -252,7 +261,10 @@ mod tests {
             "Z",
         ] {
             assert_eq!(
-                zone(bad).err().and_then(|problem| problem.field().map(str::to_owned)).as_deref(),
+                zone("tz", bad)
+                    .err()
+                    .and_then(|problem| problem.field().map(str::to_owned))
+                    .as_deref(),
                 Some("tz"),
                 "{bad}"
             );

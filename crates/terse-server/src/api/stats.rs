@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use terse_core::clicks::{ClickReport, ClickSubject, LinkId};
-use terse_core::{Caller, OwnerId};
+use terse_core::{Caller, OwnerId, TagReport};
 use utoipa::ToSchema;
 
 use super::answers::{AdminListProblems, GetProblems, ListProblems};
@@ -24,8 +24,6 @@ use crate::http::state::{App, Web};
 
 /// The default period of statistics over many links.
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
-/// More links than any response shows, since the `bots` filter may leave few of them.
-const CANDIDATES: usize = 1000;
 
 /// Statistics of a link
 ///
@@ -43,9 +41,9 @@ const CANDIDATES: usize = 1000;
             description = "Whether clicks by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
-        ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
+        ("time_zone" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
-            `+05:30`", min_length = 1, max_length = 64, nullable = false),
+            `+05:30`. Also `tz`", min_length = 1, max_length = 64, nullable = false),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The sums", body = LinkStats), GetProblems),
@@ -56,7 +54,7 @@ pub(super) async fn link_stats(
     mut params: Params,
     Name(code): Name,
 ) -> Result<Json<LinkStats>, Problem> {
-    let format = Words::take(&mut params);
+    let format = Words::take(&mut params)?;
     let link = readable(&state, caller, params, &code).await?;
     let asked = format.read(state.links.now(), |_| link.created_at)?;
     let report = report(&state, &ClickSubject::Link(LinkId::of(&link)), &asked).await?;
@@ -66,7 +64,8 @@ pub(super) async fn link_stats(
 
 /// Statistics of all your links
 ///
-/// Of the last 30 days, unless `from` and `to` say otherwise. Deleted links are included.
+/// Of the last 30 days, unless `from` and `to` say otherwise. Deleted links are included, unless the
+/// statistics are of the links with a `tag`.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "all_stats", tag = "Clicks",
     params(PeriodParams,
         ("interval" = inline(Option<IntervalWord>), Query,
@@ -76,25 +75,53 @@ pub(super) async fn link_stats(
             description = "Whether clicks by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
-        ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
+        ("time_zone" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
-            `+05:30`", min_length = 1, max_length = 64, nullable = false)),
+            `+05:30`. Also `tz`", min_length = 1, max_length = 64, nullable = false),
+        ("tag" = Option<String>, Query, description = "Only your links that have this tag now, at \
+            most 1,000", min_length = 1, max_length = 50, nullable = false)),
     responses((status = 200, description = "The sums", body = AllStats), ListProblems),
     security(("key" = [])))]
 pub(super) async fn all_stats(
     State(state): Web,
     Keyed(caller): Keyed,
-    params: Params,
+    mut params: Params,
 ) -> Result<Json<AllStats>, Problem> {
-    let now = state.links.now();
+    let tag = params.take("tag");
     let asked = read_all(params, &state)?;
+    if let Some(tag) = tag {
+        return of_tag(&state, caller, &tag, &asked).await.map(Json);
+    }
     let subject = match caller {
         Caller::Admin(_) => ClickSubject::Everything,
         caller => ClickSubject::Owner(caller.owner()),
     };
     let report = report(&state, &subject, &asked).await?;
-    let busy = state.live.busiest(whose(caller), 60, now, CANDIDATES);
-    AllStats::new(busy, &state.links.rules().hosts, &asked, &report).map(Json)
+    let top = asked.top(whose(&subject));
+    let top = state.clicks.top(&top).await?;
+    AllStats::new(top, &state.links.rules().hosts, &asked, &report).map(Json)
+}
+
+async fn of_tag(
+    state: &App,
+    caller: Caller,
+    tag: &str,
+    asked: &Asked,
+) -> Result<AllStats, Problem> {
+    if !(1..=50).contains(&tag.chars().count()) {
+        return Err(Problem::invalid("tag", "expected 1 to 50 characters"));
+    }
+    asked.series(&[])?;
+    let (clicks, now) = (&*state.clicks, state.links.now());
+    let found = state.links.report_of_tag(caller, clicks, tag, asked.period(), now).await?;
+    let Some(TagReport { report, links }) = found else {
+        return Err(Problem::invalid(
+            "tag",
+            "more than 1,000 of your links have this tag; ask for the statistics of single links",
+        ));
+    };
+    let top = asked.top(None).rank(links);
+    AllStats::new(top, &state.links.rules().hosts, asked, &report)
 }
 
 /// Statistics of visits without a redirect
@@ -109,9 +136,9 @@ pub(super) async fn all_stats(
             description = "Whether visits by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
-        ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
+        ("time_zone" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
-            `+05:30`", min_length = 1, max_length = 64, nullable = false)),
+            `+05:30`. Also `tz`", min_length = 1, max_length = 64, nullable = false)),
     responses((status = 200, description = "The sums", body = OrphanStats), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn orphan_stats(
@@ -181,8 +208,12 @@ pub(super) async fn top(
     let minutes = minutes.map_or(Ok(5), |text| whole_number("minutes", &text, 60))?;
     let limit = limit.map_or(Ok(20), |text| whole_number("limit", &text, 100))?;
     let hosts = &state.links.rules().hosts;
-    let busy =
-        state.live.busiest(whose(caller), minutes.cast_signed(), state.links.now(), limit as usize);
+    let busy = state.live.busiest(
+        seen_by(caller),
+        minutes.cast_signed(),
+        state.links.now(),
+        limit as usize,
+    );
     let links = busy.into_iter().map(|busy| BusyLink {
         short_code: busy.link.key.code.to_string(),
         domain: host_of(&busy.link.key, hosts).to_owned(),
@@ -196,12 +227,20 @@ pub(super) async fn top(
 }
 
 /// The owner whose links a caller sees; `None` means all owners.
-fn whose(caller: Caller) -> Option<OwnerId> {
+fn seen_by(caller: Caller) -> Option<OwnerId> {
     (!caller.sees_all()).then(|| caller.owner())
 }
 
+/// The owner that a subject is about; `None` means all owners.
+fn whose(subject: &ClickSubject) -> Option<OwnerId> {
+    match subject {
+        ClickSubject::Owner(owner) => Some(*owner),
+        _ => None,
+    }
+}
+
 fn read_all(mut params: Params, state: &App) -> Result<Asked, Problem> {
-    let format = Words::take(&mut params);
+    let format = Words::take(&mut params)?;
     params.done()?;
     // Without `from`, statistics over many links cover a month.
     let mut asked = format.read(state.links.now(), |to| to.saturating_sub(MONTH))?;

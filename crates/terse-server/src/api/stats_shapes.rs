@@ -1,7 +1,7 @@
 //! The JSON bodies of statistics.
 
 use serde::Serialize;
-use terse_core::clicks::{Bots, Busy, ClickReport, Count, Dimension, Interval, Point};
+use terse_core::clicks::{Bots, ClickReport, Count, Dimension, Interval, Point, RankedLink};
 use terse_core::{Hosts, Link};
 use utoipa::ToSchema;
 
@@ -13,8 +13,8 @@ use crate::value_lists::{Lists, Named};
 
 /// The largest number of values listed by name.
 const MAX_LISTED: usize = 20;
-/// The largest number of busiest links listed.
-pub(super) const BUSIEST: usize = 20;
+/// The largest number of links listed by their clicks.
+pub(super) const MAX_TOP: usize = 20;
 
 /// An interval.
 #[derive(Serialize, ToSchema)]
@@ -40,25 +40,19 @@ pub(crate) struct TopLink {
     domain: String,
     /// The short link itself.
     short_url: String,
-    /// Its clicks in the last hour, as selected by `bots`.
+    /// Its clicks in the period, as selected by `bots`.
     clicks: u64,
 }
 
 impl TopLink {
-    /// The busiest links by the clicks that `bots` selects.
-    pub(super) fn ranked(busy: Vec<Busy>, bots: Bots, hosts: &Hosts) -> Vec<Self> {
-        let mut busy: Vec<(u64, Busy)> =
-            busy.into_iter().map(|busy| (bots.of(busy.clicks), busy)).collect();
-        busy.retain(|(clicks, _)| *clicks > 0);
-        busy.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.link.cmp(&other.link)));
-        busy.truncate(BUSIEST);
-        let credential = busy.into_iter().map(|(clicks, Busy { link, .. })| Self {
+    fn new(ranked: RankedLink, bots: Bots, hosts: &Hosts) -> Self {
+        let RankedLink { link, clicks } = ranked;
+        Self {
             short_code: link.key.code.to_string(),
             domain: host_of(&link.key, hosts).to_owned(),
             short_url: short_url(&link.key, hosts),
-            clicks,
-        });
-        credential.collect()
+            clicks: bots.of(clicks),
+        }
     }
 }
 
@@ -204,7 +198,7 @@ stats_bodies! {
 
     /// Statistics of all links.
     AllStats {} {
-        /// The busiest links of the last hour.
+        /// The links with the most clicks in the period, as selected by `bots`.
         #[schema(max_items = 20)]
         top_links: Vec<TopLink>,
     }
@@ -280,13 +274,15 @@ impl LinkStats {
 
 impl AllStats {
     pub(super) fn new(
-        busy: Vec<Busy>,
+        top: Vec<RankedLink>,
         hosts: &Hosts,
         asked: &Asked,
         report: &ClickReport,
     ) -> Result<Self, Problem> {
         Ok(stats_body!(AllStats, asked, report, {
-                top_links: |lists: &Lists<'_>| TopLink::ranked(busy, lists.bots, hosts) }))
+                top_links: |lists: &Lists<'_>| {
+                    top.into_iter().map(|link| TopLink::new(link, lists.bots, hosts)).collect()
+                } }))
     }
 }
 

@@ -8,8 +8,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use terse_core::clicks::{ClickSubject, Count, Interval, LinkId, Period, Unit, series};
 use terse_core::{
-    Code, Domain, Link, LinkError, LinkKey, ListQuery, OwnerId, Patch, Sort, Status, TagCount,
-    Timestamp,
+    Code, Domain, Link, LinkError, LinkKey, ListQuery, ListedOwner, OwnerId, Patch, Sort, Status,
+    TagCount, Timestamp,
 };
 use tokio::task::JoinSet;
 
@@ -53,7 +53,8 @@ const SHOWS: [(&str, &str); 6] = [
     ("archived", "Archived"),
     ("deleted", "Deleted"),
 ];
-const SORTS: [(&str, &str); 2] = [("", "Newest first"), ("oldest", "Oldest first")];
+const SORTS: [(&str, &str); 3] =
+    [("", "Newest first"), ("oldest", "Oldest first"), ("clicks", "Most clicks first")];
 
 #[derive(Template)]
 #[template(path = "links.html")]
@@ -395,7 +396,13 @@ async fn list(
         let Some(after) = seal.open(text) else { return Ok(None) };
         query.after = Some(after);
     }
-    let listing = state.links.list(caller, query).await?;
+    let listing = match filter.sort.as_str() {
+        "clicks" => {
+            let (principal, own) = (&member.principal, ListedOwner::Caller);
+            state.links.list_of_by_clicks(principal, own, &*state.clicks, query).await?
+        }
+        _ => state.links.list(caller, query).await?,
+    };
     let links = &listing.page.links;
     let counts = counts(state, links.iter()).await;
     let sparks = match with_charts {

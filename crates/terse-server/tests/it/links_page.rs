@@ -276,6 +276,10 @@ async fn links_are_listed_by_domain_and_age() {
         let row = text.split("class=\"copy-source\" href=\"/links/").nth(1).unwrap();
         assert!(row.starts_with(first), "{query}");
     }
+    let text = open(&web, &cookie, "/links?sort=clicks").await.text();
+    assert!(text.contains("value=\"clicks\" selected>Most clicks first"), "{text}");
+    let row = text.split("class=\"copy-source\" href=\"/links/").nth(1).unwrap();
+    assert!(row.starts_with("second"), "links without clicks are listed, the newest first");
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ mod live;
 mod moderation;
 mod owners;
 mod pages;
+mod rankings;
 mod reports;
 mod revisions;
 mod stats;

@@ -177,7 +177,8 @@ async fn a_day_is_as_long_as_it_is_where_one_looks_from() {
     let (web, link) = with_link("2026-01-01T00:00:00Z").await;
     let start = at("2026-03-27T00:00:00Z").as_ms();
     web.clicks.add((0..120).map(|n| click(&link, start + n * HOUR)));
-    let body = stats(&web, "?from=2026-03-28&to=2026-03-31&interval=day&tz=Europe/Berlin").await;
+    let body =
+        stats(&web, "?from=2026-03-28&to=2026-03-31&interval=day&time_zone=Europe/Berlin").await;
     assert_eq!(
         (&body["time_zone"], &body["from"]),
         (&json!("Europe/Berlin"), &json!("2026-03-27T23:00:00Z"))
@@ -230,9 +231,10 @@ async fn every_parameter_is_read_strictly() {
         ("from=2020-01-01&to=2020-06-01&interval=hour", "interval"),
         ("from=0001-01-01&to=9999-01-01", "interval"),
         ("bots=maybe", "bots"),
-        ("tz=Mars/Olympus", "tz"),
-        ("tz=", "tz"),
+        ("time_zone=Mars/Olympus", "time_zone"),
+        ("time_zone=", "time_zone"),
         ("tz=%2B25:00", "tz"),
+        ("tz=UTC&time_zone=UTC", "tz"),
         ("colour=red", "colour"),
         ("from=2026-01-01&from=2026-01-02", "from"),
     ];

@@ -1,0 +1,55 @@
+//! Statistics of the links with a tag.
+
+use super::{Caller, LinkError, Links};
+use crate::clicks::{ClickReport, ClickReports, ClickSubject, LinkId, Period, RankedLink};
+use crate::store::{ListQuery, Sort};
+use crate::time::Timestamp;
+
+/// The largest number of links of a report.
+const MAX_LINKS: usize = 1000;
+/// The number of links per page.
+const PAGE: usize = 100;
+
+/// The clicks of the caller's links that have a tag now.
+#[derive(Debug)]
+pub struct TagReport {
+    /// The sum.
+    pub report: ClickReport,
+    /// Each link with its clicks in the period.
+    pub links: Vec<RankedLink>,
+}
+
+impl Links {
+    /// The clicks of the caller's links with a tag, except deleted ones; `None` if more than a
+    /// thousand links have it. The sums of each link are added up: a store has none by tag.
+    pub async fn report_of_tag(
+        &self,
+        caller: Caller,
+        clicks: &(impl ClickReports + ?Sized),
+        tag: &str,
+        period: Period,
+        now: Timestamp,
+    ) -> Result<Option<TagReport>, LinkError> {
+        let mut query =
+            ListQuery { tag: Some(tag.to_owned()), ..ListQuery::all(Sort::Newest, PAGE, now) };
+        let mut links = Vec::new();
+        loop {
+            let page = self.list(caller, query.clone()).await?.page;
+            links.extend(page.links.iter().map(LinkId::of));
+            if links.len() > MAX_LINKS {
+                return Ok(None);
+            }
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => break,
+            }
+        }
+        let mut all = TagReport { report: ClickReport::default(), links: Vec::new() };
+        for link in links {
+            let report = clicks.report(&ClickSubject::Link(link.clone()), period, now).await?;
+            all.links.push(RankedLink { link, clicks: report.tally.clicks });
+            all.report.merge(&report);
+        }
+        Ok(Some(all))
+    }
+}
