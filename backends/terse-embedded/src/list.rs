@@ -36,7 +36,7 @@ impl LinkQueries {
     /// Reads the links in their order.
     fn walk(&self, query: &ListQuery, after: Option<ListPosition>) -> Result<Page, Failure> {
         let mut page = PageBuilder::new(query);
-        for (sql, values) in steps(COLUMNS, query.owner, query.sort, after) {
+        for (sql, values) in steps(COLUMNS, query.owner, query.status, query.sort, after) {
             let mut statement = self.conn.prepare_cached(&sql)?;
             let mut rows = statement.query(rusqlite::params_from_iter(values))?;
             while let Some(row) = rows.next()? {
@@ -191,7 +191,7 @@ impl LinkQueries {
         limit: usize,
     ) -> Result<Vec<ListPosition>, Failure> {
         let mut found = Vec::new();
-        for (sql, values) in steps("created_at, id", owner, sort, after) {
+        for (sql, values) in steps("created_at, id", owner, None, sort, after) {
             let mut statement = self.conn.prepare_cached(&sql)?;
             let mut rows = statement.query(rusqlite::params_from_iter(values))?;
             while found.len() < limit
@@ -301,6 +301,7 @@ impl<'a> PageBuilder<'a> {
 pub(crate) fn steps(
     columns: &str,
     owner: Option<OwnerId>,
+    status: Option<Status>,
     sort: Sort,
     after: Option<ListPosition>,
 ) -> Vec<(String, Vec<i64>)> {
@@ -311,14 +312,17 @@ pub(crate) fn steps(
     let step = |condition: &str, values: &[i64]| {
         // The owners' index leaves out anonymous links. `owner <> 0` lets SQLite see that it can
         // use the index.
-        let (owned, owner) = match owner {
+        let (index, owned, owner) = match owner {
             Some(owner) if owner != OwnerId::ANONYMOUS => {
-                (" AND owner = ? AND owner <> 0", Some(owner.0 as i64))
+                ("links_by_owner", "owner = ? AND owner <> 0", Some(owner.0 as i64))
             }
-            _ => ("", None),
+            _ => {
+                let (index, condition) = narrowed(status);
+                (index, condition, None)
+            }
         };
         let sql = format!(
-            "SELECT {columns} FROM links WHERE 1{owned}{condition} ORDER BY created_at {order}, \
+            "SELECT {columns} FROM links INDEXED BY {index} WHERE {owned}{condition} ORDER BY created_at {order}, \
              id {order}"
         );
         (sql, owner.into_iter().chain(values.iter().copied()).collect())
@@ -329,6 +333,19 @@ pub(crate) fn steps(
             step(&format!(" AND created_at = ? AND id {compare} ?"), &[created_at, id]),
             step(&format!(" AND created_at {compare} ?"), &[created_at]),
         ],
+    }
+}
+
+/// The index of the links that can have this status, and its condition.
+fn narrowed(status: Option<Status>) -> (&'static str, &'static str) {
+    match status {
+        None | Some(Status::Active) => ("links_by_age", "1"),
+        Some(Status::Expired) => ("links_with_expiry", "expires_at IS NOT NULL"),
+        Some(Status::UsedUp | Status::Scheduled) => {
+            ("links_with_limits", "(max_clicks IS NOT NULL OR valid_from IS NOT NULL)")
+        }
+        Some(Status::Suspicious | Status::Blocked) => ("links_moderated", "(flags & 48) <> 0"),
+        Some(Status::Deleted) => ("links_deleted_by_age", "deleted_at IS NOT NULL"),
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) const LINKS: Shape = Shape {
         include_str!("schema_10.sql"),
         include_str!("schema_11.sql"),
         include_str!("schema_12.sql"),
+        include_str!("schema_13.sql"),
     ],
 };
 
@@ -156,7 +157,7 @@ pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, Ope
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use terse_core::{OwnerId, Sort};
+    use terse_core::{OwnerId, Sort, Status};
 
     use super::*;
     use crate::changes::{CHANGES, OUTDATED};
@@ -239,13 +240,17 @@ pub(crate) mod tests {
                 (Some(OwnerId::ANONYMOUS), "links_by_age", ""),
                 (Some(OwnerId(7)), "links_by_owner", "owner=? AND "),
             ] {
-                let [(first, _)] = &steps("target", owner, sort, None)[..] else {
+                let [(first, _)] = &steps("target", owner, None, sort, None)[..] else {
                     panic!("one step")
                 };
                 assert_plan(&conn, first, index);
-                let [(rest, _), (beyond, _)] =
-                    &steps("target", owner, sort, Some(ListPosition { created_at: 1, id: 1 }))[..]
-                else {
+                let [(rest, _), (beyond, _)] = &steps(
+                    "target",
+                    owner,
+                    None,
+                    sort,
+                    Some(ListPosition { created_at: 1, id: 1 }),
+                )[..] else {
                     panic!("two steps")
                 };
                 let compare = if sort == Sort::Newest { "<" } else { ">" };
@@ -256,6 +261,33 @@ pub(crate) mod tests {
                 );
                 assert_plan(&conn, beyond, &format!("{index} ({columns}created_at{compare}?)"));
             }
+        }
+    }
+
+    #[test]
+    fn a_list_of_a_rare_state_reads_the_links_that_can_be_in_it() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        LINKS.migrate(&mut conn, 0).unwrap();
+        let after = Some(ListPosition { created_at: 1, id: 1 });
+        for (status, index) in [
+            (Status::Expired, "links_with_expiry"),
+            (Status::UsedUp, "links_with_limits"),
+            (Status::Scheduled, "links_with_limits"),
+            (Status::Suspicious, "links_moderated"),
+            (Status::Blocked, "links_moderated"),
+            (Status::Deleted, "links_deleted_by_age"),
+            (Status::Active, "links_by_age"),
+        ] {
+            for sort in [Sort::Newest, Sort::Oldest] {
+                for (sql, _) in [None, after]
+                    .into_iter()
+                    .flat_map(|after| steps("target", None, Some(status), sort, after))
+                {
+                    assert_plan(&conn, &sql, &format!("INDEX {index}"));
+                }
+            }
+            let own = &steps("target", Some(OwnerId(7)), Some(status), Sort::Newest, None)[0].0;
+            assert_plan(&conn, own, "INDEX links_by_owner");
         }
     }
 

@@ -345,7 +345,7 @@ impl LinkWrites {
 mod tests {
     use std::path::Path;
 
-    use terse_core::{Insert, LinkStore, ListQuery, Tags, Title};
+    use terse_core::{Insert, LinkStore, ListQuery, Status, Tags, Title};
     use terse_testkit::{alias, generated, timestamp};
 
     use super::*;
@@ -532,6 +532,7 @@ mod tests {
             if n == 0 {
                 link.title = Some(Title::from_stored("the needle".into()));
                 link.tags = Tags::from_stored("rare");
+                link.moderation = terse_core::ModerationStatus::Blocked;
             }
             link
         };
@@ -540,7 +541,8 @@ mod tests {
         let needle = ListQuery { text: Some("NEEDLE".into()), ..all(Sort::Newest) };
         let rare = ListQuery { tag: Some("rare".into()), ..all(Sort::Newest) };
         let absent = ListQuery { text: Some("no such".into()), ..all(Sort::Newest) };
-        for (query, want) in [(needle, 1), (rare, 1), (absent, 0)] {
+        let blocked = ListQuery { status: Some(Status::Blocked), ..all(Sort::Newest) };
+        for (query, want) in [(needle, 1), (rare, 1), (blocked, 1), (absent, 0)] {
             let page = store.list(&query).await.unwrap();
             assert_eq!((page.links.len(), page.next), (want, None), "{query:?}");
         }
