@@ -48,7 +48,8 @@ mod writes;
 
 pub use backup::{BackupError, backup};
 pub use clicks::{
-    ClickFileCheck, ClickOptions, EmbeddedClicks, backup_clicks, inspect_clicks, verify_clicks,
+    ClickFileCheck, ClickOptions, DeltaLimits, EmbeddedClicks, backup_clicks, inspect_clicks,
+    verify_clicks,
 };
 pub use data_dir::{DataDir, DataDirError, LockGuard, RunInfo};
 pub use disk_reserve::DiskReserve;

@@ -296,6 +296,11 @@ impl ClickWrites {
             .query_map([last, BLOCKS_A_STEP], |row| row.get(0))?
             .collect::<Result<_, _>>()?;
         drop(statement);
+        // Sums in blocks may be of erased links, too.
+        if ids.is_empty() && self.has_deltas_of_erased()? {
+            self.merge_deltas()?;
+            return Ok(true);
+        }
         if ids.is_empty() {
             // No block holds any of them. `last` stays, so that its id is not used again.
             self.conn

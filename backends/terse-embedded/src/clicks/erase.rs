@@ -133,6 +133,7 @@ impl ClickWrites {
         let mut days = self.conn.prepare_cached("DELETE FROM days WHERE id >= ?1 AND id <= ?2")?;
         days.execute([day_id(subject, first), day_id(subject, last)])?;
         self.conn.prepare_cached("DELETE FROM subjects WHERE id = ?1")?.execute([subject])?;
+        self.note_erasure()?;
         // Single clicks are in blocks with those of others, which are rewritten soon.
         self.conn
             .prepare_cached("INSERT OR IGNORE INTO erased_subjects (subject) VALUES (?1)")?

@@ -9,6 +9,7 @@
 mod block;
 mod blocks;
 mod bucket;
+mod deltas;
 mod erase;
 mod fold;
 mod journals;
@@ -24,6 +25,7 @@ mod top;
 mod verify;
 mod writes;
 
+pub use deltas::DeltaLimits;
 pub use options::ClickOptions;
 pub use store::EmbeddedClicks;
 pub use verify::{ClickFileCheck, backup_clicks, inspect_clicks, verify_clicks};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::clicks::deltas::DeltaLimits;
 use crate::disk_reserve::DiskReserve;
 use crate::engine::{CacheSizes, DbLocation};
 
@@ -21,6 +22,9 @@ pub struct ClickOptions {
     pub readers: usize,
     /// The most memory for the page caches of all connections, in bytes.
     pub cache_bytes: u64,
+    /// For tests: when sums are stored in blocks, and how they are merged.
+    #[doc(hidden)]
+    pub deltas: DeltaLimits,
     /// For tests of broken disks: another VFS of SQLite.
     #[doc(hidden)]
     pub vfs: Option<String>,
@@ -42,6 +46,7 @@ impl ClickOptions {
             queue: 64,
             readers: 2,
             cache_bytes: 128 << 20,
+            deltas: DeltaLimits::default(),
             vfs: None,
             max_pages: None,
             unsafe_no_sync: false,

@@ -27,12 +27,25 @@ impl ClickWrites {
         let more_blocks = more_blocks || self.clean_blocks()? || self.merge_blocks()?;
         let day = |at: terse_core::Timestamp| at.as_ms().div_euclid(Unit::Day.ms());
         let (days_before, hours_before) = (day(retention.days_before), day(retention.hours_before));
-        let (hours, more_hours) = self.fold_hours(days_before.max(hours_before), limit - raw)?;
+        let fold_before = days_before.max(hours_before);
+        // Sums in blocks become rows first: only rows are folded.
+        self.merge_deltas()?;
+        // Blocks that came after this merge began wait for the next.
+        let more_deltas = self.is_merging()?;
+        let (hours, more_hours) = match self.delta_totals()?.first < hour_id(fold_before, 0, 0) {
+            true => (0, true),
+            false => self.fold_hours(fold_before, limit - raw)?,
+        };
         let more_old_hours = self.drop_hours(hours_before, limit)?;
         let left = limit - raw - hours as usize;
         let (tombstones, more_tombstones) =
             self.drop_tombstones(retention.tombstones_before, left)?;
-        let more = more_raw || more_blocks || more_hours || more_old_hours || more_tombstones;
+        let more = more_deltas
+            || more_raw
+            || more_blocks
+            || more_hours
+            || more_old_hours
+            || more_tombstones;
         Ok(Pruned { raw: raw as u64 + in_blocks, hours, tombstones: tombstones as u64, more })
     }
 

@@ -136,7 +136,7 @@ impl ClickQueries {
         Ok(links)
     }
 
-    /// The days of which hours are stored, of any subject.
+    /// The days of which hours are stored, in rows or in blocks, of any subject.
     pub(crate) fn days_with_hours(&self, first: i64, last: i64) -> Result<Vec<i64>, Failure> {
         let mut statement = self.conn.prepare_cached(NEXT_DAY)?;
         let mut days = Vec::new();
@@ -150,6 +150,9 @@ impl ClickQueries {
             days.push(day);
             from = day + 1;
         }
+        days.extend(self.days_with_deltas(first, last)?);
+        days.sort_unstable();
+        days.dedup();
         Ok(days)
     }
 }

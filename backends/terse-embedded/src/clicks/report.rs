@@ -83,6 +83,14 @@ impl ClickQueries {
         }
         // Days come first, even those that also have late hours; the sort is stable.
         buckets.sort_by_key(|bucket| bucket.start);
+        // An hour may have a row and sums in blocks.
+        buckets.dedup_by(|later, first| {
+            let same = (later.start, later.unit) == (first.start, first.unit);
+            if same {
+                first.clicks.add(later.clicks);
+            }
+            same
+        });
         sum.tally.trim(MAX_VALUES_TOTAL);
         Ok(ClickReport {
             tally: sum.tally,
@@ -170,7 +178,10 @@ impl ClickQueries {
                 sum.merge_row(row, 1, Slot::Hour { subject, hour })?;
             }
         }
-        Ok(())
+        self.each_delta(from, hour_id(day, subject, 24), |delta| {
+            let (.., hour) = of_hour_id(delta.id);
+            if is_wanted(day * 24 + hour) { delta.add_to(sum) } else { Ok(()) }
+        })
     }
 
     fn recent(&self, subject: i64, now: Timestamp, progress: Progress) -> Result<Count, Failure> {
@@ -184,7 +195,7 @@ impl ClickQueries {
     }
 
     /// Visits the numbers of every bucket that overlaps a range of time: the days of which no hours
-    /// are kept, then the hours.
+    /// are kept, then the hours, some more than once.
     fn buckets(
         &self,
         subject: i64,
@@ -223,6 +234,15 @@ impl ClickQueries {
                     visit(bucket);
                 }
             }
+            self.each_delta(hour_id(day, subject, 0), hour_id(day, subject, 24), |delta| {
+                let (.., hour) = of_hour_id(delta.id);
+                let start = (day * 24 + hour) * HOUR;
+                if range.touches(start, HOUR) {
+                    let start = Timestamp::from_ms(start);
+                    visit(Bucket { start, unit: Unit::Hour, clicks: delta.clicks });
+                }
+                Ok(())
+            })?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ pub(crate) const CLICKS: Shape = Shape {
         include_str!("schema_4.sql"),
         include_str!("schema_5.sql"),
         include_str!("schema_6.sql"),
+        include_str!("schema_7.sql"),
     ],
 };
 
@@ -21,7 +22,9 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::clicks::{blocks, erase, fold, journals, prune, queries, raw, report, top, writes};
+    use crate::clicks::{
+        blocks, deltas, erase, fold, journals, prune, queries, raw, report, top, writes,
+    };
     use crate::schema::tests::assert_plan;
 
     #[test]
@@ -61,6 +64,9 @@ mod tests {
             (erase::OLD_OWNERS, "erased_owners_by_age (erased_at<?)"),
             (prune::OLD_HOURS, "PRIMARY KEY (rowid<?)"),
             (prune::DONE_HOURS, "PRIMARY KEY (rowid<?)"),
+            // There are few blocks.
+            (deltas::BLOCKS, "SCAN delta_blocks"),
+            (deltas::CHUNK, "INTEGER PRIMARY KEY (rowid=?)"),
             (fold::DAY, "PRIMARY KEY (rowid=?)"),
             (fold::UNFOLDED, "PRIMARY KEY (rowid>? AND rowid<?)"),
             (fold::PROGRESS, "PRIMARY KEY (name=?)"),

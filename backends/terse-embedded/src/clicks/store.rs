@@ -15,6 +15,7 @@ use terse_core::clicks::{
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
 use crate::backup::BackupError;
+use crate::clicks::deltas::DeltaLimits;
 use crate::clicks::options::ClickOptions;
 use crate::clicks::queries::ClickQueries;
 use crate::clicks::schema::CLICKS;
@@ -38,6 +39,8 @@ const LINKS_A_STEP: usize = 200;
 pub struct EmbeddedClicks {
     site: DbLocation,
     threads: StoreThreads<Clicks>,
+    /// A batch with at least so many subjects leaves a block of sums.
+    delta_from: usize,
     /// Whether the log may still hold a deleted salt.
     to_wipe: AtomicBool,
 }
@@ -48,6 +51,7 @@ pub(crate) struct Clicks {
     site: DbLocation,
     /// `None` if only sums are kept.
     raw: Option<Arc<DiskReserve>>,
+    deltas: DeltaLimits,
 }
 
 impl Database for Clicks {
@@ -68,7 +72,9 @@ impl Database for Clicks {
     }
 
     fn writes(&self, conn: Connection) -> rusqlite::Result<ClickWrites> {
-        ClickWrites::new(self.queries(conn), self.raw.clone())
+        let mut writes = ClickWrites::new(self.queries(conn), self.raw.clone())?;
+        writes.deltas = self.deltas;
+        Ok(writes)
     }
 }
 
@@ -85,12 +91,13 @@ impl EmbeddedClicks {
             at_once: 1,
         }];
         let raw = options.keep_raw.then_some(options.reserve);
-        let trade = Clicks { site: site.clone(), raw };
+        let deltas = options.deltas;
+        let trade = Clicks { site: site.clone(), raw, deltas };
         let threads = StoreThreads::start(&trade, options.queue, TIMEOUT, &pools)?;
         // Closed last, so that SQLite never deletes the log between two connections.
         drop(conn);
         // A killed process may have left a deleted salt in the log.
-        Ok(Self { site, threads, to_wipe: AtomicBool::new(true) })
+        Ok(Self { site, threads, delta_from: deltas.from, to_wipe: AtomicBool::new(true) })
     }
 
     /// Finishes the waiting work and closes the file. Later calls get `Unavailable`. Blocks until
@@ -115,6 +122,23 @@ impl EmbeddedClicks {
                     trying again later");
             }
             Err(_stopping) => {}
+        }
+    }
+
+    /// Merges some of the sums that batches left in blocks, if there are many blocks: more than came
+    /// with the last batch, so that blocks do not pile up.
+    async fn merge_some(&self, sums: u64) {
+        let mut left = sums;
+        while left > 0 {
+            match self.threads.write(ClickWrites::merge_deltas_if_due).await {
+                Ok(Some(merged)) => left = left.saturating_sub(merged.max(1)),
+                Ok(None) => return,
+                Err(error) => {
+                    // The batch is stored, and its blocks are merged after a later one.
+                    tracing::debug!(%error, "sums of clicks are merged later");
+                    return;
+                }
+            }
         }
     }
 
@@ -162,8 +186,12 @@ impl ClickIngest for EmbeddedClicks {
     async fn add(&self, batch: &Arc<Batch>) -> Result<Added, StoreError> {
         // While writes fail, retries after timeouts would fill the queue.
         self.threads.check()?;
-        let batch = Arc::clone(batch);
-        self.threads.write(move |writes| writes.add(&batch)).await
+        let (adding, sums) = (Arc::clone(batch), batch.sums.len());
+        let added = self.threads.write(move |writes| writes.add(&adding)).await?;
+        if sums >= self.delta_from {
+            self.merge_some(2 * sums as u64).await;
+        }
+        Ok(added)
     }
 
     async fn forget(

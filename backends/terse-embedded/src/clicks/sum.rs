@@ -184,7 +184,10 @@ fn damaged(slot: Slot) -> Failure {
 }
 
 fn log_damage(error: &dyn std::error::Error) {
-    let cause = error.source().map(ToString::to_string).unwrap_or_default();
+    log_damaged_sum(&error.source().map(ToString::to_string).unwrap_or_default());
+}
+
+pub(crate) fn log_damaged_sum(cause: &str) {
     tracing::error!(cause, "a sum of clicks is damaged: its count continues, its details are lost");
 }
 

@@ -168,6 +168,12 @@ impl ClickQueries {
                     clicks.add(count(row, 1)?);
                 }
             }
+            self.each_delta(from, to, |delta| {
+                if !edge || parts.has_hour(delta.id) {
+                    clicks.add(delta.clicks);
+                }
+                Ok(())
+            })?;
         }
         Ok(clicks)
     }
@@ -218,6 +224,13 @@ impl ClickQueries {
                     sums.entry(subject).or_default().add(count(row, 1)?);
                 }
             }
+            self.each_delta(from, to, |delta| {
+                if !edge || parts.has_hour(delta.id) {
+                    let (_, subject, _) = of_hour_id(delta.id);
+                    sums.entry(subject).or_default().add(delta.clicks);
+                }
+                Ok(())
+            })?;
         }
         let mut sums: Vec<(i64, Count)> = sums.into_iter().collect();
         sums.sort_unstable_by(|(a, one), (b, other)| {

@@ -13,6 +13,7 @@ use terse_core::clicks::{
 use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::bucket::hour_id;
+use crate::clicks::deltas::{DeltaLimits, DeltaSum};
 use crate::clicks::fold::Progress;
 use crate::clicks::queries::{ClickQueries, filed};
 use crate::clicks::sum::{Slot, Sum};
@@ -26,7 +27,7 @@ const NEXT_SUBJECT: &str = "SELECT 1 + max((SELECT coalesce(max(id), 0) FROM sub
 const NEW_SUBJECT: &str = "INSERT INTO subjects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const MORE_OF_SUBJECT: &str =
     "UPDATE subjects SET people = people + ?2, machines = machines + ?3 WHERE id = ?1";
-const PUT_HOUR: &str =
+pub(crate) const PUT_HOUR: &str =
     "INSERT OR REPLACE INTO hours (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
 
 /// The largest number of values of a dimension in the sum of a batch. The rarest of more would
@@ -35,6 +36,9 @@ const MAX_VALUES_PER_BATCH: usize = 5 * MAX_VALUES_TOTAL;
 
 /// Of one visitor's clicks on one link in a batch, so many are stored one by one; all are counted.
 const MAX_ROWS_PER_VISITOR: usize = 8;
+
+/// The longest sum that goes into a block, in octets.
+const MAX_DEFERRED: usize = 4096;
 
 /// The capacity of each of the two caches of links; one batch may exceed it.
 const REMEMBERED: usize = 32_768;
@@ -49,6 +53,7 @@ pub(crate) struct ClickWrites {
     pub(crate) next_number: u64,
     pub(crate) next_block: i64,
     stored_next_number: u64,
+    pub(crate) deltas: DeltaLimits,
     /// Row and owner of links: those of the last batches, and those of the batches before.
     lately: HashMap<LinkId, (i64, i64)>,
     before: HashMap<LinkId, (i64, i64)>,
@@ -128,6 +133,7 @@ impl ClickWrites {
             next_number: 1,
             next_block: 1,
             stored_next_number: 1,
+            deltas: DeltaLimits::default(),
             lately: HashMap::new(),
             before: HashMap::new(),
         };
@@ -148,10 +154,12 @@ impl ClickWrites {
         groups.sort_by_key(|group| group.subject);
         let progress = self.progress()?;
         let mut statements = Statements::new(&self.queries.conn)?;
+        let mut deferred = Deferred { is_on: groups.len() >= self.deltas.from, sums: Vec::new() };
         for group in &groups {
-            self.write_group(&mut statements, progress, batch, group)?;
+            self.write_group(&mut statements, progress, batch, group, &mut deferred)?;
         }
         drop(statements);
+        self.put_delta_block(deferred.sums)?;
         if let Some(reserve) = &self.raw {
             let rows = raw_rows(batch, &groups);
             if reserve.admits(rows.len()) {
@@ -297,6 +305,12 @@ impl ClickWrites {
     }
 }
 
+/// Sums that are written as a block.
+struct Deferred {
+    is_on: bool,
+    sums: Vec<DeltaSum>,
+}
+
 /// What a batch adds to one subject.
 struct Group<'b> {
     who: DeltaSubject,
@@ -350,6 +364,7 @@ impl ClickWrites {
         progress: Progress,
         batch: &Batch,
         group: &Group<'_>,
+        deferred: &mut Deferred,
     ) -> Result<(), Failure> {
         let (subject, new) = (group.subject, group.new);
         let mut clicks = Count::default();
@@ -402,6 +417,15 @@ impl ClickWrites {
                 continue;
             }
             let slot = Slot::Hour { subject, hour: delta.hour };
+            let is_late = progress.is_in_total(day, id) || progress.is_in_day(day, id);
+            if deferred.is_on && !is_late {
+                let (clicks, sum) = (sum.tally.clicks, sum.encode(slot));
+                // There are few large sums, and a report would read them again from every block.
+                if sum.len() <= MAX_DEFERRED {
+                    deferred.sums.push(DeltaSum { id, clicks, sum });
+                    continue;
+                }
+            }
             // A new subject has no rows yet, but two targets of one link may share an hour.
             if !new || group.deltas.len() > 1 {
                 let read = |row: &Row<'_>| Ok(sum.merge_or_mend(row, 0, slot));

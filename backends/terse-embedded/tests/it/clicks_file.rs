@@ -15,8 +15,8 @@ use terse_core::clicks::{
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 use terse_embedded::{
-    BackupError, ClickOptions, Embedded, EmbeddedClicks, OpenError, Options, backup_clicks,
-    inspect_clicks, verify_clicks,
+    BackupError, ClickOptions, DeltaLimits, Embedded, EmbeddedClicks, OpenError, Options,
+    backup_clicks, inspect_clicks, verify_clicks,
 };
 use terse_testkit::{key, timestamp};
 
@@ -36,6 +36,12 @@ impl Folder {
 
     fn open(&self) -> EmbeddedClicks {
         EmbeddedClicks::open(ClickOptions::new(self.db())).unwrap()
+    }
+
+    /// Every batch leaves its sums in a block.
+    fn open_with_deltas(&self) -> EmbeddedClicks {
+        let deltas = DeltaLimits { from: 0, blocks: 100, step: 1 };
+        EmbeddedClicks::open(ClickOptions { deltas, ..ClickOptions::new(self.db()) }).unwrap()
     }
 }
 
@@ -142,7 +148,7 @@ fn files_from_the_future_and_of_others_are_refused_and_left_alone() {
         EmbeddedClicks::open(ClickOptions::new(folder.db())).unwrap_err(),
         inspect_clicks(&folder.db()).unwrap_err(),
     ] {
-        assert!(matches!(error, OpenError::Newer { found: 99, known: 6 }), "{error}");
+        assert!(matches!(error, OpenError::Newer { found: 99, known: 7 }), "{error}");
     }
     let links = folder.0.path().join("terse.db");
     drop(Embedded::open(Options::new(&links)).unwrap());
@@ -510,6 +516,7 @@ async fn a_file_from_before_journals_had_ids_counts_nothing_twice() {
          ALTER TABLE old RENAME TO positions; DROP TABLE journals; DROP TABLE erased_links; \
          DROP TABLE erased_owners; ALTER TABLE clicks DROP COLUMN took_nanos; \
          DROP TABLE blocks; DROP TABLE erased_subjects; \
+         DROP TABLE delta_blocks; DROP TABLE delta_chunks; \
          DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
          DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
          DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from'); \
@@ -700,4 +707,61 @@ async fn a_block_with_one_late_click_is_as_old_as_its_latest_click() {
     assert_eq!(store.prune(retention).await.unwrap().raw, 2);
     assert_eq!(all_clicks(&store, &link(1)).await.len(), 2);
     assert_eq!(all_clicks(&store, &link(2)).await.len(), 0);
+}
+
+fn count(path: &Path, table: &str) -> i64 {
+    let sql = format!("SELECT count(*) FROM {table}");
+    Connection::open(path).unwrap().query_row(&sql, [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sums_in_blocks_are_merged_and_erased_links_are_not() {
+    let folder = Folder::new();
+    let store = folder.open_with_deltas();
+    for _ in 0..3 {
+        put(&store, (0..30).map(click).collect()).await;
+    }
+    let path = folder.db();
+    assert_eq!((count(&path, "hours"), count(&path, "delta_blocks")), (0, 3));
+    assert!(verify_clicks(&path).unwrap().is_clean());
+    store.erase_links(&[link(2).key], timestamp(0), timestamp(1 << 40)).await.unwrap();
+    assert!(verify_clicks(&path).unwrap().is_clean());
+    let counts = store.counts(&[link(1), link(2)]).await.unwrap();
+    assert_eq!(counts, [Count { humans: 9, bots: 0 }, Count::default()]);
+    while store.prune(up_to(-1, -1, 100)).await.unwrap().more {}
+    // Nine links, their owner, and everything.
+    let left = ["hours", "delta_blocks", "delta_chunks", "erased_subjects"];
+    assert_eq!(left.map(|table| count(&path, table)), [11, 0, 0, 0]);
+    for n in [1, 2] {
+        let report =
+            store.report(&ClickSubject::Link(link(n)), ALWAYS, timestamp(0)).await.unwrap();
+        let expected = if n == 2 { (0, 0) } else { (9, 1) };
+        assert_eq!((report.tally.clicks.humans, report.buckets.len()), expected);
+    }
+    assert_eq!(everything(&store).await.humans, 90);
+    store.close();
+    assert!(verify_clicks(&path).unwrap().is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_block_of_sums_is_reported_and_in_nobodys_way() {
+    for damage in [
+        "UPDATE delta_chunks SET data = x'0102030405060708090a' WHERE id >> 24 = 1",
+        "UPDATE delta_blocks SET chunks = x'ff' WHERE id = 1",
+        "DELETE FROM delta_chunks WHERE id >> 24 = 1",
+    ] {
+        let folder = Folder::new();
+        let store = folder.open_with_deltas();
+        put(&store, vec![click(1)]).await;
+        put(&store, vec![click(1)]).await;
+        sql(&folder.db(), damage);
+        let subject = ClickSubject::Link(link(1));
+        assert!(store.report(&subject, ALWAYS, timestamp(0)).await.is_err(), "{damage}");
+        assert_eq!(verify_clicks(&folder.db()).unwrap().problems.count, 1, "{damage}");
+        while store.prune(up_to(-1, -1, 100)).await.unwrap().more {}
+        let report = store.report(&subject, ALWAYS, timestamp(0)).await.unwrap();
+        assert_eq!(report.tally.clicks.humans, 2, "the count stays: {damage}");
+        let in_hours: u64 = report.buckets.iter().map(|bucket| bucket.clicks.humans).sum();
+        assert_eq!(in_hours, 1, "{damage}");
+    }
 }

@@ -21,3 +21,19 @@ async fn fresh_clicks() -> Option<[terse_testkit::click_store::Store; 2]> {
     Some([Arc::clone(&store), store])
 }
 terse_testkit::click_store!(fresh_clicks);
+
+/// The same promises while the sums are in blocks, and while these are being merged.
+mod with_delta_blocks {
+    use terse_embedded::DeltaLimits;
+
+    use super::*;
+
+    async fn fresh() -> Option<[terse_testkit::click_store::Store; 2]> {
+        let deltas = DeltaLimits { from: 0, blocks: 3, step: 100 };
+        let options = ClickOptions { deltas, ..ClickOptions::new(folder().join("clicks.db")) };
+        let store: terse_testkit::click_store::Store =
+            Arc::new(EmbeddedClicks::open(options).unwrap());
+        Some([Arc::clone(&store), store])
+    }
+    terse_testkit::click_store!(fresh);
+}

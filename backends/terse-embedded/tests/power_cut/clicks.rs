@@ -10,7 +10,7 @@ use terse_core::clicks::{
     Added, Batch, Click, ClickIngest as _, ClickReports as _, ClickSubject, ClickTarget, JournalId,
     JournalSpan, LinkId, Period,
 };
-use terse_embedded::{ClickOptions, EmbeddedClicks, verify_clicks};
+use terse_embedded::{ClickOptions, DeltaLimits, EmbeddedClicks, verify_clicks};
 use terse_testkit::{key, timestamp};
 
 use crate::disk::{self, Dice, Fault, Luck};
@@ -56,6 +56,8 @@ impl Counter {
         let folder = folder();
         let options = ClickOptions {
             vfs: Some(disk::NAME.into()),
+            // The sums of large batches go through blocks, which are merged all the time.
+            deltas: DeltaLimits { from: 8, blocks: 2, step: 1 },
             ..ClickOptions::new(folder.path().join("clicks.db"))
         };
         let store = Arc::new(EmbeddedClicks::open(options).unwrap());
