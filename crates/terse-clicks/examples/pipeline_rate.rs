@@ -1,6 +1,6 @@
 //! How many clicks a core reads, enriches and ships.
 //!
-//! `cargo run --release -p terse-clicks --example rate -- [millions of clicks]`
+//! `cargo run --release -p terse-clicks --example pipeline_rate -- [millions of clicks]`
 //!
 //! Journals clicks as they come on a busy site: links by Zipf's law, some two hundred user agents,
 //! fifty referrers, visitors from everywhere. Then reads and enriches them, and reads, enriches and
