@@ -6,9 +6,8 @@ use std::thread;
 use rustix::process::Pid;
 use tracing::debug;
 
-/// Niceness of a thread that keeps up, and of one that has fallen behind.
+/// Niceness of a thread that keeps up. One that has fallen behind has that of the process.
 const LOW: i32 = 19;
-const NORMAL: i32 = 0;
 
 /// Redirects come first while the shipper keeps up. When it falls behind, it gets its share of the
 /// processor: otherwise a busy server would never count, and drop clicks in the end.
@@ -20,18 +19,21 @@ const NORMAL: i32 = 0;
 pub(crate) struct Priority {
     can_raise: bool,
     low: bool,
+    /// The niceness that terse was started with.
+    normal: i32,
 }
 
 impl Priority {
     /// For the present thread, whose priority is normal.
     pub(crate) fn new() -> Self {
         // On a thread of its own, which may remain low.
-        let probe = thread::Builder::new().name("priority".into()).spawn(|| {
+        let normal = rustix::process::getpriority_process(None).unwrap_or(0);
+        let probe = thread::Builder::new().name("priority".into()).spawn(move || {
             let set = rustix::process::setpriority_process;
-            set(None, NORMAL + 1).is_ok() && set(None, NORMAL).is_ok()
+            normal < LOW && set(None, normal + 1).is_ok() && set(None, normal).is_ok()
         });
         let can_raise = probe.is_ok_and(|probe| probe.join().unwrap_or(false));
-        Self { can_raise, low: false }
+        Self { can_raise, low: false, normal }
     }
 
     /// Lowers the priority of the present thread, or makes it normal.
@@ -39,7 +41,7 @@ impl Priority {
         if !self.can_raise || low == self.low {
             return;
         }
-        let niceness = if low { LOW } else { NORMAL };
+        let niceness = if low { LOW } else { self.normal };
         if rustix::process::setpriority_process(None, niceness).is_ok() {
             self.low = low;
             debug!(niceness, "the thread that counts clicks changes its priority");
@@ -50,7 +52,8 @@ impl Priority {
     pub(crate) fn share(&self, boost: &PriorityBoost) {
         let id = std::fs::read_link("/proc/thread-self").ok();
         let id = id.and_then(|path| path.file_name()?.to_str()?.parse().ok());
-        boost.thread.store(id.filter(|_| self.can_raise).unwrap_or(0), Ordering::Relaxed);
+        boost.normal.store(self.normal, Ordering::Relaxed);
+        boost.thread.store(id.filter(|_| self.can_raise).unwrap_or(0), Ordering::Release);
     }
 
     /// Notes whether another thread has raised the priority.
@@ -73,6 +76,7 @@ impl Priority {
 pub(crate) struct PriorityBoost {
     /// The shipper's thread; 0 if its priority cannot be raised.
     thread: AtomicI32,
+    normal: AtomicI32,
     raised: AtomicBool,
 }
 
@@ -84,11 +88,12 @@ impl PriorityBoost {
 
     /// Makes the shipper's priority normal.
     pub(crate) fn raise(&self) {
-        if let Some(thread) = Pid::from_raw(self.thread.load(Ordering::Relaxed))
+        if let Some(thread) = Pid::from_raw(self.thread.load(Ordering::Acquire))
             && !self.raised.swap(true, Ordering::Relaxed)
         {
             // If it fails, the caller waits longer.
-            let _raised = rustix::process::setpriority_process(Some(thread), NORMAL);
+            let normal = self.normal.load(Ordering::Relaxed);
+            let _raised = rustix::process::setpriority_process(Some(thread), normal);
         }
     }
 }
@@ -100,17 +105,18 @@ mod tests {
     #[test]
     fn a_thread_that_cannot_raise_its_priority_never_lowers_it() {
         thread::spawn(|| {
-            let mut priority = Priority { can_raise: false, low: false };
+            let niceness = || rustix::process::getpriority_process(None).unwrap();
+            let normal = niceness();
+            let mut priority = Priority { can_raise: false, low: false, normal };
             priority.set(true);
             assert!(!priority.is_low());
-            let niceness = || rustix::process::getpriority_process(None).unwrap();
-            assert_eq!(niceness(), NORMAL);
+            assert_eq!(niceness(), normal);
             let mut priority = Priority::new();
             priority.set(true);
             assert_eq!(priority.is_low(), priority.can_raise);
             priority.set(false);
             assert!(!priority.is_low());
-            assert_eq!(niceness(), NORMAL);
+            assert_eq!(niceness(), normal);
             // Another thread raises it, and it can be lowered again.
             let boost = PriorityBoost::default();
             boost.raise();
@@ -118,7 +124,7 @@ mod tests {
             for _ in 0..2 {
                 priority.set(true);
                 thread::scope(|scope| scope.spawn(|| boost.raise()).join().unwrap());
-                assert_eq!(niceness(), NORMAL);
+                assert_eq!(niceness(), normal);
                 priority.note_boost(&boost);
                 assert!(!priority.is_low());
             }
@@ -126,7 +132,7 @@ mod tests {
             boost.end();
             priority.set(true);
             thread::scope(|scope| scope.spawn(|| boost.raise()).join().unwrap());
-            assert_eq!(niceness(), if priority.can_raise { LOW } else { NORMAL });
+            assert_eq!(niceness(), if priority.can_raise { LOW } else { normal });
         })
         .join()
         .unwrap();
