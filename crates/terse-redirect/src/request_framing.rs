@@ -38,7 +38,8 @@ impl RequestFraming {
     }
 
     /// Follows the next bytes of the connection. `Err` with the number of bytes that hyper may get
-    /// if the head of a request whose length is unclear ends in these bytes: none of that head.
+    /// if a request whose length is unclear is among these bytes: nothing of the head, of the line
+    /// of a chunk or of the trailers that make it unclear.
     pub(crate) fn follow(&mut self, bytes: &[u8]) -> Result<(), usize> {
         let mut at = 0;
         while at < bytes.len() {
@@ -56,8 +57,8 @@ impl RequestFraming {
                     usize::try_from(count).unwrap_or(rest.len())
                 }
                 Place::Head => self.head(rest).ok_or(at)?,
-                Place::ChunkLine => self.chunk_line(rest),
-                Place::Trailers => self.trailers(rest),
+                Place::ChunkLine => self.chunk_line(rest).ok_or(at)?,
+                Place::Trailers => self.trailers(rest).ok_or(at)?,
             };
         }
         Ok(())
@@ -66,17 +67,18 @@ impl RequestFraming {
     /// Returns how many bytes belong to the head, or `None` if its length is unclear.
     fn head(&mut self, rest: &[u8]) -> Option<usize> {
         let before = self.partial.len();
+        // Empty lines before a request mean nothing.
+        let blank = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        if before == 0 && blank > 0 {
+            return Some(blank);
+        }
         let Some(end) = self.take_until_empty_line(rest) else { return Some(rest.len()) };
         let head = std::mem::take(&mut self.partial);
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut fields);
         let taken = match request.parse(&head) {
             Ok(httparse::Status::Complete(taken)) => taken,
-            // Empty lines before a request: they belong to it.
-            Ok(httparse::Status::Partial) => {
-                self.partial = head;
-                return Some(end);
-            }
+            Ok(httparse::Status::Partial) => return None,
             Err(_) => {
                 self.place = Place::Lost;
                 return Some(end);
@@ -90,9 +92,13 @@ impl RequestFraming {
         Some(taken.saturating_sub(before))
     }
 
-    fn chunk_line(&mut self, rest: &[u8]) -> usize {
+    /// Returns how many bytes belong to the line, or `None` if hyper may read another length in it.
+    fn chunk_line(&mut self, rest: &[u8]) -> Option<usize> {
         let end = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
         self.gather(&rest[..end]);
+        if !self.partial.ends_with(b"\n") {
+            return Some(end);
+        }
         match httparse::parse_chunk_size(&self.partial) {
             Ok(httparse::Status::Complete((_, size))) => {
                 self.partial.clear();
@@ -102,25 +108,27 @@ impl RequestFraming {
                     size => Place::Chunk(size.saturating_add(2)),
                 };
             }
-            Ok(httparse::Status::Partial) => {}
-            Err(_) => self.place = Place::Lost,
+            Ok(httparse::Status::Partial) | Err(_) => return None,
         }
-        end
+        Some(end)
     }
 
-    fn trailers(&mut self, rest: &[u8]) -> usize {
+    /// Returns how many bytes belong to the trailers, or `None` if hyper may see their end elsewhere:
+    /// it ends a line with both characters only.
+    fn trailers(&mut self, rest: &[u8]) -> Option<usize> {
         // The first line may be the empty one.
         if self.partial.is_empty() {
             self.partial.push(b'\n');
         }
-        match self.take_until_empty_line(rest) {
-            Some(end) => {
-                self.partial.clear();
-                self.place = Place::Head;
-                end
-            }
-            None => rest.len(),
+        let end = self.take_until_empty_line(rest);
+        if self.partial.windows(2).any(|pair| pair[1] == b'\n' && pair[0] != b'\r') {
+            return None;
         }
+        if end.is_some() {
+            self.partial.clear();
+            self.place = Place::Head;
+        }
+        Some(end.unwrap_or(rest.len()))
     }
 
     /// Gathers bytes up to the end of the next empty line and returns how many, or `None` if the
@@ -212,6 +220,30 @@ mod tests {
                 assert!(cut < end, "{before:?} in pieces of {piece}: hyper gets {cut} of {end}");
                 assert!(piece < all.len() || cut >= before.trim_end_matches("\r\n").len());
             }
+        }
+    }
+
+    #[test]
+    fn a_chunk_whose_length_two_readers_may_read_differently_is_refused() {
+        let head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for body in
+            ["00000000000000005\r\nabcde\r\n0\r\n\r\n", "0\r\n\n", "0\r\nX: y\n\r\n", "x\r\n"]
+        {
+            let all = format!("{head}{body}{UNCLEAR}");
+            for piece in 1..=all.len() {
+                let cut = cut(&all, piece).unwrap_or_else(|| panic!("{body:?}: missed"));
+                assert!(cut < head.len() + body.len(), "{body:?} in pieces of {piece}: {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn empty_lines_before_a_request_are_not_gathered() {
+        let mut framing = RequestFraming::new();
+        for _ in 0..100 {
+            assert_eq!(framing.follow(&[b'\n'; 1000]), Ok(()));
+            assert_eq!(framing.follow(b"\r\n\r"), Ok(()));
+            assert!(framing.partial.is_empty());
         }
     }
 
