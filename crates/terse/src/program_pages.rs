@@ -1,4 +1,4 @@
-//! Gives memory back that only a start or a burst of requests needed.
+//! Gives memory back that only the start needed.
 #![allow(unsafe_code, reason = "the C library lists the segments of a program only in C")]
 
 use std::time::Duration;
@@ -7,16 +7,17 @@ use async_trait::async_trait;
 use terse_core::BoxError;
 use terse_worker::{Context, Job, Next};
 
-/// When after the start: the other jobs have run once.
-const AFTER_START: Duration = Duration::from_secs(5);
-const INTERVAL: Duration = Duration::from_mins(10);
+/// When after the start, and once more after that: the other jobs have run by then.
+const AFTER_START: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(25)];
+/// Without a third time: a busy server would have to map its code again while visitors wait.
+const NEVER: Duration = Duration::from_hours(24 * 365);
 
 /// Gives back the pages of the program. The kernel maps whole groups of pages around each one that is
 /// needed once: after a start they are 18 of 31 MB. They stay in the kernel's cache, and those in use
 /// are mapped again at once.
 #[derive(Default)]
 pub(crate) struct ProgramPages {
-    has_started: bool,
+    runs: usize,
 }
 
 #[async_trait]
@@ -26,16 +27,17 @@ impl Job for ProgramPages {
     }
 
     fn interval(&self) -> Duration {
-        INTERVAL
+        NEVER
     }
 
     async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
-        if !std::mem::replace(&mut self.has_started, true) {
-            return Ok(Next::After(AFTER_START));
+        let run = self.runs;
+        self.runs += 1;
+        if (1..=AFTER_START.len()).contains(&run) {
+            let bytes = tokio::task::spawn_blocking(give_back).await?;
+            tracing::debug!(bytes, "gave back the pages of the program");
         }
-        let bytes = tokio::task::spawn_blocking(give_back).await?;
-        tracing::debug!(bytes, "gave back the pages of the program");
-        Ok(Next::Interval)
+        Ok(AFTER_START.get(run).map_or(Next::Interval, |delay| Next::After(*delay)))
     }
 }
 
