@@ -34,8 +34,9 @@ const MAX_STALE: Duration = Duration::from_hours(1);
 const TOMBSTONE: Duration = Duration::from_secs(60);
 /// A copy whose read of the store began longer ago is not written.
 const MAX_FILL: Duration = Duration::from_secs(2);
-/// The changes that are replayed after Redis was away, and the most of them.
-const REPLAYED: Duration = Duration::from_mins(2);
+/// The changes that are replayed after Redis was away, and the most of them. Copies that were written
+/// earlier are not used any more: a change that they lack may be too old to be replayed.
+const REPLAYED: Duration = Duration::from_mins(8);
 const MAX_REPLAYED: usize = 20_000;
 /// Writes under way at a time.
 const PIPELINED: usize = 128;
@@ -264,6 +265,9 @@ impl Inner {
     async fn replay(&self) -> Result<(), StoreError> {
         let incarnation = self.store.incarnation().await?;
         *self.incarnation.write().unwrap_or_else(PoisonError::into_inner) = incarnation;
+        let since = REPLAYED.saturating_sub(MAX_FILL).as_millis();
+        let from = self.redis.now_ms() - i64::try_from(since).unwrap_or(0);
+        self.trusted_from_ms.fetch_max(from, Ordering::AcqRel);
         match self.store.recent_changes(REPLAYED, MAX_REPLAYED).await? {
             Some(changes) => {
                 for change in &changes {
@@ -282,8 +286,12 @@ impl Inner {
     }
 }
 
-/// How long a copy may be kept; `None` if it should not be.
+/// How long a copy may be kept; `None` if it should not be: the clicks that a link with `max_clicks`
+/// has left change without a new revision.
 fn time_to_live(link: &Link, now: Timestamp) -> Option<Duration> {
+    if link.max_clicks.is_some() {
+        return None;
+    }
     let Some(expires_at) = link.expires_at else { return Some(KEPT) };
     let left = u64::try_from(expires_at.as_ms() - now.as_ms()).ok().filter(|left| *left > 0)?;
     Some(Duration::from_millis(left).min(KEPT))
