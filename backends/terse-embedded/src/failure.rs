@@ -12,6 +12,19 @@ pub(crate) enum Failure {
     Engine(rusqlite::Error),
 }
 
+impl Failure {
+    /// The same failure after a part of the work was written: the transaction is rolled back.
+    pub(crate) fn after_writes(self) -> Self {
+        match self {
+            Self::Refused(error) => Self::Engine(rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT),
+                Some(error.to_string()),
+            )),
+            Self::Engine(error) => Self::Engine(error),
+        }
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Refused(error)

@@ -561,13 +561,10 @@ fn give_up_if_damaged(read: Result<(), Failure>, block: i64) -> Result<(), Failu
 /// Where a step that begins with this id ends: so that it has about so many sums, and few chunks
 /// are read by two steps.
 fn end_of_step(blocks: &[DeltaBlock], from: i64, sums: usize) -> i64 {
-    // Chunks have about the same number of sums in all blocks.
-    let left = |block: &DeltaBlock| block.chunks.len() - block.chunks_in(from, i64::MAX).start;
-    let Some(longest) = blocks.iter().max_by_key(|block| left(block)) else { return i64::MAX };
-    let all: usize = blocks.iter().map(left).sum();
-    let chunks = (sums / SUMS_A_CHUNK).max(1) * left(longest) / all.max(1);
-    let next = longest.chunks_in(from, i64::MAX).start + chunks.max(1);
-    // Two chunks may share an id: a step goes past its first one.
-    let later = longest.chunks.iter().skip(next).find(|chunk| chunk.first > from);
-    later.map_or(i64::MAX, |chunk| chunk.first)
+    // Chunks have about the same number of sums in all blocks. Two chunks may share an id: a step
+    // goes past its first one.
+    let chunks = blocks.iter().flat_map(|block| &block.chunks);
+    let mut later: Vec<i64> = chunks.map(|chunk| chunk.first).filter(|id| *id > from).collect();
+    later.sort_unstable();
+    later.get((sums / SUMS_A_CHUNK).max(1)).copied().unwrap_or(i64::MAX)
 }

@@ -127,7 +127,7 @@ impl ClickWrites {
         }
         let mut hours = self.conn.prepare_cached("DELETE FROM hours WHERE id >= ?1 AND id < ?2")?;
         let (first, last) = ever.days();
-        for day in self.days_with_hours(first, last)? {
+        for day in self.days_with_rows(first, last)? {
             hours.execute([hour_id(day, subject, 0), hour_id(day, subject, 24)])?;
         }
         let mut days = self.conn.prepare_cached("DELETE FROM days WHERE id >= ?1 AND id <= ?2")?;

@@ -138,6 +138,15 @@ impl ClickQueries {
 
     /// The days of which hours are stored, in rows or in blocks, of any subject.
     pub(crate) fn days_with_hours(&self, first: i64, last: i64) -> Result<Vec<i64>, Failure> {
+        let mut days = self.days_with_rows(first, last)?;
+        days.extend(self.days_with_deltas(first, last)?);
+        days.sort_unstable();
+        days.dedup();
+        Ok(days)
+    }
+
+    /// The days of sums that have rows of their own, ascending.
+    pub(crate) fn days_with_rows(&self, first: i64, last: i64) -> Result<Vec<i64>, Failure> {
         let mut statement = self.conn.prepare_cached(NEXT_DAY)?;
         let mut days = Vec::new();
         let mut from = first;
@@ -150,9 +159,6 @@ impl ClickQueries {
             days.push(day);
             from = day + 1;
         }
-        days.extend(self.days_with_deltas(first, last)?);
-        days.sort_unstable();
-        days.dedup();
         Ok(days)
     }
 }

@@ -48,8 +48,7 @@ mod tests {
             (blocks::IN_TIME, "blocks_by_time (first<?)"),
             (blocks::SMALL, "COVERING INDEX blocks_small"),
             (blocks::OLD, "blocks_by_time (first<?)"),
-            // There are few blocks, and the sizes of all of them are read before.
-            (blocks::OLDEST, "SCAN blocks"),
+            (blocks::OLDEST, "INDEX blocks_by_end"),
             (blocks::NOT_CLEAN, "blocks_by_erasure (clean_to<?)"),
             (raw::CLICKS, "PRIMARY KEY (hour=? AND subject=? AND (at,number)>(?,?)"),
             (writes::HOUR, "PRIMARY KEY (rowid=?)"),

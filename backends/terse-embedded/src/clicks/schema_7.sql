@@ -10,3 +10,5 @@ CREATE TABLE delta_blocks (
     chunks BLOB NOT NULL
 ) STRICT;
 CREATE TABLE delta_chunks (id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
+-- The blocks of single clicks that `clicks.max_raw` deletes first.
+CREATE INDEX blocks_by_end ON blocks (last);

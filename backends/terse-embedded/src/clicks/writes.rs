@@ -159,7 +159,8 @@ impl ClickWrites {
             self.write_group(&mut statements, progress, batch, group, &mut deferred)?;
         }
         drop(statements);
-        self.put_delta_block(deferred.sums)?;
+        // A refusal would keep the counts that are written already.
+        self.put_delta_block(deferred.sums).map_err(Failure::after_writes)?;
         if let Some(reserve) = &self.raw {
             let rows = raw_rows(batch, &groups);
             if reserve.admits(rows.len()) {
