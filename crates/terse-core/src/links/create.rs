@@ -150,10 +150,14 @@ impl Links {
                     self.cache.forget(&link.key);
                     return Ok(Created { link: *link, new: false, replayed: false });
                 }
-                Ok(Inserted::Replayed { link: Some(link), created }) => {
-                    self.cache.forget(&link.key);
-                    let link = if created { self.as_created(*link).await? } else { *link };
-                    return Ok(Created { link, new: created, replayed: true });
+                Ok(Inserted::Replayed { link: Some(stored), created }) => {
+                    self.cache.forget(&stored.key);
+                    let first = if created {
+                        self.as_created(*stored).await?
+                    } else {
+                        self.as_reused(*stored, reuse_key(&new, &link)).await?
+                    };
+                    return Ok(Created { link: first, new: created, replayed: true });
                 }
                 Ok(Inserted::Replayed { link: None, .. }) => return Err(LinkError::NotFound),
                 Ok(Inserted::RequestMismatch) => return Err(LinkError::RequestMismatch),
@@ -177,9 +181,22 @@ impl Links {
             return Ok(link);
         }
         let earlier = self.store.history(&link.key, MAX_REVISIONS).await?;
-        let first = earlier.into_iter().last().map_or(link, |version| version.link);
+        // After more changes than a store keeps, the link is shown as it is now.
+        let first = earlier.into_iter().last().map(|version| version.link);
+        let Some(first) = first.filter(|first| first.revision == FIRST_REVISION) else {
+            return Ok(link);
+        };
         let (updated_at, revision) = (first.created_at, FIRST_REVISION);
         Ok(Link { deleted_at: None, spent_clicks: 0, updated_at, revision, ..first })
+    }
+
+    /// A link as the answer to a request that reused it showed it: the newest of its versions that
+    /// matches the request.
+    async fn as_reused(&self, link: Link, reuse: Option<ReuseKey>) -> Result<Link, LinkError> {
+        let Some(reuse) = reuse.filter(|reuse| !reuse.matches(&link)) else { return Ok(link) };
+        let earlier = self.store.history(&link.key, MAX_REVISIONS).await?;
+        let mut earlier = earlier.into_iter().map(|version| version.link);
+        Ok(earlier.find(|version| reuse.matches(version)).unwrap_or(link))
     }
 }
 

@@ -306,6 +306,24 @@ async fn a_replay_repeats_the_first_answer_whatever_happened_to_the_link() {
 }
 
 #[tokio::test]
+async fn a_replay_of_a_reuse_shows_the_link_as_it_was() {
+    let web = Web::new();
+    let headers =
+        [("content-type", "application/json"), ("idempotency-key", "k"), ("authorization", KEY)];
+    let body = r#"{"long_url": "https://example.com/", "alias": "mine12"}"#;
+    assert_eq!(web.api(URLS, serde_json::from_str(body).unwrap()).await.status, 201);
+    let first = web.call(URLS, &headers, body.to_owned()).await;
+    assert_eq!(first.status, 200);
+    let changed = json!({"long_url": "https://example.org/changed"});
+    assert_eq!(web.api("PATCH /api/v1/urls/mine12", changed).await.status, 200);
+    let again = web.call(URLS, &headers, body.to_owned()).await;
+    assert_eq!((again.status.as_u16(), again.json()), (200, first.json()), "after a change");
+    assert_eq!(web.api("DELETE /api/v1/urls/mine12", Value::Null).await.status, 204);
+    let again = web.call(URLS, &headers, body.to_owned()).await;
+    assert_eq!((again.status.as_u16(), again.json()), (200, first.json()), "after a deletion");
+}
+
+#[tokio::test]
 async fn strangers_get_links_that_do_not_live_long_or_none() {
     let web = Web::new();
     let body = json!({"long_url": "https://example.com/"});
