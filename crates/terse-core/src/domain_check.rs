@@ -96,7 +96,12 @@ impl DomainChecks {
             ExpectedAddresses::Local => return DnsState::LocalServer,
             ExpectedAddresses::Unknown => return DnsState::Unknown,
         };
-        match self.lookup.addresses(name).await.map(sorted) {
+        // A server that is reached by its address has no name to look up.
+        let found = match name.trim_matches(['[', ']']).parse() {
+            Ok(address) => Ok(vec![address]),
+            Err(_) => self.lookup.addresses(name).await,
+        };
+        match found.map(sorted) {
             Err(LookupFailed) => DnsState::Unknown,
             Ok(found) if found.is_empty() => DnsState::NoRecord,
             Ok(found) if found.iter().any(|one| wanted.contains(one)) => DnsState::Here(found),
@@ -140,6 +145,7 @@ mod tests {
         let expected = known.expected().await;
         for (name, state) in [
             ("here.example", DnsState::Here(vec![[8, 8, 8, 8].into()])),
+            ("8.8.8.8", DnsState::Here(vec![[8, 8, 8, 8].into()])),
             ("there.example", DnsState::Elsewhere(vec![[9, 9, 9, 9].into()])),
             ("new.example", DnsState::NoRecord),
             ("slow.example", DnsState::Unknown),

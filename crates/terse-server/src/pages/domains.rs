@@ -160,7 +160,7 @@ impl DomainsPage {
             .take(PAGE + 1)
             .map(|domain| DomainRow::new(state, domain, config_of(domain)))
             .collect();
-        let next = (rows.len() > PAGE).then_some(from + PAGE);
+        let next = (rows.len() > PAGE).then(|| from.saturating_add(PAGE));
         rows.truncate(PAGE);
         let is_admin = member.principal.clone().at_least(Role::Admin).is_ok();
         let primary = hosts.primary_host().to_owned();
