@@ -19,7 +19,7 @@ use super::stats_shapes::{AllStats, LinkStats, OrphanStats};
 use crate::http::extract::{Keyed, Name, Operator};
 use crate::http::host::short_url;
 use crate::http::params::{Params, whole_number};
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, STORE_UNAVAILABLE};
 use crate::http::state::{App, Web};
 
 /// The default period of statistics over many links.
@@ -112,6 +112,10 @@ async fn of_tag(
         return Err(Problem::invalid("tag", "expected 1 to 50 characters"));
     }
     asked.series(&[])?;
+    let turns = &state.turns.tag_reports;
+    let _turn = turns.try_acquire().map_err(|_| {
+        Problem::new(&STORE_UNAVAILABLE, "too many statistics of tags are being read at once")
+    })?;
     let (clicks, now) = (&*state.clicks, state.links.now());
     let found = state.links.report_of_tag(caller, clicks, tag, asked.period(), now).await?;
     let Some(TagReport { report, links }) = found else {

@@ -122,12 +122,15 @@ pub(crate) struct Turns {
     pub(crate) exports: Arc<Semaphore>,
     /// Lists of single clicks.
     pub(crate) clicks: Arc<Semaphore>,
+    /// Statistics that add up the reports of many links.
+    pub(crate) tag_reports: Semaphore,
 }
 
 impl Default for Turns {
     fn default() -> Self {
         let (exports, clicks) = (Arc::new(Semaphore::new(16)), Arc::new(Semaphore::new(32)));
-        Self { large_bodies: Semaphore::new(16), exports, clicks }
+        let (large_bodies, tag_reports) = (Semaphore::new(16), Semaphore::new(4));
+        Self { large_bodies, exports, clicks, tag_reports }
     }
 }
 
