@@ -42,7 +42,7 @@ pub(crate) struct Away;
 ///
 /// A call that fails, or that is not answered within [`TIMEOUT`], opens the breaker: further calls
 /// return at once, until a task in the background has got an answer. Whoever keeps something in
-/// Redis watches [`Redis::epochs`]: a new epoch begins whenever writes may have been lost, because
+/// Redis watches `Redis::epochs`: a new epoch begins whenever writes may have been lost, because
 /// a call failed or because the servers are others than before.
 pub struct Redis {
     state: Arc<State>,
