@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(500);
 const ANY: Revision = Revision(1 << 53);
 
 enum News {
-    /// A new link that nobody can have asked for.
+    /// A new link that `cache.write_through` writes to Redis.
     New(Box<Link>),
     Changed(Change),
 }

@@ -41,8 +41,8 @@ pub(crate) struct Away;
 /// A connection to Redis that renews itself.
 ///
 /// A call that fails, or that is not answered within [`TIMEOUT`], opens the breaker: further calls
-/// return at once, until a task in the background has got an answer. Whoever keeps something in
-/// Redis watches `Redis::epochs`: a new epoch begins whenever writes may have been lost, because
+/// return at once, until a task in the background has got an answer. The users of this client
+/// watch `Redis::epochs`: a new epoch begins whenever writes may have been lost, because
 /// a call failed or because the servers are others than before.
 pub struct Redis {
     state: Arc<State>,

@@ -206,7 +206,7 @@ impl DomainsPage {
     }
 
     /// A problem that is about none of the fields.
-    fn is_general(&self) -> Option<&str> {
+    fn general_problem(&self) -> Option<&str> {
         let (wrong, words) = self.wrong.as_ref()?;
         let fields = ["domain", "root", "not_found", "expired"];
         (!fields.contains(&wrong.as_str())).then_some(words)

@@ -81,7 +81,7 @@ impl FormPage {
     }
 
     /// Whether the problem belongs to no field of the form.
-    fn is_general(&self) -> Option<&str> {
+    fn general_problem(&self) -> Option<&str> {
         const FIELDS: [&str; 13] = [
             "long_url",
             "custom_alias",

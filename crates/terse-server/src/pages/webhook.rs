@@ -121,7 +121,7 @@ impl WebhookPage {
     }
 
     /// A problem that is about none of the fields.
-    fn is_general(&self) -> Option<&str> {
+    fn general_problem(&self) -> Option<&str> {
         let (wrong, words) = self.wrong.as_ref()?;
         (!["url", "events"].contains(&wrong.as_str())).then_some(words)
     }

@@ -148,7 +148,7 @@ impl WebhooksPage {
     }
 
     /// A problem that is about none of the fields.
-    fn is_general(&self) -> Option<&str> {
+    fn general_problem(&self) -> Option<&str> {
         let (wrong, words) = self.wrong.as_ref()?;
         (!["url", "events"].contains(&wrong.as_str())).then_some(words)
     }

@@ -199,7 +199,7 @@ fn nodes_with_redis_share_copies_of_links_and_hear_of_changes() {
     redis.run();
     until("copies are in use again", || ready(&a) && ready(&b));
 
-    // The operator is told about its memory.
+    // The doctor tells the operator about the memory of Redis.
     let checked = command(&b.folder.path().join("data"))
         .args(["--json", "doctor", "--set", &format!("store={database}"), "--set", &url])
         .output()
