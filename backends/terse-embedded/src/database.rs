@@ -31,6 +31,11 @@ pub(crate) trait Writes {
     fn conn(&self) -> &Connection;
     /// Drops cached state of uncommitted work and reads it from the file again.
     fn reload(&mut self) -> rusqlite::Result<()>;
+    /// Runs after a transaction was rolled back. Returns whether it has removed the cause, so that
+    /// the same writes can be tried again.
+    fn mend(&mut self, _error: &rusqlite::Error) -> rusqlite::Result<bool> {
+        Ok(false)
+    }
     /// Runs before each commit.
     fn finish(&mut self) -> rusqlite::Result<()>;
     /// Runs after each commit, before its callers are answered. The log has this many frames; 0 if

@@ -15,12 +15,16 @@ pub(crate) enum Failure {
 impl Failure {
     /// The same failure after a part of the work was written: the transaction is rolled back.
     pub(crate) fn after_writes(self) -> Self {
+        Self::Engine(self.into_engine())
+    }
+
+    pub(crate) fn into_engine(self) -> rusqlite::Error {
         match self {
-            Self::Refused(error) => Self::Engine(rusqlite::Error::SqliteFailure(
+            Self::Refused(error) => rusqlite::Error::SqliteFailure(
                 rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT),
                 Some(error.to_string()),
-            )),
-            Self::Engine(error) => Self::Engine(error),
+            ),
+            Self::Engine(error) => error,
         }
     }
 }

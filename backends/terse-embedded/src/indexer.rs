@@ -29,6 +29,7 @@ pub(crate) struct IndexSignal {
 #[derive(Default)]
 struct State {
     waiting: bool,
+    damaged: bool,
     closed: bool,
 }
 
@@ -40,6 +41,12 @@ impl IndexSignal {
             state.waiting = true;
             self.changed.notify_all();
         }
+    }
+
+    /// The index is damaged.
+    pub(crate) fn damaged(&self) {
+        self.lock().damaged = true;
+        self.notify();
     }
 
     fn close(&self) {
@@ -112,10 +119,14 @@ fn run(signal: &IndexSignal, writes: &Writes) -> bool {
     loop {
         let begun = Instant::now();
         let (reply, answer) = oneshot::channel();
-        let job = Pending::new(
-            |writes: &mut LinkWrites| writes.index_waiting(MAX_INDEXED_AT_ONCE),
-            reply,
-        );
+        let damaged = std::mem::take(&mut signal.lock().damaged);
+        let work = move |writes: &mut LinkWrites| {
+            if damaged {
+                writes.report_damaged_index()?;
+            }
+            writes.index_waiting(MAX_INDEXED_AT_ONCE)
+        };
+        let job = Pending::new(work, reply);
         let outcome = writes.push(Box::new(job)).ok().and_then(|()| answer.blocking_recv().ok());
         let pause = match outcome {
             Some(Ok(false)) => return true,

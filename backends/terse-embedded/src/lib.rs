@@ -39,6 +39,7 @@ mod registry;
 mod row;
 mod schema;
 mod search;
+mod search_reset;
 mod store;
 mod tags;
 mod threads;

@@ -28,7 +28,11 @@ impl LinkQueries {
         let after = query.after.as_ref().map(ListPosition::read).transpose()?;
         let text = query.text.as_deref();
         match Match::of(text, query.owner, query.domain.as_ref(), query.tag.as_deref()) {
-            Some(condition) => self.search(query, &condition, after),
+            Some(condition) => match self.search(query, &condition, after) {
+                // Every link is compared, until there is a new index.
+                Err(_) if self.index_damaged.take() => self.walk(query, after),
+                page => page,
+            },
             None => self.walk(query, after),
         }
     }
@@ -71,6 +75,11 @@ impl LinkQueries {
         });
         loop {
             let (a, b) = (indexed.peek()?, waiting.peek()?);
+            if a.is_some() && a == b {
+                // It waits, and another link with its number is in the index.
+                waiting.take();
+                continue;
+            }
             let from_index = match (a, b) {
                 (None, None) => return Ok(page.last()),
                 (Some(_), None) => true,
@@ -106,12 +115,10 @@ impl LinkQueries {
             (Sort::Newest, Some(after)) => *at < after,
             (Sort::Oldest, Some(after)) => *at > after,
         };
-        let mut statement = self.conn.prepare_cached(sql)?;
         let mut found: Vec<ListPosition> = Vec::new();
         loop {
-            let numbers: Vec<i64> = statement
-                .query_map(params![condition.as_str(), from, limit as i64], |row| row.get(0))?
-                .collect::<Result<_, _>>()?;
+            let numbers =
+                self.indexed_numbers(sql, params![condition.as_str(), from, limit as i64])?;
             let is_last = numbers.len() < limit;
             // Numbers of one time are not in the order of ids: either all of them, or none.
             let cut = numbers.last().copied().filter(|_| !is_last).map(created_at);
@@ -119,10 +126,8 @@ impl LinkQueries {
             let mut whole: Vec<i64> = whole.copied().collect();
             if let (true, Some(time)) = (whole.is_empty(), cut) {
                 let (first, last) = positions_at(time);
-                let mut statement = self.conn.prepare_cached(INDEXED_WITHIN)?;
-                whole = statement
-                    .query_map(params![condition.as_str(), first, last], |row| row.get(0))?
-                    .collect::<Result<_, _>>()?;
+                whole =
+                    self.indexed_numbers(INDEXED_WITHIN, params![condition.as_str(), first, last])?;
             }
             for number in &whole {
                 found.extend(self.links_at(*number)?.iter().filter(|at| is_after(at)));

@@ -1,6 +1,6 @@
 //! Finds links through a connection.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 use terse_core::{Code, Domain, Link, LinkKey, Numbering};
 
 use crate::failure::{Failure, corrupt, is_damage};
+use crate::indexer::IndexSignal;
 use crate::issued_codes::IssuedCodes;
 use crate::row::{COLUMNS, FIRST_NAMED, RawRow};
 
@@ -16,6 +17,9 @@ pub(crate) struct LinkQueries {
     pub(crate) conn: Connection,
     pub(crate) numbering: Numbering,
     pub(crate) issued: Arc<IssuedCodes>,
+    pub(crate) index_signal: Arc<IndexSignal>,
+    /// Whether the last search found the index damaged.
+    pub(crate) index_damaged: Cell<bool>,
     /// Domains never change their number, so cached entries stay valid.
     domains: RefCell<Domains>,
     by_id: String,
@@ -34,9 +38,22 @@ impl AsRef<Connection> for LinkQueries {
 }
 
 impl LinkQueries {
-    pub(crate) fn new(conn: Connection, numbering: Numbering, issued: Arc<IssuedCodes>) -> Self {
+    pub(crate) fn new(
+        conn: Connection,
+        numbering: Numbering,
+        issued: Arc<IssuedCodes>,
+        index_signal: Arc<IndexSignal>,
+    ) -> Self {
         let by_id = format!("SELECT {COLUMNS} FROM links WHERE id = ?1");
-        Self { conn, numbering, issued, domains: RefCell::default(), by_id }
+        Self {
+            conn,
+            numbering,
+            issued,
+            index_signal,
+            index_damaged: Cell::default(),
+            domains: RefCell::default(),
+            by_id,
+        }
     }
 
     pub(crate) fn get(&self, key: &LinkKey) -> Result<Option<Link>, Failure> {

@@ -254,32 +254,35 @@ impl LinkWrites {
     /// deletes what it has collected in the way that is set then.
     fn erase_trigrams(&mut self, erase: bool) -> Result<(), Failure> {
         if self.erases_trigrams != Some(erase) {
-            self.conn.prepare_cached("INSERT INTO search(search) VALUES ('flush')")?.execute([])?;
-            self.conn
-                .prepare_cached("INSERT INTO search(search, rank) VALUES ('secure-delete', ?1)")?
-                .execute([erase])?;
+            self.write_index("INSERT INTO search(search) VALUES ('flush')", [])?;
+            self.write_index(
+                "INSERT INTO search(search, rank) VALUES ('secure-delete', ?1)",
+                [erase],
+            )?;
             self.erases_trigrams = Some(erase);
         }
         Ok(())
     }
 
-    fn change_index(&self, row: &str, at: ListPosition, link: &Link) -> Result<(), Failure> {
+    fn change_index(&mut self, row: &str, at: ListPosition, link: &Link) -> Result<(), Failure> {
         let command = if row.starts_with('\'') { "search, " } else { "" };
         let sql = format!(
             "INSERT INTO search({command}rowid, code, target, title, owner, domain, tags) \
              VALUES ({row}, ?2, ?3, ?4, ?5, ?6, ?7)"
         );
         let tags: String = link.tags.iter().map(tag_mark).collect();
-        self.conn.prepare_cached(&sql)?.execute(params![
-            position(at),
-            link.key.code.as_str(),
-            without_scheme(link.target.as_str()),
-            link.title.as_ref().map(terse_core::Title::as_str),
-            owner_mark(link.owner),
-            domain_mark(&link.key.domain),
-            Some(tags).filter(|tags| !tags.is_empty()),
-        ])?;
-        Ok(())
+        self.write_index(
+            &sql,
+            params![
+                position(at),
+                link.key.code.as_str(),
+                without_scheme(link.target.as_str()),
+                link.title.as_ref().map(terse_core::Title::as_str),
+                owner_mark(link.owner),
+                domain_mark(&link.key.domain),
+                Some(tags).filter(|tags| !tags.is_empty()),
+            ],
+        )
     }
 
     /// Puts up to `limit` links that wait into the index. Returns whether more are waiting.
@@ -518,6 +521,32 @@ mod tests {
         }
         index(&store).await;
         check(&store, "indexed again").await;
+        store.close();
+    }
+
+    /// The number of a row in the index is too short for all ids.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_link_that_waits_is_found_once_beside_an_indexed_one_with_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        store.stop_indexing();
+        let links = ["first", "second", "third"];
+        put(&store, links.iter().map(|code| alias(code, "https://example.com/needle")).collect())
+            .await;
+        index(&store).await;
+        // The next id that has the number of the first link.
+        let skip = |writes: &mut LinkWrites| {
+            writes.skip_named(TIES - 3);
+            Ok(())
+        };
+        store.threads().write(skip).await.unwrap();
+        put(&store, vec![alias("twin", "https://example.com/needle")]).await;
+        for sort in [Sort::Newest, Sort::Oldest] {
+            let query = ListQuery { text: Some("needle".into()), ..all(sort) };
+            let mut codes = found(&store, &query).await;
+            codes.sort_unstable();
+            assert_eq!(codes, ["first", "second", "third", "twin"], "{sort:?}");
+        }
         store.close();
     }
 

@@ -83,11 +83,12 @@ impl Database for Links {
     }
 
     fn queries(&self, conn: Connection) -> LinkQueries {
-        LinkQueries::new(conn, self.numbering.clone(), self.issued.clone())
+        let (numbering, issued) = (self.numbering.clone(), self.issued.clone());
+        LinkQueries::new(conn, numbering, issued, self.index_signal.clone())
     }
 
     fn writes(&self, conn: Connection) -> rusqlite::Result<LinkWrites> {
-        LinkWrites::new(self.queries(conn), self.mark.clone(), self.index_signal.clone())
+        LinkWrites::new(self.queries(conn), self.mark.clone())
     }
 }
 

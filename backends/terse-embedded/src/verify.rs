@@ -69,7 +69,7 @@ pub fn verify(db: &Path) -> Result<LinkFileCheck, OpenError> {
         schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;
     let numbering = Numbering::new(&identity);
     let issued = Arc::new(IssuedCodes::load(&conn, &numbering)?);
-    let queries = LinkQueries::new(conn, numbering, issued);
+    let queries = LinkQueries::new(conn, numbering, issued, Arc::default());
     let mut report = LinkFileCheck::default();
     check_pages(&queries.conn, &mut |problem| report.problems.tell(problem))?;
     check_links(&queries, &mut report)?;

@@ -252,9 +252,19 @@ fn refuse<S>(jobs: Jobs<S>, why: &str) {
 impl<S: Writes> WriterState<S> {
     /// Writes and answers all jobs, or returns those without an answer.
     fn write(&mut self, mut jobs: Jobs<S>) -> Result<(), (WriterFailed, Jobs<S>)> {
+        let mut mended = false;
         loop {
             match self.commit(&mut jobs) {
                 Ok(()) => break,
+                // Damage that was removed, once: all jobs are tried again.
+                Err(TransactionError { error, .. })
+                    if !mended && self.writes.conn().is_autocommit() && {
+                        mended = true;
+                        self.writes.mend(&error).unwrap_or_else(|why| {
+                            tracing::error!(error = %why, "the damage cannot be removed");
+                            false
+                        })
+                    } => {}
                 // Only this job fails: the others are tried again, together.
                 Err(TransactionError { error, over: Some(one) }) if concerns_one(&error) => {
                     tracing::error!(%error, "SQLite refused one write; the others are tried again");

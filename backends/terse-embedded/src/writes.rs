@@ -11,7 +11,6 @@ use terse_core::{
 };
 
 use crate::failure::Failure;
-use crate::indexer::IndexSignal;
 use crate::leases::{self, Leases};
 use crate::list::ListPosition;
 use crate::mark::MarkFile;
@@ -38,6 +37,9 @@ pub(crate) struct LinkWrites {
     pub(crate) recorded_changes: bool,
     /// Whether this transaction made links wait for the indexer.
     pub(crate) links_to_index: bool,
+    /// Whether this transaction has changed the search index, and whether damage was found there.
+    pub(crate) index_written: bool,
+    pub(crate) index_damaged: bool,
     /// Links before this one are not in the search index.
     pub(crate) floor: Option<ListPosition>,
     /// How FTS5 deletes; `None` if that is not known.
@@ -45,7 +47,6 @@ pub(crate) struct LinkWrites {
     insert_row: String,
     reusable_rows: String,
     mark: Option<Arc<Mutex<MarkFile>>>,
-    index_signal: Arc<IndexSignal>,
 }
 
 impl Deref for LinkWrites {
@@ -65,9 +66,19 @@ impl crate::database::Writes for LinkWrites {
         self.recall()
     }
 
+    fn mend(&mut self, error: &rusqlite::Error) -> rusqlite::Result<bool> {
+        let damaged = std::mem::take(&mut self.index_damaged);
+        if damaged {
+            self.replace_index(error)?;
+            self.recall()?;
+        }
+        Ok(damaged)
+    }
+
     fn finish(&mut self) -> rusqlite::Result<()> {
         self.prune_changes()?;
-        self.keep_next_named()
+        self.keep_next_named()?;
+        self.flush_index().map_err(Failure::into_engine)
     }
 
     fn committed(&mut self, frames: u32) {
@@ -87,7 +98,6 @@ impl LinkWrites {
     pub(crate) fn new(
         queries: LinkQueries,
         mark: Option<Arc<Mutex<MarkFile>>>,
-        index_signal: Arc<IndexSignal>,
     ) -> rusqlite::Result<Self> {
         let mut writes = Self {
             queries,
@@ -96,9 +106,10 @@ impl LinkWrites {
             stored_next_named: FIRST_NAMED,
             recorded_changes: false,
             links_to_index: false,
+            index_written: false,
+            index_damaged: false,
             floor: None,
             erases_trigrams: None,
-            index_signal,
             insert_row: format!(
                 "INSERT INTO links ({COLUMNS}) VALUES \
                  (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,\
@@ -132,6 +143,7 @@ impl LinkWrites {
         self.leased = leased;
         self.recorded_changes = false;
         self.links_to_index = false;
+        self.index_written = false;
         self.floor = self.queries.search_floor()?;
         self.erases_trigrams = None;
         Ok(())
@@ -312,6 +324,11 @@ impl LinkWrites {
             .prepare_cached("INSERT INTO domains (name) VALUES (?1)")?
             .execute([domain.as_str()])?;
         Ok(self.conn.last_insert_rowid())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn skip_named(&mut self, ids: i64) {
+        self.next_named += ids;
     }
 
     /// Stores a link by its name and gives it an id.
