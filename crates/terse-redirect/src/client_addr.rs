@@ -11,12 +11,36 @@ use crate::visitor_headers::VisitorHeaders;
 pub struct ClientAddr {
     peer: IpAddr,
     trusted_proxy: bool,
+    transport: Transport,
+}
+
+/// How the bytes of a connection travel.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Transport {
+    /// In the clear, and terse has no TLS of its own: `base_url` and proxies say what visitors use.
+    #[default]
+    Unknown,
+    /// In the clear, beside a listener with TLS.
+    Plain,
+    /// Encrypted.
+    Tls,
 }
 
 impl ClientAddr {
     /// The address of a connection from this peer.
     pub fn new(peer: IpAddr, proxies: &Proxies) -> Self {
-        Self { peer: peer.to_canonical(), trusted_proxy: proxies.trusts(peer) }
+        let transport = Transport::default();
+        Self { peer: peer.to_canonical(), trusted_proxy: proxies.trusts(peer), transport }
+    }
+
+    /// The same, with this transport.
+    pub(crate) fn over(self, transport: Transport) -> Self {
+        Self { transport, ..self }
+    }
+
+    /// How the bytes of the connection travel.
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport
     }
 
     /// Whether the peer is a trusted proxy.
@@ -27,8 +51,8 @@ impl ClientAddr {
     /// The client of a request: the peer, or the address that a trusted proxy names.
     pub(crate) fn client(&self, proxies: &Proxies, headers: &VisitorHeaders<'_>) -> IpAddr {
         match self {
-            Self { peer, trusted_proxy: false } => *peer,
-            Self { peer, trusted_proxy: true } => proxies.client(*peer, headers.forwarded()),
+            Self { peer, trusted_proxy: false, .. } => *peer,
+            Self { peer, trusted_proxy: true, .. } => proxies.client(*peer, headers.forwarded()),
         }
     }
 }

@@ -14,11 +14,10 @@ use http::{HeaderValue, Request, Version, header};
 use hyper::body::Incoming;
 use terse_core::{Answered, Code};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::clicks::{Clicks, Visit};
-use crate::client_addr::ClientAddr;
+use crate::client_addr::{ClientAddr, Transport};
 use crate::connection_table::{ConnectionTable, IdleTracker, InProgress, Waiting};
 use crate::counts::{Counter as _, Counts, SLOW_NANOS};
 use crate::date::DateLine;
@@ -27,6 +26,7 @@ use crate::hyper_fallback;
 use crate::now::Now;
 use crate::redirector::{LinkUnavailable, Redirector};
 use crate::route::Route;
+use crate::stream::Stream;
 use crate::transport_security::TransportSecurity;
 use crate::visit_handler::VisitHandler;
 use crate::workers::{FallbackService, Phase};
@@ -61,6 +61,8 @@ struct Scratch {
     input: Box<[u8]>,
     output: Vec<u8>,
     date: DateLine,
+    /// For answers in the clear, beside a listener with TLS.
+    plain_date: DateLine,
 }
 
 impl Thread {
@@ -75,7 +77,8 @@ impl Thread {
         let output = Vec::with_capacity(2 * CHUNK);
         let transport_security = TransportSecurity::new(redirector.settings.hsts);
         let date = DateLine::new(transport_security.line());
-        let scratch = RefCell::new(Scratch { input, output, date });
+        let plain_date = DateLine::new(Vec::new());
+        let scratch = RefCell::new(Scratch { input, output, date, plain_date });
         let coarse_ms = Cell::new(redirector.now().steady_ms);
         let wall_offset_micros = Cell::new(redirector.wall_offset_micros());
         Self {
@@ -104,17 +107,21 @@ enum Next {
 
 /// Serves a connection to its end.
 pub(crate) async fn serve<D: FallbackService>(
-    stream: TcpStream,
-    peer: SocketAddr,
+    stream: Stream,
+    (peer, transport): (SocketAddr, Transport),
     thread: Rc<Thread>,
     idle_tracker: Rc<IdleTracker>,
     fallback: D,
 ) {
-    let client_addr = ClientAddr::new(peer.ip(), &thread.redirector.settings.proxies);
+    let settings = &thread.redirector.settings;
+    let client_addr = ClientAddr::new(peer.ip(), &settings.proxies).over(transport);
+    let mut fast_path =
+        settings.fast_path && !(settings.https_only && transport == Transport::Plain);
     let mut connection = Connection {
         stream,
         pending: Vec::new(),
         unsent: Vec::new(),
+        unflushed: false,
         lookup: None,
         missed_nanos: 0,
         has_unread: false,
@@ -127,21 +134,21 @@ pub(crate) async fn serve<D: FallbackService>(
         Poll::Ready(())
     })
     .await;
-    while connection.thread.redirector.settings.fast_path {
+    while fast_path {
         let next = poll_fn(|cx| connection.poll_turn(cx)).await;
-        if !connection.unsent.is_empty() && connection.send_rest().await.is_err() {
+        if connection.has_unsent() && connection.send_rest().await.is_err() {
             return;
         }
         match next {
             Next::Read => {}
-            Next::Close => return,
+            Next::Close => return connection.stream.close().await,
             Next::LookUp { domain, code } => {
                 connection.idle_tracker.wait(Waiting::LookUp, 0);
                 let lookup = connection.thread.redirector.look_up(domain, &code).await;
                 connection.has_unread = true;
                 connection.lookup = Some(lookup);
             }
-            Next::HandOver => break,
+            Next::HandOver => fast_path = false,
         }
     }
     let Connection { stream, pending, thread, idle_tracker, .. } = connection;
@@ -153,8 +160,7 @@ pub(crate) async fn serve<D: FallbackService>(
         let (in_progress, here) = (InProgress::new(Rc::clone(&idle_tracker)), Rc::clone(&here));
         let http1 = request.version() <= Version::HTTP_11;
         in_progress.mark(here.coarse_ms.get());
-        let transport_security =
-            here.transport_security.field(request.headers(), client_addr.is_trusted_proxy());
+        let transport_security = here.transport_security.field(request.headers(), &client_addr);
         fallback.clone().handle(request, peer, visit_handler).map(move |mut response| {
             TransportSecurity::set(transport_security, response.headers_mut());
             // HTTP/2 has GOAWAY.
@@ -172,11 +178,13 @@ pub(crate) async fn serve<D: FallbackService>(
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     /// Bytes of requests that are not answered yet. Usually empty and without an allocation.
     pending: Vec<u8>,
     /// Bytes that the socket did not accept at once.
     unsent: Vec<u8>,
+    /// Whether TLS holds bytes that the socket did not accept at once.
+    unflushed: bool,
     /// The result of the look-up for the first request in `pending`.
     lookup: Option<Result<Route, LinkUnavailable>>,
     /// When that look-up began.
@@ -193,7 +201,11 @@ impl Connection {
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         let thread = Rc::clone(&self.thread);
         let mut scratch = thread.scratch.borrow_mut();
-        let Scratch { input, output, date } = &mut *scratch;
+        let Scratch { input, output, date, plain_date } = &mut *scratch;
+        let date = match self.client_addr.transport() {
+            Transport::Plain => plain_date,
+            Transport::Unknown | Transport::Tls => date,
+        };
         loop {
             let mut count = 0;
             // After a look-up, or after a full chunk, pending requests come before reading.
@@ -292,7 +304,7 @@ impl Connection {
                 }
             }
             self.wait_for_client(answers > 0, now.steady_ms);
-            if !matches!(next, Next::Read) || !self.unsent.is_empty() {
+            if !matches!(next, Next::Read) || self.has_unsent() {
                 return Poll::Ready(next);
             }
         }
@@ -308,12 +320,21 @@ impl Connection {
         if sent < output.len() {
             self.unsent.extend_from_slice(&output[sent..]);
         }
+        // A plain socket has nothing to flush.
+        self.unflushed = Pin::new(&mut self.stream).poll_flush(cx).is_pending();
+    }
+
+    /// Whether a part of the answers has not reached the socket.
+    fn has_unsent(&self) -> bool {
+        self.unflushed || !self.unsent.is_empty()
     }
 
     async fn send_rest(&mut self) -> std::io::Result<()> {
         self.idle_tracker.wait(Waiting::Write, self.thread.redirector.now().steady_ms);
         let unsent = std::mem::take(&mut self.unsent);
         self.stream.write_all(&unsent).await?;
+        self.stream.flush().await?;
+        self.unflushed = false;
         self.wait_for_client(true, self.thread.redirector.now().steady_ms);
         Ok(())
     }

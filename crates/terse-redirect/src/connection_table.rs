@@ -23,6 +23,8 @@ const MAKE_ROOM: usize = 32;
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Waiting {
+    /// The client's part of a TLS handshake.
+    Handshake,
     /// The first byte of the first request.
     First,
     /// The first byte of the next request.
@@ -96,7 +98,7 @@ impl IdleTracker {
             return false;
         }
         match self.waiting.get() {
-            Waiting::First | Waiting::Request => true,
+            Waiting::Handshake | Waiting::First | Waiting::Request => true,
             Waiting::Hyper => self.in_progress.get() == 0,
             Waiting::Rest | Waiting::Write | Waiting::LookUp => false,
         }
@@ -171,6 +173,7 @@ impl ConnectionTable {
             let waited = now_ms - idle_tracker.since_ms.get();
             let waiting = idle_tracker.waiting.get();
             let limit = match waiting {
+                Waiting::Handshake => ms(settings.handshake_timeout),
                 Waiting::First | Waiting::Request => ms(settings.idle_timeout),
                 Waiting::Rest | Waiting::Write => ms(settings.header_timeout),
                 Waiting::LookUp => i64::MAX,
@@ -180,7 +183,8 @@ impl ConnectionTable {
                 task.abort();
                 closed += 1;
             } else if stopping
-                && ((waiting == Waiting::First && waited > FIRST_REQUEST_MS)
+                && ((matches!(waiting, Waiting::Handshake | Waiting::First)
+                    && waited > FIRST_REQUEST_MS)
                     || (waiting == Waiting::Request && waited > NEXT_REQUEST_MS))
             {
                 idle_tracker.close_if_quiet();

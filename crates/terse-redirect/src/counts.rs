@@ -92,6 +92,14 @@ counts! {
     timed_out,
     /// Connections handed over to hyper.
     handed_over,
+    /// TLS handshakes that made a new session.
+    handshakes_full,
+    /// TLS handshakes that resumed a session.
+    handshakes_resumed,
+    /// TLS handshakes that failed.
+    handshakes_failed,
+    /// TLS connections refused because too many handshakes were in progress.
+    handshakes_refused,
     /// Visits written to the journal. A sampled failure is one.
     clicks_journaled,
     /// Visits that the journal had no segment for.

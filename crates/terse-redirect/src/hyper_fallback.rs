@@ -2,8 +2,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -15,12 +13,13 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead as _, AsyncReadExt as _};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::connection::Thread;
 use crate::counts::Counter as _;
+use crate::place::Place;
 use crate::request_framing::RequestFraming;
+use crate::stream::Stream;
 use crate::workers::Phase;
 
 /// The HTTP/2 connection preface, and the length of the prefix that no HTTP/1 request has.
@@ -40,7 +39,7 @@ const MAX_HEADERS: usize = 32 * 1024;
 
 /// Serves a connection to its end, beginning with `read`.
 pub(crate) async fn serve<F, B>(
-    mut stream: TcpStream,
+    mut stream: Stream,
     mut read: Vec<u8>,
     thread: &Thread,
     handle: impl Fn(Request<Incoming>) -> F + 'static,
@@ -64,7 +63,7 @@ pub(crate) async fn serve<F, B>(
             }
             _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return,
         }
-        match Http2Place::take(&thread.http2_connections, settings.max_http2_connections) {
+        match Place::take(&thread.http2_connections, settings.max_http2_connections) {
             Some(place) => _place = place,
             None => return thread.counts.refused.add(1),
         }
@@ -127,24 +126,7 @@ pub(crate) async fn serve<F, B>(
     }
 }
 
-/// A place among the HTTP/2 connections; given back when dropped.
-struct Http2Place(Arc<AtomicUsize>);
-
-impl Http2Place {
-    /// `None` if there are too many.
-    fn take(open: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let place = Self(Arc::clone(open));
-        (open.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
-    }
-}
-
-impl Drop for Http2Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-async fn read_preface(stream: &mut TcpStream, read: &mut Vec<u8>) -> std::io::Result<()> {
+async fn read_preface(stream: &mut Stream, read: &mut Vec<u8>) -> std::io::Result<()> {
     while read.len() < PREFACE.len() {
         if stream.read_buf(read).await? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
@@ -201,7 +183,7 @@ where
 /// is unclear it returns bytes that hyper answers with 400, and then its end.
 struct Rewound {
     read: Bytes,
-    stream: TokioIo<TcpStream>,
+    stream: TokioIo<Stream>,
     /// `None` for HTTP/2, which has one way to tell a length.
     framing: Option<RequestFraming>,
     refused: bool,
@@ -292,22 +274,5 @@ impl hyper::rt::Write for Rewound {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn http2_connections_are_bounded_and_places_are_given_back() {
-        let open = Arc::new(AtomicUsize::new(0));
-        let mut held: Vec<_> =
-            (0..9).map(|_| Http2Place::take(&open, 9).expect("a place")).collect();
-        assert!(Http2Place::take(&open, 9).is_none());
-        held.pop();
-        assert!(Http2Place::take(&open, 9).is_some());
-        drop(held);
-        assert_eq!(open.load(Ordering::Relaxed), 0);
     }
 }

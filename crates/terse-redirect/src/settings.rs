@@ -34,6 +34,12 @@ pub struct Settings {
     pub store_concurrency: usize,
     /// How long a request's head may take to arrive.
     pub header_timeout: Duration,
+    /// How long a TLS handshake may take.
+    pub handshake_timeout: Duration,
+    /// How many TLS handshakes may be in progress; further connections are refused.
+    pub max_handshakes: usize,
+    /// Whether requests without TLS are left to the fallback service, which redirects them to https.
+    pub https_only: bool,
     /// How long a connection may be idle.
     pub idle_timeout: Duration,
     /// At most so many connections are open. For a new one, the connections that have been idle
@@ -76,6 +82,9 @@ impl Default for Settings {
             store_timeout: Duration::from_millis(500),
             store_concurrency: 256,
             header_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(10),
+            max_handshakes: 1024,
+            https_only: false,
             idle_timeout: Duration::from_secs(75),
             max_connections: 20_000,
             max_connections_per_source: 2_500,

@@ -1,11 +1,13 @@
 //! `Strict-Transport-Security`, which makes browsers use https only.
 //!
-//! terse sees no TLS: `base_url` says that visitors use https, and a trusted proxy may say with
+//! Without a listener for TLS, `base_url` says that visitors use https. A trusted proxy may say with
 //! `X-Forwarded-Proto` that one did not.
 
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, STRICT_TRANSPORT_SECURITY};
+
+use crate::client_addr::{ClientAddr, Transport};
 
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
@@ -27,12 +29,11 @@ impl TransportSecurity {
         }
     }
 
-    /// The field for the answer to a request with these headers. `trusted` if a trusted proxy sent
-    /// it.
-    pub(crate) fn field(&self, headers: &HeaderMap, trusted: bool) -> Option<HeaderValue> {
-        let value = self.0.as_ref()?;
+    /// The field for the answer to a request with these headers.
+    pub(crate) fn field(&self, headers: &HeaderMap, from: &ClientAddr) -> Option<HeaderValue> {
+        let value = self.0.as_ref().filter(|_| from.transport() != Transport::Plain)?;
         let mut schemes = headers.get_all(FORWARDED_PROTO).iter();
-        let https = !trusted || schemes.all(|scheme| is_https(scheme.as_bytes()));
+        let https = !from.is_trusted_proxy() || schemes.all(|scheme| is_https(scheme.as_bytes()));
         https.then(|| value.clone())
     }
 
@@ -42,6 +43,15 @@ impl TransportSecurity {
             headers.insert(STRICT_TRANSPORT_SECURITY, value);
         }
     }
+}
+
+/// Whether a visitor sent a request without https, although terse has a listener for it.
+pub(crate) fn lacks_https(headers: &HeaderMap, from: &ClientAddr) -> bool {
+    let mut schemes = headers.get_all(FORWARDED_PROTO).iter().peekable();
+    let proxied = from.is_trusted_proxy()
+        && schemes.peek().is_some()
+        && schemes.all(|scheme| is_https(scheme.as_bytes()));
+    from.transport() == Transport::Plain && !proxied
 }
 
 /// Whether a value of `X-Forwarded-Proto` says https. A list, or anything else, does not.

@@ -16,14 +16,18 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
+use tokio_rustls::rustls::ServerConfig;
 
 use crate::clicks::Clicks;
+use crate::client_addr::Transport;
 use crate::connection::{self, Thread};
 use crate::connection_table::{ConnectionTable, IdleTracker};
 use crate::counts::{Counter as _, Counts, Snapshot};
 use crate::journal::Journal;
 use crate::redirector::Redirector;
 use crate::sources::{SourcePlace, Sources};
+use crate::stream::Stream;
+use crate::tls::Handshakes;
 use crate::visit_handler::VisitHandler;
 
 /// How often a thread closes idle connections.
@@ -34,6 +38,20 @@ const HANDSHAKE: Duration = Duration::from_millis(20);
 const STOP_INTERVAL: Duration = Duration::from_millis(10);
 /// Sockets in the queue to another thread.
 const HANDOVER_QUEUE: usize = 1024;
+
+/// The listening sockets of the threads.
+pub struct Listeners {
+    /// For connections in the clear.
+    pub plain: TcpListener,
+    /// For TLS, with its certificates.
+    pub tls: Option<(TcpListener, Arc<ServerConfig>)>,
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(plain: TcpListener) -> Self {
+        Self { plain, tls: None }
+    }
+}
 
 /// Answers the requests that the fast path leaves to hyper.
 pub trait FallbackService: Clone + Send + 'static {
@@ -68,7 +86,7 @@ pub struct Workers {
     counts: Vec<Arc<Counts>>,
     redirector: Arc<Redirector>,
     phase: watch::Sender<Phase>,
-    listener: Mutex<Option<TcpListener>>,
+    listeners: Mutex<Vec<TcpListener>>,
     peers: Arc<Peers>,
     http2_connections: Arc<AtomicUsize>,
 }
@@ -81,7 +99,11 @@ struct Peers {
 }
 
 /// An accepted connection on its way to its thread.
-type Arrival = (std::net::TcpStream, SocketAddr, Option<SourcePlace>);
+struct Arrival {
+    socket: std::net::TcpStream,
+    from: (SocketAddr, Transport),
+    place: Option<SourcePlace>,
+}
 
 impl Workers {
     /// How many connections speak HTTP/2 now.
@@ -89,16 +111,21 @@ impl Workers {
         self.http2_connections.load(Ordering::Relaxed)
     }
 
-    /// Serves a listening socket until [`Workers::stop`]. Visits are written to the journal, if
+    /// Serves listening sockets until [`Workers::stop`]. Visits are written to the journal, if
     /// there is one; it must be made for the same number of threads.
     #[allow(clippy::disallowed_methods, reason = "the caller waits until the threads run")]
     pub fn start<D: FallbackService>(
-        listener: TcpListener,
+        listeners: impl Into<Listeners>,
         redirector: Arc<Redirector>,
         fallback: D,
         journal: Option<Arc<Journal>>,
     ) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
+        let Listeners { plain, tls } = listeners.into();
+        let (tls, handshakes) =
+            tls.map(|(listener, config)| (listener, Handshakes::new(config))).unzip();
+        for listener in [Some(&plain), tls.as_ref()].into_iter().flatten() {
+            listener.set_nonblocking(true)?;
+        }
         let count = redirector.settings.threads.max(1);
         let (phase, phases) = watch::channel(Phase::Running);
         let http2_connections = Arc::new(AtomicUsize::new(0));
@@ -114,9 +141,11 @@ impl Workers {
         for (me, arrivals) in arrivals.into_iter().enumerate() {
             let counts = Arc::new(Counts::default());
             all_counts.push(Arc::clone(&counts));
-            let (listening, redirector, peers) =
-                (listener.try_clone()?, Arc::clone(&redirector), Arc::clone(&peers));
-            let (fallback, phases) = (fallback.clone(), phases.clone());
+            let listening = (plain.try_clone()?, tls.as_ref().map(TcpListener::try_clone));
+            let listening = (listening.0, listening.1.transpose()?);
+            let (redirector, peers) = (Arc::clone(&redirector), Arc::clone(&peers));
+            let (fallback, phases, handshakes) =
+                (fallback.clone(), phases.clone(), handshakes.clone());
             let http2_connections = Arc::clone(&http2_connections);
             let clicks =
                 journal.as_ref().map(|journal| clicks_of(journal, me, &counts)).transpose()?;
@@ -135,7 +164,7 @@ impl Workers {
                     let thread =
                         Rc::new(Thread::new(redirector, counts, phases, http2_connections, clicks));
                     runtime.block_on(async move {
-                        let worker = Worker { me, thread, peers, fallback };
+                        let worker = Worker { me, thread, peers, fallback, handshakes };
                         if let Err(error) = worker.run(listening, arrivals).await {
                             tracing::error!(%error, "a serving thread ended");
                         }
@@ -145,13 +174,13 @@ impl Workers {
             has_started.recv().map_err(io::Error::other)??;
         }
         let threads = Mutex::new(threads);
-        let listener = Mutex::new(Some(listener));
+        let listeners = Mutex::new([Some(plain), tls].into_iter().flatten().collect());
         Ok(Self {
             threads,
             counts: all_counts,
             redirector,
             phase,
-            listener,
+            listeners,
             peers,
             http2_connections,
         })
@@ -187,10 +216,10 @@ impl Workers {
     /// journal.
     #[allow(clippy::disallowed_methods, reason = "the caller waits for the threads")]
     pub fn stop(&self, timeout: Duration) -> bool {
-        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(listener) = listener {
-            refuse_new(&listener);
-        }
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        refuse_new(&listeners);
+        listeners.clear();
+        drop(listeners);
         let _ = self.phase.send(Phase::Stopping);
         let deadline = std::time::Instant::now() + timeout;
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -215,7 +244,7 @@ impl Workers {
 /// connections that the kernel has accepted and the threads have not. The clients of ignored
 /// connections try again, and find the port closed.
 #[allow(clippy::disallowed_methods, reason = "the caller waits for the threads")]
-fn refuse_new(listener: &TcpListener) {
+fn refuse_new(listeners: &[TcpListener]) {
     // Drops segments with SYN and without ACK: the flags are octet 13 of the TCP header.
     let program = [
         socket2::SockFilter::new(0x30, 0, 0, 13),
@@ -224,7 +253,9 @@ fn refuse_new(listener: &TcpListener) {
         socket2::SockFilter::new(0x06, 0, 0, 0),
         socket2::SockFilter::new(0x06, 0, 0, u32::MAX),
     ];
-    if socket2::SockRef::from(listener).attach_filter(&program).is_ok() {
+    let attach =
+        |listener: &TcpListener| socket2::SockRef::from(listener).attach_filter(&program).is_ok();
+    if listeners.iter().filter(|listener| attach(listener)).count() > 0 {
         std::thread::sleep(HANDSHAKE);
     }
 }
@@ -245,21 +276,37 @@ struct Worker<D> {
     thread: Rc<Thread>,
     peers: Arc<Peers>,
     fallback: D,
+    /// `None` without a listener for TLS.
+    handshakes: Option<Handshakes>,
+}
+
+/// Accepts a connection; waits for ever without a listener.
+async fn accept(listener: Option<&tokio::net::TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
 }
 
 impl<D: FallbackService> Worker<D> {
     async fn run(
         &self,
-        listener: TcpListener,
+        (plain, tls): (TcpListener, Option<TcpListener>),
         mut arrivals: mpsc::Receiver<Arrival>,
     ) -> io::Result<()> {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let plain = tokio::net::TcpListener::from_std(plain)?;
+        let tls = tls.map(tokio::net::TcpListener::from_std).transpose()?;
+        let in_the_clear = if tls.is_some() { Transport::Plain } else { Transport::Unknown };
         let mut phase = self.thread.phase.clone();
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         loop {
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => self.distribute(stream, peer),
+                accepted = plain.accept() => match accepted {
+                    Ok((socket, peer)) => self.distribute(socket, (peer, in_the_clear)),
+                    Err(error) => self.wait_for_files(&error).await,
+                },
+                accepted = accept(tls.as_ref()) => match accepted {
+                    Ok((socket, peer)) => self.distribute(socket, (peer, Transport::Tls)),
                     Err(error) => self.wait_for_files(&error).await,
                 },
                 Some(arrival) = arrivals.recv() => self.serve_arrival(arrival),
@@ -273,10 +320,13 @@ impl<D: FallbackService> Worker<D> {
             }
         }
         // Connections that the kernel has already accepted have perhaps sent a request.
-        while let Some(Ok((stream, peer))) = listener.accept().now_or_never() {
-            self.distribute(stream, peer);
+        while let Some(Ok((socket, peer))) = plain.accept().now_or_never() {
+            self.distribute(socket, (peer, in_the_clear));
         }
-        drop(listener);
+        while let Some(Ok((socket, peer))) = accept(tls.as_ref()).now_or_never() {
+            self.distribute(socket, (peer, Transport::Tls));
+        }
+        drop((plain, tls));
         // From now on other threads serve what they accept.
         arrivals.close();
         loop {
@@ -291,9 +341,9 @@ impl<D: FallbackService> Worker<D> {
         }
     }
 
-    fn serve_arrival(&self, (stream, peer, place): Arrival) {
-        if let Ok(stream) = TcpStream::from_std(stream) {
-            self.serve(stream, peer, place);
+    fn serve_arrival(&self, Arrival { socket, from, place }: Arrival) {
+        if let Ok(socket) = TcpStream::from_std(socket) {
+            self.serve(socket, from, place);
         } else {
             self.peers.open[self.me].fetch_sub(1, Ordering::Relaxed);
         }
@@ -329,7 +379,8 @@ impl<D: FallbackService> Worker<D> {
     }
 
     /// Serves a new connection on this thread, or hands it to a thread with clearly fewer.
-    fn distribute(&self, stream: TcpStream, peer: SocketAddr) {
+    fn distribute(&self, socket: TcpStream, from: (SocketAddr, Transport)) {
+        let peer = from.0;
         let open = |at: usize| self.peers.open[at].load(Ordering::Relaxed);
         let all = &self.peers.open;
         let settings = &self.thread.redirector.settings;
@@ -354,25 +405,23 @@ impl<D: FallbackService> Worker<D> {
         if open(self.me) <= open(least) + open(least) / 8 {
             all[least].fetch_sub(1, Ordering::Relaxed);
             all[self.me].fetch_add(1, Ordering::Relaxed);
-            return self.serve(stream, peer, place);
+            return self.serve(socket, from, place);
         }
-        let Ok(stream) = stream.into_std() else {
+        let Ok(socket) = socket.into_std() else {
             all[least].fetch_sub(1, Ordering::Relaxed);
             return;
         };
         // If the other thread's queue is full or the thread has ended, this thread serves it.
-        if let Err(back) = self.peers.queues[least].try_send((stream, peer, place)) {
+        let arrival = Arrival { socket, from, place };
+        if let Err(back) = self.peers.queues[least].try_send(arrival) {
             all[least].fetch_sub(1, Ordering::Relaxed);
-            let (TrySendError::Full((stream, peer, place))
-            | TrySendError::Closed((stream, peer, place))) = back;
-            if let Ok(stream) = TcpStream::from_std(stream) {
-                all[self.me].fetch_add(1, Ordering::Relaxed);
-                self.serve(stream, peer, place);
-            }
+            let (TrySendError::Full(arrival) | TrySendError::Closed(arrival)) = back;
+            all[self.me].fetch_add(1, Ordering::Relaxed);
+            self.serve_arrival(arrival);
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr, place: Option<SourcePlace>) {
+    fn serve(&self, socket: TcpStream, from: (SocketAddr, Transport), place: Option<SourcePlace>) {
         self.thread.counts.connections.add(1);
         let idle_tracker =
             ConnectionTable::idle_tracker(self.thread.redirector.steady_micros() / 1000);
@@ -383,17 +432,27 @@ impl<D: FallbackService> Worker<D> {
             idle_tracker: Rc::clone(&idle_tracker),
             _place: place,
         };
-        let served = connection::serve(
-            stream,
-            peer,
-            Rc::clone(&self.thread),
-            Rc::clone(&idle_tracker),
-            self.fallback.clone(),
-        );
-        let task = tokio::task::spawn_local(async move {
-            let _guard = guard;
-            served.await;
-        });
+        let (thread, tracker, fallback) =
+            (Rc::clone(&self.thread), Rc::clone(&idle_tracker), self.fallback.clone());
+        let task = match (from.1, &self.handshakes) {
+            (Transport::Tls, Some(handshakes)) => {
+                let handshakes = handshakes.clone();
+                tokio::task::spawn_local(async move {
+                    let _guard = guard;
+                    if let Some(stream) = handshakes.accept(socket, &thread, &tracker).await {
+                        connection::serve(stream, from, thread, tracker, fallback).await;
+                    }
+                })
+            }
+            _ => {
+                let stream = Stream::Plain(socket);
+                let served = connection::serve(stream, from, thread, tracker, fallback);
+                tokio::task::spawn_local(async move {
+                    let _guard = guard;
+                    served.await;
+                })
+            }
+        };
         self.thread.connection_table.add(&idle_tracker, task.abort_handle());
     }
 }

@@ -21,7 +21,7 @@ use url::Url;
 pub use layers::{ConfigError, Loaded, Origin, Sources};
 pub use lists::{ListPlace, ListSource, Lists};
 use node::{choice, settings};
-pub use values::{BaseUrl, ByteSize, CacheUrl, PostgresUrl, Roles, Secret, Span, StoreUrl};
+pub use values::{BaseUrl, ByteSize, CacheUrl, Paths, PostgresUrl, Roles, Secret, Span, StoreUrl};
 
 settings! {
     /// Everything that can be set.
@@ -494,9 +494,27 @@ choice! {
 settings! {
     /// `[tls]`: encrypted connections.
     pub struct Tls {
+        /// The address and port for https, such as `:443`; see tls.md. If not set, a proxy in front
+        /// of terse has the certificates.
+        pub listen: Option<SocketAddr> = None,
+        /// The certificates, as files in PEM format, each with the rest of its chain. Of several, a
+        /// client gets the one for the host that it asks for, else the first. terse reads files
+        /// again when they change.
+        pub certificate: Paths = Paths::default(),
+        /// The private keys of the certificates, in the same order, as files in PEM format without
+        /// a password. Only the user that runs terse should be able to read them.
+        pub key: Paths = Paths::default(),
+        /// Whether terse answers http requests at `listen` with a redirect to https. Health checks
+        /// and commands on this machine are served without https.
+        pub redirect: bool = true,
+        /// The longest time for a TLS handshake; `1s` to `1m`.
+        pub handshake_timeout: Span = Span::secs(10),
+        /// The most TLS handshakes at the same time. terse closes further connections.
+        pub max_handshakes: u32 = 1024,
         /// How long browsers use nothing but https for a short domain after a visit
-        /// (`Strict-Transport-Security`); `0s` to `3650d`, `0s` does not say so. terse says so if
-        /// `base_url` is https, unless a trusted proxy sends `X-Forwarded-Proto: http`.
+        /// (`Strict-Transport-Security`); `0s` to `3650d`, `0s` does not say so. terse says so at
+        /// `tls.listen`, or without it if `base_url` is https, unless a trusted proxy sends
+        /// `X-Forwarded-Proto: http`.
         pub hsts: Span = Span::secs(0),
     }
 }
@@ -558,22 +576,26 @@ impl Config {
 
     /// The start of every short URL.
     pub fn base_url(&self) -> Url {
-        self.base_url_at(self.listen)
+        self.base_url_at(self.listen, self.tls.listen)
     }
 
-    /// The start of every short URL if the server listens at this address: with port 0 only the
-    /// listener knows the port.
-    pub fn base_url_at(&self, listen: SocketAddr) -> Url {
+    /// The start of every short URL if the server listens at these addresses: with port 0 only the
+    /// listeners know the ports.
+    pub fn base_url_at(&self, plain: SocketAddr, tls: Option<SocketAddr>) -> Url {
         if let Some(base) = &self.base_url {
             return base.url().clone();
         }
+        let (scheme, listen) = match tls {
+            Some(tls) => ("https", tls),
+            None => ("http", plain),
+        };
         // Clients cannot connect to the unspecified address.
         let host = match listen.ip() {
             ip if ip.is_unspecified() => "localhost".to_owned(),
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),
         };
-        Url::parse(&format!("http://{host}:{}/", listen.port()))
+        Url::parse(&format!("{scheme}://{host}:{}/", listen.port()))
             .expect("an address and a port make a URL")
     }
 

@@ -30,16 +30,20 @@ const OPERATING: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 /// Answers redirects on the serving thread. All other requests run on the back-office runtime,
 /// where slow ones do not delay visitors.
 #[derive(Clone)]
-pub(crate) struct HttpFallback(Arc<Shared>);
+pub(crate) struct HttpFallback(Arc<FallbackParts>);
 
-struct Shared {
-    redirector: Arc<Redirector>,
-    web: Router,
-    gatekeeper: PasswordGate,
-    back_office: Handle,
-    roles: Roles,
-    hosts: Hosts,
-    pages: RefusalPages,
+/// What requests are answered with.
+pub(crate) struct FallbackParts {
+    pub(crate) redirector: Arc<Redirector>,
+    /// Serves everything except redirects.
+    pub(crate) web: Router,
+    pub(crate) gatekeeper: PasswordGate,
+    pub(crate) back_office: Handle,
+    pub(crate) roles: Roles,
+    pub(crate) hosts: Hosts,
+    pub(crate) pages: RefusalPages,
+    /// The port of https URLs; `None` for the usual one.
+    pub(crate) https_port: Option<u16>,
 }
 
 /// What a request's host is for.
@@ -63,17 +67,8 @@ enum Purpose {
 }
 
 impl HttpFallback {
-    /// `web` serves everything except redirects.
-    pub(crate) fn new(
-        redirector: Arc<Redirector>,
-        web: Router,
-        gatekeeper: PasswordGate,
-        back_office: Handle,
-        roles: Roles,
-        hosts: Hosts,
-        pages: RefusalPages,
-    ) -> Self {
-        Self(Arc::new(Shared { redirector, web, gatekeeper, back_office, roles, hosts, pages }))
+    pub(crate) fn new(parts: FallbackParts) -> Self {
+        Self(Arc::new(parts))
     }
 }
 
@@ -86,6 +81,11 @@ impl terse_redirect::FallbackService for HttpFallback {
         _peer: SocketAddr,
         desk: VisitHandler,
     ) -> impl Future<Output = Response<Self::Body>> + 'static {
+        if desk.lacks_https(request.headers())
+            && let Some(response) = self.0.to_https(&request, &desk)
+        {
+            return Sooner::Left(std::future::ready(response.map(Either::Right)));
+        }
         // Most requests are answered from memory without waiting; only the others need a boxed
         // future.
         if let Some(response) = self.0.open_now(&request, &desk) {
@@ -137,7 +137,30 @@ impl IntoResponse for Refused {
     }
 }
 
-impl Shared {
+impl FallbackParts {
+    /// The redirect to https of a request without it; `None` for health checks, for what any host
+    /// answers, for commands on this machine, and for requests that are refused.
+    fn to_https(&self, request: &Request<Incoming>, desk: &VisitHandler) -> Option<Response> {
+        let path = request.uri().path();
+        if answers_for_any_host(path) || self.is_local(request, desk) {
+            return None;
+        }
+        self.check(request).ok()?;
+        let host = host_of(request).map_or(Ok(self.hosts.primary_host()), std::str::from_utf8);
+        let host = without_port(host.ok()?);
+        let port = self.https_port.map(|port| format!(":{port}")).unwrap_or_default();
+        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let location = format!("https://{host}{port}{target}");
+        // 301 is for every client; other methods must not become GET.
+        let status = match *request.method() {
+            Method::GET | Method::HEAD => StatusCode::MOVED_PERMANENTLY,
+            _ => StatusCode::PERMANENT_REDIRECT,
+        };
+        // A browser that keeps it could not be told otherwise later; `tls.hsts` is for that.
+        let fields = [(header::LOCATION, location), (header::CACHE_CONTROL, "no-store".to_owned())];
+        Some((status, fields).into_response())
+    }
+
     /// Answers visits of cached links, and of root paths that redirect.
     fn open_now(
         &self,

@@ -26,6 +26,7 @@ mod registry_watcher;
 mod safety;
 mod salt_jobs;
 pub mod serve;
+mod tls;
 mod warm_restart;
 
 pub use config::Config;

@@ -15,6 +15,7 @@ use prometheus_client::metrics::MetricType;
 use terse_core::Notices;
 use terse_redirect::{BUCKETS_MICROS, Snapshot};
 use terse_server::{ApiStats, CreateResult};
+use terse_tls::Certificates;
 use terse_worker::{CountsByJob, JobCounts, ReaperCounts, RescanCounts};
 
 use crate::click_plane::Counted;
@@ -58,6 +59,8 @@ pub(crate) struct MetricsSources {
     pub(crate) started_seconds: f64,
     /// How memory is divided.
     pub(crate) memory: MemoryPlan,
+    /// The certificates; `None` without a listener for TLS.
+    pub(crate) certificates: Option<Arc<Certificates>>,
     /// Open HTTP/2 connections.
     pub(crate) http2: Box<dyn Fn() -> usize + Send + Sync>,
     /// Reports, backups and the disk.
@@ -134,6 +137,9 @@ impl Collector for MetricsSources {
             "what",
             &ends,
         )?;
+        if let Some(certificates) = &self.certificates {
+            tls(&mut encoder, &seen, certificates)?;
+        }
 
         clicks(&mut encoder, &seen, &(self.clicks)())?;
         safety(&mut encoder, &self.lists, &self.rescan, &self.recalled)?;
@@ -182,6 +188,33 @@ impl Collector for MetricsSources {
             &reaped,
         )
     }
+}
+
+/// TLS handshakes and certificates.
+fn tls(
+    encoder: &mut DescriptorEncoder<'_>,
+    seen: &Snapshot,
+    certificates: &Certificates,
+) -> fmt::Result {
+    let handshakes = [
+        ("full", seen.handshakes_full),
+        ("resumed", seen.handshakes_resumed),
+        ("failed", seen.handshakes_failed),
+        ("refused", seen.handshakes_refused),
+    ];
+    let help = "TLS handshakes, by result";
+    family(encoder, "terse_tls_handshakes", help, "result", &handshakes)?;
+    let help = "When the certificate for a host expires, in seconds since 1970";
+    let mut expiries = encoder.encode_descriptor(
+        "terse_certificate_expiry_timestamp_seconds",
+        help,
+        None,
+        MetricType::Gauge,
+    )?;
+    for (name, ends) in certificates.expiries() {
+        expiries.encode_family(&[("host", name)])?.encode_gauge(&ends)?;
+    }
+    Ok(())
 }
 
 /// The budget, the bound of each kind, and what is in use where it is counted.

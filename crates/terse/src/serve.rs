@@ -8,7 +8,7 @@ mod services;
 mod web;
 
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use terse_core::registry::Salts;
 use terse_core::{ChangeFollower, Clock, Notices, RouteCache};
-use terse_redirect::{Settings, Workers};
+use terse_redirect::{Listeners, Settings, Workers};
 use terse_server::{PasswordGate, RefusalPages, RegistryRefresh};
 use terse_worker::{LeaseKeeper, LinkChanges, Running, Scheduler};
 use tokio::runtime::Runtime;
@@ -28,10 +28,11 @@ use crate::backends::{self, DataDir, LockGuard, RunInfo, Store};
 use crate::click_plane::ClickPlane;
 use crate::config::Config;
 use crate::health::HealthEndpoints;
-use crate::http_fallback::HttpFallback;
+use crate::http_fallback::{FallbackParts, HttpFallback};
 use crate::memory_plan::MemoryPlan;
 use crate::metrics::{MetricsSources, OldestReport, OperatingMetrics, ReportWatch};
 use crate::registry_watcher::RegistryWatcher;
+use crate::tls::Tls;
 use crate::warm_restart::HotLinks;
 use services::Services;
 
@@ -57,9 +58,19 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The port of https URLs; `None` for the usual one. `base_url` knows it better than the listener:
+/// a router may forward another port.
+fn https_port(base_url: &Url, tls: Option<SocketAddr>) -> Option<u16> {
+    match base_url.scheme() {
+        "https" => base_url.port(),
+        _ => tls.map(|address| address.port()).filter(|port| *port != 443),
+    }
+}
+
 /// A running server.
 pub struct Server {
     address: SocketAddr,
+    tls_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
     base_url: Url,
     /// The base of the API and the dashboard.
@@ -96,6 +107,8 @@ impl Server {
     ) -> anyhow::Result<Self> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
 
+        let tls = config.tls.listen.is_some().then(|| Tls::open(config)).transpose()?;
+
         // Backends.
         let data_dir = DataDir::open(&config.data_dir)?;
         let lock = data_dir.lock()?;
@@ -106,17 +119,23 @@ impl Server {
         let listener = listeners::listen(config.listen)?;
         let admin =
             config.admin.listen.map(|at| listeners::listen(at).context("admin")).transpose()?;
+        let tls_listener =
+            config.tls.listen.map(|at| listeners::listen(at).context("tls")).transpose()?;
         let address = listener.local_addr().context("reading the listener's address")?;
-        let base_url = config.base_url_at(address);
-        let hosts = policy::hosts(config, &base_url, address)?;
+        let tls_address = tls_listener.as_ref().map(TcpListener::local_addr).transpose();
+        let tls_address = tls_address.context("reading the address of the listener for TLS")?;
+        let base_url = config.base_url_at(address, tls_address);
+        let addresses: Vec<_> = [Some(address), tls_address].into_iter().flatten().collect();
+        let hosts = policy::hosts(config, &base_url, &addresses)?;
 
         // Services.
         let mut settings = policy::redirect_settings(config)?;
         adjust(&mut settings);
         let threads = settings.threads.max(1);
         let mut metrics = Registry::default();
-        let services =
-            Services::open(config, &store, &hosts, address.port(), settings, &clock, &mut metrics);
+        // The port that most visitors use.
+        let port = tls_address.unwrap_or(address).port();
+        let services = Services::open(config, &store, &hosts, port, settings, &clock, &mut metrics);
         let services = runtime.block_on(services)?;
         // After every step that a wrong setting can make fail: a generated key that was stored but
         // never printed would be lost.
@@ -174,6 +193,9 @@ impl Server {
             store: &store,
             notices: &notices,
         };
+        if let Some(tls) = &tls {
+            jobs.add(tls.reload_job(&clock, &notices));
+        }
         let job_counts = parts.add(services, &click_plane, used_keys, &mut jobs);
 
         // Metrics and health. The metrics read the serving threads, which start last.
@@ -199,6 +221,7 @@ impl Server {
             clicks: Box::new(click_plane.counted()),
             jobs: jobs.counts(),
             memory: MemoryPlan::of(config),
+            certificates: tls.as_ref().map(|tls| Arc::clone(&tls.certificates)),
             http2: Box::new(move || open.get().map_or(0, |workers| workers.http2_connections())),
             operating: OperatingMetrics {
                 data_dir: config.data_dir.clone(),
@@ -224,20 +247,26 @@ impl Server {
             None => (web.merge(health), None),
             Some(admin) => (web, Some(listeners::serve_admin(&runtime, admin, health, stopped)?)),
         };
-        let fallback = HttpFallback::new(
-            Arc::clone(&redirector),
+        let fallback = HttpFallback::new(FallbackParts {
+            redirector: Arc::clone(&redirector),
             web,
-            password_gate,
-            runtime.handle().clone(),
-            config.roles,
-            hosts.clone(),
-            refusal_pages,
-        );
+            gatekeeper: password_gate,
+            back_office: runtime.handle().clone(),
+            roles: config.roles,
+            hosts: hosts.clone(),
+            pages: refusal_pages,
+            https_port: https_port(&base_url, tls_address),
+        });
         let journal = click_plane.journal.clone();
         let hot_links = HotLinks::new(Arc::clone(&redirector), &config.data_dir);
         jobs.add(hot_links.clone());
+        let tls = match tls_listener.zip(tls) {
+            Some((listener, tls)) => Some((listener, tls.server_config()?)),
+            None => None,
+        };
+        let listeners = Listeners { plain: listener, tls };
         let running = Arc::new(
-            Workers::start(listener, redirector, fallback, journal)
+            Workers::start(listeners, redirector, fallback, journal)
                 .context("starting the serving threads")?,
         );
         let _ = workers.set(Arc::clone(&running));
@@ -252,6 +281,7 @@ impl Server {
         }
         Ok(Self {
             address,
+            tls_address,
             admin_address,
             base_url,
             api_base: hosts.api_base(),
@@ -274,6 +304,11 @@ impl Server {
     /// The address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address of the listener for TLS.
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls_address
     }
 
     /// The address of health and metrics, if they have a listener of their own.
@@ -331,6 +366,9 @@ impl Server {
         let mut text = "\nterse is listening on".to_owned();
         for address in listeners::reachable(self.address) {
             text += &format!(" http://{address}");
+        }
+        for address in self.tls_address.into_iter().flat_map(listeners::reachable) {
+            text += &format!(" https://{address}");
         }
         text += "\n";
         if config.base_url.is_none() && !self.address.ip().is_loopback() {

@@ -13,6 +13,7 @@ use crate::cli::Context;
 use crate::config::Config;
 use terse_cli::terminal::{one_line, say};
 use terse_core::{CheckResult, Clock, Finding, SelfCheck};
+use terse_tls::Certificates;
 
 /// Check the settings, the data folder and this machine, and say how to solve problems. If a server
 /// runs on the data folder, it checks itself, with its own settings.
@@ -46,6 +47,7 @@ impl Checks {
         let mut findings =
             vec![finding("settings", CheckResult::Good, "all known and within bounds", "")];
         findings.push(address(config));
+        findings.extend(certificates(config, SystemTime::now()));
         findings.push(anonymous(config));
         findings.extend(unwanted_aliases(config));
         findings.extend(folder(config));
@@ -236,10 +238,54 @@ fn address(config: &Config) -> Finding {
             what,
             CheckResult::Warning,
             format!("{text} is not https"),
-            "put a proxy with TLS in front, and set base_url to its https:// address",
+            "set tls.listen, or put a proxy with TLS in front, and set base_url to the https:// \
+             address",
         );
     }
     finding(what, CheckResult::Good, text, "")
+}
+
+/// The certificates, if terse has a listener for TLS.
+fn certificates(config: &Config, now: SystemTime) -> Vec<Finding> {
+    let what = "certificates";
+    if config.tls.listen.is_none() {
+        return Vec::new();
+    }
+    let found = match crate::tls::open_files(config) {
+        Ok(files) => Certificates::of(&files.certificates()),
+        Err(error) => {
+            let advice = "correct tls.certificate and tls.key; the server keeps the old ones until \
+                          it stops";
+            return vec![finding(what, CheckResult::Problem, error.to_string(), advice)];
+        }
+    };
+    let mut findings = Vec::new();
+    for key in config.tls.key.0.iter().filter(|key| terse_tls::readable_by_others(key)) {
+        let found = format!("every user of this machine can read {}", key.display());
+        let advice = "chmod 600 the file, and make the user that runs terse its owner";
+        findings.push(finding("tls.key", CheckResult::Warning, found, advice));
+    }
+    let base = config.base_url();
+    let hosts = base.host_str().into_iter().chain(config.domains.iter().map(String::as_str));
+    let hosts = hosts.chain(config.api.host.as_deref());
+    for host in hosts.filter(|host| found.for_name(host).is_none()) {
+        let found = format!("none is for {host}: browsers warn its visitors");
+        let advice = "add a certificate for it to tls.certificate and tls.key";
+        findings.push(finding(what, CheckResult::Warning, found, advice));
+    }
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
+    let soonest = found.expiries().into_iter().min_by_key(|(_, ends)| *ends);
+    let Some((name, ends)) = soonest else { return findings };
+    let days = (ends - now).div_euclid(86_400);
+    let (verdict, found) = match days {
+        ..0 => (CheckResult::Problem, format!("the one for {name} has expired")),
+        0..crate::tls::EXPIRES_SOON_DAYS => {
+            (CheckResult::Warning, format!("the one for {name} expires in {days} days"))
+        }
+        _ => (CheckResult::Good, format!("the first to expire, for {name}, has {days} days left")),
+    };
+    findings.push(finding(what, verdict, found, "renew it; terse reads the new file by itself"));
+    findings
 }
 
 fn anonymous(config: &Config) -> Finding {

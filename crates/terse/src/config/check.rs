@@ -39,6 +39,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("links.grace", c.links.grace, Span::secs(0), Span::days(3650)),
         ("links.keep_expired", c.links.keep_expired, Span::secs(0), Span::days(36_500)),
         ("links.reap_every", c.links.reap_every, Span::secs(1), day),
+        ("tls.handshake_timeout", c.tls.handshake_timeout, Span::secs(1), Span::secs(60)),
         ("tls.hsts", c.tls.hsts, Span::secs(0), Span::days(3650)),
         ("shutdown.drain_delay", c.shutdown.drain_delay, Span::secs(0), hour),
         ("shutdown.timeout", c.shutdown.timeout, Span::secs(0), hour),
@@ -56,6 +57,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
             0,
             10_000_000,
         ),
+        ("tls.max_handshakes", c.tls.max_handshakes.into(), 1, 1_000_000),
         ("links.reap_batch", c.links.reap_batch.into(), 1, 100_000),
         ("links.max_purge_percent", c.links.max_purge_percent.into(), 1, 100),
     ])?;
@@ -111,6 +113,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     if c.admin.listen.is_some_and(|at| at == c.listen && at.port() != 0) {
         return Err(("admin.listen", "must differ from listen".into()));
     }
+    tls(c)?;
     domains(c)?;
     api_host(c)?;
     if let Err(host) = BlockedHosts::parse(&c.safety.blocked_hosts) {
@@ -119,6 +122,29 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     lists(c)?;
     safe_browsing(c)?;
     log_level(&c.log.level).map_err(|why| ("log.level", why))
+}
+
+fn tls(config: &Config) -> Result<(), (&'static str, String)> {
+    let tls = &config.tls;
+    let (certificates, keys) = (tls.certificate.0.len(), tls.key.0.len());
+    if certificates != keys {
+        let why =
+            format!("must name a key for each tls.certificate (got {keys} for {certificates})");
+        return Err(("tls.key", why));
+    }
+    let Some(listen) = tls.listen else {
+        return match certificates {
+            0 => Ok(()),
+            _ => Err(("tls.certificate", "needs tls.listen".into())),
+        };
+    };
+    if certificates == 0 {
+        return Err(("tls.listen", "needs tls.certificate and tls.key".into()));
+    }
+    if listen.port() != 0 && (listen == config.listen || Some(listen) == config.admin.listen) {
+        return Err(("tls.listen", "must differ from listen and admin.listen".into()));
+    }
+    Ok(())
 }
 
 /// The filter of the log takes any word for the name of a module, so this check is stricter.

@@ -80,6 +80,35 @@ impl Leaf for Secret {
     }
 }
 
+/// One file or several.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Paths(pub Vec<PathBuf>);
+
+impl Leaf for Paths {
+    const KIND: &'static str = "path, or list";
+
+    fn read(given: Given) -> Result<Self, String> {
+        let texts = match given {
+            Given::Toml(toml::Value::String(path)) => vec![path],
+            given => Vec::<String>::read(given)?,
+        };
+        match texts.iter().any(String::is_empty) {
+            true => Err("a path is expected".into()),
+            false => Ok(Self(texts.into_iter().map(Into::into).collect())),
+        }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        match &self.0[..] {
+            [] => None,
+            paths => {
+                let paths = paths.iter().map(|path| path.display().to_string());
+                Some(paths.collect::<Vec<_>>().into())
+            }
+        }
+    }
+}
+
 /// The start of every short URL.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BaseUrl(Url);

@@ -22,13 +22,20 @@ use crate::memory_plan::MemoryPlan;
 use crate::outgoing::Integrations;
 
 /// The hosts that terse serves. They always include the local names, which commands use.
-pub(super) fn hosts(config: &Config, base_url: &Url, address: SocketAddr) -> anyhow::Result<Hosts> {
+pub(super) fn hosts(
+    config: &Config,
+    base_url: &Url,
+    addresses: &[SocketAddr],
+) -> anyhow::Result<Hosts> {
     let mut own = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()];
-    for address in listeners::reachable(address) {
-        own.push(match address.ip() {
+    for address in addresses.iter().flat_map(|address| listeners::reachable(*address)) {
+        let name = match address.ip() {
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),
-        });
+        };
+        if !own.contains(&name) {
+            own.push(name);
+        }
     }
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let parse = |name: &String| {
@@ -141,6 +148,9 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
         store_timeout: redirect.store_timeout.get(),
         store_concurrency: redirect.store_concurrency as usize,
         header_timeout: redirect.header_timeout.get(),
+        handshake_timeout: config.tls.handshake_timeout.get(),
+        max_handshakes: config.tls.max_handshakes as usize,
+        https_only: config.tls.listen.is_some() && config.tls.redirect,
         idle_timeout: redirect.idle_timeout.get(),
         max_connections: redirect.max_connections as usize,
         max_connections_per_source: match redirect.max_connections_per_ip {
@@ -161,8 +171,10 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
         redirect_per_code: config.limits.redirect_per_code,
         guesses_per_address: config.limits.guesses_per_ip,
         // With another address, visitors may have no https at all.
-        hsts: Some(config.tls.hsts.get())
-            .filter(|age| !age.is_zero() && config.base_url().scheme() == "https"),
+        hsts: Some(config.tls.hsts.get()).filter(|age| {
+            let https = config.tls.listen.is_some() || config.base_url().scheme() == "https";
+            !age.is_zero() && https
+        }),
         proxies: config.proxies().map_err(anyhow::Error::msg).context("trusted_proxies")?,
     })
 }

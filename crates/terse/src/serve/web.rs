@@ -78,7 +78,7 @@ pub(crate) async fn in_process_api(
 ) -> anyhow::Result<(axum::Router, String, Store)> {
     let store = backends::open(config).await?;
     let base_url = config.base_url();
-    let hosts = policy::hosts(config, &base_url, config.listen)?;
+    let hosts = policy::hosts(config, &base_url, &[config.listen])?;
     let places = store.registry.domain_configs().await.context("reading the short domains")?;
     hosts.set_added(places.into_iter().map(|place| place.domain));
     let moderator_blocks =

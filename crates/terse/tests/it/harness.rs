@@ -118,6 +118,10 @@ impl TestTerse {
         self.server.as_ref().expect("it is running").registry()
     }
 
+    pub(crate) fn tls_address(&self) -> SocketAddr {
+        self.server.as_ref().and_then(Server::tls_address).expect("it listens for TLS")
+    }
+
     pub(crate) fn admin_address(&self) -> Option<SocketAddr> {
         self.server.as_ref().and_then(Server::admin_address)
     }

@@ -47,4 +47,5 @@ mod soak;
 mod states;
 mod stopping;
 mod tags;
+mod tls;
 mod webhooks;

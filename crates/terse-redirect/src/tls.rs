@@ -1,0 +1,68 @@
+//! TLS handshakes, bounded in time and number.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::task::Poll;
+
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::{HandshakeKind, ServerConfig};
+
+use crate::connection::Thread;
+use crate::connection_table::{IdleTracker, Waiting};
+use crate::counts::Counter as _;
+use crate::place::Place;
+use crate::stream::Stream;
+
+/// Makes TLS connections of TCP connections.
+#[derive(Clone)]
+pub(crate) struct Handshakes {
+    acceptor: TlsAcceptor,
+    in_progress: Arc<AtomicUsize>,
+}
+
+impl Handshakes {
+    pub(crate) fn new(config: Arc<ServerConfig>) -> Self {
+        Self { acceptor: TlsAcceptor::from(config), in_progress: Arc::default() }
+    }
+
+    /// Makes the handshake; `None` if it fails or if too many are in progress. The sweep ends one
+    /// that takes too long. Failures are counted and not logged: anyone can cause them.
+    pub(crate) async fn accept(
+        &self,
+        socket: TcpStream,
+        thread: &Thread,
+        idle_tracker: &Rc<IdleTracker>,
+    ) -> Option<Stream> {
+        let Some(_place) =
+            Place::take(&self.in_progress, thread.redirector.settings.max_handshakes)
+        else {
+            thread.counts.handshakes_refused.add(1);
+            return None;
+        };
+        idle_tracker.wait(Waiting::Handshake, thread.coarse_ms.get());
+        let mut accept = self.acceptor.accept(socket);
+        let accepted = poll_fn(|cx| {
+            idle_tracker.set_waker(cx.waker());
+            match Pin::new(&mut accept).poll(cx) {
+                Poll::Pending if idle_tracker.is_closing() => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(accepted) => Poll::Ready(accepted.ok()),
+            }
+        })
+        .await;
+        idle_tracker.wait(Waiting::First, thread.redirector.now().steady_ms);
+        let Some(stream) = accepted else {
+            thread.counts.handshakes_failed.add(1);
+            return None;
+        };
+        match stream.get_ref().1.handshake_kind() {
+            Some(HandshakeKind::Resumed) => thread.counts.handshakes_resumed.add(1),
+            _ => thread.counts.handshakes_full.add(1),
+        }
+        Some(Stream::Tls(Box::new(stream)))
+    }
+}
