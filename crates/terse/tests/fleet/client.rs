@@ -43,9 +43,14 @@ impl Recorder {
 }
 
 /// A status and a body; `None` if nothing came.
-type Reply = Option<(u16, Option<String>, Value)>;
+pub(crate) type Reply = Option<(u16, Option<String>, Value)>;
 
-fn send(url: &str, method: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Reply {
+pub(crate) fn send(
+    url: &str,
+    method: &str,
+    headers: &[(&str, &str)],
+    body: Option<&Value>,
+) -> Reply {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)

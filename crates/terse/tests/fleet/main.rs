@@ -7,16 +7,18 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod balancer;
 mod client;
 mod nodes;
 #[allow(dead_code, reason = "the other test binary uses all of it")]
 #[path = "../it/process.rs"]
 mod process;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use balancer::Balancer;
 use client::{Client, Recorder};
 use nodes::Fleet;
 use terse_testkit::TcpProxy;
@@ -99,11 +101,44 @@ fn apply(fault: Fault, round: usize, fleet: &Fleet, recorder: &Recorder, history
     }
 }
 
+/// One test at a time has the processors.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Nodes are restarted one after the other behind a load balancer that asks them whether they are
+/// ready, as for an upgrade.
+#[test]
+fn a_rolling_restart_fails_no_request() {
+    let _alone = alone();
+    let fleet = Arc::new(Fleet::start(3, &["shutdown.drain_delay=3s"]));
+    let balancer = Balancer::start(Arc::clone(&fleet));
+    balancer.wait_until_ready(0..3);
+    let clients: Vec<_> = (0..3).map(|n| balancer.client(n)).collect();
+    for node in 0..3 {
+        fleet.restart(node);
+        balancer.wait_until_ready(node..node + 1);
+    }
+    balancer.stop();
+    let (mut requests, mut failures) = (0, Vec::new());
+    for client in clients {
+        let (sent, failed) = client.join().unwrap();
+        requests += sent;
+        failures.extend(failed);
+    }
+    fleet.stop();
+    assert!(failures.is_empty(), "{} of {requests} requests failed: {failures:?}", failures.len());
+    assert!(requests > 50, "only {requests} requests were sent");
+}
+
 #[test]
 fn a_fleet_keeps_its_promises_while_parts_of_it_fail() {
+    let _alone = alone();
     let seconds = setting("TERSE_FLEET_SECONDS", 90);
     let seed = setting("TERSE_FLEET_SEED", 8);
-    let fleet = Arc::new(Fleet::start(3));
+    let fleet = Arc::new(Fleet::start(3, &[]));
     let recorder = Arc::new(Recorder::default());
     let clients: Vec<_> = (0..4)
         .map(|n| {

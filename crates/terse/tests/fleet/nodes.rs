@@ -24,13 +24,15 @@ pub(crate) struct Fleet {
     nodes: Vec<Node>,
     pub(crate) proxies: Vec<TcpProxy>,
     database: String,
+    /// Further settings of every node.
+    settings: Vec<&'static str>,
     _pooler: PgBouncer,
     _standby: PostgresServer,
     pub(crate) server: PostgresServer,
 }
 
 impl Fleet {
-    pub(crate) fn start(size: usize) -> Self {
+    pub(crate) fn start(size: usize, settings: &[&'static str]) -> Self {
         let server = PostgresServer::start(&["shared_buffers = 128MB"]);
         let database = server.fresh_database();
         let standby = server.synchronous_standby();
@@ -43,7 +45,15 @@ impl Fleet {
             remembered: Mutex::default(),
         };
         let nodes = (0..size).map(node).collect();
-        let fleet = Self { nodes, proxies, database, _pooler: pooler, _standby: standby, server };
+        let fleet = Self {
+            nodes,
+            proxies,
+            database,
+            settings: settings.to_vec(),
+            _pooler: pooler,
+            _standby: standby,
+            server,
+        };
         (0..size).for_each(|node| fleet.start_node(node));
         fleet
     }
@@ -68,7 +78,8 @@ impl Fleet {
             "redirect.threads=1".to_owned(),
             "clicks.flush=1s".to_owned(),
         ];
-        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let settings: Vec<&str> =
+            settings.iter().map(String::as_str).chain(self.settings.iter().copied()).collect();
         let log = std::fs::File::create(at.folder.path().join("log")).unwrap();
         let data = at.folder.path().join("data");
         let mut command = crate::process::command(&data);
