@@ -298,6 +298,11 @@ impl ChangeFeed for Embedded {
     async fn changes(&self, after: ChangeCursor, limit: usize) -> Result<ChangePage, StoreError> {
         self.threads.read(LIST, move |queries| queries.changes(after, limit)).await
     }
+
+    async fn announce(&self, key: &LinkKey) -> Result<(), StoreError> {
+        let key = key.clone();
+        self.threads.write(move |writes| writes.record_change(&key, Revision::UNKNOWN)).await
+    }
 }
 
 #[async_trait]

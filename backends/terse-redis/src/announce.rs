@@ -27,8 +27,6 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// The wait before a lost subscription is renewed, and up to as much again at random.
 const RETRY: Duration = Duration::from_millis(500);
-/// Of a link whose present revision is unknown: replaces every copy.
-const ANY: Revision = Revision(1 << 53);
 
 enum News {
     /// A new link that `cache.write_through` writes to Redis.
@@ -94,7 +92,7 @@ impl RouteCache for AnnouncingRoutes {
 
     fn forget_everywhere(&self, key: &LinkKey) {
         self.forget(key);
-        let change = Change { key: key.clone(), revision: ANY, at: self.clock.now() };
+        let change = Change { key: key.clone(), revision: Revision::UNKNOWN, at: self.clock.now() };
         let _left_to_the_feed = self.waiting.try_send(News::Changed(change));
     }
 
@@ -167,14 +165,7 @@ struct Heard {
 
 impl Heard {
     fn apply(&self, change: &Change) {
-        let floors = &self.inner.floors;
-        let is_new = match change.revision {
-            ANY => {
-                floors.avoid(&change.key);
-                true
-            }
-            revision => floors.raise(&change.key, revision),
-        };
+        let is_new = self.inner.floors.learn(change);
         self.routes.forget(&change.key);
         if is_new {
             (self.on_change)(change);
@@ -230,7 +221,7 @@ mod tests {
             revision: Revision(revision),
             at: Timestamp::from_ms(7),
         };
-        let changes = [change("one", 2), change("two", ANY.0)];
+        let changes = [change("one", 2), change("two", Revision::UNKNOWN.0)];
         let text = written(5, &changes);
         assert_eq!(read(6, &text), changes);
         assert_eq!(read(5, &text), []);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use terse_core::{LinkKey, Revision};
+use terse_core::{Change, LinkKey, Revision};
 
 /// Longer than a change takes to replace the copies in Redis.
 const KEPT: Duration = Duration::from_secs(60);
@@ -19,55 +19,85 @@ pub(crate) struct Floors(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    floors: HashMap<LinkKey, (Revision, Instant)>,
+    floors: HashMap<LinkKey, Floor>,
     swept: Option<Instant>,
     /// Changes did not fit. Until then no copy is used.
     overfull_until: Option<Instant>,
 }
 
+/// What is known of a link. Both parts end by themselves, each in its time.
+#[derive(Clone, Copy, Default)]
+struct Floor {
+    /// A copy has at least this revision, until then.
+    least: Option<(Revision, Instant)>,
+    /// No copy is used until then.
+    avoided_until: Option<Instant>,
+}
+
+impl Floor {
+    fn is_over(&self, now: Instant) -> bool {
+        self.least.is_none_or(|(_, until)| until <= now)
+            && self.avoided_until.is_none_or(|until| until <= now)
+    }
+}
+
 impl Floors {
+    /// Notes a change; `false` if this or a later one is known.
+    pub(crate) fn learn(&self, change: &Change) -> bool {
+        match change.revision {
+            Revision::UNKNOWN => {
+                self.avoid(&change.key);
+                true
+            }
+            revision => self.raise(&change.key, revision),
+        }
+    }
+
     /// Notes a revision; `false` if this or a later one is known.
     pub(crate) fn raise(&self, key: &LinkKey, revision: Revision) -> bool {
-        let until = Instant::now() + KEPT;
-        self.set(key, revision, until)
+        let now = Instant::now();
+        let mut is_new = true;
+        self.change(key, now, |floor| {
+            match floor.least {
+                Some((known, until)) if until > now && known >= revision => is_new = false,
+                _ => floor.least = Some((revision, now + KEPT)),
+            };
+        });
+        is_new
     }
 
     /// The link may have any revision: for a while no copy is used.
     pub(crate) fn avoid(&self, key: &LinkKey) {
-        let until = Instant::now() + UNKNOWN;
-        self.set(key, Revision(u64::MAX), until);
+        let now = Instant::now();
+        self.change(key, now, |floor| floor.avoided_until = Some(now + UNKNOWN));
     }
 
-    fn set(&self, key: &LinkKey, revision: Revision, until: Instant) -> bool {
+    fn change(&self, key: &LinkKey, now: Instant, change: impl FnOnce(&mut Floor)) {
         let mut state = self.lock();
-        state.sweep();
-        if let Some((known, known_until)) = state.floors.get_mut(key)
-            && *known_until > Instant::now()
-        {
-            let is_new = revision > *known;
-            if revision >= *known {
-                (*known, *known_until) = (revision, until.max(*known_until));
-            }
-            return is_new;
+        state.sweep(now);
+        if let Some(floor) = state.floors.get_mut(key) {
+            change(floor);
+        } else if state.floors.len() >= MOST {
+            state.overfull_until = Some(now + KEPT);
+        } else {
+            change(state.floors.entry(key.clone()).or_default());
         }
-        if state.floors.len() >= MOST {
-            state.overfull_until = Some(Instant::now() + KEPT);
-            return true;
-        }
-        state.floors.insert(key.clone(), (revision, until));
-        true
     }
 
     /// Whether a copy of this revision may be used.
     pub(crate) fn allow(&self, key: &LinkKey, revision: Revision) -> bool {
-        let (state, now) = (self.lock(), Instant::now());
+        self.allow_at(key, revision, Instant::now())
+    }
+
+    fn allow_at(&self, key: &LinkKey, revision: Revision, now: Instant) -> bool {
+        let state = self.lock();
         if state.overfull_until.is_some_and(|until| until > now) {
             return false;
         }
-        match state.floors.get(key) {
-            Some((floor, until)) => *until <= now || revision >= *floor,
-            None => true,
-        }
+        state.floors.get(key).is_none_or(|floor| {
+            floor.avoided_until.is_none_or(|until| until <= now)
+                && floor.least.is_none_or(|(least, until)| until <= now || revision >= least)
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -77,10 +107,9 @@ impl Floors {
 
 impl State {
     /// Drops what is over, at most once a second.
-    fn sweep(&mut self) {
-        let now = Instant::now();
+    fn sweep(&mut self, now: Instant) {
         if self.swept.is_none_or(|at| now - at > Duration::from_secs(1)) {
-            self.floors.retain(|_, (_, until)| *until > now);
+            self.floors.retain(|_, floor| !floor.is_over(now));
             self.swept = Some(now);
         }
     }
@@ -101,6 +130,21 @@ mod tests {
         assert!(floors.raise(&key("a"), Revision(4)) && !floors.allow(&key("a"), Revision(3)));
         floors.avoid(&key("b"));
         assert!(!floors.allow(&key("b"), Revision(9)) && floors.allow(&key("c"), Revision(1)));
+    }
+
+    #[test]
+    fn a_link_that_is_avoided_keeps_its_floor() {
+        let floors = Floors::default();
+        let (later, much_later) = (Instant::now() + UNKNOWN * 2, Instant::now() + KEPT * 2);
+        floors.raise(&key("a"), Revision(3));
+        floors.avoid(&key("a"));
+        assert!(!floors.allow(&key("a"), Revision(9)));
+        assert!(!floors.allow_at(&key("a"), Revision(2), later), "the revision is still known");
+        assert!(floors.allow_at(&key("a"), Revision(3), later), "not avoided for longer than said");
+        // A change that is learnt meanwhile is new, and known.
+        assert!(floors.raise(&key("a"), Revision(4)) && !floors.raise(&key("a"), Revision(4)));
+        assert!(!floors.allow_at(&key("a"), Revision(3), later));
+        assert!(floors.allow_at(&key("a"), Revision(1), much_later));
     }
 
     #[test]

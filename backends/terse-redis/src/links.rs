@@ -87,8 +87,7 @@ pub(crate) struct Inner {
     pub(crate) floors: Floors,
     put: Script,
     incarnation: RwLock<u64>,
-    /// The epoch of the connection whose replay is done.
-    replayed: AtomicU64,
+    replays: Replays,
     /// Copies written before this time of Redis' clock are not used.
     trusted_from_ms: AtomicI64,
     /// Begin again: the incarnation may be another.
@@ -110,7 +109,7 @@ impl RedisLinks {
             floors: Floors::default(),
             put: Script::new(PUT),
             incarnation: RwLock::new(0),
-            replayed: AtomicU64::new(0),
+            replays: Replays::default(),
             trusted_from_ms: AtomicI64::new(0),
             again: Notify::new(),
             fills: Arc::new(Semaphore::new(FILLS)),
@@ -146,7 +145,7 @@ impl Drop for RedisLinks {
 
 impl Inner {
     fn is_ready(&self) -> bool {
-        self.redis.is_up() && self.replayed.load(Ordering::Acquire) == self.redis.epoch()
+        self.redis.is_up() && self.replays.is_done(self.redis.epoch())
     }
 
     /// The key of a link. No braces: a hash tag would put a whole domain into one slot.
@@ -258,7 +257,7 @@ impl Inner {
     fn distrust(&self) {
         let from = self.redis.now_ms() + i64::try_from(MAX_FILL.as_millis()).unwrap_or(0);
         self.trusted_from_ms.fetch_max(from, Ordering::AcqRel);
-        self.replayed.store(0, Ordering::Release);
+        self.replays.distrust();
         self.again.notify_one();
     }
 
@@ -271,7 +270,7 @@ impl Inner {
         match self.store.recent_changes(REPLAYED, MAX_REPLAYED).await? {
             Some(changes) => {
                 for change in &changes {
-                    self.floors.raise(&change.key, change.revision);
+                    self.floors.learn(change);
                 }
                 if !self.bury(&changes).await {
                     return Err(StoreError::Busy);
@@ -283,6 +282,40 @@ impl Inner {
             }
         }
         Ok(())
+    }
+}
+
+/// Which replay of changes is done. Copies are used while it is the one of the present epoch, and
+/// no changes were missed since it began.
+#[derive(Default)]
+struct Replays {
+    /// The epoch of the connection whose replay is done.
+    epoch: AtomicU64,
+    /// How often this node had missed changes when that replay began.
+    covered: AtomicU64,
+    /// How often it has missed changes.
+    distrusted: AtomicU64,
+}
+
+impl Replays {
+    fn is_done(&self, epoch: u64) -> bool {
+        self.epoch.load(Ordering::Acquire) == epoch
+            && self.covered.load(Ordering::Acquire) == self.distrusted.load(Ordering::Acquire)
+    }
+
+    /// The number to pass to [`Replays::finish`]. A replay does not cover what is distrusted while it
+    /// runs.
+    fn begin(&self) -> u64 {
+        self.distrusted.load(Ordering::Acquire)
+    }
+
+    fn finish(&self, epoch: u64, begun: u64) {
+        self.covered.store(begun, Ordering::Release);
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    fn distrust(&self) {
+        self.distrusted.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -302,9 +335,10 @@ async fn replay_each_epoch(inner: Arc<Inner>) {
     let mut epochs = inner.redis.epochs();
     loop {
         let epoch = *epochs.borrow_and_update();
-        if inner.redis.is_up() && inner.replayed.load(Ordering::Acquire) != epoch {
+        if inner.redis.is_up() && !inner.replays.is_done(epoch) {
+            let begun = inner.replays.begin();
             match inner.replay().await {
-                Ok(()) => inner.replayed.store(epoch, Ordering::Release),
+                Ok(()) => inner.replays.finish(epoch, begun),
                 Err(error) => {
                     tracing::debug!(%error, "changes could not be replayed into Redis");
                     tokio::time::sleep(RETRY).await;
@@ -386,7 +420,7 @@ impl LinkReader for RedisLinks {
 #[async_trait]
 impl SharedCache for RedisLinks {
     fn learn(&self, change: &Change) -> bool {
-        self.inner.floors.raise(&change.key, change.revision)
+        self.inner.floors.learn(change)
     }
 
     async fn invalidate(&self, changes: &[Change]) {
@@ -397,5 +431,27 @@ impl SharedCache for RedisLinks {
 
     fn distrust(&self) {
         self.inner.distrust();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_does_not_cover_what_is_missed_while_it_runs() {
+        let replays = Replays::default();
+        assert!(!replays.is_done(1));
+        let begun = replays.begin();
+        replays.finish(1, begun);
+        assert!(replays.is_done(1) && !replays.is_done(2), "each epoch has its own");
+        replays.distrust();
+        assert!(!replays.is_done(1));
+        let begun = replays.begin();
+        replays.distrust();
+        replays.finish(1, begun);
+        assert!(!replays.is_done(1), "changes were missed after it began");
+        replays.finish(1, replays.begin());
+        assert!(replays.is_done(1));
     }
 }

@@ -57,8 +57,9 @@ pub struct ChangeCursor(pub u64);
 pub struct Change {
     /// Which link.
     pub key: LinkKey,
-    /// The revision that the write stored, or the last one of a link that was removed. A cache
-    /// that is shared by several nodes keeps the value with the higher revision.
+    /// The revision that the write stored, or the last one of a link that was removed;
+    /// [`Revision::UNKNOWN`] after [`ChangeFeed::announce`]. A cache that is shared by several nodes
+    /// keeps the value with the higher revision.
     pub revision: Revision,
     /// When, by the store's clock.
     pub at: Timestamp,
@@ -94,6 +95,10 @@ pub trait ChangeFeed: Send + Sync + 'static {
 
     /// The changes after a cursor, at most `limit` of them.
     async fn changes(&self, after: ChangeCursor, limit: usize) -> Result<ChangePage, StoreError>;
+
+    /// Writes a row with [`Revision::UNKNOWN`] for a link that did not change, or that does not
+    /// exist: every node that reads it forgets the link.
+    async fn announce(&self, key: &LinkKey) -> Result<(), StoreError>;
 
     /// All changes of the last `span`, for a node that has not followed the feed all that time, in
     /// any order. `None` if there are more than `limit`, or if the store cannot tell.

@@ -35,6 +35,12 @@ impl OwnerId {
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Revision(pub u64);
 
+impl Revision {
+    /// In a change: the revision is unknown, and every copy of the link is to be forgotten. No link
+    /// has that many revisions, and a double-precision number holds it exactly.
+    pub const UNKNOWN: Self = Self(1 << 53);
+}
+
 /// The HTTP status of a redirect.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum RedirectKind {

@@ -317,6 +317,12 @@ impl ChangeFeed for MemoryStore {
         Ok(ChangePage { changes, next, gap })
     }
 
+    async fn announce(&self, key: &LinkKey) -> Result<(), StoreError> {
+        self.enter().await?;
+        self.state().changed(key, Revision::UNKNOWN);
+        Ok(())
+    }
+
     async fn recent_changes(
         &self,
         _span: Duration,

@@ -134,6 +134,10 @@ impl ChangeFeed for MetricsStore {
         self.count("changes", self.store.changes(after, limit)).await
     }
 
+    async fn announce(&self, key: &LinkKey) -> Result<(), StoreError> {
+        self.count("announce", self.store.announce(key)).await
+    }
+
     async fn recent_changes(
         &self,
         span: Duration,

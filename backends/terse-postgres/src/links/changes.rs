@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use terse_core::{CHANGES_KEPT, Change, ChangeCursor, ChangePage, Revision, StoreError, Timestamp};
+use terse_core::{
+    CHANGES_KEPT, Change, ChangeCursor, ChangePage, LinkKey, Revision, StoreError, Timestamp,
+};
 
 use super::row::key_of;
 use crate::exclusive::Transaction;
@@ -169,7 +171,7 @@ pub(crate) async fn recent(
 /// Writes change rows in the transaction of the changes.
 pub(crate) async fn record(
     transaction: &Transaction<'_>,
-    changes: &[(&terse_core::LinkKey, Revision)],
+    changes: &[(&LinkKey, Revision)],
 ) -> Result<(), Failure> {
     if changes.is_empty() {
         return Ok(());
@@ -185,6 +187,16 @@ pub(crate) async fn record(
         )
         .await?;
     Ok(())
+}
+
+/// Writes a change row of a link that has not changed.
+pub(crate) async fn announce(pool: &Pool, key: &LinkKey) -> Result<(), StoreError> {
+    pool.write_once(
+        "INSERT INTO link_changes (domain, code, revision) VALUES ($1, $2, $3)",
+        params![key.domain.as_str(), key.code.as_str(), Revision::UNKNOWN.0.cast_signed()],
+    )
+    .await
+    .map(drop)
 }
 
 /// Removes rows that every reader has seen or counts as missed.

@@ -153,6 +153,10 @@ impl ChangeFeed for PostgresLinks {
         Ok(page)
     }
 
+    async fn announce(&self, key: &LinkKey) -> Result<(), StoreError> {
+        changes::announce(&self.pool, key).await
+    }
+
     async fn recent_changes(
         &self,
         span: Duration,

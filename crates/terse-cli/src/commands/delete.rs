@@ -1,10 +1,10 @@
-//! `terse delete` and `terse undelete`.
+//! `terse delete`, `terse undelete` and `terse forget`.
 
 use clap::Args;
 use http::Method;
 use serde_json::json;
 
-use super::{code_of, link_path};
+use super::{URLS, code_of, path_of};
 use crate::Context;
 use crate::problem::Problem;
 use crate::terminal::{one_line, say};
@@ -26,6 +26,15 @@ pub struct Undelete {
     which: Which,
 }
 
+/// Make every node forget its copies of links, in memory and in Redis, and read them from the store
+/// again. Nothing is deleted. Needed only after rows of the database were removed or replaced without terse.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  terse forget x7Kq")]
+pub struct Forget {
+    #[command(flatten)]
+    which: Which,
+}
+
 #[derive(Args, Debug)]
 struct Which {
     /// Codes or whole short URLs
@@ -38,13 +47,19 @@ struct Which {
 
 impl Delete {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        self.which.each(context, &Method::DELETE, "", "deleted")
+        self.which.each(context, &Method::DELETE, URLS, "", "deleted")
     }
 }
 
 impl Undelete {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        self.which.each(context, &Method::POST, "/restore", "brought back")
+        self.which.each(context, &Method::POST, URLS, "/restore", "brought back")
+    }
+}
+
+impl Forget {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        self.which.each(context, &Method::POST, "/api/v1/admin/links", "/forget", "forgotten")
     }
 }
 
@@ -54,6 +69,7 @@ impl Which {
         &self,
         context: &Context,
         method: &Method,
+        links: &str,
         below: &str,
         done: &str,
     ) -> anyhow::Result<bool> {
@@ -62,7 +78,7 @@ impl Which {
         let mut all_well = true;
         for typed in &self.codes {
             let answer =
-                api.call(method, &link_path(typed, self.domain.as_deref(), below)?, None)?;
+                api.call(method, &path_of(links, typed, self.domain.as_deref(), below)?, None)?;
             let code = code_of(typed);
             let problem = (!(200..300).contains(&answer.status))
                 .then(|| Problem::read(answer.status, &answer.body));

@@ -38,6 +38,8 @@ pub enum Command {
     Delete(delete::Delete),
     /// Restore deleted links
     Undelete(delete::Undelete),
+    /// Make every node forget its copies of links and read them from the store again
+    Forget(delete::Forget),
     /// Show the clicks of a link, or of all links
     Stats(stats::Stats),
     /// Show the links with the most clicks right now
@@ -64,6 +66,7 @@ impl Command {
             Self::Edit(command) => command.run(context),
             Self::Delete(command) => command.run(context),
             Self::Undelete(command) => command.run(context),
+            Self::Forget(command) => command.run(context),
             Self::Stats(command) => command.run(context),
             Self::Top(command) => command.run(context),
             Self::Import(command) => command.run(context),
@@ -116,13 +119,18 @@ fn code_of(typed: &str) -> &str {
 
 /// The API path of the link in an argument.
 fn link_path(typed: &str, domain: Option<&str>, below: &str) -> anyhow::Result<String> {
+    path_of(URLS, typed, domain, below)
+}
+
+/// The same, in this part of the API.
+fn path_of(links: &str, typed: &str, domain: Option<&str>, below: &str) -> anyhow::Result<String> {
     let code = code_of(typed);
     anyhow::ensure!(
         !code.is_empty(),
         "{typed:?} contains no code: a code or a short URL is expected"
     );
     Ok(format!(
-        "{URLS}/{}{below}{}",
+        "{links}/{}{below}{}",
         segment(code),
         query(&[("domain", domain.map(str::to_owned))])
     ))

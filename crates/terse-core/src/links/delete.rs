@@ -1,4 +1,4 @@
-//! Deleting, restoring and erasing links.
+//! Deleting, restoring, erasing and forgetting links.
 
 use super::{Caller, LinkError, Links};
 use crate::link::{Link, LinkKey, OwnerId};
@@ -65,6 +65,15 @@ impl Links {
             Err(LinkError::NotFound) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Makes every node forget what it has of a link, in its memory and in shared copies; the next
+    /// visitor's link is read from the store. For a row that was removed or replaced in the store by other
+    /// means: whatever terse changes, nodes forget by themselves. The adapter admits admins only.
+    pub async fn forget(&self, key: &LinkKey) -> Result<(), LinkError> {
+        self.store.announce(key).await?;
+        self.cache.forget_everywhere(key);
+        Ok(())
     }
 
     /// Returns once nothing of deleted links is left in the store's own files.

@@ -62,6 +62,8 @@ problems! {
     AdminListProblems: CALL [];
     /// Confirming a removal.
     ConfirmRemovalProblems: CALL [NOT_FOUND];
+    /// Forgetting the copies of a link.
+    ForgetProblems: CALL [NOT_FOUND];
     /// Reading one link.
     GetProblems: CALL [NOT_FOUND];
     /// Changing one link.

@@ -14,6 +14,7 @@ mod doctor;
 mod domains;
 mod dry_run;
 mod export;
+mod forget;
 pub(crate) mod invitations;
 pub(crate) mod keys;
 mod links;
@@ -127,6 +128,7 @@ pub(crate) fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(moderation::confirm))
         .routes(routes!(moderation::clear))
         .routes(routes!(moderation::ban_owner))
+        .routes(routes!(forget::forget))
         .routes(routes!(blocklist::list, blocklist::block))
         .routes(routes!(blocklist::unblock))
         .routes(routes!(removals::waiting))

@@ -84,6 +84,10 @@ impl ChangeFeed for Fake {
     async fn changes(&self, next: ChangeCursor, _: usize) -> Result<ChangePage, StoreError> {
         Ok(ChangePage { changes: vec![], next, gap: false })
     }
+
+    async fn announce(&self, _: &LinkKey) -> Result<(), StoreError> {
+        self.open().map(drop)
+    }
 }
 
 #[async_trait]

@@ -74,6 +74,7 @@ macro_rules! link_store {
             clicks_are_spent_exactly_through_two_handles
             changes_through_one_handle_are_read_through_the_other
             a_follower_on_one_handle_forgets_what_the_other_changes
+            what_is_announced_through_one_handle_is_forgotten_through_the_other
             a_store_never_continues_below_a_mark_that_a_node_knows
             an_incarnation_is_raised_once_for_all_who_notice
             events_are_written_with_their_link_or_not_at_all

@@ -200,6 +200,24 @@ pub async fn a_follower_on_one_handle_forgets_what_the_other_changes(shared: Sha
     assert_eq!(*cache.0.lock().unwrap(), (vec![link.key; 3], 1));
 }
 
+pub async fn what_is_announced_through_one_handle_is_forgotten_through_the_other(shared: Shared) {
+    let link = alias("announced", "https://example.com/");
+    put(&shared.a, &link).await;
+    let cache = Arc::new(Forgotten::default());
+    let mut follower = ChangeFollower::new(shared.b.clone(), cache.clone());
+    follower.poll().await.unwrap();
+    let after = shared.b.last_change().await.unwrap();
+    // Whether or not the link exists.
+    for key in [&link.key, &key("never-was")] {
+        shared.a.announce(key).await.unwrap();
+        assert_eq!(follower.poll().await.unwrap(), 1);
+    }
+    assert_eq!(*cache.0.lock().unwrap(), (vec![link.key.clone(), key("never-was")], 1));
+    let page = shared.b.changes(after, 10).await.unwrap();
+    assert!(page.changes.iter().all(|change| change.revision == Revision::UNKNOWN), "{page:?}");
+    assert_eq!(shared.b.get(&link.key).await.unwrap(), Some(link), "nothing was changed");
+}
+
 pub async fn a_store_never_continues_below_a_mark_that_a_node_knows(shared: Shared) {
     let (a, b) = (&shared.a, &shared.b);
     let numbering = numbering(a);

@@ -110,6 +110,7 @@ over_the_network! {
     impl ChangeFeed {
         fn last_change() -> ChangeCursor;
         fn changes(after: ChangeCursor, limit: usize) -> ChangePage;
+        fn announce(key: &LinkKey) -> ();
     }
     impl Outbox {
         fn outbox(limit: usize) -> OutboxPage;
