@@ -15,11 +15,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
+use terse_core::clicks::LiveFollower;
 use terse_core::registry::Salts;
 use terse_core::{ChangeFollower, Clock, Notices, RouteCache};
 use terse_redirect::{Listeners, Settings, Workers};
 use terse_server::{PasswordGate, RefusalPages, RegistryRefresh};
-use terse_worker::{LeaseKeeper, LinkChanges, Running, Scheduler};
+use terse_worker::{LeaseKeeper, LinkChanges, LiveClicks, Running, Scheduler};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use url::Url;
@@ -168,7 +169,10 @@ impl Server {
         let click_plane =
             ClickPlane::start(config, &store.clicks, &salts, threads, &clock, &runtime, &mut jobs)?;
         // From here on, what is read and erased includes what the click plane has in memory.
-        if !store.shares_clicks {
+        if store.shares_clicks {
+            let (live, clicks) = (Arc::clone(&click_plane.live), Arc::clone(&store.clicks));
+            jobs.add(LiveClicks(LiveFollower::new(live, clicks, clock.clone())));
+        } else {
             store.clicks = click_plane.with_pending(&store.clicks);
         }
         let stopping = stopped.clone();

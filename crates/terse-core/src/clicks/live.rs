@@ -1,6 +1,7 @@
 //! Live clicks: for watchers of a link, and for the list of busiest links.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc::error::TrySendError;
@@ -21,6 +22,9 @@ const MINUTES: usize = 60;
 const LINKS: usize = 1000;
 /// How many clicks are published per hold of the lock.
 const CHUNK: usize = 1000;
+/// The largest number of clicks that are remembered as shown. Further ones may be shown twice, if
+/// other nodes share the store.
+const MAX_SHOWN: usize = 100_000;
 
 /// The clicks of a watched link.
 pub type Watch = Receiver<Arc<Click>>;
@@ -45,6 +49,9 @@ struct State {
     watchers: HashMap<LinkId, Vec<Sender<Arc<Click>>>>,
     watching: usize,
     minutes: VecDeque<Minute>,
+    /// Clicks that watchers have been shown: how many alike, and when they were made. `None` if no
+    /// other node counts clicks in the same store, so that every click is published once.
+    shown: Option<HashMap<u64, (u32, Timestamp)>>,
 }
 
 #[derive(Debug)]
@@ -94,9 +101,48 @@ impl Live {
                 if let ClickTarget::Link(link, _) = &clicks.targets[row.target as usize]
                     && is_click(&row)
                 {
-                    state.send(link, || clicks.click(&row));
+                    state.send(link, || clicks.click(&row), true);
                 }
             }
+        }
+    }
+
+    /// From now on [`Live::publish_stored`] may be called: clicks that are published are remembered.
+    pub(super) fn remember(&self) {
+        self.state().shown.get_or_insert_default();
+    }
+
+    /// The links that are watched.
+    pub(super) fn watched(&self) -> Vec<LinkId> {
+        let mut state = self.state();
+        state.sweep();
+        state.watchers.keys().cloned().collect()
+    }
+
+    /// Shows the stored clicks of a link that were not shown before, whichever node has counted them.
+    /// `clicks` are all that are stored from some time on.
+    pub(super) fn publish_stored(&self, link: &LinkId, clicks: &[Click]) {
+        let mut alike: HashMap<u64, u32> = HashMap::new();
+        let mut state = self.state();
+        for click in clicks.iter().filter(|click| click.warning != Warning::Shown) {
+            let print = fingerprint(link, click);
+            let count = alike.entry(print).or_default();
+            *count += 1;
+            let Some(shown) = &mut state.shown else { return };
+            let before = shown.get(&print).map_or(0, |(count, _)| *count);
+            if *count > before {
+                // Remembered even above the bound, which the caller's limits keep near: these clicks
+                // come again with the next call.
+                shown.insert(print, (*count, click.at));
+                state.send(link, || click.clone(), false);
+            }
+        }
+    }
+
+    /// Forgets that clicks before this time were shown.
+    pub(super) fn forget_shown(&self, before: Timestamp) {
+        if let Some(shown) = &mut self.state().shown {
+            shown.retain(|_, (_, at)| *at >= before);
         }
     }
 
@@ -149,9 +195,15 @@ impl Live {
 }
 
 impl State {
-    fn send(&mut self, link: &LinkId, click: impl FnOnce() -> Click) {
+    fn send(&mut self, link: &LinkId, click: impl FnOnce() -> Click, is_new: bool) {
         let Some(watchers) = self.watchers.get_mut(link) else { return };
         let click = Arc::new(click());
+        if let Some(shown) = self.shown.as_mut().filter(|_| is_new) {
+            let print = fingerprint(link, &click);
+            if shown.len() < MAX_SHOWN || shown.contains_key(&print) {
+                shown.entry(print).or_insert((0, click.at)).0 += 1;
+            }
+        }
         let before = watchers.len();
         watchers.retain(|watcher| {
             !matches!(watcher.try_send(Arc::clone(&click)), Err(TrySendError::Closed(_)))
@@ -207,6 +259,15 @@ impl State {
     }
 }
 
+/// Tells clicks of a link apart that differ in what a store keeps of them.
+fn fingerprint(link: &LinkId, click: &Click) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let place = (click.referrer.as_deref(), click.country.as_deref(), click.city.as_deref());
+    (link, click.at, click.took_nanos, click.visitor, click.kind().octet()).hash(&mut hasher);
+    (place, click.utm.each_ref().map(|value| value.as_deref())).hash(&mut hasher);
+    hasher.finish()
+}
+
 fn is_recent(minute: i64, current: i64) -> bool {
     (current - MINUTES as i64 + 1..=current + 1).contains(&minute)
 }
@@ -254,6 +315,34 @@ mod tests {
         assert!(live.watch(link("abc")).is_none());
         drop(all);
         assert!(live.watch(link("abc")).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_stored_click_is_shown_once_whichever_node_counted_it() {
+        let live = Live::default();
+        live.remember();
+        let mut watch = live.watch(link("abc")).unwrap();
+        let now = Timestamp::from_ms(60_000);
+        let (own, other) = (click("abc", 1), Click { visitor: Some(7), ..click("abc", 1) });
+        publish(&live, std::slice::from_ref(&own), now);
+        // The store returns own clicks, too, and the same ones again and again.
+        let stored = [own.clone(), other.clone()];
+        live.publish_stored(&link("abc"), &stored);
+        live.publish_stored(&link("abc"), &stored);
+        // Another that is alike is another.
+        let more = [own.clone(), other.clone(), other.clone()];
+        live.publish_stored(&link("abc"), &more);
+        live.publish_stored(&link("other"), &[click("other", 1)]);
+        let mut seen = Vec::new();
+        while let Ok(click) = watch.try_recv() {
+            seen.push(Click::clone(&click));
+        }
+        assert_eq!(seen, [own, other.clone(), other]);
+        assert_eq!(live.watched(), [link("abc")]);
+        live.forget_shown(Timestamp::from_ms(61_000));
+        assert!(live.state().shown.as_ref().unwrap().is_empty());
+        drop(watch);
+        assert!(live.watched().is_empty());
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod delta;
 mod ingest;
 mod journal;
 mod live;
+mod live_follower;
 mod mean;
 mod pending;
 mod report;
@@ -30,6 +31,7 @@ pub use journal::{
     names_a_bot, read_frame,
 };
 pub use live::{Busy, Live, Watch};
+pub use live_follower::LiveFollower;
 pub use mean::Mean;
 pub use pending::{
     BatchStart, PendingClicks, PendingCounts, PendingHour, PendingLinks, PendingSum, WithPending,
