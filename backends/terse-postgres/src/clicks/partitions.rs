@@ -94,10 +94,15 @@ impl PostgresClicks {
                  (extract(epoch FROM m + interval '1 month') * 1000)::bigint \
                  FROM generate_series(0, $1) AS n, LATERAL (SELECT date_trunc('month', \
                  now() AT TIME ZONE 'UTC') + n * interval '1 month') AS s (m) \
-                 WHERE to_regclass('click_raw_' || to_char(m, 'YYYYMM')) IS NULL",
+                 WHERE to_regclass('click_raw_' || to_char(m, 'YYYYMM')) IS NULL \
+                 AND NOT EXISTS (SELECT FROM click_raw_default \
+                 WHERE at >= (extract(epoch FROM m) * 1000)::bigint \
+                 AND at < (extract(epoch FROM m + interval '1 month') * 1000)::bigint)",
                 params![MONTHS_AHEAD],
             )
             .await?;
+        // Mostly none. Whether the default table has clicks of a month is checked before and after
+        // the lock: a month that must stay there is not locked again and again.
         for row in &months {
             let month = Month { name: row.get(0), from: row.get(1), to: row.get(2) };
             retried(|| self.create_month(&month)).await?;
