@@ -459,12 +459,12 @@ impl FallbackParts {
             request.uri().path().starts_with("/api/") || request.uri().path() == "/openapi.json";
         let health = OPERATING.contains(&request.uri().path());
         if !health && !(if api { self.roles.api } else { self.roles.web }) {
-            return Refused(
-                StatusCode::NOT_FOUND,
-                "not_found",
-                "this machine does not serve this".into(),
-            )
-            .answer(self.pages_for(&request));
+            let missing = match api {
+                true => "this node does not serve the API: its setting `roles` leaves out `api`",
+                false => "this node does not serve pages: its setting `roles` leaves out `web`",
+            };
+            return Refused(StatusCode::NOT_FOUND, "not_found", missing.into())
+                .answer(self.pages_for(&request));
         }
         let pages = self.pages_for(&request);
         let answer = self.back_office.spawn(self.web.clone().oneshot(request.map(Body::new)));

@@ -208,6 +208,45 @@ fn nodes_with_redis_share_copies_of_links_and_hear_of_changes() {
     assert!(said.contains("maxmemory is 0"), "{said}");
 }
 
+/// The row of a link is removed from the database by hand. The link is in the memory of both nodes,
+/// and in Redis.
+#[test]
+fn a_forgotten_link_is_read_from_the_database_again_on_every_node() {
+    let server = PostgresServer::shared();
+    let (database, redis) = (server.fresh(), RedisServer::start(&[]));
+    for cache in [Some(format!("cache.url={}", redis.url())), None] {
+        let settings: Vec<&str> = cache.iter().map(String::as_str).collect();
+        let start = || Node::start_with(&database, tempfile::tempdir().unwrap(), &settings);
+        let (a, b) = (start(), start());
+        let target = "https://example.com/removed";
+        let code = a.create(json!({ "long_url": target, "reuse": false }));
+        for node in [&a, &b] {
+            assert_eq!(node.follow(&code), found(target));
+        }
+        let is_copied = || {
+            let place = redis.ask(&["KEYS", &format!("*:{code}")]);
+            redis.ask(&["GETRANGE", &place, "0", "0"]) == "L"
+        };
+        // A node writes no copy while its first answers from Redis are late; a new one tries again.
+        until("a copy is in Redis", || {
+            cache.is_none() || is_copied() || start().follow(&code).0 != 302
+        });
+        server.sql(&database, &format!("DELETE FROM links WHERE code = '{code}'"));
+        for node in [&a, &b] {
+            assert_eq!(node.follow(&code), found(target), "nothing has told the nodes");
+        }
+        let data = a.folder.path().join("data");
+        let said = command(&data).args(["--json", "forget", &code]).output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+        let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+        assert_eq!(said["results"][0]["status"], 204, "{said}");
+        assert_eq!(a.follow(&code).0, 404, "the node that was asked forgets at once");
+        b.comes_to(&code, (404, None));
+        // A node that has just started asks Redis first.
+        assert_eq!(start().follow(&code).0, 404);
+    }
+}
+
 #[test]
 fn a_node_serves_what_it_knows_while_its_database_is_away() {
     let server = PostgresServer::start(&[]);
@@ -304,6 +343,143 @@ fn clicks_of_all_nodes_are_counted_once() {
         let (status, said) = node.served.wait();
         assert!(status.success(), "{said}");
         assert!(!node.folder.path().join("data/clicks.db").exists());
+    }
+}
+
+/// A live view on one node shows the clicks of both, each once.
+#[test]
+fn a_live_view_shows_the_clicks_of_all_nodes() {
+    use std::io::BufRead as _;
+    let database = PostgresServer::shared().fresh();
+    let (a, b) = (Node::start(&database), Node::start(&database));
+    let code = a.create(json!({ "long_url": "https://example.com/live" }));
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .timeout_global(Some(PATIENCE * 2))
+        .build()
+        .into();
+    let visit = |node: &Node, from: &str| {
+        let url = format!("{}/{code}", node.served.url);
+        let visit = agent.get(url).header("referer", format!("https://{from}.example/"));
+        assert_eq!(visit.call().unwrap().status(), 302);
+    };
+    let url = format!("{}/api/v1/urls/{code}/live", a.served.url);
+    let view = agent.get(url).header("authorization", format!("Bearer {KEY}")).call().unwrap();
+    assert_eq!(view.status(), 200);
+    let lines = std::io::BufReader::new(view.into_body().into_reader()).lines();
+    let mut shown = lines.filter_map(|line| {
+        let click: Value = serde_json::from_str(line.unwrap().strip_prefix("data: ")?).unwrap();
+        Some(click["referrer"].as_str().unwrap().to_owned())
+    });
+    for n in 0..3 {
+        visit(&a, &format!("a{n}"));
+        visit(&b, &format!("b{n}"));
+    }
+    let mut seen: Vec<String> = shown.by_ref().take(6).collect();
+    seen.sort_unstable();
+    let all = ["a0", "a1", "a2", "b0", "b1", "b2"].map(|from| format!("{from}.example"));
+    assert_eq!(seen, all);
+    // All of them are stored, and read again with the next one: it alone is shown.
+    until("all are stored", || clicks(&b, &code) == 6);
+    visit(&b, "last");
+    assert_eq!(shown.next().unwrap(), "last.example");
+}
+
+/// A process per role: each does its part only, and what one stores the others use.
+#[test]
+fn roles_are_shared_out_among_processes() {
+    let server = PostgresServer::shared();
+    let database = server.fresh();
+    let with = |roles: &str| {
+        let roles = format!("roles={roles}");
+        Node::start_with(
+            &database,
+            tempfile::tempdir().unwrap(),
+            &[&roles, "base_url=http://127.0.0.1:1"],
+        )
+    };
+    let (redirect, api) = (with("redirect"), with("api"));
+    let code = api.create(json!({ "long_url": "https://example.com/roles" }));
+    assert_eq!(redirect.follow(&code), found("https://example.com/roles"));
+    // What a node does not do, it says.
+    let (status, problem) =
+        redirect.call("POST", "/urls", Some(json!({ "long_url": "https://a.example/" })));
+    let why = problem["detail"].as_str().unwrap_or_default().to_owned();
+    assert!(status == 404 && why.contains("does not serve the API"), "{status} {problem}");
+    let (status, _, page) = redirect.served.get("/login");
+    assert!(status == 404 && page.contains("does not serve pages"), "{page}");
+    assert_eq!(api.follow(&code).0, 404, "only the role redirect follows links");
+    for node in [&redirect, &api] {
+        assert_eq!(node.served.get("/readyz").0, 200);
+    }
+    // Jobs of the fleet run on workers only: nobody holds the lease before there is one.
+    let leases = || server.sql(&database, "SELECT DISTINCT node FROM job_leases");
+    assert_eq!(leases(), "");
+    let worker = with("worker");
+    let name = std::fs::read_to_string(worker.folder.path().join("data/node")).unwrap();
+    until("the worker holds the lease", || leases() == name);
+    until("the worker has run a job", || {
+        worker.served.get("/metrics").2.contains("terse_job_runs_total{job=\"reaper\"}")
+            && worker.metric("terse_job_runs_total{job=\"reaper\"}") > 0.0
+    });
+    for node in [&redirect, &api] {
+        assert!(!node.served.get("/metrics").2.contains("job=\"reaper\""));
+    }
+    assert_eq!(leases(), name);
+    // The worker and the API take no part in redirects, and clicks are counted all the same.
+    until("the click is counted", || clicks(&api, &code) == 1);
+}
+
+/// Sessions are in the database.
+#[test]
+fn a_login_on_one_node_is_a_login_on_all() {
+    let database = PostgresServer::shared().fresh();
+    let folder = tempfile::tempdir().unwrap();
+    let (data, said) = (folder.path().join("data"), folder.path().join("said"));
+    let (store, key) = (format!("store={database}"), format!("admin_key={KEY}"));
+    let settings = [&store, &key, "base_url=http://127.0.0.1:1", "roles=web", "redirect.threads=1"];
+    let a = Served::start_with_output(&data, &settings, &said);
+    let said = std::fs::read_to_string(&said).unwrap();
+    let token = said.split_once("/setup?token=").expect("a set-up link").1;
+    let token = token.split_whitespace().next().unwrap();
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .timeout_global(Some(PATIENCE))
+        .build()
+        .into();
+    let post = |at: &Served, path: &str, cookie: &str, form: &str| {
+        let request = http::Request::post(format!("{}{path}", at.url))
+            .header("host", "127.0.0.1:1")
+            .header("origin", "http://127.0.0.1:1")
+            .header("accept", "text/html")
+            .header("cookie", cookie)
+            .header("content-type", "application/x-www-form-urlencoded");
+        agent.run(request.body(form.to_owned()).unwrap()).unwrap()
+    };
+    let account = |at: &Served, cookie: &str| {
+        let request = agent.get(format!("{}/account", at.url)).header("host", "127.0.0.1:1");
+        request.header("accept", "text/html").header("cookie", cookie).call().unwrap().status()
+    };
+    let password = "correct+horse+battery";
+    let form = format!("token={token}&name=ann&password={password}&again={password}");
+    let signed_in = post(&a, "/setup", "", &form);
+    assert_eq!(signed_in.status(), 303);
+    // Not before: each start makes a new set-up link, while there is no admin.
+    let b = Node::start_with(&database, tempfile::tempdir().unwrap(), &["roles=api,web"]).served;
+    let cookie = signed_in.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap();
+    for node in [&a, &b] {
+        assert_eq!((account(node, cookie).as_u16(), account(node, "").as_u16()), (200, 303));
+    }
+    // A login on the other node is one here, and the end of a session is its end everywhere.
+    let again = post(&b, "/login", "", &format!("name=ann&password={password}"));
+    assert_eq!(again.status(), 303);
+    let other = again.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap();
+    assert_eq!(account(&a, other), 200);
+    assert_eq!(post(&b, "/logout", cookie, "really=1").status(), 303);
+    for node in [&a, &b] {
+        assert_eq!((account(node, cookie).as_u16(), account(node, other).as_u16()), (303, 200));
     }
 }
 
