@@ -15,7 +15,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct RedisServer {
     folder: PathBuf,
     port: u16,
-    settings: Vec<String>,
+    args: Vec<String>,
+    /// How `redis-cli` connects, beside host and port.
+    cli: Vec<String>,
+    scheme: &'static str,
     watchdog: Mutex<Option<Child>>,
 }
 
@@ -28,11 +31,98 @@ impl RedisServer {
 
     /// Starts a server with further settings (`--name value`), on a free port of 127.0.0.1.
     pub fn start(settings: &[&str]) -> Self {
-        let settings = settings.iter().map(ToString::to_string).collect();
-        let server =
-            Self { folder: folder(), port: free_port(), settings, watchdog: Mutex::new(None) };
+        let (folder, port) = (folder(), free_port());
+        let server = Self::new(folder, port, &["--port", &port.to_string()], settings);
         server.run();
         server
+    }
+
+    fn new(folder: PathBuf, port: u16, listens: &[&str], settings: &[&str]) -> Self {
+        let mut args = listens.to_vec();
+        args.extend(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+        args.extend(["--daemonize", "no"]);
+        args.extend(settings);
+        let args = args.into_iter().map(str::to_owned).collect();
+        let (cli, scheme) = (Vec::new(), "redis");
+        Self { folder, port, args, cli, scheme, watchdog: Mutex::new(None) }
+    }
+
+    /// Starts a server that speaks TLS only, with this certificate and its key in PEM.
+    pub fn start_tls(certificate: &str, key: &str) -> Self {
+        let (folder, port) = (folder(), free_port());
+        let (at, file) = (port.to_string(), |name: &str| folder.join(name).display().to_string());
+        let (certificate_file, key_file) = (file("server.pem"), file("server.key"));
+        std::fs::write(&certificate_file, certificate).unwrap();
+        std::fs::write(&key_file, key).unwrap();
+        let listens = ["--port", "0", "--tls-port", &at];
+        let settings = [
+            ["--tls-cert-file", &certificate_file],
+            ["--tls-key-file", &key_file],
+            ["--tls-ca-cert-file", &certificate_file],
+            ["--tls-auth-clients", "no"],
+        ];
+        let mut server = Self::new(folder, port, &listens, settings.as_flattened());
+        server.cli = ["--tls", "--cacert", &certificate_file].map(str::to_owned).to_vec();
+        server.scheme = "rediss";
+        server.run();
+        server
+    }
+
+    /// Starts a replica of this server, and waits until it has the data.
+    pub fn replica(&self) -> Self {
+        let port = self.port.to_string();
+        let replica = Self::start(&["--replicaof", "127.0.0.1", &port]);
+        wait_for("the replica is connected", || {
+            replica.ask(&["info", "replication"]).contains("master_link_status:up")
+        });
+        replica
+    }
+
+    /// Starts a Sentinel that watches this server under a name, and waits until it knows a replica.
+    pub fn sentinel(&self, name: &str) -> Self {
+        let (folder, port) = (folder(), free_port());
+        let file = folder.join("sentinel.conf");
+        let settings = format!(
+            "port {port}\nbind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {} 1\n\
+             sentinel down-after-milliseconds {name} 1000\n\
+             sentinel failover-timeout {name} 5000\n",
+            self.port
+        );
+        std::fs::write(&file, settings).unwrap();
+        let args = vec![file.display().to_string(), "--sentinel".to_owned()];
+        let (cli, scheme) = (Vec::new(), "redis");
+        let sentinel = Self { folder, port, args, cli, scheme, watchdog: Mutex::new(None) };
+        sentinel.run();
+        wait_for("the Sentinel knows the replica", || {
+            sentinel.ask(&["sentinel", "replicas", name]).contains("runid")
+        });
+        sentinel
+    }
+
+    /// Starts a Cluster of six servers: three masters with a replica each.
+    pub fn cluster() -> Vec<Self> {
+        let node = |_| {
+            let bus = free_port().to_string();
+            let settings = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+            Self::start(&[&settings[..], &["--cluster-node-timeout", "2000"]].concat())
+        };
+        let nodes: Vec<Self> = (0..6).map(node).collect();
+        let places: Vec<String> =
+            nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        let created = Command::new("redis-cli")
+            .args(["--cluster", "create"])
+            .args(&places)
+            .args(["--cluster-replicas", "1", "--cluster-yes"])
+            .output()
+            .unwrap();
+        assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
+        wait_for("the Cluster is complete", || {
+            nodes.iter().all(|node| {
+                let slaves = node.ask(&["cluster", "nodes"]).matches("slave").count();
+                node.ask(&["cluster", "info"]).contains("cluster_state:ok") && slaves == 3
+            })
+        });
+        nodes
     }
 
     /// Starts the server again after [`RedisServer::stop`].
@@ -41,10 +131,7 @@ impl RedisServer {
         assert!(watchdog.is_none(), "the server runs already");
         let program = Path::new("/usr/bin/redis-server");
         assert!(program.exists(), "these tests need Debian's package `redis-server`");
-        let port = self.port.to_string();
-        let mut args = vec!["--port", &port, "--bind", "127.0.0.1", "--save", ""];
-        args.extend(["--appendonly", "no", "--daemonize", "no"]);
-        args.extend(self.settings.iter().map(String::as_str));
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         *watchdog = Some(watched(&self.folder, program, &args, None));
         drop(watchdog);
         let begun = Instant::now();
@@ -89,14 +176,23 @@ impl RedisServer {
 
     /// Its URL.
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
     /// What `redis-cli` prints for a command.
     pub fn ask(&self, command: &[&str]) -> String {
         let mut cli = Command::new("redis-cli");
-        cli.args(["-h", "127.0.0.1", "-p"]).arg(self.port.to_string()).args(command);
+        cli.args(["-h", "127.0.0.1", "-p"]).arg(self.port.to_string());
+        cli.args(&self.cli).args(command);
         String::from_utf8_lossy(&cli.output().unwrap().stdout).trim().to_owned()
+    }
+}
+
+fn wait_for(what: &str, done: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < START_TIMEOUT, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Copies of links, news of changes and rate limits on a real Redis, which the tests start.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod layouts;
 mod limits;
 mod links;
 
