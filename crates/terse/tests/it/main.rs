@@ -10,6 +10,7 @@ mod commands;
 mod crash;
 mod crash_clicks;
 mod crash_commands;
+mod deploy;
 mod disk_reserve;
 mod domains;
 mod erasure;
