@@ -1,8 +1,9 @@
 //! The links with the most clicks.
 //!
 //! Since ever, the ranking is an index. For a period, the clicks of an owner with few links are
-//! counted link by link. Otherwise the busiest links of each day are candidates: finished days have
-//! a ranking, and the hours of other days are read.
+//! counted link by link. Of an owner with many, the sums of the days of all of them are read.
+//! Otherwise the busiest links of each day are candidates: finished days have a ranking, and the
+//! hours of other days are read.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,6 +12,7 @@ use terse_core::clicks::{Bots, ClickSubject, Count, LinkId, Period, RankedLink, 
 use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
 use crate::clicks::bucket::{day_id, hour_id, of_hour_id, subject_of_day_id};
+use crate::clicks::erase;
 use crate::clicks::fold::Progress;
 use crate::clicks::queries::ClickQueries;
 use crate::clicks::report::{DAYS, HOURS, TimeRange};
@@ -36,6 +38,8 @@ pub(crate) const ALL_HOURS: &str =
 
 /// Of an owner with up to so many links, each is counted.
 const FEW_LINKS: usize = 2000;
+/// Of an owner with up to so many links, all are candidates.
+const MANY_LINKS: usize = 100_000;
 /// How many links of each day are candidates at least, and of all days together about.
 const CANDIDATES_A_DAY: i64 = 1000;
 const CANDIDATES: i64 = 50_000;
@@ -209,24 +213,44 @@ impl ClickQueries {
         Ok(query.rank(found))
     }
 
-    /// The ranking of a period, of the busiest links of each of its days.
+    /// The rows of the links of an owner, unless there are too many to read them all.
+    fn rows_of(&self, owner: OwnerId) -> Result<Option<HashSet<i64>>, Failure> {
+        let mut statement = self.conn.prepare_cached(erase::LINKS_OF)?;
+        let found = statement
+            .query_map([owner.0.cast_signed(), MANY_LINKS as i64 + 1], |row| row.get(0))?
+            .collect::<Result<HashSet<i64>, _>>()?;
+        Ok((found.len() <= MANY_LINKS).then_some(found))
+    }
+
+    /// The ranking of a period: of the links of an owner, or of the busiest links of each day.
     fn top_of_all(&self, query: &TopQuery, parts: &Parts) -> Result<Vec<RankedLink>, Failure> {
         let mut sums: HashMap<i64, Count> = HashMap::new();
-        let cut = self.busiest_of_days(parts, &mut sums)?;
+        let own = match query.owner {
+            Some(owner) => self.rows_of(owner)?,
+            None => None,
+        };
+        let cut = match &own {
+            Some(own) => {
+                self.days_of(own, parts, &mut sums)?;
+                false
+            }
+            None => self.busiest_of_days(parts, &mut sums)?,
+        };
+        let is_candidate = |subject: i64| own.as_ref().is_none_or(|own| own.contains(&subject));
         let mut statement = self.conn.prepare_cached(ALL_HOURS)?;
         for (from, to, edge) in parts.hours(None) {
             let mut rows = statement.query([from, to])?;
             while let Some(row) = rows.next()? {
                 self.count_row();
                 let id = row.get(0)?;
-                if !edge || parts.has_hour(id) {
-                    let (_, subject, _) = of_hour_id(id);
+                let (_, subject, _) = of_hour_id(id);
+                if is_candidate(subject) && (!edge || parts.has_hour(id)) {
                     sums.entry(subject).or_default().add(count(row, 1)?);
                 }
             }
             self.each_delta(from, to, |delta| {
-                if !edge || parts.has_hour(delta.id) {
-                    let (_, subject, _) = of_hour_id(delta.id);
+                let (_, subject, _) = of_hour_id(delta.id);
+                if is_candidate(subject) && (!edge || parts.has_hour(delta.id)) {
                     sums.entry(subject).or_default().add(delta.clicks);
                 }
                 Ok(())
@@ -260,6 +284,25 @@ impl ClickQueries {
             }
         }
         Ok(query.rank(found))
+    }
+
+    /// Adds the days that count whole of some subjects.
+    fn days_of(
+        &self,
+        subjects: &HashSet<i64>,
+        parts: &Parts,
+        sums: &mut HashMap<i64, Count>,
+    ) -> Result<(), Failure> {
+        let (first, last) = parts.whole;
+        let mut statement = self.conn.prepare_cached(DAYS[0])?;
+        for &subject in subjects {
+            let mut rows = statement.query([day_id(subject, first), day_id(subject, last)])?;
+            while let Some(row) = rows.next()? {
+                self.count_row();
+                sums.entry(subject).or_default().add(count(row, 1)?);
+            }
+        }
+        Ok(())
     }
 
     /// Adds the busiest subjects of the days that count whole. Returns whether a day has more.

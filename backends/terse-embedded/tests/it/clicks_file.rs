@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use terse_core::clicks::{
-    Added, Batch, BotKind, Click, ClickIngest as _, ClickReports as _, ClickRetention as _,
+    Added, Batch, BotKind, Bots, Click, ClickIngest as _, ClickReports as _, ClickRetention as _,
     ClickSubject, ClickTarget, Count, Dimension, Interned, JournalId, JournalSpan, LinkId, Opened,
-    Period, RawQuery, Retention,
+    Period, RawQuery, Retention, TopQuery,
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 use terse_embedded::{
@@ -707,6 +707,41 @@ async fn a_block_with_one_late_click_is_as_old_as_its_latest_click() {
     assert_eq!(store.prune(retention).await.unwrap().raw, 2);
     assert_eq!(all_clicks(&store, &link(1)).await.len(), 2);
     assert_eq!(all_clicks(&store, &link(2)).await.len(), 0);
+}
+
+/// More links than are counted one by one, and on each day more busy links of others than the
+/// ranking of all links reads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn busy_links_of_others_push_none_out_of_an_owners_ranking() {
+    const DAY: i64 = 86_400_000;
+    let folder = Folder::new();
+    let store = folder.open();
+    let of = |n: u64, owner: OwnerId, day: i64| {
+        Click::bare(timestamp(day * DAY), ClickTarget::Link(link(n), owner))
+    };
+    let mut clicks: Vec<Click> = (0..2001).map(|n| of(n, OWNER, 0)).collect();
+    clicks.extend((5000..6200).flat_map(|n| [of(n, OwnerId(4), 0), of(n, OwnerId(4), 0)]));
+    clicks.extend([of(7, OWNER, 0), of(8, OWNER, 59), of(5000, OwnerId(4), 59)]);
+    clicks.extend([of(9, OWNER, 60), of(9, OWNER, 60)]);
+    put(&store, clicks).await;
+    let top = async |from: i64, to: i64| {
+        let period = Period { from: Some(timestamp(from)), to: Some(timestamp(to)) };
+        let bots = Bots::Include;
+        let query = TopQuery { owner: Some(OWNER), period, bots, after: None, limit: 4 };
+        let found = store.top(&query).await.unwrap();
+        let found = found.iter().map(|found| (found.link.key.code.to_string(), found.clicks.all()));
+        found.collect::<Vec<_>>()
+    };
+    let want = |wanted: [(&str, u64); 4]| wanted.map(|(code, clicks)| (code.to_owned(), clicks));
+    let all = want([("link-9", 3), ("link-7", 2), ("link-8", 2), ("link-0", 1)]);
+    let first_days = want([("link-7", 2), ("link-8", 2), ("link-0", 1), ("link-1", 1)]);
+    assert_eq!(top(0, 61 * DAY).await, all);
+    // The sums of days replace those of hours, except for the last day.
+    let days = Retention { days_before: timestamp(60 * DAY), ..up_to(0, 60 * DAY, 10_000) };
+    while store.prune(days).await.unwrap().more {}
+    assert_eq!(top(0, 61 * DAY).await, all);
+    assert_eq!(top(0, 60 * DAY).await, first_days);
+    store.close();
 }
 
 fn count(path: &Path, table: &str) -> i64 {
