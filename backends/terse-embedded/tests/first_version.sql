@@ -12,4 +12,5 @@ ALTER TABLE links DROP COLUMN notes;
 ALTER TABLE links DROP COLUMN password;
 ALTER TABLE links DROP COLUMN signs;
 ALTER TABLE links DROP COLUMN imported_clicks;
+DELETE FROM meta WHERE name = 'code_hash';
 PRAGMA user_version = 1;

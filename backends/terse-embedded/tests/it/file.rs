@@ -11,10 +11,10 @@ use rusqlite::Connection;
 use terse_core::registry::EventKind;
 use terse_core::rules::Rules;
 use terse_core::{
-    Absence, Alphabet, ChangeCursor, ChangeFeed as _, ClickSpender as _, Domain, Flags, Insert,
-    Inserted, Link, LinkKey, LinkReader as _, LinkStore, ListQuery, ModerationSource,
-    ModerationStatus, Notes, Numbering, Outbox as _, OutboxEvent, Request, Revision, Sort,
-    StoreError, TagCount, Tags, Updated,
+    Absence, Alphabet, ChangeCursor, ChangeFeed as _, ClickSpender as _, CodeSource as _, Domain,
+    Flags, Hashed, Insert, Inserted, Link, LinkKey, LinkReader as _, LinkStore, ListQuery,
+    ModerationSource, ModerationStatus, Notes, Numbering, Outbox as _, OutboxEvent, OwnerId,
+    Request, Revision, Sort, StoreError, TagCount, Tags, Target, Updated, Wanted,
 };
 use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, skip_ahead, verify};
 use terse_testkit::{alias, generated, key, timestamp};
@@ -679,6 +679,29 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     drop(store);
     assert_eq!(folder.open().get(&flagged.key).await.unwrap(), Some(flagged));
     assert!(verify(&folder.db()).unwrap().is_clean());
+}
+
+/// The first version did not key the hash of a target with the secret of its store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_the_first_version_keeps_its_codes_from_targets() {
+    let folder = Folder::new();
+    let target = Target::from_stored("https://a.example/".into());
+    let code_in = async |store: Embedded| {
+        let codes = Hashed::new(store.identity(), 7);
+        let wanted = Wanted { owner: OwnerId::ADMIN, target: &target, attempt: 0 };
+        let code = codes.next(wanted).await.unwrap().to_string();
+        store.close();
+        code
+    };
+    // What SHA-256 makes of the target and its owner, whatever the secret is.
+    let unkeyed = "QOH18dY";
+    let keyed = code_in(folder.open()).await;
+    assert_ne!(keyed, unkeyed, "a new file has the keyed hash");
+    assert_eq!(code_in(folder.open()).await, keyed);
+    sql(&folder.db(), include_str!("../first_version.sql"));
+    for _ in 0..2 {
+        assert_eq!(code_in(folder.open()).await, unkeyed, "also after it was brought up to date");
+    }
 }
 
 /// Entries that an earlier version wrote have no id; they get one that stays.
