@@ -222,6 +222,19 @@ fn a_dry_run_changes_nothing_and_is_no_part_of_an_import() {
     assert!(bench.api.links.lock().unwrap().is_empty());
     assert!(!Position::path(&file).exists());
     assert!(std::fs::read_to_string(report).unwrap().contains("2,refused,xyz,long_url"));
+
+    // Of an interrupted import it tries all rows, and leaves the position.
+    let mut bench = Bench::new(Api { full_at: Some(500), ..Api::default() });
+    let file = bench.path("links.csv");
+    std::fs::write(&file, format!("long_url,alias\n{}", rows(0, 1200))).unwrap();
+    bench.import(&file, &[]).unwrap_err();
+    let position = std::fs::read(Position::path(&file)).unwrap();
+    bench.api.full_at = None;
+    bench.api.batches.lock().unwrap().clear();
+    assert!(bench.import(&file, &["--dry-run"]).unwrap());
+    assert_eq!(bench.api.batches.lock().unwrap().iter().sum::<usize>(), 1200);
+    assert_eq!(bench.api.links.lock().unwrap().len(), 500);
+    assert_eq!(std::fs::read(Position::path(&file)).unwrap(), position);
 }
 
 #[test]
