@@ -23,8 +23,15 @@ assert.equal(made.response.status, 201, JSON.stringify(made.error));
 const code: string = made.data!.short_code;
 assert.equal(code, "from-typescript");
 
+// A domain is a text: which domains there are is no part of the generated types.
+const domain: string = made.data!.domain;
+const named = await client.POST("/api/v1/urls", {
+  body: { long_url: "https://example.com/named", tags: ["named"], domain },
+});
+assert.equal(named.data!.domain, domain);
+
 const listed = await client.GET("/api/v1/urls", {
-  params: { query: { tag: "client", limit: 10, status: "active" } },
+  params: { query: { tag: "client", limit: 10, status: "active", domain } },
 });
 assert.deepEqual(listed.data!.links.map((link) => link.short_code), [code]);
 

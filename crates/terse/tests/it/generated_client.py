@@ -23,7 +23,14 @@ with AuthenticatedClient(base_url=url, token=key, raise_on_unexpected_status=Tru
     read = get_link.sync(client=client, code="from-python")
     assert isinstance(read, Link) and read.long_url == "https://example.com/python"
 
-    listed = list_links.sync(client=client, tag="client", limit=10)
+    # A domain is a text: which domains there are is no part of the generated types.
+    body = CreateLink(
+        long_url="https://example.com/named", tags=["named"], domain=made.parsed.domain
+    )
+    named = create_link.sync(client=client, body=body)
+    assert isinstance(named, Link) and named.domain == made.parsed.domain, named
+
+    listed = list_links.sync(client=client, tag="client", limit=10, domain=read.domain)
     assert isinstance(listed, LinkList), listed
     assert [link.short_code for link in listed.links] == ["from-python"]
 
