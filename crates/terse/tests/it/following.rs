@@ -198,6 +198,9 @@ fn a_stable_link_becomes_permanent_where_the_operator_wants_that() {
             let status = terse.get(&format!("/{alias}")).status;
             assert_eq!(status, if *alias == "other" { 307 } else { 302 }, "{alias} is new");
         }
+        let password = "open sesame";
+        let locked = json!({"long_url": TARGET, "custom_alias": "locked", "password": password});
+        terse.create(locked);
         terse.clock().advance(Duration::from_secs(3600));
         for (alias, _, status) in &links {
             let want = if after == 0 && *status == 301 { 302 } else { *status };
@@ -206,6 +209,13 @@ fn a_stable_link_becomes_permanent_where_the_operator_wants_that() {
             let public = answer.header("cache-control").unwrap().starts_with("public");
             assert_eq!(public, want == 301, "{alias}");
         }
+        // A visitor who knows the password gets no permanent redirect, either.
+        let form = [("content-type", "application/x-www-form-urlencoded")];
+        let sent = terse.send("POST", "/locked", &form, Some(b"password=open+sesame"));
+        assert_eq!((sent.status, sent.location()), (303, Some(TARGET)));
+        let pass = sent.header("set-cookie").unwrap().split(';').next().unwrap();
+        let opened = terse.send("GET", "/locked", &[("cookie", pass)], None);
+        assert_eq!((opened.status, opened.location()), (302, Some(TARGET)));
         // A change begins the time anew.
         let change = json!({"long_url": "https://example.com/changed"});
         assert_eq!(terse.api("PATCH", "/urls/plain", Some(change)).status, 200);

@@ -3,7 +3,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -101,10 +101,23 @@ impl TestTerse {
         }
     }
 
-    /// Restarts the server on the same folder.
+    /// Restarts the server on the same folder. A process that another test has just started holds
+    /// a copy of the folder's lock until it runs its own program.
     pub(crate) fn restart(&mut self) {
         self.stop();
-        let server = Server::start(&self.config, Clock::default()).expect("terse starts again");
+        let begun = Instant::now();
+        let server = loop {
+            match Server::start(&self.config, Clock::default()) {
+                Ok(server) => break server,
+                Err(error)
+                    if format!("{error:#}").contains("another terse is running")
+                        && begun.elapsed() < Duration::from_secs(30) =>
+                {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(error) => panic!("terse does not start again: {error:#}"),
+            }
+        };
         self.address = server.address();
         self.server = Some(server);
     }

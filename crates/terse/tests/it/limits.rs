@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use terse::config::Limits;
+use terse_core::registry::Role;
 
+use crate::bans::Somebody;
 use crate::harness::{Answer, TestTerse};
 
 fn limited(change: impl FnOnce(&mut terse::Config)) -> TestTerse {
@@ -84,6 +86,37 @@ fn tokens_come_back_with_time_and_the_fields_say_when() {
     assert_eq!(terse.anonymous("POST", "/urls/bulk", Some(many)).status, 429);
     let metrics = terse.get("/metrics").text();
     assert!(metrics.contains("terse_creates_total{outcome=\"limited\"} 32\n"), "{metrics}");
+}
+
+#[test]
+fn the_settings_limit_an_account_and_the_keys_at_one_address() {
+    let terse = limited(|config| {
+        config.limits.create_per_account = "3/h".parse().unwrap();
+        config.limits.create_per_ip_with_key = "4/h".parse().unwrap();
+    });
+    let create = |key: &str| {
+        let key = format!("Bearer {key}");
+        let fields = [("authorization", key.as_str()), ("content-type", "application/json")];
+        let body = json!({"long_url": "https://example.com/", "reuse": false}).to_string();
+        terse.send("POST", "/api/v1/urls", &fields, Some(body.as_bytes()))
+    };
+    let refused = |answer: &Answer, why: &str| {
+        assert_eq!((answer.status, &answer.json()["code"]), (429, &json!("rate_limited")));
+        assert!(answer.text().contains(why), "{}", answer.text());
+    };
+    let ann = Somebody::new(&terse, "ann", Role::User);
+    let second = json!({"name": "second", "scope": "create"});
+    let second = ann.api(&terse, "POST", "/keys", Some(second)).json();
+    let second = second["key"].as_str().unwrap_or_else(|| panic!("{second}"));
+    for key in [&ann.key, second, second] {
+        assert_eq!(create(key).status, 201);
+    }
+    for key in [&ann.key, second] {
+        refused(&create(key), "with all keys of the account");
+    }
+    let bob = Somebody::new(&terse, "bob", Role::User);
+    assert_eq!(create(&bob.key).status, 201);
+    refused(&create(&bob.key), "from this address");
 }
 
 #[test]

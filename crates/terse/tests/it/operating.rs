@@ -243,6 +243,13 @@ fn health_and_numbers_can_have_a_listener_of_their_own() {
     );
 }
 
+/// What `serve` says to a setting that it refuses. On a free port: another program may have the
+/// usual one.
+fn serve_with(data: &std::path::Path, setting: &str) -> std::process::Output {
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--set", setting];
+    command(data).args(serve).output().unwrap()
+}
+
 #[test]
 fn the_operator_is_named_by_the_settings() {
     let terse = TestTerse::with(|config| {
@@ -267,7 +274,7 @@ fn the_operator_is_named_by_the_settings() {
         ("operator.logo=absent.svg", "operator.logo cannot be read: absent.svg"),
         (&format!("operator.logo={}", text.display()), "operator.logo must be an SVG, PNG"),
     ] {
-        let output = command(&data).args(["serve", "--set", setting]).output().unwrap();
+        let output = serve_with(&data, setting);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(message), "{setting}: {said}");
     }
@@ -312,9 +319,47 @@ fn aliases_that_the_operator_does_not_want_are_refused() {
         (large, "at most 1 MiB"),
     ] {
         let setting = format!("links.unwanted_aliases={}", path.display());
-        let output = command(&data).args(["serve", "--set", &setting]).output().unwrap();
+        let output = serve_with(&data, &setting);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(message), "{setting}: {said}");
+    }
+}
+
+#[test]
+fn pages_of_the_origins_in_the_settings_may_call_the_api() {
+    let terse =
+        TestTerse::with(|config| config.api.cors_origins = vec!["https://app.example".into()]);
+    let key = format!("Bearer {KEY}");
+    let allowed = |origin: &str| {
+        let fields = [("authorization", key.as_str()), ("origin", origin)];
+        let answer = terse.send("GET", "/api/v1/urls", &fields, None);
+        assert_eq!(answer.status, 200);
+        answer.header("access-control-allow-origin").map(str::to_owned)
+    };
+    assert_eq!(allowed("https://app.example").as_deref(), Some("https://app.example"));
+    assert_eq!(allowed("https://other.example"), None);
+    let (_temp, data) = folder();
+    let setting = "api.cors_origins=https://app.example/path";
+    let output = command(&data).args(["--set", setting, "config"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("api.cors_origins must be"), "{said}");
+}
+
+#[test]
+fn a_setting_selects_the_requests_in_the_log() {
+    for (setting, reads, writes) in [("off", 0, 0), ("writes", 0, 1), ("all", 1, 1)] {
+        let (_temp, data) = folder();
+        let server = Served::start(&data, &[&format!("log.requests={setting}")]);
+        assert_eq!(server.get("/api/v1/nothing").0, 404);
+        let url = format!("{}/api/v1/urls", server.url);
+        let made = ureq::post(url).send_json(json!({"long_url": "https://example.com/"})).unwrap();
+        let id = made.headers()["x-request-id"].to_str().unwrap().to_owned();
+        server.terminate();
+        let (status, said) = server.wait();
+        assert!(status.success(), "{said}");
+        let lines = |part: &str| said.lines().filter(|line| line.contains(part)).count();
+        assert_eq!(lines(&id), writes, "{setting}: {said}");
+        assert_eq!(lines("method=GET"), reads, "{setting}: {said}");
     }
 }
 
