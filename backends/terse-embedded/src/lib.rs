@@ -43,6 +43,7 @@ mod search_reset;
 mod store;
 mod tags;
 mod threads;
+mod transfer;
 mod verify;
 mod writer;
 mod writes;
@@ -63,4 +64,5 @@ pub use registry::{
     move_into_registry, skip_ahead_registry, skip_owners_of_links, verify_registry,
 };
 pub use store::Embedded;
+pub use transfer::{LinksFile, TablesFile};
 pub use verify::{LinkFileCheck, Problems, inspect, verify};

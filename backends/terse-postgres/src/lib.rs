@@ -20,9 +20,11 @@ mod schema;
 mod shared;
 mod sql;
 mod tls;
+mod transfer;
 
-pub use clicks::PostgresClicks;
+pub use clicks::{PostgresClicks, SumsWriter};
 pub use inspect::{Inspection, inspect};
 pub use links::PostgresLinks;
 pub use options::{OpenError, Options};
 pub use registry::PostgresRegistry;
+pub use transfer::{Import, ImportError};

@@ -45,6 +45,7 @@ mod store;
 mod target;
 mod text;
 mod time;
+pub mod transfer;
 mod validation;
 pub mod webhooks;
 

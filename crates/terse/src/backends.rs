@@ -4,6 +4,8 @@
 #[cfg(feature = "embedded")]
 mod embedded;
 #[cfg(feature = "postgres")]
+mod migrate;
+#[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
@@ -121,6 +123,32 @@ async fn open_postgres(
     _config: &Config,
     _url: &crate::config::PostgresUrl,
 ) -> anyhow::Result<Store> {
+    check_scheme("postgres").map_err(anyhow::Error::msg)?;
+    anyhow::bail!("PostgreSQL is not built in")
+}
+
+/// What [`migrate`] has moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    pub(crate) links: u64,
+    /// Rows of tables.
+    pub(crate) rows: u64,
+    /// Links, owners and others that have sums of clicks.
+    pub(crate) subjects: u64,
+    /// Single clicks.
+    pub(crate) clicks: u64,
+}
+
+#[cfg(feature = "postgres")]
+pub(crate) use migrate::migrate;
+
+/// URLs of databases are refused before.
+#[cfg(not(feature = "postgres"))]
+pub(crate) fn migrate(
+    _config: &Config,
+    _to: &crate::config::PostgresUrl,
+    _say: &dyn Fn(String),
+) -> anyhow::Result<Moved> {
     check_scheme("postgres").map_err(anyhow::Error::msg)?;
     anyhow::bail!("PostgreSQL is not built in")
 }

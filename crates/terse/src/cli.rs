@@ -101,6 +101,8 @@ Examples:
     Backup(commands::backup::Backup),
     /// Replace the store with a backup
     Restore(commands::backup::Restore),
+    /// Move the data folder into a PostgreSQL database
+    Migrate(commands::migrate::Migrate),
     /// Find problems, and say how to solve them
     Doctor(commands::doctor::Doctor),
     /// Measure how fast a server is
@@ -222,6 +224,7 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
     match command {
         Command::Backup(command) => only_here("backup").and_then(|()| command.run(&context)),
         Command::Restore(command) => only_here("restore").and_then(|()| command.run(&context)),
+        Command::Migrate(command) => only_here("migrate").and_then(|()| command.run(&context)),
         Command::Doctor(command) => only_here("doctor").and_then(|()| command.run(&context)),
         Command::Config(command) => command.run(&context),
         Command::Api(_) | Command::Serve(_) | Command::Bench(_) | Command::Completions { .. } => {

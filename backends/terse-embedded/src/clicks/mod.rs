@@ -27,5 +27,6 @@ mod writes;
 
 pub use deltas::DeltaLimits;
 pub use options::ClickOptions;
+pub(crate) use schema::CLICKS;
 pub use store::EmbeddedClicks;
 pub use verify::{ClickFileCheck, backup_clicks, inspect_clicks, verify_clicks};

@@ -29,6 +29,7 @@ mod writes;
 pub use account_ids::skip_owners_of_links;
 pub use adopt::move_into_registry;
 pub use options::RegistryOptions;
+pub(crate) use schema::REGISTRY;
 pub use store::EmbeddedRegistry;
 pub use verify::{
     RegistryFileCheck, backup_registry, inspect_registry, skip_ahead_registry, verify_registry,

@@ -6,6 +6,9 @@ mod raw;
 mod reports;
 mod retention;
 mod sum;
+mod transfer;
+
+pub use transfer::SumsWriter;
 
 use std::sync::Arc;
 
@@ -51,7 +54,7 @@ impl PostgresClicks {
         Self::open_on(links.pool(), options, keep_raw).await
     }
 
-    async fn open_on(
+    pub(crate) async fn open_on(
         pool: Arc<Pool>,
         options: &Options,
         keep_raw: bool,

@@ -35,6 +35,12 @@ pub(super) struct Sum {
 }
 
 impl Sum {
+    /// A sum that another store has made.
+    pub(super) fn of(tally: Tally, visitors: Sketch) -> Self {
+        let visited = visitors.count() > 0;
+        Self { tally, visitors, visited }
+    }
+
     /// Adds what a batch adds to this sum.
     pub(super) fn add_delta(&mut self, delta: &Delta, columns: &ClickColumns) {
         delta.add_to(columns, &mut self.tally);

@@ -7,7 +7,7 @@ mod inserts;
 mod leases;
 mod list;
 mod lookups;
-mod row;
+pub(crate) mod row;
 mod updates;
 
 use std::ops::Range;
@@ -27,6 +27,7 @@ use crate::options::{OpenError, Options};
 use crate::pool::{Connector, Pool};
 use crate::schema;
 use crate::sql::params;
+use crate::transfer;
 use changes::Feed;
 use inserts::Inserter;
 use lookups::Lookups;
@@ -49,6 +50,7 @@ impl PostgresLinks {
         let direct = Connector::new(direct, options.connect_timeout)?;
         schema::LINKS.migrate(&direct).await?;
         let pool = Arc::new(Pool::open(&options).await?);
+        transfer::check_finished(&pool).await?;
         let identity = identity(&pool, options.alphabet)
             .await
             .map_err(|error| OpenError::Foreign(describe(&error)))?;

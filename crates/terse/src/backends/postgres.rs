@@ -16,7 +16,7 @@ use crate::serve::alphabet;
 /// More than the database may differ from this machine's clock.
 const MAX_CLOCK_DIFFERENCE_MS: u64 = 5_000;
 
-fn options(config: &Config, url: &PostgresUrl) -> Options {
+pub(super) fn options(config: &Config, url: &PostgresUrl) -> Options {
     let reveal = |url: &Option<PostgresUrl>| url.as_ref().map(|url| url.reveal().to_owned());
     Options {
         direct_url: reveal(&config.store_direct),

@@ -3,3 +3,4 @@
 pub(crate) mod backup;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod migrate;

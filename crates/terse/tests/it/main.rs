@@ -24,6 +24,7 @@ mod hsts;
 mod import_formats;
 mod limits;
 mod memory;
+mod migrate;
 mod moderation;
 mod oidc;
 mod oidc_provider;

@@ -1,0 +1,417 @@
+//! Takes all data of another store into an empty database.
+//!
+//! Every step can be repeated: rows that are there stay. Until [`Import::finish`], no node starts on
+//! the database, and what was moved up to then is noted in `terse_migration`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use terse_core::transfer::{Cell, Digest, Kind, MovedLink, MovedSums, Part, Table};
+use terse_core::{Identity, LinkVersion, StoreError, Timestamp, link_codec};
+use tokio_postgres::Row;
+
+use crate::clicks::{PostgresClicks, SumsWriter};
+use crate::failure::corrupt;
+use crate::links::row::{self, NEW_COLUMNS, NewRows, unnested, written_columns};
+use crate::options::{OpenError, Options};
+use crate::pool::{Connector, Pool};
+use crate::schema;
+use crate::sql::{At, Param, params};
+
+/// Says what moves into the database, and how far it has come.
+const STATE: &str = "CREATE TABLE IF NOT EXISTS terse_migration (
+    one      boolean PRIMARY KEY DEFAULT true CHECK (one),
+    source   bytea NOT NULL,
+    position bigint NOT NULL,
+    finished boolean NOT NULL
+)";
+
+/// An error of the database, or the reason why it is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It failed.
+    #[error("the database failed")]
+    Store(#[from] StoreError),
+    /// It holds something.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A database that data moves into.
+pub struct Import {
+    pool: Arc<Pool>,
+    position: i64,
+}
+
+impl Import {
+    /// Creates the tables, and the identity of the store that moves. Refuses a database that holds
+    /// anything but the beginning of the same move.
+    pub async fn begin(
+        options: &Options,
+        identity: &Identity,
+        leases: &[(u8, u64)],
+    ) -> Result<Self, ImportError> {
+        let direct = options.direct_url.as_ref().unwrap_or(&options.url);
+        let connector = Connector::new(direct, options.connect_timeout)?;
+        let pool = Arc::new(Pool::open(options).await?);
+        for part in [&schema::LINKS, &schema::REGISTRY, &schema::CLICKS] {
+            part.migrate(&connector).await?;
+        }
+        write(&pool, STATE, &[]).await?;
+        let source = identity.derive("terse migration v1");
+        let import = Self { pool, position: 0 };
+        let rows =
+            import.read("SELECT source, position, finished FROM terse_migration", &[]).await?;
+        if let Some(row) = rows.first() {
+            let (known, position, finished): (Vec<u8>, i64, bool) =
+                (row.get(0), row.get(1), row.get(2));
+            if finished || known != source {
+                let why = if finished { "a finished move" } else { "a part of another store" };
+                return Err(ImportError::Refused(format!(
+                    "the database contains {why}: name an empty one"
+                )));
+            }
+            return Ok(Self { position, ..import });
+        }
+        for table in ["links", "accounts", "click_subjects", "link_quarantine", "audit"] {
+            let rows = import.read(&format!("SELECT FROM {table} LIMIT 1"), &[]).await?;
+            if !rows.is_empty() {
+                return Err(ImportError::Refused(format!(
+                    "the database is in use: its table {table} has rows. Name an empty one"
+                )));
+            }
+        }
+        // A node that has been started on the empty database has made these.
+        let secret = &identity.secret()[..];
+        let (alphabet, hash) = (identity.alphabet.as_str(), identity.code_hash.as_str());
+        write(
+            &import.pool,
+            "WITH facts AS (DELETE FROM registry_facts), salts AS (DELETE FROM salts), \
+             store AS (INSERT INTO link_store (secret, alphabet, code_hash, incarnation) \
+             VALUES ($1, $2, $3, 1) ON CONFLICT (one) DO UPDATE SET secret = excluded.secret, \
+             alphabet = excluded.alphabet, code_hash = excluded.code_hash, \
+             incarnation = link_store.incarnation + 1) \
+             INSERT INTO terse_migration (source, position, finished) VALUES ($4, $5, false)",
+            params![secret, alphabet, hash, &source[..], i64::MIN],
+        )
+        .await?;
+        let (lengths, next): (Vec<i16>, Vec<i64>) =
+            leases.iter().map(|(length, next)| (i16::from(*length), next.cast_signed())).unzip();
+        write(
+            &import.pool,
+            "INSERT INTO link_leases AS l (length, next) SELECT * FROM unnest($1, $2) \
+             ON CONFLICT (length) DO UPDATE SET next = greatest(l.next, excluded.next)",
+            params![lengths, next],
+        )
+        .await?;
+        Ok(Self { position: i64::MIN, ..import })
+    }
+
+    /// Links up to this position are there.
+    pub fn position(&self) -> i64 {
+        self.position
+    }
+
+    /// Writes links, in the order of their positions.
+    pub async fn put_links(&mut self, links: &[MovedLink]) -> Result<(), ImportError> {
+        let Some(last) = links.last() else { return Ok(()) };
+        let transaction = self.pool.begin().await.map_err(StoreError::from)?;
+        let rows = NewRows::of(links.iter().map(|moved| &moved.link));
+        let sql = format!(
+            "INSERT INTO links ({NEW_COLUMNS}) SELECT {} FROM {} ON CONFLICT DO NOTHING \
+             RETURNING domain, code",
+            written_columns(),
+            unnested()
+        );
+        let new = transaction.query(&sql, &rows.params()).await.map_err(StoreError::from)?;
+        let new: HashSet<(String, String)> =
+            new.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let name = |moved: &MovedLink| {
+            let key = &moved.link.key;
+            (key.domain.as_str().to_owned(), key.code.as_str().to_owned())
+        };
+        let (mut domains, mut codes, mut marks) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut of_domain, mut of_code) = (Vec::new(), Vec::new());
+        let (mut until, mut versions) = (Vec::new(), Vec::new());
+        for moved in links.iter().filter(|moved| new.contains(&name(moved))) {
+            let (domain, code) = name(moved);
+            // The oldest first: the table numbers them.
+            for LinkVersion { link, until: at } in moved.history.iter().rev() {
+                of_domain.push(domain.clone());
+                of_code.push(code.clone());
+                until.push(At(*at));
+                versions.push(link_codec::encode(link));
+            }
+            if let Some(marked) = moved.marked {
+                domains.push(domain);
+                codes.push(code);
+                marks.push(At(marked));
+            }
+        }
+        let work = async {
+            transaction
+                .execute(
+                    "INSERT INTO link_revisions (domain, code, until, link) \
+                     SELECT domain, code, until, link FROM unnest($1, $2, $3, $4) \
+                     WITH ORDINALITY AS r (domain, code, until, link, place) ORDER BY place",
+                    params![of_domain, of_code, until, versions],
+                )
+                .await?;
+            transaction
+                .execute(
+                    "UPDATE links l SET marked = m.marked FROM unnest($1, $2, $3) \
+                     AS m (domain, code, marked) WHERE l.domain = m.domain COLLATE \"C\" \
+                     AND l.code = m.code COLLATE \"C\"",
+                    params![domains, codes, marks],
+                )
+                .await?;
+            transaction
+                .execute("UPDATE terse_migration SET position = $1", params![last.position])
+                .await?;
+            transaction.commit().await
+        };
+        work.await.map_err(StoreError::from)?;
+        self.position = last.position;
+        Ok(())
+    }
+
+    /// The digest of all links, read back.
+    pub async fn links_digest(&self) -> Result<Digest, ImportError> {
+        let mut digest = Digest::default();
+        let mut after: Option<(String, String)> = None;
+        loop {
+            let (domain, code) = after.clone().unwrap_or_default();
+            let sql = format!(
+                "SELECT {}, l.marked FROM links l WHERE $3 OR (l.domain, l.code) > ($1, $2) \
+                 ORDER BY l.domain, l.code LIMIT 500",
+                row::COLUMNS
+            );
+            let rows = self.read(&sql, params![domain, code, after.is_none()]).await?;
+            let Some(last) = rows.last() else { return Ok(digest) };
+            after = Some((last.get(0), last.get(1)));
+            let mut links = Vec::with_capacity(rows.len());
+            for row in &rows {
+                let marked = row.get::<_, Option<At>>(28).map(|at| at.0);
+                let link = row::read(row, 0)?;
+                links.push(MovedLink { position: 0, link, marked, history: Vec::new() });
+            }
+            self.add_history(&mut links).await?;
+            links.iter().for_each(|moved| moved.digest(&mut digest));
+        }
+    }
+
+    async fn add_history(&self, links: &mut [MovedLink]) -> Result<(), ImportError> {
+        let of = |part: fn(&MovedLink) -> &str| -> Vec<String> {
+            links.iter().map(|moved| part(moved).to_owned()).collect()
+        };
+        let domains = of(|moved| moved.link.key.domain.as_str());
+        let codes = of(|moved| moved.link.key.code.as_str());
+        let rows = self
+            .read(
+                "SELECT k.place, r.until, r.link FROM unnest($1, $2) WITH ORDINALITY \
+                 AS k (domain, code, place) JOIN link_revisions r \
+                 ON r.domain = k.domain COLLATE \"C\" AND r.code = k.code COLLATE \"C\" \
+                 ORDER BY r.n DESC",
+                params![domains, codes],
+            )
+            .await?;
+        for row in &rows {
+            let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
+            let link = link_codec::decode(row.get(2))
+                .ok_or_else(|| corrupt("an earlier version that cannot be read"))?;
+            let until = row.get::<_, At>(1).0;
+            if let Some(moved) = links.get_mut(place) {
+                moved.history.push(LinkVersion { link, until });
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes rows of a table.
+    pub async fn put_rows(&self, table: &Table, rows: &[Vec<Cell>]) -> Result<(), ImportError> {
+        let columns: Vec<Column> = table
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(n, (_, kind))| Column::of(*kind, rows.iter().map(|row| row.get(n))))
+            .collect::<Result<_, _>>()?;
+        let params: Vec<Param<'_>> = columns.iter().map(Column::param).collect();
+        let names: Vec<&str> = table.columns.iter().map(|(name, _)| *name).collect();
+        let names = names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+        let arrays: Vec<String> = (1..=columns.len()).map(|n| format!("${n}")).collect();
+        let overriding = if table.numbered { "OVERRIDING SYSTEM VALUE" } else { "" };
+        // Rows of the outbox have no key; they are written in one step.
+        let sql = format!(
+            "INSERT INTO {} ({names}) {overriding} SELECT * FROM unnest({}) ON CONFLICT DO NOTHING",
+            name_of(table),
+            arrays.join(", ")
+        );
+        write(&self.pool, &sql, &params).await
+    }
+
+    /// Forgets the rows of a table, before they are written anew.
+    pub async fn clear(&self, table: &Table) -> Result<(), ImportError> {
+        write(&self.pool, &format!("DELETE FROM {}", name_of(table)), &[]).await
+    }
+
+    /// Numbers up to this one are not given out again.
+    pub async fn set_last_number(&self, table: &Table, last: i64) -> Result<(), ImportError> {
+        let (name, (column, _)) = (name_of(table), table.columns[0]);
+        let sql = format!(
+            "SELECT setval(pg_get_serial_sequence('{name}', '{column}'), greatest($1, \
+             (SELECT coalesce(max(\"{column}\"), 1) FROM {name})))"
+        );
+        write(&self.pool, &sql, params![last.max(1)]).await
+    }
+
+    /// The digest of a table's rows, read back.
+    pub async fn digest(&self, table: &Table) -> Result<Digest, ImportError> {
+        let columns: Vec<String> = table
+            .columns
+            .iter()
+            .map(|(name, kind)| match kind {
+                Kind::Int => format!("\"{name}\"::bigint"),
+                _ => format!("\"{name}\""),
+            })
+            .collect();
+        let (columns, name) = (columns.join(", "), name_of(table));
+        // Small tables have no number to go on from.
+        let after = match table.numbered {
+            true => format!("WHERE \"{0}\" > $1 ORDER BY \"{0}\"", table.columns[0].0),
+            false => "ORDER BY ctid OFFSET $1".to_owned(),
+        };
+        let sql = format!("SELECT {columns} FROM {name} {after} LIMIT 5000");
+        let (mut digest, mut from) = (Digest::default(), 0_i64);
+        loop {
+            let rows = self.read(&sql, params![from]).await?;
+            let Some(last) = rows.last() else { return Ok(digest) };
+            from = if table.numbered { last.get(0) } else { from + rows.len() as i64 };
+            for row in &rows {
+                digest.add_row(&cells(row, table)?);
+            }
+        }
+    }
+
+    /// Begins to write the sums of a subject, and its single clicks. `None` if it is there already.
+    pub async fn put_sums(&self, sums: &MovedSums) -> Result<Option<SumsWriter<'_>>, ImportError> {
+        let begun = SumsWriter::begin(&self.pool, sums).await;
+        begun.map_err(|failure| StoreError::from(failure).into())
+    }
+
+    /// How many single clicks there are.
+    pub async fn single_clicks(&self) -> Result<u64, ImportError> {
+        let rows = self.read("SELECT count(*) FROM click_raw", &[]).await?;
+        Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
+    }
+
+    /// The clicks as nodes will read them.
+    pub async fn clicks(&self, options: &Options) -> Result<PostgresClicks, ImportError> {
+        Ok(PostgresClicks::open_on(Arc::clone(&self.pool), options, true).await?)
+    }
+
+    /// Nodes may start on the database from now on.
+    pub async fn finish(&self) -> Result<(), ImportError> {
+        write(&self.pool, "UPDATE terse_migration SET finished = true", &[]).await
+    }
+
+    async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, ImportError> {
+        self.pool.list(sql, params).await.map_err(|failure| StoreError::from(failure).into())
+    }
+}
+
+async fn write(pool: &Pool, sql: &str, params: &[Param<'_>]) -> Result<(), ImportError> {
+    pool.write_once(sql, params).await?;
+    Ok(())
+}
+
+/// The name of a table in the database.
+fn name_of(table: &Table) -> String {
+    match (table.part, table.name) {
+        (Part::Links, name) => format!("link_{name}"),
+        (Part::Clicks, name) => format!("click_{name}"),
+        (Part::Registry, "facts") => "registry_facts".to_owned(),
+        (Part::Registry, name) => name.to_owned(),
+    }
+}
+
+/// The values of a column.
+enum Column {
+    Int(Vec<Option<i64>>),
+    Time(Vec<Option<At>>),
+    Text(Vec<Option<String>>),
+    Bytes(Vec<Option<Vec<u8>>>),
+}
+
+impl Column {
+    fn of<'a>(
+        kind: Kind,
+        cells: impl Iterator<Item = Option<&'a Cell>>,
+    ) -> Result<Self, ImportError> {
+        macro_rules! all {
+            ($column:ident, $cell:ident, $convert:expr) => {{
+                let mut values = Vec::new();
+                for cell in cells {
+                    values.push(match cell {
+                        Some(Cell::Null) => None,
+                        Some(Cell::$cell(value)) => Some($convert(value)),
+                        _ => return Err(corrupt("a row has a value of another kind").into()),
+                    });
+                }
+                Self::$column(values)
+            }};
+        }
+        Ok(match kind {
+            Kind::Int => all!(Int, Int, |value: &i64| *value),
+            Kind::Time => all!(Time, Int, |value: &i64| At(Timestamp::from_ms(*value))),
+            Kind::Text => all!(Text, Text, Clone::clone),
+            Kind::Bytes => all!(Bytes, Bytes, Clone::clone),
+        })
+    }
+
+    fn param(&self) -> Param<'_> {
+        match self {
+            Self::Int(values) => params![*values][0].clone(),
+            Self::Time(values) => params![*values][0].clone(),
+            Self::Text(values) => params![*values][0].clone(),
+            Self::Bytes(values) => params![*values][0].clone(),
+        }
+    }
+}
+
+/// The cells of a row.
+fn cells(row: &Row, table: &Table) -> Result<Vec<Cell>, StoreError> {
+    let cell = |n: usize, kind: Kind| -> Result<Cell, tokio_postgres::Error> {
+        Ok(match kind {
+            Kind::Int => row.try_get::<_, Option<i64>>(n)?.map(Cell::Int),
+            Kind::Time => row.try_get::<_, Option<At>>(n)?.map(|at| Cell::Int(at.0.as_ms())),
+            Kind::Text => row.try_get::<_, Option<String>>(n)?.map(Cell::Text),
+            Kind::Bytes => row.try_get::<_, Option<Vec<u8>>>(n)?.map(Cell::Bytes),
+        }
+        .unwrap_or(Cell::Null))
+    };
+    let columns = table.columns.iter().enumerate();
+    columns
+        .map(|(n, (_, kind))| cell(n, *kind).map_err(|error| StoreError::Corrupt(error.into())))
+        .collect()
+}
+
+/// Refuses a database into which data is moving.
+pub(crate) async fn check_finished(pool: &Pool) -> Result<(), OpenError> {
+    let foreign = |error: StoreError| OpenError::Foreign(error.to_string());
+    let there = "SELECT to_regclass('terse_migration') IS NOT NULL";
+    let rows = pool.lookup(there, &[]).await.map_err(|failure| foreign(failure.into()))?;
+    if !rows.iter().any(|row| row.get(0)) {
+        return Ok(());
+    }
+    let unfinished = "SELECT FROM terse_migration WHERE NOT finished";
+    let rows = pool.lookup(unfinished, &[]).await.map_err(|failure| foreign(failure.into()))?;
+    match rows.is_empty() {
+        true => Ok(()),
+        false => Err(OpenError::Foreign(
+            "a move into this database has not finished: run `terse migrate` again".into(),
+        )),
+    }
+}

@@ -1,0 +1,327 @@
+//! What one store gives to another when all data moves: links with their past, and the rows of
+//! tables that only stores know, in a form that is the same for every store.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::clicks::{ClickSubject, Sketch, Tally, Unit};
+use crate::link::{Link, OwnerId};
+use crate::link_codec;
+use crate::store::LinkVersion;
+use crate::time::Timestamp;
+
+/// A link with what a store keeps beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MovedLink {
+    /// Its place in the order in which the store gives its links.
+    pub position: i64,
+    /// The link.
+    pub link: Link,
+    /// When its expiry was noticed.
+    pub marked: Option<Timestamp>,
+    /// Its earlier versions, the latest first.
+    pub history: Vec<LinkVersion>,
+}
+
+impl MovedLink {
+    /// Adds the link to a digest.
+    pub fn digest(&self, digest: &mut Digest) {
+        let mut bytes = link_codec::encode(&self.link);
+        bytes.extend(self.marked.map_or(i64::MIN, Timestamp::as_ms).to_le_bytes());
+        for LinkVersion { link, until } in &self.history {
+            bytes.extend(link_codec::encode(link));
+            bytes.extend(until.as_ms().to_le_bytes());
+        }
+        digest.add(&bytes);
+    }
+}
+
+/// The clicks of a subject, summed up.
+#[derive(Clone, Debug)]
+pub struct MovedSums {
+    /// Whose clicks.
+    pub subject: ClickSubject,
+    /// Of a link: its owner.
+    pub owner: OwnerId,
+    /// All of them.
+    pub total: (Tally, Sketch),
+    /// Those of each hour or day that has some.
+    pub buckets: Vec<(Unit, Timestamp, Tally, Sketch)>,
+}
+
+/// A value in a row.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Cell {
+    /// Nothing.
+    Null,
+    /// A number, or a time in milliseconds since 1970.
+    Int(i64),
+    /// A text.
+    Text(String),
+    /// Octets.
+    Bytes(Vec<u8>),
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// Numbers.
+    Int,
+    /// Times, as [`Cell::Int`].
+    Time,
+    /// Texts.
+    Text,
+    /// Octets.
+    Bytes,
+}
+
+/// Which of the files of an embedded store has a table.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Part {
+    /// Links.
+    Links,
+    /// Accounts and what belongs to them.
+    Registry,
+    /// Clicks.
+    Clicks,
+}
+
+/// A table of rows that move as they are.
+#[derive(Debug)]
+pub struct Table {
+    /// Where it is.
+    pub part: Part,
+    /// Its name.
+    pub name: &'static str,
+    /// Its columns.
+    pub columns: &'static [(&'static str, Kind)],
+    /// Whether its first column is a number that the store gives out and never gives out again.
+    pub numbered: bool,
+}
+
+use Kind::{Bytes, Int, Text, Time};
+
+const fn table(
+    part: Part,
+    name: &'static str,
+    numbered: bool,
+    columns: &'static [(&'static str, Kind)],
+) -> Table {
+    Table { part, name, columns, numbered }
+}
+
+/// All tables that move row by row. Not among them: leases of jobs, which end by themselves, and
+/// the ids of requests (`Idempotency-Key`) of the last day.
+pub const TABLES: &[Table] = &[
+    table(
+        Part::Links,
+        "quarantine",
+        false,
+        &[("domain", Text), ("code", Text), ("owner", Int), ("until", Time)],
+    ),
+    table(
+        Part::Links,
+        "outbox",
+        false,
+        &[("kind", Text), ("at", Time), ("event", Bytes), ("link", Bytes)],
+    ),
+    table(Part::Registry, "facts", false, &[("name", Text), ("value", Bytes)]),
+    table(
+        Part::Registry,
+        "accounts",
+        true,
+        &[
+            ("id", Int),
+            ("name", Text),
+            ("role", Text),
+            ("created_at", Time),
+            ("password", Text),
+            ("issuer", Text),
+            ("subject", Text),
+            ("suspended_at", Time),
+            ("suspended_why", Text),
+            ("revision", Int),
+            ("plan", Text),
+        ],
+    ),
+    table(
+        Part::Registry,
+        "api_keys",
+        true,
+        &[
+            ("id", Int),
+            ("token", Bytes),
+            ("owner", Int),
+            ("name", Text),
+            ("prefix", Text),
+            ("scope", Text),
+            ("created_at", Time),
+            ("expires_at", Time),
+            ("plan", Text),
+            ("last_used_at", Time),
+        ],
+    ),
+    table(
+        Part::Registry,
+        "sessions",
+        false,
+        &[("token", Bytes), ("owner", Int), ("created_at", Time), ("expires_at", Time)],
+    ),
+    table(
+        Part::Registry,
+        "invitations",
+        false,
+        &[("token", Bytes), ("role", Text), ("author", Int), ("expires_at", Time)],
+    ),
+    table(
+        Part::Registry,
+        "domains",
+        false,
+        &[("domain", Text), ("root", Text), ("not_found", Text), ("expired", Text)],
+    ),
+    table(Part::Registry, "blocked_hosts", false, &[("host", Text), ("at", Time), ("why", Text)]),
+    table(
+        Part::Registry,
+        "reports",
+        true,
+        &[
+            ("id", Int),
+            ("domain", Text),
+            ("code", Text),
+            ("link_created_at", Time),
+            ("reporter", Bytes),
+            ("account", Int),
+            ("reason", Text),
+            ("text", Text),
+            ("at", Time),
+            ("state", Text),
+        ],
+    ),
+    table(
+        Part::Registry,
+        "audit",
+        true,
+        &[
+            ("number", Int),
+            ("at", Time),
+            ("actor", Int),
+            ("act", Text),
+            ("subject", Text),
+            ("about", Int),
+            ("why", Text),
+            ("before", Text),
+            ("after", Text),
+        ],
+    ),
+    table(
+        Part::Registry,
+        "webhooks",
+        true,
+        &[
+            ("id", Int),
+            ("owner", Int),
+            ("url", Text),
+            ("events", Text),
+            ("created_at", Time),
+            ("generation", Int),
+            ("rotated_at", Time),
+            ("disabled_at", Time),
+            ("disabled_why", Text),
+            ("waiting", Int),
+            ("dropped", Int),
+            ("delivered_at", Time),
+            ("loan", Int),
+            ("lent_until", Time),
+        ],
+    ),
+    table(
+        Part::Registry,
+        "deliveries",
+        true,
+        &[
+            ("id", Int),
+            ("webhook", Int),
+            ("event", Text),
+            ("kind", Text),
+            ("body", Text),
+            ("created_at", Time),
+            ("state", Text),
+            ("attempts", Int),
+            ("next_at", Time),
+            ("tried_at", Time),
+            ("status", Int),
+            ("problem", Text),
+        ],
+    ),
+    table(Part::Registry, "job_progress", false, &[("job", Text), ("progress", Bytes)]),
+    table(Part::Registry, "salts", false, &[("day", Int), ("salt", Bytes)]),
+    table(Part::Clicks, "journals", false, &[("id", Bytes), ("epoch", Int), ("generation", Int)]),
+    table(
+        Part::Clicks,
+        "positions",
+        false,
+        &[("journal", Bytes), ("segment", Int), ("counted", Int)],
+    ),
+    table(
+        Part::Clicks,
+        "erased_links",
+        false,
+        &[("domain", Text), ("code", Text), ("created_by", Int), ("erased_at", Int)],
+    ),
+    table(Part::Clicks, "erased_owners", false, &[("owner", Int), ("erased_at", Int)]),
+];
+
+/// The number and the checksum of rows, in any order.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Digest {
+    /// How many.
+    pub count: u64,
+    sum: u64,
+}
+
+impl Digest {
+    /// Adds what has these octets.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(xxh3_64(bytes));
+    }
+
+    /// Adds a row.
+    pub fn add_row(&mut self, row: &[Cell]) {
+        let mut bytes = Vec::new();
+        for cell in row {
+            let (kind, content): (u8, &[u8]) = match cell {
+                Cell::Null => (0, &[]),
+                Cell::Int(number) => (1, &number.to_le_bytes()),
+                Cell::Text(text) => (2, text.as_bytes()),
+                Cell::Bytes(octets) => (3, octets),
+            };
+            bytes.push(kind);
+            bytes.extend((content.len() as u64).to_le_bytes());
+            bytes.extend(content);
+        }
+        self.add(&bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_depends_on_every_cell_and_not_on_the_order() {
+        let digest = |rows: &[&[Cell]]| {
+            let mut digest = Digest::default();
+            rows.iter().for_each(|row| digest.add_row(row));
+            digest
+        };
+        let (a, b) = ([Cell::Int(1), Cell::Null], [Cell::Int(2), Cell::Text("x".into())]);
+        assert_eq!(digest(&[&a, &b]), digest(&[&b, &a]));
+        assert_ne!(digest(&[&a]), digest(&[&b]));
+        assert_ne!(digest(&[&a]), digest(&[&a, &a]));
+        assert_ne!(
+            digest(&[&[Cell::Text("ab".into()), Cell::Text("c".into())]]),
+            digest(&[&[Cell::Text("a".into()), Cell::Text("bc".into())]])
+        );
+        assert_ne!(digest(&[&[Cell::Bytes(vec![120])]]), digest(&[&[Cell::Text("x".into())]]));
+    }
+}

@@ -1,0 +1,62 @@
+//! `terse migrate`.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::json;
+use terse_cli::terminal::say;
+
+use crate::backends::{self, Moved};
+use crate::cli::Context;
+use crate::config::PostgresUrl;
+
+/// Move the data folder into an empty PostgreSQL database: links, accounts, clicks. Stop the server
+/// first. A move that was interrupted goes on when the command is run again. In the end everything
+/// is read back and compared. The files stay as they are.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  terse migrate --to-file /etc/terse/database-url
+  terse migrate --to postgres://terse@localhost/terse
+
+Then set `store` to the same URL, and start terse on the same data folder.")]
+pub(crate) struct Migrate {
+    /// The database; prefer --to-file for a URL with a password, as other users of the machine can
+    /// see arguments
+    #[arg(long, value_name = "URL", required_unless_present = "to_file")]
+    to: Option<String>,
+    /// A file that contains the URL of the database
+    #[arg(long, value_name = "FILE", conflicts_with = "to")]
+    to_file: Option<PathBuf>,
+}
+
+impl Migrate {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        let url = match (&self.to, &self.to_file) {
+            (Some(url), _) => url.clone(),
+            (None, Some(file)) => std::fs::read_to_string(file)
+                .with_context(|| format!("reading the URL in {}", file.display()))?,
+            (None, None) => anyhow::bail!("--to or --to-file is needed"),
+        };
+        let url: PostgresUrl =
+            url.trim().parse().map_err(|why: String| anyhow::anyhow!("--to: {why}"))?;
+        let moved = backends::migrate(context.config(), &url, &|progress| {
+            eprintln!("{progress}");
+        })?;
+        let Moved { links, rows, subjects, clicks } = moved;
+        say(&if context.json {
+            json!({ "links": links, "rows": rows, "click_sums": subjects, "clicks": clicks })
+                .to_string()
+        } else {
+            format!(
+                "moved and compared: {links} links, {rows} rows of accounts and other tables, sums \
+                 of clicks of {subjects} links and owners, {clicks} single clicks.\nNow set store \
+                 to the database, and start terse on the same data folder: clicks that are not \
+                 counted yet are there. The files terse.db, registry.db and clicks.db are not used \
+                 any more; keep them until you are sure."
+            )
+        })?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,305 @@
+//! `terse migrate`: a data folder moves into PostgreSQL, and a node there gives the same answers.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use terse_testkit::PostgresServer;
+
+use crate::harness::KEY;
+use crate::process::{Served, command, folder};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Status and body of an API call.
+fn call(at: &Served, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+    call_as(at, KEY, method, path, body)
+}
+
+fn call_as(at: &Served, key: &str, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(PATIENCE))
+        .build()
+        .into();
+    let request = http::Request::builder()
+        .method(method)
+        .uri(format!("{}/api/v1{path}", at.url))
+        .header("authorization", format!("Bearer {key}"))
+        .header("content-type", "application/json");
+    let body = body.map_or(String::new(), |body| body.to_string());
+    let mut answer = agent.run(request.body(body).unwrap()).unwrap();
+    let text = answer.body_mut().read_to_string().unwrap();
+    // Clicks are a JSON object per line.
+    let lines = || text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let body = serde_json::from_str(&text).unwrap_or_else(|_| Value::Array(lines()));
+    (answer.status().as_u16(), body)
+}
+
+fn start(data: &Path, more: &[&str]) -> Served {
+    let key = format!("admin_key={KEY}");
+    let settings = [
+        &[
+            key.as_str(),
+            "redirect.threads=1",
+            "base_url=http://127.0.0.1:1",
+            "outgoing.webhooks=true",
+        ],
+        more,
+    ]
+    .concat();
+    Served::start(data, &settings)
+}
+
+fn stop(served: Served) {
+    served.terminate();
+    let (status, said) = served.wait();
+    assert!(status.success(), "{said}");
+}
+
+fn migrate(data: &Path, to: &str) -> (bool, String) {
+    let output = command(data).args(["--json", "migrate", "--to", to]).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+/// What a server says about everything.
+fn answers(at: &Served, codes: &[String], owner: &str) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    let mut add = |key: &str, path: String| {
+        let (status, mut body) = call_as(at, key, "GET", &path, None);
+        // A deleted link has no answers; every refusal has a number of its own.
+        assert!(status == 200 || path.starts_with("/urls/gone"), "{path}: {body}");
+        if let Some(problem) = body.as_object_mut() {
+            problem.remove("request_id");
+        }
+        all.insert(
+            format!("{} {path}", if key == KEY { "admin" } else { "owner" }),
+            json!([status, body]),
+        );
+    };
+    for code in codes {
+        for below in
+            ["", "/stats?interval=month&from=2026-01-01&to=2099-01-01", "/clicks", "/revisions"]
+        {
+            add(KEY, format!("/urls/{code}{below}"));
+        }
+    }
+    for path in [
+        "/tags",
+        "/stats?interval=month&from=2026-01-01&to=2099-01-01",
+        "/admin/orphans?interval=month&from=2026-01-01&to=2099-01-01",
+        "/admin/users",
+        "/admin/reports",
+        "/admin/blocklist",
+        "/admin/audit",
+        "/domains",
+        "/invitations",
+    ] {
+        add(KEY, path.to_owned());
+    }
+    for path in ["/account", "/webhooks", "/stats?interval=month&from=2026-01-01&to=2099-01-01"] {
+        add(owner, path.to_owned());
+    }
+    for (key, path) in [
+        (KEY, "/urls?limit=100"),
+        (KEY, "/urls?status=deleted"),
+        (KEY, "/urls?q=many"),
+        (KEY, "/admin/links?limit=100"),
+        (owner, "/urls?limit=100"),
+    ] {
+        all.insert(format!("all of {path} {}", key == KEY), listed(at, key, path));
+    }
+    all
+}
+
+/// All pages of a list. Stores differ in the order of links of one moment, and in their cursors.
+fn listed(at: &Served, key: &str, path: &str) -> Value {
+    let (mut links, mut cursor) = (BTreeMap::new(), String::new());
+    loop {
+        let (status, page) = call_as(at, key, "GET", &format!("{path}{cursor}"), None);
+        assert_eq!(status, 200, "{page}");
+        let fields = page.as_object().unwrap();
+        let some = fields.values().find_map(Value::as_array).unwrap();
+        for link in some {
+            links.insert(link["short_code"].to_string(), link.clone());
+        }
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return json!(links),
+        }
+    }
+}
+
+/// Where visits lead. Links with a limit are left out: a visit spends one.
+fn visits(at: &Served, codes: &[String]) -> Vec<(String, u16, Option<String>)> {
+    codes
+        .iter()
+        .map(|code| {
+            let (status, location, _) = at.get(&format!("/{code}"));
+            (code.clone(), status, location)
+        })
+        .collect()
+}
+
+#[test]
+fn a_moved_folder_gives_the_same_answers_on_postgresql() {
+    let server = PostgresServer::shared();
+    let database = server.fresh();
+    let (_temp, data) = folder();
+    let file = start(&data, &[]);
+    let create = |key: &str, body: Value| -> String {
+        let (status, link) = call_as(&file, key, "POST", "/urls", Some(body));
+        assert_eq!(status, 201, "{link}");
+        link["short_code"].as_str().unwrap().to_owned()
+    };
+    // An owner with a key, a webhook and links.
+    let (status, user) = call(&file, "POST", "/admin/users", Some(json!({ "name": "ann" })));
+    assert_eq!(status, 201, "{user}");
+    let path = format!("/admin/users/{}/keys", user["id"]);
+    let (status, made) =
+        call(&file, "POST", &path, Some(json!({ "name": "all", "scope": "full" })));
+    assert_eq!(status, 201, "{made}");
+    let owner = made["key"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned();
+    let to = |name: &str| format!("https://example.com/{name}");
+    let mut codes = vec![
+        create(KEY, json!({ "long_url": to("generated") })),
+        create(KEY, json!({ "long_url": to("alias"), "custom_alias": "Alias" })),
+        create(
+            &owner,
+            json!({ "long_url": to("owned"), "title": "Über", "tags": ["a", "b"], "notes": "n" }),
+        ),
+        create(
+            &owner,
+            json!({ "long_url": to("owned-2"), "custom_alias": "mine", "redirect": 301 }),
+        ),
+        create(KEY, json!({ "long_url": to("secret"), "password": "open sesame" })),
+        create(KEY, json!({ "long_url": to("later"), "valid_from": "2098-01-01T00:00:00Z" })),
+        create(KEY, json!({ "long_url": to("ends"), "expires_at": "2098-01-01T00:00:00Z" })),
+        create(
+            KEY,
+            json!({ "long_url": to("ruled"), "rules": [{ "country": "AT", "to": to("at") }] }),
+        ),
+    ];
+    let few = create(KEY, json!({ "long_url": to("few"), "max_clicks": 5 }));
+    let gone = create(KEY, json!({ "long_url": to("gone"), "custom_alias": "gone" }));
+    assert_eq!(call(&file, "DELETE", &format!("/urls/{gone}"), None).0, 204);
+    let bad = create(KEY, json!({ "long_url": to("bad"), "custom_alias": "bad" }));
+    let judged = json!({ "standing": "blocked", "why": "phishing" });
+    let judged = call(&file, "PUT", &format!("/admin/links/{bad}/standing"), Some(judged));
+    assert_eq!(judged.0, 200, "{judged:?}");
+    for n in 0..3 {
+        let change = json!({ "long_url": to(&format!("changed-{n}")) });
+        assert_eq!(call(&file, "PATCH", "/urls/Alias", Some(change)).0, 200);
+    }
+    let imported =
+        json!([{ "long_url": to("imported"), "short_code": "imported", "imported_clicks": 7 }]);
+    let (status, said) = call(&file, "POST", "/admin/import", Some(imported));
+    assert_eq!((status, &said["results"][0]["status"]), (207, &json!(201)), "{said}");
+    let hook = json!({ "url": "https://hooks.example/new", "events": ["link.blocked"] });
+    let (status, said) = call_as(&file, &owner, "POST", "/webhooks", Some(hook));
+    assert_eq!(status, 201, "{said}");
+    for (path, body) in [
+        ("/admin/blocklist", json!({ "host": "evil.example", "why": "phishing kits" })),
+        ("/invitations", json!({ "role": "user" })),
+        ("/urls/Alias/report", json!({ "reason": "spam" })),
+    ] {
+        let (status, said) = call(&file, "POST", path, Some(body));
+        assert!((200..300).contains(&status), "{path}: {said}");
+    }
+    codes.extend(["imported", "gone", "bad"].map(str::to_owned));
+    // More links than one transaction writes.
+    for n in 0..6 {
+        let many: Vec<Value> =
+            (0..100).map(|m| json!({ "long_url": to(&format!("many/{n}/{m}")) })).collect();
+        assert_eq!(call(&file, "POST", "/urls/bulk", Some(Value::Array(many))).0, 207);
+    }
+    for _ in 0..4 {
+        visits(&file, &codes);
+    }
+    for _ in 0..2 {
+        assert_eq!(file.get(&format!("/{few}")).0, 302);
+    }
+    assert_eq!(file.get("/never-was").0, 404);
+    stop(file);
+
+    // Counted by the end of the server. What it says now is what the database must say.
+    let file = start(&data, &[]);
+    codes.push(few.clone());
+    let expected = answers(&file, &codes, &owner);
+    // A server that runs is not moved.
+    let (moved, said) = migrate(&data, &database);
+    assert!(!moved && said.contains("stop the server first"), "{said}");
+    stop(file);
+    // Neither is it moved into a database that is in use.
+    let used = server.fresh();
+    let (_other, elsewhere) = folder();
+    let node = start(&elsewhere, &[&format!("store={used}")]);
+    let link = json!({ "long_url": to("other") });
+    assert_eq!(call(&node, "POST", "/urls", Some(link)).0, 201);
+    stop(node);
+    let (moved, said) = migrate(&data, &used);
+    assert!(!moved && said.contains("is in use"), "{said}");
+
+    let (moved, said) = migrate(&data, &database);
+    assert!(moved, "{said}");
+    let counts: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!(counts["links"], 612, "{counts}");
+    let (again, said) = migrate(&data, &database);
+    assert!(!again && said.contains("finished move"), "{said}");
+
+    // As after an interruption: no node starts, a row that is missing is written again, and one that
+    // should be there is missed.
+    let interrupt = |position: &str, delete: &str| {
+        let sql = format!("UPDATE terse_migration SET finished = false, position = {position}");
+        server.sql(&database, &sql);
+        server.sql(&database, &format!("DELETE FROM links WHERE code = '{delete}'"));
+        server.sql(&database, &format!("DELETE FROM link_revisions WHERE code = '{delete}'"));
+    };
+    let (lowest, highest) = ("-9223372036854775808", "9223372036854775807");
+    interrupt(highest, "Alias");
+    let store = format!("store={database}");
+    let mut serve = command(&data);
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--set", &store]);
+    let refused = serve.output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("has not finished"), "{said}");
+    let (moved, said) = migrate(&data, &database);
+    assert!(!moved && said.contains("checksums differ"), "{said}");
+    interrupt(lowest, "Alias");
+    let (moved, said) = migrate(&data, &database);
+    assert!(moved, "{said}");
+
+    // Visits since the move are counted as well, once.
+    let node = start(&data, &[&store, "clicks.flush=1s"]);
+    let found = answers(&node, &codes, &owner);
+    for (path, expected) in &expected {
+        assert_eq!(&found[path], expected, "{path}");
+    }
+    let led = visits(&node, &codes[..8]);
+    let statuses: Vec<u16> = led.iter().map(|(_, status, _)| *status).collect();
+    assert_eq!(statuses[..4], [302, 302, 302, 301], "{led:?}");
+    assert_eq!(node.get("/bad").0, 451);
+    for status in [302, 302, 302, 410] {
+        assert_eq!(node.get(&format!("/{few}")).0, status, "two of five were spent before");
+    }
+    let total = |node: &Served| {
+        let (_, stats) = call(node, "GET", &format!("/urls/{}/stats", codes[0]), None);
+        stats["total_clicks"].as_u64().unwrap()
+    };
+    let begun = Instant::now();
+    while total(&node) != 5 {
+        assert!(begun.elapsed() < PATIENCE, "{} clicks", total(&node));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // New codes and ids are other ones.
+    for n in 0..20 {
+        let (status, link) =
+            call(&node, "POST", "/urls", Some(json!({ "long_url": to(&format!("new/{n}")) })));
+        assert_eq!(status, 201, "{link}");
+    }
+    let (_, other) = call(&node, "POST", "/admin/users", Some(json!({ "name": "bob" })));
+    assert!(other["id"].as_u64() > user["id"].as_u64(), "{other} after {user}");
+    stop(node);
+}
