@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::Timestamp;
-use terse_core::registry::{EXPIRED_KEY_RETENTION, RegistryMaintenance};
+use terse_core::registry::{DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, RegistryMaintenance};
 
 use crate::engine;
 use crate::registry::store::{Answer, BATCH, EmbeddedRegistry};
@@ -40,7 +40,7 @@ impl RegistryWrites {
             (INVITATIONS, now),
             (KEYS, now.saturating_sub(EXPIRED_KEY_RETENTION)),
             (REPORTS, old),
-            (DELIVERIES, old),
+            (DELIVERIES, now.saturating_sub(keep.min(DELIVERY_RETENTION))),
             (AUDIT, old),
         ] {
             count += self.run(sql, [by.as_ms(), (limit - count) as i64])?;

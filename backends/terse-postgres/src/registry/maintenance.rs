@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::Timestamp;
-use terse_core::registry::{EXPIRED_KEY_RETENTION, RegistryMaintenance};
+use terse_core::registry::{DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, RegistryMaintenance};
 
 use super::step::step;
 use super::{Answer, BATCH, PostgresRegistry};
@@ -34,7 +34,7 @@ impl RegistryMaintenance for PostgresRegistry {
             (INVITATIONS, now),
             (KEYS, now.saturating_sub(EXPIRED_KEY_RETENTION)),
             (REPORTS, old),
-            (DELIVERIES, old),
+            (DELIVERIES, now.saturating_sub(keep.min(DELIVERY_RETENTION))),
             (AUDIT, old),
         ] {
             // Each batch is a transaction of its own, and a short one.

@@ -10,12 +10,16 @@ use crate::time::Timestamp;
 /// How long an expired key is kept, so that its owner sees why it stopped working.
 pub const EXPIRED_KEY_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// How long a settled delivery of a webhook is kept at most. Its body names links and their targets.
+pub const DELIVERY_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Upkeep of the whole registry.
 #[async_trait]
 pub trait RegistryMaintenance: Send + Sync + 'static {
     /// Deletes up to `limit` rows that expired by `now` and returns how many: sessions,
-    /// invitations, keys that expired [`EXPIRED_KEY_RETENTION`] before, and settled reports,
-    /// settled deliveries and audit records older than `keep`.
+    /// invitations, keys that expired [`EXPIRED_KEY_RETENTION`] before, settled reports and audit
+    /// records older than `keep`, and settled deliveries older than that or than
+    /// [`DELIVERY_RETENTION`].
     async fn prune(
         &self,
         now: Timestamp,

@@ -43,7 +43,7 @@ pub use domain_config::{BlockedHost, DomainConfig};
 pub use domain_store::{BlocklistStore, DomainStore};
 pub use key::{ApiKey, Invitation, KeyId, NewKey, Scope, Session, Token};
 pub use lease::{FencingToken, JobLease, JobProgress, Lease, MAX_PROGRESS_BYTES, NodeId};
-pub use maintenance::{EXPIRED_KEY_RETENTION, RegistryMaintenance};
+pub use maintenance::{DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, RegistryMaintenance};
 pub use removal_alarm::{AlarmKind, AlarmState, RemovalAlarm, RemovalAlarms};
 pub use report::{
     AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportState, Reported, ReportedLink,

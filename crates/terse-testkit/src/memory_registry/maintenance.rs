@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::Timestamp;
 use terse_core::registry::{
-    Attribution, AuditAction, AuditEntry, AuditLog, AuditRecord, Audits, EXPIRED_KEY_RETENTION,
-    RegistryMaintenance, ReportState,
+    Attribution, AuditAction, AuditEntry, AuditLog, AuditRecord, Audits, DELIVERY_RETENTION,
+    EXPIRED_KEY_RETENTION, RegistryMaintenance, ReportState,
 };
 
 use super::{Answer, MemoryRegistry};
@@ -62,7 +62,8 @@ impl RegistryMaintenance for MemoryRegistry {
         state
             .reports
             .retain(|_, (_, report)| is_kept(report.state != ReportState::Open && report.at < old));
-        state.outbox.prune(old, &mut is_kept);
+        let settled = now.saturating_sub(keep.min(DELIVERY_RETENTION));
+        state.outbox.prune(settled, &mut is_kept);
         state.audit.retain(|_, (_, entry)| is_kept(entry.at < old));
         Ok(count)
     }

@@ -142,6 +142,7 @@ macro_rules! registry {
             a_receiver_that_is_gone_is_switched_off
             of_too_many_that_wait_the_oldest_go
             few_of_the_settled_are_kept
+            settled_deliveries_are_kept_for_a_month
             a_delivery_is_sent_again_when_its_owner_asks
             with_a_webhook_goes_all_that_waits
             reports_are_told_link_by_link

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::registry::{
-    Actor, AuditAction, Audits, Claim, Delivery, DeliveryResult, DeliveryState, Disabled, Due,
-    Enqueued, EventKind, Events, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK,
+    Actor, AuditAction, Audits, Claim, DELIVERY_RETENTION, Delivery, DeliveryResult, DeliveryState,
+    Disabled, Due, Enqueued, EventKind, Events, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK,
     MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId,
     subject,
 };
@@ -411,6 +411,24 @@ pub async fn few_of_the_settled_are_kept(store: Store) {
         MAX_SETTLED_PER_WEBHOOK + 2
     );
     assert_eq!(deliveries(&store, &webhook).await.len(), 1, "what waits is not over");
+}
+
+/// Whatever is kept longer.
+pub async fn settled_deliveries_are_kept_for_a_month(store: Store) {
+    let ann = add(&store, "ann").await.id;
+    let webhook = hook(&store, ann).await;
+    for n in 1..=2 {
+        store.enqueue(event(ann, n)).await.unwrap();
+    }
+    settle(&store, &due(&store, HOUR).await[0], 200, HOUR).await;
+    let [waits, settled] = &deliveries(&store, &webhook).await[..] else { panic!("two") };
+    let years = Duration::from_secs(2 * 365 * 24 * 3600);
+    let month = settled.created_at.checked_add(DELIVERY_RETENTION).unwrap();
+    assert_eq!(store.prune(month, years, 1000).await.unwrap(), 0);
+    let later = Timestamp::from_ms(month.as_ms() + 1);
+    assert_eq!(store.prune(later, years, 1000).await.unwrap(), 1);
+    let left = deliveries(&store, &webhook).await;
+    assert_eq!(left.iter().map(|one| &one.event).collect::<Vec<_>>(), [&waits.event]);
 }
 
 pub async fn a_delivery_is_sent_again_when_its_owner_asks(store: Store) {
