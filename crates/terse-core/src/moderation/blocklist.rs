@@ -24,7 +24,7 @@ impl Moderation {
         why: String,
     ) -> Result<(BlockedHost, bool), ModerationError> {
         Accounts::require(principal, Role::Moderator)?;
-        let host = self.links.blockable(host.trim())?;
+        let host = self.links.blockable(host.trim_matches(' '))?;
         let blocked = self.registry.blocked_hosts().await?;
         if let Some(before) = blocked.iter().find(|before| before.host == host) {
             return Ok((before.clone(), false));
@@ -48,7 +48,7 @@ impl Moderation {
     ) -> Result<(), ModerationError> {
         Accounts::require(principal, Role::Moderator)?;
         // Skips the checks for blocking, so that every blocked host can be unblocked.
-        let host = canonical_host(host.trim()).ok_or(ModerationError::NotBlocked)?;
+        let host = canonical_host(host.trim_matches(' ')).ok_or(ModerationError::NotBlocked)?;
         match self.registry.unblock_host(&host, self.by(principal.owner(), why)).await {
             Err(RegistryError::Missing) => return Err(ModerationError::NotBlocked),
             unblocked => unblocked?,

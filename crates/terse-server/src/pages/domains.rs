@@ -267,7 +267,8 @@ pub(super) async fn put(
     let Ok(principal) = member.principal.clone().at_least(Role::Admin) else {
         return message(&NOT_FOUND);
     };
-    let mut take = |name| fields.take(name).unwrap_or_default().trim().to_owned();
+    // Spaces only: a name with other characters is refused.
+    let mut take = |name| fields.take(name).unwrap_or_default().trim_matches(' ').to_owned();
     let typed = Typed {
         domain: take("domain"),
         root: take("root"),

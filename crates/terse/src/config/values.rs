@@ -124,6 +124,10 @@ impl FromStr for BaseUrl {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // The parser would remove tabs and line breaks.
+        if text.contains(char::is_control) {
+            return Err("a URL without control characters is expected");
+        }
         let url = Url::parse(text)
             .map_err(|_| "an absolute URL such as https://go.example is expected")?;
         match &url {
@@ -405,6 +409,8 @@ mod tests {
         for text in [
             "",
             "go.example",
+            "https://go.exa\tmple",
+            "https://go.example\n",
             "ftp://go.example",
             "https://go.example/x",
             "https://go.example/?q",

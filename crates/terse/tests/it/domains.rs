@@ -183,6 +183,41 @@ fn a_domain_added_on_another_node_is_found_within_seconds() {
 }
 
 #[test]
+fn a_control_character_in_a_domain_name_is_refused_and_not_removed() {
+    let terse = TestTerse::start();
+    let names = || terse.api("GET", "/domains", None).json()["domains"].as_array().unwrap().len();
+    assert_eq!(terse.api("PUT", "/domains/b.example", Some(json!({}))).status, 200);
+    let before = names();
+    for character in ["\t", "\n", "\r", "\0", "\u{1b}", "\u{7f}", "\u{85}"] {
+        for name in [
+            format!("b.exam{character}ple"),
+            format!("b.example{character}"),
+            format!("{character}b.example"),
+        ] {
+            let encoded: String =
+                name.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat();
+            let put = terse.api("PUT", &format!("/domains/{encoded}"), Some(json!({})));
+            assert_eq!((put.status, &put.json()["field"]), (400, &json!("domain")), "{name:?}");
+            let link = json!({"long_url": "https://example.com/", "domain": name});
+            let made = terse.api("POST", "/urls", Some(link));
+            assert_eq!((made.status, &made.json()["field"]), (400, &json!("domain")), "{name:?}");
+            let target = json!({"long_url": format!("https://b.exam{character}ple/x")});
+            let made = terse.api("POST", "/urls", Some(target));
+            assert!((400..500).contains(&made.status), "{name:?}: {}", made.status);
+            let block = json!({"host": name, "why": "a test"});
+            let blocked = terse.api("POST", "/admin/blocklist", Some(block));
+            assert!((400..500).contains(&blocked.status), "{name:?}: {}", blocked.status);
+        }
+        // As a `Host` it is nobody's.
+        let raw =
+            format!("GET /x HTTP/1.1\r\nhost: b.exam{character}ple\r\nconnection: close\r\n\r\n");
+        let answer = terse.raw(raw.as_bytes());
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{character:?}");
+    }
+    assert_eq!(names(), before);
+}
+
+#[test]
 fn only_an_admin_changes_domains_and_no_fallback_breaks_a_rule() {
     let terse = TestTerse::start();
     let (ann, mod_) =
