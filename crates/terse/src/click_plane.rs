@@ -17,12 +17,8 @@ use terse_worker::{
 use tokio::runtime::Runtime;
 
 use crate::config::{Addresses, ByteSize, Config};
+use crate::memory_plan::MemoryPlan;
 use crate::salt_jobs::DailySalt;
-
-/// The size of a segment: small enough that dropping one loses little, large enough that a busy
-/// server creates only a few a second. Each costs the file system some entries in its own journal,
-/// which can wait for the disk.
-const SEGMENT: usize = 4 << 20;
 
 /// How many times `clicks.journal_size` the journal may hold while the click store counts, but more
 /// slowly than visitors click.
@@ -113,7 +109,7 @@ impl ClickPlane {
             let journal = JournalSettings {
                 folder,
                 run,
-                segment_bytes: SEGMENT,
+                segment_bytes: MemoryPlan::of(config).journal_segment(),
                 // The shipper keeps the journal within its size. While the store counts slowly, it
                 // drops nothing: then this is the bound.
                 limit_bytes: settings.journal_size.bytes().saturating_mul(SLOW_STORE),

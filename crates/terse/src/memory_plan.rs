@@ -28,11 +28,20 @@ impl MemoryPlan {
         Self {
             budget,
             links: config.cache.size.map_or(budget / 8, ByteSize::bytes),
-            link_store: budget / 4,
-            click_store: budget / 4,
+            // The kernel caches the files as well, and a few MiB hold the inner pages of millions of
+            // links.
+            link_store: budget / 8,
+            click_store: budget / 8,
             registry: budget / 16,
             http2: budget / 8,
         }
+    }
+
+    /// The size of a journal segment: small enough that dropping one loses little, large enough that
+    /// a busy server creates only a few a second. Each costs the file system some entries in its own
+    /// journal, which can wait for the disk. Each busy thread has about nine in memory.
+    pub(crate) fn journal_segment(&self) -> usize {
+        usize::try_from(self.budget / 256).unwrap_or(usize::MAX).clamp(512 << 10, 2 << 20)
     }
 
     /// How many HTTP/2 connections fit.
@@ -68,10 +77,20 @@ mod tests {
             config.memory.budget = budget.parse().unwrap();
             let plan = MemoryPlan::of(&config);
             let sum: u64 = plan.limits().iter().map(|(_, bytes)| bytes).sum();
-            assert!(sum <= plan.budget * 13 / 16, "{budget}: {plan:?}");
+            assert!(sum <= plan.budget * 9 / 16, "{budget}: {plan:?}");
             let windows = MemoryPlan::of_http2(plan.http2_connections());
             assert!(windows <= plan.http2 && plan.http2_connections() >= 128, "{budget}");
         }
+    }
+
+    #[test]
+    fn a_small_budget_has_small_journal_segments() {
+        let of = |budget: &str| {
+            let mut config = Config::default();
+            config.memory.budget = budget.parse().unwrap();
+            MemoryPlan::of(&config).journal_segment()
+        };
+        assert_eq!(["64MiB", "256MiB", "512MiB", "16GiB"].map(of), [1, 2, 4, 4].map(|n| n << 19));
     }
 
     #[test]

@@ -45,7 +45,7 @@ const JOBS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the server until SIGTERM or SIGINT.
 pub fn run(config: Config) -> anyhow::Result<()> {
-    crate::allocator::limit_heaps();
+    crate::allocator::configure();
     listeners::raise_open_files();
     let (shutdown, server) = (config.shutdown.clone(), Server::start(&config, Clock::default())?);
     server.greet(&config);

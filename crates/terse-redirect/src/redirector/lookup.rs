@@ -120,8 +120,15 @@ impl Redirector {
         let answered = matches!(loaded, Ok(Ok(_) | Err(StoreError::Corrupt(_))));
         let away_until_ms = if answered { 0 } else { self.now().steady_ms + AWAY_MS };
         self.away_until_ms.store(away_until_ms, Ordering::Relaxed);
-        *self.unread.lock().unwrap_or_else(PoisonError::into_inner) =
-            (!answered).then(|| (domain, code.into()));
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        unread.last = (!answered).then(|| (domain, code.into()));
+        if matches!(loaded, Ok(Err(StoreError::Corrupt(_)))) {
+            unread.damaged = Some((domain, code.into()));
+        } else if answered {
+            // Other links say nothing about this one.
+            unread.damaged.take_if(|(of, damaged)| (*of, &**damaged) == (domain, code));
+        }
+        drop(unread);
         match loaded {
             Ok(Ok(route)) => LookupResult::Route(route),
             Ok(Err(error)) => {

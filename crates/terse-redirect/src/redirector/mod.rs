@@ -36,6 +36,15 @@ use crate::single_flight::SingleFlight;
 /// Links that are read ahead in one call of the store.
 const LOADED_AT_ONCE: usize = 32;
 
+/// Links, by domain and code, that could not be read.
+#[derive(Clone, Default)]
+struct Unread {
+    /// The link of the last look-up, if the store did not answer it.
+    last: Option<(u16, Box<[u8]>)>,
+    /// A link that the store answered for and could not read: its page or row is damaged.
+    damaged: Option<(u16, Box<[u8]>)>,
+}
+
 /// The state of the redirect plane, shared by all serving threads.
 pub struct Redirector {
     reader: Arc<dyn LinkReader>,
@@ -52,8 +61,7 @@ pub struct Redirector {
     pub(crate) accept_log: LogLimit,
     /// Until then, by the steady clock, the store counts as away.
     away_until_ms: AtomicI64,
-    /// The link of the last look-up, if the store did not answer it.
-    unread: Mutex<Option<(u16, Box<[u8]>)>>,
+    unread: Mutex<Unread>,
     /// Counts visits off the fast path.
     counts: Counts<SharedCounter>,
     rules: RuleEvaluator,
@@ -90,7 +98,7 @@ impl Redirector {
             slow_log: LogLimit::default(),
             accept_log: LogLimit::default(),
             away_until_ms: AtomicI64::new(0),
-            unread: Mutex::new(None),
+            unread: Mutex::default(),
             counts: Counts::default(),
             rules: RuleEvaluator::default(),
             routes: Routes::new(settings.cache_bytes, settings.negative_entries),
@@ -178,12 +186,19 @@ impl Redirector {
         }
     }
 
-    /// Whether links that are not in memory can be read. If the last look-up failed, it looks
-    /// the same link up again, so that the answer is true before the next visitor comes.
+    /// Whether links that are not in memory can be read. If a look-up failed, it looks the same
+    /// link up again, so that the answer is true before the next visitor comes.
     pub async fn reads_links(&self) -> bool {
-        let unread = || self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some((domain, code)) = unread() else { return true };
-        let _ = self.fetch(self.routes.name(domain, &code), domain, &code, true).await;
+        let unread = || {
+            let Unread { last, damaged } =
+                self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            last.or(damaged)
+        };
+        // Once for each of both.
+        for _ in 0..2 {
+            let Some((domain, code)) = unread() else { return true };
+            let _ = self.fetch(self.routes.name(domain, &code), domain, &code, true).await;
+        }
         unread().is_none()
     }
 

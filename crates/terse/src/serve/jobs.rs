@@ -14,6 +14,7 @@ use url::Url;
 
 use super::services::Services;
 use crate::account_jobs::UsedKeyFlush;
+use crate::allocator::FreeMemory;
 use crate::backends::Store;
 use crate::click_plane::ClickPlane;
 use crate::config::Config;
@@ -74,6 +75,7 @@ impl JobParts<'_> {
         let (reserve, notices) = (Arc::clone(&store.disk_reserve), Arc::clone(self.notices));
         jobs.add(DiskWatch { reserve, notices });
         jobs.add(ProgramPages::default());
+        jobs.add(FreeMemory);
         jobs.add(UsedKeyFlush { registry: Arc::clone(&store.registry), used_keys });
         integrations.add_jobs(config, &link_store, &links, clock, jobs);
         counts

@@ -17,7 +17,7 @@ fn kills() -> u64 {
 }
 
 /// Runs a command that must succeed, and returns what it prints.
-fn done(data: &Path, arguments: &[&str]) -> String {
+pub(crate) fn done(data: &Path, arguments: &[&str]) -> String {
     let output = command(data).args(arguments).output().expect("the command runs");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let (out, err) = (text(output.stdout), text(output.stderr));
@@ -59,14 +59,14 @@ fn killed_after(data: &Path, arguments: &[&str], after: Duration) -> bool {
 }
 
 /// A data folder with this many links, and the file that they came from.
-fn with_links(prefix: &str, count: usize) -> (tempfile::TempDir, PathBuf, PathBuf) {
+pub(crate) fn with_links(prefix: &str, count: usize) -> (tempfile::TempDir, PathBuf, PathBuf) {
     let (temp, data) = store();
     let file = rows(temp.path(), prefix, count);
     done(&data, &["import", file.to_str().expect("UTF-8")]);
     (temp, data, file)
 }
 
-fn rows(folder: &Path, prefix: &str, count: usize) -> PathBuf {
+pub(crate) fn rows(folder: &Path, prefix: &str, count: usize) -> PathBuf {
     let mut text = "short_code,long_url\n".to_owned();
     for n in 0..count {
         text += &format!("{prefix}-{n},https://example.com/{prefix}/{n}\n");
@@ -76,14 +76,14 @@ fn rows(folder: &Path, prefix: &str, count: usize) -> PathBuf {
     file
 }
 
-fn codes(data: &Path) -> BTreeSet<String> {
+pub(crate) fn codes(data: &Path) -> BTreeSet<String> {
     let listed: Value =
         serde_json::from_str(&done(data, &["--json", "list", "--all"])).expect("JSON");
     let links = listed["links"].as_array().expect("links").iter();
     links.map(|link| link["short_code"].as_str().expect("a code").to_owned()).collect()
 }
 
-fn expected(prefix: &str, count: usize) -> BTreeSet<String> {
+pub(crate) fn expected(prefix: &str, count: usize) -> BTreeSet<String> {
     (0..count).map(|n| format!("{prefix}-{n}")).collect()
 }
 

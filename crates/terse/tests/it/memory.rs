@@ -75,10 +75,16 @@ fn an_idle_server_gives_back_the_pages_of_its_start() {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
     };
-    let begun = Instant::now();
-    while size("VmRSS:") * 100 > size("VmHWM:") * 85 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{} kB stay", size("VmRSS:"));
-        std::thread::sleep(Duration::from_millis(100));
+    // Pages of files: the program and its libraries. Other memory comes and goes.
+    let (begun, mut most) = (Instant::now(), 0);
+    loop {
+        let now = size("RssFile:");
+        most = most.max(now);
+        if now * 100 < most * 85 {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(120), "{now} of {most} kB stay");
+        std::thread::sleep(Duration::from_millis(20));
     }
-    served.get("/");
+    assert_eq!(served.get("/livez").0, 200);
 }

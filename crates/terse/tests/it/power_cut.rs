@@ -1,0 +1,579 @@
+//! Power cuts while a command runs, on the real binary.
+//!
+//! A recorder that is preloaded into terse writes down what it does to its files. The test then
+//! rebuilds what the disk holds after a power cut at any point: what was synced, and of the rest
+//! nothing, a part, or torn sectors. Names of files count as written when their folder is synced.
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use crate::crash_commands::{codes, done, expected, rows, with_links};
+use crate::harness::KEY;
+use crate::process::{Served, command, folder};
+
+/// How many power cuts each command gets.
+fn cuts() -> usize {
+    std::env::var("TERSE_TEST_CUTS").ok().and_then(|cuts| cuts.parse().ok()).unwrap_or(8)
+}
+
+/// The recorder, compiled once for each test.
+fn recorder(folder: &Path) -> PathBuf {
+    let library = folder.join("recorder.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/power_cut/recorder.c");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&library)
+        .args([source, "-ldl", "-lpthread"])
+        .status()
+        .expect("a C compiler, which Rust needs, too");
+    assert!(compiled.success());
+    library
+}
+
+#[derive(Debug)]
+enum Step {
+    Write(String, u64, Vec<u8>),
+    Truncate(String, u64),
+    Sync(String),
+    Name(NameChange),
+}
+
+/// A change of names, which a sync of the folder makes durable.
+#[derive(Clone, Debug)]
+enum NameChange {
+    File(String),
+    Folder(String),
+    Rename(String, String),
+    Link(String, String),
+    Remove(String),
+}
+
+impl NameChange {
+    fn is_in(&self, folder: &str) -> bool {
+        let parent = |path: &str| path.rsplit_once('/').is_some_and(|(parent, _)| parent == folder);
+        match self {
+            Self::File(path) | Self::Folder(path) | Self::Remove(path) => parent(path),
+            Self::Rename(from, to) => parent(from) || parent(to),
+            Self::Link(_, to) => parent(to),
+        }
+    }
+}
+
+fn parse(record: &[u8]) -> Vec<Step> {
+    let (mut steps, mut rest) = (Vec::new(), record);
+    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        let line = std::str::from_utf8(&rest[..end]).expect("a line");
+        rest = &rest[end + 1..];
+        let (kind, path) = line.split_once(' ').expect("a kind");
+        let number = |text: &str| text.parse::<u64>().expect("a number");
+        steps.push(match kind {
+            "W" => {
+                let mut parts = path.rsplitn(3, ' ');
+                let length = number(parts.next().expect("a length")) as usize;
+                let at = number(parts.next().expect("an offset"));
+                let path = parts.next().expect("a path").to_owned();
+                // A process that was killed wrote less.
+                if rest.len() < length + 1 {
+                    return steps;
+                }
+                let bytes = rest[..length].to_vec();
+                rest = &rest[length + 1..];
+                Step::Write(path, at, bytes)
+            }
+            "T" => {
+                let (path, size) = path.rsplit_once(' ').expect("a size");
+                Step::Truncate(path.into(), number(size))
+            }
+            "S" => Step::Sync(path.into()),
+            "C" => Step::Name(NameChange::File(path.into())),
+            "M" => Step::Name(NameChange::Folder(path.into())),
+            "U" => Step::Name(NameChange::Remove(path.into())),
+            "R" | "L" => {
+                let (from, to) = path.split_once('\t').expect("two paths");
+                let (from, to) = (from.to_owned(), to.to_owned());
+                let renames = kind == "R";
+                Step::Name(if renames {
+                    NameChange::Rename(from, to)
+                } else {
+                    NameChange::Link(from, to)
+                })
+            }
+            other => panic!("{other}"),
+        });
+    }
+    steps
+}
+
+/// What the disk does with what was not synced.
+#[derive(Clone, Copy, Debug)]
+enum Luck {
+    Nothing,
+    Prefix,
+    Sectors,
+}
+
+const LUCKS: [Luck; 3] = [Luck::Nothing, Luck::Prefix, Luck::Sectors];
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound.max(1) as u64) as usize
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write(u64, Vec<u8>),
+    Truncate(u64),
+}
+
+#[derive(Clone, Default)]
+struct FileState {
+    synced: Vec<u8>,
+    pending: Vec<Change>,
+}
+
+impl FileState {
+    fn apply(bytes: &mut Vec<u8>, change: &Change, mut keeps: impl FnMut() -> bool) {
+        match change {
+            Change::Truncate(size) => bytes.resize(*size as usize, 0),
+            Change::Write(at, new) => {
+                let at = *at as usize;
+                if bytes.len() < at + new.len() {
+                    bytes.resize(at + new.len(), 0);
+                }
+                for (n, sector) in new.chunks(512).enumerate() {
+                    if keeps() {
+                        bytes[at + n * 512..at + n * 512 + sector.len()].copy_from_slice(sector);
+                    }
+                }
+            }
+        }
+    }
+
+    fn sync(&mut self) {
+        for change in std::mem::take(&mut self.pending) {
+            Self::apply(&mut self.synced, &change, || true);
+        }
+    }
+
+    fn after_cut(&self, luck: Luck, dice: &mut Dice) -> Vec<u8> {
+        let mut bytes = self.synced.clone();
+        let kept = match luck {
+            Luck::Nothing => 0,
+            Luck::Prefix => dice.below(self.pending.len() + 1),
+            Luck::Sectors => self.pending.len(),
+        };
+        for change in &self.pending[..kept] {
+            let torn = matches!(luck, Luck::Sectors);
+            Self::apply(&mut bytes, change, || !torn || dice.below(2) == 0);
+        }
+        bytes
+    }
+}
+
+/// Names of files, each with its number, and of folders.
+#[derive(Clone, Default)]
+struct Names(BTreeMap<String, Option<usize>>);
+
+impl Names {
+    fn apply(&mut self, change: &NameChange, file: Option<usize>) {
+        match change {
+            NameChange::File(path) => drop(self.0.insert(path.clone(), file)),
+            NameChange::Folder(path) => drop(self.0.insert(path.clone(), None)),
+            NameChange::Remove(path) => drop(self.0.remove(path)),
+            NameChange::Link(from, to) => {
+                let file = self.0.get(from).copied().flatten();
+                self.0.insert(to.clone(), file);
+            }
+            NameChange::Rename(from, to) => {
+                let inner = format!("{from}/");
+                let moved: Vec<String> = self
+                    .0
+                    .keys()
+                    .filter(|path| *path == from || path.starts_with(&inner))
+                    .cloned()
+                    .collect();
+                for path in moved {
+                    let entry = self.0.remove(&path).expect("it was listed");
+                    self.0.insert(format!("{to}{}", &path[from.len()..]), entry);
+                }
+            }
+        }
+    }
+}
+
+/// A folder before a command ran, and what the command did to it.
+struct Recording {
+    root: String,
+    files: Vec<FileState>,
+    names: Names,
+    steps: Vec<Step>,
+}
+
+impl Recording {
+    /// Runs the command with the recorder. `work` gets the command and returns when it ended.
+    fn of(root: &Path, mut command: Command, work: impl FnOnce(&mut Command)) -> Self {
+        let outside = tempfile::tempdir().expect("a temporary folder");
+        let root_text = root.to_str().expect("UTF-8").to_owned();
+        let (mut files, mut names) = (Vec::new(), Names::default());
+        let mut folders = vec![root.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).expect("a folder").flatten() {
+                let path = entry.path();
+                let name = path.to_str().expect("UTF-8").to_owned();
+                if path.is_dir() {
+                    names.0.insert(name, None);
+                    folders.push(path);
+                } else if !name.ends_with("-shm") {
+                    let synced = std::fs::read(&path).expect("a file");
+                    names.0.insert(name, Some(files.len()));
+                    files.push(FileState { synced, pending: Vec::new() });
+                }
+            }
+        }
+        let record = outside.path().join("record");
+        command
+            .env("LD_PRELOAD", recorder(outside.path()))
+            .env("RECORD_TO", &record)
+            .env("RECORD_ROOT", &root_text);
+        work(&mut command);
+        let steps = parse(&std::fs::read(&record).expect("a record"));
+        assert!(steps.iter().any(|step| matches!(step, Step::Sync(_))), "nothing was recorded");
+        Self { root: root_text, files, names, steps }
+    }
+
+    /// What a power cut after this many steps leaves, in a new folder.
+    fn cut(&self, after: usize, luck: Luck, dice: &mut Dice) -> tempfile::TempDir {
+        let mut files = self.files.clone();
+        // What programs see, what the disk has, and the changes of names in between.
+        let (mut seen, mut durable) = (self.names.clone(), self.names.clone());
+        let mut pending: Vec<(NameChange, Option<usize>)> = Vec::new();
+        for step in &self.steps[..after] {
+            let file = |path: &String| seen.0.get(path).copied().flatten();
+            match step {
+                Step::Write(path, at, bytes) => {
+                    if let Some(file) = file(path) {
+                        files[file].pending.push(Change::Write(*at, bytes.clone()));
+                    }
+                }
+                Step::Truncate(path, size) => {
+                    if let Some(file) = file(path) {
+                        files[file].pending.push(Change::Truncate(*size));
+                    }
+                }
+                Step::Sync(path) => match file(path) {
+                    Some(file) => files[file].sync(),
+                    None => {
+                        let is_in = |change: &(NameChange, _)| change.0.is_in(path);
+                        let count = pending.iter().rposition(is_in).map_or(0, |last| last + 1);
+                        for (change, file) in pending.drain(..count) {
+                            durable.apply(&change, file);
+                        }
+                    }
+                },
+                Step::Name(change) => {
+                    let file = matches!(change, NameChange::File(_)).then(|| {
+                        files.push(FileState::default());
+                        files.len() - 1
+                    });
+                    seen.apply(change, file);
+                    pending.push((change.clone(), file));
+                }
+            }
+        }
+        let kept = match luck {
+            Luck::Nothing => 0,
+            Luck::Prefix | Luck::Sectors => dice.below(pending.len() + 1),
+        };
+        for (change, file) in &pending[..kept] {
+            durable.apply(change, *file);
+        }
+        let to = tempfile::tempdir().expect("a temporary folder");
+        // Folders come before what is in them.
+        for (path, file) in &durable.0 {
+            let place = to.path().join(path[self.root.len()..].trim_start_matches('/'));
+            match file {
+                None => std::fs::create_dir_all(&place).expect("a folder"),
+                Some(file) => {
+                    // A file whose folder is not on the disk is not there either.
+                    let Some(parent) = place.parent().filter(|parent| parent.exists()) else {
+                        continue;
+                    };
+                    assert!(parent.is_dir());
+                    std::fs::write(&place, files[*file].after_cut(luck, dice)).expect("a file");
+                }
+            }
+        }
+        to
+    }
+
+    /// Cuts the power at points all over the recording, and at its end with all kinds of luck.
+    fn each(&self, mut check: impl FnMut(&Path, bool, &str)) {
+        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+        let ends = LUCKS.map(|luck| (self.steps.len(), luck));
+        let within: Vec<_> =
+            (0..cuts()).map(|n| (dice.below(self.steps.len()), LUCKS[n % 3])).collect();
+        for (after, luck) in within.into_iter().chain(ends) {
+            let left = self.cut(after, luck, &mut dice);
+            let ended = after == self.steps.len();
+            check(left.path(), ended, &format!("{after} of {}, {luck:?}", self.steps.len()));
+        }
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// Runs a command to its end, which must be good.
+fn to_its_end(command: &mut Command) {
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_backup_is_whole_or_not_there_after_a_power_cut() {
+    let (temp, data, _) = with_links("kept", 300);
+    let mut backup = command(&data);
+    backup.args(["backup", text(&temp.path().join("backup"))]);
+    let recording = Recording::of(temp.path(), backup, to_its_end);
+    recording.each(|root, ended, when| {
+        let backup = root.join("backup");
+        assert!(backup.exists() || !ended, "{when}: it said that it was done");
+        if backup.exists() {
+            let (_other, restored) = folder();
+            done(&restored, &["restore", text(&backup)]);
+            assert_eq!(codes(&restored), expected("kept", 300), "{when}");
+        }
+        let data = root.join("data");
+        done(&data, &["doctor", "--deep"]);
+        assert_eq!(codes(&data), expected("kept", 300), "{when}: the store is as it was");
+    });
+}
+
+#[test]
+fn a_restore_loses_neither_store_in_a_power_cut() {
+    let (temp, data, _) = with_links("old", 200);
+    let (_other, other, _) = with_links("new", 300);
+    done(&other, &["backup", text(&temp.path().join("backup"))]);
+    let mut restore = command(&data);
+    restore.args(["restore", text(&temp.path().join("backup")), "--force"]);
+    let recording = Recording::of(temp.path(), restore, to_its_end);
+    recording.each(|root, ended, when| {
+        let data = root.join("data");
+        if ended {
+            assert_eq!(codes(&data), expected("new", 300), "{when}: it said that it was done");
+        }
+        let asides = std::fs::read_dir(&data)
+            .expect("a folder")
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("before-restore"))
+            .filter(|entry| entry.path().join("terse.db").exists())
+            .count();
+        if asides == 0 {
+            assert_eq!(codes(&data), expected("old", 200), "{when}: the old store is in use");
+        }
+        done(&data, &["restore", text(&root.join("backup")), "--force"]);
+        done(&data, &["doctor", "--deep"]);
+        assert_eq!(codes(&data), expected("new", 300), "{when}");
+    });
+}
+
+#[test]
+fn an_import_keeps_what_it_said_through_a_power_cut_and_can_be_repeated() {
+    let (temp, data, _) = with_links("first", 10);
+    let file = rows(temp.path(), "row", 600);
+    let mut all = expected("first", 10);
+    all.extend(expected("row", 600));
+    let mut import = command(&data);
+    import.args(["import", text(&file)]);
+    let recording = Recording::of(temp.path(), import, to_its_end);
+    recording.each(|root, ended, when| {
+        let data = root.join("data");
+        let now = codes(&data);
+        assert!(now.is_subset(&all) && now.is_superset(&expected("first", 10)), "{when}");
+        assert!(!ended || now == all, "{when}: it said that it was done");
+        done(&data, &["import", text(&root.join("row.csv"))]);
+        assert_eq!(codes(&data), all, "{when}");
+        done(&data, &["doctor", "--deep"]);
+    });
+}
+
+const ADMIN: &str = "admin_key=";
+
+fn serve(data: &Path) -> Served {
+    Served::start(data, &[&format!("{ADMIN}{KEY}")])
+}
+
+fn serving(data: &Path) -> Command {
+    let mut command = command(data);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--set", &format!("{ADMIN}{KEY}")]);
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+    command
+}
+
+/// One request to the API, as an admin or with another key.
+fn api(served: &Served, key: &str, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .allow_non_standard_methods(true)
+        .timeout_global(Some(std::time::Duration::from_secs(60)))
+        .build()
+        .into();
+    let request = http::Request::builder()
+        .method(method)
+        .uri(format!("{}/api/v1{path}", served.url))
+        .header("authorization", format!("Bearer {key}"))
+        .header("content-type", "application/json")
+        .body(body.map(|body| body.to_string()).unwrap_or_default())
+        .expect("a request");
+    let mut answer = agent.run(request).expect("an answer");
+    let text = answer.body_mut().read_to_string().unwrap_or_default();
+    (answer.status().as_u16(), serde_json::from_str(&text).unwrap_or_default())
+}
+
+fn stop(served: Served) {
+    served.terminate();
+    served.wait();
+}
+
+/// An account, and the key of it.
+fn enrol(served: &Served, name: &str) -> (u64, String) {
+    let body = json!({ "name": name, "role": "admin" });
+    let (status, account) = api(served, KEY, "POST", "/admin/users", Some(body));
+    assert_eq!(status, 201, "{account}");
+    let id = account["id"].as_u64().expect("an id");
+    let body = json!({ "name": "all", "scope": "full" });
+    let (status, key) = api(served, KEY, "POST", &format!("/admin/users/{id}/keys"), Some(body));
+    assert_eq!(status, 201, "{key}");
+    (id, key["key"].as_str().expect("a key").to_owned())
+}
+
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_erasure_is_begun_or_not_after_a_power_cut_and_then_finished() {
+    let (temp, data) = folder();
+    let served = serve(&data);
+    enrol(&served, "stays");
+    let (id, key) = enrol(&served, "leaves");
+    let links: Vec<Value> =
+        (0..300).map(|n| json!({ "long_url": format!("https://example.com/{n}") })).collect();
+    let (status, made) = api(&served, &key, "POST", "/urls/bulk", Some(links.into()));
+    assert_eq!(status, 207);
+    let made = made["results"].as_array().expect("results");
+    let codes: Vec<String> = made
+        .iter()
+        .map(|one| one["link"]["short_code"].as_str().expect("a code").to_owned())
+        .collect();
+    let account = format!("/admin/users/{id}");
+    stop(served);
+    let recording = Recording::of(temp.path(), serving(&data), |command| {
+        let served = Served::spawn(&data, command);
+        let confirm = json!({ "confirm": "leaves" });
+        let (status, body) = api(&served, &key, "DELETE", "/account", Some(confirm));
+        assert_eq!(status, 204, "{body}");
+        served.kill();
+    });
+    let mut begun = BTreeSet::new();
+    recording.each(|root, ended, when| {
+        let data = root.join("data");
+        let served = serve(&data);
+        let (status, shown) = api(&served, KEY, "GET", &account, None);
+        let untouched = status == 200 && shown["suspended"].is_null();
+        begun.insert(!untouched);
+        // Some of them: misses of one visitor are limited.
+        let statuses = || -> BTreeSet<u16> {
+            codes.iter().step_by(20).map(|code| served.get(&format!("/{code}")).0).collect()
+        };
+        if untouched {
+            assert!(!ended, "{when}: it said that the account is gone");
+            assert_eq!(statuses(), [302].into(), "{when}");
+        } else {
+            wait_for(&format!("{when}: it is never finished"), || {
+                api(&served, KEY, "GET", &account, None).0 == 404
+            });
+            assert_eq!(statuses(), [404].into(), "{when}");
+        }
+        stop(served);
+        done(&data, &["doctor", "--deep"]);
+    });
+    assert!(begun.contains(&true));
+}
+
+/// What the first versions did not have.
+const FIRST_LINKS: &str =
+    include_str!("../../../../backends/terse-embedded/tests/first_version.sql");
+const FIRST_REGISTRY: &str = "ALTER TABLE users DROP COLUMN plan; DROP INDEX deliveries_of_event; \
+     DROP TABLE leases; DROP TABLE job_progress; DROP TABLE salts; \
+     DELETE FROM meta WHERE name IN ('version', 'incarnation'); \
+     INSERT INTO meta VALUES ('watermark', 5); DROP INDEX reports_of; DROP INDEX reports_by; \
+     DROP TABLE deliveries; DROP TABLE webhooks; PRAGMA user_version = 1";
+const FIRST_CLICKS: &str = "CREATE TABLE old (segment INTEGER PRIMARY KEY, place INTEGER NOT NULL) \
+     STRICT; INSERT INTO old SELECT segment, place FROM positions; DROP TABLE positions; \
+     ALTER TABLE old RENAME TO positions; DROP TABLE journals; DROP TABLE erased_links; \
+     DROP TABLE erased_owners; ALTER TABLE clicks DROP COLUMN took_nanos; \
+     DROP TABLE blocks; DROP TABLE erased_subjects; \
+     DROP TABLE delta_blocks; DROP TABLE delta_chunks; \
+     DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
+     DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
+     DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from'); \
+     PRAGMA user_version = 1";
+
+#[test]
+fn an_upgrade_of_every_file_from_its_first_version_survives_a_power_cut() {
+    let (temp, data) = folder();
+    let served = serve(&data);
+    let (id, key) = enrol(&served, "ann");
+    for n in 0..20 {
+        let body =
+            json!({ "long_url": "https://example.com/", "custom_alias": format!("old-{n}") });
+        assert_eq!(api(&served, &key, "POST", "/urls", Some(body)).0, 201);
+    }
+    for _ in 0..7 {
+        assert_eq!(served.get("/old-3").0, 302);
+    }
+    let clicks = |served: &Served| {
+        api(served, KEY, "GET", "/urls/old-3/stats", None).1["total_clicks"].as_u64()
+    };
+    wait_for("the clicks are counted", || clicks(&served) == Some(7));
+    stop(served);
+    for (file, sql) in
+        [("terse.db", FIRST_LINKS), ("registry.db", FIRST_REGISTRY), ("clicks.db", FIRST_CLICKS)]
+    {
+        let conn = Connection::open(data.join(file)).expect("a file");
+        conn.execute_batch(sql).unwrap_or_else(|error| panic!("{file}: {error}"));
+        conn.close().expect("closed");
+    }
+    let recording = Recording::of(temp.path(), serving(&data), |command| {
+        Served::spawn(&data, command).kill();
+    });
+    recording.each(|root, _, when| {
+        let data = root.join("data");
+        let served = serve(&data);
+        assert_eq!(api(&served, KEY, "GET", &format!("/admin/users/{id}"), None).0, 200, "{when}");
+        assert_eq!(api(&served, &key, "GET", "/account", None).0, 200, "{when}");
+        for n in 0..20 {
+            assert_eq!(served.get(&format!("/old-{n}+")).0, 200, "{when}");
+        }
+        assert_eq!(clicks(&served), Some(7), "{when}");
+        stop(served);
+        done(&data, &["doctor", "--deep"]);
+    });
+}
