@@ -33,6 +33,13 @@ impl ClientAddr {
         Self { peer: peer.to_canonical(), trusted_proxy: proxies.trusts(peer), transport }
     }
 
+    /// The address of a connection through a trusted proxy that does not say where it comes from:
+    /// what its client sends is not trusted.
+    pub(crate) fn behind(proxy: IpAddr) -> Self {
+        let transport = Transport::default();
+        Self { peer: proxy.to_canonical(), trusted_proxy: false, transport }
+    }
+
     /// The same, with this transport.
     pub(crate) fn over(self, transport: Transport) -> Self {
         Self { transport, ..self }

@@ -108,15 +108,14 @@ enum Next {
 /// Serves a connection to its end.
 pub(crate) async fn serve<D: FallbackService>(
     stream: Stream,
-    (peer, transport): (SocketAddr, Transport),
+    (peer, client_addr): (SocketAddr, ClientAddr),
     thread: Rc<Thread>,
     idle_tracker: Rc<IdleTracker>,
     fallback: D,
 ) {
     let settings = &thread.redirector.settings;
-    let client_addr = ClientAddr::new(peer.ip(), &settings.proxies).over(transport);
-    let mut fast_path =
-        settings.fast_path && !(settings.https_only && transport == Transport::Plain);
+    let in_the_clear = client_addr.transport() == Transport::Plain;
+    let mut fast_path = settings.fast_path && !(settings.https_only && in_the_clear);
     let mut connection = Connection {
         stream,
         pending: Vec::new(),

@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use tokio::task::AbortHandle;
 
@@ -23,7 +23,7 @@ const MAKE_ROOM: usize = 32;
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Waiting {
-    /// The client's part of a TLS handshake.
+    /// The client's part of a TLS handshake, or the header of the PROXY protocol.
     Handshake,
     /// The first byte of the first request.
     First,
@@ -81,6 +81,20 @@ impl IdleTracker {
     /// Whether to close the connection if there is nothing to read.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.get()
+    }
+
+    /// Waits for a step before the first request; `None` if the connection is to be closed first.
+    pub(crate) async fn set_up<T>(&self, now_ms: i64, step: impl Future<Output = T>) -> Option<T> {
+        self.wait(Waiting::Handshake, now_ms);
+        let mut step = std::pin::pin!(step);
+        std::future::poll_fn(|cx| {
+            self.set_waker(cx.waker());
+            match step.as_mut().poll(cx) {
+                Poll::Pending if self.is_closing() => Poll::Ready(None),
+                polled => polled.map(Some),
+            }
+        })
+        .await
     }
 
     /// Wakes the connection, so that it reads what has arrived, and closes if nothing has: a request

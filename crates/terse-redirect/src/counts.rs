@@ -92,6 +92,8 @@ counts! {
     timed_out,
     /// Connections handed over to hyper.
     handed_over,
+    /// Connections of trusted proxies closed for want of a valid header of the PROXY protocol.
+    bad_proxy_headers,
     /// TLS handshakes that made a new session.
     handshakes_full,
     /// TLS handshakes that resumed a session.

@@ -28,6 +28,7 @@ mod journal;
 mod limiter;
 mod now;
 mod place;
+mod proxy_header;
 mod redirector;
 mod request_framing;
 mod route;

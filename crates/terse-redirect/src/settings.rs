@@ -69,6 +69,8 @@ pub struct Settings {
     pub hsts: Option<Duration>,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub proxies: Proxies,
+    /// Whether these proxies begin each connection with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
 }
 
 impl Default for Settings {
@@ -99,6 +101,7 @@ impl Default for Settings {
             guesses_per_address: Limit::OFF,
             hsts: None,
             proxies: Proxies::default(),
+            proxy_protocol: false,
         }
     }
 }

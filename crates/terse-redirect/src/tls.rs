@@ -1,11 +1,8 @@
 //! TLS handshakes, bounded in time and number.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::task::Poll;
 
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -43,19 +40,10 @@ impl Handshakes {
             thread.counts.handshakes_refused.add(1);
             return None;
         };
-        idle_tracker.wait(Waiting::Handshake, thread.coarse_ms.get());
-        let mut accept = self.acceptor.accept(socket);
-        let accepted = poll_fn(|cx| {
-            idle_tracker.set_waker(cx.waker());
-            match Pin::new(&mut accept).poll(cx) {
-                Poll::Pending if idle_tracker.is_closing() => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(accepted) => Poll::Ready(accepted.ok()),
-            }
-        })
-        .await;
+        let accept = self.acceptor.accept(socket);
+        let accepted = idle_tracker.set_up(thread.coarse_ms.get(), accept).await;
         idle_tracker.wait(Waiting::First, thread.redirector.now().steady_ms);
-        let Some(stream) = accepted else {
+        let Some(Ok(stream)) = accepted else {
             thread.counts.handshakes_failed.add(1);
             return None;
         };

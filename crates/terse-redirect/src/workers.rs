@@ -1,7 +1,7 @@
 //! The serving threads: one runtime per core, with connections distributed evenly.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,11 +19,12 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::clicks::Clicks;
-use crate::client_addr::Transport;
+use crate::client_addr::{ClientAddr, Transport};
 use crate::connection::{self, Thread};
-use crate::connection_table::{ConnectionTable, IdleTracker};
+use crate::connection_table::{ConnectionTable, IdleTracker, Waiting};
 use crate::counts::{Counter as _, Counts, Snapshot};
 use crate::journal::Journal;
+use crate::proxy_header::{self, ProxyHeader};
 use crate::redirector::Redirector;
 use crate::sources::{SourcePlace, Sources};
 use crate::stream::Stream;
@@ -434,27 +435,98 @@ impl<D: FallbackService> Worker<D> {
         };
         let (thread, tracker, fallback) =
             (Rc::clone(&self.thread), Rc::clone(&idle_tracker), self.fallback.clone());
-        let task = match (from.1, &self.handshakes) {
-            (Transport::Tls, Some(handshakes)) => {
-                let handshakes = handshakes.clone();
-                tokio::task::spawn_local(async move {
-                    let _guard = guard;
-                    if let Some(stream) = handshakes.accept(socket, &thread, &tracker).await {
-                        connection::serve(stream, from, thread, tracker, fallback).await;
-                    }
-                })
-            }
-            _ => {
-                let stream = Stream::Plain(socket);
-                let served = connection::serve(stream, from, thread, tracker, fallback);
-                tokio::task::spawn_local(async move {
-                    let _guard = guard;
-                    served.await;
-                })
-            }
+        let settings = &self.thread.redirector.settings;
+        let ((peer, transport), proxies) = (from, &settings.proxies);
+        let proxied = settings.proxy_protocol && proxies.trusts(peer.ip());
+        let task = if proxied || transport == Transport::Tls {
+            let handshakes = self.handshakes.clone().filter(|_| transport == Transport::Tls);
+            let sources = proxied.then(|| Arc::clone(&self.peers.sources));
+            let set_up = SetUp { thread, tracker, sources, handshakes };
+            tokio::task::spawn_local(async move {
+                let _guard = guard;
+                if let Some(ready) = set_up.run(socket, from).await {
+                    let SetUp { thread, tracker, .. } = set_up;
+                    let Ready { stream, from, _place } = ready;
+                    connection::serve(stream, from, thread, tracker, fallback).await;
+                }
+            })
+        } else {
+            let client_addr = ClientAddr::new(peer.ip(), proxies).over(transport);
+            let (stream, from) = (Stream::Plain(socket), (peer, client_addr));
+            let served = connection::serve(stream, from, thread, tracker, fallback);
+            tokio::task::spawn_local(async move {
+                let _guard = guard;
+                served.await;
+            })
         };
         self.thread.connection_table.add(&idle_tracker, task.abort_handle());
     }
+}
+
+/// What comes before the first request of some connections: the header of the PROXY protocol, and
+/// the TLS handshake.
+struct SetUp {
+    thread: Rc<Thread>,
+    tracker: Rc<IdleTracker>,
+    /// `None` for a connection that does not begin with a header of the PROXY protocol.
+    sources: Option<Arc<Sources>>,
+    /// `None` for a connection without TLS.
+    handshakes: Option<Handshakes>,
+}
+
+/// A connection that can send requests.
+struct Ready {
+    stream: Stream,
+    from: (SocketAddr, ClientAddr),
+    _place: Option<SourcePlace>,
+}
+
+impl SetUp {
+    /// `None` if the connection is to be closed.
+    async fn run(
+        &self,
+        mut socket: TcpStream,
+        (peer, transport): (SocketAddr, Transport),
+    ) -> Option<Ready> {
+        let (counts, proxies) = (&self.thread.counts, &self.thread.redirector.settings.proxies);
+        let mut from = (peer, ClientAddr::new(peer.ip(), proxies));
+        let mut _place = None;
+        if let Some(sources) = &self.sources {
+            let read = proxy_header::read(&mut socket);
+            match self.tracker.set_up(self.thread.coarse_ms.get(), read).await? {
+                Ok(ProxyHeader::Source(Some(source))) => {
+                    from = (source, ClientAddr::new(source.ip(), proxies));
+                    if !proxies.trusts(source.ip()) {
+                        _place = sources.take(source.ip());
+                        if _place.is_none() {
+                            counts.refused_per_source.add(1);
+                            return None;
+                        }
+                    }
+                }
+                Ok(ProxyHeader::Source(None)) => from.1 = ClientAddr::behind(peer.ip()),
+                Ok(ProxyHeader::Absent) if is_this_machine(peer.ip()) => {}
+                Ok(ProxyHeader::Absent) | Err(_) => {
+                    counts.bad_proxy_headers.add(1);
+                    return None;
+                }
+            }
+            self.tracker.wait(Waiting::First, self.thread.redirector.now().steady_ms);
+        }
+        from.1 = from.1.over(transport);
+        let stream = match &self.handshakes {
+            Some(handshakes) => handshakes.accept(socket, &self.thread, &self.tracker).await?,
+            None => Stream::Plain(socket),
+        };
+        Some(Ready { stream, from, _place })
+    }
+}
+
+/// Whether a connection comes from the address that commands on this machine use: they send no
+/// header, also if a proxy on this machine does.
+fn is_this_machine(peer: IpAddr) -> bool {
+    let peer = peer.to_canonical();
+    peer == Ipv4Addr::LOCALHOST || peer == Ipv6Addr::LOCALHOST
 }
 
 /// Counts a connection as closed when it is dropped, however the connection ended.

@@ -40,6 +40,11 @@ settings! {
         /// Proxies in front of terse, as addresses or ranges such as `10.0.0.0/8`. terse takes a
         /// visitor's address from `X-Forwarded-For` only if one of them sent it.
         pub trusted_proxies: Vec<String> = vec![],
+        /// Whether the proxies in `trusted_proxies` begin every connection with a header of the PROXY
+        /// protocol (version 1 or 2), as balancers do that pass TCP on. terse then takes the
+        /// visitor's address from it, and closes connections of theirs that have none, except
+        /// those from 127.0.0.1 and ::1.
+        pub proxy_protocol: bool = false,
         /// An API key with all permissions; 16 to 256 visible characters. If not set, terse
         /// generates one at the first start.
         pub admin_key: Option<Secret> = None,

@@ -129,6 +129,7 @@ impl Collector for MetricsSources {
             ("made_room", seen.made_room),
             ("timed_out", seen.timed_out),
             ("handed_over", seen.handed_over),
+            ("bad_proxy_header", seen.bad_proxy_headers),
         ];
         family(
             &mut encoder,

@@ -100,6 +100,9 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         return Err(("oidc.client_id", "is needed with oidc.issuer, and only there".into()));
     }
     c.proxies().map_err(|why| ("trusted_proxies", why))?;
+    if c.proxy_protocol && c.trusted_proxies.is_empty() {
+        return Err(("proxy_protocol", "needs the balancers in trusted_proxies".into()));
+    }
     CorsOrigins::parse(&c.api.cors_origins).map_err(|why| ("api.cors_origins", why))?;
     if let Some(key) = &c.admin_key {
         let key = key.reveal();

@@ -175,6 +175,7 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
             let https = config.tls.listen.is_some() || config.base_url().scheme() == "https";
             !age.is_zero() && https
         }),
+        proxy_protocol: config.proxy_protocol,
         proxies: config.proxies().map_err(anyhow::Error::msg).context("trusted_proxies")?,
     })
 }

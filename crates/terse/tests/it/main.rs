@@ -37,6 +37,7 @@ mod passwords;
 mod power_cut;
 mod process;
 mod prometheus;
+mod proxy_protocol;
 mod races;
 mod receiver;
 mod removals;
