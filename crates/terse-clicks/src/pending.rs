@@ -283,6 +283,11 @@ impl Pending {
         self.settled.send_replace(number + 1);
     }
 
+    /// The shipper has ended: nothing will be stored, and nobody waits for it.
+    pub(crate) fn end(&self) {
+        self.settled.send_replace(u64::MAX);
+    }
+
     /// What `look` finds in each batch that is in memory.
     fn each<T>(&self, look: impl Fn(BatchStart, &View<'_>, &Erased) -> T) -> Vec<T> {
         let state = self.read();
@@ -361,5 +366,23 @@ impl PendingClicks for Pending {
         self.asked.fetch_max(number + 1, Ordering::Relaxed);
         self.wake.notify_one();
         let _stored_or_not = timeout(FLUSH_TIMEOUT, settled.wait_for(|next| *next > number)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_caller_does_not_wait_for_a_shipper_that_has_ended() {
+        let pending = Pending::default();
+        pending.lock().start = Some(BatchStart { segment: 1, from: 0 });
+        let is_done = || {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            pending.flush().as_mut().poll(&mut context).is_ready()
+        };
+        assert!(!is_done(), "the shipper may store the batch");
+        pending.end();
+        assert!(is_done() && is_done());
     }
 }

@@ -102,7 +102,11 @@ impl Shipper {
             pace,
             receiver.clone(),
         );
-        let watched = Watched { counts: Arc::clone(&counts), orders: receiver.clone() };
+        let watched = Watched {
+            counts: Arc::clone(&counts),
+            pending: Arc::clone(&pending),
+            orders: receiver.clone(),
+        };
         let thread = thread::Builder::new().name("clicks".into()).spawn(move || {
             let _watched = watched;
             let complete = runtime.block_on(async {
@@ -158,14 +162,16 @@ impl Drop for Shipper {
     }
 }
 
-/// Logs when the thread ends without an order.
+/// Notes that the thread has ended, and logs it if there was no order.
 struct Watched {
     counts: Arc<ShipperCounts>,
+    pending: Arc<Pending>,
     orders: watch::Receiver<Option<Order>>,
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
+        self.pending.end();
         if self.orders.borrow().is_some() {
             return;
         }

@@ -137,7 +137,10 @@ impl ClickPlane {
     pub(crate) fn with_pending(&self, clicks: &Arc<dyn ClickStore>) -> Arc<dyn ClickStore> {
         let shipper = self.shipper.lock().unwrap_or_else(PoisonError::into_inner);
         match &*shipper {
-            Some(shipper) => Arc::new(WithPending::new(Arc::clone(clicks), shipper.pending())),
+            Some(shipper) => {
+                let with = WithPending::new(Arc::clone(clicks), shipper.pending());
+                Arc::new(with.and_live(Arc::clone(&self.live)))
+            }
             None => Arc::clone(clicks),
         }
     }

@@ -40,6 +40,10 @@ impl ClickWrites {
         let left = limit - raw - hours as usize;
         let (tombstones, more_tombstones) =
             self.drop_tombstones(retention.tombstones_before, left)?;
+        if tombstones > 0 {
+            // They are remembered with their links.
+            self.forget_places();
+        }
         let more = more_deltas
             || more_raw
             || more_blocks

@@ -4,5 +4,6 @@
 -- An empty `subjects.sum` is a sum of nothing.
 INSERT INTO meta VALUES ('folded_to', 0);
 INSERT INTO meta SELECT 'totals_to', coalesce(max(id), -1) + 1 FROM hours;
-INSERT INTO meta SELECT 'hours_from',
-    coalesce((SELECT (min(id) >> 41) - 719528 FROM hours), (SELECT max(day) + 1 FROM days), -719528);
+INSERT INTO meta SELECT 'hours_from', max(
+    coalesce((SELECT (min(id) >> 41) - 719528 FROM hours), -719528),
+    coalesce((SELECT max(day) + 1 FROM days), -719528));

@@ -1,10 +1,11 @@
 //! Counting a batch. Every write runs inside a transaction that the writer thread begins and ends.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashMapExt as _};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use terse_core::clicks::{
     Added, Batch, ClickRow, ClickSubject, Count, Delta, DeltaSubject, LinkId, MAX_VALUES_PER_HOUR,
@@ -54,9 +55,20 @@ pub(crate) struct ClickWrites {
     pub(crate) next_block: i64,
     stored_next_number: u64,
     pub(crate) deltas: DeltaLimits,
-    /// Row and owner of links: those of the last batches, and those of the batches before.
-    lately: HashMap<LinkId, (i64, i64)>,
-    before: HashMap<LinkId, (i64, i64)>,
+    /// Links of the last batches, and those of the batches before.
+    lately: HashMap<LinkId, KnownLink>,
+    before: HashMap<LinkId, KnownLink>,
+    /// Whether there may be tombstones of links.
+    has_erased_links: bool,
+}
+
+/// A link that the file has a row of.
+#[derive(Clone, Copy)]
+struct KnownLink {
+    id: i64,
+    owner: i64,
+    /// Only clicks after this time count: the link was erased then, and clicked since.
+    erased_at: Option<Timestamp>,
 }
 
 impl Deref for ClickWrites {
@@ -84,6 +96,8 @@ impl crate::database::Writes for ClickWrites {
             });
         self.next_number = stored.optional()?.map_or(1, i64::cast_unsigned);
         self.stored_next_number = self.next_number;
+        self.has_erased_links =
+            self.queries.conn.prepare_cached("SELECT 1 FROM erased_links")?.exists([])?;
         Ok(())
     }
 
@@ -136,6 +150,7 @@ impl ClickWrites {
             deltas: DeltaLimits::default(),
             lately: HashMap::new(),
             before: HashMap::new(),
+            has_erased_links: true,
         };
         crate::database::Writes::reload(&mut writes)?;
         Ok(writes)
@@ -234,43 +249,46 @@ impl ClickWrites {
         };
         let Some(link) = batch.link(target) else { return Ok(None) };
         let owner = delta.owner.0.cast_signed();
-        let known = match self.lately.get(link) {
+        let known = match self.lately.get(link).or_else(|| self.before.get(link)) {
             Some(known) => Some(*known),
-            None => match self.before.get(link) {
-                Some(known) => Some(*known),
-                None => self.queries.link(link)?,
+            None => match self.queries.link(link)? {
+                Some((id, owner)) => {
+                    Some(KnownLink { id, owner, erased_at: self.tombstone(link)? })
+                }
+                None => None,
             },
         };
-        // An erasure deletes the rows, so a row of the same owner has no tombstone.
-        if known.is_none_or(|(_, before)| before != owner) && self.is_owner_erased(delta.owner)? {
+        // The erasure of an owner deletes the rows, and no later click of theirs makes one.
+        let is_same_owner = known.is_some_and(|known| known.owner == owner);
+        if !is_same_owner && self.is_owner_erased(delta.owner)? {
             return Ok(None);
         }
-        let mut group = match known {
-            Some((id, before)) => {
-                if before != owner {
-                    let mut statement =
-                        self.conn.prepare_cached("UPDATE subjects SET owner = ?2 WHERE id = ?1")?;
-                    statement.execute([id, owner])?;
-                }
-                whole((id, false))
-            }
-            None => {
-                let mut group = whole((0, true));
-                if let Some(erased_at) = self.link_erased_at(link)? {
-                    let left = batch.sums_after(target, erased_at);
-                    if left.is_empty() {
-                        return Ok(None);
-                    }
-                    group.deltas = left.into_iter().map(Cow::Owned).collect();
-                    group.after = Some(erased_at);
-                }
-                group.subject = self.next_id();
-                group
-            }
+        let erased_at = match known {
+            Some(known) => known.erased_at,
+            None => self.tombstone(link)?,
         };
+        let mut group = whole(known.map_or((0, true), |known| (known.id, false)));
+        if let Some(erased_at) = erased_at {
+            let left = batch.sums_after(target, erased_at);
+            if left.is_empty() {
+                return Ok(None);
+            }
+            group.deltas = left.into_iter().map(Cow::Owned).collect();
+            group.after = Some(erased_at);
+        }
+        match known {
+            Some(KnownLink { id, .. }) if !is_same_owner => {
+                let mut statement =
+                    self.conn.prepare_cached("UPDATE subjects SET owner = ?2 WHERE id = ?1")?;
+                statement.execute([id, owner])?;
+            }
+            Some(_) => {}
+            None => group.subject = self.next_id(),
+        }
         // The row of a new link is written after the groups are known.
-        if known.is_none_or(|(_, before)| before != owner) || !self.lately.contains_key(link) {
-            self.lately.insert(link.clone(), (group.subject, owner));
+        if !is_same_owner || !self.lately.contains_key(link) {
+            let known = KnownLink { id: group.subject, owner, erased_at };
+            self.lately.insert(link.clone(), known);
         }
         group.owner = delta.owner;
         Ok(Some(group))
@@ -293,10 +311,16 @@ impl ClickWrites {
         self.next_subject - 1
     }
 
-    /// Empties the cache of links.
+    /// Empties the cache of links, and looks for tombstones from now on.
     pub(crate) fn forget_places(&mut self) {
         self.lately.clear();
         self.before.clear();
+        self.has_erased_links = true;
+    }
+
+    /// When a link was erased, if it was.
+    fn tombstone(&self, link: &LinkId) -> Result<Option<Timestamp>, Failure> {
+        if self.has_erased_links { self.link_erased_at(link) } else { Ok(None) }
     }
 
     /// Deletes the salts that earlier versions kept in this file. The registry has them now.

@@ -558,6 +558,45 @@ fn blocks(folder: &Folder) -> i64 {
     conn.query_row("SELECT count(*) FROM blocks", [], |row| row.get(0)).unwrap()
 }
 
+/// Late clicks of a day whose hours are no longer kept stood in `hours`, beside the sum of the day.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn days_of_an_earlier_version_with_late_hours_stay_in_the_series() {
+    let folder = Folder::new();
+    {
+        let store = folder.open();
+        put(&store, vec![click(10), click(86_410)]).await;
+        let after = timestamp(2 * 86_400_000);
+        let retention = Retention {
+            raw_before: timestamp(0),
+            max_raw: None,
+            days_before: after,
+            hours_before: after,
+            tombstones_before: timestamp(0),
+            limit: 1000,
+        };
+        while store.prune(retention).await.unwrap().more {}
+        store.close();
+    }
+    // As the version before: no progress is noted, and a late click of the first day has its hour.
+    let first = timestamp(0).as_ms().div_euclid(86_400_000) + 719_528;
+    sql(
+        &folder.db(),
+        &format!(
+            "INSERT INTO hours (id, people, machines, sum) SELECT ({first} << 41) | (id << 5) | 1, \
+             0, 0, x'' FROM subjects WHERE kind = 0 LIMIT 1; \
+             DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from'); \
+             DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
+             DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
+             DROP TABLE delta_blocks; DROP TABLE delta_chunks; DROP INDEX blocks_by_end; \
+             PRAGMA user_version = 4"
+        ),
+    );
+    let store = folder.open();
+    let found = store.report(&ClickSubject::Everything, Period::default(), timestamp(0)).await;
+    let buckets: u64 = found.unwrap().buckets.iter().map(|bucket| bucket.clicks.all()).sum();
+    assert_eq!(buckets, 2, "both days are in the series");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn single_clicks_that_an_earlier_version_stored_are_kept() {
     let folder = Folder::new();

@@ -1,16 +1,17 @@
 //! Live clicks: for watchers of a link, and for the list of busiest links.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldhash::fast::RandomState;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::click::{Click, ClickTarget, LinkId};
 use super::columns::{ClickColumns, ClickRow, Warning};
 use super::tally::Count;
-use crate::link::OwnerId;
+use crate::link::{LinkKey, OwnerId};
 use crate::time::Timestamp;
 
 /// The queue length of a watcher. A slow watcher misses clicks instead of delaying the shipper.
@@ -68,7 +69,7 @@ impl Live {
 
     /// Publishes the clicks from this one on.
     pub fn publish_from(&self, clicks: &ClickColumns, first: usize, now: Timestamp) {
-        let mut recent: HashMap<(u32, i64), (Count, Timestamp)> = HashMap::new();
+        let mut recent: HashMap<(u32, i64), (Count, Timestamp), RandomState> = HashMap::default();
         let is_click = |row: &ClickRow| row.warning != Warning::Shown;
         for row in (first..clicks.len()).map(|at| clicks.row(at)).filter(is_click) {
             let (sum, last) = recent
@@ -187,6 +188,22 @@ impl Live {
         busy.sort_by(|a, b| b.clicks.all().cmp(&a.clicks.all()).then_with(|| a.link.cmp(&b.link)));
         busy.truncate(limit);
         busy
+    }
+
+    /// Forgets clicks of the links with these keys that were created by `created_by`.
+    pub fn erase_links(&self, links: &[LinkKey], created_by: Timestamp) {
+        let links: HashSet<&LinkKey> = links.iter().collect();
+        let erased = |link: &LinkId| link.created_at <= created_by && links.contains(&link.key);
+        for minute in &mut self.state().minutes {
+            minute.links.retain(|link, _| !erased(link));
+        }
+    }
+
+    /// Forgets clicks of an owner's links.
+    pub fn erase_owner(&self, owner: OwnerId) {
+        for minute in &mut self.state().minutes {
+            minute.links.retain(|_, (of, ..)| *of != owner);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -371,6 +388,12 @@ mod tests {
         assert_eq!(codes(None, 3), [("aaa".to_owned(), 3), ("bbbb".to_owned(), 3)]);
         assert_eq!(codes(Some(OwnerId(4)), 60), [("bbbb".to_owned(), 3)]);
         assert_eq!(live.busiest(None, 60, now, 1).len(), 1);
+        live.erase_links(&[link("aaa").key], Timestamp::from_ms(0));
+        assert_eq!(codes(None, 60).len(), 2, "only links that were created by then");
+        live.erase_links(&[link("aaa").key], Timestamp::from_ms(1));
+        assert_eq!(codes(None, 60), [("bbbb".to_owned(), 3)]);
+        live.erase_owner(OwnerId(4));
+        assert_eq!(codes(None, 60), []);
         // A clock that ran far ahead has no effect once it is correct again.
         let ahead = Timestamp::from_ms(1000 * 60_000);
         publish(&live, &[click("aaa", 1000)], ahead);

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use super::click::LinkId;
 use super::ingest::{Added, Batch, ClickIngest, Forgotten, JournalId, Opened, Position};
+use super::live::Live;
 use super::report::{
     Bucket, ClickPage, ClickReport, ClickReports, ClickSubject, Period, RawQuery, Snapshot, Unit,
 };
@@ -107,12 +108,19 @@ pub trait PendingClicks: Send + Sync + 'static {
 pub struct WithPending {
     store: Arc<dyn ClickStore>,
     pending: Arc<dyn PendingClicks>,
+    live: Option<Arc<Live>>,
 }
 
 impl WithPending {
     /// Adds what is pending to the answers of a store.
     pub fn new(store: Arc<dyn ClickStore>, pending: Arc<dyn PendingClicks>) -> Self {
-        Self { store, pending }
+        Self { store, pending, live: None }
+    }
+
+    /// Erasures also reach the clicks of the last hour.
+    #[must_use]
+    pub fn and_live(self, live: Arc<Live>) -> Self {
+        Self { live: Some(live), ..self }
     }
 }
 
@@ -267,12 +275,14 @@ impl ClickRetention for WithPending {
     ) -> Result<(), StoreError> {
         self.store.erase_links(links, created_by, erased_at).await?;
         self.pending.erase_links(links, created_by, erased_at);
+        self.live.iter().for_each(|live| live.erase_links(links, created_by));
         Ok(())
     }
 
     async fn erase_owner(&self, owner: OwnerId, erased_at: Timestamp) -> Result<(), StoreError> {
         self.store.erase_owner(owner, erased_at).await?;
         self.pending.erase_owner(owner, erased_at);
+        self.live.iter().for_each(|live| live.erase_owner(owner));
         Ok(())
     }
 

@@ -8,7 +8,8 @@ use terse_core::clicks::{
 use terse_core::{OwnerId, Timestamp};
 
 use super::{
-    ALWAYS, DAY, JOURNAL, OWNER, OpenJournal, Store, click, humans, in_buckets, link, put, report,
+    ALWAYS, DAY, JOURNAL, OWNER, OpenJournal, Store, click, humans, in_buckets, link, of_link, put,
+    report,
 };
 use crate::{key, timestamp};
 
@@ -91,6 +92,20 @@ pub async fn a_link_made_again_after_its_erasure_is_counted(store: Store) {
     assert_gone(&store, &abc).await;
     assert_count(&store, ClickSubject::Owner(OWNER), 12).await;
     assert_count(&store, ClickSubject::Everything, 12).await;
+}
+
+pub async fn late_clicks_of_an_erased_link_that_is_clicked_again_are_not_counted(store: Store) {
+    let abc = link("abc");
+    put(&store, vec![click(&abc, 1)]).await;
+    store.erase_links(&[key("abc")], timestamp(0), timestamp(50)).await.unwrap();
+    // A click after the erasure, and then one from before it that another journal held.
+    put(&store, vec![click(&abc, 51)]).await;
+    put(&store, vec![click(&abc, 40)]).await;
+    put(&store, vec![click(&abc, 45), click(&abc, 60)]).await;
+    assert_eq!(store.counts(std::slice::from_ref(&abc)).await.unwrap(), [humans(2)]);
+    let found = of_link(&store, &abc, ALWAYS).await;
+    assert_eq!((found.tally.clicks, in_buckets(&found)), (humans(2), humans(2)));
+    assert_count(&store, ClickSubject::Everything, 5).await;
 }
 
 pub async fn a_late_click_of_an_erased_link_is_not_counted_for_it([first, second]: [Store; 2]) {

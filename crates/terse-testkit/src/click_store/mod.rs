@@ -92,6 +92,7 @@ macro_rules! click_store {
                 an_owner_is_erased_with_all_links
                 a_link_made_again_after_its_erasure_is_counted
                 a_pruned_tombstone_no_longer_holds
+                late_clicks_of_an_erased_link_that_is_clicked_again_are_not_counted
                 raw_clicks_are_deleted_by_the_hour
                 raw_clicks_beyond_their_size_are_deleted
                 hours_become_days_and_no_sum_changes
