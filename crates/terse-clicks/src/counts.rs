@@ -16,6 +16,8 @@ pub struct ShipperCounts {
     pub dropped: AtomicU64,
     /// Records that cannot belong to a link, or that could not be read.
     pub unreadable: AtomicU64,
+    /// Records that were read and given back, because earlier ones of other segments come first.
+    pub given_back: AtomicU64,
     /// Calls of the store that failed or took too long.
     pub store_failures: AtomicU64,
     /// Times that the journal's files could not be read or deleted.
@@ -41,6 +43,7 @@ impl Default for ShipperCounts {
             batches: AtomicU64::default(),
             dropped: AtomicU64::default(),
             unreadable: AtomicU64::default(),
+            given_back: AtomicU64::default(),
             store_failures: AtomicU64::default(),
             file_failures: AtomicU64::default(),
             lag_bytes: AtomicU64::default(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use terse_core::clicks::{Frame, HEADER, MAX_FRAME_SIZE, Record, SegmentHeader, read_frame};
 
-/// Octets per read; fewer for a segment that had nothing new the last time.
+/// Octets per read; fewer for one record, and for a segment that had nothing new the last time.
 const CHUNK: usize = 256 * 1024;
 const GLANCE: usize = 4096;
 /// The longest frame with its length and checksum. With fewer octets in the buffer, a frame may be
@@ -139,7 +139,7 @@ impl Segment {
             return Ok(self.until);
         }
         let file = File::open(&self.path)?;
-        let want = if self.until == Until::Now { GLANCE } else { CHUNK };
+        let want = if self.until == Until::Now || most == 1 { GLANCE } else { CHUNK };
         let mut want = want.max(WHOLE);
         let mut chunk = self.read_to.max(HEADER as u64);
         let mut read = 0;

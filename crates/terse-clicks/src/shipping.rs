@@ -42,12 +42,11 @@ const MAX_FORGOTTEN: usize = 10_000;
 /// between is a little late. Clicks younger than this wait, so that clicks of several threads are
 /// counted in the order of time.
 const SETTLE_MS: i64 = 50;
-/// How far the reader goes into one segment beyond the next click of another, before it turns to
-/// that one.
-const AHEAD_MS: i64 = 250;
+/// All segments are read up to the same time before any is read further. This is the longest step.
+const MAX_STEP_MS: i64 = 250;
 
 /// Records that are read while reports wait.
-const ROUND: usize = 1024;
+const ROUND: usize = 4096;
 /// A batch is stored when it covers this part of what the journal may hold: the journal can delete
 /// its segments then.
 const FLUSHED_PART: u64 = 4;
@@ -108,6 +107,8 @@ pub(crate) struct Shipping {
     /// How many octets of the journal a batch may cover.
     flush_bytes: u64,
     read_at: Vec<ReadAt>,
+    /// How much time a step of reading covers: less, the more clicks there are.
+    step_ms: i64,
     failure_logged_ms: Option<i64>,
     panic_logged_ms: Option<i64>,
 }
@@ -151,6 +152,7 @@ impl Shipping {
             on_the_way: Vec::new(),
             flush_bytes: limit_bytes / FLUSHED_PART,
             read_at: Vec::new(),
+            step_ms: 1,
             failure_logged_ms: None,
             panic_logged_ms: None,
         }
@@ -202,7 +204,8 @@ impl Shipping {
             self.poll();
             self.enricher.refresh(self.clock.now());
             let unread = self.read(order.is_some());
-            if self.is_due(order.is_some()) {
+            // A shipper that ends stores full batches too, and then the rest.
+            if self.is_due(order.is_some() && unread == Unread::Nothing) {
                 self.flush().await?;
             }
             self.set_priority();
@@ -317,6 +320,8 @@ impl Shipping {
         let first = state.gathering.columns().len();
         let most = self.pace.batch.min(state.gathering.len() + ROUND);
         let mut broken: HashSet<Age> = HashSet::new();
+        let mut waiting: Vec<(i64, Age)> = Vec::new();
+        let mut step_ms = self.step_ms;
         // A click of the future was made before the clock was set back: it need not wait.
         let too_young =
             |at_ms: i64, alive: bool| alive && !ending && at_ms > now - SETTLE_MS && at_ms <= now;
@@ -325,19 +330,15 @@ impl Shipping {
             if room == 0 {
                 break Unread::Some;
             }
-            // The two segments whose next clicks are the earliest.
-            let (mut first, mut second): (Option<(i64, Age)>, i64) = (None, i64::MAX);
+            // Segments with clicks that may be read, and when the next of each was.
+            waiting.clear();
             for (segment, alive) in self.folder.segments_mut() {
                 let age = segment.age();
                 if broken.contains(&age) {
                     continue;
                 }
                 match segment.next_ms(&mut self.buffer, alive) {
-                    Ok(Some(at)) if !too_young(at, alive) => match first {
-                        Some((earliest, _)) if at >= earliest => second = second.min(at),
-                        Some((earliest, _)) => (first, second) = (Some((at, age)), earliest),
-                        None => first = Some((at, age)),
-                    },
+                    Ok(Some(at)) if !too_young(at, alive) => waiting.push((at, age)),
                     Ok(Some(_)) => segment.wait(),
                     Ok(None) => {}
                     Err(error) => {
@@ -346,26 +347,46 @@ impl Shipping {
                     }
                 }
             }
-            let Some((earliest, age)) = first else { break Unread::Nothing };
-            self.behind |= earliest < now - BEHIND_MS;
-            let until = second.saturating_add(AHEAD_MS);
-            let Some((segment, alive)) = self.folder.segment_mut(age) else {
+            let Some(earliest) = waiting.iter().map(|(at, _)| *at).min() else {
                 break Unread::Nothing;
             };
-            let (gathering, enricher) = (&mut state.gathering, &mut self.enricher);
-            let read_at = &mut self.read_at;
-            let read = segment.read(&mut self.buffer, alive, room, |record, start| {
-                let at_ms = record.at_ms;
-                if at_ms > until || too_young(at_ms, alive) {
-                    return false;
+            self.behind |= earliest < now - BEHIND_MS;
+            let until = earliest.saturating_add(step_ms);
+            let before = state.gathering.len();
+            for &(_, age) in waiting.iter().filter(|(at, _)| *at <= until) {
+                let Some((segment, alive)) = self.folder.segment_mut(age) else { continue };
+                let room = most.saturating_sub(state.gathering.len());
+                let (gathering, enricher) = (&mut state.gathering, &mut self.enricher);
+                let read_at = &mut self.read_at;
+                let read = segment.read(&mut self.buffer, alive, room, |record, start| {
+                    let at_ms = record.at_ms;
+                    if at_ms > until || too_young(at_ms, alive) {
+                        return false;
+                    }
+                    let readable = read_record(gathering, enricher, record, &mut panicked);
+                    read_at.push(ReadAt { age, start, at_ms, readable });
+                    true
+                });
+                if let Err(error) = read {
+                    broken.insert(age);
+                    failed = Some(error);
                 }
-                let readable = read_record(gathering, enricher, record, &mut panicked);
-                read_at.push(ReadAt { age, start, at_ms, readable });
-                true
-            });
-            if let Err(error) = read {
-                broken.insert(age);
-                failed = Some(error);
+            }
+            let read = state.gathering.len() - before;
+            if read > ROUND / 2 {
+                self.step_ms = (self.step_ms / 2).max(1);
+            } else if read < ROUND / 8 {
+                self.step_ms = (self.step_ms * 2).min(MAX_STEP_MS);
+            }
+            step_ms = self.step_ms;
+            // A step that has no room would be read in part, and most of that be given back.
+            let room = most.saturating_sub(state.gathering.len());
+            if read > room {
+                if most < self.pace.batch {
+                    break Unread::Some;
+                }
+                // The batch is filled up.
+                step_ms = (step_ms * room as i64 / read as i64).max(1);
             }
         };
         self.give_back(&mut state.gathering);
@@ -447,6 +468,8 @@ impl Shipping {
             self.read_at.clear();
             return;
         }
+        let given_back = self.read_at.iter().filter(|at| !stays(at)).count();
+        self.counts.given_back.fetch_add(given_back as u64, Ordering::Relaxed);
         let mut kept = self.read_at.iter().filter(|at| at.readable).map(stays);
         gathering.waiting().retain(|_| kept.next().unwrap_or(true));
         let unreadable = self.read_at.iter().filter(|at| !at.readable && !stays(at)).count();

@@ -71,27 +71,18 @@ impl<T> Interner<T> {
         add: impl FnOnce(&T) -> u32,
     ) -> (&T, u32) {
         let hash = self.hash.hash_one(key);
-        let known = match self.young.get(&hash) {
-            Some(entry) => *entry.key == *key,
-            None => match self.old.remove(&hash).filter(|entry| *entry.key == *key) {
-                Some(entry) => {
-                    self.insert(hash, entry);
-                    true
-                }
-                None => false,
-            },
-        };
-        if !known {
+        if self.young.get(&hash).is_none_or(|entry| *entry.key != *key) {
             // Also replaces a text with the same hash.
-            let entry = Entry { key: key.into(), value: compute(key), batch: u64::MAX, number: 0 };
+            let known = self.old.remove(&hash).filter(|entry| *entry.key == *key);
+            let entry = known.unwrap_or_else(|| Entry {
+                key: key.into(),
+                value: compute(key),
+                batch: u64::MAX,
+                number: 0,
+            });
             self.insert(hash, entry);
         }
-        // `insert` may have made the young generation the old one.
-        let entry = match self.young.contains_key(&hash) {
-            true => self.young.get_mut(&hash),
-            false => self.old.get_mut(&hash),
-        };
-        let entry = entry.expect("it was found or inserted above");
+        let entry = self.young.get_mut(&hash).expect("it was found or inserted above");
         if entry.batch != batch {
             entry.number = add(&entry.value);
             entry.batch = batch;
@@ -99,6 +90,7 @@ impl<T> Interner<T> {
         (&entry.value, entry.number)
     }
 
+    /// Inserts into the young generation, which becomes the old one if it is full.
     fn insert(&mut self, hash: u64, entry: Entry<T>) {
         if self.young.len() >= self.capacity {
             self.old = std::mem::take(&mut self.young);

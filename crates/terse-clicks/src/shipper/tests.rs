@@ -465,6 +465,23 @@ fn what_was_erased_is_not_in_memory_any_more() {
 }
 
 #[test]
+fn a_shipper_that_ends_stores_what_waits_in_few_batches() {
+    let temp = tempfile::tempdir().unwrap();
+    let clicks = dead(temp.path(), 1..13, 250, 0);
+    let store = Arc::new(Fake::default());
+    store.state().away = true;
+    let pace = Pace { batch: 2000, timeout: SOON, flush: SOON, ..FAST };
+    let shipper = start(temp.path(), 9, &store, pace);
+    // It gets its order before it has read anything.
+    let until = Instant::now() + SOON;
+    shipper.orders.send_replace(Some(Order { until, writers_gone: true }));
+    store.state().away = false;
+    assert!(shipper.stop(SOON, true));
+    assert_counted_once(&store, clicks);
+    assert_eq!(store.state().batches.len(), 2);
+}
+
+#[test]
 fn clicks_in_memory_are_counted_by_the_next_process() {
     let temp = tempfile::tempdir().unwrap();
     let store = Arc::new(Fake::default());
@@ -508,6 +525,33 @@ fn of_clicks_on_several_threads_the_later_one_is_the_repeat() {
     }
     let times: Vec<i64> = state.batches.iter().flat_map(|(_, times)| times.clone()).collect();
     assert!(times.is_sorted(), "batches are in the order of time");
+}
+
+#[test]
+fn clicks_of_busy_threads_are_read_once() {
+    const THREADS: u32 = 4;
+    const CLICKS: u32 = 40_000;
+    let temp = tempfile::tempdir().unwrap();
+    for thread in 0..THREADS {
+        let mut written = Written::new(u64::from(thread) + 1, 99, thread.into(), 4 << 20);
+        for number in (thread..CLICKS).step_by(THREADS as usize) {
+            // A hundred in a millisecond.
+            let at_ms = click(number / 100).at_ms;
+            assert!(written.try_add_record(&Record { at_ms, ..click(number) }));
+        }
+        written.save(temp.path());
+    }
+    let store = Arc::new(Fake::default());
+    let pace = Pace { batch: CLICKS as usize, timeout: SOON, flush: SOON, ..FAST };
+    let shipper = start(temp.path(), 9, &store, pace);
+    let counts = shipper.counts();
+    assert!(shipper.stop(SOON, true));
+    assert_counted_once(&store, CLICKS);
+    let times =
+        store.state().batches.iter().flat_map(|(_, times)| times.clone()).collect::<Vec<_>>();
+    assert!(times.is_sorted(), "in the order of time");
+    let given_back = counts.given_back.load(Ordering::Relaxed);
+    assert!(given_back < u64::from(CLICKS) / 5, "{given_back}");
 }
 
 #[test]
