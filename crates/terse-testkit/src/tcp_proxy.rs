@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub struct TcpProxy {
 
 #[derive(Default)]
 struct State {
+    /// Where new connections lead.
+    to: AtomicU16,
     /// New connections are closed at once.
     refuses: AtomicBool,
     /// How long each answer of the server is held back, in milliseconds.
@@ -39,7 +41,7 @@ impl TcpProxy {
     pub fn start(to: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state = Arc::new(State::default());
+        let state = Arc::new(State { to: AtomicU16::new(to), ..State::default() });
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -49,11 +51,17 @@ impl TcpProxy {
                 if shared.refuses.load(Ordering::Relaxed) {
                     continue;
                 }
+                let to = shared.to.load(Ordering::Relaxed);
                 let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
                 pass_on(&shared, client, server);
             }
         });
         Self { port, state }
+    }
+
+    /// New connections lead to another port.
+    pub fn lead_to(&self, port: u16) {
+        self.state.to.store(port, Ordering::Relaxed);
     }
 
     /// Where it listens on 127.0.0.1.

@@ -37,6 +37,26 @@ impl Recorder {
         self.begun.elapsed().as_millis() as u64
     }
 
+    fn push(&self, call: u64, returned: u64, node: usize, action: Action) {
+        let (outcome, is_error) = (Outcome::Ok, false);
+        let operation = Operation { call, returned, node, outcome, action, is_error };
+        self.operations.lock().unwrap().push(operation);
+    }
+
+    /// A node's answers, in which nothing erased may be.
+    pub(crate) fn record_show(&self, call: u64, node: usize, text: String) -> String {
+        self.push(call, self.now(), node, Action::Show { text: text.clone() });
+        text
+    }
+
+    /// Everything with these texts was erased.
+    pub(crate) fn record_erasure(&self, call: u64, texts: &[&str]) {
+        let returned = self.now();
+        for text in texts {
+            self.push(call, returned, 0, Action::Erase { text: (*text).to_owned() });
+        }
+    }
+
     pub(crate) fn take(&self) -> Vec<Operation> {
         std::mem::take(&mut *self.operations.lock().unwrap())
     }

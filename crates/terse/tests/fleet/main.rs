@@ -21,6 +21,7 @@ use std::time::Duration;
 use balancer::Balancer;
 use client::{Client, Recorder};
 use nodes::Fleet;
+use serde_json::{Value, json};
 use terse_testkit::TcpProxy;
 use terse_testkit::fleet::{History, Window, check};
 
@@ -33,6 +34,8 @@ enum Fault {
     DatabaseRestarted,
     DatabaseSlow,
     DatabaseRefuses,
+    /// By flag, and once, because the primary does not come back.
+    DatabaseFailsOver,
 }
 
 const FAULTS: [Fault; 6] = [
@@ -87,11 +90,16 @@ fn apply(fault: Fault, round: usize, fleet: &Fleet, recorder: &Recorder, history
             history.store_away.push(Window { from: away, to: recorder.now() });
             fleet.proxies.iter().for_each(TcpProxy::accept);
         }
+        Fault::DatabaseFailsOver => {
+            fleet.fail_over();
+            history.store_away.push(Window { from, to: recorder.now() });
+        }
     }
     let to = recorder.now();
     history.faults.push(Window { from, to });
+    history.effects.extend(fleet.tokens());
     let is_database =
-        matches!(fault, Fault::DatabaseRestarted | Fault::DatabaseSlow | Fault::DatabaseRefuses);
+        !matches!(fault, Fault::NodeKilled | Fault::NodePaused | Fault::NodeRestarted);
     if is_database {
         // Nodes connect again at random distances of up to two seconds.
         let window = Window { from, to: to + 3_000 };
@@ -99,6 +107,56 @@ fn apply(fault: Fault, round: usize, fleet: &Fleet, recorder: &Recorder, history
         // A node that may have missed a change forgets all links.
         fleet.forget();
     }
+}
+
+/// Erases an account through one node. No node shows anything of it afterwards, also not one that is
+/// killed and started again.
+fn erase(fleet: &Fleet, recorder: &Recorder) {
+    let (name, secret) = ("erin-of-the-fleet", "unforgettable");
+    let ok = |node: usize, method: &str, path: &str, body: Option<Value>| match client::api(
+        fleet,
+        node,
+        method,
+        path,
+        None,
+        body.as_ref(),
+    ) {
+        Some((200..300, _, body)) => body,
+        other => panic!("{method} {path}: {other:?}"),
+    };
+    let account = ok(0, "POST", "/admin/users", Some(json!({ "name": name })));
+    let path = format!("/admin/users/{}", account["id"]);
+    let key = ok(1, "POST", &format!("{path}/keys"), Some(json!({ "name": "k", "scope": "full" })));
+    let key = format!("Bearer {}", key["key"].as_str().unwrap());
+    let headers = [("authorization", key.as_str()), ("content-type", "application/json")];
+    let link = json!({ "long_url": format!("https://example.com/{secret}"), "title": secret });
+    let url = format!("{}/api/v1/urls", fleet.url(2));
+    let made = client::send(&url, "POST", &headers, Some(&link)).unwrap();
+    let code = made.2["short_code"].as_str().unwrap_or_else(|| panic!("{made:?}")).to_owned();
+    let show = |node: usize| {
+        let call = recorder.now();
+        let visit = client::send(&format!("{}/{code}", fleet.url(node)), "GET", &[], None).unwrap();
+        let mut text = format!("{visit:?}");
+        for path in ["/admin/users", &format!("/admin/links?q={secret}"), "/admin/audit"] {
+            text += &ok(node, "GET", path, None).to_string();
+        }
+        text +=
+            &format!("{:?}", client::api(fleet, node, "GET", &format!("/urls/{code}"), None, None));
+        recorder.record_show(call, node, text)
+    };
+    for node in 0..fleet.len() {
+        let text = show(node);
+        assert!(text.contains(name) && text.contains(secret), "it was there: {text}");
+    }
+    let call = recorder.now();
+    ok(0, "DELETE", &path, None);
+    recorder.record_erasure(call, &[name, secret]);
+    // The other nodes read the change within a second. The promise about changes is 5.
+    sleep(5_000);
+    (0..fleet.len()).for_each(|node| drop(show(node)));
+    fleet.kill(1);
+    fleet.start_node(1);
+    show(1);
 }
 
 /// One test at a time has the processors.
@@ -159,6 +217,10 @@ fn a_fleet_keeps_its_promises_while_parts_of_it_fail() {
         }
         sleep(pause);
     }
+    if setting("TERSE_FLEET_FAILOVER", 0) > 0 {
+        sleep(pause);
+        apply(Fault::DatabaseFailsOver, 0, &fleet, &recorder, &mut history);
+    }
     // What the faults leave behind is over ten seconds later.
     sleep(11_000);
     let healed_at = recorder.now();
@@ -168,6 +230,7 @@ fn a_fleet_keeps_its_promises_while_parts_of_it_fail() {
     for client in clients {
         client.join().unwrap();
     }
+    erase(&fleet, &recorder);
     history.operations = recorder.take();
 
     // All nodes end, and ship what is in their journals; another start reads the statistics.

@@ -1,6 +1,7 @@
 //! The machines: PostgreSQL with its standby, pgbouncer, and nodes with a proxy each.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -27,8 +28,10 @@ pub(crate) struct Fleet {
     /// Further settings of every node.
     settings: Vec<&'static str>,
     _pooler: PgBouncer,
-    _standby: PostgresServer,
+    standby: PostgresServer,
     pub(crate) server: PostgresServer,
+    /// Whether the standby has taken over.
+    failed_over: AtomicBool,
 }
 
 impl Fleet {
@@ -51,8 +54,9 @@ impl Fleet {
             database,
             settings: settings.to_vec(),
             _pooler: pooler,
-            _standby: standby,
+            standby,
             server,
+            failed_over: AtomicBool::new(false),
         };
         (0..size).for_each(|node| fleet.start_node(node));
         fleet
@@ -66,13 +70,38 @@ impl Fleet {
         self.nodes[node].url.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The server that takes writes.
+    fn primary(&self) -> &PostgresServer {
+        if self.failed_over.load(Ordering::Relaxed) { &self.standby } else { &self.server }
+    }
+
+    /// The primary ends, and the standby takes its place, for good. Nodes reach it without pgbouncer.
+    pub(crate) fn fail_over(&self) {
+        self.proxies.iter().for_each(TcpProxy::refuse);
+        self.server.stop();
+        self.standby.sql("postgres", "SELECT pg_promote()");
+        self.failed_over.store(true, Ordering::Relaxed);
+        self.proxies.iter().for_each(|proxy| proxy.lead_to(self.standby.port()));
+        self.proxies.iter().for_each(TcpProxy::accept);
+    }
+
+    /// The token of each job's lease.
+    pub(crate) fn tokens(&self) -> Vec<(String, u64)> {
+        let rows = self.primary().sql(&self.database, "SELECT name, token FROM job_leases");
+        let row = |line: &str| {
+            let (name, token) = line.rsplit_once('|').unwrap();
+            (name.to_owned(), token.parse().unwrap())
+        };
+        rows.lines().map(row).collect()
+    }
+
     /// Starts a process in the node's folder.
     pub(crate) fn start_node(&self, node: usize) {
         let (at, database) = (&self.nodes[node], &self.database);
         let port = self.proxies[node].port();
         let settings = [
             format!("store=postgres://terse@127.0.0.1:{port}/{database}"),
-            format!("store_direct={}", self.server.url(database)),
+            format!("store_direct={}", self.primary().url(database)),
             format!("admin_key={KEY}"),
             "base_url=http://127.0.0.1:1".to_owned(),
             "redirect.threads=1".to_owned(),
