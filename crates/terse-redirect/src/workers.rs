@@ -46,11 +46,14 @@ pub struct Listeners {
     pub plain: TcpListener,
     /// For TLS, with its certificates.
     pub tls: Option<(TcpListener, Arc<ServerConfig>)>,
+    /// Whether the sockets stay open after this process, for the next one: the threads leave it the
+    /// connections that they have not accepted.
+    pub outlive: bool,
 }
 
 impl From<TcpListener> for Listeners {
     fn from(plain: TcpListener) -> Self {
-        Self { plain, tls: None }
+        Self { plain, tls: None, outlive: false }
     }
 }
 
@@ -121,7 +124,7 @@ impl Workers {
         fallback: D,
         journal: Option<Arc<Journal>>,
     ) -> io::Result<Self> {
-        let Listeners { plain, tls } = listeners.into();
+        let Listeners { plain, tls, outlive } = listeners.into();
         let (tls, handshakes) =
             tls.map(|(listener, config)| (listener, Handshakes::new(config))).unzip();
         for listener in [Some(&plain), tls.as_ref()].into_iter().flatten() {
@@ -165,7 +168,7 @@ impl Workers {
                     let thread =
                         Rc::new(Thread::new(redirector, counts, phases, http2_connections, clicks));
                     runtime.block_on(async move {
-                        let worker = Worker { me, thread, peers, fallback, handshakes };
+                        let worker = Worker { me, thread, peers, fallback, handshakes, outlive };
                         if let Err(error) = worker.run(listening, arrivals).await {
                             tracing::error!(%error, "a serving thread ended");
                         }
@@ -175,7 +178,9 @@ impl Workers {
             has_started.recv().map_err(io::Error::other)??;
         }
         let threads = Mutex::new(threads);
-        let listeners = Mutex::new([Some(plain), tls].into_iter().flatten().collect());
+        // A socket for the next process must not begin to refuse connections.
+        let closing = [Some(plain), tls].into_iter().flatten().filter(|_| !outlive);
+        let listeners = Mutex::new(closing.collect());
         Ok(Self {
             threads,
             counts: all_counts,
@@ -279,6 +284,7 @@ struct Worker<D> {
     fallback: D,
     /// `None` without a listener for TLS.
     handshakes: Option<Handshakes>,
+    outlive: bool,
 }
 
 /// Accepts a connection; waits for ever without a listener.
@@ -321,11 +327,13 @@ impl<D: FallbackService> Worker<D> {
             }
         }
         // Connections that the kernel has already accepted have perhaps sent a request.
-        while let Some(Ok((socket, peer))) = plain.accept().now_or_never() {
-            self.distribute(socket, (peer, in_the_clear));
-        }
-        while let Some(Ok((socket, peer))) = accept(tls.as_ref()).now_or_never() {
-            self.distribute(socket, (peer, Transport::Tls));
+        if !self.outlive {
+            while let Some(Ok((socket, peer))) = plain.accept().now_or_never() {
+                self.distribute(socket, (peer, in_the_clear));
+            }
+            while let Some(Ok((socket, peer))) = accept(tls.as_ref()).now_or_never() {
+                self.distribute(socket, (peer, Transport::Tls));
+            }
         }
         drop((plain, tls));
         // From now on other threads serve what they accept.

@@ -117,11 +117,15 @@ impl Server {
         let mut store = runtime.block_on(backends::open(config))?;
 
         // Listeners are bound now, so that a wrong address fails before anything is written.
-        let listener = listeners::listen(config.listen)?;
-        let admin =
-            config.admin.listen.map(|at| listeners::listen(at).context("admin")).transpose()?;
-        let tls_listener =
-            config.tls.listen.map(|at| listeners::listen(at).context("tls")).transpose()?;
+        let mut inherited = listeners::Inherited::from_environment()?;
+        let outlive = !inherited.is_empty();
+        let listener = inherited.take_or_listen(config.listen)?;
+        let mut listen = |at: Option<SocketAddr>, what: &'static str| {
+            at.map(|at| inherited.take_or_listen(at).context(what)).transpose()
+        };
+        let admin = listen(config.admin.listen, "admin")?;
+        let tls_listener = listen(config.tls.listen, "tls")?;
+        inherited.check_taken()?;
         let address = listener.local_addr().context("reading the listener's address")?;
         let tls_address = tls_listener.as_ref().map(TcpListener::local_addr).transpose();
         let tls_address = tls_address.context("reading the address of the listener for TLS")?;
@@ -268,7 +272,7 @@ impl Server {
             Some((listener, tls)) => Some((listener, tls.server_config()?)),
             None => None,
         };
-        let listeners = Listeners { plain: listener, tls };
+        let listeners = Listeners { plain: listener, tls, outlive };
         let running = Arc::new(
             Workers::start(listeners, redirector, fallback, journal)
                 .context("starting the serving threads")?,

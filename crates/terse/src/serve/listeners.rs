@@ -24,6 +24,72 @@ pub(super) fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     open().with_context(|| format!("listening on {address}"))
 }
 
+/// Listening sockets that another process opened and passed on (`LISTEN_FDS`, as systemd does). They
+/// stay open while this process restarts, and the kernel keeps new connections until then.
+pub(super) struct Inherited(Vec<(SocketAddr, TcpListener)>);
+
+impl Inherited {
+    /// The sockets for this process.
+    pub(super) fn from_environment() -> anyhow::Result<Self> {
+        let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+        let count = match number("LISTEN_PID") {
+            Some(pid) if pid == std::process::id() => number("LISTEN_FDS").unwrap_or(0),
+            _ => 0,
+        };
+        let take = |at: u32| {
+            let listener = inherit(at).context("LISTEN_FDS has a socket that cannot be used")?;
+            let address = listener.local_addr().context(
+                "LISTEN_FDS has a socket without an address and a port (a Unix socket?)",
+            )?;
+            Ok((address, listener))
+        };
+        (0..count).map(take).collect::<anyhow::Result<_>>().map(Self)
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The socket for an address, or a new one.
+    pub(super) fn take_or_listen(&mut self, address: SocketAddr) -> anyhow::Result<TcpListener> {
+        match self.0.iter().position(|(have, _)| *have == address) {
+            Some(at) => Ok(self.0.swap_remove(at).1),
+            None => listen(address),
+        }
+    }
+
+    /// Fails if a socket belongs to no setting: its visitors would wait for ever.
+    pub(super) fn check_taken(&self) -> anyhow::Result<()> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((address, _)) => Err(anyhow::anyhow!(
+                "LISTEN_FDS has a socket for {address}, which is neither listen, tls.listen nor \
+                 admin.listen"
+            )),
+        }
+    }
+}
+
+/// The inherited socket with this number, from 0.
+#[allow(unsafe_code)]
+fn inherit(at: u32) -> std::io::Result<TcpListener> {
+    use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+    const FIRST: RawFd = 3;
+    let fd = RawFd::try_from(at).map_err(std::io::Error::other)? + FIRST;
+    // SAFETY: LISTEN_PID says that the file descriptors from 3 on were opened for this process, and
+    // each is taken once, at the start.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
+    let socket = socket2::Socket::from(fd);
+    if !socket.is_listener()? {
+        return Err(std::io::Error::other("it is not a listening socket"));
+    }
+    // Accepted connections inherit it.
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket.into())
+}
+
 /// Health and metrics on a listener of their own.
 pub(super) fn serve_admin(
     runtime: &Runtime,

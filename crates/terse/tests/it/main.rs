@@ -48,6 +48,7 @@ mod same_answer;
 mod screening;
 mod sign_in;
 mod soak;
+mod socket_activation;
 mod states;
 mod stopping;
 mod tags;
