@@ -409,6 +409,21 @@ fn an_import_keeps_what_it_said_through_a_power_cut_and_can_be_repeated() {
     });
 }
 
+/// Shows that the cuts cut: without syncs, the same import loses everything.
+#[test]
+fn without_syncs_a_power_cut_would_lose_an_import() {
+    let (temp, data, _) = with_links("first", 10);
+    let file = rows(temp.path(), "row", 50);
+    let mut import = command(&data);
+    import.args(["import", text(&file)]);
+    let mut recording = Recording::of(temp.path(), import, to_its_end);
+    let end = recording.cut(recording.steps.len(), Luck::Nothing, &mut Dice(7));
+    assert_eq!(codes(&end.path().join("data")).len(), 60);
+    recording.steps.retain(|step| !matches!(step, Step::Sync(_)));
+    let end = recording.cut(recording.steps.len(), Luck::Nothing, &mut Dice(7));
+    assert_eq!(codes(&end.path().join("data")).len(), 10);
+}
+
 const ADMIN: &str = "admin_key=";
 
 fn serve(data: &Path) -> Served {
