@@ -24,7 +24,7 @@ use terse_core::clicks::{Count, MAX_VALUES_PER_HOUR};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::clicks::bucket::of_hour_id;
-use crate::clicks::queries::ClickQueries;
+use crate::clicks::queries::{ClickQueries, Cost};
 use crate::clicks::sum::{Slot, Sum, log_damaged_sum};
 use crate::clicks::writes::{ClickWrites, HOUR, PUT_HOUR};
 use crate::failure::{Failure, corrupt};
@@ -296,6 +296,8 @@ impl ClickQueries {
 
     fn chunk(&self, block: i64, at: usize) -> Result<Vec<u8>, Failure> {
         let id = chunk_id(block, at);
+        let cost = self.cost.get();
+        self.cost.set(Cost { chunks: cost.chunks + 1, ..cost });
         let mut statement = self.conn.prepare_cached(CHUNK)?;
         let read = |row: &Row<'_>| Ok(open_chunk(id, row.get_ref(0)?.as_blob()?));
         statement.query_row([id], read).optional()?.flatten().ok_or_else(|| damaged(block))

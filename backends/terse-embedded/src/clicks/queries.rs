@@ -39,6 +39,8 @@ pub(crate) struct Cost {
     pub(crate) sums: u64,
     /// Bytes of sums, which are nearly everything that a report reads.
     pub(crate) bytes: u64,
+    /// Chunks of sums that are not in rows yet.
+    pub(crate) chunks: u64,
 }
 
 impl AsRef<Connection> for ClickQueries {

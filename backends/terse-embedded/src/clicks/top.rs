@@ -40,6 +40,9 @@ pub(crate) const ALL_HOURS: &str =
 const FEW_LINKS: usize = 2000;
 /// Of an owner with up to so many links, all are candidates.
 const MANY_LINKS: usize = 100_000;
+/// For more links than this, a ranking reads the sums in blocks once for all of them. For fewer, it
+/// looks for each.
+const FEW_IN_BLOCKS: usize = 8;
 /// How many links of each day are candidates at least, and of all days together about.
 const CANDIDATES_A_DAY: i64 = 1000;
 const CANDIDATES: i64 = 50_000;
@@ -95,24 +98,31 @@ impl ClickQueries {
             Some(owner) => self.few_links(owner)?,
             None => None,
         };
+        let is_many = few.as_ref().is_none_or(|links| links.len() + also.len() > FEW_IN_BLOCKS);
+        let waiting = match parts.as_ref().filter(|_| is_many) {
+            Some(parts) => Some(self.waiting_in(parts)?),
+            None => None,
+        };
+        let waiting = waiting.as_ref();
         let mut answer = match (few, &parts) {
             (Some(links), None) => query.rank(links.into_iter().map(|(link, ..)| link)),
             (Some(links), Some(parts)) => {
                 let mut counted = Vec::with_capacity(links.len());
                 for (RankedLink { link, .. }, subject) in links {
-                    counted.push(RankedLink { link, clicks: self.clicks_in(subject, parts)? });
+                    let clicks = self.clicks_in(subject, parts, waiting)?;
+                    counted.push(RankedLink { link, clicks });
                 }
                 query.rank(counted)
             }
             (None, None) => self.top_ever(query)?,
-            (None, Some(parts)) => self.top_of_all(query, parts)?,
+            (None, Some(parts)) => self.top_of_all(query, parts, waiting)?,
         };
         let known: HashSet<LinkId> = answer.iter().map(|found| found.link.clone()).collect();
         for link in also.iter().filter(|link| !known.contains(*link)) {
             let clicks = match &parts {
                 None => self.counts(std::slice::from_ref(link))?.pop().unwrap_or_default(),
                 Some(parts) => match self.id(&ClickSubject::Link(link.clone()))? {
-                    Some(subject) => self.clicks_in(subject, parts)?,
+                    Some(subject) => self.clicks_in(subject, parts, waiting)?,
                     None => Count::default(),
                 },
             };
@@ -155,8 +165,28 @@ impl ClickQueries {
         Ok((links.len() <= FEW_LINKS).then_some(links))
     }
 
-    /// A subject's clicks in a period.
-    fn clicks_in(&self, subject: i64, parts: &Parts) -> Result<Count, Failure> {
+    /// The clicks of all subjects in a period whose sums are in blocks, in one pass.
+    fn waiting_in(&self, parts: &Parts) -> Result<HashMap<i64, Count>, Failure> {
+        let mut sums: HashMap<i64, Count> = HashMap::new();
+        for (from, to, edge) in parts.hours(None) {
+            self.each_delta(from, to, |delta| {
+                if !edge || parts.has_hour(delta.id) {
+                    let (_, subject, _) = of_hour_id(delta.id);
+                    sums.entry(subject).or_default().add(delta.clicks);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(sums)
+    }
+
+    /// A subject's clicks in a period. `waiting`: those in blocks, if they were read.
+    fn clicks_in(
+        &self,
+        subject: i64,
+        parts: &Parts,
+        waiting: Option<&HashMap<i64, Count>>,
+    ) -> Result<Count, Failure> {
         let mut clicks = Count::default();
         let (first, last) = parts.whole;
         let mut statement = self.conn.prepare_cached(DAYS[0])?;
@@ -172,12 +202,18 @@ impl ClickQueries {
                     clicks.add(count(row, 1)?);
                 }
             }
+            if waiting.is_some() {
+                continue;
+            }
             self.each_delta(from, to, |delta| {
                 if !edge || parts.has_hour(delta.id) {
                     clicks.add(delta.clicks);
                 }
                 Ok(())
             })?;
+        }
+        if let Some(waiting) = waiting.and_then(|waiting| waiting.get(&subject)) {
+            clicks.add(*waiting);
         }
         Ok(clicks)
     }
@@ -223,7 +259,12 @@ impl ClickQueries {
     }
 
     /// The ranking of a period: of the links of an owner, or of the busiest links of each day.
-    fn top_of_all(&self, query: &TopQuery, parts: &Parts) -> Result<Vec<RankedLink>, Failure> {
+    fn top_of_all(
+        &self,
+        query: &TopQuery,
+        parts: &Parts,
+        waiting: Option<&HashMap<i64, Count>>,
+    ) -> Result<Vec<RankedLink>, Failure> {
         let mut sums: HashMap<i64, Count> = HashMap::new();
         let own = match query.owner {
             Some(owner) => self.rows_of(owner)?,
@@ -248,13 +289,11 @@ impl ClickQueries {
                     sums.entry(subject).or_default().add(count(row, 1)?);
                 }
             }
-            self.each_delta(from, to, |delta| {
-                let (_, subject, _) = of_hour_id(delta.id);
-                if is_candidate(subject) && (!edge || parts.has_hour(delta.id)) {
-                    sums.entry(subject).or_default().add(delta.clicks);
-                }
-                Ok(())
-            })?;
+        }
+        for (subject, clicks) in waiting.into_iter().flatten() {
+            if is_candidate(*subject) {
+                sums.entry(*subject).or_default().add(*clicks);
+            }
         }
         let mut sums: Vec<(i64, Count)> = sums.into_iter().collect();
         sums.sort_unstable_by(|(a, one), (b, other)| {
@@ -276,7 +315,7 @@ impl ClickQueries {
             if query.owner.is_some_and(|of| of.0.cast_signed() != owner) {
                 continue;
             }
-            let clicks = if cut { self.clicks_in(subject, parts)? } else { clicks };
+            let clicks = if cut { self.clicks_in(subject, parts, waiting)? } else { clicks };
             let link = RankedLink { clicks, ..link? };
             if query.after.as_ref().is_none_or(|after| link.rank(query.bots) > *after) {
                 lowest = query.bots.of(clicks);
@@ -347,4 +386,51 @@ fn ranked(row: &Row<'_>) -> Result<RankedLink, Failure> {
     let created_at = Timestamp::from_ms(row.get(2)?);
     let link = LinkId { key: LinkKey { domain, code }, created_at };
     Ok(RankedLink { link, clicks: count(row, 3)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+    use terse_core::clicks::{Batch, Click, ClickTarget};
+    use terse_testkit::key;
+
+    use super::*;
+    use crate::clicks::deltas::DeltaLimits;
+    use crate::clicks::queries::Cost;
+    use crate::clicks::schema::CLICKS;
+    use crate::clicks::writes::ClickWrites;
+
+    #[test]
+    fn a_ranking_reads_each_chunk_of_a_block_once() {
+        const LINKS: i64 = 240;
+        let mut conn = Connection::open_in_memory().unwrap();
+        CLICKS.migrate(&mut conn, 0).unwrap();
+        let mut writes = ClickWrites::new(ClickQueries::new(conn), None).unwrap();
+        writes.deltas = DeltaLimits { from: 0, blocks: 100, step: 1 };
+        for day in 0..4 {
+            let clicks = (0..LINKS).flat_map(|n| {
+                let created_at = Timestamp::from_ms(0);
+                let link = LinkId { key: key(&format!("link-{n}")), created_at };
+                let at = Timestamp::from_ms(day * DAY + n % 24 * HOUR);
+                let click = Click::bare(at, ClickTarget::Link(link, OwnerId(1)));
+                std::iter::repeat_n(click, if n == 13 { 2 } else { 1 })
+            });
+            writes.add(&Batch::of(Vec::new(), clicks)).unwrap();
+        }
+        let count = "SELECT count(*) FROM delta_chunks";
+        let chunks: i64 = writes.conn.query_row(count, [], |row| row.get(0)).unwrap();
+        for owner in [Some(OwnerId(1)), None] {
+            let period = Period { from: Some(Timestamp::from_ms(DAY / 2)), to: None };
+            let query = TopQuery { owner, period, bots: Bots::Include, after: None, limit: 1000 };
+            writes.cost.set(Cost::default());
+            let found = writes.top(&query, &[]).unwrap();
+            assert_eq!(found.len() as i64, LINKS);
+            let of = |link: &RankedLink| link.clicks.all();
+            assert_eq!((found[0].link.key.code.as_str(), of(&found[0])), ("link-13", 8));
+            // The first day counts from noon on.
+            let all: u64 = found.iter().map(of).sum();
+            assert_eq!(all.cast_signed(), 3 * (LINKS + 1) + LINKS / 2 + 1);
+            assert!(writes.cost.get().chunks <= chunks.cast_unsigned(), "{:?}", writes.cost.get());
+        }
+    }
 }
