@@ -10,8 +10,8 @@ use rusqlite::Connection;
 use terse_core::{
     Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Clock, CodeLease,
     Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion,
-    ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision,
-    Status, StoreError, TagCount, Timestamp, Updated,
+    ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request,
+    Revision, Status, StoreError, TagCount, Timestamp, Updated,
 };
 
 use crate::backup::BackupError;
@@ -325,6 +325,12 @@ impl LinkStore for Embedded {
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
         self.threads.write(move |writes| writes.insert(&insert)).await
+    }
+
+    async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
+        let request = request.clone();
+        // Not on a reader's thread: its snapshot may be older than the answer.
+        self.threads.write(move |writes| writes.answered(&request)).await
     }
 
     async fn update(

@@ -238,7 +238,7 @@ impl LinkWrites {
     }
 
     /// The stored answer to this request.
-    fn answered(&self, request: &Request) -> Result<Option<Inserted>, Failure> {
+    pub(crate) fn answered(&self, request: &Request) -> Result<Option<Inserted>, Failure> {
         let mut statement = self.conn.prepare_cached(
             "SELECT fingerprint, link, link_created_at, at FROM requests WHERE id = ?1",
         )?;

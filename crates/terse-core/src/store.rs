@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use crate::changes::ChangeFeed;
 use crate::domain::Domain;
 use crate::identity::Identity;
-use crate::insert::{Insert, Inserted};
+use crate::insert::{Insert, Inserted, Request};
 use crate::link::{Link, LinkKey, OwnerId, Revision, Status};
 use crate::link_reader::{ClickSpender, LinkReader};
 use crate::outbox::{Outbox, OutboxEvent};
@@ -230,6 +230,10 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     /// one wins and the store refuses the other with `CodeTaken`. It answers the same if one of the
     /// conditions does not hold. A deleted or expired link keeps its code until it is purged.
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError>;
+
+    /// The answer that [`LinkStore::insert`] would repeat for this request: `Replayed` or
+    /// `RequestMismatch`. `None` if the store has not answered it.
+    async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError>;
 
     /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner,
     /// `generated`, `created_at`, `spent_clicks` and `imported_clicks` never change in an update. In the same write,

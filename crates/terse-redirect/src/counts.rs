@@ -19,7 +19,7 @@ macro_rules! counts {
         pub(crate) struct Counts<C = ThreadCounter> {
             $($(#[$doc])* pub(crate) $name: C,)*
             pub(crate) latency: [C; BUCKETS_MICROS.len() + 1],
-            pub(crate) latency_micros: C,
+            pub(crate) latency_nanos: C,
         }
 
         /// The sums of all counters at one moment.
@@ -29,7 +29,7 @@ macro_rules! counts {
             /// How many answers took up to each of [`BUCKETS_MICROS`], and longer; not cumulative.
             pub latency: [u64; BUCKETS_MICROS.len() + 1],
             /// The sum of these times.
-            pub latency_micros: u64,
+            pub latency_nanos: u64,
         }
 
         impl Snapshot {
@@ -39,7 +39,7 @@ macro_rules! counts {
                 for (sum, counter) in self.latency.iter_mut().zip(&counts.latency) {
                     *sum += counter.get();
                 }
-                self.latency_micros += counts.latency_micros.get();
+                self.latency_nanos += counts.latency_nanos.get();
             }
         }
     };
@@ -133,11 +133,10 @@ impl<C: Counter> Counts<C> {
 
     /// Counts the latency of some answers that were sent together.
     pub(crate) fn count_latency(&self, nanos: i64, answers: u64) {
-        let micros = u64::try_from(nanos / 1000).unwrap_or(0);
-        let bucket =
-            BUCKETS_MICROS.iter().position(|&end| micros <= end).unwrap_or(BUCKETS_MICROS.len());
-        self.latency[bucket].add(answers);
-        self.latency_micros.add(micros * answers);
+        let nanos = u64::try_from(nanos).unwrap_or(0);
+        let bucket = BUCKETS_MICROS.iter().position(|&end| nanos <= end * 1000);
+        self.latency[bucket.unwrap_or(BUCKETS_MICROS.len())].add(answers);
+        self.latency_nanos.add(nanos * answers);
     }
 }
 

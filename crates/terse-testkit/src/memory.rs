@@ -13,8 +13,8 @@ use terse_core::{
     Clock, Code, CodeHash, CodeLease, Cursor, Domain, EventId, FoldedAlias, Identity, Insert,
     Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH,
     MAX_REVISIONS, MIN_CODE_LENGTH, ModerationStatus, MustBeAbsent, Numbering, Outbox, OutboxEntry,
-    OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision, Sort, Status, StoreError,
-    TagCount, Timestamp, Updated,
+    OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request, Revision, Sort, Status,
+    StoreError, TagCount, Timestamp, Updated,
 };
 
 /// Stores links only in memory. Tests can make it fail, make it slow, and count its reads.
@@ -162,6 +162,16 @@ impl MemoryStore {
 }
 
 impl State {
+    /// The answer to a request that was answered before.
+    fn answered(&self, request: &Request) -> Option<Inserted> {
+        let answered = self.requests.get(&request.id)?;
+        if answered.fingerprint != request.fingerprint {
+            return Some(Inserted::RequestMismatch);
+        }
+        let link = self.links.get(&answered.serial).cloned().map(Box::new);
+        Some(Inserted::Replayed { link, created: answered.created })
+    }
+
     fn changed(&mut self, key: &LinkKey, revision: Revision) {
         let at = Clock::default().now();
         self.changes.push(Change { key: key.clone(), revision, at });
@@ -361,15 +371,8 @@ impl LinkStore for MemoryStore {
         let mut state = self.state();
         let Insert { link, absent, alias, reuse, request, events } = insert;
         let at = link.created_at;
-        if let Some(request) = &request
-            && let Some(answered) = state.requests.get(&request.id)
-        {
-            return Ok(if answered.fingerprint == request.fingerprint {
-                let link = state.links.get(&answered.serial).cloned().map(Box::new);
-                Inserted::Replayed { link, created: answered.created }
-            } else {
-                Inserted::RequestMismatch
-            });
+        if let Some(answer) = request.as_ref().and_then(|request| state.answered(request)) {
+            return Ok(answer);
         }
         let existing = reuse.and_then(|reuse| {
             let mut links = state.links.iter();
@@ -405,6 +408,11 @@ impl LinkStore for MemoryStore {
         state.serials.insert(link.key.clone(), serial);
         state.links.insert(serial, link);
         Ok(Inserted::Created)
+    }
+
+    async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
+        self.enter().await?;
+        Ok(self.state().answered(request))
     }
 
     async fn update(

@@ -486,5 +486,5 @@ fn latency(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot) -> fmt::Result 
     let help = "From a visit's arrival to its answer";
     let mut metric =
         encoder.encode_descriptor("terse_redirect_seconds", help, None, MetricType::Histogram)?;
-    metric.encode_histogram::<NoLabelSet>(seen.latency_micros as f64 / 1e6, count, &buckets, None)
+    metric.encode_histogram::<NoLabelSet>(seen.latency_nanos as f64 / 1e9, count, &buckets, None)
 }

@@ -13,8 +13,8 @@ use prometheus_client::registry::Registry;
 use terse_core::{
     Absence, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeLease,
     Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion,
-    ListQuery, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision, StoreError,
-    TagCount, Timestamp, Updated,
+    ListQuery, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request, Revision,
+    StoreError, TagCount, Timestamp, Updated,
 };
 
 /// A call of the store and its result.
@@ -166,6 +166,10 @@ impl LinkStore for MetricsStore {
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
         self.count("insert", self.store.insert(insert)).await
+    }
+
+    async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
+        self.count("answered", self.store.answered(request)).await
     }
 
     async fn update(

@@ -14,9 +14,9 @@ use terse_core::{
 use tokio_postgres::Row;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::changes;
 use super::inserts::Waiting;
 use super::row::{self, COLUMNS, NEW_COLUMNS, NewRows, reuse_hash, unnested, written_columns};
+use super::{PostgresLinks, changes};
 use crate::exclusive::Transaction;
 use crate::failure::{Failure, corrupt};
 use crate::pool::{BEGIN, Pool};
@@ -139,11 +139,7 @@ async fn read(transaction: &Transaction<'_>, batch: &[Waiting]) -> Result<Found,
         .unzip();
     let folded: Vec<String> = inserts().map(|insert| insert.link.key.code.folded()).collect();
 
-    let requests_sql = format!(
-        "SELECT r.id, r.fingerprint, r.created, l.code IS NOT NULL, {COLUMNS} \
-         FROM link_requests r LEFT JOIN links l ON l.domain = r.domain AND l.code = r.code \
-         AND l.created_at = r.link_created_at WHERE r.id = ANY($1)"
-    );
+    let requests_sql = requests_sql();
     let reuse_sql = format!(
         "SELECT {COLUMNS} FROM unnest($1) AS h (reuse), LATERAL (SELECT * FROM links \
          WHERE links.reuse = h.reuse ORDER BY created_at DESC LIMIT {MAX_CANDIDATES}) AS l"
@@ -189,12 +185,7 @@ async fn read(transaction: &Transaction<'_>, batch: &[Waiting]) -> Result<Found,
         leases: HashMap::new(),
     };
     for row in &answered? {
-        let link = match row.get(3) {
-            true => row::read(row, 4).map(Some).map_err(|error| super::describe(&error)),
-            false => Ok(None),
-        };
-        let answered = Answered { fingerprint: row.get(1), created: row.get(2), link };
-        found.requests.insert(row.get(0), answered);
+        found.requests.insert(row.get(0), Answered::read(row));
     }
     for row in &reusable? {
         match row::read(row, 0) {
@@ -256,19 +247,56 @@ fn replay(
     request: &Request,
     answered: &Answered,
 ) -> Result<Inserted, StoreError> {
-    if answered.fingerprint != request.fingerprint {
-        return Ok(Inserted::RequestMismatch);
-    }
-    let link = answered.link.as_ref().map_err(corrupt)?;
-    Ok(match link {
+    match answered.answer(request)? {
         // This very attempt, whose first answer was lost.
-        Some(link)
-            if waiting.maybe_done && answered.created && link.key == waiting.insert.link.key =>
+        Inserted::Replayed { link: Some(link), created: true }
+            if waiting.maybe_done && link.key == waiting.insert.link.key =>
         {
-            Inserted::Created
+            Ok(Inserted::Created)
         }
-        link => Inserted::Replayed { link: link.clone().map(Box::new), created: answered.created },
-    })
+        answer => Ok(answer),
+    }
+}
+
+/// Which of the requests `$1` were answered, and with what.
+fn requests_sql() -> String {
+    format!(
+        "SELECT r.id, r.fingerprint, r.created, l.code IS NOT NULL, {COLUMNS} \
+         FROM link_requests r LEFT JOIN links l ON l.domain = r.domain AND l.code = r.code \
+         AND l.created_at = r.link_created_at WHERE r.id = ANY($1)"
+    )
+}
+
+impl Answered {
+    /// Reads a row of [`requests_sql`].
+    fn read(row: &Row) -> Self {
+        let link = match row.get(3) {
+            true => row::read(row, 4).map(Some).map_err(|error| super::describe(&error)),
+            false => Ok(None),
+        };
+        Self { fingerprint: row.get(1), created: row.get(2), link }
+    }
+
+    /// The answer to the request with this id.
+    fn answer(&self, request: &Request) -> Result<Inserted, StoreError> {
+        if self.fingerprint != request.fingerprint {
+            return Ok(Inserted::RequestMismatch);
+        }
+        let link = self.link.as_ref().map_err(corrupt)?.clone().map(Box::new);
+        Ok(Inserted::Replayed { link, created: self.created })
+    }
+}
+
+impl PostgresLinks {
+    /// The answer to a request that was answered before.
+    pub(super) async fn find_answer(
+        &self,
+        request: &Request,
+    ) -> Result<Option<Inserted>, StoreError> {
+        let ids = vec![&request.id[..]];
+        let rows = self.pool.lookup(&requests_sql(), params![ids]).await?;
+        rows.first().map(|row| Answered::read(row).answer(request)).transpose()
+    }
 }
 
 /// A link to return instead of a new one.

@@ -18,8 +18,8 @@ use async_trait::async_trait;
 use terse_core::{
     Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeHash,
     CodeLease, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion,
-    ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Revision,
-    StoreError, TagCount, Timestamp, Updated,
+    ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request,
+    Revision, StoreError, TagCount, Timestamp, Updated,
 };
 
 use crate::failure::unavailable;
@@ -192,6 +192,10 @@ impl LinkStore for PostgresLinks {
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
         self.inserter.insert(insert).await
+    }
+
+    async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
+        self.find_answer(request).await
     }
 
     async fn update(

@@ -48,6 +48,9 @@ enum Act {
         /// A new name
         #[arg(long = "name", value_name = "NAME")]
         new_name: Option<String>,
+        /// The plan whose limits apply to all keys of the account; "" for the usual limits
+        #[arg(long)]
+        plan: Option<String>,
         #[command(flatten)]
         about: About,
     },
@@ -128,10 +131,12 @@ impl User {
                 }
                 Ok(true)
             }
-            Act::Set { user, new_name, about } => {
+            Act::Set { user, new_name, plan, about } => {
                 let path = path_of(&api, user)?;
                 let mut body = Map::new();
                 body.extend(new_name.as_ref().map(|name| ("name".to_owned(), json!(name))));
+                let plan = plan.as_ref().map(|plan| Some(plan).filter(|plan| !plan.is_empty()));
+                body.extend(plan.map(|plan| ("plan".to_owned(), json!(plan))));
                 about.tell(&mut body)?;
                 let changed = api.expect(&Method::PATCH, &path, Some(&body.into()))?.body;
                 tell(context, &changed, |user| format!("changed: {} ({})", user.name, user.role))

@@ -286,7 +286,7 @@ impl Rows {
         };
         let code = body.get("short_code").and_then(Value::as_str).map(str::to_owned);
         let status = body.remove(Field::Status.name());
-        if let Some(status @ ("deleted" | "blocked" | "suspicious")) =
+        if let Some(status @ ("deleted" | "blocked" | "suspicious" | "used_up")) =
             status.as_ref().and_then(Value::as_str)
         {
             // Imported as a new link, it would redirect again.

@@ -153,6 +153,8 @@ fn literal(pattern: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use terse_core::clicks::names_a_bot;
+
     use super::*;
 
     #[test]
@@ -246,6 +248,8 @@ mod tests {
             ("  ", Nameless),
         ] {
             assert_eq!(bots.kind_of(agent), Some(want), "{agent}");
+            // The journal keeps the names of bots that ask not to be tracked.
+            assert_eq!(names_a_bot(agent.as_bytes()), want != Nameless, "{agent}");
         }
     }
 
@@ -254,6 +258,7 @@ mod tests {
         let bots = BotDetector::shipped();
         for agent in super::super::samples::BROWSERS.iter().map(|(agent, ..)| agent) {
             assert_eq!(bots.kind_of(agent), None, "{agent}");
+            assert!(!names_a_bot(agent.as_bytes()), "{agent}");
         }
         for agent in [
             "Mozilla/5.0 (Linux; Android 9; CUBOT_X19_S) AppleWebKit/537.36 (KHTML, like Gecko) \
@@ -275,6 +280,7 @@ mod tests {
             "w3m/0.5.3+git20230121",
         ] {
             assert_eq!(bots.kind_of(agent), None, "{agent}");
+            assert!(!names_a_bot(agent.as_bytes()), "{agent}");
         }
     }
 

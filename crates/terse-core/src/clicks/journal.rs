@@ -98,7 +98,7 @@ impl RequestFlags {
 }
 
 /// Parts of user agents that only bots have, in lower case.
-const BOT_WORDS: [&[u8]; 13] = [
+const BOT_WORDS: [&[u8]; 14] = [
     b"bot",
     b"crawl",
     b"spider",
@@ -112,36 +112,22 @@ const BOT_WORDS: [&[u8]; 13] = [
     b"archive",
     b"fetch",
     b"headless",
+    b"windowspowershell",
 ];
-/// How user agents of tools and libraries begin, in lower case.
-const BOT_BEGINNINGS: [&[u8]; 16] = [
-    b"curl/",
-    b"wget/",
-    b"python",
-    b"go-http-client",
-    b"java/",
-    b"okhttp",
-    b"apache-httpclient",
-    b"libwww",
-    b"ruby",
-    b"php",
-    b"node",
-    b"axios",
-    b"postmanruntime",
-    b"aiohttp",
-    b"guzzle",
-    b"reqwest",
-];
+/// How user agents of browsers begin, in lower case. Almost all begin with the first.
+const BROWSER_BEGINNINGS: [&[u8]; 8] =
+    [b"mozilla/", b"opera/", b"lynx/", b"w3m/", b"links ", b"elinks/", b"dillo/", b"netsurf/"];
 
-/// Whether a user agent names a program that no person uses to follow links. The journal keeps it
-/// even if the request asks not to be tracked: it says nothing about a person, and the pipeline
+/// Whether a user agent names a program that no person uses to follow links: it is none of a browser,
+/// or it contains a word that only bots have. The journal keeps it even if the request asks not to be tracked: it says nothing about a person, and the pipeline
 /// needs it to tell bots from humans. `Cubot` is a maker of phones.
 pub fn names_a_bot(agent: &[u8]) -> bool {
     let agent = &agent[..agent.len().min(MAX_AGENT_LEN)];
     let begins = |at: usize, word: &[u8]| {
         agent[at..].get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word))
     };
-    BOT_BEGINNINGS.iter().any(|word| begins(0, word))
+    let named = !agent.trim_ascii().is_empty();
+    named && !BROWSER_BEGINNINGS.iter().any(|word| begins(0, word))
         || (0..agent.len()).any(|at| {
             BOT_WORDS.iter().any(|word| begins(at, word))
                 && !(at >= 2 && begins(at, b"bot") && begins(at - 2, b"cu"))

@@ -174,6 +174,20 @@ impl Links {
         Err(LinkError::NoCode(CodeSourceError::Exhausted))
     }
 
+    /// Repeats the first answer to a request, if it was answered before. Nothing about the request is
+    /// checked again: its target may be blocked by now, or its expiry over.
+    pub(super) async fn replay(&self, request: &Request) -> Result<Option<Created>, LinkError> {
+        match self.store.answered(request).await? {
+            Some(Inserted::Replayed { link: Some(link), created: new }) => {
+                let link = if new { self.as_created(*link).await? } else { *link };
+                Ok(Some(Created { link, new, replayed: true }))
+            }
+            Some(Inserted::Replayed { link: None, .. }) => Err(LinkError::NotFound),
+            Some(Inserted::RequestMismatch) => Err(LinkError::RequestMismatch),
+            Some(Inserted::Created | Inserted::Existing(_)) | None => Ok(None),
+        }
+    }
+
     /// A link as the answer to its creation showed it, from its earlier versions. What its owner
     /// does not see there stays as it is.
     async fn as_created(&self, link: Link) -> Result<Link, LinkError> {

@@ -232,6 +232,17 @@ impl Creation<'_> {
     }
 
     async fn try_create(&self, draft: Draft) -> Result<Created, LinkError> {
+        let request = draft.request.clone();
+        match (self.create_new(draft).await, request) {
+            // What was accepted then may be refused now; the first answer still holds.
+            (Err(LinkError::Refused(refusal)), Some(request)) => {
+                self.service.links.replay(&request).await?.ok_or(refusal.into())
+            }
+            (result, _) => result,
+        }
+    }
+
+    async fn create_new(&self, draft: Draft) -> Result<Created, LinkError> {
         let Draft { mut link, password, request } = draft;
         link.password = match password {
             Some(password) => Some(self.service.hash_password(self.caller, &link, password).await?),

@@ -195,7 +195,7 @@ async fn visitors_who_ask_not_to_be_tracked_are_only_counted() {
     {
         let fixture = fixture(|settings| settings.fast_path = fast).await;
         let fields = [
-            "User-Agent: x",
+            "User-Agent: Mozilla/5.0 x",
             "Referer: https://a.example/",
             "Accept-Language: de",
             "Sec-Purpose: prefetch",
@@ -224,7 +224,11 @@ async fn visitors_who_ask_not_to_be_tracked_are_only_counted() {
             "GET /abc1234",
             &fields,
         ));
-        assert_eq!((journaled.marks, &*journaled.agent), (RequestFlags::PREFETCH, "x"), "{field}");
+        assert_eq!(
+            (journaled.marks, &*journaled.agent),
+            (RequestFlags::PREFETCH, "Mozilla/5.0 x"),
+            "{field}"
+        );
     }
 }
 
@@ -332,8 +336,11 @@ async fn a_flood_of_unknown_codes_is_sampled_and_its_weights_add_up() {
     // The error depends on how many seconds it took: at most half a sample's weight per second.
     assert!(journaled.iter().any(|journaled| journaled.weight > 1), "never sampled");
     assert!(stood_for.abs_diff(CAME) <= CAME / 5, "{stood_for} for {CAME}");
-    // Clicks are never sampled.
+    // Clicks and views of a warning are never sampled.
     assert_eq!(one(ask(&served, "GET /abc1234", &[])).weight, 1);
+    for _ in 0..10 {
+        assert_eq!(one(ask(&served, "GET /flagged1", &[])).weight, 1);
+    }
 }
 
 /// A small repeatable source of choices.

@@ -38,7 +38,7 @@ async fn slow_answers_are_counted_and_an_unreadable_store_is_known() {
     assert!(served.workers.counts().slow > before, "by hyper");
     let seen = served.workers.counts();
     assert_eq!(seen.latency.iter().sum::<u64>(), 2);
-    assert!(seen.latency_micros >= 160_000, "the look-up is part of it: {}", seen.latency_micros);
+    assert!(seen.latency_nanos >= 160_000_000, "the look-up is part of it: {}", seen.latency_nanos);
     fixture.store.delay(Duration::ZERO);
     assert!(get("GET", "abc1234").starts_with("HTTP/1.1 302"));
     assert!(fixture.redirector.reads_links().await);

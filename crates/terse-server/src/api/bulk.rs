@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use terse_core::{Caller, Created, ImportPreview, TimestampError};
+use terse_core::{Caller, Created, ImportPreview, Timestamp, TimestampError};
 use utoipa::ToSchema;
 
 use super::answers::{BulkProblems, ImportProblems};
@@ -210,21 +210,25 @@ async fn preview_one(
     item: Box<RawValue>,
 ) -> Result<ImportPreview, Problem> {
     let row: ImportLink = parse_object(item.get().as_bytes())?;
+    created_at(&row)?;
     let previewed = state.creation.preview_import(caller, row.into_link()).await;
     previewed.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
 }
 
 async fn import_one(state: &App, caller: Caller, item: Box<RawValue>) -> Result<Created, Problem> {
     let row: ImportLink = parse_object(item.get().as_bytes())?;
-    let created_at =
-        match &row.created_at {
-            None => None,
-            Some(text) => Some(text.parse().map_err(|error: TimestampError| {
-                Problem::invalid("created_at", error.to_string())
-            })?),
-        };
+    let created_at = created_at(&row)?;
     let imported = state.creation.import(caller, row.into_link(), created_at).await;
     imported.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
+}
+
+/// When an imported link was created, if the row says so.
+fn created_at(row: &ImportLink) -> Result<Option<Timestamp>, Problem> {
+    let parse = |text: &String| {
+        text.parse()
+            .map_err(|error: TimestampError| Problem::invalid("created_at", error.to_string()))
+    };
+    row.created_at.as_ref().map(parse).transpose()
 }
 
 /// The items as unparsed text, so that an invalid item gets its own problem and affects no other.

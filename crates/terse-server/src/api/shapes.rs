@@ -84,6 +84,8 @@ pub(crate) struct CreateLinkBody {
     pub(crate) forward_query: Option<bool>,
     /// Whether search engines may follow the link.
     pub(crate) crawlable: Option<bool>,
+    /// Whether the link is archived from the start: it works, and is left out of lists.
+    pub(crate) archived: Option<bool>,
     /// `false` creates a new link even if you have one for the same target.
     pub(crate) reuse: Option<bool>,
 }
@@ -114,7 +116,7 @@ impl CreateLinkBody {
             domain: self.domain,
             forward_query: self.forward_query,
             crawlable: self.crawlable,
-            archived: None,
+            archived: self.archived,
             reuse: self.reuse,
             imported_clicks: None,
         };

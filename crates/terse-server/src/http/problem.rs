@@ -110,8 +110,8 @@ kinds! {
     RATE_LIMITED = 429 "rate_limited" "Too many requests"
         "A limit is reached; `Retry-After` says when to try again.";
     STORE_UNAVAILABLE = 503 "store_unavailable" "Service unavailable"
-        "The store is away or busy, and nothing was changed; try again after `Retry- \
-        After`.";
+        "The store is away or busy, and nothing was changed; try again after \
+        `Retry-After`.";
 }
 
 /// An error response before it is serialised.

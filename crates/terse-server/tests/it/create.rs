@@ -306,6 +306,39 @@ async fn a_replay_repeats_the_first_answer_whatever_happened_to_the_link() {
 }
 
 #[tokio::test]
+async fn a_replay_repeats_the_first_answer_although_the_request_would_be_refused_now() {
+    let web = Web::new();
+    let headers =
+        [("content-type", "application/json"), ("idempotency-key", "k"), ("authorization", KEY)];
+    let soon = web.clock.now().checked_add(Duration::from_secs(60)).unwrap();
+    let body = json!({"long_url": "https://example.com/", "expires_at": soon.to_string()});
+    let first = web.call(URLS, &headers, body.to_string()).await;
+    assert_eq!(first.status, 201, "{}", first.text());
+    web.clock.advance(Duration::from_secs(120));
+    let again = web.call(URLS, &headers, body.to_string()).await;
+    assert_eq!((again.status.as_u16(), again.header("idempotency-replayed")), (201, "true"));
+    assert_eq!(again.json()["short_code"], first.json()["short_code"]);
+    // Another request is refused, and so is another one under the same key.
+    web.api(URLS, body).await.is_problem(400, "invalid_expiry", "expires_at");
+    let other = json!({"long_url": "https://example.org/", "expires_at": soon.to_string()});
+    let mismatch = web.call(URLS, &headers, other.to_string()).await;
+    assert_eq!(
+        (mismatch.status.as_u16(), &mismatch.json()["code"]),
+        (422, &"idempotency_mismatch".into())
+    );
+}
+
+#[tokio::test]
+async fn a_link_can_be_archived_from_the_start() {
+    let web = Web::new();
+    let body = json!({"long_url": "https://example.com/", "archived": true});
+    let made = web.api(URLS, body).await;
+    assert_eq!((made.status.as_u16(), &made.json()["archived"]), (201, &true.into()));
+    let listed = web.api("GET /api/v1/urls", Value::Null).await.json();
+    assert_eq!(listed["links"], json!([]));
+}
+
+#[tokio::test]
 async fn a_replay_of_a_reuse_shows_the_link_as_it_was() {
     let web = Web::new();
     let headers =

@@ -28,6 +28,19 @@ struct Inner {
     next: u64,
 }
 
+impl Inner {
+    /// The answer to a request that was answered before.
+    fn answered(&self, request: &Request) -> Option<Inserted> {
+        let (first, key, created) =
+            self.requests.iter().find(|(have, ..)| have.id == request.id)?;
+        if first.fingerprint != request.fingerprint {
+            return Some(Inserted::RequestMismatch);
+        }
+        let link = self.links.get(key).cloned().map(Box::new);
+        Some(Inserted::Replayed { link, created: *created })
+    }
+}
+
 impl Fake {
     pub(crate) fn new() -> Arc<Self> {
         let identity = Identity::from_stored([1; 32], Alphabet::Base62, CodeHash::Hmac);
@@ -114,16 +127,8 @@ impl LinkStore for Fake {
             tokio::task::yield_now().await;
         }
         let mut inner = self.open()?;
-        let before =
-            |request: &Request| inner.requests.iter().find(|(have, ..)| have.id == request.id);
-        if let Some((request, (have, key, created))) =
-            insert.request.as_ref().and_then(|request| Some((request, before(request)?)))
-        {
-            if have.fingerprint != request.fingerprint {
-                return Ok(Inserted::RequestMismatch);
-            }
-            let link = inner.links.get(key).cloned().map(Box::new);
-            return Ok(Inserted::Replayed { link, created: *created });
+        if let Some(answer) = insert.request.as_ref().and_then(|request| inner.answered(request)) {
+            return Ok(answer);
         }
         let same = insert
             .reuse
@@ -139,6 +144,10 @@ impl LinkStore for Fake {
         inner.requests.extend(insert.request.map(|request| (request, link.key.clone(), true)));
         inner.links.insert(link.key.clone(), link);
         Ok(Inserted::Created)
+    }
+
+    async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
+        Ok(self.open()?.answered(request))
     }
 
     async fn update(

@@ -24,6 +24,10 @@ pub async fn a_repeated_request_gets_the_first_answer(store: Store) {
         );
     }
     assert_eq!(store.get(&again.key).await.unwrap(), None);
+    let asked = request(1, 1).unwrap();
+    let replayed = Inserted::Replayed { link: Some(Box::new(first.clone())), created: true };
+    assert_eq!(store.answered(&asked).await.unwrap(), Some(replayed));
+    assert_eq!(store.answered(&request(9, 1).unwrap()).await.unwrap(), None);
     // The replay returns the link as it is now.
     let changed = Link {
         target: alias("x23", "https://example.com/new").target,
@@ -46,6 +50,8 @@ pub async fn a_request_id_used_for_something_else_is_a_mismatch(store: Store) {
     );
     let other = alias("second", "https://example.com/2");
     assert_eq!(insert(&store, &other, request(1, 2)).await, Inserted::RequestMismatch);
+    let answered = store.answered(&request(1, 2).unwrap()).await.unwrap();
+    assert_eq!(answered, Some(Inserted::RequestMismatch));
     assert_eq!(store.get(&other.key).await.unwrap(), None);
 }
 
