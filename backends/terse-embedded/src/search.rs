@@ -86,7 +86,7 @@ fn beyond_scheme(text: &str) -> &str {
     text
 }
 
-/// What the index is asked for, in the language of FTS5.
+/// An FTS5 MATCH expression.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Match(String);
 

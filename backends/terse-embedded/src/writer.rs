@@ -123,31 +123,31 @@ impl<T: Database> Writer<T> {
     /// Writes until the queue is closed and empty.
     pub(crate) fn run(self) {
         let _attendant = QueueReceiver(self.queue.clone());
-        let mut desk = match self.sit_down() {
-            Ok(desk) => Some(desk),
+        let mut next = match self.open() {
+            Ok(next) => Some(next),
             Err(error) => self.recover(error),
         };
-        while let Some(mut seated) = desk.take() {
+        while let Some(mut state) = next.take() {
             let Dequeued::Items(mut jobs) = self.queue.take(T::MAX_WRITES_PER_COMMIT) else {
                 // No error, and all other connections are closed: SQLite may delete the log.
-                seated.writes.log_ends();
-                if let Err(error) = close_quietly(seated.writes.conn(), false) {
+                state.writes.log_ends();
+                if let Err(error) = close_quietly(state.writes.conn(), false) {
                     tracing::warn!(%error, "the log stays beside the {} file", T::NAME);
                 }
                 return;
             };
             jobs.retain(|job| !job.is_abandoned());
             if jobs.is_empty() {
-                desk = Some(seated);
+                next = Some(state);
                 continue;
             }
             self.health.writing(true);
-            let outcome = seated.write(jobs);
+            let outcome = state.write(jobs);
             self.health.writing(false);
-            desk = match outcome {
-                Ok(()) => Some(seated),
+            next = match outcome {
+                Ok(()) => Some(state),
                 Err((WriterFailed(error), jobs)) => {
-                    drop(seated);
+                    drop(state);
                     // Recorded before the callers get their error, so that their retries fail fast.
                     self.health.broke(&error.to_string());
                     refuse(jobs, &error.to_string());
@@ -157,7 +157,7 @@ impl<T: Database> Writer<T> {
         }
     }
 
-    fn sit_down(&self) -> Result<WriterState<T::Writes>, Failure> {
+    fn open(&self) -> Result<WriterState<T::Writes>, Failure> {
         let permit = self
             .connection_gate
             .enter()
@@ -197,11 +197,11 @@ impl<T: Database> Writer<T> {
             }
             // Wake again: a reader may have been about to fall asleep.
             self.readers.iter().for_each(|queue| queue.wake());
-            let error = match self.sit_down_again(pages_dropped) {
-                Ok(Some(desk)) => {
+            let error = match self.reopen(pages_dropped) {
+                Ok(Some(next)) => {
                     tracing::info!("{} can be written again", T::NAME);
                     self.health.healed();
-                    return Some(desk);
+                    return Some(next);
                 }
                 Ok(None) => {
                     why = "another process keeps the file open, so its log cannot be checkpointed"
@@ -221,23 +221,20 @@ impl<T: Database> Writer<T> {
     /// Opens a new connection. If the kernel may have dropped pages, it checkpoints the whole log
     /// again and empties it; `None` if that fails because SQLite's old state still says that a part
     /// of the log is in the file.
-    fn sit_down_again(
-        &self,
-        pages_dropped: bool,
-    ) -> Result<Option<WriterState<T::Writes>>, Failure> {
-        let mut desk = self.sit_down()?;
-        let conn = desk.writes.conn();
+    fn reopen(&self, pages_dropped: bool) -> Result<Option<WriterState<T::Writes>>, Failure> {
+        let mut next = self.open()?;
+        let conn = next.writes.conn();
         if !pages_dropped {
             // Checks whether the disk accepts writes. A blocking reader does not matter.
             checkpoint(conn, "PASSIVE")?;
-            return Ok(Some(desk));
+            return Ok(Some(next));
         }
         if backfilled(conn)? > 0 {
             return Ok(None);
         }
-        desk.writes.log_ends();
-        match checkpoint(desk.writes.conn(), "TRUNCATE")? {
-            true => Ok(Some(desk)),
+        next.writes.log_ends();
+        match checkpoint(next.writes.conn(), "TRUNCATE")? {
+            true => Ok(Some(next)),
             false => Err(unavailable("a reader keeps the log from being cleared").into()),
         }
     }

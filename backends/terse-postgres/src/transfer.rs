@@ -1,6 +1,7 @@
 //! Takes all data of another store into an empty database.
 //!
-//! Every step can be repeated: rows that are there stay. Until [`Import::finish`], no node starts on
+//! Every step can be repeated: rows that are there stay. Until [`Import::finish`], no node starts
+//! on
 //! the database, and what was moved up to then is noted in `terse_migration`.
 
 use std::collections::HashSet;

@@ -21,7 +21,7 @@ use crate::links::{Inner, RedisLinks};
 /// Changes that wait to be announced. Further ones are left to the feed.
 const WAITING: usize = 10_000;
 /// The most changes in one message.
-const TOGETHER: usize = 256;
+const MAX_CONCURRENT: usize = 256;
 /// How often the subscription is checked, and how long an answer may take.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -105,7 +105,7 @@ impl RouteCache for AnnouncingRoutes {
 async fn announce(inner: Arc<Inner>, mut news: mpsc::Receiver<News>, node: u64) {
     let channel = format!("{}:changes", inner.prefix);
     let mut some = Vec::new();
-    while news.recv_many(&mut some, TOGETHER).await > 0 {
+    while news.recv_many(&mut some, MAX_CONCURRENT).await > 0 {
         if !inner.redis.is_up() {
             some.clear();
             continue;

@@ -34,7 +34,8 @@ const MAX_STALE: Duration = Duration::from_hours(1);
 const TOMBSTONE: Duration = Duration::from_secs(60);
 /// A copy whose read of the store began longer ago is not written.
 const MAX_FILL: Duration = Duration::from_secs(2);
-/// The changes that are replayed after Redis was away, and the most of them. Copies that were written
+/// The changes that are replayed after Redis was away, and the most of them. Copies that were
+/// written
 /// earlier are not used any more: a change that they lack may be too old to be replayed.
 const REPLAYED: Duration = Duration::from_mins(8);
 const MAX_REPLAYED: usize = 20_000;
@@ -303,7 +304,8 @@ impl Replays {
             && self.covered.load(Ordering::Acquire) == self.distrusted.load(Ordering::Acquire)
     }
 
-    /// The number to pass to [`Replays::finish`]. A replay does not cover what is distrusted while it
+    /// The number to pass to [`Replays::finish`]. A replay does not cover what is distrusted while
+    /// it
     /// runs.
     fn begin(&self) -> u64 {
         self.distrusted.load(Ordering::Acquire)
@@ -319,7 +321,8 @@ impl Replays {
     }
 }
 
-/// How long a copy may be kept; `None` if it should not be: the clicks that a link with `max_clicks`
+/// How long a copy may be kept; `None` if it should not be: the clicks that a link with
+/// `max_clicks`
 /// has left change without a new revision.
 fn time_to_live(link: &Link, now: Timestamp) -> Option<Duration> {
     if link.max_clicks.is_some() {

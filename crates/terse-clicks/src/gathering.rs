@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use foldhash::quality::RandomState;
 use terse_core::Answered;
 use terse_core::clicks::{
-    AgentTraits, Batch, ClickColumns, ClickRow, ClickTarget, Interned, JournalSpan, LinkId,
-    Network, Numbers, Place, Record, SumIndex, Sums,
+    AgentTraits, Batch, ClickColumns, ClickNetwork, ClickRow, ClickTarget, GeoLocation, Interned,
+    JournalSpan, LinkId, Numbers, Record, SumIndex, Sums,
 };
 
 use crate::enrich::{ByHash, Enricher};
@@ -38,8 +38,8 @@ pub struct Gathering {
     targets: ByHash<u32>,
     links: LinkHashes,
     agents: Numbers<AgentTraits>,
-    networks: Numbers<Network>,
-    places: Numbers<Place>,
+    networks: Numbers<ClickNetwork>,
+    places: Numbers<GeoLocation>,
     referrers: Numbers<Option<Interned>>,
     languages: Numbers<Option<Interned>>,
     campaigns: Numbers<[Option<Interned>; 5]>,
@@ -228,12 +228,12 @@ impl Gathering {
         number(&mut self.agents, &mut self.columns.agents, agent, bytes, &mut self.text_bytes)
     }
 
-    pub(crate) fn network(&mut self, network: Network) -> u32 {
+    pub(crate) fn network(&mut self, network: ClickNetwork) -> u32 {
         let bytes = text_bytes([&network.address]);
         number(&mut self.networks, &mut self.columns.networks, network, bytes, &mut self.text_bytes)
     }
 
-    pub(crate) fn place(&mut self, place: Place) -> u32 {
+    pub(crate) fn place(&mut self, place: GeoLocation) -> u32 {
         let bytes = text_bytes([&place.country, &place.city]);
         number(&mut self.places, &mut self.columns.places, place, bytes, &mut self.text_bytes)
     }

@@ -291,7 +291,8 @@ impl Shipping {
         }
     }
 
-    /// Reads some of what is there into the batch that grows, the earliest first. `ending`: also the
+    /// Reads some of what is there into the batch that grows, the earliest first. `ending`: also
+    /// the
     /// latest clicks.
     fn read(&mut self, ending: bool) -> Unread {
         let now = self.clock.now().as_ms();

@@ -58,7 +58,8 @@ pub struct Change {
     /// Which link.
     pub key: LinkKey,
     /// The revision that the write stored, or the last one of a link that was removed;
-    /// [`Revision::UNKNOWN`] after [`ChangeFeed::announce`]. A cache that is shared by several nodes
+    /// [`Revision::UNKNOWN`] after [`ChangeFeed::announce`]. A cache that is shared by several
+    /// nodes
     /// keeps the value with the higher revision.
     pub revision: Revision,
     /// When, by the store's clock.

@@ -180,7 +180,8 @@ impl Hosts {
     }
 }
 
-/// A host name as the URL parser serialises it, without a trailing dot. The parser would remove tabs
+/// A host name as the URL parser serialises it, without a trailing dot. The parser would remove
+/// tabs
 /// and line breaks, and the name would be another one than was sent.
 fn canonical_host(host: &str) -> Option<String> {
     if host.contains(['/', '@', '?', '#', '\\']) || host.contains(char::is_control) {

@@ -90,7 +90,8 @@ impl ReuseKey {
             && self.same_title_and_tags(have)
     }
 
-    /// A lifetime counts from the first request. Without an alias it is the same while at least nine
+    /// A lifetime counts from the first request. Without an alias it is the same while at least
+    /// nine
     /// tenths of it are left, so that a repeated request finds its link and a later one gets its
     /// full time.
     fn same_expiry(&self, have: &Link) -> bool {

@@ -236,7 +236,8 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError>;
 
     /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner,
-    /// `generated`, `created_at`, `spent_clicks` and `imported_clicks` never change in an update. In the same write,
+    /// `generated`, `created_at`, `spent_clicks` and `imported_clicks` never change in an update.
+    /// In the same write,
     /// the store keeps the previous version for [`LinkStore::history`], unless its owner would see
     /// no difference ([`Link::owner_visible_eq`]), and adds the events to the outbox.
     async fn update(
@@ -293,7 +294,8 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     async fn raise_incarnation(&self, seen: u64) -> Result<u64, StoreError>;
 
     /// Ends the reuse of up to `limit` links that expired by `now`, once each, stores `now` as the
-    /// time of the mark, and returns their keys. For those that are `Status::Expired` at `now`, a `LinkExpired` event goes to the
+    /// time of the mark, and returns their keys. For those that are `Status::Expired` at `now`, a
+    /// `LinkExpired` event goes to the
     /// outbox in the same write if their owner is one of `subscribers`.
     async fn mark_expired(
         &self,

@@ -44,7 +44,8 @@ pub(crate) struct Thread {
     pub(crate) draining: Cell<bool>,
     /// The time of the last sweep by the steady clock, precise enough for idle timeouts.
     pub(crate) coarse_ms: Cell<i64>,
-    /// How far the wall clock was ahead of the steady one at the last sweep. Adding it to the steady
+    /// How far the wall clock was ahead of the steady one at the last sweep. Adding it to the
+    /// steady
     /// time saves a reading of the wall clock per request.
     pub(crate) wall_offset_micros: Cell<i64>,
     transport_security: TransportSecurity,

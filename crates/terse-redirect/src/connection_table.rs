@@ -97,7 +97,8 @@ impl IdleTracker {
         .await
     }
 
-    /// Wakes the connection, so that it reads what has arrived, and closes if nothing has: a request
+    /// Wakes the connection, so that it reads what has arrived, and closes if nothing has: a
+    /// request
     /// that is already here is answered.
     fn close_if_quiet(&self) {
         self.closing.set(true);

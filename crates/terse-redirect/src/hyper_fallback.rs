@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::connection::Thread;
 use crate::counts::Counter as _;
-use crate::place::Place;
+use crate::permit::Permit;
 use crate::request_framing::RequestFraming;
 use crate::stream::Stream;
 use crate::workers::Phase;
@@ -63,7 +63,7 @@ pub(crate) async fn serve<F, B>(
             }
             _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return,
         }
-        match Place::take(&thread.http2_connections, settings.max_http2_connections) {
+        match Permit::take(&thread.http2_connections, settings.max_http2_connections) {
             Some(place) => _place = place,
             None => return thread.counts.refused.add(1),
         }
@@ -179,7 +179,8 @@ where
     }
 }
 
-/// A stream that returns the bytes already read before it reads on. Instead of a request whose length
+/// A stream that returns the bytes already read before it reads on. Instead of a request whose
+/// length
 /// is unclear it returns bytes that hyper answers with 400, and then its end.
 struct Rewound {
     read: Bytes,

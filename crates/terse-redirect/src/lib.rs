@@ -27,7 +27,7 @@ mod hyper_fallback;
 mod journal;
 mod limiter;
 mod now;
-mod place;
+mod permit;
 mod proxy_header;
 mod redirector;
 mod request_framing;

@@ -13,13 +13,13 @@ const MAX_FIELDS: usize = 100;
 /// Where the bytes of a connection have led to.
 #[derive(Debug)]
 pub(crate) struct RequestFraming {
-    place: Place,
+    place: FramingState,
     /// A head, or the line of a chunk, that has arrived in part.
     partial: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum FramingState {
     Head,
     /// In a body, with so many octets left.
     Body(u64),
@@ -34,7 +34,7 @@ enum Place {
 
 impl RequestFraming {
     pub(crate) fn new() -> Self {
-        Self { place: Place::Head, partial: Vec::new() }
+        Self { place: FramingState::Head, partial: Vec::new() }
     }
 
     /// Follows the next bytes of the connection. `Err` with the number of bytes that hyper may get
@@ -45,20 +45,20 @@ impl RequestFraming {
         while at < bytes.len() {
             let rest = &bytes[at..];
             at += match self.place {
-                Place::Lost => return Ok(()),
-                Place::Body(left) | Place::Chunk(left) => {
+                FramingState::Lost => return Ok(()),
+                FramingState::Body(left) | FramingState::Chunk(left) => {
                     let count = left.min(rest.len() as u64);
                     self.place = match (self.place, left - count) {
-                        (Place::Body(_), 0) => Place::Head,
-                        (Place::Body(_), left) => Place::Body(left),
-                        (_, 0) => Place::ChunkLine,
-                        (_, left) => Place::Chunk(left),
+                        (FramingState::Body(_), 0) => FramingState::Head,
+                        (FramingState::Body(_), left) => FramingState::Body(left),
+                        (_, 0) => FramingState::ChunkLine,
+                        (_, left) => FramingState::Chunk(left),
                     };
                     usize::try_from(count).unwrap_or(rest.len())
                 }
-                Place::Head => self.head(rest).ok_or(at)?,
-                Place::ChunkLine => self.chunk_line(rest).ok_or(at)?,
-                Place::Trailers => self.trailers(rest).ok_or(at)?,
+                FramingState::Head => self.head(rest).ok_or(at)?,
+                FramingState::ChunkLine => self.chunk_line(rest).ok_or(at)?,
+                FramingState::Trailers => self.trailers(rest).ok_or(at)?,
             };
         }
         Ok(())
@@ -80,7 +80,7 @@ impl RequestFraming {
             Ok(httparse::Status::Complete(taken)) => taken,
             Ok(httparse::Status::Partial) => return None,
             Err(_) => {
-                self.place = Place::Lost;
+                self.place = FramingState::Lost;
                 return Some(end);
             }
         };
@@ -103,9 +103,9 @@ impl RequestFraming {
             Ok(httparse::Status::Complete((_, size))) => {
                 self.partial.clear();
                 self.place = match size {
-                    0 => Place::Trailers,
+                    0 => FramingState::Trailers,
                     // With the line end behind it.
-                    size => Place::Chunk(size.saturating_add(2)),
+                    size => FramingState::Chunk(size.saturating_add(2)),
                 };
             }
             Ok(httparse::Status::Partial) | Err(_) => return None,
@@ -113,7 +113,8 @@ impl RequestFraming {
         Some(end)
     }
 
-    /// Returns how many bytes belong to the trailers, or `None` if hyper may see their end elsewhere:
+    /// Returns how many bytes belong to the trailers, or `None` if hyper may see their end
+    /// elsewhere:
     /// it ends a line with both characters only.
     fn trailers(&mut self, rest: &[u8]) -> Option<usize> {
         // The first line may be the empty one.
@@ -126,7 +127,7 @@ impl RequestFraming {
         }
         if end.is_some() {
             self.partial.clear();
-            self.place = Place::Head;
+            self.place = FramingState::Head;
         }
         Some(end.unwrap_or(rest.len()))
     }
@@ -160,7 +161,7 @@ impl RequestFraming {
     fn gather(&mut self, bytes: &[u8]) {
         if self.partial.len() + bytes.len() > MAX_HEAD {
             self.partial = Vec::new();
-            self.place = Place::Lost;
+            self.place = FramingState::Lost;
         } else {
             self.partial.extend_from_slice(bytes);
         }
@@ -168,16 +169,16 @@ impl RequestFraming {
 }
 
 /// What follows a head with these fields.
-fn body(fields: &[httparse::Header<'_>]) -> Place {
+fn body(fields: &[httparse::Header<'_>]) -> FramingState {
     let field = |name: &str| fields.iter().find(|field| field.name.eq_ignore_ascii_case(name));
     if field("transfer-encoding").is_some() {
-        return Place::ChunkLine;
+        return FramingState::ChunkLine;
     }
-    let Some(length) = field("content-length") else { return Place::Head };
+    let Some(length) = field("content-length") else { return FramingState::Head };
     match std::str::from_utf8(length.value).ok().and_then(|text| text.trim().parse().ok()) {
-        Some(0) => Place::Head,
-        Some(length) => Place::Body(length),
-        None => Place::Lost,
+        Some(0) => FramingState::Head,
+        Some(length) => FramingState::Body(length),
+        None => FramingState::Lost,
     }
 }
 

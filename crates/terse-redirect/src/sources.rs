@@ -18,8 +18,8 @@ pub(crate) struct Sources {
     share: usize,
 }
 
-/// A place of a source; given back when dropped.
-pub(crate) struct SourcePlace {
+/// Permits one connection of a source; dropping it gives the permit back.
+pub(crate) struct SourcePermit {
     sources: Arc<Sources>,
     network: Network,
 }
@@ -35,7 +35,7 @@ impl Sources {
     }
 
     /// A place for a connection from an address; `None` if its source has taken its share.
-    pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<SourcePlace> {
+    pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<SourcePermit> {
         let (network, _) = Network::of(address);
         let mut part = self.part(network);
         let open = part.entry(network).or_default();
@@ -44,7 +44,7 @@ impl Sources {
         }
         *open += 1;
         drop(part);
-        Some(SourcePlace { sources: Arc::clone(self), network })
+        Some(SourcePermit { sources: Arc::clone(self), network })
     }
 
     fn part(
@@ -56,7 +56,7 @@ impl Sources {
     }
 }
 
-impl Drop for SourcePlace {
+impl Drop for SourcePermit {
     fn drop(&mut self) {
         let mut part = self.sources.part(self.network);
         if let Some(open) = part.get_mut(&self.network) {

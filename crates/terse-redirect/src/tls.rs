@@ -11,7 +11,7 @@ use tokio_rustls::rustls::{HandshakeKind, ServerConfig};
 use crate::connection::Thread;
 use crate::connection_table::{IdleTracker, Waiting};
 use crate::counts::Counter as _;
-use crate::place::Place;
+use crate::permit::Permit;
 use crate::stream::Stream;
 
 /// Makes TLS connections of TCP connections.
@@ -35,7 +35,7 @@ impl Handshakes {
         idle_tracker: &Rc<IdleTracker>,
     ) -> Option<Stream> {
         let Some(_place) =
-            Place::take(&self.in_progress, thread.redirector.settings.max_handshakes)
+            Permit::take(&self.in_progress, thread.redirector.settings.max_handshakes)
         else {
             thread.counts.handshakes_refused.add(1);
             return None;

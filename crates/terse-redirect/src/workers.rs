@@ -26,7 +26,7 @@ use crate::counts::{Counter as _, Counts, Snapshot};
 use crate::journal::Journal;
 use crate::proxy_header::{self, ProxyHeader};
 use crate::redirector::Redirector;
-use crate::sources::{SourcePlace, Sources};
+use crate::sources::{SourcePermit, Sources};
 use crate::stream::Stream;
 use crate::tls::Handshakes;
 use crate::visit_handler::VisitHandler;
@@ -106,7 +106,7 @@ struct Peers {
 struct Arrival {
     socket: std::net::TcpStream,
     from: (SocketAddr, Transport),
-    place: Option<SourcePlace>,
+    permit: Option<SourcePermit>,
 }
 
 impl Workers {
@@ -350,9 +350,9 @@ impl<D: FallbackService> Worker<D> {
         }
     }
 
-    fn serve_arrival(&self, Arrival { socket, from, place }: Arrival) {
+    fn serve_arrival(&self, Arrival { socket, from, permit }: Arrival) {
         if let Ok(socket) = TcpStream::from_std(socket) {
-            self.serve(socket, from, place);
+            self.serve(socket, from, permit);
         } else {
             self.peers.open[self.me].fetch_sub(1, Ordering::Relaxed);
         }
@@ -402,10 +402,10 @@ impl<D: FallbackService> Worker<D> {
             }
             self.thread.counts.made_room.add(closed as u64);
         }
-        let place = match settings.proxies.trusts(peer.ip()) {
+        let permit = match settings.proxies.trusts(peer.ip()) {
             true => None,
             false => match self.peers.sources.take(peer.ip()) {
-                Some(place) => Some(place),
+                Some(permit) => Some(permit),
                 None => return self.thread.counts.refused_per_source.add(1),
             },
         };
@@ -414,14 +414,14 @@ impl<D: FallbackService> Worker<D> {
         if open(self.me) <= open(least) + open(least) / 8 {
             all[least].fetch_sub(1, Ordering::Relaxed);
             all[self.me].fetch_add(1, Ordering::Relaxed);
-            return self.serve(socket, from, place);
+            return self.serve(socket, from, permit);
         }
         let Ok(socket) = socket.into_std() else {
             all[least].fetch_sub(1, Ordering::Relaxed);
             return;
         };
         // If the other thread's queue is full or the thread has ended, this thread serves it.
-        let arrival = Arrival { socket, from, place };
+        let arrival = Arrival { socket, from, permit };
         if let Err(back) = self.peers.queues[least].try_send(arrival) {
             all[least].fetch_sub(1, Ordering::Relaxed);
             let (TrySendError::Full(arrival) | TrySendError::Closed(arrival)) = back;
@@ -430,7 +430,12 @@ impl<D: FallbackService> Worker<D> {
         }
     }
 
-    fn serve(&self, socket: TcpStream, from: (SocketAddr, Transport), place: Option<SourcePlace>) {
+    fn serve(
+        &self,
+        socket: TcpStream,
+        from: (SocketAddr, Transport),
+        permit: Option<SourcePermit>,
+    ) {
         self.thread.counts.connections.add(1);
         let idle_tracker =
             ConnectionTable::idle_tracker(self.thread.redirector.steady_micros() / 1000);
@@ -439,7 +444,7 @@ impl<D: FallbackService> Worker<D> {
             peers: Arc::clone(&self.peers),
             me: self.me,
             idle_tracker: Rc::clone(&idle_tracker),
-            _place: place,
+            _permit: permit,
         };
         let (thread, tracker, fallback) =
             (Rc::clone(&self.thread), Rc::clone(&idle_tracker), self.fallback.clone());
@@ -454,7 +459,7 @@ impl<D: FallbackService> Worker<D> {
                 let _guard = guard;
                 if let Some(ready) = set_up.run(socket, from).await {
                     let SetUp { thread, tracker, .. } = set_up;
-                    let Ready { stream, from, _place } = ready;
+                    let Ready { stream, from, _permit } = ready;
                     connection::serve(stream, from, thread, tracker, fallback).await;
                 }
             })
@@ -486,7 +491,7 @@ struct SetUp {
 struct Ready {
     stream: Stream,
     from: (SocketAddr, ClientAddr),
-    _place: Option<SourcePlace>,
+    _permit: Option<SourcePermit>,
 }
 
 impl SetUp {
@@ -498,15 +503,15 @@ impl SetUp {
     ) -> Option<Ready> {
         let (counts, proxies) = (&self.thread.counts, &self.thread.redirector.settings.proxies);
         let mut from = (peer, ClientAddr::new(peer.ip(), proxies));
-        let mut _place = None;
+        let mut _permit = None;
         if let Some(sources) = &self.sources {
             let read = proxy_header::read(&mut socket);
             match self.tracker.set_up(self.thread.coarse_ms.get(), read).await? {
                 Ok(ProxyHeader::Source(Some(source))) => {
                     from = (source, ClientAddr::new(source.ip(), proxies));
                     if !proxies.trusts(source.ip()) {
-                        _place = sources.take(source.ip());
-                        if _place.is_none() {
+                        _permit = sources.take(source.ip());
+                        if _permit.is_none() {
                             counts.refused_per_source.add(1);
                             return None;
                         }
@@ -526,7 +531,7 @@ impl SetUp {
             Some(handshakes) => handshakes.accept(socket, &self.thread, &self.tracker).await?,
             None => Stream::Plain(socket),
         };
-        Some(Ready { stream, from, _place })
+        Some(Ready { stream, from, _permit })
     }
 }
 
@@ -543,7 +548,7 @@ struct OpenConnection {
     peers: Arc<Peers>,
     me: usize,
     idle_tracker: Rc<IdleTracker>,
-    _place: Option<SourcePlace>,
+    _permit: Option<SourcePermit>,
 }
 
 impl Drop for OpenConnection {

@@ -40,7 +40,7 @@ impl<'a> AccessCookies<'a> {
     }
 
     /// Whether a request carries a valid pass for this link.
-    pub(crate) fn credential(&self, headers: &HeaderMap, link: &Link, now: Timestamp) -> bool {
+    pub(crate) fn grants(&self, headers: &HeaderMap, link: &Link, now: Timestamp) -> bool {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
         let pairs =
             cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -107,7 +107,7 @@ mod tests {
         let headers = cookie(&format!("other=1; {}; terse_passport=2", pass()));
         for (ms, good) in [(0, true), (599_999, true), (600_000, false), (-1, false)] {
             assert_eq!(
-                AccessCookies(&KEY).credential(&headers, &locked(), timestamp(ms)),
+                AccessCookies(&KEY).grants(&headers, &locked(), timestamp(ms)),
                 good,
                 "{ms}"
             );
@@ -132,18 +132,18 @@ mod tests {
         ];
         for other in others {
             assert!(
-                !AccessCookies(&KEY).credential(&cookie(&pass()), &other, timestamp(1)),
+                !AccessCookies(&KEY).grants(&cookie(&pass()), &other, timestamp(1)),
                 "{other:?}"
             );
         }
         assert!(
-            !AccessCookies(&[4; 32]).credential(&cookie(&pass()), &link, timestamp(1)),
+            !AccessCookies(&[4; 32]).grants(&cookie(&pass()), &link, timestamp(1)),
             "another store's"
         );
         let changed =
             Link { title: None, target: alias("x23", "https://example.org/").target, ..link };
         assert!(
-            AccessCookies(&KEY).credential(&cookie(&pass()), &changed, timestamp(1)),
+            AccessCookies(&KEY).grants(&cookie(&pass()), &changed, timestamp(1)),
             "the rest of the link may change"
         );
     }
@@ -157,7 +157,7 @@ mod tests {
             bytes[place] ^= 1;
             let forged = format!("{name}={}", URL_SAFE_NO_PAD.encode(&bytes));
             assert!(
-                !AccessCookies(&KEY).credential(&cookie(&forged), &locked(), timestamp(1)),
+                !AccessCookies(&KEY).grants(&cookie(&forged), &locked(), timestamp(1)),
                 "octet {place}"
             );
             bytes[place] ^= 1;
@@ -168,11 +168,11 @@ mod tests {
             "terse_pass",
             &format!("terse_pass={}", "A".repeat(10_000)),
         ] {
-            assert!(!AccessCookies(&KEY).credential(&cookie(forged), &locked(), timestamp(1)));
+            assert!(!AccessCookies(&KEY).grants(&cookie(forged), &locked(), timestamp(1)));
         }
         let buried = format!("{}{right}", "terse_pass=x; ".repeat(MAX_COOKIES));
         assert!(
-            !AccessCookies(&KEY).credential(&cookie(&buried), &locked(), timestamp(1)),
+            !AccessCookies(&KEY).grants(&cookie(&buried), &locked(), timestamp(1)),
             "few are looked at"
         );
     }

@@ -80,7 +80,7 @@ impl PasswordGate {
 
     /// Checks a password that the password form sent.
     pub async fn check_password(&self, request: PasswordRequest, body: Body) -> GateDecision {
-        self.in_time(&request, self.heard(&request, body)).await
+        self.in_time(&request, self.verify_password(&request, body)).await
     }
 
     /// Whether a visitor goes on from the warning page of a link: with the pass that the page gave.
@@ -104,11 +104,8 @@ impl PasswordGate {
     async fn passed(&self, request: &PasswordRequest) -> Result<GateDecision, Problem> {
         let Some(link) = self.link(request).await? else { return Ok(GateDecision::None) };
         let Some(password) = link.password.clone() else { return Ok(GateDecision::None) };
-        if AccessCookies::new(&self.0.pass_key).credential(
-            &request.headers,
-            &link,
-            self.0.links.now(),
-        ) {
+        if AccessCookies::new(&self.0.pass_key).grants(&request.headers, &link, self.0.links.now())
+        {
             return Ok(GateDecision::Open { knows: password, pass: None });
         }
         if request.html {
@@ -130,7 +127,11 @@ impl PasswordGate {
         Ok(GateDecision::Closed(closed_to_caches(response)))
     }
 
-    async fn heard(&self, request: &PasswordRequest, body: Body) -> Result<GateDecision, Problem> {
+    async fn verify_password(
+        &self,
+        request: &PasswordRequest,
+        body: Body,
+    ) -> Result<GateDecision, Problem> {
         let state = &self.0;
         let link = self.link(request).await?;
         let Some((link, password)) =
@@ -177,7 +178,7 @@ impl PasswordGate {
         Ok(GateDecision::Open { knows: password, pass })
     }
 
-    fn refuse(&self, request: &PasswordRequest, link: &Link, format: &'static str) -> Response {
+    fn refuse(&self, request: &PasswordRequest, link: &Link, message: &'static str) -> Response {
         if request.html {
             return password_page(
                 &self.0,
@@ -185,7 +186,7 @@ impl PasswordGate {
                 link,
                 request.uri.query(),
                 StatusCode::FORBIDDEN,
-                Some(format),
+                Some(message),
             );
         }
         closed_to_caches(

@@ -236,7 +236,7 @@ async fn reports_and_retention_write_nothing_without_the_lease() {
     };
     let clicks: Arc<dyn ClickStore> = fixture.clicks.clone();
     let counts = Arc::default();
-    let mut retention = ClickRetention::new(
+    let mut retention = ClickRetentionJob::new(
         clicks,
         fixture.store.clone(),
         clock,

@@ -32,6 +32,6 @@ pub use removal_guard::{Aged, RemovalGuard};
 pub use reports::Reports;
 pub use rescan::{Fingerprint, Rescan, RescanCounts, RescanParts};
 pub use retention::{
-    ClickRetention, ClickRetentionCounts, ClickRetentionSettings, RegistryRetention,
+    ClickRetentionCounts, ClickRetentionJob, ClickRetentionSettings, RegistryRetention,
 };
 pub use scheduler::{CountsByJob, JobCounts, Running, Scheduler};

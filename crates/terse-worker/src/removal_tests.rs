@@ -12,7 +12,7 @@ use terse_testkit::{MemoryClickStore, MemoryRegistry, MemoryStore, alias, key};
 
 use crate::job::{Context, Job};
 use crate::{
-    Aged, ClickRetention, ClickRetentionCounts, ClickRetentionSettings, Reaper, RemovalGuard,
+    Aged, ClickRetentionCounts, ClickRetentionJob, ClickRetentionSettings, Reaper, RemovalGuard,
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -245,7 +245,7 @@ async fn single_clicks_stay_within_their_size_while_a_removal_waits() {
             keep_hours: 30 * DAY,
         };
         let counts = Arc::<ClickRetentionCounts>::default();
-        let mut job = ClickRetention::new(
+        let mut job = ClickRetentionJob::new(
             clicks.clone(),
             fixture.store.clone(),
             fixture.clock.clone(),

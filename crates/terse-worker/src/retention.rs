@@ -73,7 +73,7 @@ impl Job for RegistryRetention {
 
 /// Deletes single clicks and hourly sums whose time is over, and the clicks of links that no longer
 /// exist.
-pub struct ClickRetention {
+pub struct ClickRetentionJob {
     clicks: Arc<dyn ClickStore>,
     links: Arc<dyn LinkStore>,
     clock: Clock,
@@ -109,7 +109,7 @@ pub struct ClickRetentionCounts {
     pub forgotten: AtomicU64,
 }
 
-impl ClickRetention {
+impl ClickRetentionJob {
     /// With its first sweep a while after the start.
     pub fn new(
         clicks: Arc<dyn ClickStore>,
@@ -198,7 +198,7 @@ impl ClickRetention {
 }
 
 #[async_trait]
-impl Job for ClickRetention {
+impl Job for ClickRetentionJob {
     fn name(&self) -> &'static str {
         "click retention"
     }

@@ -33,7 +33,8 @@ pub(crate) fn configure() {
 /// How often free memory goes back to the system.
 const INTERVAL: Duration = Duration::from_mins(1);
 
-/// Gives free memory between used blocks back to the system. By itself, glibc gives back only what is
+/// Gives free memory between used blocks back to the system. By itself, glibc gives back only what
+/// is
 /// free at the end of a heap.
 pub(crate) struct FreeMemory;
 

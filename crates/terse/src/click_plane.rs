@@ -12,7 +12,7 @@ use terse_core::registry::Salts;
 use terse_core::{Clock, LinkStore};
 use terse_redirect::{AddressDetail, Journal, JournalSettings};
 use terse_worker::{
-    ClickRetention, ClickRetentionCounts, ClickRetentionSettings, RemovalGuard, Scheduler,
+    ClickRetentionCounts, ClickRetentionJob, ClickRetentionSettings, RemovalGuard, Scheduler,
 };
 use tokio::runtime::Runtime;
 
@@ -152,7 +152,7 @@ impl ClickPlane {
         (clicks, links): (&Arc<dyn ClickStore>, &Arc<dyn LinkStore>),
         clock: &Clock,
         guard: &Arc<RemovalGuard>,
-    ) -> ClickRetention {
+    ) -> ClickRetentionJob {
         let settings = ClickRetentionSettings {
             every: config.links.reap_every.get(),
             keep_raw: config.clicks.keep_raw.get(),
@@ -161,7 +161,7 @@ impl ClickPlane {
         };
         let (clicks, links, guard) = (Arc::clone(clicks), Arc::clone(links), Arc::clone(guard));
         let counts = Arc::clone(&self.pruned);
-        ClickRetention::new(clicks, links, clock.clone(), guard, settings, counts)
+        ClickRetentionJob::new(clicks, links, clock.clone(), guard, settings, counts)
     }
 
     /// Reads the counters, for metrics and health checks.

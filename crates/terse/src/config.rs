@@ -40,7 +40,8 @@ settings! {
         /// Proxies in front of terse, as addresses or ranges such as `10.0.0.0/8`. terse takes a
         /// visitor's address from `X-Forwarded-For` only if one of them sent it.
         pub trusted_proxies: Vec<String> = vec![],
-        /// Whether the proxies in `trusted_proxies` begin every connection with a header of the PROXY
+        /// Whether the proxies in `trusted_proxies` begin every connection with a header of the
+        /// PROXY
         /// protocol (version 1 or 2), as balancers do that pass TCP on. terse then takes the
         /// visitor's address from it, and closes connections of theirs that have none, except
         /// those from 127.0.0.1 and ::1.
@@ -179,7 +180,8 @@ settings! {
         /// How long browsers may cache a 301 or 308, `0s` to `365d`. A cached redirect cannot be
         /// revoked.
         pub permanent_max_age: Span = Span::days(1),
-        /// After how long without a change terse answers a link with 301 instead of 302; `0s` never.
+        /// After how long without a change terse answers a link with 301 instead of 302; `0s`
+        /// never.
         /// Links with an expiry, a click limit, rules, a password, a forwarded query or a flag keep
         /// 302. Browsers cache a 301, so terse counts fewer clicks.
         pub permanent_after: Span = Span::secs(0),
@@ -229,7 +231,8 @@ settings! {
         pub flush: Span = Span::secs(5),
         /// How long terse keeps single clicks; `0s` keeps sums only.
         pub keep_raw: Span = Span::days(90),
-        /// The most disk space for single clicks. Past it terse deletes the oldest, some ten thousand
+        /// The most disk space for single clicks. Past it terse deletes the oldest, some ten
+        /// thousand
         /// at a time; their sums stay. Without it, only `clicks.keep_raw` counts.
         pub max_raw: Option<ByteSize> = None,
         /// How long terse keeps sums per hour, at least `2d`; older sums are per day.
@@ -369,7 +372,8 @@ settings! {
         /// lists of domains or URLs, and the CSV of PhishTank and URLhaus. terse refuses new links
         /// to an entry and blocks existing ones.
         pub lists: Lists = Lists::default(),
-        /// Lists of targets to warn of, in the same formats, such as newly registered domains. terse
+        /// Lists of targets to warn of, in the same formats, such as newly registered domains.
+        /// terse
         /// accepts links to an entry and puts a warning page before them.
         pub warn_lists: Lists = Lists::default(),
         /// How often terse fetches lists from URLs, `1m` to `7d`. It reads files again when they
@@ -450,7 +454,8 @@ settings! {
 settings! {
     /// `[api]`: the API.
     pub struct Api {
-        /// A host of their own for API, sign-in and dashboard, such as `app.example`, with the scheme
+        /// A host of their own for API, sign-in and dashboard, such as `app.example`, with the
+        /// scheme
         /// and port of `base_url`. Short domains then serve links and their pages only. Commands
         /// on this machine still reach the API by its local address.
         pub host: Option<String> = None,

@@ -37,8 +37,8 @@ pub(crate) struct FallbackParts {
     pub(crate) redirector: Arc<Redirector>,
     /// Serves everything except redirects.
     pub(crate) web: Router,
-    pub(crate) gatekeeper: PasswordGate,
-    pub(crate) back_office: Handle,
+    pub(crate) password_gate: PasswordGate,
+    pub(crate) control_runtime: Handle,
     pub(crate) roles: Roles,
     pub(crate) hosts: Hosts,
     pub(crate) pages: RefusalPages,
@@ -48,7 +48,7 @@ pub(crate) struct FallbackParts {
 
 /// What a request's host is for.
 #[derive(Clone, Copy)]
-enum Place {
+enum HostRole {
     /// The short domain with this number.
     Short(u16),
     /// API, sign-in and dashboard.
@@ -79,22 +79,22 @@ impl terse_redirect::FallbackService for HttpFallback {
         self,
         mut request: Request<Incoming>,
         _peer: SocketAddr,
-        desk: VisitHandler,
+        handler: VisitHandler,
     ) -> impl Future<Output = Response<Self::Body>> + 'static {
-        if desk.lacks_https(request.headers())
-            && let Some(response) = self.0.to_https(&request, &desk)
+        if handler.lacks_https(request.headers())
+            && let Some(response) = self.0.to_https(&request, &handler)
         {
             return Sooner::Left(std::future::ready(response.map(Either::Right)));
         }
         // Most requests are answered from memory without waiting; only the others need a boxed
         // future.
-        if let Some(response) = self.0.open_now(&request, &desk) {
+        if let Some(response) = self.0.open_now(&request, &handler) {
             return Sooner::Left(std::future::ready(response));
         }
         // The client's address, not that of a proxy.
-        let client = desk.client(request.headers());
+        let client = handler.client(request.headers());
         request.extensions_mut().insert(terse_server::Peer(client));
-        Sooner::Right(Box::pin(async move { self.0.open(request, desk).await }))
+        Sooner::Right(Box::pin(async move { self.0.open(request, handler).await }))
     }
 }
 
@@ -140,9 +140,9 @@ impl IntoResponse for Refused {
 impl FallbackParts {
     /// The redirect to https of a request without it; `None` for health checks, for what any host
     /// answers, for commands on this machine, and for requests that are refused.
-    fn to_https(&self, request: &Request<Incoming>, desk: &VisitHandler) -> Option<Response> {
+    fn to_https(&self, request: &Request<Incoming>, handler: &VisitHandler) -> Option<Response> {
         let path = request.uri().path();
-        if answers_for_any_host(path) || self.is_local(request, desk) {
+        if answers_for_any_host(path) || self.is_local(request, handler) {
             return None;
         }
         self.check(request).ok()?;
@@ -165,7 +165,7 @@ impl FallbackParts {
     fn open_now(
         &self,
         request: &Request<Incoming>,
-        desk: &VisitHandler,
+        handler: &VisitHandler,
     ) -> Option<Response<Either<Full<Bytes>, Body>>> {
         let get = matches!(*request.method(), Method::GET | Method::HEAD)
             && request.uri().query() != Some("report");
@@ -173,13 +173,13 @@ impl FallbackParts {
             return None;
         }
         if request.uri().path() == "/" {
-            let Place::Short(domain) = self.check(request).ok()? else { return None };
+            let HostRole::Short(domain) = self.check(request).ok()? else { return None };
             let elsewhere = self.redirector.root(domain)?;
             return Some(elsewhere.map(|body| Either::Left(Full::new(body))));
         }
         let code = code_in(request.uri().path()).ok().flatten()?;
-        let Place::Short(domain) = self.check(request).ok()? else { return None };
-        match desk.answer_now(Visitor::of(request, domain, &code))? {
+        let HostRole::Short(domain) = self.check(request).ok()? else { return None };
+        match handler.answer_now(Visitor::of(request, domain, &code))? {
             Reply::Response(response) => Some(response.map(|body| Either::Left(Full::new(body)))),
             Reply::Page(..) | Reply::WrongMethod => None,
         }
@@ -188,17 +188,17 @@ impl FallbackParts {
     async fn open(
         &self,
         mut request: Request<Incoming>,
-        desk: VisitHandler,
+        handler: VisitHandler,
     ) -> Response<Either<Full<Bytes>, Body>> {
         let place = match self.check(&request) {
             Ok(place) => place,
             Err(refused) => return refused.answer(self.pages_for(&request)).map(Either::Right),
         };
-        if let Some(response) = self.on_another_host(&request, place, &desk) {
+        if let Some(response) = self.on_another_host(&request, place, &handler) {
             return response.map(Either::Right);
         }
-        let Place::Short(domain) = place else {
-            return self.back_office(request).await.map(Either::Right);
+        let HostRole::Short(domain) = place else {
+            return self.control_runtime(request).await.map(Either::Right);
         };
         let code = match code_in(request.uri().path()) {
             Ok(code) => code,
@@ -207,21 +207,28 @@ impl FallbackParts {
         if let Some(code) = code.as_ref().filter(|_| is_about_report(&request)) {
             // A report must not follow the link.
             let page = format!("/r/{code}/report");
-            return self.back_office(elsewhere(request, &page)).await.map(Either::Right);
+            return self.control_runtime(elsewhere(request, &page)).await.map(Either::Right);
         }
         if let Some(code) = goes_on(&request).filter(|_| self.roles.redirect) {
-            return self.go_on(request.map(|_| ()), domain, code, desk).await;
+            return self.go_on(request.map(|_| ()), domain, code, handler).await;
         }
         let Some(code) = code.filter(|_| self.roles.redirect) else {
-            return self.back_office(request).await.map(Either::Right);
+            return self.control_runtime(request).await.map(Either::Right);
         };
         // The body of a request that is redirected is not read.
-        match desk.answer(Visitor::of(&request, domain, &code)).await {
+        match handler.answer(Visitor::of(&request, domain, &code)).await {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
             Reply::WrongMethod => wrong_method(self.pages_for(&request)).map(Either::Right),
             Reply::Page(Answered::PasswordAsked, own) if request.method() == Method::POST => {
                 let (head, body) = request.into_parts();
-                self.hear(Request::from_parts(head, ()), Body::new(body), domain, own, desk).await
+                self.answer_with_password(
+                    Request::from_parts(head, ()),
+                    Body::new(body),
+                    domain,
+                    own,
+                    handler,
+                )
+                .await
             }
             Reply::Page(Answered::Warned, code) => {
                 let page = format!("/r/{code}");
@@ -231,11 +238,11 @@ impl FallbackParts {
                 // The warning page needs the query: rules may test it, and the link may forward it.
                 let brought = request.uri().query().unwrap_or_default().to_owned();
                 request.extensions_mut().insert(terse_server::ForwardedQuery(brought));
-                self.back_office(elsewhere(request, &page)).await.map(Either::Right)
+                self.control_runtime(elsewhere(request, &page)).await.map(Either::Right)
             }
             Reply::Page(_, own) => {
                 let code = code.into_owned();
-                self.look(request.map(|_| ()), domain, &code, own, desk).await
+                self.answer_with_cookie(request.map(|_| ()), domain, &code, own, handler).await
             }
         }
     }
@@ -247,25 +254,27 @@ impl FallbackParts {
         request: Request<()>,
         domain: u16,
         code: Code,
-        desk: VisitHandler,
+        handler: VisitHandler,
     ) -> Response<Either<Full<Bytes>, Body>> {
         let (pass, query) = pass_and_query(request.uri().query().unwrap_or_default());
-        if !self.gatekeeper.goes_on(&knock(&request, code.clone(), &desk), pass) {
+        if !self.password_gate.goes_on(&password_request(&request, code.clone(), &handler), pass) {
             return see_other(&code).map(Either::Right);
         }
         let visitor = Visitor::of(&request, domain, code.as_str()).past_warning(query);
-        let mut response = match desk.answer(visitor).await {
+        let mut response = match handler.answer(visitor).await {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
             Reply::WrongMethod => wrong_method(self.pages_for(&request)).map(Either::Right),
             // The link has a password, or its rules wait for something.
             Reply::Page(_, own) => {
-                let (gatekeeper, knock) = (self.gatekeeper.clone(), knock(&request, own, &desk));
-                let gate =
-                    self.back_office.spawn(async move { gatekeeper.check_cookie(knock).await });
+                let (password_gate, password_request) =
+                    (self.password_gate.clone(), password_request(&request, own, &handler));
+                let gate = self
+                    .control_runtime
+                    .spawn(async move { password_gate.check_cookie(password_request).await });
                 match gate.await {
                     Ok(GateDecision::Open { knows, .. }) => {
                         let visitor = Visitor { password: Some(&knows), ..visitor };
-                        match desk.answer(visitor).await {
+                        match handler.answer(visitor).await {
                             Reply::Response(response) => {
                                 response.map(|body| Either::Left(Full::new(body)))
                             }
@@ -282,24 +291,27 @@ impl FallbackParts {
     }
 
     /// A visitor of a link with a password: a valid access cookie leads to the target.
-    async fn look(
+    async fn answer_with_cookie(
         &self,
         request: Request<()>,
         domain: u16,
         code: &str,
         own: Code,
-        desk: VisitHandler,
+        handler: VisitHandler,
     ) -> Response<Either<Full<Bytes>, Body>> {
-        let (gatekeeper, knock) = (self.gatekeeper.clone(), knock(&request, own, &desk));
-        let gate =
-            self.back_office.spawn(async move { gatekeeper.check_cookie(knock).await }).await;
+        let (password_gate, password_request) =
+            (self.password_gate.clone(), password_request(&request, own, &handler));
+        let gate = self
+            .control_runtime
+            .spawn(async move { password_gate.check_cookie(password_request).await })
+            .await;
         let visitor = Visitor::of(&request, domain, code);
         let reply = match &gate {
             Ok(GateDecision::Open { knows, .. }) => {
-                desk.answer(Visitor { password: Some(knows), ..visitor }).await
+                handler.answer(Visitor { password: Some(knows), ..visitor }).await
             }
             // The link has just lost its password.
-            Ok(GateDecision::None) => desk.answer(visitor).await,
+            Ok(GateDecision::None) => handler.answer(visitor).await,
             Ok(GateDecision::Closed(_)) | Err(_) => {
                 return self.closed(gate, self.pages_for(&request)).map(Either::Right);
             }
@@ -313,25 +325,26 @@ impl FallbackParts {
     }
 
     /// A visitor sends a password: the right one leads to the target and sets an access cookie.
-    async fn hear(
+    async fn answer_with_password(
         &self,
         request: Request<()>,
         body: Body,
         domain: u16,
         own: Code,
-        desk: VisitHandler,
+        handler: VisitHandler,
     ) -> Response<Either<Full<Bytes>, Body>> {
-        let (gatekeeper, knock) = (self.gatekeeper.clone(), knock(&request, own.clone(), &desk));
+        let (password_gate, password_request) =
+            (self.password_gate.clone(), password_request(&request, own.clone(), &handler));
         let gate = self
-            .back_office
-            .spawn(async move { gatekeeper.check_password(knock, body).await })
+            .control_runtime
+            .spawn(async move { password_gate.check_password(password_request, body).await })
             .await;
         let Ok(GateDecision::Open { knows, pass }) = gate else {
             return self.closed(gate, self.pages_for(&request)).map(Either::Right);
         };
         let visitor =
             Visitor { password: Some(&knows), ..Visitor::of(&request, domain, own.as_str()) };
-        let mut response = match desk.answer(visitor).await {
+        let mut response = match handler.answer(visitor).await {
             Reply::Response(mut response) => {
                 // Always 303, so that the browser does not post the password to the target.
                 if response.status().is_redirection() {
@@ -372,17 +385,19 @@ impl FallbackParts {
     fn on_another_host(
         &self,
         request: &Request<Incoming>,
-        place: Place,
-        desk: &VisitHandler,
+        place: HostRole,
+        handler: &VisitHandler,
     ) -> Option<Response> {
         self.hosts.api_host()?;
         let path = request.uri().path();
         let detail = match (place, purpose_of(path)) {
-            (_, Purpose::Common) | (Place::Short(_), Purpose::Link) => return None,
-            (Place::Api, Purpose::Control) => return None,
-            (Place::Short(_), Purpose::Control) if self.is_local(request, desk) => return None,
+            (_, Purpose::Common) | (HostRole::Short(_), Purpose::Link) => return None,
+            (HostRole::Api, Purpose::Control) => return None,
+            (HostRole::Short(_), Purpose::Control) if self.is_local(request, handler) => {
+                return None;
+            }
             // A short domain without a page of its own leads to the home page.
-            (Place::Short(_), Purpose::Control)
+            (HostRole::Short(_), Purpose::Control)
                 if path == "/" && matches!(*request.method(), Method::GET | Method::HEAD) =>
             {
                 let home = format!("{}/", self.hosts.api_base());
@@ -390,16 +405,16 @@ impl FallbackParts {
                     [(header::LOCATION, home), (header::CACHE_CONTROL, "no-store".to_owned())];
                 return Some((StatusCode::FOUND, fields).into_response());
             }
-            (Place::Short(_), Purpose::Control) => "this host serves links only",
-            (Place::Api, Purpose::Link) => "this host serves no links",
+            (HostRole::Short(_), Purpose::Control) => "this host serves links only",
+            (HostRole::Api, Purpose::Link) => "this host serves no links",
         };
         let refused = Refused(StatusCode::NOT_FOUND, "not_found", detail.to_owned());
         Some(refused.answer(self.pages_for(request)))
     }
 
     /// Whether a request comes from this machine and addresses it by a local name, as commands do.
-    fn is_local(&self, request: &Request<Incoming>, desk: &VisitHandler) -> bool {
-        let client = desk.client(request.headers());
+    fn is_local(&self, request: &Request<Incoming>, handler: &VisitHandler) -> bool {
+        let client = handler.client(request.headers());
         let text = match client {
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),
@@ -410,7 +425,7 @@ impl FallbackParts {
     }
 
     /// What the request's host is for.
-    fn check(&self, request: &Request<Incoming>) -> Result<Place, Refused> {
+    fn check(&self, request: &Request<Incoming>) -> Result<HostRole, Refused> {
         let refuse = |status, code, detail: &str| Err(Refused(status, code, detail.to_owned()));
         let headers = request.headers();
         if target_length(request.uri()) > MAX_TARGET {
@@ -436,9 +451,9 @@ impl FallbackParts {
             }
         };
         match self.redirector.domain(host) {
-            Some(domain) => Ok(Place::Short(domain)),
-            None if is_api_host(&self.hosts, host) => Ok(Place::Api),
-            None if answers_for_any_host(request.uri().path()) => Ok(Place::Short(0)),
+            Some(domain) => Ok(HostRole::Short(domain)),
+            None if is_api_host(&self.hosts, host) => Ok(HostRole::Api),
+            None if answers_for_any_host(request.uri().path()) => Ok(HostRole::Short(0)),
             None => {
                 // The host that was asked for is not repeated: anyone can send any.
                 let detail = format!(
@@ -452,7 +467,7 @@ impl FallbackParts {
     }
 
     /// Runs everything except redirects. A panic there becomes an error response here.
-    async fn back_office(&self, mut request: Request<Incoming>) -> Response {
+    async fn control_runtime(&self, mut request: Request<Incoming>) -> Response {
         let uri = request.uri().clone();
         name_host(&uri, request.headers_mut());
         let api =
@@ -467,7 +482,7 @@ impl FallbackParts {
                 .answer(self.pages_for(&request));
         }
         let pages = self.pages_for(&request);
-        let answer = self.back_office.spawn(self.web.clone().oneshot(request.map(Body::new)));
+        let answer = self.control_runtime.spawn(self.web.clone().oneshot(request.map(Body::new)));
         match answer.await {
             Ok(Ok(response)) => response,
             Ok(Err(never)) => match never {},
@@ -536,14 +551,14 @@ fn see_other(code: &Code) -> Response {
 }
 
 /// Describes a request for a link with a password.
-fn knock(request: &Request<()>, code: Code, desk: &VisitHandler) -> PasswordRequest {
+fn password_request(request: &Request<()>, code: Code, handler: &VisitHandler) -> PasswordRequest {
     let mut headers = request.headers().clone();
     name_host(request.uri(), &mut headers);
     let html = Visitor::of(request, 0, "").html;
     PasswordRequest {
         code,
         uri: request.uri().clone(),
-        client: desk.client(&headers),
+        client: handler.client(&headers),
         headers,
         html,
     }

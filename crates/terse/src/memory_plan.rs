@@ -2,11 +2,13 @@
 
 use crate::config::{ByteSize, Config};
 
-/// What a client may send on an HTTP/2 connection before terse reads it, and what terse keeps of its
+/// What a client may send on an HTTP/2 connection before terse reads it, and what terse keeps of
+/// its
 /// answers.
 const HTTP2_CONNECTION: u64 = 64 << 10;
 
-/// The most memory of each kind, in bytes. What is left of the budget is for everything else: tables
+/// The most memory of each kind, in bytes. What is left of the budget is for everything else:
+/// tables
 /// of limits, connections, batches of clicks, and the program itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct MemoryPlan {
@@ -28,7 +30,8 @@ impl MemoryPlan {
         Self {
             budget,
             links: config.cache.size.map_or(budget / 8, ByteSize::bytes),
-            // The kernel caches the files as well, and a few MiB hold the inner pages of millions of
+            // The kernel caches the files as well, and a few MiB hold the inner pages of millions
+            // of
             // links.
             link_store: budget / 8,
             click_store: budget / 8,
@@ -37,8 +40,10 @@ impl MemoryPlan {
         }
     }
 
-    /// The size of a journal segment: small enough that dropping one loses little, large enough that
-    /// a busy server creates only a few a second. Each costs the file system some entries in its own
+    /// The size of a journal segment: small enough that dropping one loses little, large enough
+    /// that
+    /// a busy server creates only a few a second. Each costs the file system some entries in its
+    /// own
     /// journal, which can wait for the disk. Each busy thread has about nine in memory.
     pub(crate) fn journal_segment(&self) -> usize {
         usize::try_from(self.budget / 256).unwrap_or(usize::MAX).clamp(512 << 10, 2 << 20)

@@ -12,8 +12,10 @@ const AFTER_START: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(
 /// Without a third time: a busy server would have to map its code again while visitors wait.
 const NEVER: Duration = Duration::from_hours(24 * 365);
 
-/// Gives back the pages of the program. The kernel maps whole groups of pages around each one that is
-/// needed once: after a start they are 18 of 31 MB. They stay in the kernel's cache, and those in use
+/// Gives back the pages of the program. The kernel maps whole groups of pages around each one that
+/// is
+/// needed once: after a start they are 18 of 31 MB. They stay in the kernel's cache, and those in
+/// use
 /// are mapped again at once.
 #[derive(Default)]
 pub(crate) struct ProgramPages {
@@ -47,7 +49,8 @@ fn give_back() -> usize {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         let data = (&raw mut bytes).cast();
-        // SAFETY: the function is called for each object until this call returns, with `data`, which
+        // SAFETY: the function is called for each object until this call returns, with `data`,
+        // which
         // points to a number that nothing else uses meanwhile.
         unsafe { libc::dl_iterate_phdr(Some(give_back_object), data) };
     }

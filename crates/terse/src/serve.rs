@@ -258,8 +258,8 @@ impl Server {
         let fallback = HttpFallback::new(FallbackParts {
             redirector: Arc::clone(&redirector),
             web,
-            gatekeeper: password_gate,
-            back_office: runtime.handle().clone(),
+            password_gate,
+            control_runtime: runtime.handle().clone(),
             roles: config.roles,
             hosts: hosts.clone(),
             pages: refusal_pages,

@@ -5,14 +5,16 @@
 //! | `subjects` | the subjects of the clicks, ascending, each once: postcard, as differences |
 //! | `data` | octet 0: the version, 1; octets 1 to 8: the checksum of the rest and of `subjects`; then the columns by postcard, compressed by zstd |
 //!
-//! Clicks are in the order of (time, number). Numbers and times are stored as differences, texts once per block.
+//! Clicks are in the order of (time, number). Numbers and times are stored as differences, texts
+//! once per block.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 use terse_core::clicks::{
-    AgentTraits, ClickColumns, ClickKind, ClickRow, Interned, Network, Numbers, Place, Warning,
+    AgentTraits, ClickColumns, ClickKind, ClickNetwork, ClickRow, GeoLocation, Interned, Numbers,
+    Warning,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -129,12 +131,12 @@ impl Block {
             places: columns
                 .places
                 .iter()
-                .map(|Place { country, city }| [country.as_deref(), city.as_deref()])
+                .map(|GeoLocation { country, city }| [country.as_deref(), city.as_deref()])
                 .collect(),
             networks: columns
                 .networks
                 .iter()
-                .map(|Network { address, place }| (address.as_deref(), *place))
+                .map(|ClickNetwork { address, place }| (address.as_deref(), *place))
                 .collect(),
             referrers: columns.referrers.iter().map(Option::as_deref).collect(),
             languages: columns.languages.iter().map(Option::as_deref).collect(),
@@ -205,12 +207,12 @@ impl Block {
             places: stored
                 .places
                 .into_iter()
-                .map(|[country, city]| Place { country: text(country), city: text(city) })
+                .map(|[country, city]| GeoLocation { country: text(country), city: text(city) })
                 .collect(),
             networks: stored
                 .networks
                 .into_iter()
-                .map(|(address, place)| Network { address: text(address), place })
+                .map(|(address, place)| ClickNetwork { address: text(address), place })
                 .collect(),
             referrers: stored.referrers.into_iter().map(text).collect(),
             languages: stored.languages.into_iter().map(text).collect(),
@@ -270,8 +272,8 @@ pub(crate) fn read_subjects(subjects: &[u8]) -> Option<Vec<i64>> {
 pub(crate) struct BlockBuilder {
     block: Block,
     agents: Numbers<AgentTraits>,
-    networks: Numbers<Network>,
-    places: Numbers<Place>,
+    networks: Numbers<ClickNetwork>,
+    places: Numbers<GeoLocation>,
     referrers: Numbers<Option<Interned>>,
     languages: Numbers<Option<Interned>>,
     campaigns: Numbers<[Option<Interned>; 5]>,
@@ -317,9 +319,9 @@ impl BlockBuilder {
                 self.agents.of(&mut to.agents, from.agents[row.agent as usize].clone())
             }),
             network: *source.networks[row.network as usize].get_or_insert_with(|| {
-                let Network { address, place } = from.networks[row.network as usize].clone();
+                let ClickNetwork { address, place } = from.networks[row.network as usize].clone();
                 let place = places.of(&mut to.places, from.places[place as usize].clone());
-                networks.of(&mut to.networks, Network { address, place })
+                networks.of(&mut to.networks, ClickNetwork { address, place })
             }),
             referrer: *source.referrers[row.referrer as usize].get_or_insert_with(|| {
                 self.referrers.of(&mut to.referrers, from.referrers[row.referrer as usize].clone())

@@ -1,7 +1,8 @@
 //! Which hours are in the sums of days and in the sums since ever.
 //!
 //! A batch writes the sums of hours. When a day is over, its hours are added to the sum of the day
-//! and to the sum since ever, once, in the order of their ids. So a busy link costs one row a flush,
+//! and to the sum since ever, once, in the order of their ids. So a busy link costs one row a
+//! flush,
 //! and a report reads a row a day.
 
 use rusqlite::{OptionalExtension, params};

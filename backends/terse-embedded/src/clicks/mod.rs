@@ -3,7 +3,8 @@
 //! A batch is grouped by subject and hour, and each row is read, merged and written once, in one
 //! transaction with the positions of the journals. The keys of hours begin with the time, so that
 //! writing stays within today's part of the file and old rows are deleted from one end. Single
-//! clicks are kept in compressed columns, a block per batch (`block`, `blocks`). Every sum carries a checksum. If it does not match, reading the sum is an error, and
+//! clicks are kept in compressed columns, a block per batch (`block`, `blocks`). Every sum carries
+//! a checksum. If it does not match, reading the sum is an error, and
 //! counting goes on from the plain numbers of the row.
 
 mod block;

@@ -209,9 +209,9 @@ impl AccountStore for EmbeddedRegistry {
         self.look(move |queries| queries.account(id)).await
     }
 
-    async fn user_named(&self, name: &AccountName) -> Answer<Option<Account>> {
+    async fn account_by_name(&self, name: &AccountName) -> Answer<Option<Account>> {
         let name = name.clone();
-        self.look(move |queries| queries.user_named(&name)).await
+        self.look(move |queries| queries.account_by_name(&name)).await
     }
 
     async fn account_by_identity(&self, identity: &ForeignIdentity) -> Answer<Option<Account>> {

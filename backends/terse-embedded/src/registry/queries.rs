@@ -92,7 +92,7 @@ impl RegistryQueries {
         self.one(ACCOUNT_BY_ID, [filed(id.0)], |row| rows::account(row, 0))
     }
 
-    pub(crate) fn user_named(&self, name: &AccountName) -> Result<Option<Account>, Failure> {
+    pub(crate) fn account_by_name(&self, name: &AccountName) -> Result<Option<Account>, Failure> {
         self.one(ACCOUNT_BY_NAME, [name.as_str()], |row| rows::account(row, 0))
     }
 

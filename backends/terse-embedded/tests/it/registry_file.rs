@@ -209,7 +209,7 @@ async fn a_backup_made_while_writing_is_whole() {
         "{report:?}"
     );
     let copy = EmbeddedRegistry::open(RegistryOptions::new(&to)).unwrap();
-    assert!(copy.user_named(&AccountName::parse("bobby").unwrap()).await.unwrap().is_some());
+    assert!(copy.account_by_name(&AccountName::parse("bobby").unwrap()).await.unwrap().is_some());
     assert!(verify_registry(&folder.db()).unwrap().is_clean());
 }
 

@@ -195,7 +195,7 @@ impl AccountStore for PostgresRegistry {
         Ok(first(&rows, |row| rows::account(row, 0))?)
     }
 
-    async fn user_named(&self, name: &AccountName) -> Answer<Option<Account>> {
+    async fn account_by_name(&self, name: &AccountName) -> Answer<Option<Account>> {
         let sql = format!(
             "SELECT {ACCOUNT_COLUMNS} FROM accounts a \
              WHERE lower(a.name) = lower($1 COLLATE \"C\")"

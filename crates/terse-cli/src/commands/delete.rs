@@ -27,7 +27,8 @@ pub struct Undelete {
 }
 
 /// Make every node forget its copies of links, in memory and in Redis, and read them from the store
-/// again. Nothing is deleted. Needed only after rows of the database were removed or replaced without terse.
+/// again. Nothing is deleted. Needed only after rows of the database were removed or replaced
+/// without terse.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse forget x7Kq")]
 pub struct Forget {

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 
 use foldhash::quality::RandomState;
 use terse_core::clicks::{
-    AgentTraits, BotKind, ClickKind, ClickRow, ClickTarget, Interned, LinkId, Network, Place,
-    Record, RequestFlags, Warning,
+    AgentTraits, BotKind, ClickKind, ClickNetwork, ClickRow, ClickTarget, GeoLocation, Interned,
+    LinkId, Record, RequestFlags, Warning,
 };
 use terse_core::{Answered, Code, Domain, LinkKey, OwnerId, Timestamp};
 
@@ -69,7 +69,7 @@ pub struct Enricher {
 #[derive(Clone, Debug, Default)]
 struct Location {
     address: Option<Interned>,
-    place: Place,
+    place: GeoLocation,
 }
 
 impl std::fmt::Debug for Enricher {
@@ -219,11 +219,14 @@ impl Enricher {
                 number,
                 |_| {
                     let (country, city) = geo.find(address.ip());
-                    Location { address: address.text(precision), place: Place { country, city } }
+                    Location {
+                        address: address.text(precision),
+                        place: GeoLocation { country, city },
+                    }
                 },
                 |location| {
                     let place = batch.place(location.place.clone());
-                    batch.network(Network { address: location.address.clone(), place })
+                    batch.network(ClickNetwork { address: location.address.clone(), place })
                 },
             );
         }

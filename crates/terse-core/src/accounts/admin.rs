@@ -43,7 +43,7 @@ impl Accounts {
 
     /// The account with a name, in any case.
     pub async fn named(&self, name: &str) -> Result<Option<Account>, AccountError> {
-        Ok(self.registry.user_named(&account_name(name)?).await?)
+        Ok(self.registry.account_by_name(&account_name(name)?).await?)
     }
 
     /// The name of an account. `None` for the operator, anonymous owners and erased accounts.

@@ -60,7 +60,7 @@ impl Accounts {
     ) -> Result<Account, AccountError> {
         let attempt = self.limits.sign_in(address, Some(name)).await?;
         let account = match AccountName::parse(name) {
-            Some(name) => self.registry.user_named(&name).await?,
+            Some(name) => self.registry.account_by_name(&name).await?,
             None => None,
         };
         let kept = account.as_ref().and_then(|account| account.password.clone());

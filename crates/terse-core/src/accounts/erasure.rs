@@ -23,7 +23,7 @@ use crate::store::{Cursor, ListQuery, Sort, StoreError};
 
 /// The number of links per page, and the largest number of link erasures in flight to the store.
 const PAGE: usize = 500;
-const TOGETHER: usize = 64;
+const MAX_CONCURRENT: usize = 64;
 /// How long a request waits for its erasure. A larger one continues in the background.
 const REQUEST_WAIT: Duration = Duration::from_secs(10);
 /// The largest number of erasures that run at once. The erasure job finishes further ones.
@@ -196,7 +196,7 @@ impl Erasures {
         let page = self.links.list(Caller::Owner(owner), query).await?.page;
         let mut erasing = JoinSet::new();
         for link in page.links {
-            if erasing.len() >= TOGETHER {
+            if erasing.len() >= MAX_CONCURRENT {
                 joined(&mut erasing).await?;
             }
             erasing.spawn(erase_one(Arc::clone(&self.links), owner, link));

@@ -18,7 +18,7 @@ pub struct AgentTraits {
 
 /// Where a visitor is. All `None` at number 0.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Place {
+pub struct GeoLocation {
     /// See [`Dimension::Country`](super::Dimension::Country).
     pub country: Option<Interned>,
     /// See [`Dimension::City`](super::Dimension::City).
@@ -27,7 +27,7 @@ pub struct Place {
 
 /// The network that a visitor comes from. Unknown at number 0.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Network {
+pub struct ClickNetwork {
     /// The cut address.
     pub address: Option<Interned>,
     /// A number in [`ClickColumns::places`].
@@ -119,9 +119,9 @@ pub struct ClickColumns {
     /// User agents.
     pub agents: Vec<AgentTraits>,
     /// Networks.
-    pub networks: Vec<Network>,
+    pub networks: Vec<ClickNetwork>,
     /// Places of networks.
-    pub places: Vec<Place>,
+    pub places: Vec<GeoLocation>,
     /// Referrers.
     pub referrers: Vec<Option<Interned>>,
     /// Languages.
@@ -160,8 +160,8 @@ impl Default for ClickColumns {
         Self {
             targets: Vec::new(),
             agents: vec![AgentTraits::default()],
-            networks: vec![Network::default()],
-            places: vec![Place::default()],
+            networks: vec![ClickNetwork::default()],
+            places: vec![GeoLocation::default()],
             referrers: vec![None],
             languages: vec![None],
             campaigns: vec![[const { None }; 5]],

@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 
 use super::click::{Click, ClickTarget, Dimension, LinkId};
 use super::columns::{
-    AgentTraits, ClickColumns, ClickKind, ClickRow, Network, Numbers, Place, Warning,
+    AgentTraits, ClickColumns, ClickKind, ClickNetwork, ClickRow, GeoLocation, Numbers, Warning,
 };
 use super::mean::Mean;
 use super::report::{ClickSubject, Unit};
@@ -184,7 +184,7 @@ impl Delta {
                     tally.add_value(Dimension::System, system.as_ref(), count);
                 }
                 1 => {
-                    let Place { country, city } = &columns.places[number];
+                    let GeoLocation { country, city } = &columns.places[number];
                     tally.add_value(Dimension::Country, country.as_ref(), count);
                     tally.add_value(Dimension::City, city.as_ref(), count);
                 }
@@ -404,8 +404,8 @@ pub struct ClickGatherer {
     pub sums: Sums,
     targets: Numbers<ClickTarget>,
     agents: Numbers<AgentTraits>,
-    networks: Numbers<Network>,
-    places: Numbers<Place>,
+    networks: Numbers<ClickNetwork>,
+    places: Numbers<GeoLocation>,
     referrers: Numbers<Option<super::Interned>>,
     languages: Numbers<Option<super::Interned>>,
     campaigns: Numbers<[Option<super::Interned>; 5]>,
@@ -415,9 +415,9 @@ impl ClickGatherer {
     /// Adds a click.
     pub fn push(&mut self, click: &Click) {
         let columns = &mut self.columns;
-        let place = Place { country: click.country.clone(), city: click.city.clone() };
+        let place = GeoLocation { country: click.country.clone(), city: click.city.clone() };
         let place = self.places.of(&mut columns.places, place);
-        let network = Network { address: click.address.clone(), place };
+        let network = ClickNetwork { address: click.address.clone(), place };
         let agent = AgentTraits {
             device: click.device.clone(),
             browser: click.browser.clone(),

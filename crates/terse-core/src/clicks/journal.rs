@@ -118,8 +118,10 @@ const BOT_WORDS: [&[u8]; 14] = [
 const BROWSER_BEGINNINGS: [&[u8]; 8] =
     [b"mozilla/", b"opera/", b"lynx/", b"w3m/", b"links ", b"elinks/", b"dillo/", b"netsurf/"];
 
-/// Whether a user agent names a program that no person uses to follow links: it is none of a browser,
-/// or it contains a word that only bots have. The journal keeps it even if the request asks not to be tracked: it says nothing about a person, and the pipeline
+/// Whether a user agent names a program that no person uses to follow links: it is none of a
+/// browser,
+/// or it contains a word that only bots have. The journal keeps it even if the request asks not to
+/// be tracked: it says nothing about a person, and the pipeline
 /// needs it to tell bots from humans. `Cubot` is a maker of phones.
 pub fn names_a_bot(agent: &[u8]) -> bool {
     let agent = &agent[..agent.len().min(MAX_AGENT_LEN)];

@@ -108,7 +108,8 @@ impl Live {
         }
     }
 
-    /// From now on [`Live::publish_stored`] may be called: clicks that are published are remembered.
+    /// From now on [`Live::publish_stored`] may be called: clicks that are published are
+    /// remembered.
     pub(super) fn remember(&self) {
         self.state().shown.get_or_insert_default();
     }
@@ -120,7 +121,8 @@ impl Live {
         state.watchers.keys().cloned().collect()
     }
 
-    /// Shows the stored clicks of a link that were not shown before, whichever node has counted them.
+    /// Shows the stored clicks of a link that were not shown before, whichever node has counted
+    /// them.
     /// `clicks` are all that are stored from some time on.
     pub(super) fn publish_stored(&self, link: &LinkId, clicks: &[Click]) {
         let mut alike: HashMap<u64, u32> = HashMap::new();
@@ -132,7 +134,8 @@ impl Live {
             let Some(shown) = &mut state.shown else { return };
             let before = shown.get(&print).map_or(0, |(count, _)| *count);
             if *count > before {
-                // Remembered even above the bound, which the caller's limits keep near: these clicks
+                // Remembered even above the bound, which the caller's limits keep near: these
+                // clicks
                 // come again with the next call.
                 shown.insert(print, (*count, click.at));
                 state.send(link, || click.clone(), false);

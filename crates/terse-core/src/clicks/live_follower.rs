@@ -1,6 +1,7 @@
 //! Shows the clicks of all nodes to the watchers of a link.
 //!
-//! A node publishes its own clicks from memory ([`Live::publish`]). Where several nodes share a store
+//! A node publishes its own clicks from memory ([`Live::publish`]). Where several nodes share a
+//! store
 //! of clicks, it also reads the latest stored clicks of the links that are watched here, and
 //! publishes those that it has not shown. It asks nothing while no link is watched.
 

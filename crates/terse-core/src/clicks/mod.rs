@@ -19,7 +19,7 @@ mod top;
 
 pub use click::{BotKind, Click, ClickTarget, Dimension, Interned, LinkId};
 pub use columns::{
-    AgentTraits, ClickColumns, ClickKind, ClickRow, Network, Numbers, Place, Warning,
+    AgentTraits, ClickColumns, ClickKind, ClickNetwork, ClickRow, GeoLocation, Numbers, Warning,
 };
 pub use delta::{ClickGatherer, Delta, DeltaSubject, SumIndex, Sums};
 pub use ingest::{

@@ -18,11 +18,11 @@ use crate::registry::{Account, Role};
 
 /// How many requests to create a link are allowed for each link that may be created. A request with
 /// a typo costs no link, and a flood of requests is refused before their bodies are read.
-const ASKING: u32 = 10;
+const REQUESTS_PER_LINK: u32 = 10;
 
 /// How often a signed-in account may try its password, so that a session left open cannot be used
 /// to guess it.
-const PROOFS: Limit = Limit::per_minute(10);
+const PASSWORD_CHECKS: Limit = Limit::per_minute(10);
 
 /// How often an account may create an API key. Each key has its own limit of links, so without this
 /// an account could create any number of links.
@@ -34,7 +34,7 @@ const BROWSERS: u64 = 1 << 63;
 
 /// How many times the limit of one address all addresses together may try a link's password, so
 /// that guessing from many addresses does not help.
-const ALL_TOGETHER: u32 = 20;
+const ALL_ADDRESSES_FACTOR: u32 = 20;
 
 /// The limits of the services.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl Limits {
             limit: plan.unwrap_or(self.create_per_key),
         };
         let (owner, key) = match (principal.caller, principal.credential) {
-            (Caller::Anonymous, _) => return self.strangers_allowance(address),
+            (Caller::Anonymous, _) => return self.anonymous_allowance(address),
             (Caller::Admin(_), _) => return Allowance(Vec::new()),
             (Caller::Owner(owner), Credential::Key { id, plan }) => (owner, per_key(id.0, plan)),
             (Caller::Owner(owner), _) => (owner, per_key(BROWSERS | owner.0, None)),
@@ -102,7 +102,7 @@ impl Limits {
 
     /// How many links a caller without credentials may create. All callers without an address
     /// share one bucket.
-    pub fn strangers_allowance(&self, address: Option<IpAddr>) -> Allowance {
+    pub fn anonymous_allowance(&self, address: Option<IpAddr>) -> Allowance {
         let whose = Whose::Address(address.unwrap_or_else(nowhere));
         Allowance::of([Bucket { whose, limit: self.create_per_address }])
     }
@@ -110,7 +110,7 @@ impl Limits {
     /// Counts a request to create a link. Call it before the body is read.
     pub async fn ask(&self, allowance: &Allowance) -> Result<(), LimitReached> {
         let asking = |bucket: &Bucket| {
-            let limit = bucket.limit.times(ASKING);
+            let limit = bucket.limit.times(REQUESTS_PER_LINK);
             takes(LimitedAction::AskToCreate, bucket.whose, limit, 1)
         };
         let takes: Vec<Take> = allowance.0.iter().flat_map(asking).collect();
@@ -119,7 +119,7 @@ impl Limits {
             return Ok(());
         }
         // The headers show the limit of links, which the documentation names.
-        let limit = verdict.limit / ASKING;
+        let limit = verdict.limit / REQUESTS_PER_LINK;
         let verdict = LimitDecision { limit, remaining: 0, ..verdict };
         Err(LimitReached::new(
             verdict,
@@ -179,7 +179,8 @@ impl Limits {
 
     /// Counts a password that a signed-in account gives to confirm an action.
     pub async fn prove(&self, owner: u64) -> Result<(), LimitReached> {
-        let verdict = self.count(LimitedAction::SignIn, Whose::Key(owner), PROOFS, 1).await;
+        let verdict =
+            self.count(LimitedAction::SignIn, Whose::Key(owner), PASSWORD_CHECKS, 1).await;
         if verdict.allowed {
             return Ok(());
         }
@@ -229,7 +230,7 @@ impl Limits {
         let (action, limit) = (LimitedAction::LinkPassword, self.passwords_per_address);
         let mut takes = by_address(action, address, limit, 1);
         let subject = LimitSubject { action, key: LimitKey::Link(link) };
-        takes.push(Take { subject, limit: limit.times(ALL_TOGETHER), count: 1 });
+        takes.push(Take { subject, limit: limit.times(ALL_ADDRESSES_FACTOR), count: 1 });
         takes
     }
 

@@ -174,7 +174,8 @@ impl Links {
         Err(LinkError::NoCode(CodeSourceError::Exhausted))
     }
 
-    /// Repeats the first answer to a request, if it was answered before. Nothing about the request is
+    /// Repeats the first answer to a request, if it was answered before. Nothing about the request
+    /// is
     /// checked again: its target may be blocked by now, or its expiry over.
     pub(super) async fn replay(&self, request: &Request) -> Result<Option<Created>, LinkError> {
         match self.store.answered(request).await? {

@@ -22,9 +22,9 @@ impl Links {
     pub async fn preview_import(
         &self,
         caller: Caller,
-        wish: CreateLink,
+        command: CreateLink,
     ) -> Result<ImportPreview, LinkError> {
-        let new = wish.parse(&self.rules, CreateBounds::IMPORT, self.clock.now())?;
+        let new = command.parse(&self.rules, CreateBounds::IMPORT, self.clock.now())?;
         self.check_wanted(&new).await?;
         self.prepare(targets_of_new(&new).map(|asked| asked.target)).await;
         self.screen(caller, caller.owner(), targets_of_new(&new))?;

@@ -13,14 +13,14 @@ use crate::time::Timestamp;
 const ROUNDS: usize = 10;
 
 /// Where the next page starts.
-enum Place {
+enum RankedCursor {
     /// Among the links with clicks, after this one.
     Ranked(Option<Rank>),
     /// Among the links without clicks.
     Rest(Option<Cursor>),
 }
 
-impl Place {
+impl RankedCursor {
     fn write(&self) -> Cursor {
         let mut bytes = Vec::new();
         match self {
@@ -87,14 +87,16 @@ impl Links {
         let now = query.now;
         let bad = || StoreError::Corrupt("not a place in this list".into());
         let mut place = match &query.after {
-            None => Place::Ranked(None),
-            Some(cursor) => Place::read(cursor).ok_or_else(bad)?,
+            None => RankedCursor::Ranked(None),
+            Some(cursor) => RankedCursor::read(cursor).ok_or_else(bad)?,
         };
         let mut links = Vec::new();
         for _ in 0..ROUNDS {
             place = match place {
-                Place::Ranked(after) => self.next_ranked(clicks, &query, after, &mut links).await?,
-                Place::Rest(after) => {
+                RankedCursor::Ranked(after) => {
+                    self.next_ranked(clicks, &query, after, &mut links).await?
+                }
+                RankedCursor::Rest(after) => {
                     let limit = query.limit - links.len();
                     let rest = ListQuery { sort: Sort::Newest, after, limit, ..query.clone() };
                     let page = self.store.list(&rest).await?;
@@ -107,7 +109,7 @@ impl Links {
                             .map(|(link, _)| link),
                     );
                     match page.next {
-                        Some(next) => Place::Rest(Some(next)),
+                        Some(next) => RankedCursor::Rest(Some(next)),
                         None => return Ok(Listing { page: Page { links, next: None }, now }),
                     }
                 }
@@ -126,7 +128,7 @@ impl Links {
         query: &ListQuery,
         mut after: Option<Rank>,
         links: &mut Vec<Link>,
-    ) -> Result<Place, LinkError> {
+    ) -> Result<RankedCursor, LinkError> {
         let top = TopQuery {
             owner: query.owner,
             period: Period::default(),
@@ -138,7 +140,7 @@ impl Links {
         let is_last = ranked.len() < top.limit;
         for found in ranked {
             if links.len() >= query.limit {
-                return Ok(Place::Ranked(after));
+                return Ok(RankedCursor::Ranked(after));
             }
             let link = self.store.get(&found.link.key).await?;
             // Another link may have the code by now, or the owner may have erased this one.
@@ -146,6 +148,6 @@ impl Links {
             links.extend(link.filter(|link| same(link) && query.matches(link)));
             after = Some(found.rank(Bots::Include));
         }
-        Ok(if is_last { Place::Rest(None) } else { Place::Ranked(after) })
+        Ok(if is_last { RankedCursor::Rest(None) } else { RankedCursor::Ranked(after) })
     }
 }

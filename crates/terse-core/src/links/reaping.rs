@@ -1,5 +1,6 @@
 //! Expiry and deletion by age: links expire, and links that were deleted or expired long enough ago
-//! are deleted permanently. The reaper calls these functions in rounds, each in batches, with a time
+//! are deleted permanently. The reaper calls these functions in rounds, each in batches, with a
+//! time
 //! that it trusts.
 
 use std::time::Duration;
@@ -29,7 +30,8 @@ impl Links {
         Ok(keys)
     }
 
-    /// Permanently deletes up to `limit` links: deleted ones and expired ones without an owner after
+    /// Permanently deletes up to `limit` links: deleted ones and expired ones without an owner
+    /// after
     /// the grace time, and expired ones of owners after `keep_expired`. Quarantines their aliases,
     /// drops their cached routes, and returns their keys. The time begins when a link was deleted,
     /// or when [`Links::expire`] marked it.

@@ -37,7 +37,7 @@ pub trait AccountStore: Send + Sync + 'static {
     async fn account(&self, id: OwnerId) -> Result<Option<Account>, RegistryError>;
 
     /// An account by its name, in any case.
-    async fn user_named(&self, name: &AccountName) -> Result<Option<Account>, RegistryError>;
+    async fn account_by_name(&self, name: &AccountName) -> Result<Option<Account>, RegistryError>;
 
     /// An account by its identity at another provider.
     async fn account_by_identity(

@@ -151,7 +151,8 @@ impl Claim {
         self.now.checked_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX)
     }
 
-    /// Until when this claim lasts. A claim that lasts longer was made by a clock that was ahead, and
+    /// Until when this claim lasts. A claim that lasts longer was made by a clock that was ahead,
+    /// and
     /// does not count.
     pub fn until(&self) -> Timestamp {
         self.now.checked_add(self.lease).unwrap_or(Timestamp::MAX)
@@ -197,9 +198,9 @@ pub struct Settlement {
 }
 
 impl Due {
-    /// The result of an attempt that ended at `now`. `dice` is a random number from 0 to 1 that
+    /// The result of an attempt that ended at `now`. `jitter` is a random number from 0 to 1 that
     /// spreads retries, so that deliveries that failed together are not retried together.
-    pub fn settle(&self, outcome: DeliveryResult, now: Timestamp, dice: f64) -> Settlement {
+    pub fn settle(&self, outcome: DeliveryResult, now: Timestamp, jitter: f64) -> Settlement {
         let mut delivery = Delivery {
             attempts: self.delivery.attempts + 1,
             tried_at: Some(now),
@@ -222,7 +223,7 @@ impl Due {
             }
             _ => match RETRY_PAUSES.get(delivery.attempts as usize - 1) {
                 Some(pause) => {
-                    let pause = (*pause).max(asked).mul_f64(1.0 + dice.clamp(0.0, 1.0) / 5.0);
+                    let pause = (*pause).max(asked).mul_f64(1.0 + jitter.clamp(0.0, 1.0) / 5.0);
                     delivery.next_at = now.checked_add(pause).unwrap_or(Timestamp::MAX);
                 }
                 None => {

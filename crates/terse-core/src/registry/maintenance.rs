@@ -10,7 +10,8 @@ use crate::time::Timestamp;
 /// How long an expired key is kept, so that its owner sees why it stopped working.
 pub const EXPIRED_KEY_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How long a settled delivery of a webhook is kept at most. Its body names links and their targets.
+/// How long a settled delivery of a webhook is kept at most. Its body names links and their
+/// targets.
 pub const DELIVERY_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Upkeep of the whole registry.

@@ -3,10 +3,10 @@
 
 /// So many failures per second are all written.
 const UNSAMPLED: u32 = 64;
-/// Up to this number one in [`SPARSE`] is written, past it one in [`SPARSER`].
-const MANY: u32 = 4096;
-const SPARSE: u32 = 64;
-const SPARSER: u32 = 1024;
+/// Up to this number one in [`SAMPLE_1_IN`] is written, past it one in [`HIGH_RATE_SAMPLE_1_IN`].
+const HIGH_RATE: u32 = 4096;
+const SAMPLE_1_IN: u32 = 64;
+const HIGH_RATE_SAMPLE_1_IN: u32 = 1024;
 
 /// Selects the failed visits of one thread that are written to the journal.
 #[derive(Debug, Default)]
@@ -28,8 +28,8 @@ impl Sampler {
         self.count = self.count.saturating_add(1);
         let weight = match before {
             0..UNSAMPLED => return Some(1),
-            UNSAMPLED..MANY => SPARSE,
-            _ => SPARSER,
+            UNSAMPLED..HIGH_RATE => SAMPLE_1_IN,
+            _ => HIGH_RATE_SAMPLE_1_IN,
         };
         (before % weight == weight / 2).then_some(weight as u16)
     }

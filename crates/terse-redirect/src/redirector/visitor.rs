@@ -64,7 +64,8 @@ impl<'a> Visitor<'a> {
         Self { domain, code, query, html, method, past_warning: false, password: None, headers }
     }
 
-    /// The same visitor, who has seen the warning page and goes on. `query` is the part of the query
+    /// The same visitor, who has seen the warning page and goes on. `query` is the part of the
+    /// query
     /// that came with the visit.
     #[must_use]
     pub fn past_warning(self, query: Option<&'a str>) -> Self {

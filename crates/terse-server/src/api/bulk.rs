@@ -28,7 +28,7 @@ use crate::http::state::{App, Web};
 
 /// The largest number of items of one request in flight to the store: enough to share its syncs,
 /// few enough to leave capacity for other requests.
-const TOGETHER: usize = 256;
+const MAX_CONCURRENT: usize = 256;
 
 /// The largest number of items with a password: hashing is slow on purpose.
 const MAX_PASSWORDS: usize = 50;
@@ -180,7 +180,8 @@ pub(super) async fn import_many(
             Ok(if new { ImportPreview::New } else { ImportPreview::Existing })
         })
         .collect();
-    let outcomes: Vec<_> = futures_util::stream::iter(running).buffered(TOGETHER).collect().await;
+    let outcomes: Vec<_> =
+        futures_util::stream::iter(running).buffered(MAX_CONCURRENT).collect().await;
     let results = outcomes.into_iter().enumerate().map(|(index, outcome)| match outcome {
         Ok(ImportPreview::New) => ItemResult { index, status: 201, link: None, problem: None },
         Ok(ImportPreview::Existing) => ItemResult { index, status: 200, link: None, problem: None },
@@ -261,9 +262,11 @@ where
     F: Future<Output = Result<Created, Problem>>,
 {
     let hosts = &state.links.rules().hosts;
-    let outcomes: Vec<_> = futures_util::stream::iter(running).buffered(TOGETHER).collect().await;
+    let outcomes: Vec<_> =
+        futures_util::stream::iter(running).buffered(MAX_CONCURRENT).collect().await;
     let now = state.links.now();
-    // New links have no clicks, and a replay repeats the first answer. One query reads the counts of the others.
+    // New links have no clicks, and a replay repeats the first answer. One query reads the counts
+    // of the others.
     let old = outcomes.iter().flatten().filter(|made| !made.new).map(|made| &made.link);
     let mut old_counts = click_counts(state, old).await.into_iter();
     let spelled = outcomes.into_iter().zip(spellings).enumerate();

@@ -26,11 +26,11 @@ use crate::http::state::{App, Web};
 
 /// The number of clicks per page. One page is in memory at a time.
 const PAGE: usize = 1000;
-/// The size of a portion: small enough that a slow client takes one within `TAKING`.
+/// The size of a portion: small enough that a slow client takes one within `SEND_TIMEOUT`.
 const PORTION: usize = 32 * 1024;
 /// How long the store may take to read a page, and a client to take a portion.
-const READING: Duration = Duration::from_secs(30);
-const TAKING: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Format {
@@ -109,7 +109,7 @@ pub(super) async fn link_clicks(
 }
 
 async fn read(state: &App, query: &RawQuery) -> Result<ClickPage, StoreError> {
-    match timeout(READING, state.clicks.clicks(query)).await {
+    match timeout(READ_TIMEOUT, state.clicks.clicks(query)).await {
         Ok(page) => page,
         Err(_) => Err(StoreError::Unavailable("reading clicks takes too long".into())),
     }
@@ -131,13 +131,13 @@ async fn write(
         let Some(mut bytes) = written(&page, format, std::mem::take(&mut head)) else { return };
         while !bytes.is_empty() {
             let portion = bytes.split_to(PORTION.min(bytes.len()));
-            if !matches!(timeout(TAKING, sender.send(portion)).await, Ok(true)) {
+            if !matches!(timeout(SEND_TIMEOUT, sender.send(portion)).await, Ok(true)) {
                 return;
             }
         }
         query.after = page.next;
         if query.after.is_none() {
-            let _ = timeout(TAKING, sender.end()).await;
+            let _ = timeout(SEND_TIMEOUT, sender.end()).await;
             return;
         }
         page = match read(&state, &query).await {

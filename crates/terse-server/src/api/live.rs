@@ -31,9 +31,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const BEGIN: &[u8] = b"retry: 2000\n\n";
 /// How often the stream checks that the client may still read: its key, its session or the link may
 /// have ended.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the stream waits for a client to take its end.
-const PARTING: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The largest number of clicks per portion.
 const TOGETHER: usize = 64;
 
@@ -68,7 +68,12 @@ pub(super) async fn watch_link(
     })?;
     let (sender, body) = streamed::body();
     let stop = state.stop.clone();
-    tokio::spawn(tell(watch, sender, Onlooker { state, headers, link: LinkId::of(&link) }, stop));
+    tokio::spawn(tell(
+        watch,
+        sender,
+        ClickWatcher { state, headers, link: LinkId::of(&link) },
+        stop,
+    ));
     Ok(([(header::CONTENT_TYPE, "text/event-stream"), (X_ACCEL_BUFFERING, "no")], body)
         .into_response())
 }
@@ -76,16 +81,16 @@ pub(super) async fn watch_link(
 const X_ACCEL_BUFFERING: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
 
 /// A client that watches a link, with the headers that hold its credential.
-struct Onlooker {
+struct ClickWatcher {
     state: Arc<App>,
     headers: HeaderMap,
     link: LinkId,
 }
 
-impl Onlooker {
+impl ClickWatcher {
     /// Whether the client may still read. While the registry or the store fails, the stream
     /// continues.
-    async fn may_look(&self) -> bool {
+    async fn may_read(&self) -> bool {
         let Self { state, headers, link } = self;
         let principal = reader_of(state, headers).await;
         let principal =
@@ -104,11 +109,11 @@ impl Onlooker {
 async fn tell(
     mut watch: Watch,
     sender: Sender,
-    classifier: Onlooker,
+    watcher: ClickWatcher,
     mut stop: watch::Receiver<bool>,
 ) {
     let talk = async {
-        let mut again = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
+        let mut again = interval_at(Instant::now() + ACCESS_CHECK_INTERVAL, ACCESS_CHECK_INTERVAL);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next = Bytes::from_static(BEGIN);
         while sender.send(next).await {
@@ -118,7 +123,7 @@ async fn tell(
                 tokio::select! {
                     // Polled first, since a busy link would otherwise starve this branch.
                     biased;
-                    _ = again.tick() => if !classifier.may_look().await {
+                    _ = again.tick() => if !watcher.may_read().await {
                         return;
                     },
                     count = watch.recv_many(&mut clicks, TOGETHER) => {
@@ -139,7 +144,7 @@ async fn tell(
         _ = stop.wait_for(|stop| *stop) => {}
     }
     // Does not wait for a client that does not read.
-    let _ = tokio::time::timeout(PARTING, sender.end()).await;
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, sender.end()).await;
 }
 
 /// Compact JSON has no line breaks, so one `data` line holds all of it.

@@ -17,7 +17,7 @@ use crate::http::problem::Problem;
 const MAX_PERIOD: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The parameters of a query about clicks, not yet parsed.
-pub(super) struct Words {
+pub(super) struct PeriodText {
     from: Option<String>,
     to: Option<String>,
     interval: Option<String>,
@@ -37,7 +37,7 @@ pub(super) struct Asked {
     interval: Option<Interval>,
 }
 
-impl Words {
+impl PeriodText {
     pub(super) fn take(params: &mut Params) -> Result<Self, Problem> {
         Ok(Self {
             from: params.take("from"),

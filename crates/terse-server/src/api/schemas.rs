@@ -105,10 +105,10 @@ pub(super) fn role() -> Object {
 }
 
 pub(super) fn role_or_null() -> Object {
-    let format = Role::ALL.map(|role| json!(role.as_str())).into_iter().chain([json!(null)]);
+    let values = Role::ALL.map(|role| json!(role.as_str())).into_iter().chain([json!(null)]);
     or_null(Type::String)
         .description(Some("The role of an account."))
-        .enum_values(Some(format))
+        .enum_values(Some(values))
         .build()
 }
 
@@ -123,15 +123,15 @@ pub(super) fn reason() -> Object {
 }
 
 pub(super) fn status_or_null() -> Object {
-    let format = Status::ALL.into_iter().map(|status| json!(status.as_str())).chain([json!(null)]);
+    let values = Status::ALL.into_iter().map(|status| json!(status.as_str())).chain([json!(null)]);
     let about = "What the link is right now: only an active one redirects. Null for rules that no \
         link has.";
-    or_null(Type::String).description(Some(about)).enum_values(Some(format)).build()
+    or_null(Type::String).description(Some(about)).enum_values(Some(values)).build()
 }
 
 /// A string that is one of the given words.
-pub(super) fn word(about: &str, format: &[&str]) -> Object {
-    kind(Type::String).description(Some(about)).enum_values(Some(format.iter().copied())).build()
+pub(super) fn word(about: &str, values: &[&str]) -> Object {
+    kind(Type::String).description(Some(about)).enum_values(Some(values.iter().copied())).build()
 }
 
 fn tag() -> Object {

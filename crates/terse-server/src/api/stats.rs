@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use super::answers::{AdminListProblems, GetProblems, ListProblems};
 use super::links::readable;
-use super::period::{Asked, Words};
+use super::period::{Asked, PeriodText};
 use super::schemas::PeriodParams;
 use super::shapes::host_of;
 use super::stats_shapes::{AllStats, LinkStats, OrphanStats};
@@ -54,9 +54,9 @@ pub(super) async fn link_stats(
     mut params: Params,
     Name(code): Name,
 ) -> Result<Json<LinkStats>, Problem> {
-    let format = Words::take(&mut params)?;
+    let period = PeriodText::take(&mut params)?;
     let link = readable(&state, caller, params, &code).await?;
-    let asked = format.read(state.links.now(), |_| link.created_at)?;
+    let asked = period.read(state.links.now(), |_| link.created_at)?;
     let report = report(&state, &ClickSubject::Link(LinkId::of(&link)), &asked).await?;
     LinkStats::new(&link, &state.links.rules().hosts, &asked.reaching(&report.buckets), &report)
         .map(Json)
@@ -64,7 +64,8 @@ pub(super) async fn link_stats(
 
 /// Statistics of all your links
 ///
-/// Of the last 30 days, unless `from` and `to` say otherwise. Deleted links are included, unless the
+/// Of the last 30 days, unless `from` and `to` say otherwise. Deleted links are included, unless
+/// the
 /// statistics are of the links with a `tag`.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "all_stats", tag = "Clicks",
     params(PeriodParams,
@@ -244,10 +245,10 @@ fn whose(subject: &ClickSubject) -> Option<OwnerId> {
 }
 
 fn read_all(mut params: Params, state: &App) -> Result<Asked, Problem> {
-    let format = Words::take(&mut params)?;
+    let period = PeriodText::take(&mut params)?;
     params.done()?;
     // Without `from`, statistics over many links cover a month.
-    let mut asked = format.read(state.links.now(), |to| to.saturating_sub(MONTH))?;
+    let mut asked = period.read(state.links.now(), |to| to.saturating_sub(MONTH))?;
     asked.whole = false;
     Ok(asked)
 }

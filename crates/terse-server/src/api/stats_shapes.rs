@@ -100,10 +100,12 @@ macro_rules! stats_bodies {
             pub(super) human_clicks: u64,
             /// Clicks by bots.
             pub(super) bot_clicks: u64,
-            /// Clicks by humans less than ten seconds after another of theirs on the same link, such
+            /// Clicks by humans less than ten seconds after another of theirs on the same link,
+            /// such
             /// as the second half of a double click.
             pub(super) repeat_clicks: u64,
-            /// How often a warning page was shown instead of a redirect, as selected by `bots`. These
+            /// How often a warning page was shown instead of a redirect, as selected by `bots`.
+            /// These
             /// visits are not clicks.
             pub(super) warned: u64,
             /// Clicks of visitors who saw the warning page and went on, as selected by `bots`.

@@ -23,7 +23,7 @@ use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
 /// The lifetimes that the form offers for keys, in days.
-const LIVES: [(u64, &str); 4] =
+const LIFETIMES: [(u64, &str); 4] =
     [(30, "In 30 days"), (90, "In 90 days"), (365, "In 1 year"), (0, "Never")];
 
 #[derive(Template)]
@@ -106,7 +106,7 @@ impl AccountPage {
 
     fn lives(&self) -> impl Iterator<Item = (u64, &'static str, bool)> {
         let chosen = self.form.days.parse().unwrap_or(90);
-        LIVES.into_iter().map(move |(days, label)| (days, label, days == chosen))
+        LIFETIMES.into_iter().map(move |(days, label)| (days, label, days == chosen))
     }
 
     /// Whether the problem is about this field.
@@ -186,7 +186,7 @@ pub(super) async fn make_key(State(state): Web, form: MemberForm) -> Response {
 
 async fn new_key(state: &App, member: &Member, form: &KeyForm) -> Result<String, Problem> {
     let offered =
-        LIVES.into_iter().map(|(days, _)| days).find(|days| days.to_string() == form.days);
+        LIFETIMES.into_iter().map(|(days, _)| days).find(|days| days.to_string() == form.days);
     let days = offered.ok_or_else(|| Problem::invalid("key", "choose when the key expires"))?;
     let end = state.links.now().checked_add(Duration::from_secs(days * 86_400));
     let expires_at = end.filter(|_| days > 0).map(|at| at.to_string());

@@ -26,7 +26,7 @@ use crate::http::state::{App, Web};
 use crate::qr::Matrix;
 
 /// The lifetimes that the form offers, in seconds, up to the longest that the operator allows.
-const LIVES: [u64; 7] = [600, 3600, 28_800, 86_400, 604_800, 2_592_000, 31_536_000];
+const LIFETIMES: [u64; 7] = [600, 3600, 28_800, 86_400, 604_800, 2_592_000, 31_536_000];
 
 #[derive(Template)]
 #[template(path = "home.html")]
@@ -117,7 +117,7 @@ impl Home {
 
     fn new(state: &App, here: &Here, form: Form) -> Self {
         let rules = state.links.rules();
-        let shorter = LIVES
+        let shorter = LIFETIMES
             .into_iter()
             .filter(|life| here.known || Duration::from_secs(*life) < rules.anonymous_ttl);
         let base = rules.hosts.base_of(&here.domain);
@@ -206,7 +206,7 @@ pub(super) async fn shorten(
         Ok(form) => form,
         Err(problem) => return refused(&state, &here, Form::default(), &problem),
     };
-    if !form.ttl.is_empty() && !LIVES.iter().any(|life| life.to_string() == form.ttl) {
+    if !form.ttl.is_empty() && !LIFETIMES.iter().any(|life| life.to_string() == form.ttl) {
         let problem = Problem::invalid("ttl", "choose one of the listed times");
         return refused(&state, &here, form, &problem);
     }

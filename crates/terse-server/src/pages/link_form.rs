@@ -31,7 +31,7 @@ use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
 /// The lifetimes that the form offers, in seconds.
-const LIVES: [(&str, &str); 5] = [
+const LIFETIMES: [(&str, &str); 5] = [
     ("3600", "In 1 hour"),
     ("86400", "In 1 day"),
     ("604800", "In 7 days"),
@@ -293,7 +293,7 @@ impl LinkForm {
     fn ttl(&self) -> Result<Option<u64>, Problem> {
         match self.expires.as_str() {
             "" => Ok(None),
-            text if LIVES.iter().any(|(life, _)| *life == text) => Ok(text.parse().ok()),
+            text if LIFETIMES.iter().any(|(life, _)| *life == text) => Ok(text.parse().ok()),
             _ => Err(Problem::invalid("expires_at", "choose one of the listed times")),
         }
     }
@@ -382,7 +382,7 @@ impl LinkForm {
     }
 
     fn lives(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
-        LIVES.into_iter().map(|(life, label)| (life, label, life == self.expires))
+        LIFETIMES.into_iter().map(|(life, label)| (life, label, life == self.expires))
     }
 
     fn redirects(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {

@@ -46,7 +46,7 @@ struct Preview<'a> {
     ends: Option<(String, String)>,
     visits_left: Option<u64>,
     /// The other targets that the link's rules can choose.
-    elsewhere: Vec<&'a str>,
+    other_targets: Vec<&'a str>,
     /// What the rules decide by.
     rules: String,
 }
@@ -71,7 +71,7 @@ impl<'a> Preview<'a> {
             made_at: link.created_at.to_string(),
             ends: link.expires_at.map(|at| (moment(at), at.to_string())),
             visits_left: link.max_clicks.map(|max| max.saturating_sub(link.spent_clicks)),
-            elsewhere: elsewhere(link, &link.target),
+            other_targets: other_targets(link, &link.target),
             rules: described(link),
         }
     }
@@ -88,7 +88,7 @@ struct Warning<'a> {
     host: String,
     host_unicode: Option<String>,
     reasons: &'a [&'static str],
-    elsewhere: Vec<&'a str>,
+    other_targets: Vec<&'a str>,
     rules: String,
 }
 
@@ -97,9 +97,9 @@ fn described(link: &Link) -> String {
 }
 
 /// The other targets of a link, each once.
-fn elsewhere<'a>(link: &'a Link, credential: &Target) -> Vec<&'a str> {
+fn other_targets<'a>(link: &'a Link, shown: &Target) -> Vec<&'a str> {
     let mut places: Vec<&str> = Vec::new();
-    for target in link.targets().filter(|target| *target != credential) {
+    for target in link.targets().filter(|target| *target != shown) {
         if !places.contains(&target.as_str()) {
             places.push(target.as_str());
         }
@@ -139,7 +139,7 @@ async fn warning(
         host_unicode: unicode_host(&host),
         host,
         reasons: &state.links.reasons(link),
-        elsewhere: elsewhere(link, target),
+        other_targets: other_targets(link, target),
         rules: described(link),
     };
     page(StatusCode::OK, html(&warning))
@@ -200,11 +200,7 @@ async fn by_state(
         // The preview never shows the target of a link with a password.
         _ if link.password.is_some() && stopped.is_none() => closed_page(state, &link, headers),
         _ if link.password.is_some()
-            && !AccessCookies::new(&state.pass_key).credential(
-                headers,
-                &link,
-                state.links.now(),
-            ) =>
+            && !AccessCookies::new(&state.pass_key).grants(headers, &link, state.links.now()) =>
         {
             password_page(state, headers, &link, stopped, StatusCode::OK, None)
         }

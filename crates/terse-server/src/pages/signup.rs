@@ -235,7 +235,7 @@ async fn submit(
     };
     let name = name.chars().take(64).collect();
     let provider = method.provider(state);
-    let credential = SignupPage {
+    let page = SignupPage {
         frame: Frame::of(state, &headers),
         method,
         token,
@@ -243,7 +243,7 @@ async fn submit(
         provider,
         wrong: Some((field, sentence(&problem))),
     };
-    let mut response = shown_again(&problem, html(&credential));
+    let mut response = shown_again(&problem, html(&page));
     guard(response.headers_mut());
     response
 }

@@ -282,7 +282,7 @@ impl World {
 
 async fn account(web: &Web, name: &str) -> OwnerId {
     web.registry
-        .user_named(&terse_core::registry::AccountName::parse(name).unwrap())
+        .account_by_name(&terse_core::registry::AccountName::parse(name).unwrap())
         .await
         .unwrap()
         .unwrap()

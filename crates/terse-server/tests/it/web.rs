@@ -160,9 +160,9 @@ fn check_described(method: &str, path: &str, answer: &Answer) {
 }
 
 /// Uses the user agent as the name of the device, and locates every address in Austria.
-struct Onlooking;
+struct Watching;
 
-impl terse_core::rules::VisitorClassifier for Onlooking {
+impl terse_core::rules::VisitorClassifier for Watching {
     fn classify(
         &self,
         agent: Option<&[u8]>,
@@ -263,7 +263,7 @@ impl Web {
             operator,
             accounts: AccountSettings::closed(),
             used_keys: Arc::default(),
-            classifier: Arc::new(Onlooking),
+            classifier: Arc::new(Watching),
             cursor_key: [9; 32],
             pass_key: [8; 32],
             reporter_key: [8; 32],

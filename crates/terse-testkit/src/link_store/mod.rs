@@ -91,7 +91,7 @@ macro_rules! link_store {
             an_alias_may_look_like_ones_own
             racing_aliases_that_look_alike_have_one_owner
             the_only_alias_of_its_look_is_found_in_any_case
-            the_same_wish_gives_the_same_link
+            the_same_request_gives_the_same_link
             another_owner_domain_or_target_gives_another_link
             racing_equal_wishes_give_one_link
             what_is_no_longer_reusable_is_not_given_back
@@ -106,7 +106,7 @@ macro_rules! link_store {
             a_refused_insert_leaves_no_request_behind
             old_requests_are_forgotten
             an_update_needs_the_latest_revision
-            every_judgement_is_kept_with_its_judge
+            a_moderation_status_keeps_its_source
             an_update_of_nothing_says_so
             what_identifies_a_link_never_changes
             a_deleted_link_holds_its_code_and_can_be_restored

@@ -17,7 +17,7 @@ async fn insert(store: &Store, link: &Link) -> Inserted {
     store.insert(Insert::new(link.clone(), None)).await.unwrap()
 }
 
-pub async fn the_same_wish_gives_the_same_link(store: Store) {
+pub async fn the_same_request_gives_the_same_link(store: Store) {
     let first = reusable(&store, "https://example.com/a?b=c").await;
     put(&store, &first).await;
     for _ in 0..3 {

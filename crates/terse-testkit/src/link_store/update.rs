@@ -45,7 +45,7 @@ pub async fn an_update_needs_the_latest_revision(store: Store) {
     }
 }
 
-pub async fn every_judgement_is_kept_with_its_judge(store: Store) {
+pub async fn a_moderation_status_keeps_its_source(store: Store) {
     let link = alias("judged", "https://example.com/");
     put(&store, &link).await;
     let mut revision = 1;

@@ -22,7 +22,7 @@ impl AccountStore for MemoryRegistry {
         Ok(self.enter().await?.accounts.get(&id).cloned())
     }
 
-    async fn user_named(&self, name: &AccountName) -> Answer<Option<Account>> {
+    async fn account_by_name(&self, name: &AccountName) -> Answer<Option<Account>> {
         Ok(self.enter().await?.accounts.values().find(|account| account.name == *name).cloned())
     }
 

@@ -28,15 +28,15 @@ pub async fn an_account_is_found_by_all_its_names(store: Store) {
     assert_eq!(ann, wanted.into_account(ann.id));
     let bob = add(&store, "bob").await;
     assert_eq!(store.account(ann.id).await.unwrap(), Some(ann.clone()));
-    let found = store.user_named(&name("ann.EXAMPLE+1@example.com")).await.unwrap().unwrap();
+    let found = store.account_by_name(&name("ann.EXAMPLE+1@example.com")).await.unwrap().unwrap();
     assert_eq!(
         (found.name.as_str(), &found),
         ("Ann.Example+1@example.com", &ann),
         "written as it was given"
     );
     assert_eq!(store.account_by_identity(&identity("7")).await.unwrap(), Some(ann));
-    assert_eq!(store.user_named(&name("bob")).await.unwrap(), Some(bob));
-    assert_eq!(store.user_named(&name("bo_")).await.unwrap(), None);
+    assert_eq!(store.account_by_name(&name("bob")).await.unwrap(), Some(bob));
+    assert_eq!(store.account_by_name(&name("bo_")).await.unwrap(), None);
     assert_eq!(store.account_by_identity(&identity("8")).await.unwrap(), None);
     let elsewhere = ForeignIdentity { issuer: "https://other.example".into(), ..identity("7") };
     assert_eq!(store.account_by_identity(&elsewhere).await.unwrap(), None);

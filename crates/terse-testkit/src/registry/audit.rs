@@ -12,7 +12,7 @@ use super::{
 };
 use crate::timestamp;
 
-pub async fn every_act_has_its_line(store: Store) {
+pub async fn every_write_has_an_audit_record(store: Store) {
     let ann = add(&store, "ann").await;
     let key = add_key(&store, ann.id, 1).await.id;
     change(&store, ann.id, role(Role::Moderator)).await.unwrap();
@@ -55,7 +55,7 @@ pub async fn a_refused_act_has_no_line(store: Store) {
     refused!(store.accept(&token(9), new("bob")).await, Missing);
     refused!(store.take_setup(&token(9), new("bob")).await, Missing);
     assert_eq!(acts(&store).await, [AuditAction::UserAdded, AuditAction::KeyAdded]);
-    assert!(store.user_named(&name("bob")).await.unwrap().is_none());
+    assert!(store.account_by_name(&name("bob")).await.unwrap().is_none());
 }
 
 pub async fn no_secret_is_in_the_log(store: Store) {

@@ -86,8 +86,8 @@ pub async fn a_name_may_change_but_not_to_anothers(store: Store) {
         "their own, written otherwise"
     );
     change(&store, ann.id, named("cid")).await.unwrap();
-    assert!(store.user_named(&name("ann")).await.unwrap().is_none());
-    assert_eq!(store.user_named(&name("cid")).await.unwrap().unwrap().id, ann.id);
+    assert!(store.account_by_name(&name("ann")).await.unwrap().is_none());
+    assert_eq!(store.account_by_name(&name("cid")).await.unwrap().unwrap().id, ann.id);
     add(&store, "ann").await;
 }
 
@@ -188,7 +188,7 @@ pub async fn a_lesser_role_ends_all_sessions(store: Store) {
 
 pub async fn a_suspension_ends_all_sessions_and_is_undone(store: Store) {
     assert!(ends_sessions(&store, Role::User, suspend()).await);
-    let ann = store.user_named(&name("ann")).await.unwrap().unwrap();
+    let ann = store.account_by_name(&name("ann")).await.unwrap().unwrap();
     assert_eq!(store.suspended().await.unwrap(), [ann.id]);
     let back = change(&store, ann.id, reinstate()).await.unwrap();
     assert_eq!((back.suspended, store.suspended().await.unwrap()), (None, vec![]));

@@ -120,7 +120,7 @@ pub async fn everything(store: &Store) -> String {
         ));
         tell(&(&account.suspended, account.revision, store.keys(account.id).await.unwrap()));
         tell(&store.sessions(account.id, timestamp(1)).await.unwrap());
-        assert_eq!(store.user_named(&account.name).await.unwrap(), Some(account));
+        assert_eq!(store.account_by_name(&account.name).await.unwrap(), Some(account));
     }
     for owner in store.owners_with_webhooks().await.unwrap() {
         for webhook in store.webhooks(owner).await.unwrap() {

@@ -43,7 +43,7 @@ pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
         reports.iter().map(|report| (report.account, report.text.is_some())).collect();
     assert_eq!(reports, [(None, false), (Some(bob.id), true), (None, true)]);
     assert_eq!(store.account(ann.id).await.unwrap(), None);
-    assert_eq!(store.user_named(&name("ann")).await.unwrap(), None);
+    assert_eq!(store.account_by_name(&name("ann")).await.unwrap(), None);
     assert_eq!(store.account_by_identity(&identity).await.unwrap(), None);
     assert_eq!(store.key(&token(1)).await.unwrap(), None);
     assert!(store.keys(ann.id).await.unwrap().is_empty() && !is_signed_in(&store, 3).await);

@@ -64,7 +64,7 @@ pub async fn a_name_taken_through_two_handles_is_taken_once(one: Store, other: S
         for made in made.into_iter().filter(Result::is_err) {
             refused!(made, NameTaken);
         }
-        assert!(other.user_named(&name(&format!("name{n}"))).await.unwrap().is_some());
+        assert!(other.account_by_name(&name(&format!("name{n}"))).await.unwrap().is_some());
     }
 }
 

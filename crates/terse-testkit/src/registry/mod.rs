@@ -146,12 +146,12 @@ macro_rules! registry {
             a_delivery_is_sent_again_when_its_owner_asks
             with_a_webhook_goes_all_that_waits
             reports_are_told_link_by_link
-            every_act_has_its_line
+            every_write_has_an_audit_record
             a_refused_act_has_no_line
             no_secret_is_in_the_log
             the_log_is_walked_backwards
             a_note_is_kept_as_it_is
-            what_is_over_is_tidied_away
+            expired_rows_are_pruned
             tidying_stops_at_its_limit
             a_tidied_log_goes_on_counting
             a_healthy_registry_counts

@@ -18,7 +18,7 @@ fn at(at: Timestamp) -> Attribution {
     Attribution { at, ..by() }
 }
 
-pub async fn what_is_over_is_tidied_away(store: Store) {
+pub async fn expired_rows_are_pruned(store: Store) {
     let ann = add(&store, "ann").await;
     let now = timestamp(100 * DAY);
     let prune = async || store.prune(now, KEEP, 1000).await.unwrap();

@@ -1,6 +1,7 @@
 //! Moves the files of an embedded store into an empty PostgreSQL database.
 //!
-//! The data folder is locked meanwhile, so that nothing changes. A move that was interrupted goes on
+//! The data folder is locked meanwhile, so that nothing changes. A move that was interrupted goes
+//! on
 //! where it stopped. In the end everything is read back and compared; only then do nodes start on
 //! the database.
 

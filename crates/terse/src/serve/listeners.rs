@@ -24,7 +24,8 @@ pub(super) fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     open().with_context(|| format!("listening on {address}"))
 }
 
-/// Listening sockets that another process opened and passed on (`LISTEN_FDS`, as systemd does). They
+/// Listening sockets that another process opened and passed on (`LISTEN_FDS`, as systemd does).
+/// They
 /// stay open while this process restarts, and the kernel keeps new connections until then.
 pub(super) struct Inherited(Vec<(SocketAddr, TcpListener)>);
 

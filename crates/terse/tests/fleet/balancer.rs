@@ -23,7 +23,8 @@ type Seen = (usize, Vec<String>);
 #[derive(Clone)]
 pub(crate) struct Balancer {
     fleet: Arc<Fleet>,
-    /// When the last check began to which each node answered that it is ready. None after another answer.
+    /// When the last check began to which each node answered that it is ready. None after another
+    /// answer.
     ready: Arc<Vec<Mutex<Option<Instant>>>>,
     stopped: Arc<AtomicBool>,
 }

@@ -109,7 +109,8 @@ fn apply(fault: Fault, round: usize, fleet: &Fleet, recorder: &Recorder, history
     }
 }
 
-/// Erases an account through one node. No node shows anything of it afterwards, also not one that is
+/// Erases an account through one node. No node shows anything of it afterwards, also not one that
+/// is
 /// killed and started again.
 fn erase(fleet: &Fleet, recorder: &Recorder) {
     let (name, secret) = ("erin-of-the-fleet", "unforgettable");

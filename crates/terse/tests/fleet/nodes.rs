@@ -75,7 +75,8 @@ impl Fleet {
         if self.failed_over.load(Ordering::Relaxed) { &self.standby } else { &self.server }
     }
 
-    /// The primary ends, and the standby takes its place, for good. Nodes reach it without pgbouncer.
+    /// The primary ends, and the standby takes its place, for good. Nodes reach it without
+    /// pgbouncer.
     pub(crate) fn fail_over(&self) {
         self.proxies.iter().for_each(TcpProxy::refuse);
         self.server.stop();

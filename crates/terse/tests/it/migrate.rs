@@ -249,7 +249,8 @@ fn a_moved_folder_gives_the_same_answers_on_postgresql() {
     let (again, said) = migrate(&data, &database);
     assert!(!again && said.contains("finished move"), "{said}");
 
-    // As after an interruption: no node starts, a row that is missing is written again, and one that
+    // As after an interruption: no node starts, a row that is missing is written again, and one
+    // that
     // should be there is missed.
     let interrupt = |position: &str, delete: &str| {
         let sql = format!("UPDATE terse_migration SET finished = false, position = {position}");

@@ -109,7 +109,8 @@ fn a_new_link_is_checked_soon_and_marked_if_its_target_does_not_answer_twice() {
         let line = text.lines().find_map(|line| line.strip_prefix(&name).map(str::to_owned));
         line.unwrap().parse::<u64>().unwrap()
     };
-    // The checker looks for new links every 15 seconds, and the walk asks no host twice in a minute.
+    // The checker looks for new links every 15 seconds, and the walk asks no host twice in a
+    // minute.
     terse.clock().advance(Duration::from_secs(15));
     until("both were checked", || checked("silent") == 1 && checked("answered") == 1);
     assert!(!marked(&wrong), "one failure may be chance");

@@ -619,7 +619,7 @@ pub(crate) fn suspend(terse: &TestTerse, name: &str) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let user = registry
-            .user_named(&AccountName::parse(name).expect("a name"))
+            .account_by_name(&AccountName::parse(name).expect("a name"))
             .await
             .expect("an answer")
             .expect("the account");

@@ -2,7 +2,8 @@
 //! acknowledged link is there, every answered visit is counted once, `terse doctor` finds nothing,
 //! and memory has not grown.
 //!
-//! `TERSE_SOAK_SECONDS=3600 cargo test --release -p terse --all-features --test it soak -- --nocapture`
+//! `TERSE_SOAK_SECONDS=3600 cargo test --release -p terse --all-features --test it soak --
+//! --nocapture`
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -203,7 +203,8 @@ fn answers_that_the_client_does_not_read_at_once_all_arrive() {
     assert_eq!(answers.count(), REQUESTS);
 }
 
-/// What TLS holds because the socket is full is sent when the client reads, also if the client sends
+/// What TLS holds because the socket is full is sent when the client reads, also if the client
+/// sends
 /// nothing more.
 #[test]
 fn the_last_answers_arrive_whatever_the_socket_holds() {

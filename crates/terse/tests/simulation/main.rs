@@ -1,7 +1,9 @@
 //! A deterministic simulation of two nodes on one store.
 //!
-//! The services of the core, the redirector with its cache, the change follower, the limiter and the
-//! reaper are the real ones. The store is the one in memory behind a simulated network ([`network`]): slow,
+//! The services of the core, the redirector with its cache, the change follower, the limiter and
+//! the
+//! reaper are the real ones. The store is the one in memory behind a simulated network
+//! ([`network`]): slow,
 //! gone, or losing answers after a write. Nodes crash in the middle of calls, and their wall clocks
 //! jump. Everything runs on one thread in simulated time, so that a minute takes milliseconds, and
 //! everything random comes from the seed. A model ([`model`]) checks every answer.
@@ -11,7 +13,8 @@
 //! whose order shuttle explores.
 //!
 //! `TERSE_SIM_SECONDS=3600` runs for longer, `TERSE_SIM_SEED=17` runs one seed and prints what
-//! happens. What lies below the store's contract (torn writes, lost syncs, failing disks) is simulated
+//! happens. What lies below the store's contract (torn writes, lost syncs, failing disks) is
+//! simulated
 //! below SQLite, in `terse-embedded/tests/power_cut`.
 #![cfg(feature = "embedded")]
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
