@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Tells when the disk is nearly full. Below the reserve, the click store counts clicks and does
-/// not
-/// store them one by one.
+/// not store them one by one.
 #[derive(Debug, Default)]
 pub struct DiskReserve {
     folder: PathBuf,

@@ -113,10 +113,16 @@ impl LinkWrites {
         for table in TABLES.map(|table| format!("{aside}_{table}")) {
             match self.conn.execute_batch(&format!("DROP TABLE {table}")) {
                 Err(error) if is_damage(&error) => {
-                    tracing::error!(%error, table, "a damaged table of the old index stays");
+                    tracing::error!(%error, table, "the pages of a damaged table of the old index are lost");
                     if table.ends_with("data") {
                         overwrite(&self.conn, &table)?;
                     }
+                    // Its pages are lost, and a backup, which copies the tables, leaves them out.
+                    self.conn.execute_batch(&format!(
+                        "PRAGMA writable_schema = ON; \
+                         DELETE FROM sqlite_schema WHERE tbl_name = '{table}'; \
+                         PRAGMA writable_schema = RESET"
+                    ))?;
                 }
                 other => other?,
             }
@@ -251,13 +257,15 @@ mod tests {
                 let store = open(&db);
                 store.stop_indexing();
                 assert_eq!(purge(&store).await, DELETED, "{what}");
-                // A new link, and a change of an old one.
                 let new = Link { owner: OwnerId(7), ..alias("new", "https://example.com/needle") };
                 store.insert(Insert::new(new, None)).await.unwrap();
                 index(&store).await;
                 assert_eq!(found(&store, "needle").await, LINKS - DELETED + 1, "{what}");
                 assert_eq!(found(&store, "example-249.").await, 1, "{what}");
                 store.close();
+                let copy = db.with_extension("copy");
+                crate::backup(&db, &copy).unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert!(crate::verify(&copy).unwrap().is_clean(), "{what}");
             }
         }
     }

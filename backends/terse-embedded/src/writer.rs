@@ -256,11 +256,11 @@ impl<S: Writes> WriterState<S> {
                 // Damage that was removed, once: all jobs are tried again.
                 Err(TransactionError { error, .. })
                     if !mended && self.writes.conn().is_autocommit() && {
-                        mended = true;
-                        self.writes.mend(&error).unwrap_or_else(|why| {
+                        mended = self.writes.mend(&error).unwrap_or_else(|why| {
                             tracing::error!(error = %why, "the damage cannot be removed");
                             false
-                        })
+                        });
+                        mended
                     } => {}
                 // Only this job fails: the others are tried again, together.
                 Err(TransactionError { error, over: Some(one) }) if concerns_one(&error) => {

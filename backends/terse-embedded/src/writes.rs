@@ -69,8 +69,9 @@ impl crate::database::Writes for LinkWrites {
     fn mend(&mut self, error: &rusqlite::Error) -> rusqlite::Result<bool> {
         let damaged = std::mem::take(&mut self.index_damaged);
         if damaged {
-            self.replace_index(error)?;
+            let replaced = self.replace_index(error);
             self.recall()?;
+            replaced?;
         }
         Ok(damaged)
     }

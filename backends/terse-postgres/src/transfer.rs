@@ -1,8 +1,7 @@
 //! Takes all data of another store into an empty database.
 //!
 //! Every step can be repeated: rows that are there stay. Until [`Import::finish`], no node starts
-//! on
-//! the database, and what was moved up to then is noted in `terse_migration`.
+//! on the database, and what was moved up to then is noted in `terse_migration`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,6 +17,8 @@ use crate::options::{OpenError, Options};
 use crate::pool::{Connector, Pool};
 use crate::schema;
 use crate::sql::{At, Param, params};
+
+const DAY_MS: i64 = 86_400_000;
 
 /// Says what moves into the database, and how far it has come.
 const STATE: &str = "CREATE TABLE IF NOT EXISTS terse_migration (
@@ -64,6 +65,12 @@ impl Import {
         write(&pool, STATE, &[]).await?;
         let source = identity.derive("terse migration v1");
         let import = Self { pool, position: 0 };
+        let nodes = "SELECT FROM job_leases WHERE node IS NOT NULL \
+                     AND expires_at > clock_timestamp()";
+        if !import.read(nodes, &[]).await?.is_empty() {
+            let why = "a node of terse runs on the database: stop it, and try again in a minute";
+            return Err(ImportError::Refused(why.to_owned()));
+        }
         let rows =
             import.read("SELECT source, position, finished FROM terse_migration", &[]).await?;
         if let Some(row) = rows.first() {
@@ -88,24 +95,20 @@ impl Import {
         // A node that has been started on the empty database has made these.
         let secret = &identity.secret()[..];
         let (alphabet, hash) = (identity.alphabet.as_str(), identity.code_hash.as_str());
+        let (lengths, next): (Vec<i16>, Vec<i64>) =
+            leases.iter().map(|(length, next)| (i16::from(*length), next.cast_signed())).unzip();
+        // In one step: a move that goes on later does not write the leases again.
         write(
             &import.pool,
             "WITH facts AS (DELETE FROM registry_facts), salts AS (DELETE FROM salts), \
              store AS (INSERT INTO link_store (secret, alphabet, code_hash, incarnation) \
              VALUES ($1, $2, $3, 1) ON CONFLICT (one) DO UPDATE SET secret = excluded.secret, \
              alphabet = excluded.alphabet, code_hash = excluded.code_hash, \
-             incarnation = link_store.incarnation + 1) \
+             incarnation = link_store.incarnation + 1), \
+             leases AS (INSERT INTO link_leases AS l (length, next) SELECT * FROM unnest($6, $7) \
+             ON CONFLICT (length) DO UPDATE SET next = greatest(l.next, excluded.next)) \
              INSERT INTO terse_migration (source, position, finished) VALUES ($4, $5, false)",
-            params![secret, alphabet, hash, &source[..], i64::MIN],
-        )
-        .await?;
-        let (lengths, next): (Vec<i16>, Vec<i64>) =
-            leases.iter().map(|(length, next)| (i16::from(*length), next.cast_signed())).unzip();
-        write(
-            &import.pool,
-            "INSERT INTO link_leases AS l (length, next) SELECT * FROM unnest($1, $2) \
-             ON CONFLICT (length) DO UPDATE SET next = greatest(l.next, excluded.next)",
-            params![lengths, next],
+            params![secret, alphabet, hash, &source[..], i64::MIN, lengths, next],
         )
         .await?;
         Ok(Self { position: i64::MIN, ..import })
@@ -304,8 +307,15 @@ impl Import {
 
     /// How many single clicks there are.
     pub async fn single_clicks(&self) -> Result<u64, ImportError> {
-        let rows = self.read("SELECT count(*) FROM click_raw", &[]).await?;
-        Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
+        // Day by day: one count of all may take longer than a statement may.
+        let mut all = 0;
+        for day in self.read("SELECT day FROM click_raw_days", &[]).await? {
+            let from = day.get::<_, i64>(0) * DAY_MS;
+            let sql = "SELECT count(*) FROM click_raw WHERE at >= $1 AND at < $2";
+            let rows = self.read(sql, params![from, from + DAY_MS]).await?;
+            all += rows.first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned());
+        }
+        Ok(all)
     }
 
     /// The clicks as nodes will read them.

@@ -35,8 +35,7 @@ const TOMBSTONE: Duration = Duration::from_secs(60);
 /// A copy whose read of the store began longer ago is not written.
 const MAX_FILL: Duration = Duration::from_secs(2);
 /// The changes that are replayed after Redis was away, and the most of them. Copies that were
-/// written
-/// earlier are not used any more: a change that they lack may be too old to be replayed.
+/// written earlier are not used any more: a change that they lack may be too old to be replayed.
 const REPLAYED: Duration = Duration::from_mins(8);
 const MAX_REPLAYED: usize = 20_000;
 /// Writes under way at a time.
@@ -305,8 +304,7 @@ impl Replays {
     }
 
     /// The number to pass to [`Replays::finish`]. A replay does not cover what is distrusted while
-    /// it
-    /// runs.
+    /// it runs.
     fn begin(&self) -> u64 {
         self.distrusted.load(Ordering::Acquire)
     }

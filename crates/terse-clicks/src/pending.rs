@@ -1,6 +1,5 @@
 //! The clicks that were read from the journal and are not stored yet: the shipper adds them,
-//! reports
-//! read them.
+//! reports read them.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

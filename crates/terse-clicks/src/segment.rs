@@ -126,9 +126,8 @@ impl Segment {
 
     /// Reads up to `most` further records. `each` gets a record and where it begins; if it returns
     /// false, the record stays unread and reading ends. In an `alive` segment, reading stops at the
-    /// first
-    /// unreadable frame: it may be incomplete yet. In a dead one it goes on behind it: a power cut
-    /// may have left a hole with whole records behind.
+    /// first unreadable frame: it may be incomplete yet. In a dead one it goes on behind it: a
+    /// power cut may have left a hole with whole records behind.
     pub fn read(
         &mut self,
         buffer: &mut Vec<u8>,

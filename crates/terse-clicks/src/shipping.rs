@@ -292,8 +292,7 @@ impl Shipping {
     }
 
     /// Reads some of what is there into the batch that grows, the earliest first. `ending`: also
-    /// the
-    /// latest clicks.
+    /// the latest clicks.
     fn read(&mut self, ending: bool) -> Unread {
         let now = self.clock.now().as_ms();
         let (mut failed, mut panicked) = (None, false);

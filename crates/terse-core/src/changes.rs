@@ -59,8 +59,7 @@ pub struct Change {
     pub key: LinkKey,
     /// The revision that the write stored, or the last one of a link that was removed;
     /// [`Revision::UNKNOWN`] after [`ChangeFeed::announce`]. A cache that is shared by several
-    /// nodes
-    /// keeps the value with the higher revision.
+    /// nodes keeps the value with the higher revision.
     pub revision: Revision,
     /// When, by the store's clock.
     pub at: Timestamp,

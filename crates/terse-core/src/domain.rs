@@ -181,8 +181,7 @@ impl Hosts {
 }
 
 /// A host name as the URL parser serialises it, without a trailing dot. The parser would remove
-/// tabs
-/// and line breaks, and the name would be another one than was sent.
+/// tabs and line breaks, and the name would be another one than was sent.
 fn canonical_host(host: &str) -> Option<String> {
     if host.contains(['/', '@', '?', '#', '\\']) || host.contains(char::is_control) {
         return None;

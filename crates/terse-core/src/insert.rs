@@ -91,9 +91,8 @@ impl ReuseKey {
     }
 
     /// A lifetime counts from the first request. Without an alias it is the same while at least
-    /// nine
-    /// tenths of it are left, so that a repeated request finds its link and a later one gets its
-    /// full time.
+    /// nine tenths of it are left, so that a repeated request finds its link and a later one gets
+    /// its full time.
     fn same_expiry(&self, have: &Link) -> bool {
         match (self.lifetime, have.expires_at) {
             (Some(lifetime), Some(end)) => {

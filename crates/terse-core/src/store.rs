@@ -237,9 +237,9 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
 
     /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner,
     /// `generated`, `created_at`, `spent_clicks` and `imported_clicks` never change in an update.
-    /// In the same write,
-    /// the store keeps the previous version for [`LinkStore::history`], unless its owner would see
-    /// no difference ([`Link::owner_visible_eq`]), and adds the events to the outbox.
+    /// In the same write, the store keeps the previous version for [`LinkStore::history`], unless
+    /// its owner would see no difference ([`Link::owner_visible_eq`]), and adds the events to the
+    /// outbox.
     async fn update(
         &self,
         link: &Link,
@@ -295,8 +295,8 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
 
     /// Ends the reuse of up to `limit` links that expired by `now`, once each, stores `now` as the
     /// time of the mark, and returns their keys. For those that are `Status::Expired` at `now`, a
-    /// `LinkExpired` event goes to the
-    /// outbox in the same write if their owner is one of `subscribers`.
+    /// `LinkExpired` event goes to the outbox in the same write if their owner is one of
+    /// `subscribers`.
     async fn mark_expired(
         &self,
         now: Timestamp,
@@ -307,10 +307,9 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     /// Deletes up to `limit` links that were deleted long enough ago, or that expired and were
     /// marked long enough ago, and returns their keys. A link that was not marked is never purged
     /// for its expiry: a wrong clock must not mark and purge at once. Blocked links stay, so that
-    /// their codes are never issued again. With
-    /// `quarantine_until`, the same write quarantines custom aliases until then: a printed short
-    /// link must not lead to another owner's target the next day. Former owners can take their
-    /// aliases back; an anonymous alias has no owner.
+    /// their codes are never issued again. With `quarantine_until`, the same write quarantines
+    /// custom aliases until then: a printed short link must not lead to another owner's target the
+    /// next day. Former owners can take their aliases back; an anonymous alias has no owner.
     async fn purge(
         &self,
         before: PurgeBefore,

@@ -45,8 +45,7 @@ pub(crate) struct Thread {
     /// The time of the last sweep by the steady clock, precise enough for idle timeouts.
     pub(crate) coarse_ms: Cell<i64>,
     /// How far the wall clock was ahead of the steady one at the last sweep. Adding it to the
-    /// steady
-    /// time saves a reading of the wall clock per request.
+    /// steady time saves a reading of the wall clock per request.
     pub(crate) wall_offset_micros: Cell<i64>,
     transport_security: TransportSecurity,
     pub(crate) phase: watch::Receiver<Phase>,
@@ -134,6 +133,15 @@ pub(crate) async fn serve<D: FallbackService>(
         Poll::Ready(())
     })
     .await;
+    if !fast_path {
+        // The first bytes tell which protocol hyper has to speak.
+        let Connection { stream, pending, thread, idle_tracker, .. } = &mut connection;
+        let first = hyper_fallback::read_first(stream, pending);
+        idle_tracker.wait(Waiting::First, thread.coarse_ms.get());
+        if !matches!(idle_tracker.until_closing(first).await, Some(Ok(()))) {
+            return;
+        }
+    }
     while fast_path {
         let next = poll_fn(|cx| connection.poll_turn(cx)).await;
         if connection.has_unsent() && connection.send_rest().await.is_err() {

@@ -86,6 +86,11 @@ impl IdleTracker {
     /// Waits for a step before the first request; `None` if the connection is to be closed first.
     pub(crate) async fn set_up<T>(&self, now_ms: i64, step: impl Future<Output = T>) -> Option<T> {
         self.wait(Waiting::Handshake, now_ms);
+        self.until_closing(step).await
+    }
+
+    /// Waits for a step, or until the connection is to be closed: then `None`.
+    pub(crate) async fn until_closing<T>(&self, step: impl Future<Output = T>) -> Option<T> {
         let mut step = std::pin::pin!(step);
         std::future::poll_fn(|cx| {
             self.set_waker(cx.waker());
@@ -98,8 +103,7 @@ impl IdleTracker {
     }
 
     /// Wakes the connection, so that it reads what has arrived, and closes if nothing has: a
-    /// request
-    /// that is already here is answered.
+    /// request that is already here is answered.
     fn close_if_quiet(&self) {
         self.closing.set(true);
         if let Some(waker) = self.waker.get() {

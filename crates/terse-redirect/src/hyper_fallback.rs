@@ -37,6 +37,17 @@ const READ_BUFFER: usize = 8 * 1024;
 /// hyper answers 431 beyond this.
 const MAX_HEADERS: usize = 32 * 1024;
 
+/// Reads until the bytes tell HTTP/2 from HTTP/1, or end.
+pub(crate) async fn read_first(stream: &mut Stream, read: &mut Vec<u8>) -> io::Result<()> {
+    while read.len() < PREFACE_PREFIX && PREFACE.starts_with(read) {
+        read.reserve(READ_BUFFER);
+        if stream.read_buf(read).await? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Serves a connection to its end, beginning with `read`.
 pub(crate) async fn serve<F, B>(
     mut stream: Stream,
@@ -180,8 +191,7 @@ where
 }
 
 /// A stream that returns the bytes already read before it reads on. Instead of a request whose
-/// length
-/// is unclear it returns bytes that hyper answers with 400, and then its end.
+/// length is unclear it returns bytes that hyper answers with 400, and then its end.
 struct Rewound {
     read: Bytes,
     stream: TokioIo<Stream>,

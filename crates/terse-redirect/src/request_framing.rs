@@ -114,8 +114,7 @@ impl RequestFraming {
     }
 
     /// Returns how many bytes belong to the trailers, or `None` if hyper may see their end
-    /// elsewhere:
-    /// it ends a line with both characters only.
+    /// elsewhere: it ends a line with both characters only.
     fn trailers(&mut self, rest: &[u8]) -> Option<usize> {
         // The first line may be the empty one.
         if self.partial.is_empty() {

@@ -1,8 +1,9 @@
 //! TLS handshakes, bounded in time and number.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -12,18 +13,30 @@ use crate::connection::Thread;
 use crate::connection_table::{IdleTracker, Waiting};
 use crate::counts::Counter as _;
 use crate::permit::Permit;
+use crate::sources::Sources;
 use crate::stream::Stream;
 
 /// Makes TLS connections of TCP connections.
 #[derive(Clone)]
 pub(crate) struct Handshakes {
     acceptor: TlsAcceptor,
+    /// Offers no HTTP/2, of which there is a bounded number of connections.
+    http1: TlsAcceptor,
     in_progress: Arc<AtomicUsize>,
+    /// One source makes at most an eighth of the handshakes.
+    sources: Arc<Sources>,
 }
 
 impl Handshakes {
-    pub(crate) fn new(config: Arc<ServerConfig>) -> Self {
-        Self { acceptor: TlsAcceptor::from(config), in_progress: Arc::default() }
+    pub(crate) fn new(config: Arc<ServerConfig>, max_handshakes: usize) -> Self {
+        let mut http1 = ServerConfig::clone(&config);
+        http1.alpn_protocols.retain(|protocol| protocol != b"h2");
+        Self {
+            acceptor: TlsAcceptor::from(config),
+            http1: TlsAcceptor::from(Arc::new(http1)),
+            in_progress: Arc::default(),
+            sources: Arc::new(Sources::new((max_handshakes / 8).max(1))),
+        }
     }
 
     /// Makes the handshake; `None` if it fails or if too many are in progress. The sweep ends one
@@ -31,16 +44,24 @@ impl Handshakes {
     pub(crate) async fn accept(
         &self,
         socket: TcpStream,
+        source: IpAddr,
         thread: &Thread,
         idle_tracker: &Rc<IdleTracker>,
     ) -> Option<Stream> {
-        let Some(_place) =
-            Permit::take(&self.in_progress, thread.redirector.settings.max_handshakes)
-        else {
+        let settings = &thread.redirector.settings;
+        let share = match settings.proxies.trusts(source) {
+            true => Some(None),
+            false => self.sources.take(source).map(Some),
+        };
+        let permit = Permit::take(&self.in_progress, settings.max_handshakes);
+        let (Some(_share), Some(_permit)) = (share, permit) else {
             thread.counts.handshakes_refused.add(1);
             return None;
         };
-        let accept = self.acceptor.accept(socket);
+        // Before all HTTP/2 connections are taken: a client that chooses it then is turned away.
+        let most = settings.max_http2_connections;
+        let few_left = thread.http2_connections.load(Ordering::Relaxed) >= most - most / 4;
+        let accept = if few_left { &self.http1 } else { &self.acceptor }.accept(socket);
         let accepted = idle_tracker.set_up(thread.coarse_ms.get(), accept).await;
         idle_tracker.wait(Waiting::First, thread.redirector.now().steady_ms);
         let Some(Ok(stream)) = accepted else {

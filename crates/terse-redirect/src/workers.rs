@@ -125,8 +125,9 @@ impl Workers {
         journal: Option<Arc<Journal>>,
     ) -> io::Result<Self> {
         let Listeners { plain, tls, outlive } = listeners.into();
+        let most = redirector.settings.max_handshakes;
         let (tls, handshakes) =
-            tls.map(|(listener, config)| (listener, Handshakes::new(config))).unzip();
+            tls.map(|(listener, config)| (listener, Handshakes::new(config, most))).unzip();
         for listener in [Some(&plain), tls.as_ref()].into_iter().flatten() {
             listener.set_nonblocking(true)?;
         }
@@ -528,7 +529,10 @@ impl SetUp {
         }
         from.1 = from.1.over(transport);
         let stream = match &self.handshakes {
-            Some(handshakes) => handshakes.accept(socket, &self.thread, &self.tracker).await?,
+            Some(handshakes) => {
+                let source = from.0.ip();
+                handshakes.accept(socket, source, &self.thread, &self.tracker).await?
+            }
             None => Stream::Plain(socket),
         };
         Some(Ready { stream, from, _permit })

@@ -42,7 +42,7 @@ impl CertificateFiles {
 
     /// Reads the files that have changed since they were last read, and returns for each pair of
     /// them the certificate's file and the result. A pair that cannot be used stays as it was, and
-    /// is read again after its next change.
+    /// is read again after its next change, or at the next call if its files cannot be read.
     pub fn reload(&mut self) -> Vec<(PathBuf, Result<(), CertificateError>)> {
         let mut changed = Vec::new();
         for pair in &mut self.pairs {
@@ -50,8 +50,11 @@ impl CertificateFiles {
             if found == pair.seen {
                 continue;
             }
-            pair.seen = found;
             let read = Certificate::read(&pair.certificate, &pair.key);
+            // A file that cannot be read may become readable without a change.
+            if !matches!(read, Err(CertificateError::Read { .. })) {
+                pair.seen = found;
+            }
             let read = read.map(|certificate| pair.current = certificate);
             changed.push((pair.certificate.clone(), read));
         }

@@ -17,8 +17,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// twice at a time, so a job keeps its state in `&mut self` without locks. The scheduler drops the
 /// future of a run at shutdown, at the run's timeout and when the lease is lost: a job writes in
 /// steps that are each complete, and its state must be sound at every `.await`. A job that needs
-/// the
-/// lease calls [`Context::check_lease`] before each batch that it writes.
+/// the lease calls [`Context::check_lease`] before each batch that it writes.
 #[async_trait]
 pub trait Job: Send + 'static {
     /// The job's name in logs and metrics. Jobs of one kind may share it.

@@ -34,8 +34,7 @@ pub(crate) fn configure() {
 const INTERVAL: Duration = Duration::from_mins(1);
 
 /// Gives free memory between used blocks back to the system. By itself, glibc gives back only what
-/// is
-/// free at the end of a heap.
+/// is free at the end of a heap.
 pub(crate) struct FreeMemory;
 
 #[async_trait]

@@ -41,10 +41,9 @@ settings! {
         /// visitor's address from `X-Forwarded-For` only if one of them sent it.
         pub trusted_proxies: Vec<String> = vec![],
         /// Whether the proxies in `trusted_proxies` begin every connection with a header of the
-        /// PROXY
-        /// protocol (version 1 or 2), as balancers do that pass TCP on. terse then takes the
-        /// visitor's address from it, and closes connections of theirs that have none, except
-        /// those from 127.0.0.1 and ::1.
+        /// PROXY protocol (version 1 or 2), as balancers do that pass TCP on. terse then takes the
+        /// visitor's address from it, and closes connections of theirs that have none, except those
+        /// from 127.0.0.1 and ::1.
         pub proxy_protocol: bool = false,
         /// An API key with all permissions; 16 to 256 visible characters. If not set, terse
         /// generates one at the first start.
@@ -181,8 +180,8 @@ settings! {
         /// revoked.
         pub permanent_max_age: Span = Span::days(1),
         /// After how long without a change terse answers a link with 301 instead of 302; `0s`
-        /// never.
-        /// Links with an expiry, a click limit, rules, a password, a forwarded query or a flag keep
+        /// never. Links with an expiry, a click limit, rules, a password, a forwarded query or a
+        /// flag keep
         /// 302. Browsers cache a 301, so terse counts fewer clicks.
         pub permanent_after: Span = Span::secs(0),
         /// The longest time a visitor waits for the store; `1ms` to `60s`.
@@ -232,8 +231,7 @@ settings! {
         /// How long terse keeps single clicks; `0s` keeps sums only.
         pub keep_raw: Span = Span::days(90),
         /// The most disk space for single clicks. Past it terse deletes the oldest, some ten
-        /// thousand
-        /// at a time; their sums stay. Without it, only `clicks.keep_raw` counts.
+        /// thousand at a time; their sums stay. Without it, only `clicks.keep_raw` counts.
         pub max_raw: Option<ByteSize> = None,
         /// How long terse keeps sums per hour, at least `2d`; older sums are per day.
         pub keep_hours: Span = Span::days(30),
@@ -373,8 +371,7 @@ settings! {
         /// to an entry and blocks existing ones.
         pub lists: Lists = Lists::default(),
         /// Lists of targets to warn of, in the same formats, such as newly registered domains.
-        /// terse
-        /// accepts links to an entry and puts a warning page before them.
+        /// terse accepts links to an entry and puts a warning page before them.
         pub warn_lists: Lists = Lists::default(),
         /// How often terse fetches lists from URLs, `1m` to `7d`. It reads files again when they
         /// change.
@@ -455,9 +452,8 @@ settings! {
     /// `[api]`: the API.
     pub struct Api {
         /// A host of their own for API, sign-in and dashboard, such as `app.example`, with the
-        /// scheme
-        /// and port of `base_url`. Short domains then serve links and their pages only. Commands
-        /// on this machine still reach the API by its local address.
+        /// scheme and port of `base_url`. Short domains then serve links and their pages only.
+        /// Commands on this machine still reach the API by its local address.
         pub host: Option<String> = None,
         /// The origins whose web pages may call the API from a browser, such as
         /// `https://app.example`, or `*` for all. Cookies are never sent with `*`.
@@ -533,7 +529,7 @@ settings! {
     /// `[memory]`: memory.
     pub struct Memory {
         /// The memory that terse plans with, at least `64MiB`. An eighth is for cached links
-        /// (`cache.size`), nine sixteenths are for the caches of the stores, an eighth is for
+        /// (`cache.size`), five sixteenths are for the caches of the stores, an eighth is for
         /// HTTP/2 connections, and the rest for everything else.
         pub budget: ByteSize = ByteSize::mib(512),
     }

@@ -150,6 +150,7 @@ impl FallbackParts {
         let host = without_port(host.ok()?);
         let port = self.https_port.map(|port| format!(":{port}")).unwrap_or_default();
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let target = if target == "*" { "/" } else { target };
         let location = format!("https://{host}{port}{target}");
         // 301 is for every client; other methods must not become GET.
         let status = match *request.method() {

@@ -3,13 +3,11 @@
 use crate::config::{ByteSize, Config};
 
 /// What a client may send on an HTTP/2 connection before terse reads it, and what terse keeps of
-/// its
-/// answers.
+/// its answers.
 const HTTP2_CONNECTION: u64 = 64 << 10;
 
 /// The most memory of each kind, in bytes. What is left of the budget is for everything else:
-/// tables
-/// of limits, connections, batches of clicks, and the program itself.
+/// tables of limits, connections, batches of clicks, and the program itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct MemoryPlan {
     pub(crate) budget: u64,
@@ -31,8 +29,7 @@ impl MemoryPlan {
             budget,
             links: config.cache.size.map_or(budget / 8, ByteSize::bytes),
             // The kernel caches the files as well, and a few MiB hold the inner pages of millions
-            // of
-            // links.
+            // of links.
             link_store: budget / 8,
             click_store: budget / 8,
             registry: budget / 16,
@@ -41,10 +38,8 @@ impl MemoryPlan {
     }
 
     /// The size of a journal segment: small enough that dropping one loses little, large enough
-    /// that
-    /// a busy server creates only a few a second. Each costs the file system some entries in its
-    /// own
-    /// journal, which can wait for the disk. Each busy thread has about nine in memory.
+    /// that a busy server creates only a few a second. Each costs the file system some entries in
+    /// its own journal, which can wait for the disk. Each busy thread has about nine in memory.
     pub(crate) fn journal_segment(&self) -> usize {
         usize::try_from(self.budget / 256).unwrap_or(usize::MAX).clamp(512 << 10, 2 << 20)
     }

@@ -13,10 +13,8 @@ const AFTER_START: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(
 const NEVER: Duration = Duration::from_hours(24 * 365);
 
 /// Gives back the pages of the program. The kernel maps whole groups of pages around each one that
-/// is
-/// needed once: after a start they are 18 of 31 MB. They stay in the kernel's cache, and those in
-/// use
-/// are mapped again at once.
+/// is needed once: after a start they are 18 of 31 MB. They stay in the kernel's cache, and those
+/// in use are mapped again at once.
 #[derive(Default)]
 pub(crate) struct ProgramPages {
     runs: usize,
@@ -50,8 +48,7 @@ fn give_back() -> usize {
     {
         let data = (&raw mut bytes).cast();
         // SAFETY: the function is called for each object until this call returns, with `data`,
-        // which
-        // points to a number that nothing else uses meanwhile.
+        // which points to a number that nothing else uses meanwhile.
         unsafe { libc::dl_iterate_phdr(Some(give_back_object), data) };
     }
     bytes

@@ -47,8 +47,7 @@ pub(crate) struct Safety {
     /// Counters of list updates.
     pub(crate) counts: Arc<ListCounts>,
     /// One per source, in the order of [`sources`]. The lock is held while lists are parsed and
-    /// compiled, which runs
-    /// off the async threads.
+    /// compiled, which runs off the async threads.
     held: Mutex<Vec<LoadedList>>,
     /// The operator's own hosts, as a list.
     blocked_hosts: ParsedList,

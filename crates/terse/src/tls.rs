@@ -1,6 +1,8 @@
 //! The certificates of the listener for TLS: from the files in the settings, and again when these
 //! change.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -47,7 +49,7 @@ impl Tls {
             files: Arc::clone(&self.files),
             clock: clock.clone(),
             notices: Arc::clone(notices),
-            failed: None,
+            failed: BTreeMap::new(),
         }
     }
 }
@@ -64,8 +66,8 @@ pub(crate) struct CertificateReload {
     files: Arc<Mutex<CertificateFiles>>,
     clock: Clock,
     notices: Arc<Notices>,
-    /// The last failure, until the files can be used again.
-    failed: Option<String>,
+    /// The last failure of each certificate, until its files can be used again.
+    failed: BTreeMap<PathBuf, String>,
 }
 
 impl CertificateReload {
@@ -83,7 +85,7 @@ impl CertificateReload {
 
     /// What the operator should know.
     fn notice(&self) -> Option<String> {
-        if let Some(failed) = &self.failed {
+        if let Some(failed) = self.failed.values().next() {
             return Some(format!("a certificate was not replaced: {failed}"));
         }
         let now = self.clock.now().as_ms() / 1000;
@@ -100,7 +102,7 @@ impl CertificateReload {
 }
 
 /// The changed files, each with the result.
-type Reloaded = Vec<(std::path::PathBuf, Result<(), String>)>;
+type Reloaded = Vec<(PathBuf, Result<(), String>)>;
 
 #[async_trait]
 impl Job for CertificateReload {
@@ -116,15 +118,17 @@ impl Job for CertificateReload {
         let (files, certificates) = (Arc::clone(&self.files), Arc::clone(&self.certificates));
         let reload = tokio::task::spawn_blocking(move || Self::reload(&files, &certificates));
         for (path, read) in reload.await? {
-            let path = path.display().to_string();
+            let shown = path.display().to_string();
             match read {
                 Ok(()) => {
-                    self.failed = None;
-                    tracing::info!(path, "a changed certificate is in use");
+                    self.failed.remove(&path);
+                    tracing::info!(path = shown, "a changed certificate is in use");
                 }
+                // A file that cannot be read is tried again and again.
+                Err(error) if self.failed.get(&path) == Some(&error) => {}
                 Err(error) => {
                     tracing::warn!(error, "a changed certificate is not used; the old one stays");
-                    self.failed = Some(error);
+                    self.failed.insert(path, error);
                 }
             }
         }

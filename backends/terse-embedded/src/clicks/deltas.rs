@@ -48,7 +48,7 @@ const LEVEL: i32 = 1;
 /// No chunk is longer than this before compression: what says so is damaged.
 const MAX_LEN: usize = 64 << 20;
 /// How many sums of quiet links are in a chunk, about.
-const SUMS_A_CHUNK: usize = 100;
+pub(crate) const SUMS_A_CHUNK: usize = 100;
 /// Sums shorter than this have fewer values than a row may hold.
 const SHORT_SUM: usize = MAX_VALUES_PER_HOUR * 4;
 

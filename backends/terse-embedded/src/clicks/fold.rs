@@ -2,8 +2,7 @@
 //!
 //! A batch writes the sums of hours. When a day is over, its hours are added to the sum of the day
 //! and to the sum since ever, once, in the order of their ids. So a busy link costs one row a
-//! flush,
-//! and a report reads a row a day.
+//! flush, and a report reads a row a day.
 
 use rusqlite::{OptionalExtension, params};
 use terse_core::clicks::{Count, MAX_VALUES_PER_DAY, MAX_VALUES_TOTAL};

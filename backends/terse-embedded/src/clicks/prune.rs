@@ -78,7 +78,8 @@ impl ClickWrites {
             progress.hours_from = before;
             self.set_progress(progress)?;
         }
-        let end = hour_id(progress.hours_from, 0, 0);
+        // A file of an earlier version may have later hours of a day that is not folded yet.
+        let end = hour_id(progress.hours_from, 0, 0).min(progress.folded_to);
         let first_to_stay: Option<i64> = self
             .conn
             .prepare_cached(OLD_HOURS)?

@@ -346,8 +346,7 @@ mod tests {
         let (always, buckets) = cost(Period::default());
         assert_eq!(buckets, HOURS_KEPT + DAYS_KEPT);
         // One row per bucket and 24 more for recent hours. One sum, whatever the age of the link,
-        // and
-        // those of the present day.
+        // and those of the present day.
         assert!(always.rows <= (HOURS_KEPT + DAYS_KEPT + 24 + 48) as u64, "{always:?}");
         assert_eq!(always.sums, 1 + 24);
         assert!(always.bytes < 150_000 + 24 * 40_000, "{always:?}");

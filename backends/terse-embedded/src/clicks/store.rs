@@ -126,8 +126,7 @@ impl EmbeddedClicks {
     }
 
     /// Merges some of the sums that batches left in blocks, if there are many blocks: more than
-    /// came
-    /// with the last batch, so that blocks do not pile up.
+    /// came with the last batch, so that blocks do not pile up.
     async fn merge_some(&self, sums: u64) {
         let mut left = sums;
         while left > 0 {

@@ -11,6 +11,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use terse_core::clicks::{Bots, ClickSubject, Count, LinkId, Period, RankedLink, TopQuery, Unit};
 use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
+use super::deltas::{DeltaTotals, SUMS_A_CHUNK};
 use crate::clicks::bucket::{day_id, hour_id, of_hour_id, subject_of_day_id};
 use crate::clicks::erase;
 use crate::clicks::fold::Progress;
@@ -40,9 +41,6 @@ pub(crate) const ALL_HOURS: &str =
 const FEW_LINKS: usize = 2000;
 /// Of an owner with up to so many links, all are candidates.
 const MANY_LINKS: usize = 100_000;
-/// For more links than this, a ranking reads the sums in blocks once for all of them. For fewer, it
-/// looks for each.
-const FEW_IN_BLOCKS: usize = 8;
 /// How many links of each day are candidates at least, and of all days together about.
 const CANDIDATES_A_DAY: i64 = 1000;
 const CANDIDATES: i64 = 50_000;
@@ -98,7 +96,11 @@ impl ClickQueries {
             Some(owner) => self.few_links(owner)?,
             None => None,
         };
-        let is_many = few.as_ref().is_none_or(|links| links.len() + also.len() > FEW_IN_BLOCKS);
+        // Looking for a link reads about one chunk of every block; one pass reads all chunks.
+        let DeltaTotals { blocks, sums, .. } = self.delta_totals()?;
+        let is_many = few.as_ref().is_none_or(|links| {
+            (links.len() + also.len()) as i64 * blocks > sums / SUMS_A_CHUNK as i64
+        });
         let waiting = match parts.as_ref().filter(|_| is_many) {
             Some(parts) => Some(self.waiting_in(parts)?),
             None => None,

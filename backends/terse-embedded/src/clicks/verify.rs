@@ -144,8 +144,7 @@ fn check_blocks(queries: &ClickQueries, report: &mut ClickFileCheck) -> rusqlite
 }
 
 /// How many subjects have totals that are not the sum of their hours and days, in rows and in
-/// blocks.
-/// `differences` reads what is not in rows.
+/// blocks. `differences` reads what is not in rows.
 fn wrong_sums(queries: &ClickQueries, differences: &str) -> Result<usize, Failure> {
     let mut in_blocks: HashMap<i64, (i64, i64)> = HashMap::new();
     queries.each_delta(i64::MIN, i64::MAX, |delta| {

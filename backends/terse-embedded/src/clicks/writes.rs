@@ -268,7 +268,8 @@ impl ClickWrites {
             None => self.tombstone(link)?,
         };
         let mut group = whole(known.map_or((0, true), |known| (known.id, false)));
-        if let Some(erased_at) = erased_at {
+        // Nearly always, all clicks of a batch are later.
+        if let Some(erased_at) = erased_at.filter(|at| batch.first_ms() <= at.as_ms()) {
             let left = batch.sums_after(target, erased_at);
             if left.is_empty() {
                 return Ok(None);

@@ -149,8 +149,7 @@ async fn read(transaction: &Transaction<'_>, batch: &[Waiting]) -> Result<Found,
          JOIN links l ON l.domain = k.domain COLLATE \"C\" AND l.code = k.code COLLATE \"C\""
     );
     // A link is purged and its alias quarantined in one transaction: a batch that reads the links
-    // first
-    // sees at least one of them.
+    // first sees at least one of them.
     let quarantine_sql = "SELECT q.domain, lower(q.code), q.code, q.owner \
          FROM unnest($1, $2) AS k (domain, folded) JOIN link_quarantine q \
          ON q.domain = k.domain COLLATE \"C\" AND lower(q.code) = k.folded COLLATE \"C\"";

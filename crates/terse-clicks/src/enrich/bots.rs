@@ -254,6 +254,18 @@ mod tests {
     }
 
     #[test]
+    fn the_journal_knows_the_names_of_tools_and_previews() {
+        let tools = TOOLS.trim_start_matches("(?i)^(?:").split(')').next().unwrap();
+        for name in tools.split('|').map(|name| name.replace('\\', "")) {
+            assert!(names_a_bot(format!("{name}/1.0").as_bytes()), "{name}");
+        }
+        for name in PREVIEWS {
+            assert!(names_a_bot(format!("{name}/1.0").as_bytes()), "{name}");
+        }
+        assert!(!names_a_bot(b"Abrowser/1.0") && !names_a_bot(b"UnknownBrowser/7"));
+    }
+
+    #[test]
     fn browsers_are_not_bots() {
         let bots = BotDetector::shipped();
         for agent in super::super::samples::BROWSERS.iter().map(|(agent, ..)| agent) {

@@ -1,5 +1,7 @@
 //! API keys.
 
+use std::borrow::Cow;
+
 use super::{AccountError, Accounts, BearerSecret, invalid, one_line};
 use crate::limits::Limit;
 use crate::link::OwnerId;
@@ -8,7 +10,7 @@ use crate::registry::{
     Account, ApiKey, KeyId, MAX_KEYS_PER_OWNER, NewKey, RegistryError, Role, Scope,
 };
 use crate::time::Timestamp;
-use crate::validation::ValidationError;
+use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// The longest name of a key, in characters.
 pub const MAX_KEY_NAME: usize = 100;
@@ -43,12 +45,16 @@ impl KeyDraft {
         let expires_at = match self.expires_at.as_deref().map(str::parse::<Timestamp>) {
             None => None,
             Some(Ok(at)) if at > now => Some(at),
-            Some(Ok(_)) => return Err(invalid("expires_at", "this time has passed").into()),
-            Some(Err(error)) => return Err(invalid("expires_at", error.to_string()).into()),
+            Some(Ok(_)) => return Err(invalid_expiry("this time has passed").into()),
+            Some(Err(error)) => return Err(invalid_expiry(error.to_string()).into()),
         };
         let plan = self.plan.as_deref().map(parse_plan).transpose()?;
         Ok(ParsedKey { name, scope, expires_at, plan })
     }
+}
+
+fn invalid_expiry(message: impl Into<Cow<'static, str>>) -> ValidationError {
+    ValidationError::new(ValidationErrorKind::InvalidExpiry, "expires_at", message)
 }
 
 /// Parses the plan of a key or of an account.

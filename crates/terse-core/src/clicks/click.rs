@@ -141,8 +141,7 @@ dimensions! {
     /// Why a click counts as a bot's. Repeated clicks of humans are in it too, as `repeat`.
     BotKind = 12, "machine";
     /// Of orphans: the answer to the visit. Of links: [`WARNED`](super::WARNED), which are not
-    /// clicks,
-    /// and [`WENT_ON`](super::WENT_ON).
+    /// clicks, and [`WENT_ON`](super::WENT_ON).
     Outcome = 13, "outcome";
     /// Of orphans: the requested code.
     Code = 14, "code";

@@ -123,6 +123,11 @@ impl Batch {
         delta::link_of(&self.clicks, target)
     }
 
+    /// When its first click was made.
+    pub fn first_ms(&self) -> i64 {
+        self.clicks.at_ms.iter().copied().min().unwrap_or(i64::MAX)
+    }
+
     /// The sums of one link without its clicks up to and including a time.
     pub fn sums_after(&self, target: u32, at: Timestamp) -> Vec<Delta> {
         let mut sums = Sums::default();

@@ -98,7 +98,7 @@ impl RequestFlags {
 }
 
 /// Parts of user agents that only bots have, in lower case.
-const BOT_WORDS: [&[u8]; 14] = [
+const BOT_WORDS: [&[u8]; 15] = [
     b"bot",
     b"crawl",
     b"spider",
@@ -113,23 +113,104 @@ const BOT_WORDS: [&[u8]; 14] = [
     b"fetch",
     b"headless",
     b"windowspowershell",
+    b" cfnetwork/",
 ];
-/// How user agents of browsers begin, in lower case. Almost all begin with the first.
-const BROWSER_BEGINNINGS: [&[u8]; 8] =
-    [b"mozilla/", b"opera/", b"lynx/", b"w3m/", b"links ", b"elinks/", b"dillo/", b"netsurf/"];
+/// The first words of user agents of tools, libraries and preview fetchers, in lower case. A person
+/// may use any other program.
+const BOT_NAMES: [&[u8]; 78] = [
+    b"curl",
+    b"libcurl",
+    b"wget",
+    b"aria2",
+    b"httpie",
+    b"xh",
+    b"postmanruntime",
+    b"insomnia",
+    b"bruno",
+    b"python",
+    b"aiohttp",
+    b"httpx",
+    b"urllib",
+    b"go-",
+    b"java",
+    b"apache-httpclient",
+    b"okhttp",
+    b"dalvik",
+    b"ruby",
+    b"faraday",
+    b"rest-client",
+    b"libwww",
+    b"lwp",
+    b"perl",
+    b"php",
+    b"guzzle",
+    b"guzzlehttp",
+    b"symfony",
+    b"node",
+    b"axios",
+    b"undici",
+    b"got",
+    b"deno",
+    b"bun",
+    b"reqwest",
+    b"ureq",
+    b"hyper",
+    b"rust",
+    b"dart",
+    b"winhttp",
+    b"microsoft-",
+    b"powershell",
+    b"jakarta",
+    b"scrapy",
+    b"cpp-httplib",
+    b"hackney",
+    b"req",
+    b"mint",
+    b"finch",
+    b"elixir",
+    b"lua",
+    b"nim",
+    b"haskell",
+    b"http.rb",
+    b"k6",
+    b"vegeta",
+    b"wrk",
+    b"hey",
+    b"ab",
+    b"siege",
+    b"apachebench",
+    b"oha",
+    b"whatsapp",
+    b"viber",
+    b"slack-",
+    b"mastodon",
+    b"synapse",
+    b"iframely",
+    b"embedly",
+    b"pleroma",
+    b"akkoma",
+    b"misskey",
+    b"friendica",
+    b"vkshare",
+    b"facebookcatalog",
+    b"facebookexternalua",
+    b"google-pagerenderer",
+    b"microsoft teams",
+];
 
-/// Whether a user agent names a program that no person uses to follow links: it is none of a
-/// browser,
-/// or it contains a word that only bots have. The journal keeps it even if the request asks not to
-/// be tracked: it says nothing about a person, and the pipeline
+/// Whether a user agent names a program that no person uses to follow links. The journal keeps it
+/// even if the request asks not to be tracked: it says nothing about a person, and the pipeline
 /// needs it to tell bots from humans. `Cubot` is a maker of phones.
 pub fn names_a_bot(agent: &[u8]) -> bool {
     let agent = &agent[..agent.len().min(MAX_AGENT_LEN)];
     let begins = |at: usize, word: &[u8]| {
         agent[at..].get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word))
     };
-    let named = !agent.trim_ascii().is_empty();
-    named && !BROWSER_BEGINNINGS.iter().any(|word| begins(0, word))
+    let is_named = |name: &[u8]| {
+        let is_whole = || !agent.get(name.len()).is_some_and(u8::is_ascii_alphanumeric);
+        begins(0, name) && (name.ends_with(b"-") || is_whole())
+    };
+    BOT_NAMES.iter().any(|name| is_named(name))
         || (0..agent.len()).any(|at| {
             BOT_WORDS.iter().any(|word| begins(at, word))
                 && !(at >= 2 && begins(at, b"bot") && begins(at - 2, b"cu"))

@@ -122,8 +122,7 @@ impl Live {
     }
 
     /// Shows the stored clicks of a link that were not shown before, whichever node has counted
-    /// them.
-    /// `clicks` are all that are stored from some time on.
+    /// them. `clicks` are all that are stored from some time on.
     pub(super) fn publish_stored(&self, link: &LinkId, clicks: &[Click]) {
         let mut alike: HashMap<u64, u32> = HashMap::new();
         let mut state = self.state();
@@ -135,8 +134,7 @@ impl Live {
             let before = shown.get(&print).map_or(0, |(count, _)| *count);
             if *count > before {
                 // Remembered even above the bound, which the caller's limits keep near: these
-                // clicks
-                // come again with the next call.
+                // clicks come again with the next call.
                 shown.insert(print, (*count, click.at));
                 state.send(link, || click.clone(), false);
             }

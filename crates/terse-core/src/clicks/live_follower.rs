@@ -1,8 +1,7 @@
 //! Shows the clicks of all nodes to the watchers of a link.
 //!
 //! A node publishes its own clicks from memory ([`Live::publish`]). Where several nodes share a
-//! store
-//! of clicks, it also reads the latest stored clicks of the links that are watched here, and
+//! store of clicks, it also reads the latest stored clicks of the links that are watched here, and
 //! publishes those that it has not shown. It asks nothing while no link is watched.
 
 use std::collections::HashMap;
@@ -60,12 +59,13 @@ impl LiveFollower {
         self.last_poll = now;
         self.live.forget_shown(from);
         let asked = links.len().min(LINKS);
-        for n in 0..asked {
-            let link = &links[(self.next + n) % links.len()];
+        for _ in 0..asked {
+            // First, so that a link that cannot be read does not keep the others waiting.
+            let link = &links[self.next % links.len()];
+            self.next = (self.next + 1) % links.len();
             let from = self.since[link].max(from);
             self.show(link, from).await?;
         }
-        self.next = if links.is_empty() { 0 } else { (self.next + asked) % links.len() };
         Ok(())
     }
 

@@ -12,12 +12,10 @@ pub struct Retention {
     /// Raw clicks of hours that ended by this time are deleted.
     pub raw_before: Timestamp,
     /// The most octets that raw clicks may take, as the store measures them; the oldest are
-    /// deleted.
-    /// Without it, only their age counts.
+    /// deleted. Without it, only their age counts.
     pub max_raw: Option<u64>,
     /// The sums of days that ended by this time may be written: no more clicks are expected. A
-    /// store
-    /// that sums up hours when it is asked does nothing.
+    /// store that sums up hours when it is asked does nothing.
     pub days_before: Timestamp,
     /// The hours of days that ended by this time are deleted; their days stay.
     pub hours_before: Timestamp,

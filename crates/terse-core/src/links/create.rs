@@ -175,8 +175,7 @@ impl Links {
     }
 
     /// Repeats the first answer to a request, if it was answered before. Nothing about the request
-    /// is
-    /// checked again: its target may be blocked by now, or its expiry over.
+    /// is checked again: its target may be blocked by now, or its expiry over.
     pub(super) async fn replay(&self, request: &Request) -> Result<Option<Created>, LinkError> {
         match self.store.answered(request).await? {
             Some(Inserted::Replayed { link: Some(link), created: new }) => {

@@ -69,8 +69,8 @@ impl Links {
 
     /// Makes every node forget what it has of a link, in its memory and in shared copies; the next
     /// visitor's link is read from the store. For a row that was removed or replaced in the store
-    /// by other
-    /// means: whatever terse changes, nodes forget by themselves. The adapter admits admins only.
+    /// by other means: whatever terse changes, nodes forget by themselves. The adapter admits
+    /// admins only.
     pub async fn forget(&self, key: &LinkKey) -> Result<(), LinkError> {
         self.store.announce(key).await?;
         self.cache.forget_everywhere(key);

@@ -1,7 +1,6 @@
 //! Expiry and deletion by age: links expire, and links that were deleted or expired long enough ago
 //! are deleted permanently. The reaper calls these functions in rounds, each in batches, with a
-//! time
-//! that it trusts.
+//! time that it trusts.
 
 use std::time::Duration;
 
@@ -31,10 +30,9 @@ impl Links {
     }
 
     /// Permanently deletes up to `limit` links: deleted ones and expired ones without an owner
-    /// after
-    /// the grace time, and expired ones of owners after `keep_expired`. Quarantines their aliases,
-    /// drops their cached routes, and returns their keys. The time begins when a link was deleted,
-    /// or when [`Links::expire`] marked it.
+    /// after the grace time, and expired ones of owners after `keep_expired`. Quarantines their
+    /// aliases, drops their cached routes, and returns their keys. The time begins when a link was
+    /// deleted, or when [`Links::expire`] marked it.
     pub async fn purge(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
         let before = self.purge_before(now);
         let quarantine = self.rules.quarantine_until(now);

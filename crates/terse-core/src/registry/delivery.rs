@@ -152,8 +152,7 @@ impl Claim {
     }
 
     /// Until when this claim lasts. A claim that lasts longer was made by a clock that was ahead,
-    /// and
-    /// does not count.
+    /// and does not count.
     pub fn until(&self) -> Timestamp {
         self.now.checked_add(self.lease).unwrap_or(Timestamp::MAX)
     }

@@ -65,8 +65,7 @@ impl<'a> Visitor<'a> {
     }
 
     /// The same visitor, who has seen the warning page and goes on. `query` is the part of the
-    /// query
-    /// that came with the visit.
+    /// query that came with the visit.
     #[must_use]
     pub fn past_warning(self, query: Option<&'a str>) -> Self {
         let mut headers = self.headers;

@@ -9,7 +9,7 @@ use terse_core::registry::Account;
 use utoipa::ToSchema;
 
 use super::account_bodies::UserBody;
-use super::answers::{OwnChangeProblems, OwnReadProblems};
+use super::answers::{EditAccountProblems, EraseAccountProblems, OwnReadProblems};
 use super::schemas;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::Member;
@@ -80,7 +80,7 @@ pub(super) async fn get(
 #[utoipa::path(patch, path = "/api/v1/account", operation_id = "change_account", tag = "Account",
     request_body(content = PatchAccount),
     responses((status = 200, description = "Your account as it is \
-        now", body = AccountBody), OwnChangeProblems),
+        now", body = AccountBody), EditAccountProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
     State(state): Web,
@@ -102,7 +102,7 @@ pub(super) async fn patch(
     request_body(content = EraseAccount),
     responses((status = 204, description = "Everything is erased"),
         (status = 202, description = "The account is closed, and the rest is being \
-            erased"), OwnChangeProblems),
+            erased"), EraseAccountProblems),
     security(("key" = [])))]
 pub(super) async fn erase(
     State(state): Web,

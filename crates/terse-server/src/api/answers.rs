@@ -78,17 +78,30 @@ problems! {
     StandingProblems: CALL BODY [NOT_FOUND CONFLICT];
     /// Reading the caller's own account, keys or sessions.
     OwnReadProblems: CALL [NO_ACCOUNT];
-    /// Changing the caller's own account, keys or sessions.
-    OwnChangeProblems: CALL BODY [
-        INVALID_EXPIRY WRONG_PASSWORD NOT_FOUND NAME_TAKEN LAST_ADMIN TOO_MANY NO_ACCOUNT CONFLICT
-        RATE_LIMITED
-    ];
+    /// Changing the caller's own account.
+    EditAccountProblems: CALL BODY [WRONG_PASSWORD NAME_TAKEN NO_ACCOUNT CONFLICT RATE_LIMITED];
+    /// Erasing the caller's own account.
+    EraseAccountProblems: CALL BODY [WRONG_PASSWORD LAST_ADMIN NO_ACCOUNT CONFLICT RATE_LIMITED];
+    /// Creating a key of the caller.
+    CreateKeyProblems: CALL BODY [INVALID_EXPIRY TOO_MANY NO_ACCOUNT CONFLICT RATE_LIMITED];
+    /// Revoking keys or ending sessions of the caller.
+    RevokeProblems: CALL [NOT_FOUND NO_ACCOUNT CONFLICT];
     /// Reading another account.
     UserReadProblems: CALL [NOT_FOUND];
+    /// Creating an account.
+    CreateUserProblems: CALL BODY [NAME_TAKEN CONFLICT];
     /// Changing another account.
-    UserChangeProblems: CALL BODY [
-        INVALID_EXPIRY NOT_FOUND NAME_TAKEN LAST_ADMIN TOO_MANY CONFLICT
-    ];
+    ChangeUserProblems: CALL BODY [NOT_FOUND NAME_TAKEN LAST_ADMIN CONFLICT];
+    /// Suspending or reinstating another account.
+    SuspendUserProblems: CALL BODY [NOT_FOUND LAST_ADMIN CONFLICT];
+    /// Erasing another account.
+    EraseUserProblems: CALL [NOT_FOUND LAST_ADMIN CONFLICT];
+    /// Creating a key of another account.
+    CreateUserKeyProblems: CALL BODY [INVALID_EXPIRY NOT_FOUND TOO_MANY CONFLICT];
+    /// Revoking a key of another account, or an invitation.
+    RevokeOfOthersProblems: CALL [NOT_FOUND CONFLICT];
+    /// Inviting somebody.
+    InviteProblems: CALL BODY [TOO_MANY CONFLICT];
     /// Listing webhooks.
     WebhookListProblems: CALL [WEBHOOKS_OFF];
     /// Reading or removing a webhook.

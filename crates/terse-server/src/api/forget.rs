@@ -13,10 +13,9 @@ use crate::http::state::Web;
 /// Forget the copies of a link
 ///
 /// Every node drops the link from its memory and from shared copies, and reads it from the store
-/// when
-/// it is followed next. Nothing is deleted. Only needed after a row was removed or replaced in the
-/// database
-/// without terse. Succeeds also if there is no such link. Other nodes follow within a second.
+/// when it is followed next. Nothing is deleted. Only needed after a row was removed or replaced in
+/// the database without terse. Succeeds also if there is no such link. Other nodes follow within a
+/// second.
 #[utoipa::path(post, path = "/api/v1/admin/links/{code}/forget", operation_id = "forget_link",
     tag = "Admin",
     params(("code" = String, Path, description = "The link's \

@@ -7,7 +7,7 @@ use terse_core::accounts::role_of;
 use terse_core::registry::{Invitation, Role};
 use utoipa::ToSchema;
 
-use super::answers::{AdminListProblems, UserChangeProblems};
+use super::answers::{AdminListProblems, InviteProblems, RevokeOfOthersProblems};
 use super::schemas;
 use super::sessions::handle;
 use crate::http::body::{Json, SMALL, parse_object};
@@ -102,7 +102,7 @@ pub(super) async fn list(
     tag = "Admin",
     request_body(content = CreateInvitation),
     responses((status = 201, description = "The \
-        invitation", body = MadeInvitation), UserChangeProblems),
+        invitation", body = MadeInvitation), InviteProblems),
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
@@ -121,7 +121,7 @@ pub(super) async fn create(
 #[utoipa::path(delete, path = "/api/v1/invitations/{id}", operation_id = "revoke_invitation",
     tag = "Admin",
     params(("id" = String, Path, description = "The invitation", pattern = "^[0-9a-f]{16}$")),
-    responses((status = 204, description = "It is revoked"), UserChangeProblems),
+    responses((status = 204, description = "It is revoked"), RevokeOfOthersProblems),
     security(("key" = [])))]
 pub(super) async fn revoke(
     State(state): Web,

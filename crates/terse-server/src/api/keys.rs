@@ -9,7 +9,10 @@ use terse_core::{OwnerId, Timestamp};
 use utoipa::ToSchema;
 
 use super::account_bodies::{account_id, number};
-use super::answers::{OwnChangeProblems, OwnReadProblems, UserChangeProblems, UserReadProblems};
+use super::answers::{
+    CreateKeyProblems, CreateUserKeyProblems, OwnReadProblems, RevokeOfOthersProblems,
+    RevokeProblems, UserReadProblems,
+};
 use super::schemas;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Member, Name, Operator};
@@ -128,7 +131,7 @@ pub(super) async fn list(
 /// The answer shows the key; it is never shown again. At most 100 per account.
 #[utoipa::path(post, path = "/api/v1/keys", operation_id = "create_key", tag = "Account",
     request_body(content = CreateKey),
-    responses((status = 201, description = "The new key", body = MadeKey), OwnChangeProblems),
+    responses((status = 201, description = "The new key", body = MadeKey), CreateKeyProblems),
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
@@ -145,7 +148,7 @@ pub(super) async fn create(
 /// It stops working at once.
 #[utoipa::path(delete, path = "/api/v1/keys/{id}", operation_id = "revoke_key", tag = "Account",
     params(("id" = u64, Path, description = "The key's number", minimum = 1)),
-    responses((status = 204, description = "It is revoked"), OwnChangeProblems),
+    responses((status = 204, description = "It is revoked"), RevokeProblems),
     security(("key" = [])))]
 pub(super) async fn revoke(
     State(state): Web,
@@ -181,7 +184,7 @@ pub(super) async fn list_of_user(
     tag = "Admin",
     request_body(content = CreateKey),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
-    responses((status = 201, description = "The new key", body = MadeKey), UserChangeProblems),
+    responses((status = 201, description = "The new key", body = MadeKey), CreateUserKeyProblems),
     security(("key" = [])))]
 pub(super) async fn create_of_user(
     State(state): Web,
@@ -200,7 +203,7 @@ pub(super) async fn create_of_user(
     operation_id = "revoke_user_key", tag = "Admin",
     params(("id" = u64, Path, description = "The account's number", minimum = 1),
         ("key" = u64, Path, description = "The key's number", minimum = 1)),
-    responses((status = 204, description = "It is revoked"), UserChangeProblems),
+    responses((status = 204, description = "It is revoked"), RevokeOfOthersProblems),
     security(("key" = [])))]
 pub(super) async fn revoke_of_user(
     State(state): Web,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use terse_core::registry::{Session, Token};
 use utoipa::ToSchema;
 
-use super::answers::{OwnChangeProblems, OwnReadProblems};
+use super::answers::{OwnReadProblems, RevokeProblems};
 use crate::http::extract::{Member, Name};
 use crate::http::params::NoParams;
 use crate::http::problem::Problem;
@@ -67,7 +67,7 @@ pub(super) async fn list(
 /// With a key, all of them.
 #[utoipa::path(delete, path = "/api/v1/account/sessions", operation_id = "end_sessions",
     tag = "Account",
-    responses((status = 204, description = "They are ended"), OwnChangeProblems),
+    responses((status = 204, description = "They are ended"), RevokeProblems),
     security(("key" = [])))]
 pub(super) async fn end_all(
     State(state): Web,
@@ -87,7 +87,7 @@ pub(super) async fn end_all(
 #[utoipa::path(delete, path = "/api/v1/account/sessions/{id}", operation_id = "end_session",
     tag = "Account",
     params(("id" = String, Path, description = "The session", pattern = "^[0-9a-f]{16}$")),
-    responses((status = 204, description = "It is ended"), OwnChangeProblems),
+    responses((status = 204, description = "It is ended"), RevokeProblems),
     security(("key" = [])))]
 pub(super) async fn end(
     State(state): Web,

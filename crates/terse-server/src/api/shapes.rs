@@ -85,6 +85,8 @@ pub(crate) struct CreateLinkBody {
     /// Whether search engines may follow the link.
     pub(crate) crawlable: Option<bool>,
     /// Whether the link is archived from the start: it works, and is left out of lists.
+    // The fingerprint of a request without it stays as it was before the field existed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) archived: Option<bool>,
     /// `false` creates a new link even if you have one for the same target.
     pub(crate) reuse: Option<bool>,

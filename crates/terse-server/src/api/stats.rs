@@ -65,8 +65,7 @@ pub(super) async fn link_stats(
 /// Statistics of all your links
 ///
 /// Of the last 30 days, unless `from` and `to` say otherwise. Deleted links are included, unless
-/// the
-/// statistics are of the links with a `tag`.
+/// the statistics are of the links with a `tag`.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "all_stats", tag = "Clicks",
     params(PeriodParams,
         ("interval" = inline(Option<IntervalWord>), Query,

@@ -101,12 +101,10 @@ macro_rules! stats_bodies {
             /// Clicks by bots.
             pub(super) bot_clicks: u64,
             /// Clicks by humans less than ten seconds after another of theirs on the same link,
-            /// such
-            /// as the second half of a double click.
+            /// such as the second half of a double click.
             pub(super) repeat_clicks: u64,
             /// How often a warning page was shown instead of a redirect, as selected by `bots`.
-            /// These
-            /// visits are not clicks.
+            /// These visits are not clicks.
             pub(super) warned: u64,
             /// Clicks of visitors who saw the warning page and went on, as selected by `bots`.
             pub(super) went_on: u64,

@@ -10,7 +10,10 @@ use utoipa::ToSchema;
 
 use super::account::erased;
 use super::account_bodies::{UserBody, account_id};
-use super::answers::{AdminListProblems, UserChangeProblems, UserReadProblems};
+use super::answers::{
+    AdminListProblems, ChangeUserProblems, CreateUserProblems, EraseUserProblems,
+    SuspendUserProblems, UserReadProblems,
+};
 use super::schemas;
 use super::shapes::given;
 use crate::http::body::{Json, SMALL, parse_object};
@@ -152,7 +155,7 @@ pub(super) async fn list(
     request_body(content = CreateUser),
     responses((status = 201, description = "The new account", body = UserBody,
             headers(("Location" = String, description = "Its address in the API"))),
-        UserChangeProblems),
+        CreateUserProblems),
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
@@ -189,7 +192,7 @@ pub(super) async fn get(
     request_body(content = PatchUser),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 200, description = "The account as it is \
-        now", body = UserBody), UserChangeProblems),
+        now", body = UserBody), ChangeUserProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
     State(state): Web,
@@ -212,7 +215,7 @@ pub(super) async fn patch(
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 204, description = "Everything is erased"),
         (status = 202, description = "The account is closed, and the rest is being \
-            erased"), UserChangeProblems),
+            erased"), EraseUserProblems),
     security(("key" = [])))]
 pub(super) async fn erase(
     State(state): Web,
@@ -239,7 +242,7 @@ pub(super) async fn erase(
     request_body(content = SuspendUser),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 200, description = "The account as it is \
-        now", body = UserBody), UserChangeProblems),
+        now", body = UserBody), SuspendUserProblems),
     security(("key" = [])))]
 pub(super) async fn suspend(
     State(state): Web,
@@ -261,7 +264,7 @@ pub(super) async fn suspend(
     request_body(content = ReinstateUser),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 200, description = "The account as it is \
-        now", body = UserBody), UserChangeProblems),
+        now", body = UserBody), SuspendUserProblems),
     security(("key" = [])))]
 pub(super) async fn reinstate(
     State(state): Web,

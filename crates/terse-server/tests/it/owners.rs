@@ -93,7 +93,7 @@ async fn a_key_is_shown_once_and_opens_what_it_is_for_until_it_is_revoked() {
 }
 
 #[tokio::test]
-async fn a_wish_for_a_key_is_read_strictly() {
+async fn a_request_for_a_key_is_read_strictly() {
     let web = Web::new();
     let long = "x".repeat(101);
     for (wish, field) in [
@@ -108,11 +108,8 @@ async fn a_wish_for_a_key_is_read_strictly() {
         (json!({ "name": "a", "scope": "full", "plan": "many" }), "plan"),
         (json!({ "name": "a", "scope": "full", "owner": 1000 }), "owner"),
     ] {
-        web.as_owner("POST /api/v1/keys", OWNER.0, wish).await.is_problem(
-            400,
-            "invalid_request",
-            field,
-        );
+        let code = if field == "expires_at" { "invalid_expiry" } else { "invalid_request" };
+        web.as_owner("POST /api/v1/keys", OWNER.0, wish).await.is_problem(400, code, field);
     }
     web.as_owner("GET /api/v1/keys?x=1", OWNER.0, Value::Null).await.is_problem(
         400,

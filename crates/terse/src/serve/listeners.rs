@@ -25,8 +25,7 @@ pub(super) fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// Listening sockets that another process opened and passed on (`LISTEN_FDS`, as systemd does).
-/// They
-/// stay open while this process restarts, and the kernel keeps new connections until then.
+/// They stay open while this process restarts, and the kernel keeps new connections until then.
 pub(super) struct Inherited(Vec<(SocketAddr, TcpListener)>);
 
 impl Inherited {

@@ -110,8 +110,7 @@ fn apply(fault: Fault, round: usize, fleet: &Fleet, recorder: &Recorder, history
 }
 
 /// Erases an account through one node. No node shows anything of it afterwards, also not one that
-/// is
-/// killed and started again.
+/// is killed and started again.
 fn erase(fleet: &Fleet, recorder: &Recorder) {
     let (name, secret) = ("erin-of-the-fleet", "unforgettable");
     let ok = |node: usize, method: &str, path: &str, body: Option<Value>| match client::api(

@@ -250,8 +250,7 @@ fn a_moved_folder_gives_the_same_answers_on_postgresql() {
     assert!(!again && said.contains("finished move"), "{said}");
 
     // As after an interruption: no node starts, a row that is missing is written again, and one
-    // that
-    // should be there is missed.
+    // that should be there is missed.
     let interrupt = |position: &str, delete: &str| {
         let sql = format!("UPDATE terse_migration SET finished = false, position = {position}");
         server.sql(&database, &sql);

@@ -107,8 +107,7 @@ fn request(dice: &mut Dice) -> Vec<u8> {
 
 /// Headers that may differ: the request's id; those that tell the time, because a second can pass
 /// between the two requests; and `connection: close`, which hyper adds once it notices that an
-/// announced body is
-/// missing.
+/// announced body is missing.
 const MAY_DIFFER: &[&str] =
     &["date:", "connection:", "ratelimit-reset:", "retry-after:", "x-request-id:"];
 

@@ -204,8 +204,7 @@ fn answers_that_the_client_does_not_read_at_once_all_arrive() {
 }
 
 /// What TLS holds because the socket is full is sent when the client reads, also if the client
-/// sends
-/// nothing more.
+/// sends nothing more.
 #[test]
 fn the_last_answers_arrive_whatever_the_socket_holds() {
     let mut certificates = Certificates::new();
@@ -223,6 +222,7 @@ fn the_last_answers_arrive_whatever_the_socket_holds() {
         let (mut heads, mut buffer, mut newlines) = (0, [0; 65_536], 0);
         while heads < requests {
             let read = stream.read(&mut buffer).expect("more answers");
+            assert!(read > 0, "the connection ended after {heads} answers");
             for byte in &buffer[..read] {
                 match byte {
                     b'\n' if newlines == 1 => (heads, newlines) = (heads + 1, 0),
@@ -235,27 +235,58 @@ fn the_last_answers_arrive_whatever_the_socket_holds() {
     }
 }
 
+/// The protocol that ALPN chooses, and the status and target of a link over it.
+fn over_http2(certificates: &Certificates, terse: &TestTerse) -> (Option<Vec<u8>>, u16) {
+    let (client, address) = (certificates.client(&["h2", "http/1.1"]), terse.tls_address());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async move {
+        let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+        let name = ServerName::try_from("go.example").unwrap();
+        let stream = tokio_rustls::TlsConnector::from(client).connect(name, socket).await.unwrap();
+        let protocol = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+        if protocol.as_deref() != Some(b"h2") {
+            return (protocol, 0);
+        }
+        let (mut requests, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let request = http::Request::get("https://go.example/there").body(()).unwrap();
+        let answer = requests.send_request(request, true).unwrap().0.await.unwrap();
+        (protocol, answer.status().as_u16())
+    })
+}
+
 #[test]
 fn alpn_chooses_http2() {
     let mut certificates = Certificates::new();
     certificates.write("go", "go.example");
     let terse = start(&certificates, &["go"], |_| ());
     alias(&terse, "there", "https://example.com/");
-    let (client, address) = (certificates.client(&["h2", "http/1.1"]), terse.tls_address());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (protocol, status, location) = runtime.block_on(async move {
-        let socket = tokio::net::TcpStream::connect(address).await.unwrap();
-        let name = ServerName::try_from("go.example").unwrap();
-        let stream = tokio_rustls::TlsConnector::from(client).connect(name, socket).await.unwrap();
-        let protocol = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
-        let (mut requests, connection) = h2::client::handshake(stream).await.unwrap();
-        tokio::spawn(connection);
-        let request = http::Request::get("https://go.example/there").body(()).unwrap();
-        let answer = requests.send_request(request, true).unwrap().0.await.unwrap();
-        (protocol, answer.status(), answer.headers()["location"].clone())
-    });
-    assert_eq!(protocol.as_deref(), Some(&b"h2"[..]));
-    assert_eq!((status.as_u16(), location.as_bytes()), (302, &b"https://example.com/"[..]));
+    assert_eq!(over_http2(&certificates, &terse), (Some(b"h2".to_vec()), 302));
+}
+
+/// As on a node without the role `redirect`.
+#[test]
+fn http2_is_spoken_where_hyper_serves_all_requests() {
+    let mut certificates = Certificates::new();
+    certificates.write("go", "go.example");
+    let terse = TestTerse::with_fast_path(false, |config| certificates.set(config, &["go"]));
+    alias(&terse, "there", "https://example.com/");
+    assert_eq!(over_http2(&certificates, &terse), (Some(b"h2".to_vec()), 302));
+}
+
+#[test]
+fn one_source_takes_an_eighth_of_the_handshakes() {
+    let mut certificates = Certificates::new();
+    certificates.write("go", "go.example");
+    let terse = start(&certificates, &["go"], |config| config.tls.max_handshakes = 16);
+    let silent: Vec<_> = (0..3).map(|_| TcpStream::connect(terse.tls_address()).unwrap()).collect();
+    // One of the three is closed at once, and the others wait for their time to end.
+    let begun = std::time::Instant::now();
+    while metric(&terse, "terse_tls_handshakes_total{result=\"refused\"}") < 1 {
+        assert!(begun.elapsed() < TIMEOUT, "none is refused");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(silent);
 }
 
 #[test]

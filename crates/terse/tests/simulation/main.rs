@@ -1,12 +1,11 @@
 //! A deterministic simulation of two nodes on one store.
 //!
 //! The services of the core, the redirector with its cache, the change follower, the limiter and
-//! the
-//! reaper are the real ones. The store is the one in memory behind a simulated network
-//! ([`network`]): slow,
-//! gone, or losing answers after a write. Nodes crash in the middle of calls, and their wall clocks
-//! jump. Everything runs on one thread in simulated time, so that a minute takes milliseconds, and
-//! everything random comes from the seed. A model ([`model`]) checks every answer.
+//! the reaper are the real ones. The store is the one in memory behind a simulated network
+//! ([`network`]): slow, gone, or losing answers after a write. Nodes crash in the middle of calls,
+//! and their wall clocks jump. Everything runs on one thread in simulated time, so that a minute
+//! takes milliseconds, and everything random comes from the seed. A model ([`model`]) checks every
+//! answer.
 //!
 //! Our own schedule on tokio's paused clock, and not turmoil or shuttle: the parts talk through
 //! traits and not through sockets, which turmoil simulates, and wait for futures and not for locks,
@@ -14,8 +13,7 @@
 //!
 //! `TERSE_SIM_SECONDS=3600` runs for longer, `TERSE_SIM_SEED=17` runs one seed and prints what
 //! happens. What lies below the store's contract (torn writes, lost syncs, failing disks) is
-//! simulated
-//! below SQLite, in `terse-embedded/tests/power_cut`.
+//! simulated below SQLite, in `terse-embedded/tests/power_cut`.
 #![cfg(feature = "embedded")]
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
