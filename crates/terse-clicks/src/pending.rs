@@ -283,7 +283,7 @@ impl Pending {
         self.settled.send_replace(number + 1);
     }
 
-    /// The shipper has ended: nothing will be stored, and nobody waits for it.
+    /// The shipper has ended: it stores nothing more, and callers stop waiting for it.
     pub(crate) fn end(&self) {
         self.settled.send_replace(u64::MAX);
     }

@@ -158,7 +158,7 @@ async fn certificates_are_checked_with_tls() {
         server.run();
     })
     .await;
-    // A certificate that nobody vouches for, and a server that speaks no TLS, are refused.
+    // The client refuses a certificate that no known authority signed, and a server without TLS.
     for url in [server.url(), RedisServer::shared().url().replace("redis:", "rediss:")] {
         let refused = Redis::open(RedisUrl::parse(&url).unwrap()).await;
         assert!(refused.is_err(), "{url}");

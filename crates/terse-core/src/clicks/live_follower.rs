@@ -50,7 +50,7 @@ impl LiveFollower {
         let from = now.saturating_sub(WINDOW);
         let mut links = self.live.watched();
         links.sort_unstable();
-        // Whoever came since the last poll is shown clicks since then.
+        // A viewer who came since the last poll sees the clicks since that poll.
         let (before, last) = (std::mem::take(&mut self.since), self.last_poll);
         self.since = links
             .iter()

@@ -100,7 +100,7 @@ problems! {
     CreateUserKeyProblems: CALL BODY [INVALID_EXPIRY NOT_FOUND TOO_MANY CONFLICT];
     /// Revoking a key of another account, or an invitation.
     RevokeOfOthersProblems: CALL [NOT_FOUND CONFLICT];
-    /// Inviting somebody.
+    /// Creating an invitation.
     InviteProblems: CALL BODY [TOO_MANY CONFLICT];
     /// Listing webhooks.
     WebhookListProblems: CALL [WEBHOOKS_OFF];

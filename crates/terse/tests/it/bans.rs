@@ -35,13 +35,13 @@ pub(crate) fn by() -> Attribution {
 }
 
 /// An account with a key and a session.
-pub(crate) struct Somebody {
+pub(crate) struct TestAccount {
     pub(crate) user: Account,
     pub(crate) key: String,
     cookie: String,
 }
 
-impl Somebody {
+impl TestAccount {
     pub(crate) fn new(terse: &TestTerse, name: &str, role: Role) -> Self {
         let (registry, now) = (terse.registry(), terse.clock().now());
         let name = AccountName::parse(name).unwrap();
@@ -110,7 +110,7 @@ impl Somebody {
 fn a_suspended_owners_links_keys_and_sessions_stop_working_and_come_back() {
     let mut terse = TestTerse::start();
     let (ann, bob) =
-        (Somebody::new(&terse, "ann", Role::User), Somebody::new(&terse, "bob", Role::User));
+        (TestAccount::new(&terse, "ann", Role::User), TestAccount::new(&terse, "bob", Role::User));
     for (who, alias) in [(&ann, "ann-hot"), (&ann, "ann-cold"), (&bob, "bob-hot")] {
         let body =
             json!({"long_url": "https://example.com/x", "custom_alias": alias, "reuse": false});

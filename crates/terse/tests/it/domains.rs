@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use terse_core::registry::{DomainConfig, Role};
 use terse_core::{Domain, Target};
 
-use crate::bans::{Somebody, by, until, wait};
+use crate::bans::{TestAccount, by, until, wait};
 use crate::harness::{Answer, HOST, TestTerse};
 
 const NEW: &str = "b.example";
@@ -208,7 +208,7 @@ fn a_control_character_in_a_domain_name_is_refused_and_not_removed() {
             let blocked = terse.api("POST", "/admin/blocklist", Some(block));
             assert!((400..500).contains(&blocked.status), "{name:?}: {}", blocked.status);
         }
-        // As a `Host` it is nobody's.
+        // The server refuses it as a `Host`.
         let raw =
             format!("GET /x HTTP/1.1\r\nhost: b.exam{character}ple\r\nconnection: close\r\n\r\n");
         let answer = terse.raw(raw.as_bytes());
@@ -220,8 +220,10 @@ fn a_control_character_in_a_domain_name_is_refused_and_not_removed() {
 #[test]
 fn only_an_admin_changes_domains_and_no_fallback_breaks_a_rule() {
     let terse = TestTerse::start();
-    let (ann, mod_) =
-        (Somebody::new(&terse, "ann", Role::User), Somebody::new(&terse, "mod", Role::Moderator));
+    let (ann, mod_) = (
+        TestAccount::new(&terse, "ann", Role::User),
+        TestAccount::new(&terse, "mod", Role::Moderator),
+    );
     for who in [&ann, &mod_] {
         assert_eq!(who.api(&terse, "PUT", "/domains/b.example", Some(json!({}))).status, 403);
         assert_eq!(who.api(&terse, "DELETE", "/domains/b.example", None).status, 403);

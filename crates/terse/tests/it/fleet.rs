@@ -413,7 +413,7 @@ fn roles_are_shared_out_among_processes() {
     for node in [&redirect, &api] {
         assert_eq!(node.served.get("/readyz").0, 200);
     }
-    // Jobs of the fleet run on workers only: nobody holds the lease before there is one.
+    // Only workers run the jobs of the fleet: no node holds the lease before a worker starts.
     let leases = || server.sql(&database, "SELECT DISTINCT node FROM job_leases");
     assert_eq!(leases(), "");
     let worker = with("worker");

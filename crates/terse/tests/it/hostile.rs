@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use terse_core::registry::Role;
 
-use crate::bans::Somebody;
+use crate::bans::TestAccount;
 use crate::harness::{Answer, HOST, KEY, TestTerse};
 use crate::{hostile_gen, hostile_html, process, sign_in};
 
@@ -158,7 +158,7 @@ fn enrolled(terse: &TestTerse) -> Vec<(&'static str, String)> {
         (good.chars().count(), phrase.chars().count(), gone.cookie.as_str()),
         (80, 128, "terse_session=")
     );
-    let other = Somebody::new(terse, "other@example.com", Role::User);
+    let other = TestAccount::new(terse, "other@example.com", Role::User);
     let made = json!({"long_url": "https://example.com/secret-o", "alias": "others1"});
     assert_eq!(other.api(terse, "POST", "/urls", Some(made)).status, 201);
     let ends = terse.clock().now().checked_add(Duration::from_secs(1)).expect("a time").to_string();
@@ -449,7 +449,7 @@ fn every_alias_is_accepted_or_refused_as_it_should_be() {
     // The rules for owners: admins may choose shorter aliases.
     let key = std::cell::OnceCell::new();
     run("create.alias", 60, |terse, case, input| {
-        let key = key.get_or_init(|| Somebody::new(terse, "chooser", Role::User).key);
+        let key = key.get_or_init(|| TestAccount::new(terse, "chooser", Role::User).key);
         let body = format!(r#"{{"long_url":"{TARGET}","alias":{}}}"#, as_json(input));
         let made = create_as(key, terse, case, "/urls", body.as_bytes())?;
         match made {
@@ -510,7 +510,8 @@ fn reported(terse: &TestTerse, case: &Case, body: &[u8]) -> Result<(), String> {
     let (code, text) =
         (sent["code"].as_str().ok_or("no code")?, sent["reason"].as_str().ok_or("no reason")?);
     // One account each, because only the first report of an account is kept.
-    let key = format!("Authorization: Bearer {}", Somebody::new(terse, &case.id, Role::User).key);
+    let key =
+        format!("Authorization: Bearer {}", TestAccount::new(terse, &case.id, Role::User).key);
     let line = format!("POST /api/v1/urls/{code}/report");
     let report =
         |body: &Value| exchange(terse, &request(&line, &[&key], body.to_string().as_bytes()));
@@ -550,7 +551,7 @@ fn every_query_is_accepted_or_refused_as_it_should_be() {
         // The operator's key sees everything, so another account searches for what must stay
         // hidden.
         let key = match case.expect {
-            Expect::NotFound => Somebody::new(terse, &case.id, Role::User).key,
+            Expect::NotFound => TestAccount::new(terse, &case.id, Role::User).key,
             _ => KEY.to_owned(),
         };
         let ask = |line: &str| {

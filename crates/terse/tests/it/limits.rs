@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use terse::config::Limits;
 use terse_core::registry::Role;
 
-use crate::bans::Somebody;
+use crate::bans::TestAccount;
 use crate::harness::{Answer, TestTerse};
 
 fn limited(change: impl FnOnce(&mut terse::Config)) -> TestTerse {
@@ -104,7 +104,7 @@ fn the_settings_limit_an_account_and_the_keys_at_one_address() {
         assert_eq!((answer.status, &answer.json()["code"]), (429, &json!("rate_limited")));
         assert!(answer.text().contains(why), "{}", answer.text());
     };
-    let ann = Somebody::new(&terse, "ann", Role::User);
+    let ann = TestAccount::new(&terse, "ann", Role::User);
     let second = json!({"name": "second", "scope": "create"});
     let second = ann.api(&terse, "POST", "/keys", Some(second)).json();
     let second = second["key"].as_str().unwrap_or_else(|| panic!("{second}"));
@@ -114,7 +114,7 @@ fn the_settings_limit_an_account_and_the_keys_at_one_address() {
     for key in [&ann.key, second] {
         refused(&create(key), "with all keys of the account");
     }
-    let bob = Somebody::new(&terse, "bob", Role::User);
+    let bob = TestAccount::new(&terse, "bob", Role::User);
     assert_eq!(create(&bob.key).status, 201);
     refused(&create(&bob.key), "from this address");
 }

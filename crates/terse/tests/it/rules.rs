@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use terse_core::Timestamp;
 use terse_core::registry::Role;
 
-use crate::bans::{Somebody, until};
+use crate::bans::{TestAccount, until};
 use crate::harness::{Answer, TestTerse};
 
 const HOME: &str = "https://example.com/home";
@@ -279,7 +279,7 @@ fn the_warning_page_applies_redirect_rules() {
 fn a_visit_by_a_rule_is_counted_once_and_for_the_links_owner() {
     let terse = TestTerse::start();
     let (ann, bob) =
-        (Somebody::new(&terse, "ann", Role::User), Somebody::new(&terse, "bob", Role::User));
+        (TestAccount::new(&terse, "ann", Role::User), TestAccount::new(&terse, "bob", Role::User));
     let made = ann.api(
         &terse,
         "POST",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use terse_core::registry::Role;
 
-use crate::bans::Somebody;
+use crate::bans::TestAccount;
 use crate::harness::{Answer, TestTerse};
 
 /// A name that appears nowhere else on a page or in a header.
@@ -170,7 +170,7 @@ fn everything(page_mode: bool) -> TestTerse {
             config.redirect.errors = terse::config::Errors::Page;
         }
     });
-    let ann = Somebody::new(&terse, "ann", Role::User);
+    let ann = TestAccount::new(&terse, "ann", Role::User);
     for state in states() {
         for (client, ..) in CLIENTS {
             let mut body = json!({

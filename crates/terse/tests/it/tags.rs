@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use terse_core::registry::Role;
 
-use crate::bans::Somebody;
+use crate::bans::TestAccount;
 use crate::harness::TestTerse;
 
 fn tags(answer: &Value) -> Vec<(String, u64)> {
@@ -19,7 +19,7 @@ fn pair(tag: &str, links: u64) -> (String, u64) {
 #[test]
 fn tags_are_listed_renamed_and_removed_across_all_links_of_one_owner() {
     let terse = TestTerse::start();
-    let ann = Somebody::new(&terse, "ann", Role::User);
+    let ann = TestAccount::new(&terse, "ann", Role::User);
     let shown = |answer: crate::harness::Answer| tags(&answer.json());
     let links: Vec<Value> = (0..250)
         .map(|n| {
