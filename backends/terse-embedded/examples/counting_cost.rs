@@ -8,9 +8,10 @@
 //! The first argument chooses the links: `hot` are 100, `spread` is a million, each as likely as
 //! the others. The second is how many million clicks. The clicks are those of people: two hundred
 //! user agents, fifty referrers, ten languages, visitors of 20,000 networks. The example writes the
-//! journal of two serving threads, has it counted, and then merges what waits in blocks. It prints
-//! processor time, so that other programs on the machine change little; for a figure that they do
-//! not change at all, keep the journal and count instructions:
+//! journal of two serving threads, has it counted, merges what waits, and then ends the day: sums
+//! in runs become rows and are added to those of the day. It prints processor time, so that other
+//! programs on the machine change little; for a figure that they do not change at all, keep the
+//! journal and count instructions:
 //!
 //! ```sh
 //! counting_cost journal FOLDER hot 0.2
@@ -92,9 +93,19 @@ fn count(folder: &Path) {
         limit: 1000,
     };
     while runtime.block_on(store.prune(retention)).unwrap().more {}
-    store.close();
     begun.print("merging what waits", clicks);
-    let conn = rusqlite::Connection::open(&file).unwrap();
+    let sizes = |conn: &rusqlite::Connection| print_sizes(conn, clicks);
+    sizes(&rusqlite::Connection::open(&file).unwrap());
+    let begun = Spent::now();
+    let days_before = Timestamp::from_ms(START_MS + 2 * 86_400_000);
+    let retention = Retention { days_before, ..retention };
+    while runtime.block_on(store.prune(retention)).unwrap().more {}
+    store.close();
+    begun.print("the end of the day", clicks);
+    sizes(&rusqlite::Connection::open(&file).unwrap());
+}
+
+fn print_sizes(conn: &rusqlite::Connection, clicks: f64) {
     let mut sizes = conn
         .prepare("SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY 2 DESC LIMIT 4")
         .unwrap();

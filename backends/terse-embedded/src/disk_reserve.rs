@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use terse_core::metrics::Metrics;
+
 /// Tells when the disk is nearly full. Below the reserve, the click store counts clicks and does
 /// not store them one by one.
 #[derive(Debug, Default)]
@@ -58,6 +60,15 @@ impl DiskReserve {
     /// How many clicks were counted and not stored one by one.
     pub fn not_kept(&self) -> u64 {
         self.not_kept.load(Ordering::Relaxed)
+    }
+
+    /// Writes whether the disk is low, and what that cost.
+    pub fn write_metrics(&self, to: &mut Metrics) {
+        let help = "1 while less than storage.reserve is free: single clicks are not stored";
+        to.gauge("terse_disk_low", help, f64::from(u8::from(self.is_low())));
+        let help =
+            "Clicks that were counted and not stored one by one, because the disk is nearly full";
+        to.counter("terse_clicks_not_kept", help, &self.not_kept);
     }
 }
 

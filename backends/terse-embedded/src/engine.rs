@@ -175,8 +175,16 @@ const SCRUB_PAUSE: Duration = Duration::from_millis(100);
 /// Empties the log, so that deleted content is in no file: the writer overwrites it in the pages.
 /// `Busy` if readers prevent it for too long.
 pub(crate) async fn scrub(site: &DbLocation) -> Result<(), StoreError> {
+    scrub_by(site, empty_log).await
+}
+
+/// The same, with another function that empties the log.
+pub(crate) async fn scrub_by(
+    site: &DbLocation,
+    empty_log: impl Fn(&DbLocation) -> rusqlite::Result<bool> + Clone + Send + 'static,
+) -> Result<(), StoreError> {
     for _ in 0..SCRUB_ATTEMPTS {
-        let site = site.clone();
+        let (site, empty_log) = (site.clone(), empty_log.clone());
         match tokio::task::spawn_blocking(move || empty_log(&site)).await {
             Ok(Ok(true)) => return Ok(()),
             Ok(Ok(false)) => tokio::time::sleep(SCRUB_PAUSE).await,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use rusqlite::params;
 use terse_core::registry::EventKind;
-use terse_core::{Link, LinkKey, OutboxEvent, OwnerId, PurgeBefore, Status, Timestamp};
+use terse_core::{Link, LinkKey, LinkStatus, OutboxEvent, OwnerId, PurgeBefore, Timestamp};
 
 use crate::failure::Failure;
 use crate::queries::LinkQueries;
@@ -72,7 +72,7 @@ impl LinkWrites {
                 .prepare_cached("UPDATE links SET marked = ?2 WHERE id = ?1")?
                 .execute([id, now.as_ms()])?;
             self.record_change(&link.key, link.revision)?;
-            if link.status(now) == Status::Expired && subscribers.contains(&link.owner) {
+            if link.status(now) == LinkStatus::Expired && subscribers.contains(&link.owner) {
                 self.post(OutboxEvent { kind: EventKind::LinkExpired, at: now }, &link)?;
             }
             keys.push(link.key);

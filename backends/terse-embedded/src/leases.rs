@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use terse_core::{CodeLease, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering};
 
 use crate::engine::{self, DbLocation};
-use crate::options::OpenError;
+use crate::options::EmbeddedOpenError;
 use crate::row::FIRST_NAMED;
 use crate::schema;
 
@@ -91,7 +91,7 @@ pub(crate) fn recover(
     numbering: &Numbering,
     marked: &Leases,
     lost_frames: u64,
-) -> Result<Option<String>, OpenError> {
+) -> Result<Option<String>, EmbeddedOpenError> {
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut leases = beyond_links(&transaction, numbering)?;
     let is_behind = leases.iter().zip(marked).any(|(next, marked)| next < marked);
@@ -118,14 +118,14 @@ pub(crate) fn recover(
 /// Makes an old copy safe to use again: codes issued since are in use elsewhere, but unknown to the
 /// copy. Raises the incarnation and skips ahead in all ranges. No other process may have the file
 /// open.
-pub fn skip_ahead(db: &Path) -> Result<(), OpenError> {
+pub fn skip_ahead(db: &Path) -> Result<(), EmbeddedOpenError> {
     let mut conn = engine::connect_bare(&DbLocation::at(db))?;
     // One file before and after, without a log file beside it.
     conn.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
     conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON")?;
     let version = schema::LINKS.inspect(&conn, db)?;
-    let identity =
-        schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;
+    let identity = schema::stored_identity(&conn)?
+        .ok_or_else(|| EmbeddedOpenError::NotTerse(db.to_owned()))?;
     schema::LINKS.migrate(&mut conn, version)?;
     let numbering = Numbering::new(&identity);
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -17,6 +17,7 @@ mod connection_gate;
 mod data_dir;
 mod database;
 mod disk_reserve;
+mod disk_watch;
 mod engine;
 mod expiry;
 mod failure;
@@ -50,15 +51,16 @@ mod writes;
 
 pub use backup::{BackupError, backup};
 pub use clicks::{
-    ClickFileCheck, ClickOptions, DeltaLimits, EmbeddedClicks, backup_clicks, inspect_clicks,
+    ClickFileCheck, ClickOptions, EmbeddedClicks, RunLimits, backup_clicks, inspect_clicks,
     verify_clicks,
 };
 pub use data_dir::{DataDir, DataDirError, LockGuard, RunInfo};
 pub use disk_reserve::DiskReserve;
+pub use disk_watch::DiskWatch;
 pub use leases::skip_ahead;
 pub use limiter::LocalLimiter;
 pub use mark::last_loss;
-pub use options::{OpenError, Options};
+pub use options::{EmbeddedOpenError, EmbeddedOptions};
 pub use registry::{
     EmbeddedRegistry, RegistryFileCheck, RegistryOptions, backup_registry, inspect_registry,
     move_into_registry, skip_ahead_registry, skip_owners_of_links, verify_registry,

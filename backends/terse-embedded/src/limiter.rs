@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::Clock;
-use terse_core::limits::{Gcra, LimitDecision, LimitSubject, Limiter, NotEnough, Take};
+use terse_core::limits::{Gcra, InsufficientTokens, LimitDecision, LimitSubject, Limiter, Take};
 
 use buckets::Buckets;
 
@@ -99,7 +99,7 @@ fn decide(take: &Take, before: u64) -> (LimitDecision, u64) {
             };
             (decision, after)
         }
-        Err(NotEnough { wait }) => {
+        Err(InsufficientTokens { wait }) => {
             let retry = wait.map_or(take.limit.per(), Duration::from_nanos);
             let decision = LimitDecision {
                 allowed: false,

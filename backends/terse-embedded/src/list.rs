@@ -1,7 +1,7 @@
 //! Lists and searches.
 
 use rusqlite::params;
-use terse_core::{Cursor, Link, ListQuery, OwnerId, Page, Sort, Status};
+use terse_core::{Cursor, Link, LinkStatus, ListQuery, OwnerId, Page, Sort};
 
 use crate::failure::{Failure, corrupt};
 use crate::queries::LinkQueries;
@@ -306,7 +306,7 @@ impl<'a> PageBuilder<'a> {
 pub(crate) fn steps(
     columns: &str,
     owner: Option<OwnerId>,
-    status: Option<Status>,
+    status: Option<LinkStatus>,
     sort: Sort,
     after: Option<ListPosition>,
 ) -> Vec<(String, Vec<i64>)> {
@@ -342,15 +342,17 @@ pub(crate) fn steps(
 }
 
 /// The index of the links that can have this status, and its condition.
-fn narrowed(status: Option<Status>) -> (&'static str, &'static str) {
+fn narrowed(status: Option<LinkStatus>) -> (&'static str, &'static str) {
     match status {
-        None | Some(Status::Active) => ("links_by_age", "1"),
-        Some(Status::Expired) => ("links_with_expiry", "expires_at IS NOT NULL"),
-        Some(Status::UsedUp | Status::Scheduled) => {
+        None | Some(LinkStatus::Active) => ("links_by_age", "1"),
+        Some(LinkStatus::Expired) => ("links_with_expiry", "expires_at IS NOT NULL"),
+        Some(LinkStatus::UsedUp | LinkStatus::Scheduled) => {
             ("links_with_limits", "(max_clicks IS NOT NULL OR valid_from IS NOT NULL)")
         }
-        Some(Status::Suspicious | Status::Blocked) => ("links_moderated", "(flags & 48) <> 0"),
-        Some(Status::Deleted) => ("links_deleted_by_age", "deleted_at IS NOT NULL"),
+        Some(LinkStatus::Suspicious | LinkStatus::Blocked) => {
+            ("links_moderated", "(flags & 48) <> 0")
+        }
+        Some(LinkStatus::Deleted) => ("links_deleted_by_age", "deleted_at IS NOT NULL"),
     }
 }
 
@@ -368,7 +370,7 @@ impl<'a> Wanted<'a> {
     fn matches(&self, link: &Link) -> bool {
         let status = link.status(self.query.now);
         let wanted_status = match self.query.status {
-            None => status != Status::Deleted,
+            None => status != LinkStatus::Deleted,
             Some(wanted) => status == wanted,
         };
         let contains = |haystack: &str, text: &str| haystack.to_ascii_lowercase().contains(text);

@@ -73,6 +73,8 @@ pub(crate) struct MarkFile {
     is_synced: bool,
     /// Whether the mark that was found belongs to another store.
     is_foreign: bool,
+    /// How many other connections empty the log meanwhile.
+    emptying: u32,
 }
 
 /// The path of the mark of a links file.
@@ -208,7 +210,8 @@ impl MarkFile {
         let is_foreign = known.is_some_and(|known| known.store != store);
         let known = known.filter(|known| known.store == store);
         let mark = known.unwrap_or(Mark { sequence, store, ..Mark::default() });
-        Ok((Self { file, log: beside(db, "-wal"), mark, is_synced, is_foreign }, known))
+        let log = beside(db, "-wal");
+        Ok((Self { file, log, mark, is_synced, is_foreign, emptying: 0 }, known))
     }
 
     /// Whether the mark that was found belongs to another store.
@@ -222,15 +225,40 @@ impl MarkFile {
         if frames == 0 && !is_leased {
             return Ok(());
         }
-        if frames > 0 {
-            if frames <= self.mark.frames || self.mark.frames == 0 {
-                // The log began anew, with new salts.
-                self.mark.salts = self.read_salts()?;
-            }
-            self.mark.frames = frames;
+        if self.emptying > 0 {
+            // These frames may be gone at any moment, and are in the file then.
+            self.mark.frames = 0;
+        } else if frames > 0 {
+            self.mark.frames = self.needed_frames(frames)?;
         }
         self.mark.leases = *leases;
         self.write(is_leased)
+    }
+
+    /// How many frames of the log a commit needs. Reads the salts if the log began anew.
+    fn needed_frames(&mut self, frames: u64) -> io::Result<u64> {
+        if frames > self.mark.frames && self.mark.frames > 0 {
+            return Ok(frames);
+        }
+        match self.read_salts() {
+            Ok(salts) => self.mark.salts = salts,
+            // Another connection has emptied the log since this commit.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+            Err(error) => return Err(error),
+        }
+        Ok(frames)
+    }
+
+    /// Another connection begins to empty the log. The mark of commits in between does not depend
+    /// on the log: a process that is killed before it could mark the empty log has lost nothing.
+    pub(crate) fn begin_emptying(&mut self) -> io::Result<()> {
+        self.emptying += 1;
+        self.log_ends()
+    }
+
+    /// The other connection is done.
+    pub(crate) fn end_emptying(&mut self) {
+        self.emptying = self.emptying.saturating_sub(1);
     }
 
     /// Records that the log is about to be emptied or deleted: all of it is in the file.
@@ -291,6 +319,35 @@ mod tests {
         // The mark of another store says nothing.
         let other = Identity::from_stored([2; 32], Alphabet::Base62, CodeHash::Hmac);
         assert_eq!(MarkFile::open(&db, &other, true).unwrap().1, None);
+    }
+
+    #[test]
+    fn a_commit_while_the_log_is_emptied_does_not_depend_on_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("terse.db");
+        let identity = Identity::from_stored([1; 32], Alphabet::Base62, CodeHash::Hmac);
+        let frames = || MarkFile::open(&db, &identity, true).unwrap().1.unwrap().frames;
+        let (mut file, _) = MarkFile::open(&db, &identity, true).unwrap();
+        std::fs::write(beside(&db, "-wal"), [7; 32]).unwrap();
+        let mut leases = Leases::default();
+        file.committed(&leases, 5).unwrap();
+        assert_eq!(frames(), 5);
+        file.begin_emptying().unwrap();
+        leases[7] = 1000;
+        for count in [6, 237] {
+            file.committed(&leases, count).unwrap();
+            assert_eq!(frames(), 0, "a kill here finds an empty log, and nothing is lost");
+        }
+        file.end_emptying();
+        // The log was emptied between a commit and its mark.
+        std::fs::write(beside(&db, "-wal"), []).unwrap();
+        leases[7] = 2000;
+        file.committed(&leases, 238).unwrap();
+        let known = MarkFile::open(&db, &identity, true).unwrap().1.unwrap();
+        assert_eq!((known.frames, known.leases), (0, leases));
+        std::fs::write(beside(&db, "-wal"), [7; 32]).unwrap();
+        file.committed(&leases, 2).unwrap();
+        assert_eq!(frames(), 2);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::store::SEARCHERS;
 
 /// How to open a store.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct EmbeddedOptions {
     /// The links file; created if it is missing. Its folder must exist.
     pub path: PathBuf,
     /// The alphabet of generated codes. Fixed when the store is created.
@@ -20,6 +20,10 @@ pub struct Options {
     pub readers: usize,
     /// The most memory for the page caches of all connections, in bytes.
     pub cache_bytes: u64,
+    /// For simulations, which need every write to have a cause: whether links are indexed for
+    /// searches in the background.
+    #[doc(hidden)]
+    pub index: bool,
     /// For tests of broken disks: another VFS of SQLite.
     #[doc(hidden)]
     pub vfs: Option<String>,
@@ -31,7 +35,7 @@ pub struct Options {
     pub unsafe_no_sync: bool,
 }
 
-impl Options {
+impl EmbeddedOptions {
     /// The defaults, for this file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -40,6 +44,7 @@ impl Options {
             queue: 4096,
             readers: 2,
             cache_bytes: 128 << 20,
+            index: true,
             vfs: None,
             max_pages: None,
             unsafe_no_sync: false,
@@ -56,7 +61,7 @@ impl Options {
 
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum EmbeddedOpenError {
     /// A later version of terse wrote the file. Opening it could lose data.
     #[error(
         "the file has schema version {found}, but this version of terse knows only up to {known}: \
@@ -90,7 +95,7 @@ pub enum OpenError {
     Io(#[source] terse_core::BoxError),
 }
 
-impl From<rusqlite::Error> for OpenError {
+impl From<rusqlite::Error> for EmbeddedOpenError {
     fn from(error: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         match error.sqlite_error_code() {
@@ -102,7 +107,7 @@ impl From<rusqlite::Error> for OpenError {
     }
 }
 
-impl From<std::io::Error> for OpenError {
+impl From<std::io::Error> for EmbeddedOpenError {
     fn from(error: std::io::Error) -> Self {
         Self::Io(error.into())
     }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use terse_core::{Alphabet, CodeHash, Identity};
 
 use crate::engine::{self, DbLocation};
-use crate::options::OpenError;
+use crate::options::EmbeddedOpenError;
 
 /// The kind of a file.
 pub(crate) struct Shape {
@@ -41,7 +41,7 @@ pub(crate) const LINKS: Shape = Shape {
 
 impl Shape {
     /// Opens a file for writing, creates it if it is missing, and migrates it.
-    pub(crate) fn open(&self, site: &DbLocation) -> Result<Connection, OpenError> {
+    pub(crate) fn open(&self, site: &DbLocation) -> Result<Connection, EmbeddedOpenError> {
         engine::create(&site.path)?;
         // Checked before anything is changed: a file of another program stays as it is.
         let version = self.inspect(&engine::connect_bare(site)?, &site.path)?;
@@ -52,9 +52,9 @@ impl Shape {
 
     /// Checks that the file is terse's and not from a later version, without changing it. Returns
     /// its version.
-    pub(crate) fn inspect(&self, conn: &Connection, path: &Path) -> Result<i64, OpenError> {
+    pub(crate) fn inspect(&self, conn: &Connection, path: &Path) -> Result<i64, EmbeddedOpenError> {
         let not_ours = |error: rusqlite::Error| match error.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::NotADatabase) => OpenError::NotTerse(path.to_owned()),
+            Some(rusqlite::ErrorCode::NotADatabase) => EmbeddedOpenError::NotTerse(path.to_owned()),
             _ => error.into(),
         };
         let application: i64 =
@@ -64,18 +64,22 @@ impl Shape {
             .map_err(not_ours)?;
         // An empty file: its creation was interrupted, or an operator prepared it.
         if application != self.application && (application != 0 || objects > 0) {
-            return Err(OpenError::NotTerse(path.to_owned()));
+            return Err(EmbeddedOpenError::NotTerse(path.to_owned()));
         }
         let version: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         let known = self.steps.len() as i64;
         if version > known {
-            return Err(OpenError::Newer { found: version, known });
+            return Err(EmbeddedOpenError::Newer { found: version, known });
         }
         Ok(version)
     }
 
     /// Migrates the file from `version` to the latest one.
-    pub(crate) fn migrate(&self, conn: &mut Connection, version: i64) -> Result<(), OpenError> {
+    pub(crate) fn migrate(
+        &self,
+        conn: &mut Connection,
+        version: i64,
+    ) -> Result<(), EmbeddedOpenError> {
         let Self { name, application, steps } = self;
         let found = version;
         for (step, version) in steps.iter().zip(1..).skip(usize::try_from(version).unwrap_or(0)) {
@@ -95,13 +99,16 @@ impl Shape {
 }
 
 /// Reads the store's identity, or creates one if there is none yet.
-pub(crate) fn identity(conn: &mut Connection, alphabet: Alphabet) -> Result<Identity, OpenError> {
+pub(crate) fn identity(
+    conn: &mut Connection,
+    alphabet: Alphabet,
+) -> Result<Identity, EmbeddedOpenError> {
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if let Some(identity) = stored_identity(&transaction)? {
         return if identity.alphabet == alphabet {
             Ok(identity)
         } else {
-            Err(OpenError::Alphabet {
+            Err(EmbeddedOpenError::Alphabet {
                 stored: identity.alphabet.as_str(),
                 wanted: alphabet.as_str(),
             })
@@ -115,9 +122,10 @@ pub(crate) fn identity(conn: &mut Connection, alphabet: Alphabet) -> Result<Iden
         |row| row.get(0),
     )?;
     if used {
-        return Err(OpenError::Damaged("its secret is missing".into()));
+        return Err(EmbeddedOpenError::Damaged("its secret is missing".into()));
     }
-    let identity = Identity::generate(alphabet).map_err(|error| OpenError::Io(error.into()))?;
+    let identity =
+        Identity::generate(alphabet).map_err(|error| EmbeddedOpenError::Io(error.into()))?;
     transaction.execute("INSERT INTO meta VALUES ('secret', ?1)", params![identity.secret()])?;
     transaction.execute("INSERT INTO meta VALUES ('alphabet', ?1)", params![alphabet.as_str()])?;
     let code_hash = identity.code_hash.as_str();
@@ -127,7 +135,7 @@ pub(crate) fn identity(conn: &mut Connection, alphabet: Alphabet) -> Result<Iden
 }
 
 /// The stored identity, if there is one.
-pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, OpenError> {
+pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, EmbeddedOpenError> {
     let read = |name: &str| {
         conn.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0))
             .optional()
@@ -135,7 +143,7 @@ pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, Ope
     let Some(rusqlite::types::Value::Blob(secret)) = read("secret")? else {
         return Ok(None);
     };
-    let damaged = |what: &str| OpenError::Damaged(format!("its {what} cannot be read"));
+    let damaged = |what: &str| EmbeddedOpenError::Damaged(format!("its {what} cannot be read"));
     let secret: [u8; 32] = secret.try_into().map_err(|_| damaged("secret"))?;
     let Some(rusqlite::types::Value::Text(alphabet)) = read("alphabet")? else {
         return Err(damaged("alphabet"));
@@ -157,7 +165,7 @@ pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, Ope
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use terse_core::{OwnerId, Sort, Status};
+    use terse_core::{LinkStatus, OwnerId, Sort};
 
     use super::*;
     use crate::changes::{CHANGES, OUTDATED};
@@ -270,13 +278,13 @@ pub(crate) mod tests {
         LINKS.migrate(&mut conn, 0).unwrap();
         let after = Some(ListPosition { created_at: 1, id: 1 });
         for (status, index) in [
-            (Status::Expired, "links_with_expiry"),
-            (Status::UsedUp, "links_with_limits"),
-            (Status::Scheduled, "links_with_limits"),
-            (Status::Suspicious, "links_moderated"),
-            (Status::Blocked, "links_moderated"),
-            (Status::Deleted, "links_deleted_by_age"),
-            (Status::Active, "links_by_age"),
+            (LinkStatus::Expired, "links_with_expiry"),
+            (LinkStatus::UsedUp, "links_with_limits"),
+            (LinkStatus::Scheduled, "links_with_limits"),
+            (LinkStatus::Suspicious, "links_moderated"),
+            (LinkStatus::Blocked, "links_moderated"),
+            (LinkStatus::Deleted, "links_deleted_by_age"),
+            (LinkStatus::Active, "links_by_age"),
         ] {
             for sort in [Sort::Newest, Sort::Oldest] {
                 for (sql, _) in [None, after]

@@ -348,11 +348,11 @@ impl LinkWrites {
 mod tests {
     use std::path::Path;
 
-    use terse_core::{Insert, LinkStore, ListQuery, Status, Tags, Title};
+    use terse_core::{Insert, LinkStatus, LinkStore, ListQuery, Tags, Title};
     use terse_testkit::{alias, generated, timestamp};
 
     use super::*;
-    use crate::{Embedded, Options};
+    use crate::{Embedded, EmbeddedOptions};
 
     #[test]
     fn a_text_has_the_trigrams_that_every_link_with_it_has() {
@@ -389,7 +389,7 @@ mod tests {
     }
 
     fn open(folder: &Path) -> Embedded {
-        Embedded::open(Options::new(folder.join("terse.db"))).unwrap()
+        Embedded::open(EmbeddedOptions::new(folder.join("terse.db"))).unwrap()
     }
 
     async fn put(store: &Embedded, links: Vec<Link>) {
@@ -570,7 +570,7 @@ mod tests {
         let needle = ListQuery { text: Some("NEEDLE".into()), ..all(Sort::Newest) };
         let rare = ListQuery { tag: Some("rare".into()), ..all(Sort::Newest) };
         let absent = ListQuery { text: Some("no such".into()), ..all(Sort::Newest) };
-        let blocked = ListQuery { status: Some(Status::Blocked), ..all(Sort::Newest) };
+        let blocked = ListQuery { status: Some(LinkStatus::Blocked), ..all(Sort::Newest) };
         for (query, want) in [(needle, 1), (rare, 1), (blocked, 1), (absent, 0)] {
             let page = store.list(&query).await.unwrap();
             assert_eq!((page.links.len(), page.next), (want, None), "{query:?}");

@@ -110,26 +110,38 @@ impl LinkWrites {
             }
         }
         replaced?;
-        for table in TABLES.map(|table| format!("{aside}_{table}")) {
-            match self.conn.execute_batch(&format!("DROP TABLE {table}")) {
-                Err(error) if is_damage(&error) => {
-                    tracing::error!(%error, table, "the pages of a damaged table of the old index are lost");
-                    if table.ends_with("data") {
-                        overwrite(&self.conn, &table)?;
-                    }
-                    // Its pages are lost, and a backup, which copies the tables, leaves them out.
-                    self.conn.execute_batch(&format!(
-                        "PRAGMA writable_schema = ON; \
-                         DELETE FROM sqlite_schema WHERE tbl_name = '{table}'; \
-                         PRAGMA writable_schema = RESET"
-                    ))?;
-                }
-                other => other?,
-            }
-        }
+        drop_damaged_tables(&self.conn)?;
         self.index_signal.notify();
         Ok(())
     }
+}
+
+/// Drops the tables of replaced indexes, also those that a process left that was killed before it
+/// could: they say which link contains what.
+pub(crate) fn drop_damaged_tables(conn: &Connection) -> rusqlite::Result<()> {
+    let mut statement = conn
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'damaged_*'")?;
+    let tables = statement.query_map([], |row| row.get(0))?;
+    let tables = tables.collect::<rusqlite::Result<Vec<String>>>()?;
+    drop(statement);
+    for table in tables {
+        match conn.execute_batch(&format!("DROP TABLE {table}")) {
+            Err(error) if is_damage(&error) => {
+                tracing::error!(%error, table, "the pages of a damaged table of the old index are lost");
+                if table.ends_with("data") {
+                    overwrite(conn, &table)?;
+                }
+                // Its pages are lost, and a backup, which copies the tables, leaves them out.
+                conn.execute_batch(&format!(
+                    "PRAGMA writable_schema = ON; \
+                     DELETE FROM sqlite_schema WHERE tbl_name = '{table}'; \
+                     PRAGMA writable_schema = RESET"
+                ))?;
+            }
+            other => other?,
+        }
+    }
+    Ok(())
 }
 
 /// Overwrites the rows of a damaged table that can be reached from its ends: they say which link
@@ -166,14 +178,14 @@ mod tests {
     use terse_core::{Insert, Link, LinkStore, ListQuery, OwnerId, Sort};
     use terse_testkit::{alias, timestamp};
 
-    use crate::{Embedded, Options};
+    use crate::{Embedded, EmbeddedOptions};
 
     /// As many as give the index leaves and inner pages.
     const LINKS: usize = 250;
     const DELETED: usize = 100;
 
     fn open(db: &Path) -> Embedded {
-        Embedded::open(Options::new(db.to_owned())).unwrap()
+        Embedded::open(EmbeddedOptions::new(db.to_owned())).unwrap()
     }
 
     /// Links with an owner, some of them deleted, all in the index.
@@ -268,6 +280,42 @@ mod tests {
                 assert!(crate::verify(&copy).unwrap().is_clean(), "{what}");
             }
         }
+    }
+
+    /// A process that is killed after it has replaced the index leaves the old tables.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_next_start_deletes_what_a_killed_process_left_of_a_damaged_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("terse.db");
+        fill(&db).await;
+        let conn = Connection::open(&db).unwrap();
+        conn.execute_batch(
+            "CREATE TABLE damaged_1_search_data (id INTEGER PRIMARY KEY, block BLOB);
+             CREATE TABLE damaged_1_search_idx (segid, term, pgno, PRIMARY KEY (segid, term))
+                 WITHOUT ROWID;
+             CREATE TABLE damaged_2_search_data (id INTEGER PRIMARY KEY, block BLOB);
+             INSERT INTO damaged_1_search_data VALUES (1, 'the words of a link');
+             INSERT INTO damaged_2_search_data VALUES (1, 'the words of a link');",
+        )
+        .unwrap();
+        let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'damaged_2_search_data'";
+        let page: usize = conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() as usize;
+        conn.close().unwrap();
+        // The second table cannot be read.
+        let mut bytes = std::fs::read(&db).unwrap();
+        bytes[(page - 1) * 4096..(page - 1) * 4096 + 100].fill(0xa5);
+        std::fs::write(&db, bytes).unwrap();
+        let store = open(&db);
+        assert_eq!(found(&store, "needle").await, LINKS - DELETED);
+        store.close();
+        let conn = Connection::open(&db).unwrap();
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE name GLOB 'damaged_*'";
+        assert_eq!(conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+        conn.close().unwrap();
+        let bytes = std::fs::read(&db).unwrap();
+        let words = b"the words of a link";
+        let left = bytes.windows(words.len()).filter(|found| found == words).count();
+        assert_eq!(left, 1, "only what is on a page that cannot be read");
     }
 
     /// Damage that no write finds, because it is in another part of the index.

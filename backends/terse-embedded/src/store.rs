@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::{
     Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Clock, CodeLease,
-    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion,
-    ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request,
-    Revision, Status, StoreError, TagCount, Timestamp, Updated,
+    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStatus, LinkStore,
+    LinkVersion, ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore,
+    Request, Revision, StoreError, TagCount, Timestamp, Updated,
 };
 
 use crate::backup::BackupError;
@@ -22,12 +22,12 @@ use crate::indexer::{IndexSignal, Indexer};
 use crate::issued_codes::IssuedCodes;
 use crate::leases;
 use crate::mark::{self, MarkFile};
-use crate::options::{OpenError, Options};
+use crate::options::{EmbeddedOpenError, EmbeddedOptions};
 use crate::queries::LinkQueries;
 use crate::reader::Connected;
 use crate::schema;
 use crate::threads::{ReadPool, StoreThreads, to_store_error};
-use crate::writes::LinkWrites;
+use crate::writes::{Decision, LinkWrites};
 
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many lookups, and how many lists, may wait.
@@ -94,7 +94,7 @@ impl Database for Links {
 
 impl Embedded {
     /// Opens the store, creating it if it is missing. Blocks: not for async threads.
-    pub fn open(options: Options) -> Result<Self, OpenError> {
+    pub fn open(options: EmbeddedOptions) -> Result<Self, EmbeddedOpenError> {
         let site = options.site();
         let log = mark::log_of(&site.path)?;
         // A file that cannot be read gets a better message below.
@@ -149,21 +149,15 @@ impl Embedded {
         };
         let threads = StoreThreads::start(&trade, options.queue, WRITE_TIMEOUT, &pools)?;
         let indexer = Indexer::start(trade.index_signal.clone(), threads.writes_queue())?;
+        if !options.index {
+            indexer.close();
+        }
         if trade.queries(engine::connect_reader(&site)?).has_unindexed().unwrap_or(true) {
             trade.index_signal.notify();
         }
         // Closed last, so that SQLite never deletes the log between two connections.
         drop(conn);
         Ok(Self { site, identity, numbering, issued, notice, mark: shared_mark, indexer, threads })
-    }
-
-    /// Records that the log is about to be emptied.
-    fn mark_log_end(&self) {
-        if let Some(mark) = &self.mark
-            && let Err(error) = mark.lock().unwrap_or_else(PoisonError::into_inner).log_ends()
-        {
-            tracing::warn!(%error, "the mark beside the links file cannot be written");
-        }
     }
 
     /// What an operator must know about the state in which the file was found.
@@ -237,7 +231,7 @@ fn is_plain(query: &ListQuery) -> bool {
     domain.is_none()
         && tag.is_none()
         && text.is_none()
-        && matches!(status, None | Some(Status::Active))
+        && matches!(status, None | Some(LinkStatus::Active))
         && *archived != Some(true)
 }
 
@@ -327,6 +321,20 @@ impl LinkStore for Embedded {
         self.threads.write(move |writes| writes.insert(&insert)).await
     }
 
+    async fn preview_insert(&self, insert: &Insert) -> Result<Inserted, StoreError> {
+        let insert = insert.clone();
+        // On the writer's thread, as an insert: a reader's snapshot may be older.
+        self.threads
+            .write(move |writes| {
+                Ok(match writes.decide(&insert)? {
+                    Decision::Write => Inserted::Created,
+                    Decision::Reuse(_, existing) => Inserted::Existing(existing),
+                    Decision::Answer(answer) => answer,
+                })
+            })
+            .await
+    }
+
     async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
         let request = request.clone();
         // Not on a reader's thread: its snapshot may be older than the answer.
@@ -411,11 +419,18 @@ impl LinkStore for Embedded {
     }
 
     async fn scrub(&self) -> Result<(), StoreError> {
-        self.mark_log_end();
-        let scrubbed = engine::scrub(&self.site).await;
-        // A commit may have marked the log again before it was emptied.
-        self.mark_log_end();
-        scrubbed
+        let mark = self.mark.clone();
+        let marked = move |site: &DbLocation| {
+            let Some(mark) = &mark else { return engine::empty_log(site) };
+            let lock = || mark.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = lock().begin_emptying() {
+                tracing::warn!(%error, "the mark beside the links file cannot be written");
+            }
+            let emptied = engine::empty_log(site);
+            lock().end_emptying();
+            emptied
+        };
+        engine::scrub_by(&self.site, marked).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {
@@ -435,7 +450,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_list_does_not_wait_for_searches() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Arc::new(Embedded::open(Options::new(folder.path().join("terse.db"))).unwrap());
+        let store =
+            Arc::new(Embedded::open(EmbeddedOptions::new(folder.path().join("terse.db"))).unwrap());
         store.insert(Insert::new(alias("listed", "https://example.com/"), None)).await.unwrap();
         // More searches than threads for them; none ends before the list has.
         let (begun, begins) = mpsc::channel();
@@ -473,8 +489,8 @@ mod tests {
             (all.clone(), true),
             (ListQuery { owner: Some(OwnerId(1)), ..all.clone() }, true),
             (ListQuery { archived: Some(false), ..all.clone() }, true),
-            (ListQuery { status: Some(Status::Active), ..all.clone() }, true),
-            (ListQuery { status: Some(Status::Blocked), ..all.clone() }, false),
+            (ListQuery { status: Some(LinkStatus::Active), ..all.clone() }, true),
+            (ListQuery { status: Some(LinkStatus::Blocked), ..all.clone() }, false),
             (ListQuery { archived: Some(true), ..all.clone() }, false),
             (ListQuery { text: Some("x".into()), ..all.clone() }, false),
             (ListQuery { tag: Some("x".into()), ..all.clone() }, false),

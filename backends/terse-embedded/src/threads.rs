@@ -208,12 +208,12 @@ fn join(threads: &Mutex<Vec<JoinHandle<()>>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Embedded, Options};
+    use crate::{Embedded, EmbeddedOptions};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_store_that_can_no_longer_read_is_not_well() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Embedded::open(Options::new(folder.path().join("terse.db"))).unwrap();
+        let store = Embedded::open(EmbeddedOptions::new(folder.path().join("terse.db"))).unwrap();
         let threads = store.threads();
         threads.check().unwrap();
         assert!(threads.read::<()>(1, |_| panic!("a defect")).await.is_err());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 use terse_core::clicks::{ClickSubject, LinkId};
-use terse_core::transfer::{Cell, MovedLink, Part, Table};
+use terse_core::transfer::{Cell, MovedLink, StoreFile, Table};
 use terse_core::{
     Code, Domain, Identity, LinkKey, LinkVersion, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering,
     OwnerId, Timestamp,
@@ -18,7 +18,7 @@ use crate::engine::{DbLocation, connect_reader};
 use crate::failure::Failure;
 use crate::issued_codes::IssuedCodes;
 use crate::leases;
-use crate::options::OpenError;
+use crate::options::EmbeddedOpenError;
 use crate::queries::LinkQueries;
 use crate::registry::REGISTRY;
 use crate::row::COLUMNS;
@@ -32,10 +32,10 @@ pub struct LinksFile {
 
 impl LinksFile {
     /// Opens a links file of the version that this terse writes.
-    pub fn open(file: &Path) -> Result<Self, OpenError> {
+    pub fn open(file: &Path) -> Result<Self, EmbeddedOpenError> {
         let conn = open(file, &schema::LINKS)?;
-        let identity =
-            schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(file.to_owned()))?;
+        let identity = schema::stored_identity(&conn)?
+            .ok_or_else(|| EmbeddedOpenError::NotTerse(file.to_owned()))?;
         let numbering = Numbering::new(&identity);
         let issued = Arc::new(IssuedCodes::load(&conn, &numbering)?);
         Ok(Self { queries: LinkQueries::new(conn, numbering, issued, Arc::default()), identity })
@@ -47,14 +47,14 @@ impl LinksFile {
     }
 
     /// By code length, the first number that was not leased.
-    pub fn leases(&self) -> Result<Vec<(u8, u64)>, OpenError> {
+    pub fn leases(&self) -> Result<Vec<(u8, u64)>, EmbeddedOpenError> {
         let leases = leases::beyond_links(&self.queries.conn, &Numbering::new(&self.identity))?;
         let lengths = MIN_CODE_LENGTH..=MAX_CODE_LENGTH;
         Ok(lengths.map(|length| (length, leases[usize::from(length)])).collect())
     }
 
     /// Up to `limit` links after a position, deleted ones included. An error if one is damaged.
-    pub fn links(&self, after: i64, limit: usize) -> Result<Vec<MovedLink>, OpenError> {
+    pub fn links(&self, after: i64, limit: usize) -> Result<Vec<MovedLink>, EmbeddedOpenError> {
         let read = || -> Result<Vec<MovedLink>, Failure> {
             let conn = &self.queries.conn;
             let sql =
@@ -71,7 +71,7 @@ impl LinksFile {
             }
             Ok(links)
         };
-        read().map_err(|failure| OpenError::Damaged(failure.to_string()))
+        read().map_err(|failure| EmbeddedOpenError::Damaged(failure.to_string()))
     }
 
     fn history(&self, id: i64) -> Result<Vec<LinkVersion>, Failure> {
@@ -87,13 +87,13 @@ impl LinksFile {
     }
 }
 
-fn open(file: &Path, shape: &Shape) -> Result<Connection, OpenError> {
+fn open(file: &Path, shape: &Shape) -> Result<Connection, EmbeddedOpenError> {
     let conn = connect_reader(&DbLocation::at(file))?;
     let version = shape.inspect(&conn, file)?;
     let known = shape.steps.len() as i64;
     if version != known {
         let why = format!("it has version {version} of its tables, not {known}: start terse on it");
-        return Err(OpenError::Damaged(why));
+        return Err(EmbeddedOpenError::Damaged(why));
     }
     // All reads see one state.
     conn.execute_batch("BEGIN")?;
@@ -103,55 +103,57 @@ fn open(file: &Path, shape: &Shape) -> Result<Connection, OpenError> {
 /// The query for the rows of a table, with the columns in the table's order.
 fn query(table: &Table) -> Option<&'static str> {
     Some(match (table.part, table.name) {
-        (Part::Links, "quarantine") => {
+        (StoreFile::Links, "quarantine") => {
             "SELECT d.name, h.code, h.owner, h.until FROM held h JOIN domains d ON d.id = h.domain"
         }
-        (Part::Links, "outbox") => "SELECT kind, at, event, link FROM outbox ORDER BY id",
-        (Part::Registry, "facts") => {
+        (StoreFile::Links, "outbox") => "SELECT kind, at, event, link FROM outbox ORDER BY id",
+        (StoreFile::Registry, "facts") => {
             "SELECT name, CASE name WHEN 'had_admin' THEN x'' ELSE CAST(value AS BLOB) END \
              FROM meta WHERE name IN ('setup', 'had_admin', 'admin_key', 'removal_alarm')"
         }
-        (Part::Registry, "accounts") => {
+        (StoreFile::Registry, "accounts") => {
             "SELECT id, name, role, created_at, password, issuer, subject, suspended_at, \
              suspended_why, revision, plan FROM users ORDER BY id"
         }
-        (Part::Registry, "api_keys") => {
+        (StoreFile::Registry, "api_keys") => {
             "SELECT id, token, owner, name, prefix, scope, created_at, expires_at, plan, \
              last_used_at FROM keys ORDER BY id"
         }
-        (Part::Registry, "sessions") => "SELECT token, owner, created_at, expires_at FROM sessions",
-        (Part::Registry, "invitations") => {
+        (StoreFile::Registry, "sessions") => {
+            "SELECT token, owner, created_at, expires_at FROM sessions"
+        }
+        (StoreFile::Registry, "invitations") => {
             "SELECT token, role, writer, expires_at FROM invitations"
         }
-        (Part::Registry, "domains") => "SELECT domain, root, not_found, expired FROM places",
-        (Part::Registry, "blocked_hosts") => "SELECT host, at, why FROM blocked_hosts",
-        (Part::Registry, "reports") => {
+        (StoreFile::Registry, "domains") => "SELECT domain, root, not_found, expired FROM places",
+        (StoreFile::Registry, "blocked_hosts") => "SELECT host, at, why FROM blocked_hosts",
+        (StoreFile::Registry, "reports") => {
             "SELECT id, domain, code, born, reporter, account, reason, text, at, state \
              FROM reports ORDER BY id"
         }
-        (Part::Registry, "audit") => {
+        (StoreFile::Registry, "audit") => {
             "SELECT number, at, actor, act, subject, about, why, before, after \
              FROM audit ORDER BY number"
         }
-        (Part::Registry, "webhooks") => {
+        (StoreFile::Registry, "webhooks") => {
             "SELECT id, owner, url, events, created_at, generation, rotated_at, disabled_at, \
              disabled_why, waiting, dropped, delivered_at, loan, lent_until \
              FROM webhooks ORDER BY id"
         }
-        (Part::Registry, "deliveries") => {
+        (StoreFile::Registry, "deliveries") => {
             "SELECT id, webhook, event, kind, body, created_at, state, attempts, next_at, \
              tried_at, status, problem FROM deliveries ORDER BY id"
         }
-        (Part::Registry, "job_progress") => "SELECT job, progress FROM job_progress",
-        (Part::Registry, "salts") => "SELECT day, salt FROM salts",
-        (Part::Clicks, "journals") => "SELECT id, epoch, generation FROM journals",
-        (Part::Clicks, "positions") => {
+        (StoreFile::Registry, "job_progress") => "SELECT job, progress FROM job_progress",
+        (StoreFile::Registry, "salts") => "SELECT day, salt FROM salts",
+        (StoreFile::Clicks, "journals") => "SELECT id, epoch, generation FROM journals",
+        (StoreFile::Clicks, "positions") => {
             "SELECT journal, segment, place FROM positions WHERE journal <> x''"
         }
-        (Part::Clicks, "erased_links") => {
+        (StoreFile::Clicks, "erased_links") => {
             "SELECT domain, code, created_by, erased_at FROM erased_links"
         }
-        (Part::Clicks, "erased_owners") => "SELECT owner, erased_at FROM erased_owners",
+        (StoreFile::Clicks, "erased_owners") => "SELECT owner, erased_at FROM erased_owners",
         _ => return None,
     })
 }
@@ -168,30 +170,30 @@ fn counter(table: &Table) -> &'static str {
 /// A file with tables.
 pub struct TablesFile {
     conn: Connection,
-    part: Part,
+    part: StoreFile,
 }
 
 impl TablesFile {
     /// Opens a file of the version that this terse writes.
-    pub fn open(file: &Path, part: Part) -> Result<Self, OpenError> {
+    pub fn open(file: &Path, part: StoreFile) -> Result<Self, EmbeddedOpenError> {
         let shape = match part {
-            Part::Links => &schema::LINKS,
-            Part::Registry => &REGISTRY,
-            Part::Clicks => &CLICKS,
+            StoreFile::Links => &schema::LINKS,
+            StoreFile::Registry => &REGISTRY,
+            StoreFile::Clicks => &CLICKS,
         };
         Ok(Self { conn: open(file, shape)?, part })
     }
 
     /// Passes all rows of a table on, some at a time. Ends with the first error of `take`.
-    pub fn rows<E: From<OpenError>>(
+    pub fn rows<E: From<EmbeddedOpenError>>(
         &self,
         table: &Table,
         some: usize,
         mut take: impl FnMut(Vec<Vec<Cell>>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let unknown = || OpenError::Damaged(format!("there is no table {}", table.name));
+        let unknown = || EmbeddedOpenError::Damaged(format!("there is no table {}", table.name));
         let sql = query(table).filter(|_| table.part == self.part).ok_or_else(unknown)?;
-        let failed = |error: rusqlite::Error| OpenError::from(error);
+        let failed = |error: rusqlite::Error| EmbeddedOpenError::from(error);
         let mut statement = self.conn.prepare(sql).map_err(failed)?;
         let mut rows = statement.query([]).map_err(failed)?;
         let mut read = Vec::with_capacity(some);
@@ -209,7 +211,7 @@ impl TablesFile {
         &self,
         after: i64,
         limit: usize,
-    ) -> Result<Vec<(i64, ClickSubject, OwnerId)>, OpenError> {
+    ) -> Result<Vec<(i64, ClickSubject, OwnerId)>, EmbeddedOpenError> {
         let sql = "SELECT id, kind, domain, code, born, owner FROM subjects WHERE id > ?1 \
              ORDER BY id LIMIT ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -218,7 +220,7 @@ impl TablesFile {
         while let Some(row) = rows.next()? {
             let (id, kind, owner): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(5)?);
             let owner = OwnerId(owner.cast_unsigned());
-            let damaged = || OpenError::Damaged(format!("the subject {id} cannot be read"));
+            let damaged = || EmbeddedOpenError::Damaged(format!("the subject {id} cannot be read"));
             found.push(match kind {
                 0 => {
                     let (domain, code): (String, String) = (row.get(2)?, row.get(3)?);
@@ -237,7 +239,7 @@ impl TablesFile {
     }
 
     /// The highest number that a numbered table has given out.
-    pub fn last_number(&self, table: &Table) -> Result<i64, OpenError> {
+    pub fn last_number(&self, table: &Table) -> Result<i64, EmbeddedOpenError> {
         let sql = "SELECT seq FROM sqlite_sequence WHERE name = ?1";
         let last = self.conn.query_row(sql, [counter(table)], |row| row.get(0)).optional()?;
         Ok(last.unwrap_or(0))
@@ -268,9 +270,9 @@ mod tests {
     /// A table that is added later must be moved, or named here.
     #[test]
     fn every_table_of_a_file_moves_or_is_left_out_on_purpose() {
-        let left: [(Part, &[&str]); 3] = [
+        let left: [(StoreFile, &[&str]); 3] = [
             (
-                Part::Links,
+                StoreFile::Links,
                 &[
                     "meta",
                     "domains",
@@ -284,9 +286,9 @@ mod tests {
                     "unindexed",
                 ],
             ),
-            (Part::Registry, &["meta", "leases"]),
+            (StoreFile::Registry, &["meta", "leases"]),
             (
-                Part::Clicks,
+                StoreFile::Clicks,
                 &[
                     "meta",
                     "subjects",
@@ -297,15 +299,18 @@ mod tests {
                     "erased_subjects",
                     "delta_blocks",
                     "delta_chunks",
+                    "runs",
+                    "run_heads",
+                    "run_bodies",
                     "salts",
                 ],
             ),
         ];
         for (part, left) in left {
             let shape = match part {
-                Part::Links => &schema::LINKS,
-                Part::Registry => &REGISTRY,
-                Part::Clicks => &CLICKS,
+                StoreFile::Links => &schema::LINKS,
+                StoreFile::Registry => &REGISTRY,
+                StoreFile::Clicks => &CLICKS,
             };
             let mut conn = Connection::open_in_memory().unwrap();
             shape.migrate(&mut conn, 0).unwrap();

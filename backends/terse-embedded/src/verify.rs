@@ -9,7 +9,7 @@ use terse_core::Numbering;
 use crate::engine::{DbLocation, connect_reader};
 use crate::failure::Failure;
 use crate::issued_codes::IssuedCodes;
-use crate::options::OpenError;
+use crate::options::EmbeddedOpenError;
 use crate::queries::LinkQueries;
 use crate::row::{COLUMNS, FIRST_NAMED};
 use crate::schema;
@@ -27,7 +27,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    pub(crate) fn tell(&mut self, problem: String) {
+    pub(crate) fn add(&mut self, problem: String) {
         self.count += 1;
         if self.shown.len() < MAX_SHOWN {
             self.shown.push(problem);
@@ -53,25 +53,27 @@ impl LinkFileCheck {
 
 /// A quick check: whether this is a links file of terse, of a known version, with a readable
 /// identity. Works while the store is in use.
-pub fn inspect(db: &Path) -> Result<(), OpenError> {
+pub fn inspect(db: &Path) -> Result<(), EmbeddedOpenError> {
     let conn = connect_reader(&DbLocation::at(db))?;
     schema::LINKS.inspect(&conn, db)?;
-    schema::stored_identity(&conn)?.map(|_| ()).ok_or_else(|| OpenError::NotTerse(db.to_owned()))
+    schema::stored_identity(&conn)?
+        .map(|_| ())
+        .ok_or_else(|| EmbeddedOpenError::NotTerse(db.to_owned()))
 }
 
 /// Checks every page, every index, every link's checksum, every revision and every alias. Works
 /// while the store is in use.
-pub fn verify(db: &Path) -> Result<LinkFileCheck, OpenError> {
+pub fn verify(db: &Path) -> Result<LinkFileCheck, EmbeddedOpenError> {
     let conn = connect_reader(&DbLocation::at(db))?;
     // One transaction, so that all queries read the same state.
     conn.execute_batch("BEGIN")?;
-    let identity =
-        schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;
+    let identity = schema::stored_identity(&conn)?
+        .ok_or_else(|| EmbeddedOpenError::NotTerse(db.to_owned()))?;
     let numbering = Numbering::new(&identity);
     let issued = Arc::new(IssuedCodes::load(&conn, &numbering)?);
     let queries = LinkQueries::new(conn, numbering, issued, Arc::default());
     let mut report = LinkFileCheck::default();
-    check_pages(&queries.conn, &mut |problem| report.problems.tell(problem))?;
+    check_pages(&queries.conn, &mut |problem| report.problems.add(problem))?;
     check_links(&queries, &mut report)?;
     check_aliases(&queries, &mut report)?;
     check_history(&queries, &mut report)?;
@@ -105,19 +107,19 @@ fn check_links(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite::R
                         && queries.number_id(&link.key.code, |length| queries.issued.leased(length))
                             != Some(id)
                     {
-                        report.problems.tell(format!("row {id}: its number was never given out"));
+                        report.problems.add(format!("row {id}: its number was never given out"));
                     }
                 }
                 Err(Failure::Refused(error)) => {
                     let cause = std::error::Error::source(&error)
                         .map_or_else(String::new, ToString::to_string);
-                    report.problems.tell(cause);
+                    report.problems.add(cause);
                 }
                 Err(Failure::Engine(error)) => return Err(error),
             },
             Err(error) => {
                 // The rest of the table cannot be reached.
-                report.problems.tell(error.to_string());
+                report.problems.add(error.to_string());
                 return Ok(());
             }
         }
@@ -137,12 +139,12 @@ fn check_history(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite:
                 Err(Failure::Refused(error)) => {
                     let cause = std::error::Error::source(&error)
                         .map_or_else(String::new, ToString::to_string);
-                    report.problems.tell(format!("an earlier revision: {cause}"));
+                    report.problems.add(format!("an earlier revision: {cause}"));
                 }
                 Err(Failure::Engine(error)) => return Err(error),
             },
             Err(error) => {
-                report.problems.tell(error.to_string());
+                report.problems.add(error.to_string());
                 return Ok(());
             }
         }
@@ -170,8 +172,8 @@ fn check_aliases(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite:
     ] {
         match queries.conn.query_row(sql, [FIRST_NAMED], |row| row.get::<_, i64>(0)) {
             Ok(0) => {}
-            Ok(count) => report.problems.tell(format!("{count} {what}")),
-            Err(error) => report.problems.tell(error.to_string()),
+            Ok(count) => report.problems.add(format!("{count} {what}")),
+            Err(error) => report.problems.add(error.to_string()),
         }
     }
     Ok(())

@@ -17,6 +17,7 @@ use crate::mark::MarkFile;
 use crate::quarantined_aliases::{QUARANTINED_ALIAS, QUARANTINED_CODE};
 use crate::queries::LinkQueries;
 use crate::row::{COLUMNS, FIRST_NAMED, NewRow, Texts, reuse_hash};
+use crate::search_reset::drop_damaged_tables;
 
 /// How many links of an owner to the same target are compared with a new one, the newest first.
 const MAX_CANDIDATES: usize = 256;
@@ -55,6 +56,16 @@ impl Deref for LinkWrites {
     fn deref(&self) -> &LinkQueries {
         &self.queries
     }
+}
+
+/// What becomes of a link on its way into the store.
+pub(crate) enum Decision {
+    /// It is written.
+    Write,
+    /// The link with this id answers the request instead.
+    Reuse(i64, Box<Link>),
+    /// The request was answered before.
+    Answer(Inserted),
 }
 
 impl crate::database::Writes for LinkWrites {
@@ -124,6 +135,9 @@ impl LinkWrites {
         };
         // Erased targets and texts must not stay in freed parts of pages.
         writes.conn.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
+        if let Err(error) = drop_damaged_tables(&writes.conn) {
+            tracing::warn!(%error, "a replaced search index cannot be deleted");
+        }
         writes.recall()?;
         Ok(writes)
     }
@@ -164,21 +178,18 @@ impl LinkWrites {
         Ok(())
     }
 
-    pub(crate) fn insert(&mut self, insert: &Insert) -> Result<Inserted, Failure> {
-        let Insert { link, absent, alias, reuse, request, events } = insert;
+    /// Checks the conditions of an insert, in the order of the contract, and writes nothing.
+    pub(crate) fn decide(&self, insert: &Insert) -> Result<Decision, Failure> {
+        let Insert { link, absent, reuse, request, .. } = insert;
         if let Some(request) = request
             && let Some(answer) = self.answered(request)?
         {
-            return Ok(answer);
+            return Ok(Decision::Answer(answer));
         }
         if let Some(reuse) = reuse
             && let Some((id, existing)) = self.existing(reuse)?
         {
-            // Later than the link, so that the answer to this request is not taken for the one
-            // that created it.
-            let at = link.created_at.max(Timestamp::from_ms(existing.created_at.as_ms() + 1));
-            self.remember(request.as_ref(), id, &existing, at)?;
-            return Ok(Inserted::Existing(Box::new(existing)));
+            return Ok(Decision::Reuse(id, Box::new(existing)));
         }
         if self.locate(&link.key)?.is_some() {
             return Err(StoreError::CodeTaken.into());
@@ -187,6 +198,22 @@ impl LinkWrites {
             if self.exists(&link.key.domain, what)? {
                 return Err(StoreError::CodeTaken.into());
             }
+        }
+        Ok(Decision::Write)
+    }
+
+    pub(crate) fn insert(&mut self, insert: &Insert) -> Result<Inserted, Failure> {
+        let Insert { link, alias, request, events, .. } = insert;
+        match self.decide(insert)? {
+            Decision::Answer(answer) => return Ok(answer),
+            Decision::Reuse(id, existing) => {
+                // Later than the link, so that the answer to this request is not taken for the one
+                // that created it.
+                let at = link.created_at.max(Timestamp::from_ms(existing.created_at.as_ms() + 1));
+                self.remember(request.as_ref(), id, &existing, at)?;
+                return Ok(Inserted::Existing(existing));
+            }
+            Decision::Write => {}
         }
         // Nothing is written so far, and nothing is refused from here on.
         let domain = self.domain_id_or_new(&link.key.domain)?;

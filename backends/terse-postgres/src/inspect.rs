@@ -4,14 +4,14 @@ use std::time::SystemTime;
 
 use terse_core::Timestamp;
 
-use crate::options::{OpenError, Options};
+use crate::options::{PostgresOpenError, PostgresOptions};
 use crate::pool::Connector;
 use crate::schema;
-use crate::sql::At;
+use crate::sql::SqlTimestamp;
 
 /// The state of a database, as a node sees it.
 #[derive(Clone, Debug)]
-pub struct Inspection {
+pub struct PostgresInspection {
     /// The version of the server.
     pub server: String,
     /// Whether it accepts writes.
@@ -33,7 +33,7 @@ pub struct Inspection {
 }
 
 /// Looks at a database. Changes nothing.
-pub async fn inspect(options: &Options) -> Result<Inspection, OpenError> {
+pub async fn inspect(options: &PostgresOptions) -> Result<PostgresInspection, PostgresOpenError> {
     let connector = Connector::new(&options.url, options.connect_timeout)?;
     let failed = |error: tokio_postgres::Error| connector.failed(error);
     let connection = connector.connect().await.map_err(|error| connector.failed(error))?;
@@ -59,8 +59,8 @@ pub async fn inspect(options: &Options) -> Result<Inspection, OpenError> {
     let before = now();
     let clock = client.query_typed("SELECT clock_timestamp()", &[]).await.map_err(failed)?;
     let between = (before.as_ms() + now().as_ms()) / 2;
-    let theirs = clock.first().map_or(between, |row| row.get::<_, At>(0).0.as_ms());
-    Ok(Inspection {
+    let theirs = clock.first().map_or(between, |row| row.get::<_, SqlTimestamp>(0).0.as_ms());
+    Ok(PostgresInspection {
         server: row.get(0),
         writable: row.get(1),
         synchronous_commit: row.get(2),

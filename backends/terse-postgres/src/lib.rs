@@ -24,8 +24,8 @@ mod tls;
 mod transfer;
 
 pub use clicks::{PostgresClicks, SumsWriter};
-pub use inspect::{Inspection, inspect};
+pub use inspect::{PostgresInspection, inspect};
 pub use links::PostgresLinks;
-pub use options::{OpenError, Options};
+pub use options::{PostgresOpenError, PostgresOptions};
 pub use registry::PostgresRegistry;
-pub use transfer::{Import, ImportError};
+pub use transfer::{DatabaseImport, DatabaseImportError};

@@ -15,7 +15,7 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How to reach a database, and how long to wait for it.
 #[derive(Clone)]
-pub struct Options {
+pub struct PostgresOptions {
     /// `postgres://user:password@host/database?…`, perhaps of a pooler.
     pub url: String,
     /// The same database without a pooler in between, for migrations.
@@ -34,7 +34,7 @@ pub struct Options {
     pub statement_timeout: Duration,
 }
 
-impl Options {
+impl PostgresOptions {
     /// Connections that carry the look-ups of all callers.
     pub const LOOKUP_CONNECTIONS: usize = 2;
     /// Connections that each carry one transaction at a time.
@@ -61,15 +61,15 @@ impl Options {
 }
 
 /// Without the URLs, which contain passwords.
-impl std::fmt::Debug for Options {
+impl std::fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("alphabet", &self.alphabet).finish_non_exhaustive()
+        f.debug_struct("PostgresOptions").field("alphabet", &self.alphabet).finish_non_exhaustive()
     }
 }
 
 /// Why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum PostgresOpenError {
     /// The URL cannot be used.
     #[error("the URL of the database is not valid: {0}")]
     Url(String),
@@ -103,18 +103,18 @@ pub enum OpenError {
 }
 
 /// A URL in parts: what the driver reads, and the certificates that sign the server's.
-pub(crate) struct Place {
+pub(crate) struct ServerUrl {
     pub(crate) config: tokio_postgres::Config,
     pub(crate) roots: Option<PathBuf>,
     /// Host and database, for messages.
     pub(crate) shown: String,
 }
 
-impl Place {
+impl ServerUrl {
     /// Reads a URL. TLS is required unless the server is on this machine or the URL says otherwise,
     /// and the server's certificate is always checked; `sslmode=verify-full` therefore means the
     /// same as `require`.
-    pub(crate) fn parse(url: &str, connect_timeout: Duration) -> Result<Self, OpenError> {
+    pub(crate) fn parse(url: &str, connect_timeout: Duration) -> Result<Self, PostgresOpenError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut roots, mut has_mode, mut kept) = (None, false, Vec::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -135,15 +135,15 @@ impl Place {
         let mut config: tokio_postgres::Config =
             plain.parse().map_err(|error: tokio_postgres::Error| {
                 let why = std::error::Error::source(&error).map(ToString::to_string);
-                OpenError::Url(why.unwrap_or_else(|| error.to_string()))
+                PostgresOpenError::Url(why.unwrap_or_else(|| error.to_string()))
             })?;
         let hosts: Vec<String> = config.get_hosts().iter().map(host_name).collect();
         // What follows an `@` in a password would be taken for the host, and shown.
         if hosts.iter().any(|host| host.contains('@')) {
-            return Err(OpenError::Url("write an @ in the password as %40".to_owned()));
+            return Err(PostgresOpenError::Url("write an @ in the password as %40".to_owned()));
         }
         if hosts.is_empty() {
-            return Err(OpenError::Url("it names no host".to_owned()));
+            return Err(PostgresOpenError::Url("it names no host".to_owned()));
         }
         if !has_mode {
             let is_local = config.get_hosts().iter().all(is_local);
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn mode(url: &str) -> SslMode {
-        Place::parse(url, Duration::from_secs(1)).unwrap().config.get_ssl_mode()
+        ServerUrl::parse(url, Duration::from_secs(1)).unwrap().config.get_ssl_mode()
     }
 
     #[test]
@@ -207,10 +207,10 @@ mod tests {
     #[test]
     fn a_place_is_shown_without_the_password() {
         let url = "postgres://user:secret@db.example:6432/terse?sslrootcert=/etc/ca.pem";
-        let place = Place::parse(url, Duration::from_secs(1)).unwrap();
+        let place = ServerUrl::parse(url, Duration::from_secs(1)).unwrap();
         assert_eq!(place.shown, "db.example/terse");
         assert_eq!(place.roots, Some("/etc/ca.pem".into()));
-        let error = Place::parse("postgres://u:secret@h/d?sslmode=never", Duration::ZERO);
+        let error = ServerUrl::parse("postgres://u:secret@h/d?sslmode=never", Duration::ZERO);
         let error = error.map(|_| ()).unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
     }

@@ -13,7 +13,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::exclusive::{ExclusivePool, Transaction};
 use crate::failure::{Failure, unavailable};
-use crate::options::{OpenError, Options, Place};
+use crate::options::{PostgresOpenError, PostgresOptions, ServerUrl};
 use crate::shared::SharedConnection;
 use crate::sql::Param;
 use crate::tls;
@@ -41,11 +41,15 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Connects once, so that a wrong URL or password is known at once.
-    pub(crate) async fn open(options: &Options) -> Result<Self, OpenError> {
+    pub(crate) async fn open(options: &PostgresOptions) -> Result<Self, PostgresOpenError> {
         let connector = Arc::new(Connector::new(&options.url, options.connect_timeout)?);
         let list_pool = |connector: &Arc<Connector>| {
             let connector = Arc::clone(connector);
-            ExclusivePool::new(connector, Options::LIST_CONNECTIONS, options.statement_timeout)
+            ExclusivePool::new(
+                connector,
+                PostgresOptions::LIST_CONNECTIONS,
+                options.statement_timeout,
+            )
         };
         let mut replica = None;
         if let Some(url) = &options.replica_url {
@@ -55,13 +59,13 @@ impl Pool {
             replica = Some(pool);
         }
         let pool = Self {
-            lookups: (0..Options::LOOKUP_CONNECTIONS)
+            lookups: (0..PostgresOptions::LOOKUP_CONNECTIONS)
                 .map(|_| SharedConnection::new(Arc::clone(&connector)))
                 .collect(),
             next_lookup: AtomicUsize::new(0),
             writes: ExclusivePool::new(
                 Arc::clone(&connector),
-                Options::WRITE_CONNECTIONS,
+                PostgresOptions::WRITE_CONNECTIONS,
                 options.statement_timeout,
             ),
             lists: list_pool(&connector),
@@ -74,17 +78,19 @@ impl Pool {
     }
 
     /// Refuses a server that terse does not work on.
-    async fn check_server(&self) -> Result<Result<(), OpenError>, StoreError> {
+    async fn check_server(&self) -> Result<Result<(), PostgresOpenError>, StoreError> {
         let sql = "SELECT current_setting('server_version_num')::int, \
              current_setting('server_version'), current_setting('server_encoding')";
         let rows = self.lookup(sql, &[]).await?;
         let Some(row) = rows.first() else { return Ok(Ok(())) };
         let (number, version, encoding): (i32, &str, &str) = (row.get(0), row.get(1), row.get(2));
         Ok(if number < OLDEST_SERVER {
-            Err(OpenError::Foreign(format!("PostgreSQL 13 or later is needed, not {version}")))
+            Err(PostgresOpenError::Foreign(format!(
+                "PostgreSQL 13 or later is needed, not {version}"
+            )))
         } else if encoding != "UTF8" {
             let why = format!("the database must have the encoding UTF8, not {encoding}");
-            Err(OpenError::Foreign(why))
+            Err(PostgresOpenError::Foreign(why))
         } else {
             Ok(())
         })
@@ -238,7 +244,7 @@ impl Connection {
 /// Makes connections. They belong to the runtime on which the store was opened, whichever thread
 /// asks for one.
 pub(crate) struct Connector {
-    place: Place,
+    place: ServerUrl,
     tls: MakeRustlsConnect,
     runtime: Handle,
     timeout: Duration,
@@ -246,15 +252,15 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// To the primary: of several hosts, the one that accepts writes.
-    pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, OpenError> {
+    pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, PostgresOpenError> {
         let mut connector = Self::new_replica(url, timeout)?;
         connector.place.config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         Ok(connector)
     }
 
     /// To whichever server the URL names.
-    pub(crate) fn new_replica(url: &str, timeout: Duration) -> Result<Self, OpenError> {
-        let place = Place::parse(url, timeout)?;
+    pub(crate) fn new_replica(url: &str, timeout: Duration) -> Result<Self, PostgresOpenError> {
+        let place = ServerUrl::parse(url, timeout)?;
         let tls = tls::connector(place.roots.as_deref())?;
         Ok(Self { place, tls, runtime: Handle::current(), timeout })
     }
@@ -285,8 +291,8 @@ impl Connector {
         &self.runtime
     }
 
-    pub(crate) fn failed(&self, source: impl Into<BoxError>) -> OpenError {
-        OpenError::Connect { place: self.place.shown.clone(), source: source.into() }
+    pub(crate) fn failed(&self, source: impl Into<BoxError>) -> PostgresOpenError {
+        PostgresOpenError::Connect { place: self.place.shown.clone(), source: source.into() }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio_postgres::Client;
 
-use crate::options::OpenError;
+use crate::options::PostgresOpenError;
 use crate::pool::Connector;
 use crate::sql::params;
 
@@ -77,7 +77,7 @@ impl Part {
 
     /// Brings the tables to the version that this program knows. Needs no right to change tables if
     /// there is nothing to do.
-    pub(crate) async fn migrate(&self, connector: &Connector) -> Result<(), OpenError> {
+    pub(crate) async fn migrate(&self, connector: &Connector) -> Result<(), PostgresOpenError> {
         let connection = connector.connect().await.map_err(|error| connector.failed(error))?;
         let client = &connection.client;
         let silent = |_| connector.failed("the database did not answer in time");
@@ -91,7 +91,11 @@ impl Part {
         tokio::time::timeout(MIGRATION_TIMEOUT, steps).await.map_err(silent)?
     }
 
-    async fn run_steps(&self, connector: &Connector, client: &Client) -> Result<(), OpenError> {
+    async fn run_steps(
+        &self,
+        connector: &Connector,
+        client: &Client,
+    ) -> Result<(), PostgresOpenError> {
         let failed = |error: tokio_postgres::Error| connector.failed(error);
         let ms = LOCK_TIMEOUT.as_millis();
         let begin =
@@ -129,7 +133,7 @@ impl Part {
     pub(crate) async fn check(
         &self,
         client: &Client,
-    ) -> Result<Result<(), OpenError>, tokio_postgres::Error> {
+    ) -> Result<Result<(), PostgresOpenError>, tokio_postgres::Error> {
         let found = self.version(client).await?;
         Ok(found.map_or(Ok(()), |version| self.allowed(version).map(drop)))
     }
@@ -151,10 +155,10 @@ impl Part {
     }
 
     /// Whether the tables are up to date; an error if this program is too old for them.
-    fn allowed(&self, (found, needed): (i32, i32)) -> Result<bool, OpenError> {
+    fn allowed(&self, (found, needed): (i32, i32)) -> Result<bool, PostgresOpenError> {
         let known = self.known();
         if needed > known {
-            return Err(OpenError::Newer { part: self.name, found, needed, known });
+            return Err(PostgresOpenError::Newer { part: self.name, found, needed, known });
         }
         Ok(found >= known)
     }

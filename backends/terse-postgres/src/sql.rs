@@ -39,7 +39,7 @@ sql_types! {
     String => TEXT, TEXT_ARRAY;
     &[u8] => BYTEA, BYTEA_ARRAY;
     Vec<u8> => BYTEA, BYTEA_ARRAY;
-    At => TIMESTAMPTZ, TIMESTAMPTZ_ARRAY;
+    SqlTimestamp => TIMESTAMPTZ, TIMESTAMPTZ_ARRAY;
 }
 
 impl<T: SqlType> SqlType for Option<T> {
@@ -61,12 +61,12 @@ pub(crate) use params;
 
 /// A time in a `timestamptz` column. Times of terse have milliseconds, PostgreSQL's microseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct At(pub(crate) Timestamp);
+pub(crate) struct SqlTimestamp(pub(crate) Timestamp);
 
 /// 2000-01-01T00:00:00Z, from which PostgreSQL counts, in milliseconds since 1970.
 const POSTGRES_EPOCH: i64 = 946_684_800_000;
 
-impl ToSql for At {
+impl ToSql for SqlTimestamp {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         out.extend_from_slice(&((self.0.as_ms() - POSTGRES_EPOCH) * 1000).to_be_bytes());
         Ok(IsNull::No)
@@ -76,7 +76,7 @@ impl ToSql for At {
     to_sql_checked!();
 }
 
-impl<'a> FromSql<'a> for At {
+impl<'a> FromSql<'a> for SqlTimestamp {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         let micros = i64::from_be_bytes(raw.try_into()?);
         Ok(Self(Timestamp::from_ms(micros.div_euclid(1000).saturating_add(POSTGRES_EPOCH))))
@@ -112,8 +112,8 @@ mod tests {
     fn times_keep_their_milliseconds() {
         for time in [Timestamp::MIN, Timestamp::EPOCH, Timestamp::from_ms(-1), Timestamp::MAX] {
             let mut bytes = BytesMut::new();
-            assert!(At(time).to_sql(&Type::TIMESTAMPTZ, &mut bytes).is_ok());
-            let back = At::from_sql(&Type::TIMESTAMPTZ, &bytes).map(|at| at.0);
+            assert!(SqlTimestamp(time).to_sql(&Type::TIMESTAMPTZ, &mut bytes).is_ok());
+            let back = SqlTimestamp::from_sql(&Type::TIMESTAMPTZ, &bytes).map(|at| at.0);
             assert_eq!(back.ok(), Some(time));
         }
     }

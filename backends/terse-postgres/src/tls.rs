@@ -8,20 +8,23 @@ use rustls::pki_types::pem::PemObject;
 use terse_core::BoxError;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::options::OpenError;
+use crate::options::PostgresOpenError;
 
 /// Trusts the certificates in the file, or the public ones without a file.
-pub(crate) fn connector(roots: Option<&Path>) -> Result<MakeRustlsConnect, OpenError> {
+pub(crate) fn connector(roots: Option<&Path>) -> Result<MakeRustlsConnect, PostgresOpenError> {
     let store = match roots {
         None => rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() },
         Some(path) => read(path).map_err(|error| {
-            OpenError::Url(format!("sslrootcert: {} cannot be read: {error}", path.display()))
+            PostgresOpenError::Url(format!(
+                "sslrootcert: {} cannot be read: {error}",
+                path.display()
+            ))
         })?,
     };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| OpenError::Url(error.to_string()))?
+        .map_err(|error| PostgresOpenError::Url(error.to_string()))?
         .with_root_certificates(store)
         .with_no_client_auth();
     Ok(MakeRustlsConnect::new(config))

@@ -1,22 +1,22 @@
 //! Takes all data of another store into an empty database.
 //!
-//! Every step can be repeated: rows that are there stay. Until [`Import::finish`], no node starts
+//! Every step can be repeated: rows that are there stay. Until [`DatabaseImport::finish`], no node starts
 //! on the database, and what was moved up to then is noted in `terse_migration`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use terse_core::transfer::{Cell, Digest, Kind, MovedLink, MovedSums, Part, Table};
+use terse_core::transfer::{Cell, ColumnKind, Digest, MovedLink, MovedSums, StoreFile, Table};
 use terse_core::{Identity, LinkVersion, StoreError, Timestamp, link_codec};
 use tokio_postgres::Row;
 
 use crate::clicks::{PostgresClicks, SumsWriter};
 use crate::failure::corrupt;
 use crate::links::row::{self, NEW_COLUMNS, NewRows, unnested, written_columns};
-use crate::options::{OpenError, Options};
+use crate::options::{PostgresOpenError, PostgresOptions};
 use crate::pool::{Connector, Pool};
 use crate::schema;
-use crate::sql::{At, Param, params};
+use crate::sql::{Param, SqlTimestamp, params};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -30,10 +30,10 @@ const STATE: &str = "CREATE TABLE IF NOT EXISTS terse_migration (
 
 /// An error of the database, or the reason why it is not used.
 #[derive(Debug, thiserror::Error)]
-pub enum ImportError {
+pub enum DatabaseImportError {
     /// It cannot be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] PostgresOpenError),
     /// It failed.
     #[error("the database failed")]
     Store(#[from] StoreError),
@@ -43,19 +43,19 @@ pub enum ImportError {
 }
 
 /// A database that data moves into.
-pub struct Import {
+pub struct DatabaseImport {
     pool: Arc<Pool>,
     position: i64,
 }
 
-impl Import {
+impl DatabaseImport {
     /// Creates the tables, and the identity of the store that moves. Refuses a database that holds
     /// anything but the beginning of the same move.
     pub async fn begin(
-        options: &Options,
+        options: &PostgresOptions,
         identity: &Identity,
         leases: &[(u8, u64)],
-    ) -> Result<Self, ImportError> {
+    ) -> Result<Self, DatabaseImportError> {
         let direct = options.direct_url.as_ref().unwrap_or(&options.url);
         let connector = Connector::new(direct, options.connect_timeout)?;
         let pool = Arc::new(Pool::open(options).await?);
@@ -69,7 +69,7 @@ impl Import {
                      AND expires_at > clock_timestamp()";
         if !import.read(nodes, &[]).await?.is_empty() {
             let why = "a node of terse runs on the database: stop it, and try again in a minute";
-            return Err(ImportError::Refused(why.to_owned()));
+            return Err(DatabaseImportError::Refused(why.to_owned()));
         }
         let rows =
             import.read("SELECT source, position, finished FROM terse_migration", &[]).await?;
@@ -78,7 +78,7 @@ impl Import {
                 (row.get(0), row.get(1), row.get(2));
             if finished || known != source {
                 let why = if finished { "a finished move" } else { "a part of another store" };
-                return Err(ImportError::Refused(format!(
+                return Err(DatabaseImportError::Refused(format!(
                     "the database contains {why}: name an empty one"
                 )));
             }
@@ -87,7 +87,7 @@ impl Import {
         for table in ["links", "accounts", "click_subjects", "link_quarantine", "audit"] {
             let rows = import.read(&format!("SELECT FROM {table} LIMIT 1"), &[]).await?;
             if !rows.is_empty() {
-                return Err(ImportError::Refused(format!(
+                return Err(DatabaseImportError::Refused(format!(
                     "the database is in use: its table {table} has rows. Name an empty one"
                 )));
             }
@@ -120,7 +120,7 @@ impl Import {
     }
 
     /// Writes links, in the order of their positions.
-    pub async fn put_links(&mut self, links: &[MovedLink]) -> Result<(), ImportError> {
+    pub async fn put_links(&mut self, links: &[MovedLink]) -> Result<(), DatabaseImportError> {
         let Some(last) = links.last() else { return Ok(()) };
         let transaction = self.pool.begin().await.map_err(StoreError::from)?;
         let rows = NewRows::of(links.iter().map(|moved| &moved.link));
@@ -146,13 +146,13 @@ impl Import {
             for LinkVersion { link, until: at } in moved.history.iter().rev() {
                 of_domain.push(domain.clone());
                 of_code.push(code.clone());
-                until.push(At(*at));
+                until.push(SqlTimestamp(*at));
                 versions.push(link_codec::encode(link));
             }
             if let Some(marked) = moved.marked {
                 domains.push(domain);
                 codes.push(code);
-                marks.push(At(marked));
+                marks.push(SqlTimestamp(marked));
             }
         }
         let work = async {
@@ -183,7 +183,7 @@ impl Import {
     }
 
     /// The digest of all links, read back.
-    pub async fn links_digest(&self) -> Result<Digest, ImportError> {
+    pub async fn links_digest(&self) -> Result<Digest, DatabaseImportError> {
         let mut digest = Digest::default();
         let mut after: Option<(String, String)> = None;
         loop {
@@ -198,7 +198,7 @@ impl Import {
             after = Some((last.get(0), last.get(1)));
             let mut links = Vec::with_capacity(rows.len());
             for row in &rows {
-                let marked = row.get::<_, Option<At>>(28).map(|at| at.0);
+                let marked = row.get::<_, Option<SqlTimestamp>>(28).map(|at| at.0);
                 let link = row::read(row, 0)?;
                 links.push(MovedLink { position: 0, link, marked, history: Vec::new() });
             }
@@ -207,7 +207,7 @@ impl Import {
         }
     }
 
-    async fn add_history(&self, links: &mut [MovedLink]) -> Result<(), ImportError> {
+    async fn add_history(&self, links: &mut [MovedLink]) -> Result<(), DatabaseImportError> {
         let of = |part: fn(&MovedLink) -> &str| -> Vec<String> {
             links.iter().map(|moved| part(moved).to_owned()).collect()
         };
@@ -226,7 +226,7 @@ impl Import {
             let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
             let link = link_codec::decode(row.get(2))
                 .ok_or_else(|| corrupt("an earlier version that cannot be read"))?;
-            let until = row.get::<_, At>(1).0;
+            let until = row.get::<_, SqlTimestamp>(1).0;
             if let Some(moved) = links.get_mut(place) {
                 moved.history.push(LinkVersion { link, until });
             }
@@ -235,7 +235,11 @@ impl Import {
     }
 
     /// Writes rows of a table.
-    pub async fn put_rows(&self, table: &Table, rows: &[Vec<Cell>]) -> Result<(), ImportError> {
+    pub async fn put_rows(
+        &self,
+        table: &Table,
+        rows: &[Vec<Cell>],
+    ) -> Result<(), DatabaseImportError> {
         let columns: Vec<Column> = table
             .columns
             .iter()
@@ -257,12 +261,16 @@ impl Import {
     }
 
     /// Forgets the rows of a table, before they are written anew.
-    pub async fn clear(&self, table: &Table) -> Result<(), ImportError> {
+    pub async fn clear(&self, table: &Table) -> Result<(), DatabaseImportError> {
         write(&self.pool, &format!("DELETE FROM {}", name_of(table)), &[]).await
     }
 
     /// Numbers up to this one are not given out again.
-    pub async fn set_last_number(&self, table: &Table, last: i64) -> Result<(), ImportError> {
+    pub async fn set_last_number(
+        &self,
+        table: &Table,
+        last: i64,
+    ) -> Result<(), DatabaseImportError> {
         let (name, (column, _)) = (name_of(table), table.columns[0]);
         let sql = format!(
             "SELECT setval(pg_get_serial_sequence('{name}', '{column}'), greatest($1, \
@@ -272,12 +280,12 @@ impl Import {
     }
 
     /// The digest of a table's rows, read back.
-    pub async fn digest(&self, table: &Table) -> Result<Digest, ImportError> {
+    pub async fn digest(&self, table: &Table) -> Result<Digest, DatabaseImportError> {
         let columns: Vec<String> = table
             .columns
             .iter()
             .map(|(name, kind)| match kind {
-                Kind::Int => format!("\"{name}\"::bigint"),
+                ColumnKind::Int => format!("\"{name}\"::bigint"),
                 _ => format!("\"{name}\""),
             })
             .collect();
@@ -300,13 +308,16 @@ impl Import {
     }
 
     /// Begins to write the sums of a subject, and its single clicks. `None` if it is there already.
-    pub async fn put_sums(&self, sums: &MovedSums) -> Result<Option<SumsWriter<'_>>, ImportError> {
+    pub async fn put_sums(
+        &self,
+        sums: &MovedSums,
+    ) -> Result<Option<SumsWriter<'_>>, DatabaseImportError> {
         let begun = SumsWriter::begin(&self.pool, sums).await;
         begun.map_err(|failure| StoreError::from(failure).into())
     }
 
     /// How many single clicks there are.
-    pub async fn single_clicks(&self) -> Result<u64, ImportError> {
+    pub async fn single_clicks(&self) -> Result<u64, DatabaseImportError> {
         // Day by day: one count of all may take longer than a statement may.
         let mut all = 0;
         for day in self.read("SELECT day FROM click_raw_days", &[]).await? {
@@ -319,21 +330,24 @@ impl Import {
     }
 
     /// The clicks as nodes will read them.
-    pub async fn clicks(&self, options: &Options) -> Result<PostgresClicks, ImportError> {
+    pub async fn clicks(
+        &self,
+        options: &PostgresOptions,
+    ) -> Result<PostgresClicks, DatabaseImportError> {
         Ok(PostgresClicks::open_on(Arc::clone(&self.pool), options, true).await?)
     }
 
     /// Nodes may start on the database from now on.
-    pub async fn finish(&self) -> Result<(), ImportError> {
+    pub async fn finish(&self) -> Result<(), DatabaseImportError> {
         write(&self.pool, "UPDATE terse_migration SET finished = true", &[]).await
     }
 
-    async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, ImportError> {
+    async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DatabaseImportError> {
         self.pool.list(sql, params).await.map_err(|failure| StoreError::from(failure).into())
     }
 }
 
-async fn write(pool: &Pool, sql: &str, params: &[Param<'_>]) -> Result<(), ImportError> {
+async fn write(pool: &Pool, sql: &str, params: &[Param<'_>]) -> Result<(), DatabaseImportError> {
     pool.write_once(sql, params).await?;
     Ok(())
 }
@@ -341,26 +355,26 @@ async fn write(pool: &Pool, sql: &str, params: &[Param<'_>]) -> Result<(), Impor
 /// The name of a table in the database.
 fn name_of(table: &Table) -> String {
     match (table.part, table.name) {
-        (Part::Links, name) => format!("link_{name}"),
-        (Part::Clicks, name) => format!("click_{name}"),
-        (Part::Registry, "facts") => "registry_facts".to_owned(),
-        (Part::Registry, name) => name.to_owned(),
+        (StoreFile::Links, name) => format!("link_{name}"),
+        (StoreFile::Clicks, name) => format!("click_{name}"),
+        (StoreFile::Registry, "facts") => "registry_facts".to_owned(),
+        (StoreFile::Registry, name) => name.to_owned(),
     }
 }
 
 /// The values of a column.
 enum Column {
     Int(Vec<Option<i64>>),
-    Time(Vec<Option<At>>),
+    Time(Vec<Option<SqlTimestamp>>),
     Text(Vec<Option<String>>),
     Bytes(Vec<Option<Vec<u8>>>),
 }
 
 impl Column {
     fn of<'a>(
-        kind: Kind,
+        kind: ColumnKind,
         cells: impl Iterator<Item = Option<&'a Cell>>,
-    ) -> Result<Self, ImportError> {
+    ) -> Result<Self, DatabaseImportError> {
         macro_rules! all {
             ($column:ident, $cell:ident, $convert:expr) => {{
                 let mut values = Vec::new();
@@ -375,10 +389,12 @@ impl Column {
             }};
         }
         Ok(match kind {
-            Kind::Int => all!(Int, Int, |value: &i64| *value),
-            Kind::Time => all!(Time, Int, |value: &i64| At(Timestamp::from_ms(*value))),
-            Kind::Text => all!(Text, Text, Clone::clone),
-            Kind::Bytes => all!(Bytes, Bytes, Clone::clone),
+            ColumnKind::Int => all!(Int, Int, |value: &i64| *value),
+            ColumnKind::Time => {
+                all!(Time, Int, |value: &i64| SqlTimestamp(Timestamp::from_ms(*value)))
+            }
+            ColumnKind::Text => all!(Text, Text, Clone::clone),
+            ColumnKind::Bytes => all!(Bytes, Bytes, Clone::clone),
         })
     }
 
@@ -394,12 +410,14 @@ impl Column {
 
 /// The cells of a row.
 fn cells(row: &Row, table: &Table) -> Result<Vec<Cell>, StoreError> {
-    let cell = |n: usize, kind: Kind| -> Result<Cell, tokio_postgres::Error> {
+    let cell = |n: usize, kind: ColumnKind| -> Result<Cell, tokio_postgres::Error> {
         Ok(match kind {
-            Kind::Int => row.try_get::<_, Option<i64>>(n)?.map(Cell::Int),
-            Kind::Time => row.try_get::<_, Option<At>>(n)?.map(|at| Cell::Int(at.0.as_ms())),
-            Kind::Text => row.try_get::<_, Option<String>>(n)?.map(Cell::Text),
-            Kind::Bytes => row.try_get::<_, Option<Vec<u8>>>(n)?.map(Cell::Bytes),
+            ColumnKind::Int => row.try_get::<_, Option<i64>>(n)?.map(Cell::Int),
+            ColumnKind::Time => {
+                row.try_get::<_, Option<SqlTimestamp>>(n)?.map(|at| Cell::Int(at.0.as_ms()))
+            }
+            ColumnKind::Text => row.try_get::<_, Option<String>>(n)?.map(Cell::Text),
+            ColumnKind::Bytes => row.try_get::<_, Option<Vec<u8>>>(n)?.map(Cell::Bytes),
         }
         .unwrap_or(Cell::Null))
     };
@@ -410,8 +428,8 @@ fn cells(row: &Row, table: &Table) -> Result<Vec<Cell>, StoreError> {
 }
 
 /// Refuses a database into which data is moving.
-pub(crate) async fn check_finished(pool: &Pool) -> Result<(), OpenError> {
-    let foreign = |error: StoreError| OpenError::Foreign(error.to_string());
+pub(crate) async fn check_finished(pool: &Pool) -> Result<(), PostgresOpenError> {
+    let foreign = |error: StoreError| PostgresOpenError::Foreign(error.to_string());
     let there = "SELECT to_regclass('terse_migration') IS NOT NULL";
     let rows = pool.lookup(there, &[]).await.map_err(|failure| foreign(failure.into()))?;
     if !rows.iter().any(|row| row.get(0)) {
@@ -421,7 +439,7 @@ pub(crate) async fn check_finished(pool: &Pool) -> Result<(), OpenError> {
     let rows = pool.lookup(unfinished, &[]).await.map_err(|failure| foreign(failure.into()))?;
     match rows.is_empty() {
         true => Ok(()),
-        false => Err(OpenError::Foreign(
+        false => Err(PostgresOpenError::Foreign(
             "a move into this database has not finished: run `terse migrate` again".into(),
         )),
     }

@@ -28,7 +28,7 @@ const FAILED_PROBES: u32 = 2;
 /// Redis could not be reached when terse started.
 #[derive(Debug, thiserror::Error)]
 #[error("Redis at {url} cannot be used")]
-pub struct OpenError {
+pub struct RedisOpenError {
     url: String,
     #[source]
     source: RedisError,
@@ -36,7 +36,7 @@ pub struct OpenError {
 
 /// Redis does not answer now. The caller continues without it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Away;
+pub(crate) struct RedisUnavailable;
 
 /// A connection to Redis that renews itself.
 ///
@@ -66,13 +66,13 @@ struct State {
 
 impl Redis {
     /// Connects, or says why not.
-    pub async fn open(url: RedisUrl) -> Result<Self, OpenError> {
+    pub async fn open(url: RedisUrl) -> Result<Self, RedisOpenError> {
         Self::open_patiently(url, TIMEOUT).await
     }
 
     /// The same with another timeout, for tests on busy machines.
     #[doc(hidden)]
-    pub async fn open_patiently(url: RedisUrl, patience: Duration) -> Result<Self, OpenError> {
+    pub async fn open_patiently(url: RedisUrl, patience: Duration) -> Result<Self, RedisOpenError> {
         let state = Arc::new(State {
             connection: RwLock::new(None),
             is_up: AtomicBool::new(false),
@@ -85,7 +85,7 @@ impl Redis {
             patience,
             url,
         });
-        let failed = |source| OpenError { url: state.url.to_string(), source };
+        let failed = |source| RedisOpenError { url: state.url.to_string(), source };
         let connection = state.connect().await.map_err(failed)?;
         let seen = state.probe(connection).await.map_err(failed)?;
         state.begin_epoch();
@@ -126,15 +126,15 @@ impl Redis {
     pub(crate) async fn call<T>(
         &self,
         work: impl AsyncFnOnce(&mut Connection) -> RedisResult<T>,
-    ) -> Result<T, Away> {
-        let Some(mut connection) = self.state.connection() else { return Err(Away) };
+    ) -> Result<T, RedisUnavailable> {
+        let Some(mut connection) = self.state.connection() else { return Err(RedisUnavailable) };
         match timeout(self.state.patience, work(&mut connection)).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) if is_refusal(&error) => self.state.warn(&error.to_string()),
             Ok(Err(error)) => self.state.trip(&error.to_string()),
             Err(_) => self.state.trip("no answer in time"),
         }
-        Err(Away)
+        Err(RedisUnavailable)
     }
 
     /// Opens the breaker: something that Redis must hold could not be written.

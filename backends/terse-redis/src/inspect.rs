@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The state of a server; of a Cluster, that of the node with the least memory.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Inspection {
+pub struct RedisInspection {
     /// Its version.
     pub version: String,
     /// How many servers answered.
@@ -26,7 +26,7 @@ pub struct Inspection {
 }
 
 /// Looks at Redis.
-pub async fn inspect(url: &RedisUrl) -> Result<Inspection, RedisError> {
+pub async fn inspect(url: &RedisUrl) -> Result<RedisInspection, RedisError> {
     let looked = timeout(TIMEOUT, async {
         let mut connection = connect(url).await?;
         let mut texts = Vec::new();
@@ -48,7 +48,7 @@ fn collect(answer: &Value, found: &mut Vec<String>) {
     }
 }
 
-fn read(texts: &[String]) -> Inspection {
+fn read(texts: &[String]) -> RedisInspection {
     let all = |name: &str| -> Vec<&str> {
         let lines = texts.iter().flat_map(|text| text.lines());
         lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(':')).collect()
@@ -57,7 +57,7 @@ fn read(texts: &[String]) -> Inspection {
         all(name).iter().filter_map(|number| number.trim().parse().ok()).collect()
     };
     let first = |name: &str| all(name).first().map_or("", |text| text.trim()).to_owned();
-    Inspection {
+    RedisInspection {
         version: first("redis_version"),
         servers: all("run_id").len(),
         used_memory: numbers("used_memory").into_iter().max().unwrap_or_default(),

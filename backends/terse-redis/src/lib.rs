@@ -17,8 +17,8 @@ mod target;
 mod value;
 
 pub use announce::AnnouncingRoutes;
-pub use client::{OpenError, Redis, TIMEOUT};
-pub use inspect::{Inspection, inspect};
+pub use client::{Redis, RedisOpenError, TIMEOUT};
+pub use inspect::{RedisInspection, inspect};
 pub use limiter::RedisLimiter;
 pub use links::{LinkCounts, LinkOptions, RedisLinks};
 pub use target::{InvalidUrl, RedisUrl};

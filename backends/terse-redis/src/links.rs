@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use redis::{RedisResult, Script};
+use terse_core::metrics::Metrics;
 use terse_core::{
     Absence, Change, Domain, Link, LinkKey, LinkReader, LinkStore, Revision, SharedCache,
     StoreError, Timestamp, link_codec,
@@ -20,7 +21,7 @@ use terse_core::{
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
-use crate::client::{Away, Redis};
+use crate::client::{Redis, RedisUnavailable};
 use crate::floors::Floors;
 use crate::value::{self, Copy, PUT};
 
@@ -135,6 +136,23 @@ impl RedisLinks {
     pub fn is_ready(&self) -> bool {
         self.inner.is_ready()
     }
+
+    /// Writes all counters.
+    pub fn write_metrics(&self, to: &mut Metrics) {
+        let counts = self.counts();
+        let lookups = [
+            ("hit", counts.hits),
+            ("miss", counts.misses),
+            ("bypassed", counts.bypassed),
+            ("stale", counts.stale),
+        ];
+        let help = "Look-ups of links that were not in memory, by what Redis answered";
+        to.counters("terse_shared_cache_lookups", help, "what", lookups);
+        let help = "How often Redis did not answer and was no longer asked";
+        to.count("terse_shared_cache_trips", help, self.inner.redis.trips());
+        let help = "Whether copies of links in Redis are in use";
+        to.gauge("terse_shared_cache_ready", help, f64::from(u8::from(self.is_ready())));
+    }
 }
 
 impl Drop for RedisLinks {
@@ -155,7 +173,10 @@ impl Inner {
     }
 
     /// The copies that may be used, with their age.
-    async fn copies(&self, keys: &[LinkKey]) -> Result<Vec<Option<(Link, Duration)>>, Away> {
+    async fn copies(
+        &self,
+        keys: &[LinkKey],
+    ) -> Result<Vec<Option<(Link, Duration)>>, RedisUnavailable> {
         let names: Vec<String> = keys.iter().map(|key| self.key(key)).collect();
         let values: Vec<Option<Vec<u8>>> = self
             .redis
@@ -233,7 +254,7 @@ impl Inner {
         ttl: Duration,
         latest_ms: i64,
         content: &[u8],
-    ) -> Result<(), Away> {
+    ) -> Result<(), RedisUnavailable> {
         let name = self.key(key);
         let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
         self.redis
@@ -370,7 +391,7 @@ impl LinkReader for RedisLinks {
         };
         let copies = match inner.is_ready() {
             true => inner.copies(keys).await,
-            false => Err(Away),
+            false => Err(RedisUnavailable),
         };
         let Ok(copies) = copies else {
             count(&inner.counters.bypassed, keys.len());

@@ -25,28 +25,29 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use terse_core::Secret;
 
-pub use report::{BenchReport, Errors, Latency};
-pub use wire::Server;
+pub use report::{BenchReport, ErrorCounts, Latency};
+pub use wire::BenchTarget;
 
 /// The largest number of connections or threads; more is probably a typo.
 const MAX_CONNECTIONS: u64 = 65_535;
 
 /// The options of `terse bench`.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct BenchArgs {
     /// What to measure.
     #[command(subcommand)]
-    pub mode: Mode,
+    pub mode: BenchMode,
 }
 
-impl Options {
+impl BenchArgs {
     /// Sets the API key to create links with.
     pub fn with_key(mut self, given: Option<Secret>) -> Self {
         match &mut self.mode {
-            Mode::Create(CreateOptions { key, .. }) | Mode::Load(LoadOptions { key, .. }) => {
+            BenchMode::Create(CreateOptions { key, .. })
+            | BenchMode::Load(LoadOptions { key, .. }) => {
                 *key = given;
             }
-            Mode::Redirect(_) => {}
+            BenchMode::Redirect(_) => {}
         }
         self
     }
@@ -54,7 +55,7 @@ impl Options {
 
 /// The modes of the load generator.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Mode {
+pub enum BenchMode {
     /// Follow links and count the redirects.
     Redirect(RedirectOptions),
     /// Create links, each with a target of its own, and count those that became durable.
@@ -67,8 +68,8 @@ pub enum Mode {
 #[derive(Args, Clone, Debug)]
 pub struct RedirectOptions {
     /// The server, as http://HOST:PORT.
-    #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = Server::parse)]
-    pub url: Server,
+    #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = BenchTarget::parse)]
+    pub url: BenchTarget,
     /// A file with one path per line, the most popular first.
     #[arg(long, value_name = "FILE")]
     pub paths: Option<PathBuf>,
@@ -76,8 +77,8 @@ pub struct RedirectOptions {
     #[arg(long, conflicts_with = "paths")]
     pub path: Option<String>,
     /// How visitors choose among the paths.
-    #[arg(long, value_enum, default_value_t = Pick::Zipf)]
-    pub pick: Pick,
+    #[arg(long, value_enum, default_value_t = PathChoice::Zipf)]
+    pub pick: PathChoice,
     /// The number of concurrent visitors.
     #[arg(long, default_value_t = 64,
         value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS))]
@@ -104,8 +105,8 @@ pub struct RedirectOptions {
 #[derive(Args, Clone, Debug)]
 pub struct CreateOptions {
     /// The server, as http://HOST:PORT.
-    #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = Server::parse)]
-    pub url: Server,
+    #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = BenchTarget::parse)]
+    pub url: BenchTarget,
     /// An API key without limits; links created without one expire.
     #[arg(skip)]
     pub key: Option<Secret>,
@@ -125,8 +126,8 @@ pub struct CreateOptions {
 #[derive(Args, Clone, Debug)]
 pub struct LoadOptions {
     /// The server, as http://HOST:PORT.
-    #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = Server::parse)]
-    pub url: Server,
+    #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = BenchTarget::parse)]
+    pub url: BenchTarget,
     /// An API key without limits; required, because links created without one expire.
     #[arg(skip)]
     pub key: Option<Secret>,
@@ -144,7 +145,7 @@ pub struct LoadOptions {
 
 /// How visitors choose among the paths.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Pick {
+pub enum PathChoice {
     /// Few are popular: the n-th is chosen 1/n as often as the first.
     Zipf,
     /// All are equally popular.
@@ -158,11 +159,11 @@ pub enum Pick {
 }
 
 /// Runs the load generator and returns its report. Prints nothing.
-pub fn run(options: Options) -> anyhow::Result<BenchReport> {
+pub fn run(options: BenchArgs) -> anyhow::Result<BenchReport> {
     match options.mode {
-        Mode::Redirect(redirect) => redirect::run(redirect),
-        Mode::Create(create) => create::run(create),
-        Mode::Load(load) => load::run(&load),
+        BenchMode::Redirect(redirect) => redirect::run(redirect),
+        BenchMode::Create(create) => create::run(create),
+        BenchMode::Load(load) => load::run(&load),
     }
 }
 

@@ -53,7 +53,7 @@ pub struct InProcessApi {
 
 /// A response of the API.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     /// The status.
     pub status: u16,
     /// The JSON, or null if there was none.
@@ -133,7 +133,7 @@ impl ApiClient {
         method: &Method,
         path: &str,
         body: Option<&Value>,
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<ApiResponse> {
         self.call_with(method, path, body.map(serde_json::to_vec).transpose()?)
     }
 
@@ -143,7 +143,7 @@ impl ApiClient {
         method: &Method,
         path: &str,
         body: Option<Vec<u8>>,
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<ApiResponse> {
         match &self.transport {
             Transport::Http { agent, base, key } => {
                 call_http(agent, base, key.as_ref(), method, path, body)
@@ -160,7 +160,7 @@ impl ApiClient {
         method: &Method,
         path: &str,
         body: Option<&Value>,
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<ApiResponse> {
         let answer = self.call(method, path, body)?;
         if !(200..300).contains(&answer.status) {
             return Err(Problem::read(answer.status, &answer.body).into());
@@ -176,7 +176,7 @@ fn call_http(
     method: &Method,
     path: &str,
     body: Option<Vec<u8>>,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<ApiResponse> {
     let url = format!("{}{path}", base.as_str().trim_end_matches('/'));
     let mut request =
         Request::builder().method(method).uri(url).header(header::ACCEPT, "application/json");
@@ -200,7 +200,7 @@ fn call_http(
         .limit(MAX_RESPONSE_SIZE)
         .read_to_vec()
         .with_context(reached)?;
-    Ok(Answer { status, body: parse(status, &bytes)?, retry_after })
+    Ok(ApiResponse { status, body: parse(status, &bytes)?, retry_after })
 }
 
 async fn call_in_process(
@@ -208,7 +208,7 @@ async fn call_in_process(
     method: &Method,
     path: &str,
     body: Option<Vec<u8>>,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<ApiResponse> {
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -234,7 +234,11 @@ async fn call_in_process(
             .map_err(|error| anyhow::anyhow!(error))?
             .to_bytes();
         let status = head.status.as_u16();
-        Ok(Answer { status, body: parse(status, &bytes)?, retry_after: retry_after(&head.headers) })
+        Ok(ApiResponse {
+            status,
+            body: parse(status, &bytes)?,
+            retry_after: retry_after(&head.headers),
+        })
     };
     tokio::time::timeout(CALL, call).await.context("the store takes too long")?
 }

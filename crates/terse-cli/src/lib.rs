@@ -1,17 +1,23 @@
 //! The command line: commands, the API client, import and export, and the load generator.
 //!
-//! Every command here works through the API. The binary passes in how to reach the API of the local
-//! data folder ([`Context::local`]), so that this crate knows neither the stores nor the server.
-//! Commands that need the stores' files (`serve`, `backup`, `restore`, `doctor`) are in the binary.
+//! Most commands work through the API. The binary passes in how to reach the API of the local data
+//! folder ([`CommandContext::local`]), and what `backup`, `restore` and `doctor` need of the stores' files
+//! ([`DataFiles`]), so that this crate knows neither the stores nor the server.
 
 pub mod bench;
 mod client;
 mod commands;
+mod data_files;
 mod problem;
 pub mod terminal;
 mod transfer;
 
-pub use client::{Answer, ApiClient, InProcessApi, Remote};
-pub use commands::{Command, Context};
-pub use problem::{Usage, describe};
-pub use transfer::{digest_of, rows_of};
+pub use client::{ApiClient, ApiResponse, InProcessApi, Remote};
+pub use commands::backup::{BackupArgs, LAST_BACKUP, RestoreArgs};
+pub use commands::doctor::{
+    DoctorArgs, DoctorChecks, DoctorContext, LocalServer, without_settings,
+};
+pub use commands::{Command, CommandContext};
+pub use data_files::{CheckFile, CopyFile, DataFile, DataFiles};
+pub use problem::{UsageError, describe};
+pub use transfer::rows_of;

@@ -57,7 +57,7 @@ impl std::error::Error for Problem {}
 /// A usage error that clap cannot detect, only the command itself.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Usage(pub &'static str);
+pub struct UsageError(pub &'static str);
 
 /// One line of text, or one JSON object; both contain the whole chain of causes.
 pub fn describe(error: &anyhow::Error, as_json: bool) -> String {

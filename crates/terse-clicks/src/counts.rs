@@ -1,6 +1,8 @@
 //! What the shipper has done, for metrics and health checks.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use terse_core::metrics::Metrics;
 
 /// Counts since the start of the process.
 #[derive(Debug)]
@@ -52,5 +54,28 @@ impl Default for ShipperCounts {
             alive: AtomicBool::new(true),
             fenced: AtomicBool::default(),
         }
+    }
+}
+
+impl ShipperCounts {
+    /// Writes all counters.
+    pub fn write_metrics(&self, to: &mut Metrics) {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let fates = [
+            ("counted", of(&self.recorded)),
+            ("dropped", of(&self.dropped)),
+            ("unreadable", of(&self.unreadable)),
+        ];
+        let help = "Clicks on their way to the statistics, by what happened to them";
+        to.counters("terse_clicks", help, "what", fates);
+        let help = "Batches of clicks that the click store refused; terse retries them";
+        to.counter("terse_clicks_store_failures", help, &self.store_failures);
+        let help = "1 if the thread that counts clicks has stopped unexpectedly";
+        let is_dead = u8::from(!self.alive.load(Ordering::Relaxed));
+        to.gauge("terse_clicks_dead", help, f64::from(is_dead));
+        let help = "Bytes of the journal whose clicks are not stored yet";
+        to.gauge("terse_journal_waiting_bytes", help, of(&self.lag_bytes) as f64);
+        let help = "Clicks that the statistics include and the click store does not have yet";
+        to.gauge("terse_clicks_in_memory", help, of(&self.in_memory) as f64);
     }
 }

@@ -1,44 +1,16 @@
 //! The cost of reading one click into a batch, in things that can be counted: no allocation for
 //! values that were seen before.
 #![allow(clippy::unwrap_used, reason = "a test")]
-#![allow(unsafe_code, reason = "counts the allocations")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use terse_clicks::{AddressPrecision, Enricher, Gathering};
 use terse_core::Timestamp;
 use terse_core::clicks::Record;
+use terse_testkit::CountingAllocator;
 
 const CLICKS: u64 = 20_000;
 
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-/// Counts every allocation of the process.
-struct Counting;
-
-// SAFETY: all calls go to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 /// The only test of its binary, because it counts the allocations of the whole process.
 #[test]
@@ -77,7 +49,7 @@ fn a_click_with_known_values_allocates_nothing() {
                 gathering.add_in_order(&mut enricher);
             }
         }
-        ALLOCATIONS.load(Ordering::Relaxed)
+        ALLOCATOR.allocations()
     };
     let before = read(0..4 * CLICKS);
     let allocated = read(4 * CLICKS..5 * CLICKS) - before;

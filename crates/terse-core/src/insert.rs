@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::code::Code;
-use crate::link::{Link, LinkKey, OwnerId, Status};
+use crate::link::{Link, LinkKey, LinkStatus, OwnerId};
 use crate::outbox::OutboxEvent;
 
 /// Makes a write safe to repeat: the store returns the first answer again.
@@ -79,7 +79,10 @@ impl ReuseKey {
         };
         same_place
             && (have.owner, &have.target) == (wanted.owner, &wanted.target)
-            && matches!(have.status(now), Status::Active | Status::Scheduled | Status::Suspicious)
+            && matches!(
+                have.status(now),
+                LinkStatus::Active | LinkStatus::Scheduled | LinkStatus::Suspicious
+            )
             && self.same_expiry(have)
             && (have.valid_from, have.max_clicks, have.redirect)
                 == (wanted.valid_from, wanted.max_clicks, wanted.redirect)

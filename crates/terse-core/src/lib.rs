@@ -17,14 +17,17 @@ mod domain;
 mod domain_check;
 mod events;
 mod host;
+mod http_client;
 mod identity;
 mod insert;
+pub mod job;
 pub mod limits;
 mod link;
 pub mod link_codec;
 mod link_reader;
 mod links;
 mod log_limit;
+pub mod metrics;
 pub mod moderation;
 mod notices;
 mod operator;
@@ -58,8 +61,8 @@ pub use clock::Clock;
 pub use clock_guard::{ClockDoubt, ClockGuard};
 pub use code::{AliasMinimum, Code, is_reserved};
 pub use codes::{
-    Alphabet, CodeSource, CodeSourceError, Hashed, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbered,
-    Numbering, Random, Snowflake, Wanted,
+    Alphabet, CodeRequest, CodeSource, CodeSourceError, Hashed, MAX_CODE_LENGTH, MIN_CODE_LENGTH,
+    Numbered, Numbering, Random, Snowflake,
 };
 pub use create_link::{CreateBounds, CreateLink, NewLink};
 pub use domain::{Domain, Hosts};
@@ -68,15 +71,19 @@ pub use domain_check::{
 };
 pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};
+pub use http_client::{
+    GetResponse, HttpClient, OutgoingError, Oversize, PostResponse, RequestLimits, Validators,
+};
 pub use identity::{CodeHash, Identity};
 pub use insert::{FoldedAlias, Insert, Inserted, MustBeAbsent, Request, ReuseKey};
 pub use link::{
-    Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision, Status,
+    Link, LinkKey, LinkStatus, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision,
 };
 pub use link_reader::{Absence, ClickSpend, ClickSpender, LinkReader};
 pub use links::{
-    Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, ImportPreview,
-    LinkCreation, LinkError, LinkPolicy, Links, ListedOwner, Listing, TagReport,
+    Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, ImportClaims,
+    ImportPreview, LinkCreation, LinkError, LinkPolicy, Links, ListedOwner, Listing, PublicLinks,
+    RowClaim, RowClash, TagReport,
 };
 pub use log_limit::LogLimit;
 pub use notices::Notices;
@@ -93,7 +100,7 @@ pub use screening::{
     UNREACHABLE, UNSCREENED,
 };
 pub use secret::Secret;
-pub use self_check::{CheckResult, Finding, NoSelfCheck, SelfCheck};
+pub use self_check::{CheckResult, Finding, NoSelfCheck, SelfCheck, self_check};
 pub use span::Span;
 pub use store::{
     BoxError, CodeLease, Cursor, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, Page,

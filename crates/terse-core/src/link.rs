@@ -187,7 +187,7 @@ pub struct Link {
 
 /// The status of a link at a given time, for owners and programs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Status {
+pub enum LinkStatus {
     /// Redirects.
     Active,
     /// `valid_from` lies ahead.
@@ -204,7 +204,7 @@ pub enum Status {
     Deleted,
 }
 
-impl Status {
+impl LinkStatus {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Active,
@@ -237,21 +237,21 @@ impl Status {
 
 impl Link {
     /// The first reason, in this order, why the link does not simply redirect.
-    pub fn status(&self, now: Timestamp) -> Status {
+    pub fn status(&self, now: Timestamp) -> LinkStatus {
         if self.deleted_at.is_some() {
-            Status::Deleted
+            LinkStatus::Deleted
         } else if self.moderation == ModerationStatus::Blocked {
-            Status::Blocked
+            LinkStatus::Blocked
         } else if self.expires_at.is_some_and(|at| at <= now) {
-            Status::Expired
+            LinkStatus::Expired
         } else if self.max_clicks.is_some_and(|max| self.spent_clicks >= max) {
-            Status::UsedUp
+            LinkStatus::UsedUp
         } else if self.valid_from.is_some_and(|at| at > now) {
-            Status::Scheduled
+            LinkStatus::Scheduled
         } else if self.moderation == ModerationStatus::Suspicious {
-            Status::Suspicious
+            LinkStatus::Suspicious
         } else {
-            Status::Active
+            LinkStatus::Active
         }
     }
 

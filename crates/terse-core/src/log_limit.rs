@@ -3,26 +3,38 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Log lines of one cause in a minute.
-const LINES: u64 = 3;
+/// Log lines of one cause in a minute, unless another number is set.
+const LINES: u32 = 3;
 const WINDOW: Duration = Duration::from_mins(1);
 
 /// Allows a few log lines a minute, and counts the others.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LogLimit {
+    lines: u64,
     /// The minute in the upper 32 bits, and the lines in it.
     window: AtomicU64,
     suppressed: AtomicU64,
 }
 
+impl Default for LogLimit {
+    fn default() -> Self {
+        Self::new(LINES)
+    }
+}
+
 impl LogLimit {
+    /// A limit of this many lines a minute.
+    pub fn new(lines: u32) -> Self {
+        Self { lines: lines.into(), window: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
+    }
+
     /// Whether to log now. Returns how many lines were left out since the last one. `now` is the
     /// time of a [`Clock::steady`](crate::Clock::steady).
     pub fn admit(&self, now: Duration) -> Option<u64> {
         let minute = (now.as_secs() / WINDOW.as_secs()) & u64::from(u32::MAX);
         let lines = self.window.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |window| {
             let lines = if window >> 32 == minute { window & u64::from(u32::MAX) } else { 0 };
-            (lines < LINES).then_some((minute << 32) | (lines + 1))
+            (lines < self.lines).then_some((minute << 32) | (lines + 1))
         });
         if lines.is_ok() {
             return Some(self.suppressed.swap(0, Ordering::Relaxed));

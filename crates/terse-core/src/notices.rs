@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::metrics::Metrics;
+
 /// Current notices by their topic, for `/readyz` and metrics.
 #[derive(Debug, Default)]
 pub struct Notices(Mutex<BTreeMap<&'static str, String>>);
@@ -20,6 +22,12 @@ impl Notices {
     /// All current notices, by topic.
     pub fn all(&self) -> Vec<(&'static str, String)> {
         self.lock().iter().map(|(topic, text)| (*topic, text.clone())).collect()
+    }
+
+    /// Writes how many there are.
+    pub fn write_metrics(&self, to: &mut Metrics) {
+        let help = "Notices to the operator; /readyz shows them";
+        to.gauge("terse_notices", help, self.lock().len() as f64);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {

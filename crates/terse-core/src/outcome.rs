@@ -1,6 +1,6 @@
 //! The decision about a visit, and the answer that the visitor got.
 
-use crate::link::{Link, Status};
+use crate::link::{Link, LinkStatus};
 use crate::time::Timestamp;
 
 /// What a visitor gets, decided from the link and the time. The redirect plane decides once, when
@@ -34,16 +34,16 @@ impl VisitDecision {
     /// Decides for a link.
     pub fn of(link: &Link, now: Timestamp) -> Self {
         match link.status(now) {
-            Status::Active if link.password.is_some() => Self::Password,
-            Status::Active if link.max_clicks.is_some() => Self::RedirectIfSpent,
-            Status::Active if link.rules.is_some() => Self::RedirectByRules,
-            Status::Active if link.forward_query => Self::RedirectWithQuery,
-            Status::Active => Self::Redirect,
-            Status::Scheduled | Status::Deleted => Self::NotFound,
-            Status::Expired => Self::Gone,
-            Status::UsedUp => Self::UsedUp,
-            Status::Blocked => Self::Blocked,
-            Status::Suspicious => Self::Warning,
+            LinkStatus::Active if link.password.is_some() => Self::Password,
+            LinkStatus::Active if link.max_clicks.is_some() => Self::RedirectIfSpent,
+            LinkStatus::Active if link.rules.is_some() => Self::RedirectByRules,
+            LinkStatus::Active if link.forward_query => Self::RedirectWithQuery,
+            LinkStatus::Active => Self::Redirect,
+            LinkStatus::Scheduled | LinkStatus::Deleted => Self::NotFound,
+            LinkStatus::Expired => Self::Gone,
+            LinkStatus::UsedUp => Self::UsedUp,
+            LinkStatus::Blocked => Self::Blocked,
+            LinkStatus::Suspicious => Self::Warning,
         }
     }
 }

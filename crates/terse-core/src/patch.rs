@@ -170,7 +170,7 @@ pub(crate) fn expiry_after(ttl: u64, now: Timestamp) -> Result<Timestamp, Valida
         ValidationError::new(ValidationErrorKind::InvalidExpiry, "ttl", detail)
     };
     if ttl == 0 {
-        return Err(refuse("a link lives at least one second"));
+        return Err(refuse("a link must be valid for at least one second"));
     }
     let end = now.checked_add(Duration::from_secs(ttl)).filter(|_| ttl <= MAX_TTL);
     end.ok_or_else(|| refuse("too far in the future"))

@@ -128,11 +128,24 @@ impl Principal {
     }
 
     /// Refuses principals of a lesser role.
-    pub fn at_least(self, role: Role) -> Result<Self, AccessError> {
+    pub fn require(&self, role: Role) -> Result<(), AccessError> {
         match role {
-            _ if self.role >= role => Ok(self),
+            _ if self.role >= role => Ok(()),
             Role::Admin => Err(AccessError::AdminNeeded),
             Role::Moderator | Role::User => Err(AccessError::ModeratorNeeded),
         }
+    }
+
+    /// Refuses principals who are neither this account nor an admin.
+    pub fn require_self_or_admin(&self, account: OwnerId) -> Result<(), AccessError> {
+        if self.caller != Caller::Anonymous && self.owner() == account {
+            return Ok(());
+        }
+        self.require(Role::Admin)
+    }
+
+    /// Whether the principal sees the notes of this owner's links: the owner does, and admins.
+    pub fn sees_notes_of(&self, owner: OwnerId) -> bool {
+        self.require_self_or_admin(owner).is_ok()
     }
 }

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use crate::clock::Clock;
+use crate::moderation::ModerationError;
 use crate::principal::Principal;
-use crate::registry::{Actor, AlarmState, Attribution, Registry, RegistryError, RemovalAlarm};
+use crate::registry::{
+    Actor, AlarmState, Attribution, Registry, RegistryError, RemovalAlarm, Role,
+};
 
 /// The service.
 pub struct Removals {
@@ -18,21 +21,29 @@ impl Removals {
         Self { registry, clock }
     }
 
-    /// The alarm that waits for a confirmation, if there is one.
-    pub async fn waiting(&self) -> Result<Option<RemovalAlarm>, RegistryError> {
+    /// The alarm that waits for a confirmation, if there is one. Only for admins.
+    pub async fn waiting(
+        &self,
+        principal: &Principal,
+    ) -> Result<Option<RemovalAlarm>, ModerationError> {
+        principal.require(Role::Admin)?;
         let alarm = self.registry.removal_alarm().await?;
         Ok(alarm.filter(|alarm| alarm.state == AlarmState::Waiting))
     }
 
-    /// Lets the removal of this round continue. The adapter admits admins only. `Missing` unless
-    /// that round waits, so that an operator confirms only an alarm they have read.
+    /// Lets the removal of this round continue. Only for admins. `NoRemoval` unless that round
+    /// waits, so that an admin confirms only an alarm they have read.
     pub async fn confirm(
         &self,
         principal: &Principal,
         round: u64,
-    ) -> Result<RemovalAlarm, RegistryError> {
+    ) -> Result<RemovalAlarm, ModerationError> {
+        principal.require(Role::Admin)?;
         let actor = Actor::Owner(principal.caller.owner());
         let by = Attribution { actor, at: self.clock.now(), why: None };
-        self.registry.confirm_removal(round, by).await
+        match self.registry.confirm_removal(round, by).await {
+            Err(RegistryError::Missing) => Err(ModerationError::NoRemoval),
+            confirmed => Ok(confirmed?),
+        }
     }
 }

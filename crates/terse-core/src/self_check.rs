@@ -1,5 +1,8 @@
 //! What a running server finds when it checks itself: its settings, its folder and its machine.
 
+use crate::principal::{AccessError, Principal};
+use crate::registry::Role;
+
 /// How serious a finding is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CheckResult {
@@ -45,6 +48,15 @@ pub struct Finding {
 pub trait SelfCheck: Send + Sync {
     /// Runs all checks that take no longer than a moment. Blocks on the disk.
     fn check(&self) -> Vec<Finding>;
+}
+
+/// Runs all checks. Only for admins. Blocks on the disk.
+pub fn self_check(
+    principal: &Principal,
+    checks: &dyn SelfCheck,
+) -> Result<Vec<Finding>, AccessError> {
+    principal.require(Role::Admin)?;
+    Ok(checks.check())
 }
 
 /// Finds nothing.

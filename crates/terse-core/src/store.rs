@@ -9,7 +9,7 @@ use crate::changes::ChangeFeed;
 use crate::domain::Domain;
 use crate::identity::Identity;
 use crate::insert::{Insert, Inserted, Request};
-use crate::link::{Link, LinkKey, OwnerId, Revision, Status};
+use crate::link::{Link, LinkKey, LinkStatus, OwnerId, Revision};
 use crate::link_reader::{ClickSpender, LinkReader};
 use crate::outbox::{Outbox, OutboxEvent};
 
@@ -122,8 +122,8 @@ pub struct ListQuery {
     pub tag: Option<String>,
     /// Only links whose code, target or title contains this text, ignoring ASCII case.
     pub text: Option<String>,
-    /// Only links with this status at `now`. Deleted links are listed only with `Status::Deleted`.
-    pub status: Option<Status>,
+    /// Only links with this status at `now`. Deleted links are listed only with `LinkStatus::Deleted`.
+    pub status: Option<LinkStatus>,
     /// Only archived links, or only links that are not archived.
     pub archived: Option<bool>,
     /// The order.
@@ -159,7 +159,7 @@ impl ListQuery {
             })
             && self.archived.is_none_or(|archived| link.archived_at.is_some() == archived)
             && match self.status {
-                None => status != Status::Deleted,
+                None => status != LinkStatus::Deleted,
                 Some(wanted) => status == wanted,
             }
     }
@@ -231,6 +231,10 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     /// conditions does not hold. A deleted or expired link keeps its code until it is purged.
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError>;
 
+    /// What [`LinkStore::insert`] would answer now. Writes nothing; another write may come in
+    /// between.
+    async fn preview_insert(&self, insert: &Insert) -> Result<Inserted, StoreError>;
+
     /// The answer that [`LinkStore::insert`] would repeat for this request: `Replayed` or
     /// `RequestMismatch`. `None` if the store has not answered it.
     async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError>;
@@ -294,7 +298,7 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     async fn raise_incarnation(&self, seen: u64) -> Result<u64, StoreError>;
 
     /// Ends the reuse of up to `limit` links that expired by `now`, once each, stores `now` as the
-    /// time of the mark, and returns their keys. For those that are `Status::Expired` at `now`, a
+    /// time of the mark, and returns their keys. For those that are `LinkStatus::Expired` at `now`, a
     /// `LinkExpired` event goes to the outbox in the same write if their owner is one of
     /// `subscribers`.
     async fn mark_expired(

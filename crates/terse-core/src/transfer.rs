@@ -63,7 +63,7 @@ pub enum Cell {
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
+pub enum ColumnKind {
     /// Numbers.
     Int,
     /// Times, as [`Cell::Int`].
@@ -76,7 +76,7 @@ pub enum Kind {
 
 /// Which of the files of an embedded store has a table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Part {
+pub enum StoreFile {
     /// Links.
     Links,
     /// Accounts and what belongs to them.
@@ -89,22 +89,22 @@ pub enum Part {
 #[derive(Debug)]
 pub struct Table {
     /// Where it is.
-    pub part: Part,
+    pub part: StoreFile,
     /// Its name.
     pub name: &'static str,
     /// Its columns.
-    pub columns: &'static [(&'static str, Kind)],
+    pub columns: &'static [(&'static str, ColumnKind)],
     /// Whether its first column is a number that the store gives out and never gives out again.
     pub numbered: bool,
 }
 
-use Kind::{Bytes, Int, Text, Time};
+use ColumnKind::{Bytes, Int, Text, Time};
 
 const fn table(
-    part: Part,
+    part: StoreFile,
     name: &'static str,
     numbered: bool,
-    columns: &'static [(&'static str, Kind)],
+    columns: &'static [(&'static str, ColumnKind)],
 ) -> Table {
     Table { part, name, columns, numbered }
 }
@@ -113,20 +113,20 @@ const fn table(
 /// the ids of requests (`Idempotency-Key`) of the last day.
 pub const TABLES: &[Table] = &[
     table(
-        Part::Links,
+        StoreFile::Links,
         "quarantine",
         false,
         &[("domain", Text), ("code", Text), ("owner", Int), ("until", Time)],
     ),
     table(
-        Part::Links,
+        StoreFile::Links,
         "outbox",
         false,
         &[("kind", Text), ("at", Time), ("event", Bytes), ("link", Bytes)],
     ),
-    table(Part::Registry, "facts", false, &[("name", Text), ("value", Bytes)]),
+    table(StoreFile::Registry, "facts", false, &[("name", Text), ("value", Bytes)]),
     table(
-        Part::Registry,
+        StoreFile::Registry,
         "accounts",
         true,
         &[
@@ -144,7 +144,7 @@ pub const TABLES: &[Table] = &[
         ],
     ),
     table(
-        Part::Registry,
+        StoreFile::Registry,
         "api_keys",
         true,
         &[
@@ -161,26 +161,31 @@ pub const TABLES: &[Table] = &[
         ],
     ),
     table(
-        Part::Registry,
+        StoreFile::Registry,
         "sessions",
         false,
         &[("token", Bytes), ("owner", Int), ("created_at", Time), ("expires_at", Time)],
     ),
     table(
-        Part::Registry,
+        StoreFile::Registry,
         "invitations",
         false,
         &[("token", Bytes), ("role", Text), ("author", Int), ("expires_at", Time)],
     ),
     table(
-        Part::Registry,
+        StoreFile::Registry,
         "domains",
         false,
         &[("domain", Text), ("root", Text), ("not_found", Text), ("expired", Text)],
     ),
-    table(Part::Registry, "blocked_hosts", false, &[("host", Text), ("at", Time), ("why", Text)]),
     table(
-        Part::Registry,
+        StoreFile::Registry,
+        "blocked_hosts",
+        false,
+        &[("host", Text), ("at", Time), ("why", Text)],
+    ),
+    table(
+        StoreFile::Registry,
         "reports",
         true,
         &[
@@ -197,7 +202,7 @@ pub const TABLES: &[Table] = &[
         ],
     ),
     table(
-        Part::Registry,
+        StoreFile::Registry,
         "audit",
         true,
         &[
@@ -213,7 +218,7 @@ pub const TABLES: &[Table] = &[
         ],
     ),
     table(
-        Part::Registry,
+        StoreFile::Registry,
         "webhooks",
         true,
         &[
@@ -234,7 +239,7 @@ pub const TABLES: &[Table] = &[
         ],
     ),
     table(
-        Part::Registry,
+        StoreFile::Registry,
         "deliveries",
         true,
         &[
@@ -252,22 +257,27 @@ pub const TABLES: &[Table] = &[
             ("problem", Text),
         ],
     ),
-    table(Part::Registry, "job_progress", false, &[("job", Text), ("progress", Bytes)]),
-    table(Part::Registry, "salts", false, &[("day", Int), ("salt", Bytes)]),
-    table(Part::Clicks, "journals", false, &[("id", Bytes), ("epoch", Int), ("generation", Int)]),
+    table(StoreFile::Registry, "job_progress", false, &[("job", Text), ("progress", Bytes)]),
+    table(StoreFile::Registry, "salts", false, &[("day", Int), ("salt", Bytes)]),
     table(
-        Part::Clicks,
+        StoreFile::Clicks,
+        "journals",
+        false,
+        &[("id", Bytes), ("epoch", Int), ("generation", Int)],
+    ),
+    table(
+        StoreFile::Clicks,
         "positions",
         false,
         &[("journal", Bytes), ("segment", Int), ("counted", Int)],
     ),
     table(
-        Part::Clicks,
+        StoreFile::Clicks,
         "erased_links",
         false,
         &[("domain", Text), ("code", Text), ("created_by", Int), ("erased_at", Int)],
     ),
-    table(Part::Clicks, "erased_owners", false, &[("owner", Int), ("erased_at", Int)]),
+    table(StoreFile::Clicks, "erased_owners", false, &[("owner", Int), ("erased_at", Int)]),
 ];
 
 /// The number and the checksum of rows, in any order.

@@ -1,5 +1,11 @@
 //! The one service for the webhooks of owners. A separate job sends the events.
 
+mod owners;
+mod signature;
+
+pub use owners::{WebhookOwners, Webhooks};
+pub use signature::{SIGNATURE_HEADER, SignatureError, WebhookSecret, sign, verify};
+
 use std::sync::Arc;
 
 use crate::clock::Clock;

@@ -4,18 +4,19 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Instant;
 
+use terse_core::{GetResponse, OutgoingError, Oversize, PostResponse, RequestLimits, Validators};
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::transport::{Connector as _, RustlsConnector};
 use ureq::{Agent, Body};
 
 use crate::connector::{GuardedConnector, PinnedResolver, TlsConnector};
-use crate::error::{OutgoingError, from_ureq};
+use crate::error::from_ureq;
 use crate::policy::Policy;
 use crate::request_url::RequestUrl;
 use crate::resolve::{Resolve, SystemResolver};
-use crate::response::{GetResponse, PostResponse, Validators};
-use crate::settings::{Limits, OutgoingSettings, Oversize};
+use crate::response::{get_response, post_response};
+use crate::settings::OutgoingSettings;
 
 /// The maximum number of redirects.
 const MAX_REDIRECTS: usize = 3;
@@ -60,7 +61,7 @@ impl BlockingClient {
     pub(crate) fn get(
         &self,
         mut url: RequestUrl,
-        limits: Limits,
+        limits: RequestLimits,
         known: &Validators,
         deadline: Instant,
     ) -> Result<GetResponse, OutgoingError> {
@@ -100,7 +101,7 @@ impl BlockingClient {
         deadline: Instant,
     ) -> Result<PostResponse, OutgoingError> {
         let response = self.hop(Method::POST, url, headers, body, deadline)?;
-        Ok(PostResponse::of(response.status(), response.headers()))
+        Ok(post_response(response.status(), response.headers()))
     }
 
     /// Sends one request, a GET or a POST, and reads its response. A redirect is a response.
@@ -109,7 +110,7 @@ impl BlockingClient {
         url: &RequestUrl,
         headers: &HeaderMap,
         body: Option<&[u8]>,
-        limits: Limits,
+        limits: RequestLimits,
         deadline: Instant,
     ) -> Result<GetResponse, OutgoingError> {
         let method = if body.is_some() { Method::POST } else { Method::GET };
@@ -182,11 +183,11 @@ fn location(response: &Response<Body>) -> Result<Option<&[u8]>, OutgoingError> {
 fn read(
     response: Response<Body>,
     url: &RequestUrl,
-    limits: Limits,
+    limits: RequestLimits,
     deadline: Instant,
 ) -> Result<GetResponse, OutgoingError> {
     let (parts, body) = response.into_parts();
-    let mut fetched = GetResponse::of(url.as_str(), parts.status, &parts.headers);
+    let mut fetched = get_response(url.as_str(), parts.status, &parts.headers);
     if limits.max_body == 0 {
         return Ok(fetched);
     }

@@ -1,5 +1,5 @@
 //! The one guarded HTTP client for requests to other servers: page titles, reachability checks,
-//! webhooks and blocklist feeds.
+//! webhooks and blocklist feeds. It implements [`terse_core::HttpClient`].
 //!
 //! A URL from a user may point at services that only this server can reach (SSRF). The client
 //! resolves a name once, requires that every address is public, and connects only to the checked
@@ -18,13 +18,9 @@ mod request_url;
 mod resolve;
 mod response;
 mod settings;
-mod signature;
-mod title;
+mod system_lookup;
 
-pub use error::OutgoingError;
-pub use outgoing::Outgoing;
+pub use outgoing::OutgoingClient;
 pub use resolve::{Resolve, SystemResolver};
-pub use response::{GetResponse, PostResponse, Validators};
-pub use settings::{Limits, OutgoingSettings, Oversize};
-pub use signature::{SIGNATURE_HEADER, SignatureError, WebhookSecret, sign, verify};
-pub use title::title_of;
+pub use settings::OutgoingSettings;
+pub use system_lookup::SystemLookup;

@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
+use terse_core::{GetResponse, HttpClient, OutgoingError, PostResponse, RequestLimits, Validators};
 use tokio::sync::oneshot;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::blocking_client::BlockingClient;
-use crate::error::OutgoingError;
 use crate::pool::Pool;
 use crate::request_url::RequestUrl;
-use crate::response::{GetResponse, PostResponse, Validators};
-use crate::settings::{Limits, OutgoingSettings};
+use crate::settings::OutgoingSettings;
 
 /// The maximum size of a POST body.
 const MAX_POST_SIZE: usize = 1 << 20;
@@ -40,7 +40,7 @@ const RESERVED_HEADERS: &[HeaderName] = &[
 ];
 
 /// The client. One per process, so that its limits hold for the whole process.
-pub struct Outgoing {
+pub struct OutgoingClient {
     client: Arc<BlockingClient>,
     settings: OutgoingSettings,
     /// Separate pools for short and long calls, so that slow feeds do not delay page titles.
@@ -48,7 +48,7 @@ pub struct Outgoing {
     long: OnceLock<Pool>,
 }
 
-impl Outgoing {
+impl OutgoingClient {
     /// Starts no threads before the first call.
     pub fn new(settings: OutgoingSettings) -> Self {
         Self {
@@ -59,42 +59,6 @@ impl Outgoing {
         }
     }
 
-    /// Gets a document and follows redirects. Any status is a response, not an error.
-    pub async fn get(&self, url: &str, limits: Limits) -> Result<GetResponse, OutgoingError> {
-        self.get_if_changed(url, limits, &Validators::default()).await
-    }
-
-    /// Gets a document unless it matches the validators. The response is then
-    /// [unchanged](GetResponse::is_unchanged) and has no body.
-    pub async fn get_if_changed(
-        &self,
-        url: &str,
-        limits: Limits,
-        known: &Validators,
-    ) -> Result<GetResponse, OutgoingError> {
-        let target = RequestUrl::parse(url, &self.client.policy)?;
-        let (client, known) = (Arc::clone(&self.client), known.clone());
-        self.run(limits.timeout, move |deadline| client.get(target, limits, &known, deadline)).await
-    }
-
-    /// Posts a body. Redirects are not followed: a payload signed for one receiver is sent to no
-    /// other. The caller decides whether a retry is safe.
-    pub async fn post(
-        &self,
-        url: &str,
-        content_type: &str,
-        body: Vec<u8>,
-        headers: &[(&str, &str)],
-    ) -> Result<PostResponse, OutgoingError> {
-        let target = RequestUrl::parse(url, &self.client.policy)?;
-        let all = checked_headers(headers, Some((content_type, &body)))?;
-        let client = Arc::clone(&self.client);
-        self.run(self.settings.post_timeout, move |deadline| {
-            client.post(&target, &all, &body, deadline)
-        })
-        .await
-    }
-
     /// Sends one request and reads its response: a GET, or with a body (its content type and its
     /// bytes) a POST. A redirect is a response and is not followed, so that headers with
     /// credentials reach no other server.
@@ -103,7 +67,7 @@ impl Outgoing {
         url: &str,
         headers: &[(&str, &str)],
         body: Option<(&str, Vec<u8>)>,
-        limits: Limits,
+        limits: RequestLimits,
     ) -> Result<GetResponse, OutgoingError> {
         let target = RequestUrl::parse(url, &self.client.policy)?;
         let all = checked_headers(headers, body.as_ref().map(|(kind, body)| (*kind, &**body)))?;
@@ -155,6 +119,40 @@ impl Outgoing {
     }
 }
 
+#[async_trait]
+impl HttpClient for OutgoingClient {
+    /// Gets a document unless it matches the validators. The response is then
+    /// [unchanged](GetResponse::is_unchanged) and has no body.
+    async fn get_if_changed(
+        &self,
+        url: &str,
+        limits: RequestLimits,
+        known: &Validators,
+    ) -> Result<GetResponse, OutgoingError> {
+        let target = RequestUrl::parse(url, &self.client.policy)?;
+        let (client, known) = (Arc::clone(&self.client), known.clone());
+        self.run(limits.timeout, move |deadline| client.get(target, limits, &known, deadline)).await
+    }
+
+    /// Posts a body. Redirects are not followed: a payload signed for one receiver is sent to no
+    /// other. The caller decides whether a retry is safe.
+    async fn post(
+        &self,
+        url: &str,
+        content_type: &str,
+        body: Vec<u8>,
+        headers: &[(&str, &str)],
+    ) -> Result<PostResponse, OutgoingError> {
+        let target = RequestUrl::parse(url, &self.client.policy)?;
+        let all = checked_headers(headers, Some((content_type, &body)))?;
+        let client = Arc::clone(&self.client);
+        self.run(self.settings.post_timeout, move |deadline| {
+            client.post(&target, &all, &body, deadline)
+        })
+        .await
+    }
+}
+
 /// The headers of a caller, if it may set them, and the content type of a body that may be posted.
 fn checked_headers(
     headers: &[(&str, &str)],
@@ -179,8 +177,8 @@ fn checked_headers(
     Ok(all)
 }
 
-impl fmt::Debug for Outgoing {
+impl fmt::Debug for OutgoingClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outgoing").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("OutgoingClient").field("settings", &self.settings).finish_non_exhaustive()
     }
 }

@@ -7,9 +7,9 @@ use std::time::Instant;
 use terse_core::is_public_address;
 use url::Host;
 
-use crate::error::OutgoingError;
 use crate::request_url::RequestUrl;
 use crate::resolve::Resolve;
+use terse_core::OutgoingError;
 
 /// The maximum number of addresses tried per name.
 const MAX_ADDRESSES: usize = 8;

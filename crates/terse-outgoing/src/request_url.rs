@@ -4,8 +4,8 @@ use terse_core::{is_bad_port, is_public_name};
 use ureq::http::Uri;
 use url::{Host, Url};
 
-use crate::error::OutgoingError;
 use crate::policy::Policy;
+use terse_core::OutgoingError;
 
 /// The same limit as for targets.
 const MAX_URL_LEN: usize = 8192;

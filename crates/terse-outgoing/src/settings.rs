@@ -1,4 +1,4 @@
-//! Settings of the client and limits of a call.
+//! Settings of the client.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -65,36 +65,4 @@ impl fmt::Debug for OutgoingSettings {
             .field("allow_private", &self.allow_private)
             .finish_non_exhaustive()
     }
-}
-
-/// What to do with a body over the limit.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Oversize {
-    /// Keep the start: a title is near the top.
-    Truncate,
-    /// Fail: half a blocklist is wrong.
-    Refuse,
-}
-
-/// The limits of one GET.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Limits {
-    /// From the lookup to the last byte, including redirects.
-    pub timeout: Duration,
-    /// The maximum body size in bytes. With 0 the body is not read.
-    pub max_body: usize,
-    /// What to do with a longer body.
-    pub oversize: Oversize,
-}
-
-impl Limits {
-    /// A web page: its first 64 KiB within 2 s.
-    pub const PAGE: Self =
-        Self { timeout: Duration::from_secs(2), max_body: 64 << 10, oversize: Oversize::Truncate };
-    /// Only whether the server responds within 2 s.
-    pub const REACHABILITY: Self =
-        Self { timeout: Duration::from_secs(2), max_body: 0, oversize: Oversize::Truncate };
-    /// A blocklist: 64 MiB within a minute, never truncated.
-    pub const FEED: Self =
-        Self { timeout: Duration::from_secs(60), max_body: 64 << 20, oversize: Oversize::Refuse };
 }

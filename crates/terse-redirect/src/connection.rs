@@ -21,7 +21,7 @@ use crate::client_addr::{ClientAddr, Transport};
 use crate::connection_table::{ConnectionTable, IdleTracker, InProgress, Waiting};
 use crate::counts::{Counter as _, Counts, SLOW_NANOS};
 use crate::date::DateLine;
-use crate::fast_path::{self, AnsweredRequest, LinkRequest, RequestTime, Step};
+use crate::fast_path::{self, AnsweredRequest, FastPathResult, LinkRequest, RequestTime};
 use crate::hyper_fallback;
 use crate::now::Now;
 use crate::redirector::{LinkUnavailable, Redirector};
@@ -264,7 +264,7 @@ impl Connection {
                     &mut request,
                     output,
                 ) {
-                    Step::Answered(answered) => {
+                    FastPathResult::Answered(answered) => {
                         used += answered.used;
                         answers += 1;
                         count_answer(&thread, &answered, lookup.is_none());
@@ -283,13 +283,13 @@ impl Connection {
                             break Next::Read;
                         }
                     }
-                    Step::Incomplete => break Next::Read,
-                    Step::Miss(miss) => {
+                    FastPathResult::Incomplete => break Next::Read,
+                    FastPathResult::Miss(miss) => {
                         let code = bytes[used..][miss.code].to_vec();
                         self.missed_nanos = started;
                         break Next::LookUp { domain: miss.domain, code };
                     }
-                    Step::HandOver => break Next::HandOver,
+                    FastPathResult::HandOver => break Next::HandOver,
                 }
             };
             if pending.is_empty() {

@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use tokio::task::AbortHandle;
 
-use crate::settings::Settings;
+use crate::settings::RedirectSettings;
 
 /// Longer than the request timeout of the web side.
 const MAX_REQUEST_TIME: std::time::Duration = std::time::Duration::from_secs(35);
@@ -183,7 +183,7 @@ impl ConnectionTable {
 
     /// Closes the connections that have waited too long for their client, and while stopping also
     /// the idle ones. Returns the number of the former.
-    pub(crate) fn sweep(&self, now_ms: i64, settings: &Settings, stopping: bool) -> u64 {
+    pub(crate) fn sweep(&self, now_ms: i64, settings: &RedirectSettings, stopping: bool) -> u64 {
         let ms =
             |duration: std::time::Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         let mut closed = 0;

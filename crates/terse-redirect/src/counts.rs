@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use terse_core::Answered;
 
 /// Upper ends of the latency buckets, in microseconds. One more bucket holds slower answers.
-pub const BUCKETS_MICROS: [u64; 14] =
+pub(crate) const BUCKETS_MICROS: [u64; 14] =
     [10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000];
 
 /// An answer that takes longer is slow: it is counted, and some of them are logged.
@@ -24,15 +24,15 @@ macro_rules! counts {
 
         /// The sums of all counters at one moment.
         #[derive(Clone, Debug, Default)]
-        pub struct Snapshot {
+        pub struct RedirectCounts {
             $($(#[$doc])* pub $name: u64,)*
-            /// How many answers took up to each of [`BUCKETS_MICROS`], and longer; not cumulative.
+            /// How many answers took up to each of `BUCKETS_MICROS`, and longer; not cumulative.
             pub latency: [u64; BUCKETS_MICROS.len() + 1],
             /// The sum of these times.
             pub latency_nanos: u64,
         }
 
-        impl Snapshot {
+        impl RedirectCounts {
             /// Adds a set of counters.
             pub(crate) fn add<C: Counter>(&mut self, counts: &Counts<C>) {
                 $(self.$name += counts.$name.get();)*
@@ -171,5 +171,22 @@ impl Counter for SharedCounter {
 
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_below_a_microsecond_is_counted() {
+        let counts = Counts::<ThreadCounter>::default();
+        counts.count_latency(750, 4);
+        counts.count_latency(1_250, 1);
+        // A clock that went back costs nothing.
+        counts.count_latency(-5, 1);
+        let mut seen = RedirectCounts::default();
+        seen.add(&counts);
+        assert_eq!((seen.latency_nanos, seen.latency.iter().sum::<u64>()), (4_250, 6));
     }
 }

@@ -8,7 +8,7 @@ use http::{HeaderMap, Response, StatusCode};
 use terse_core::limits::Limit;
 use terse_core::{Answered, ExceededLimit};
 
-use crate::settings::Settings;
+use crate::settings::RedirectSettings;
 
 /// The answers that have a prepared response, in the order of [`index`].
 const PREPARED: [Answered; 9] = [
@@ -77,7 +77,7 @@ struct Description<'a> {
 fn describe<'a>(
     answered: Answered,
     pages: &'a FailurePages,
-    settings: &Settings,
+    settings: &RedirectSettings,
 ) -> Description<'a> {
     let (status, title, detail, page) = match answered {
         Answered::Gone => (StatusCode::GONE, "Expired", "This link has expired.", &pages.gone),
@@ -162,7 +162,7 @@ pub struct ErrorResponses {
 
 impl ErrorResponses {
     /// Writes all responses.
-    pub fn new(pages: &FailurePages, settings: &Settings) -> Self {
+    pub fn new(pages: &FailurePages, settings: &RedirectSettings) -> Self {
         let prepare = |answered: Answered| {
             let description = describe(answered, pages, settings);
             let Description { status, title, ref detail, page, .. } = description;
@@ -170,7 +170,7 @@ impl ErrorResponses {
             let problem = format!(
                 concat!(
                     r#"{{"type":"about:blank","title":"{title}","status":{number},"#,
-                    r#""code":"{code}","detail":"{detail}","field":null}}"#
+                    r#""code":"{code}","detail":"{detail}","field":null,"request_id":null}}"#
                 ),
                 title = title,
                 number = number,

@@ -2,7 +2,7 @@
 //!
 //! [`answer`] is a function of the bytes, the client's address, the cached routes and the time. It
 //! neither waits nor logs. It leaves all unusual requests (another method or version, a body, an
-//! upgrade, an unknown `Host`, an escaped path) to hyper by [`Step::HandOver`], so that HTTP's
+//! upgrade, an unknown `Host`, an escaped path) to hyper by [`FastPathResult::HandOver`], so that HTTP's
 //! special cases are handled in one place.
 
 use std::mem::MaybeUninit;
@@ -23,7 +23,7 @@ const MAX_FIELDS: usize = 64;
 
 /// What the fast path did with the first request in the bytes.
 #[derive(Debug)]
-pub enum Step {
+pub enum FastPathResult {
     /// It appended the answer.
     Answered(AnsweredRequest),
     /// It needs the rest of the head.
@@ -87,7 +87,7 @@ pub struct RequestTime<'a> {
 }
 
 /// Answers the first request in `bytes` by appending to `out`. `lookup` is the result of the
-/// look-up that an earlier [`Step::Miss`] for the same bytes asked for. An answered request is
+/// look-up that an earlier [`FastPathResult::Miss`] for the same bytes asked for. An answered request is
 /// described in `request`, an out parameter because a returned value of that size would be copied.
 /// The limiter counts a request when it is answered, and not when it is left to hyper.
 pub fn answer<'a>(
@@ -98,30 +98,32 @@ pub fn answer<'a>(
     lookup: Option<&Result<Route, LinkUnavailable>>,
     request: &mut LinkRequest<'a>,
     out: &mut Vec<u8>,
-) -> Step {
+) -> FastPathResult {
     let RequestTime { now, date, closing } = time;
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     let used = match parsed.parse_with_uninit_headers(bytes, &mut fields) {
         Ok(httparse::Status::Complete(used)) if used <= MAX_HEAD => used,
-        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Step::Incomplete,
-        _ => return Step::HandOver,
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => {
+            return FastPathResult::Incomplete;
+        }
+        _ => return FastPathResult::HandOver,
     };
     let (Some("GET"), Some(1), Some(target)) = (parsed.method, parsed.version, parsed.path) else {
-        return Step::HandOver;
+        return FastPathResult::HandOver;
     };
-    let Some((code, query)) = split_target(target) else { return Step::HandOver };
+    let Some((code, query)) = split_target(target) else { return FastPathResult::HandOver };
     let checks_scheme = redirector.settings.hsts.is_some() && client_addr.is_trusted_proxy();
     let Some(head) = RequestHead::of(parsed.headers, &mut request.headers, checks_scheme) else {
-        return Step::HandOver;
+        return FastPathResult::HandOver;
     };
-    let Some(domain) = redirector.hosts.domain(head.host) else { return Step::HandOver };
+    let Some(domain) = redirector.hosts.domain(head.host) else { return FastPathResult::HandOver };
     let close = head.close || closing;
     (request.domain, request.code, request.query) = (domain, code, query);
 
     let fail = |answered: Answered, out: &mut Vec<u8>| {
         write_failure(redirector, (domain, code), answered, &head, (date, close), out);
-        Step::Answered(AnsweredRequest {
+        FastPathResult::Answered(AnsweredRequest {
             used,
             answered,
             close,
@@ -146,7 +148,7 @@ pub fn answer<'a>(
             | VisitDecision::RedirectByRules
             | VisitDecision::RedirectIfSpent
             | VisitDecision::Warning
-            | VisitDecision::Password => return Step::HandOver,
+            | VisitDecision::Password => return FastPathResult::HandOver,
         };
         if answered == Answered::Redirected {
             if redirector.limiter.limits_redirects
@@ -163,7 +165,7 @@ pub fn answer<'a>(
             let refresh = route.wants_refresh(now).then(|| route.clone());
             let canonical_code = route.canonical_code().map(|_| route.clone());
             let (owner, created_ms) = (route.head().owner, route.head().created_ms);
-            return Step::Answered(AnsweredRequest {
+            return FastPathResult::Answered(AnsweredRequest {
                 used,
                 answered,
                 close,
@@ -174,7 +176,7 @@ pub fn answer<'a>(
             });
         }
         if redirector.settings.errors == ErrorStyle::Page {
-            return Step::HandOver;
+            return FastPathResult::HandOver;
         }
         if answered == Answered::NotFound
             && let Some(limit) = redirector.limiter.guess(client, now.steady_ms)
@@ -198,7 +200,7 @@ pub fn answer<'a>(
     }
     // Reserved paths are pages of the web side and never in memory.
     if terse_core::is_reserved(code) {
-        return Step::HandOver;
+        return FastPathResult::HandOver;
     }
     if step.is_none()
         && redirector.settings.errors == ErrorStyle::Status
@@ -208,7 +210,7 @@ pub fn answer<'a>(
         return fail(limit.map_or(Answered::NeverIssued, Answered::Limited), out);
     }
     let start = code.as_ptr() as usize - bytes.as_ptr() as usize;
-    Step::Miss(Miss { domain, code: start..start + code.len() })
+    FastPathResult::Miss(Miss { domain, code: start..start + code.len() })
 }
 
 /// Appends the domain's fallback or the error response. A cold function, so that redirects do not

@@ -23,9 +23,11 @@ mod error_responses;
 mod fallbacks;
 pub mod fast_path;
 mod host_table;
+mod http_fallback;
 mod hyper_fallback;
 mod journal;
 mod limiter;
+mod metrics;
 mod now;
 mod permit;
 mod proxy_header;
@@ -46,15 +48,18 @@ mod visitor_headers;
 mod workers;
 
 pub use client_addr::ClientAddr;
-pub use counts::{BUCKETS_MICROS, Snapshot};
+pub use counts::RedirectCounts;
 pub use error_responses::{ErrorResponses, FailurePages};
 pub use host_table::HostTable;
+pub use http_fallback::{
+    FallbackParts, HttpFallback, PasswordDecision, PasswordVisit, Refusal, Serves, WebPlane,
+};
 pub use journal::{AddressDetail, Journal, JournalSettings};
 pub use now::Now;
 pub use redirector::{LinkUnavailable, Redirector, Reply, VisitMethod, Visitor};
 pub use route::Route;
 pub use routes::Routes;
-pub use settings::{ErrorStyle, Settings};
+pub use settings::{ErrorStyle, RedirectSettings};
 pub use visit_handler::VisitHandler;
 pub use visitor_headers::VisitorHeaders;
-pub use workers::{FallbackService, Listeners, Workers};
+pub use workers::{FallbackService, Listeners, Outlive, Workers};

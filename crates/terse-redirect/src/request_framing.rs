@@ -10,7 +10,7 @@ const MAX_HEAD: usize = 64 * 1024;
 /// hyper refuses more fields.
 const MAX_FIELDS: usize = 100;
 
-/// Where the bytes of a connection have led to.
+/// How far the bytes of a connection have been read as requests.
 #[derive(Debug)]
 pub(crate) struct RequestFraming {
     place: FramingState,

@@ -15,7 +15,7 @@ use terse_core::{
 use triomphe::ThinArc;
 
 use crate::now::Now;
-use crate::settings::Settings;
+use crate::settings::RedirectSettings;
 
 /// Precedes the target in a prepared redirect.
 const LOCATION: &str = "\r\nlocation: ";
@@ -59,7 +59,12 @@ pub struct Route(ThinArc<Head, u8>);
 
 impl Route {
     /// The route of a link that was read from the store.
-    pub fn of_link(domain: u16, link: Link, now: impl Into<Now>, settings: &Settings) -> Self {
+    pub fn of_link(
+        domain: u16,
+        link: Link,
+        now: impl Into<Now>,
+        settings: &RedirectSettings,
+    ) -> Self {
         let (code, now) = (link.key.code.clone(), now.into());
         Self::build(domain, code.as_str().as_bytes(), link, now, settings, settings.cache_ttl)
     }
@@ -71,7 +76,7 @@ impl Route {
         requested: &[u8],
         link: Link,
         now: Now,
-        settings: &Settings,
+        settings: &RedirectSettings,
     ) -> Self {
         Self::build(domain, requested, link, now, settings, Duration::ZERO)
     }
@@ -81,7 +86,7 @@ impl Route {
         code: &[u8],
         mut link: Link,
         Now { wall_ms, steady_ms }: Now,
-        settings: &Settings,
+        settings: &RedirectSettings,
         ttl: Duration,
     ) -> Self {
         let now = Timestamp::from_ms(wall_ms);
@@ -130,7 +135,12 @@ impl Route {
     }
 
     /// The route of a code without a link.
-    pub fn missing(domain: u16, code: &[u8], now: impl Into<Now>, settings: &Settings) -> Self {
+    pub fn missing(
+        domain: u16,
+        code: &[u8],
+        now: impl Into<Now>,
+        settings: &RedirectSettings,
+    ) -> Self {
         let fresh_until = now.into().steady_ms.saturating_add(as_ms(settings.negative_ttl));
         let head = Head {
             domain,
@@ -297,7 +307,12 @@ impl fmt::Debug for Route {
 }
 
 /// The redirect to `location`, as bytes for the fast path.
-fn redirect_head(link: &Link, location: &str, now: Timestamp, settings: &Settings) -> Vec<u8> {
+fn redirect_head(
+    link: &Link,
+    location: &str,
+    now: Timestamp,
+    settings: &RedirectSettings,
+) -> Vec<u8> {
     let status_line: &[u8] = match link.redirect {
         RedirectKind::MovedPermanently => b"HTTP/1.1 301 Moved Permanently\r\n",
         RedirectKind::Found => b"HTTP/1.1 302 Found\r\n",
@@ -319,7 +334,7 @@ pub(crate) fn redirect_response(
     link: &Link,
     location: &str,
     now: Timestamp,
-    settings: &Settings,
+    settings: &RedirectSettings,
 ) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     *response.status_mut() =
@@ -339,7 +354,7 @@ fn each_field(
     link: &Link,
     location: &str,
     now: Timestamp,
-    settings: &Settings,
+    settings: &RedirectSettings,
     mut put: impl FnMut(&'static str, &str),
 ) {
     put("location", location);
@@ -359,7 +374,12 @@ fn each_field(
 
 /// Whether a 302 is answered as 301: the operator wants that for links that have not changed for
 /// some time, and nothing about the link is due to change.
-fn is_stable(link: &Link, decision: VisitDecision, now: Timestamp, settings: &Settings) -> bool {
+fn is_stable(
+    link: &Link,
+    decision: VisitDecision,
+    now: Timestamp,
+    settings: &RedirectSettings,
+) -> bool {
     let Some(after) = settings.permanent_after else { return false };
     // `Redirect` rules out a password, rules, limited clicks and a forwarded query.
     decision == VisitDecision::Redirect
@@ -372,7 +392,7 @@ fn is_stable(link: &Link, decision: VisitDecision, now: Timestamp, settings: &Se
 
 /// How long clients may cache a permanent redirect: not past the link's expiry, and not at all if
 /// clicks are limited, rules choose the target, or there is a password.
-fn max_age(link: &Link, now: Timestamp, settings: &Settings) -> Option<i64> {
+fn max_age(link: &Link, now: Timestamp, settings: &RedirectSettings) -> Option<i64> {
     let per_visit = link.max_clicks.is_some() || link.rules.is_some() || link.password.is_some();
     if !link.redirect.is_permanent() || per_visit {
         return None;

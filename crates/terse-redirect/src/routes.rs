@@ -203,7 +203,7 @@ impl Hasher for IdentityHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Settings;
+    use crate::settings::RedirectSettings;
     use terse_core::Timestamp;
     use terse_testkit::alias;
 
@@ -212,7 +212,7 @@ mod tests {
             0,
             alias(code, "https://example.com/"),
             Timestamp::from_ms(0),
-            &Settings::default(),
+            &RedirectSettings::default(),
         )
     }
 
@@ -240,8 +240,12 @@ mod tests {
         routes.insert(routes.name(0, b"found"), &route("found"));
         for i in 0..1000 {
             let code = format!("miss{i}");
-            let missing =
-                Route::missing(0, code.as_bytes(), Timestamp::from_ms(0), &Settings::default());
+            let missing = Route::missing(
+                0,
+                code.as_bytes(),
+                Timestamp::from_ms(0),
+                &RedirectSettings::default(),
+            );
             routes.insert(routes.name(0, code.as_bytes()), &missing);
         }
         assert_eq!(routes.len(), 11);

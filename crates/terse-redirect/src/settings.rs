@@ -17,7 +17,7 @@ pub enum ErrorStyle {
 
 /// The settings of the redirect plane.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RedirectSettings {
     /// Serving threads.
     pub threads: usize,
     /// Off only in tests that compare the fast path with hyper.
@@ -73,7 +73,7 @@ pub struct Settings {
     pub proxy_protocol: bool,
 }
 
-impl Default for Settings {
+impl Default for RedirectSettings {
     fn default() -> Self {
         Self {
             threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),

@@ -22,7 +22,7 @@ use crate::clicks::Clicks;
 use crate::client_addr::{ClientAddr, Transport};
 use crate::connection::{self, Thread};
 use crate::connection_table::{ConnectionTable, IdleTracker, Waiting};
-use crate::counts::{Counter as _, Counts, Snapshot};
+use crate::counts::{Counter as _, Counts, RedirectCounts};
 use crate::journal::Journal;
 use crate::proxy_header::{self, ProxyHeader};
 use crate::redirector::Redirector;
@@ -46,14 +46,23 @@ pub struct Listeners {
     pub plain: TcpListener,
     /// For TLS, with its certificates.
     pub tls: Option<(TcpListener, Arc<ServerConfig>)>,
-    /// Whether the sockets stay open after this process, for the next one: the threads leave it the
-    /// connections that they have not accepted.
-    pub outlive: bool,
+    /// Which of them stay open after this process.
+    pub outlive: Outlive,
+}
+
+/// Which sockets stay open after this process, for the next one: the threads leave it the
+/// connections that they have not accepted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outlive {
+    /// The one for connections in the clear.
+    pub plain: bool,
+    /// The one for TLS.
+    pub tls: bool,
 }
 
 impl From<TcpListener> for Listeners {
     fn from(plain: TcpListener) -> Self {
-        Self { plain, tls: None, outlive: false }
+        Self { plain, tls: None, outlive: Outlive::default() }
     }
 }
 
@@ -180,8 +189,9 @@ impl Workers {
         }
         let threads = Mutex::new(threads);
         // A socket for the next process must not begin to refuse connections.
-        let closing = [Some(plain), tls].into_iter().flatten().filter(|_| !outlive);
-        let listeners = Mutex::new(closing.collect());
+        let plain = Some(plain).filter(|_| !outlive.plain);
+        let tls = tls.filter(|_| !outlive.tls);
+        let listeners = Mutex::new([plain, tls].into_iter().flatten().collect());
         Ok(Self {
             threads,
             counts: all_counts,
@@ -194,8 +204,8 @@ impl Workers {
     }
 
     /// The sums of all counters.
-    pub fn counts(&self) -> Snapshot {
-        let mut sum = Snapshot::default();
+    pub fn counts(&self) -> RedirectCounts {
+        let mut sum = RedirectCounts::default();
         self.counts.iter().for_each(|counts| sum.add(counts));
         self.redirector.add_counts(&mut sum);
         sum
@@ -285,7 +295,7 @@ struct Worker<D> {
     fallback: D,
     /// `None` without a listener for TLS.
     handshakes: Option<Handshakes>,
-    outlive: bool,
+    outlive: Outlive,
 }
 
 /// Accepts a connection; waits for ever without a listener.
@@ -328,10 +338,12 @@ impl<D: FallbackService> Worker<D> {
             }
         }
         // Connections that the kernel has already accepted have perhaps sent a request.
-        if !self.outlive {
+        if !self.outlive.plain {
             while let Some(Ok((socket, peer))) = plain.accept().now_or_never() {
                 self.distribute(socket, (peer, in_the_clear));
             }
+        }
+        if !self.outlive.tls {
             while let Some(Ok((socket, peer))) = accept(tls.as_ref()).now_or_never() {
                 self.distribute(socket, (peer, Transport::Tls));
             }

@@ -1,12 +1,9 @@
 //! The cost of one cached redirect, in things that can be counted: no allocation, no store read,
 //! one journal record.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,42 +13,17 @@ use hyper::body::Incoming;
 use terse_core::limits::Limit;
 use terse_core::{Clock, Hosts, Insert, LinkStore, Proxies};
 use terse_redirect::{
-    AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, Redirector, Settings,
-    VisitHandler, Workers,
+    AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, RedirectSettings,
+    Redirector, VisitHandler, Workers,
 };
-use terse_testkit::{MemoryStore, alias};
+use terse_testkit::{CountingAllocator, MemoryStore, alias};
 
 #[allow(dead_code, reason = "the other tests need more of it")]
 #[path = "it/segments.rs"]
 mod segments;
 
-/// Counts every allocation of the process.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: all calls go to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller guarantees it.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller guarantees it.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller guarantees it.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 #[derive(Clone)]
 struct NoFallback;
@@ -100,13 +72,13 @@ fn a_cached_redirect_is_journaled_and_allocates_nothing_and_reads_nothing() {
     let hosts = Hosts::new(&base, &[], vec![]).unwrap();
     let proxies = Proxies::new(vec!["127.0.0.1".parse().unwrap()]);
     // All limits are on: the limiter allocates nothing either.
-    let settings = Settings {
+    let settings = RedirectSettings {
         threads: 1,
         proxies,
         redirect_per_address: Limit::per_second(1_000_000),
         redirect_per_code: Limit::per_second(1_000_000),
         guesses_per_address: Limit::per_hour(60),
-        ..Settings::default()
+        ..RedirectSettings::default()
     };
     let redirector = Arc::new(Redirector::new(
         store.clone(),
@@ -145,11 +117,11 @@ fn a_cached_redirect_is_journaled_and_allocates_nothing_and_reads_nothing() {
     for _ in 0..WARM_UP {
         visit();
     }
-    let (before, read) = (ALLOCATIONS.load(Ordering::Relaxed), store.gets());
+    let (before, read) = (ALLOCATOR.allocations(), store.gets());
     for _ in 0..REQUESTS {
         visit();
     }
-    let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let allocated = ALLOCATOR.allocations() - before;
     // Only the date line, once a second, and the sweep, twice a second, allocate.
     assert!(allocated < REQUESTS as u64 / 100, "{allocated} allocations in {REQUESTS} redirects");
     assert_eq!(store.gets(), read);
@@ -172,11 +144,11 @@ fn a_cached_redirect_is_journaled_and_allocates_nothing_and_reads_nothing() {
     for _ in 0..WARM_UP {
         ask(unknown);
     }
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = ALLOCATOR.allocations();
     for _ in 0..REQUESTS {
         assert_eq!(ask(unknown), 429);
     }
-    let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let allocated = ALLOCATOR.allocations() - before;
     assert!(allocated < REQUESTS as u64 / 100, "{allocated} allocations in {REQUESTS} refusals");
     assert_eq!(
         segments::read_all(folder.path()).len(),

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use sha2::{Digest as _, Sha256};
 use terse_core::{Clock, Target};
-use terse_safety::safe_browsing::{HashList, SafeBrowsing, Status};
-use terse_safety::{FlagSet, Index, ProtectedHosts, Screen, flags, parse};
+use terse_safety::safe_browsing::{HashList, SafeBrowsing, SafeBrowsingStatus};
+use terse_safety::{BlocklistIndex, FlagSet, ProtectedHosts, Screen, flags, parse};
 
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|word| word.parse().expect("a number"));
@@ -20,7 +20,7 @@ fn main() {
         .collect();
     let list =
         timed("parse", hosts, || parse("made up", text.as_bytes(), &ProtectedHosts::default()));
-    let index = timed("build", hosts, || Index::build(std::slice::from_ref(&list)));
+    let index = timed("build", hosts, || BlocklistIndex::build(std::slice::from_ref(&list)));
     println!(
         "{} entries, {:.1} MiB, {:.1} octets each",
         index.len(),
@@ -58,7 +58,7 @@ fn main() {
         .expect("a list");
     known.replace(&[list], Clock::default().now());
     let unsure = timed("safe browsing", targets.len(), || {
-        targets.iter().filter(|it| known.status(it) == Status::Unknown).count()
+        targets.iter().filter(|it| known.status(it) == SafeBrowsingStatus::Unknown).count()
     });
     println!("{unsure} of {} would be asked for", targets.len());
     let screen = Screen::default().with_safe_browsing(known);

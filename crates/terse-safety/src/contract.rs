@@ -7,7 +7,7 @@ use terse_core::{
 use crate::flag::{Flag, FlagSet};
 use crate::index::MatchKind;
 use crate::list::ProtectedHosts;
-use crate::screen::{Block, Screen, Verdict};
+use crate::screen::{BlockingMatch, Screen, Verdict};
 
 impl Screening for Screen {
     fn screen(&self, target: &Target, input: ScreenInput<'_>) -> ScreenResult {
@@ -29,7 +29,7 @@ impl Screening for Screen {
     }
 
     fn list_match(&self, target: &Target, status: ModerationStatus) -> Option<ListMatch> {
-        let Block { source, kind, .. } = match status {
+        let BlockingMatch { source, kind, .. } = match status {
             ModerationStatus::Clear => return None,
             ModerationStatus::Suspicious => self.warning_match(target)?,
             ModerationStatus::Blocked => self.blocking_match(target)?,
@@ -61,7 +61,7 @@ fn to_core(flags: FlagSet) -> terse_core::Flags {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Index, parse};
+    use crate::{BlocklistIndex, parse};
 
     #[test]
     fn flags_and_lists_reach_the_contract() {
@@ -78,7 +78,11 @@ mod tests {
         assert_eq!(contract.screen(&target, kept), ScreenResult::Suspicious(flags.clone()));
         assert!(flags.iter().all(|flag| contract.sentence(flag).is_some()));
         let before = contract.version();
-        screen.replace(Index::build(&[parse("feed", b"example.com", &ProtectedHosts::default())]));
+        screen.replace(BlocklistIndex::build(&[parse(
+            "feed",
+            b"example.com",
+            &ProtectedHosts::default(),
+        )]));
         assert_eq!(contract.screen(&target, kept), ScreenResult::Blocked { source: "feed".into() });
         assert_ne!(contract.version(), before);
     }

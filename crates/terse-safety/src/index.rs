@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use terse_core::Target;
 
 use crate::hash_table::Table;
-use crate::list::{Entry, ParsedList, host_and_path};
+use crate::list::{ListEntry, ParsedList, host_and_path};
 use crate::url_parts::UrlParts;
 
 /// All blocklists, compiled. Built once, then read-only.
@@ -14,7 +14,7 @@ use crate::url_parts::UrlParts;
 /// cannot search for a harmless entry that collides with another host. With a million entries, a
 /// look-up is wrong by chance once in 10¹².
 #[derive(Debug, Default)]
-pub struct Index {
+pub struct BlocklistIndex {
     sources: Vec<Box<str>>,
     hosts: Table,
     urls: Table,
@@ -23,7 +23,7 @@ pub struct Index {
 
 /// Why a target is blocked.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Match<'a> {
+pub struct IndexMatch<'a> {
     /// The name of the list; the first one if several match.
     pub source: &'a str,
     /// What the entry names.
@@ -41,7 +41,7 @@ pub enum MatchKind {
     Url,
 }
 
-impl Index {
+impl BlocklistIndex {
     /// Compiles lists. Lists after the 65,536th are ignored.
     pub fn build<'a>(lists: impl IntoIterator<Item = &'a ParsedList>) -> Self {
         let hasher = RandomState::new();
@@ -50,8 +50,8 @@ impl Index {
             sources.push(list.name().into());
             for entry in list.entries() {
                 match entry {
-                    Entry::Host(host) => hosts.push((hasher.hash_one(host), source)),
-                    Entry::Url(url) => urls.push((hasher.hash_one(url), source)),
+                    ListEntry::Host(host) => hosts.push((hasher.hash_one(host), source)),
+                    ListEntry::Url(url) => urls.push((hasher.hash_one(url), source)),
                 }
             }
         }
@@ -59,7 +59,7 @@ impl Index {
     }
 
     /// The entry that blocks this target, if any: its host, a parent domain, or its URL.
-    pub fn find(&self, target: &Target) -> Option<Match<'_>> {
+    pub fn find(&self, target: &Target) -> Option<IndexMatch<'_>> {
         let parts = UrlParts::of(target)?;
         self.find_host(&parts).or_else(|| self.find_url(&parts))
     }
@@ -81,7 +81,7 @@ impl Index {
             + self.sources.iter().map(|name| name.len() + size_of::<Box<str>>()).sum::<usize>()
     }
 
-    fn find_host(&self, parts: &UrlParts<'_>) -> Option<Match<'_>> {
+    fn find_host(&self, parts: &UrlParts<'_>) -> Option<IndexMatch<'_>> {
         if self.hosts.len() == 0 {
             return None;
         }
@@ -98,7 +98,7 @@ impl Index {
         }
     }
 
-    fn find_url(&self, parts: &UrlParts<'_>) -> Option<Match<'_>> {
+    fn find_url(&self, parts: &UrlParts<'_>) -> Option<IndexMatch<'_>> {
         if self.urls.len() == 0 {
             return None;
         }
@@ -110,8 +110,8 @@ impl Index {
         found.map(|source| self.matched(source, MatchKind::Url, url))
     }
 
-    fn matched(&self, source: u16, kind: MatchKind, entry: String) -> Match<'_> {
-        Match { source: &self.sources[usize::from(source)], kind, entry }
+    fn matched(&self, source: u16, kind: MatchKind, entry: String) -> IndexMatch<'_> {
+        IndexMatch { source: &self.sources[usize::from(source)], kind, entry }
     }
 }
 
@@ -124,12 +124,12 @@ mod tests {
     use super::*;
     use crate::list::{ProtectedHosts, parse};
 
-    fn index(lists: &[(&str, &str)]) -> Index {
+    fn index(lists: &[(&str, &str)]) -> BlocklistIndex {
         let lists: Vec<_> = lists
             .iter()
             .map(|(name, text)| parse(name, text.as_bytes(), &ProtectedHosts::default()))
             .collect();
-        Index::build(&lists)
+        BlocklistIndex::build(&lists)
     }
 
     fn target(text: &str) -> Target {
@@ -158,7 +158,7 @@ mod tests {
             let found = index.find(&target(text)).unwrap_or_else(|| panic!("{text}"));
             assert_eq!(
                 found,
-                Match { source: "one", kind: MatchKind::Host, entry: "evil.example".into() }
+                IndexMatch { source: "one", kind: MatchKind::Host, entry: "evil.example".into() }
             );
         }
         assert_eq!(index.find(&target("https://x.sub.good.example/")).unwrap().source, "two");
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn an_empty_index_blocks_nothing() {
-        assert!(Index::default().is_empty());
-        assert_eq!(Index::default().find(&target("https://example.com/")), None);
+        assert!(BlocklistIndex::default().is_empty());
+        assert_eq!(BlocklistIndex::default().find(&target("https://example.com/")), None);
         assert_eq!(index(&[("empty", "")]).find(&target("https://example.com/")), None);
     }
 

@@ -1,8 +1,8 @@
 //! URL screening: a target is blocked, suspicious or clear.
 //!
 //! Blocklists are parsed from bytes into one compact index. Warning flags are computed from the
-//! target and from the built-in lists in `data/`. The crate does no I/O: the binary fetches lists,
-//! schedules re-scans and passes in the clock.
+//! target and from the built-in lists in `data/`. [`Safety`] loads the lists and keeps them up to
+//! date with jobs; the binary passes in the HTTP client and the clock.
 
 mod contract;
 mod flag;
@@ -14,15 +14,21 @@ mod input_flags;
 mod known_hosts;
 mod list;
 mod look_alike;
+mod metrics;
 mod open_redirect;
 pub mod safe_browsing;
 mod screen;
 mod script;
+mod service;
 mod url_parts;
 
 pub use flag::{Flag, FlagSet};
 pub use flags::flags;
-pub use index::{Index, Match, MatchKind};
+pub use index::{BlocklistIndex, IndexMatch, MatchKind};
 pub use input_flags::input_flags;
-pub use list::{Entry, ListKind, MAX_ENTRIES, ParsedList, ProtectedHosts, parse};
-pub use screen::{Block, SAFE_BROWSING, Screen, Verdict};
+pub use list::{ListEntry, ListKind, MAX_ENTRIES, ParsedList, ProtectedHosts, parse};
+pub use screen::{BlockingMatch, SAFE_BROWSING, Screen, Verdict};
+pub use service::{
+    ConfiguredList, LazyScreen, ListCounts, ListEffect, ListLocation, ListSource, OpenListError,
+    Safety, SafetySettings,
+};

@@ -40,7 +40,7 @@ pub enum ListKind {
 
 /// What one entry blocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Entry<'a> {
+pub enum ListEntry<'a> {
     /// A canonical host with its subdomains.
     Host(&'a str),
     /// `host:port/path?query` of one URL, without scheme, credentials and fragment. An entry
@@ -121,8 +121,8 @@ impl ParsedList {
     }
 
     /// All entries, hosts first.
-    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        self.hosts.lines().map(Entry::Host).chain(self.urls.lines().map(Entry::Url))
+    pub fn entries(&self) -> impl Iterator<Item = ListEntry<'_>> {
+        self.hosts.lines().map(ListEntry::Host).chain(self.urls.lines().map(ListEntry::Url))
     }
 
     fn read_columns(&mut self, bytes: &[u8], columns: &Columns, protected: &ProtectedHosts) {

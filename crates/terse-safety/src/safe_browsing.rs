@@ -3,7 +3,7 @@
 //! The lists hold the first four bytes of the hashes of dangerous URLs. A target is clean, without
 //! a request, if none of its expressions is on a list. Otherwise the full hashes with that prefix
 //! must be requested, and the response is cached for as long as it states. This module holds the
-//! lists and the cached responses; the binary sends the requests.
+//! lists and the cached responses; `service` sends the requests.
 //!
 //! Messages are decoded from protobuf, because the published definition fixes field numbers and
 //! types. The JSON form leaves open how bytes and unknown enum values are written, and is a third
@@ -15,6 +15,7 @@ mod hash_list;
 mod message;
 mod prefixes;
 mod rice;
+mod service;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,8 +27,9 @@ use crate::open_redirect;
 use cached_responses::CachedResponses;
 use expressions::each_hash;
 pub use hash_list::{HashList, UpdateError};
-pub use message::{ListUpdate, Malformed, read_updates};
+pub use message::{ListUpdate, MalformedMessage, read_updates};
 use prefixes::Prefixes;
+pub use service::{SafeBrowsingCounts, SafeBrowsingService, SafeBrowsingSettings};
 
 /// The lists in use: social engineering, malware, unwanted software (desktop and Android), and
 /// potentially harmful applications.
@@ -49,7 +51,7 @@ pub struct SafeBrowsing {
 
 /// The status of one target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Status {
+pub enum SafeBrowsingStatus {
     /// Not listed.
     Clean,
     /// Not listed, but the lists are stale.
@@ -118,16 +120,16 @@ impl SafeBrowsing {
     }
 
     /// The status of a target, and of the target of a known open redirect.
-    pub fn status(&self, target: &Target) -> Status {
-        let Some(prefixes) = self.prefixes() else { return Status::Unknown };
+    pub fn status(&self, target: &Target) -> SafeBrowsingStatus {
+        let Some(prefixes) = self.prefixes() else { return SafeBrowsingStatus::Unknown };
         let mut unknown = false;
         if self.check(&prefixes, target, &mut |_| unknown = true) {
-            return Status::Threat;
+            return SafeBrowsingStatus::Threat;
         }
         match (unknown, self.age()) {
-            (true, _) => Status::Unknown,
-            (false, Some(age)) if age <= MAX_LIST_AGE => Status::Clean,
-            (false, _) => Status::CleanByStaleLists,
+            (true, _) => SafeBrowsingStatus::Unknown,
+            (false, Some(age)) if age <= MAX_LIST_AGE => SafeBrowsingStatus::Clean,
+            (false, _) => SafeBrowsingStatus::CleanByStaleLists,
         }
     }
 
@@ -139,7 +141,7 @@ impl SafeBrowsing {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .have_threats(self.clock.steady());
-        any_threats && self.status(target) == Status::Threat
+        any_threats && self.status(target) == SafeBrowsingStatus::Threat
     }
 
     /// The hash prefixes that must be requested before the status of a target is known.
@@ -158,7 +160,7 @@ impl SafeBrowsing {
         &self,
         requested: &[u32],
         response: &[u8],
-    ) -> Result<LookupSummary, Malformed> {
+    ) -> Result<LookupSummary, MalformedMessage> {
         let found = message::read_search_response(response)?;
         let mut responses = self.responses.write().unwrap_or_else(PoisonError::into_inner);
         Ok(LookupSummary { threats: responses.insert(requested, &found, self.clock.steady()) })

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use terse_core::{ModerationStatus, Target};
 
 use crate::flag::{Flag, FlagSet};
-use crate::index::{Index, Match, MatchKind};
-use crate::safe_browsing::{SafeBrowsing, Status};
+use crate::index::{BlocklistIndex, IndexMatch, MatchKind};
+use crate::safe_browsing::{SafeBrowsing, SafeBrowsingStatus};
 use crate::url_parts::UrlParts;
 use crate::{flags, input_flags, open_redirect};
 
@@ -19,12 +19,12 @@ pub enum Verdict {
     /// Visitors see a warning with these reasons.
     Suspicious(FlagSet),
     /// Refused.
-    Blocked(Block),
+    Blocked(BlockingMatch),
 }
 
 /// Why a target is blocked. Owns its strings, so it outlives the index.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Block {
+pub struct BlockingMatch {
     /// The name of the list.
     pub source: String,
     /// What the entry names.
@@ -38,12 +38,12 @@ pub struct Block {
 #[derive(Debug)]
 pub struct Screen {
     /// The lock is held only while the pointer is copied or replaced.
-    index: RwLock<Arc<Index>>,
+    index: RwLock<Arc<BlocklistIndex>>,
     /// A small index of its own for entries that change one at a time, such as hosts that
     /// moderators block. Changing it does not compile the lists again.
-    overlay: RwLock<Arc<Index>>,
+    overlay: RwLock<Arc<BlocklistIndex>>,
     /// The warn lists: a match warns and does not block.
-    warnings: RwLock<Arc<Index>>,
+    warnings: RwLock<Arc<BlocklistIndex>>,
     safe_browsing: Option<Arc<SafeBrowsing>>,
     warn_on: FlagSet,
     /// Counts changes of lists and Safe Browsing data.
@@ -73,21 +73,21 @@ impl Screen {
     }
 
     /// Replaces all blocklists at once. Checks in progress finish with the old lists.
-    pub fn replace(&self, index: Index) {
+    pub fn replace(&self, index: BlocklistIndex) {
         self.swap(&self.index, index);
     }
 
     /// Replaces all warn lists at once; the blocklists stay as they are.
-    pub fn replace_warnings(&self, index: Index) {
+    pub fn replace_warnings(&self, index: BlocklistIndex) {
         self.swap(&self.warnings, index);
     }
 
     /// Replaces the overlay at once; the lists stay as they are.
-    pub fn replace_overlay(&self, overlay: Index) {
+    pub fn replace_overlay(&self, overlay: BlocklistIndex) {
         self.swap(&self.overlay, overlay);
     }
 
-    fn swap(&self, place: &RwLock<Arc<Index>>, index: Index) {
+    fn swap(&self, place: &RwLock<Arc<BlocklistIndex>>, index: BlocklistIndex) {
         let old = std::mem::replace(
             &mut *place.write().unwrap_or_else(PoisonError::into_inner),
             Arc::new(index),
@@ -110,21 +110,23 @@ impl Screen {
     }
 
     /// The entry of the overlay or of the lists that blocks a target.
-    fn find(&self, target: &Target) -> Option<Block> {
+    fn find(&self, target: &Target) -> Option<BlockingMatch> {
         [&self.overlay, &self.index].into_iter().find_map(|place| find_in(place, target))
     }
 
     /// The entry of the warn lists that matches a target.
-    pub fn warning_match(&self, target: &Target) -> Option<Block> {
+    pub fn warning_match(&self, target: &Target) -> Option<BlockingMatch> {
         find_in(&self.warnings, target)
     }
 
     /// The entry for which a target is blocked. Safe Browsing also counts while it has no answer: a
     /// link that it blocked stays blocked until then.
-    pub fn blocking_match(&self, target: &Target) -> Option<Block> {
+    pub fn blocking_match(&self, target: &Target) -> Option<BlockingMatch> {
         self.find(target).or_else(|| {
-            let by_service =
-                matches!(self.safe_browsing_status(target), Status::Threat | Status::Unknown);
+            let by_service = matches!(
+                self.safe_browsing_status(target),
+                SafeBrowsingStatus::Threat | SafeBrowsingStatus::Unknown
+            );
             by_service.then(|| by_safe_browsing(target))
         })
     }
@@ -139,9 +141,13 @@ impl Screen {
     /// answer, a blocked link stays blocked, and a screened link does not become unscreened.
     pub fn recheck(&self, target: &Target, stored: FlagSet, status: ModerationStatus) -> Verdict {
         let safe_browsing = match self.safe_browsing_status(target) {
-            Status::Unknown if status == ModerationStatus::Blocked => Status::Threat,
-            Status::Unknown | Status::CleanByStaleLists if !stored.contains(Flag::Unscreened) => {
-                Status::Clean
+            SafeBrowsingStatus::Unknown if status == ModerationStatus::Blocked => {
+                SafeBrowsingStatus::Threat
+            }
+            SafeBrowsingStatus::Unknown | SafeBrowsingStatus::CleanByStaleLists
+                if !stored.contains(Flag::Unscreened) =>
+            {
+                SafeBrowsingStatus::Clean
             }
             status => status,
         };
@@ -159,13 +165,18 @@ impl Screen {
             || self.safe_browsing.as_ref().is_some_and(|lists| lists.is_threat(target))
     }
 
-    fn safe_browsing_status(&self, target: &Target) -> Status {
+    fn safe_browsing_status(&self, target: &Target) -> SafeBrowsingStatus {
         self.safe_browsing
             .as_ref()
-            .map_or(Status::Clean, |safe_browsing| safe_browsing.status(target))
+            .map_or(SafeBrowsingStatus::Clean, |safe_browsing| safe_browsing.status(target))
     }
 
-    fn verdict(&self, target: &Target, more: FlagSet, safe_browsing: Status) -> Verdict {
+    fn verdict(
+        &self,
+        target: &Target,
+        more: FlagSet,
+        safe_browsing: SafeBrowsingStatus,
+    ) -> Verdict {
         if let Some(block) = self.find(target) {
             return Verdict::Blocked(block);
         }
@@ -174,9 +185,11 @@ impl Screen {
             flags.insert(Flag::OnWarnList);
         }
         match safe_browsing {
-            Status::Threat => return Verdict::Blocked(by_safe_browsing(target)),
-            Status::Unknown | Status::CleanByStaleLists => flags.insert(Flag::Unscreened),
-            Status::Clean => {}
+            SafeBrowsingStatus::Threat => return Verdict::Blocked(by_safe_browsing(target)),
+            SafeBrowsingStatus::Unknown | SafeBrowsingStatus::CleanByStaleLists => {
+                flags.insert(Flag::Unscreened);
+            }
+            SafeBrowsingStatus::Clean => {}
         }
         if flags.intersection(self.warn_on).is_empty() && !flags.contains(Flag::OnWarnList) {
             Verdict::Clear(flags)
@@ -186,20 +199,20 @@ impl Screen {
     }
 }
 
-fn by_safe_browsing(target: &Target) -> Block {
+fn by_safe_browsing(target: &Target) -> BlockingMatch {
     let entry = UrlParts::of(target).map(|parts| parts.host.to_owned()).unwrap_or_default();
-    Block { source: SAFE_BROWSING.into(), kind: MatchKind::Url, entry }
+    BlockingMatch { source: SAFE_BROWSING.into(), kind: MatchKind::Url, entry }
 }
 
-fn find_in(place: &RwLock<Arc<Index>>, target: &Target) -> Option<Block> {
+fn find_in(place: &RwLock<Arc<BlocklistIndex>>, target: &Target) -> Option<BlockingMatch> {
     let index = Arc::clone(&place.read().unwrap_or_else(PoisonError::into_inner));
-    let Match { source, kind, entry } = find(&index, target)?;
-    Some(Block { source: source.to_owned(), kind, entry })
+    let IndexMatch { source, kind, entry } = find(&index, target)?;
+    Some(BlockingMatch { source: source.to_owned(), kind, entry })
 }
 
 /// Also checks the target of a known open redirect, so that a well-known site cannot hide a listed
 /// one.
-fn find<'a>(index: &'a Index, target: &Target) -> Option<Match<'a>> {
+fn find<'a>(index: &'a BlocklistIndex, target: &Target) -> Option<IndexMatch<'a>> {
     index.find(target).or_else(|| index.find(&open_redirect::destination(target)?))
 }
 
@@ -221,8 +234,8 @@ mod tests {
         Target::parse(text, &Default::default()).unwrap()
     }
 
-    fn index(text: &str) -> Index {
-        Index::build(&[parse("feed", text.as_bytes(), &ProtectedHosts::default())])
+    fn index(text: &str) -> BlocklistIndex {
+        BlocklistIndex::build(&[parse("feed", text.as_bytes(), &ProtectedHosts::default())])
     }
 
     #[test]
@@ -236,7 +249,7 @@ mod tests {
             |text: &str| matches!(screen.check(&target(text), FlagSet::NONE), Verdict::Blocked(_));
         assert!(blocked("https://a.added.example/") && blocked("https://listed.example/"));
         assert!(blocked("https://www.google.com/url?q=https://added.example/"));
-        screen.replace_overlay(Index::default());
+        screen.replace_overlay(BlocklistIndex::default());
         assert!(!blocked("https://added.example/") && blocked("https://listed.example/"));
     }
 
@@ -274,10 +287,13 @@ mod tests {
             Verdict::Suspicious([Flag::Userinfo, Flag::LookAlike].into_iter().collect())
         );
         screen.replace(index("paypa1.com"));
-        let block =
-            Block { source: "feed".into(), kind: MatchKind::Host, entry: "paypa1.com".into() };
+        let block = BlockingMatch {
+            source: "feed".into(),
+            kind: MatchKind::Host,
+            entry: "paypa1.com".into(),
+        };
         assert_eq!(screen.check(&link, FlagSet::NONE), Verdict::Blocked(block));
-        screen.replace(Index::default());
+        screen.replace(BlocklistIndex::default());
         assert_eq!(
             screen.check(&target("https://example.com/"), FlagSet::NONE),
             Verdict::Clear(FlagSet::NONE)

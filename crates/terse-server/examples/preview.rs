@@ -13,9 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use terse_core::*;
-use terse_server::{
-    AccountSettings, ApiStats, AppState, Keys, Limits, Passwords, RegistryRefresh, router,
-};
+use terse_server::{AccountSettings, AdminKeys, ApiStats, AppState, Passwords, RateLimits, router};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -43,22 +41,22 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         rules,
         Clock::default(),
     ));
-    let keys = Keys::new(vec![Keys::hash("terse_preview")]);
+    let keys = AdminKeys::new(vec![AdminKeys::hash("terse_preview")]);
     let (_stop, stop) = tokio::sync::watch::channel(false);
     let app = router(AppState {
         links,
         keys,
         registry: Arc::new(terse_testkit::MemoryRegistry::new()),
-        registry_refresh: RegistryRefresh::default(),
+        registry_refresh: Arc::new(terse_core::accounts::NoRefresh),
         passwords: Passwords::new(1),
         operator: Operator::default(),
         accounts: AccountSettings::closed(),
-        used_keys: Arc::default(),
+        used_keys: Arc::new(terse_core::accounts::NoKeyUse),
         classifier: Arc::new(terse_core::rules::NoClassifier),
         cursor_key: [0; 32],
         pass_key: [0; 32],
         reporter_key: [0; 32],
-        limits: Limits::off(),
+        limits: RateLimits::off(),
         stats: Arc::new(ApiStats::default()),
         clicks: fake_clicks::FakeClicks::new(),
         live: Arc::default(),

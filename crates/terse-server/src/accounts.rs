@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use terse_core::accounts::AccountPolicy;
 
-use crate::oidc::Oidc;
+use crate::oidc::OidcProvider;
 
 /// The operator's settings for accounts.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct AccountSettings {
     /// How long a browser stays signed in.
     pub session_ttl: Duration,
     /// The OpenID Connect provider that accounts can sign in with.
-    pub oidc: Option<Arc<Oidc>>,
+    pub oidc: Option<Arc<OidcProvider>>,
 }
 
 impl AccountSettings {

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use crate::describe::ToSchema;
 use serde::Deserialize;
-use terse_core::rules::{self, RawRules, Rules, SplitKey, Step, VisitorTraits};
+use terse_core::rules::{self, RawRules, RuleEvaluation, Rules, SplitKey, VisitorTraits};
 use terse_core::{Link, LinkKey, Target, Timestamp, TimestampError};
-use utoipa::ToSchema;
 
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
 use crate::http::state::App;
@@ -142,7 +142,7 @@ pub(crate) struct Outcome {
     /// The status of the link at that time.
     pub(crate) status: Option<&'static str>,
     /// Each rule that was tried, up to the one that matched.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<RuleEvaluation>,
     pub(crate) device: Option<String>,
     pub(crate) os: Option<String>,
     pub(crate) language: Option<String>,
@@ -215,7 +215,7 @@ impl DryRun<'_> {
     }
 }
 
-fn sentence(rule: usize, step: Option<&Step>) -> String {
+fn sentence(rule: usize, step: Option<&RuleEvaluation>) -> String {
     match step.map(|step| &*step.why) {
         None | Some([]) => format!("rules[{rule}] matches everybody"),
         Some(why) => format!("rules[{rule}] matches: {}", why.join(", ")),

@@ -7,9 +7,9 @@ use terse_core::registry::Token;
 /// The operator's keys as SHA-256 hashes. A key has 256 random bits, so it cannot be guessed and a
 /// fast hash is enough.
 #[derive(Clone, Default)]
-pub struct Keys(Vec<[u8; 32]>);
+pub struct AdminKeys(Vec<[u8; 32]>);
 
-impl Keys {
+impl AdminKeys {
     /// From hashes of keys that permit everything.
     pub fn new(operator: Vec<[u8; 32]>) -> Self {
         Self(operator)
@@ -41,7 +41,7 @@ impl Keys {
     }
 }
 
-impl std::fmt::Debug for Keys {
+impl std::fmt::Debug for AdminKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Keys({} of the operator)", self.0.len())
     }
@@ -53,9 +53,9 @@ mod tests {
 
     #[test]
     fn a_key_opens_the_door_that_its_hash_was_given_to() {
-        let (key, hash) = Keys::generate().unwrap();
+        let (key, hash) = AdminKeys::generate().unwrap();
         assert!(key.starts_with("terse_") && key.len() == 6 + 43, "{key}");
-        let mut keys = Keys::new(vec![Keys::hash("another")]);
+        let mut keys = AdminKeys::new(vec![AdminKeys::hash("another")]);
         assert!(!keys.is_operator(&key) && keys.is_operator("another"));
         keys.add(hash);
         assert!(keys.is_operator(&key));

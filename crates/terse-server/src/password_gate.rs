@@ -8,9 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use sha2::{Digest, Sha256};
-use terse_core::PasswordHasher as _;
-use terse_core::{Code, Link, LinkKey, PasswordHash, Status};
+use terse_core::{Code, Link, LinkError, LinkKey, LinkStatus, PasswordHash};
 
 use crate::access_cookies::AccessCookies;
 use crate::http::body::read;
@@ -23,7 +21,7 @@ use crate::http::problem::{
     WRONG_PASSWORD,
 };
 use crate::http::state::{App, AppState};
-use crate::pages::{self, Frame, password_page};
+use crate::pages::{self, PageFrame, password_page};
 use crate::passwords::MAX_PASSWORD_LEN;
 use crate::warning_pass::WarningPass;
 
@@ -98,7 +96,7 @@ impl PasswordGate {
     ) -> GateDecision {
         let late = || Err(Problem::new(&STORE_UNAVAILABLE, "this took too long; try again"));
         let answer = tokio::time::timeout(TIMEOUT, answer).await.unwrap_or_else(|_| late());
-        answer.unwrap_or_else(|problem| GateDecision::Closed(self.told(problem, request)))
+        answer.unwrap_or_else(|problem| GateDecision::Closed(self.render_problem(problem, request)))
     }
 
     async fn passed(&self, request: &PasswordRequest) -> Result<GateDecision, Problem> {
@@ -133,15 +131,14 @@ impl PasswordGate {
         body: Body,
     ) -> Result<GateDecision, Problem> {
         let state = &self.0;
-        let link = self.link(request).await?;
-        let Some((link, password)) =
-            link.and_then(|link| link.password.clone().map(|password| (link, password)))
-        else {
-            // Without this limit, a client could find links here by guessing codes.
-            state.limits.guess(Some(request.client)).await?;
-            return Ok(GateDecision::None);
-        };
-        if !matches!(link.status(state.links.now()), Status::Active | Status::Suspicious) {
+        let key = self.key(request);
+        let (link, password) =
+            match state.public_links.find_protected(key.as_ref(), request.client).await {
+                Ok(found) => found,
+                Err(LinkError::NotFound) => return Ok(GateDecision::None),
+                Err(error) => return Err(error.into()),
+            };
+        if !matches!(link.status(state.links.now()), LinkStatus::Active | LinkStatus::Suspicious) {
             // The link ended while the visitor typed: redirect to it, which shows its present
             // state.
             let again =
@@ -152,24 +149,23 @@ impl PasswordGate {
         let base = state.links.rules().hosts.base_of(&link.key.domain).to_owned();
         if Origin::of(state, &request.uri, &request.headers) == Origin::Foreign {
             // Another site could make its visitors' browsers guess passwords.
-            return Ok(GateDecision::Closed(self.refuse(
+            return Ok(GateDecision::Closed(self.wrong_password(
                 request,
                 &link,
                 "Type the password here, please.",
             )));
         }
-        let number = number_of(&link.key);
-        state.limits.try_password(request.client, number).await?;
-        let typed = typed(&request.headers, body).await?;
-        if !state.passwords.verify(typed, Some(password.as_str().to_owned())).await? {
-            return Ok(GateDecision::Closed(self.refuse(
+        let typed = typed(&request.headers, body);
+        let protected = (&link.key, &password);
+        let client = request.client;
+        let passwords = &state.passwords;
+        if !state.public_links.try_password(passwords, protected, client, typed).await? {
+            return Ok(GateDecision::Closed(self.wrong_password(
                 request,
                 &link,
                 "This is not the password.",
             )));
         }
-        // Only wrong passwords count towards the limit: many visitors may share the right one.
-        state.limits.right_password(request.client, number).await;
         let pass = AccessCookies::new(&state.pass_key).give(
             &link,
             base.starts_with("https:"),
@@ -178,7 +174,12 @@ impl PasswordGate {
         Ok(GateDecision::Open { knows: password, pass })
     }
 
-    fn refuse(&self, request: &PasswordRequest, link: &Link, message: &'static str) -> Response {
+    fn wrong_password(
+        &self,
+        request: &PasswordRequest,
+        link: &Link,
+        message: &'static str,
+    ) -> Response {
         if request.html {
             return password_page(
                 &self.0,
@@ -197,12 +198,12 @@ impl PasswordGate {
     }
 
     /// Renders a problem as a page or as a problem document.
-    fn told(&self, problem: Problem, request: &PasswordRequest) -> Response {
+    fn render_problem(&self, problem: Problem, request: &PasswordRequest) -> Response {
         if !request.html {
             return closed_to_caches(problem.into_response());
         }
         let verdict = problem.verdict().copied();
-        let frame = Frame::of(&self.0, &request.headers);
+        let frame = PageFrame::of(&self.0, &request.headers);
         let mut response = pages::framed(pages::trouble(problem.status()), &frame);
         if let Some(verdict) = verdict {
             limit_headers::add(&verdict, response.headers_mut());
@@ -211,10 +212,14 @@ impl PasswordGate {
     }
 
     async fn link(&self, request: &PasswordRequest) -> Result<Option<Link>, Problem> {
-        match key_of(&self.0, &request.uri, &request.headers, request.code.as_str()) {
+        match self.key(request) {
             Some(key) => Ok(self.0.links.preview(&key).await?),
             None => Ok(None),
         }
+    }
+
+    fn key(&self, request: &PasswordRequest) -> Option<LinkKey> {
+        key_of(&self.0, &request.uri, &request.headers, request.code.as_str())
     }
 }
 
@@ -224,8 +229,9 @@ async fn typed(headers: &HeaderMap, body: Body) -> Result<String, Problem> {
         headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        return Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "the password is told by a form")
-            .on("Content-Type"));
+        return Err(
+            Problem::new(&UNSUPPORTED_MEDIA_TYPE, "send the password as a form").on("Content-Type")
+        );
     }
     let bytes = read(body, MAX_FORM_LEN).await?;
     let text = std::str::from_utf8(&bytes)
@@ -241,16 +247,4 @@ async fn typed(headers: &HeaderMap, body: Body) -> Result<String, Problem> {
 fn closed_to_caches(mut response: Response) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
-}
-
-/// A hash of a link's domain and code, as a key for limits.
-fn number_of(key: &LinkKey) -> u64 {
-    let digest = Sha256::new()
-        .chain_update(key.domain.as_str())
-        .chain_update("\0")
-        .chain_update(key.code.as_str())
-        .finalize();
-    let mut first = [0; 8];
-    first.copy_from_slice(&digest[..8]);
-    u64::from_be_bytes(first)
 }

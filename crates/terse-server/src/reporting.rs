@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::describe::ToSchema;
 use serde::{Deserialize, Serialize};
 use terse_core::LinkKey;
 pub(crate) use terse_core::moderation::Reporter;
-use utoipa::ToSchema;
 
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
 use crate::http::state::App;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use crate::http::problem::{self, Problem, SentBody};
 use crate::http::request_id::{self, RequestId, RequestLog};
 use crate::http::state::{App, AppState, Web};
-use crate::pages::{Frame, Visitor};
+use crate::pages::{PageFrame, Visitor};
 use crate::{api, pages};
 
 /// Longer than any request should take. After it, the client gets 503 and may try again.
@@ -36,8 +36,7 @@ pub fn router(state: AppState) -> Router {
         page.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
         page
     };
-    let (described, _) = api::described().split_for_parts();
-    described
+    api::routes()
         .route("/openapi.json", get(json.clone()))
         .route("/api/v1/openapi.json", get(json))
         .route("/api/docs", get(docs))
@@ -76,7 +75,7 @@ impl Described {
             if let Some((_, page)) = cached.pages.iter().find(|(made, _)| *made == visitor) {
                 return page.clone();
             }
-            let frame = Frame::new(state.site(), visitor);
+            let frame = PageFrame::new(state.site(), visitor);
             let page = Bytes::from(pages::docs_page(frame, &cached.document));
             cached.pages.push((visitor, page.clone()));
             page
@@ -135,7 +134,7 @@ async fn finish(State(state): Web, mut request: Request, next: Next) -> Response
     let asked = request.headers().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let api = is_api(request.uri().path());
-    let frame = Frame::of(&state, request.headers());
+    let frame = PageFrame::of(&state, request.headers());
     let preflight = if api { state.http.cors.preflight(&method, &asked) } else { None };
     let answered = async {
         match preflight {

@@ -5,9 +5,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::StatusCode;
+use terse_core::metrics::{MetricValues, Metrics};
 use terse_core::{CreateMetrics, CreateResult};
 
-/// Counters of the web side. The binary publishes them as metrics.
+/// Counters of the web side.
 #[derive(Debug, Default)]
 pub struct ApiStats {
     creates: [AtomicU64; CreateResult::ALL.len()],
@@ -26,6 +27,17 @@ impl ApiStats {
     pub fn requests(&self) -> Vec<(Box<str>, u8, u64)> {
         let requests = self.requests.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         requests.iter().map(|((route, class), count)| (route.clone(), *class, *count)).collect()
+    }
+
+    /// Writes all counters.
+    pub fn write_metrics(&self, to: &mut Metrics) {
+        let creates = CreateResult::ALL.map(|outcome| (outcome.as_str(), self.creates(outcome)));
+        to.counters("terse_creates", "Create requests, by outcome", "outcome", creates);
+        let requests = self.requests().into_iter().map(|(route, class, count)| {
+            (vec![("route", route.into()), ("status", format!("{class}xx"))], count)
+        });
+        let help = "Requests to the API and pages, by route and class of status";
+        to.add("terse_requests", help, MetricValues::Counters(requests.collect()));
     }
 
     pub(crate) fn count_request(&self, route: &str, status: StatusCode) {

@@ -1,8 +1,8 @@
 //! Lists of the values of clicks, such as their countries, with the number of clicks of each.
 
+use crate::describe::ToSchema;
 use serde::Serialize;
 use terse_core::clicks::{Bots, Dimension, REPEAT, Tally, Values};
-use utoipa::ToSchema;
 
 /// A value and its number of clicks.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]

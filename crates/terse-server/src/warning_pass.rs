@@ -1,5 +1,5 @@
 //! Passes for visitors who go on from a warning page. The page links to `/{code}/go` with a pass;
-//! without a valid one the warning is shown again, so that nobody can share a link around it.
+//! without a valid one the warning is shown again, so that a shared link does not skip it.
 
 use std::net::IpAddr;
 use std::time::Duration;

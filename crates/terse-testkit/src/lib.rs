@@ -9,6 +9,8 @@
 
 #[doc(hidden)]
 pub mod click_store;
+mod counting_allocator;
+mod fixed_limiter;
 pub mod fleet;
 #[doc(hidden)]
 pub mod limiter;
@@ -23,11 +25,15 @@ mod redis_server;
 #[doc(hidden)]
 pub mod registry;
 mod sample;
+mod server_process;
 #[doc(hidden)]
 pub mod suite;
 mod tcp_proxy;
+mod wait_until;
 
 pub use click_store::add_clicks;
+pub use counting_allocator::CountingAllocator;
+pub use fixed_limiter::FixedLimiter;
 pub use log_lines::LogLines;
 pub use memory::MemoryStore;
 pub use memory_clicks::MemoryClickStore;
@@ -36,3 +42,4 @@ pub use postgres_server::{PgBouncer, PostgresServer};
 pub use redis_server::RedisServer;
 pub use sample::{alias, generated, key, rules, timestamp};
 pub use tcp_proxy::TcpProxy;
+pub use wait_until::wait_until;

@@ -11,7 +11,7 @@ use terse_core::limits::{
 };
 
 /// A limiter and its clock.
-pub struct Offered {
+pub struct LimiterUnderTest {
     /// The limiter.
     pub limiter: Arc<dyn Limiter>,
     /// The clock that it reads.
@@ -20,7 +20,7 @@ pub struct Offered {
 
 /// Expands into one test per promise of `Limiter`, in a module `limiter`.
 ///
-/// `fresh` is an `async fn() -> Option<terse_testkit::limiter::Offered>` that returns a limiter
+/// `fresh` is an `async fn() -> Option<terse_testkit::limiter::LimiterUnderTest>` that returns a limiter
 /// without counts. With `None` a test is skipped, and says so.
 #[macro_export]
 macro_rules! limiter {
@@ -43,7 +43,7 @@ macro_rules! limiter {
     };
 }
 
-type Given = Arc<Offered>;
+type Given = Arc<LimiterUnderTest>;
 
 const LIMIT: Limit = Limit::per_minute(6);
 
@@ -51,7 +51,7 @@ fn key(key: u64) -> LimitSubject {
     LimitSubject { action: LimitedAction::Create, key: LimitKey::Key(key) }
 }
 
-impl Offered {
+impl LimiterUnderTest {
     async fn take(&self, subject: LimitSubject, limit: Limit, count: u32) -> LimitDecision {
         self.limiter.take(&[Take { subject, limit, count }]).await
     }

@@ -11,10 +11,10 @@ use terse_core::registry::EventKind;
 use terse_core::{
     Absence, Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
     Clock, Code, CodeHash, CodeLease, Cursor, Domain, EventId, FoldedAlias, Identity, Insert,
-    Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH,
-    MAX_REVISIONS, MIN_CODE_LENGTH, ModerationStatus, MustBeAbsent, Numbering, Outbox, OutboxEntry,
-    OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request, Revision, Sort, Status,
-    StoreError, TagCount, Timestamp, Updated,
+    Inserted, Link, LinkKey, LinkReader, LinkStatus, LinkStore, LinkVersion, ListQuery,
+    MAX_CODE_LENGTH, MAX_REVISIONS, MIN_CODE_LENGTH, ModerationStatus, MustBeAbsent, Numbering,
+    Outbox, OutboxEntry, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request, Revision,
+    Sort, StoreError, TagCount, Timestamp, Updated,
 };
 
 /// Stores links only in memory. Tests can make it fail, make it slow, and count its reads.
@@ -170,6 +170,24 @@ impl State {
         }
         let link = self.links.get(&answered.serial).cloned().map(Box::new);
         Some(Inserted::Replayed { link, created: answered.created })
+    }
+
+    /// The answer to an insert, before anything is written.
+    fn decide(&self, insert: &Insert, numbering: &Numbering) -> Result<Inserted, StoreError> {
+        let Insert { link, absent, reuse, request, .. } = insert;
+        if let Some(answer) = request.as_ref().and_then(|request| self.answered(request)) {
+            return Ok(answer);
+        }
+        let existing =
+            reuse.as_ref().and_then(|reuse| self.links.values().find(|have| reuse.matches(have)));
+        if let Some(existing) = existing {
+            return Ok(Inserted::Existing(Box::new(existing.clone())));
+        }
+        let exists = |what| self.exists(&link.key.domain, what, numbering);
+        if self.serials.contains_key(&link.key) || absent.iter().any(exists) {
+            return Err(StoreError::CodeTaken);
+        }
+        Ok(Inserted::Created)
     }
 
     fn changed(&mut self, key: &LinkKey, revision: Revision) {
@@ -369,28 +387,21 @@ impl LinkStore for MemoryStore {
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
         self.enter().await?;
         let mut state = self.state();
-        let Insert { link, absent, alias, reuse, request, events } = insert;
+        let decided = state.decide(&insert, &self.numbering)?;
+        let Insert { link, alias, request, events, .. } = insert;
         let at = link.created_at;
-        if let Some(answer) = request.as_ref().and_then(|request| state.answered(request)) {
-            return Ok(answer);
-        }
-        let existing = reuse.and_then(|reuse| {
-            let mut links = state.links.iter();
-            links.find(|(_, have)| reuse.matches(have)).map(|(n, have)| (*n, have.clone()))
-        });
-        if let Some((serial, existing)) = existing {
-            if let Some(request) = request {
-                let fingerprint = request.fingerprint;
-                let answered = Answered { fingerprint, serial, at, created: false };
-                state.requests.insert(request.id, answered);
+        match decided {
+            Inserted::Created => {}
+            Inserted::Existing(existing) => {
+                let serial = state.find(&existing.key).map(|(serial, _)| serial);
+                if let (Some(request), Some(serial)) = (request, serial) {
+                    let fingerprint = request.fingerprint;
+                    let answered = Answered { fingerprint, serial, at, created: false };
+                    state.requests.insert(request.id, answered);
+                }
+                return Ok(Inserted::Existing(existing));
             }
-            return Ok(Inserted::Existing(Box::new(existing)));
-        }
-        let domain = &link.key.domain;
-        if state.serials.contains_key(&link.key)
-            || absent.iter().any(|what| state.exists(domain, what, &self.numbering))
-        {
-            return Err(StoreError::CodeTaken);
+            answer => return Ok(answer),
         }
         if let Some(alias) = alias {
             state.held.remove(&link.key);
@@ -408,6 +419,11 @@ impl LinkStore for MemoryStore {
         state.serials.insert(link.key.clone(), serial);
         state.links.insert(serial, link);
         Ok(Inserted::Created)
+    }
+
+    async fn preview_insert(&self, insert: &Insert) -> Result<Inserted, StoreError> {
+        self.enter().await?;
+        self.state().decide(insert, &self.numbering)
     }
 
     async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
@@ -578,7 +594,7 @@ impl LinkStore for MemoryStore {
         for (serial, link) in &newly {
             state.marked.insert(*serial, now);
             state.changed(&link.key, link.revision);
-            if link.status(now) == Status::Expired && subscribers.contains(&link.owner) {
+            if link.status(now) == LinkStatus::Expired && subscribers.contains(&link.owner) {
                 state.post(OutboxEvent { kind: EventKind::LinkExpired, at: now }, link);
             }
         }
@@ -667,8 +683,8 @@ mod tests {
     use super::*;
     use crate::{alias, key};
 
-    async fn fresh() -> Option<crate::link_store::Shared> {
-        Some(crate::link_store::Shared::one(MemoryStore::new()))
+    async fn fresh() -> Option<crate::link_store::LinkStorePair> {
+        Some(crate::link_store::LinkStorePair::one(MemoryStore::new()))
     }
     crate::link_store!(fresh);
 

@@ -10,8 +10,8 @@ use terse_core::clicks::{
     Added, Batch, Bucket, Click, ClickCursor, ClickIngest, ClickPage, ClickReport, ClickReports,
     ClickRetention, ClickSubject, ClickTarget, Count, Forgotten, JournalId, JournalSpan, LinkId,
     MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Period, Position, Pruned,
-    RankedLink, RawQuery, Retention, Sketch, Snapshot, Tally, TopQuery, UnfinishedBatch, Unit,
-    Warning,
+    RankedLink, RawQuery, ReportSnapshot, Retention, Sketch, Tally, TopQuery, UnfinishedBatch,
+    Unit, Warning,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use tokio::sync::watch;
@@ -325,7 +325,7 @@ impl ClickReports for MemoryClickStore {
         &self,
         links: &[LinkId],
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<Count>>, StoreError> {
+    ) -> Result<ReportSnapshot<Vec<Count>>, StoreError> {
         let state = self.enter().await?;
         let count = |link: &LinkId| {
             state
@@ -334,7 +334,7 @@ impl ClickReports for MemoryClickStore {
                 .map(|kept| kept.total.tally.clicks)
         };
         let answer = links.iter().map(|link| count(link).unwrap_or_default()).collect();
-        Ok(Snapshot { answer, positions: state.positions_of(journal) })
+        Ok(ReportSnapshot { answer, positions: state.positions_of(journal) })
     }
 
     async fn report_with(
@@ -343,11 +343,11 @@ impl ClickReports for MemoryClickStore {
         period: Period,
         now: Timestamp,
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<ClickReport>, StoreError> {
+    ) -> Result<ReportSnapshot<ClickReport>, StoreError> {
         let state = self.enter().await?;
         let positions = state.positions_of(journal);
         let Some(kept) = state.subjects.get(subject) else {
-            return Ok(Snapshot { answer: ClickReport::default(), positions });
+            return Ok(ReportSnapshot { answer: ClickReport::default(), positions });
         };
         let from = period.from.map_or(i64::MIN, Timestamp::as_ms);
         let to = period.to.map_or(i64::MAX, Timestamp::as_ms);
@@ -365,7 +365,7 @@ impl ClickReports for MemoryClickStore {
         let buckets = touched.into_iter().map(|(bucket, _)| bucket);
         let buckets = buckets.filter(|bucket| bucket.clicks != Count::default()).collect();
         let answer = ClickReport { tally: sum.tally, visitors: sum.visitors, recent, buckets };
-        Ok(Snapshot { answer, positions })
+        Ok(ReportSnapshot { answer, positions })
     }
 
     async fn top_with(
@@ -373,7 +373,7 @@ impl ClickReports for MemoryClickStore {
         query: &TopQuery,
         also: &[LinkId],
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<RankedLink>>, StoreError> {
+    ) -> Result<ReportSnapshot<Vec<RankedLink>>, StoreError> {
         let state = self.enter().await?;
         let from = query.period.from.map_or(i64::MIN, Timestamp::as_ms);
         let to = query.period.to.map_or(i64::MAX, Timestamp::as_ms);
@@ -398,7 +398,7 @@ impl ClickReports for MemoryClickStore {
         let mut answer = query.rank(ranked);
         others.retain(|other| !answer.contains(other));
         answer.append(&mut others);
-        Ok(Snapshot { answer, positions: state.positions_of(journal) })
+        Ok(ReportSnapshot { answer, positions: state.positions_of(journal) })
     }
 
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {
@@ -526,10 +526,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::click_store::Store;
+    use crate::click_store::ClickStoreHandle;
 
-    async fn fresh() -> Option<[Store; 2]> {
-        let store: Store = Arc::new(MemoryClickStore::new());
+    async fn fresh() -> Option<[ClickStoreHandle; 2]> {
+        let store: ClickStoreHandle = Arc::new(MemoryClickStore::new());
         Some([Arc::clone(&store), store])
     }
     crate::click_store!(fresh);

@@ -1,25 +1,20 @@
 //! A PostgreSQL server for tests, of Debian's package `postgresql`.
 #![allow(clippy::unwrap_used, reason = "tests stop where their server does not start")]
 
-use std::net::TcpListener;
 use std::os::unix::fs::chown;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, Instant};
 
-/// How long a start may take on a busy machine.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+use crate::server_process::{ServerProcess, command, folder, free_port};
+use crate::wait_until;
 
 /// A running server. It belongs to one process and ends with it, however that ends.
 pub struct PostgresServer {
-    folder: PathBuf,
+    process: ServerProcess,
     port: u16,
     user: Option<(u32, u32)>,
-    /// Ends the server and removes its folder when this process is gone.
-    watchdog: Mutex<Option<Child>>,
     databases: AtomicU32,
 }
 
@@ -45,9 +40,8 @@ impl PostgresServer {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let server = Self {
             port: free_port(),
-            folder,
+            process: ServerProcess::new(folder, user),
             user,
-            watchdog: Mutex::new(None),
             databases: AtomicU32::new(0),
         };
         let mut lines = format!(
@@ -81,9 +75,8 @@ impl PostgresServer {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let standby = Self {
             port: free_port(),
-            folder,
+            process: ServerProcess::new(folder, self.user),
             user: self.user,
-            watchdog: Mutex::new(None),
             databases: AtomicU32::new(0),
         };
         let settings = data.join("postgresql.auto.conf");
@@ -93,39 +86,21 @@ impl PostgresServer {
         standby.run();
         self.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
         self.sql("postgres", "SELECT pg_reload_conf()");
-        let begun = Instant::now();
         let waits = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
-        while self.sql("postgres", waits) != "1" {
-            assert!(begun.elapsed() < START_TIMEOUT, "the standby does not follow");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("the standby follows", || self.sql("postgres", waits) == "1");
         standby
     }
 
     /// Starts the server again after [`PostgresServer::stop`].
     pub fn run(&self) {
-        let mut watchdog = self.watchdog.lock().unwrap();
-        assert!(watchdog.is_none(), "the server runs already");
-        // An immediate shutdown (QUIT) of the server also ends its children.
         let postgres = bin_folder().join("postgres");
-        *watchdog = Some(watched(&self.folder, &postgres, &["-D", "data"], self.user));
-        drop(watchdog);
-        let begun = Instant::now();
-        while !self.answers() {
-            let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-            assert!(begun.elapsed() < START_TIMEOUT, "PostgreSQL does not start: {log}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        // An immediate shutdown (QUIT) of the server also ends its children.
+        self.process.start(&postgres, &["-D", "data"], || self.answers());
     }
 
     /// Ends the server at once, as a crash would, and keeps its data for [`PostgresServer::run`].
     pub fn stop(&self) {
-        std::fs::write(self.folder.join("keep"), "").unwrap();
-        if let Some(mut watchdog) = self.watchdog.lock().unwrap().take() {
-            drop(watchdog.stdin.take());
-            watchdog.wait().unwrap();
-        }
-        std::fs::remove_file(self.folder.join("keep")).unwrap();
+        self.process.stop();
     }
 
     fn answers(&self) -> bool {
@@ -171,22 +146,12 @@ impl PostgresServer {
     }
 }
 
-impl Drop for PostgresServer {
-    fn drop(&mut self) {
-        if let Some(mut watchdog) = self.watchdog.get_mut().ok().and_then(Option::take) {
-            drop(watchdog.stdin.take());
-            let _ended = watchdog.wait();
-        } else {
-            let _removed = std::fs::remove_dir_all(&self.folder);
-        }
-    }
-}
-
 /// A pgbouncer in front of a server, in its transaction mode, which gives every transaction another
 /// connection. Of Debian's package `pgbouncer`.
 pub struct PgBouncer {
     port: u16,
-    watchdog: Child,
+    /// Ends with this value.
+    _process: ServerProcess,
 }
 
 impl PgBouncer {
@@ -206,13 +171,11 @@ impl PgBouncer {
         }
         let program = Path::new("/usr/sbin/pgbouncer");
         assert!(program.exists(), "this test needs Debian's package `pgbouncer`");
-        let watchdog = watched(&folder, program, &["pgbouncer.ini"], user);
-        let begun = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begun.elapsed() < START_TIMEOUT, "pgbouncer does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Self { port, watchdog }
+        let process = ServerProcess::new(folder, user);
+        process.start(program, &["pgbouncer.ini"], || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Self { port, _process: process }
     }
 
     /// The port on 127.0.0.1.
@@ -224,31 +187,6 @@ impl PgBouncer {
     pub fn url(&self, database: &str) -> String {
         format!("postgres://terse@127.0.0.1:{}/{database}", self.port)
     }
-}
-
-impl Drop for PgBouncer {
-    fn drop(&mut self) {
-        drop(self.watchdog.stdin.take());
-        let _ended = self.watchdog.wait();
-    }
-}
-
-/// Runs a program in a folder until this process ends, then removes the folder unless it contains
-/// a file `keep`. The shell around it waits for the end of its standard input, which this process
-/// holds open. PostgreSQL ends at once at QUIT; others at TERM.
-pub(crate) fn watched(
-    folder: &Path,
-    program: &Path,
-    args: &[&str],
-    user: Option<(u32, u32)>,
-) -> Child {
-    let script = "folder=$1; shift; \"$@\" >\"$folder/log\" 2>&1 & server=$!; cat >/dev/null; \
-                  kill -QUIT $server 2>/dev/null; kill $server 2>/dev/null; wait $server; \
-                  [ -e \"$folder/keep\" ] || rm -rf \"$folder\"";
-    let mut shell = command("sh", user);
-    shell.args(["-c", script, "sh"]).arg(folder).arg(program).args(args).current_dir(folder);
-    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    shell.spawn().unwrap()
 }
 
 /// Where the newest installed server has its programs.
@@ -272,15 +210,6 @@ fn program(name: &str, user: Option<(u32, u32)>) -> Command {
     command(bin_folder().join(name), user)
 }
 
-fn command(program: impl AsRef<std::ffi::OsStr>, user: Option<(u32, u32)>) -> Command {
-    let mut command = Command::new(program);
-    if let Some((uid, gid)) = user {
-        command.uid(uid).gid(gid);
-    }
-    command.env("LC_ALL", "C.UTF-8");
-    command
-}
-
 /// PostgreSQL refuses to run as root: the user that its package made, if this process is root.
 fn other_user() -> Option<(u32, u32)> {
     use std::os::unix::fs::MetadataExt;
@@ -294,20 +223,4 @@ fn other_user() -> Option<(u32, u32)> {
         Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
     };
     Some(find("postgres").or_else(|| find("nobody")).expect("a user other than root"))
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// A new folder that the other user may enter.
-pub(crate) fn folder() -> PathBuf {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let n = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("terse-server-{}-{n}", std::process::id());
-    let folder = std::env::temp_dir().join(name);
-    // A folder of an earlier process with this id.
-    let _removed = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir(&folder).unwrap();
-    folder
 }

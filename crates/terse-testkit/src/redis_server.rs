@@ -2,24 +2,20 @@
 #![allow(clippy::unwrap_used, reason = "tests stop where their server does not start")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::sync::OnceLock;
 
-use crate::postgres_server::{folder, free_port, watched};
-
-/// How long a start may take on a busy machine.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+use crate::server_process::{ServerProcess, folder, free_port};
+use crate::wait_until;
 
 /// A running server. It belongs to one process and ends with it, however that ends.
 pub struct RedisServer {
-    folder: PathBuf,
+    process: ServerProcess,
     port: u16,
     args: Vec<String>,
     /// How `redis-cli` connects, beside host and port.
     cli: Vec<String>,
     scheme: &'static str,
-    watchdog: Mutex<Option<Child>>,
 }
 
 impl RedisServer {
@@ -44,7 +40,7 @@ impl RedisServer {
         args.extend(settings);
         let args = args.into_iter().map(str::to_owned).collect();
         let (cli, scheme) = (Vec::new(), "redis");
-        Self { folder, port, args, cli, scheme, watchdog: Mutex::new(None) }
+        Self { process: ServerProcess::new(folder, None), port, args, cli, scheme }
     }
 
     /// Starts a server that speaks TLS only, with this certificate and its key in PEM.
@@ -72,7 +68,7 @@ impl RedisServer {
     pub fn replica(&self) -> Self {
         let port = self.port.to_string();
         let replica = Self::start(&["--replicaof", "127.0.0.1", &port]);
-        wait_for("the replica is connected", || {
+        wait_until("the replica is connected", || {
             replica.ask(&["info", "replication"]).contains("master_link_status:up")
         });
         replica
@@ -91,9 +87,9 @@ impl RedisServer {
         std::fs::write(&file, settings).unwrap();
         let args = vec![file.display().to_string(), "--sentinel".to_owned()];
         let (cli, scheme) = (Vec::new(), "redis");
-        let sentinel = Self { folder, port, args, cli, scheme, watchdog: Mutex::new(None) };
+        let sentinel = Self { process: ServerProcess::new(folder, None), port, args, cli, scheme };
         sentinel.run();
-        wait_for("the Sentinel knows the replica", || {
+        wait_until("the Sentinel knows the replica", || {
             sentinel.ask(&["sentinel", "replicas", name]).contains("runid")
         });
         sentinel
@@ -116,7 +112,7 @@ impl RedisServer {
             .output()
             .unwrap();
         assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
-        wait_for("the Cluster is complete", || {
+        wait_until("the Cluster is complete", || {
             nodes.iter().all(|node| {
                 let slaves = node.ask(&["cluster", "nodes"]).matches("slave").count();
                 node.ask(&["cluster", "info"]).contains("cluster_state:ok") && slaves == 3
@@ -127,29 +123,15 @@ impl RedisServer {
 
     /// Starts the server again after [`RedisServer::stop`].
     pub fn run(&self) {
-        let mut watchdog = self.watchdog.lock().unwrap();
-        assert!(watchdog.is_none(), "the server runs already");
         let program = Path::new("/usr/bin/redis-server");
         assert!(program.exists(), "these tests need Debian's package `redis-server`");
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        *watchdog = Some(watched(&self.folder, program, &args, None));
-        drop(watchdog);
-        let begun = Instant::now();
-        while self.ask(&["ping"]) != "PONG" {
-            let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-            assert!(begun.elapsed() < START_TIMEOUT, "Redis does not start: {log}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        self.process.start(program, &args, || self.ask(&["ping"]) == "PONG");
     }
 
     /// Ends the server. What it held is gone.
     pub fn stop(&self) {
-        std::fs::write(self.folder.join("keep"), "").unwrap();
-        if let Some(mut watchdog) = self.watchdog.lock().unwrap().take() {
-            drop(watchdog.stdin.take());
-            watchdog.wait().unwrap();
-        }
-        std::fs::remove_file(self.folder.join("keep")).unwrap();
+        self.process.stop();
     }
 
     /// Stops the process without ending it: connections stay and nothing is answered.
@@ -163,10 +145,7 @@ impl RedisServer {
     }
 
     fn signal(&self, signal: &str) {
-        let pid = self.watchdog.lock().unwrap().as_ref().unwrap().id().to_string();
-        // The server is the only child of the shell that watches over it, beside `cat`.
-        let done = Command::new("pkill").args([signal, "-P", &pid, "redis-server"]).status();
-        assert!(done.unwrap().success());
+        self.process.signal(signal, "redis-server");
     }
 
     /// The port on 127.0.0.1.
@@ -185,24 +164,5 @@ impl RedisServer {
         cli.args(["-h", "127.0.0.1", "-p"]).arg(self.port.to_string());
         cli.args(&self.cli).args(command);
         String::from_utf8_lossy(&cli.output().unwrap().stdout).trim().to_owned()
-    }
-}
-
-fn wait_for(what: &str, done: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < START_TIMEOUT, "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        if let Some(mut watchdog) = self.watchdog.get_mut().ok().and_then(Option::take) {
-            drop(watchdog.stdin.take());
-            let _ended = watchdog.wait();
-        } else {
-            let _removed = std::fs::remove_dir_all(&self.folder);
-        }
     }
 }

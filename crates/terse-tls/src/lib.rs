@@ -4,6 +4,9 @@
 mod certificate;
 mod certificates;
 mod files;
+mod findings;
+mod metrics;
+mod reload;
 mod validity;
 
 pub use rustls::ServerConfig;
@@ -11,3 +14,5 @@ pub use rustls::ServerConfig;
 pub use certificate::{Certificate, CertificateError};
 pub use certificates::{Certificates, server_config};
 pub use files::{CertificateFiles, readable_by_others};
+pub use findings::findings;
+pub use reload::CertificateReload;

@@ -5,8 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::BoxError;
 use terse_core::accounts::Erasures;
-
-use crate::job::{Context, Job, Next};
+use terse_core::job::{Job, JobContext, NextRun};
 
 /// How often the job checks for erasures that were interrupted.
 const INTERVAL: Duration = Duration::from_mins(15);
@@ -19,7 +18,7 @@ pub struct ErasureJob {
 
 impl ErasureJob {
     /// Finishes all erasures that were begun and returns their number.
-    async fn finish_all(&self, context: &Context) -> Result<usize, BoxError> {
+    async fn finish_all(&self, context: &JobContext) -> Result<usize, BoxError> {
         let unfinished = self.erasures.unfinished().await?;
         let count = unfinished.len();
         for mut erasure in unfinished {
@@ -50,11 +49,11 @@ impl Job for ErasureJob {
         true
     }
 
-    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+    async fn run(&mut self, context: &JobContext) -> Result<NextRun, BoxError> {
         let finished = self.finish_all(context).await?;
         if finished > 0 {
             tracing::info!(finished, "finished erasing accounts");
         }
-        Ok(Next::Interval)
+        Ok(NextRun::Interval)
     }
 }

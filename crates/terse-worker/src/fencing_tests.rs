@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::accounts::{Erasures, RefreshHook};
 use terse_core::clicks::ClickStore;
+use terse_core::job::{Job, JobContext};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
     AccountName, Actor, Attribution, FencingToken, JobLease, Lease, NewAccount, NewReport, NodeId,
@@ -16,7 +17,6 @@ use terse_core::*;
 use terse_testkit::{MemoryClickStore, MemoryRegistry, MemoryStore, alias, key, timestamp};
 use tokio::sync::Notify;
 
-use crate::job::{Context, Job};
 use crate::*;
 
 /// The first node's way to its leases. At one of its checks the process is paused.
@@ -98,7 +98,7 @@ impl Fixture {
         let (paused, resumed) = (Notify::new(), Notify::new());
         let leases = Arc::new(PausedAt { registry, checks, at, paused, resumed });
         let lease = leases.acquire_lease("jobs", &node, ttl).await.unwrap().unwrap();
-        let context = Context::leased(leases.clone(), lease.token);
+        let context = JobContext::leased(leases.clone(), lease.token);
         let takeover = async {
             leases.paused.notified().await;
             // A restarted node takes its own lease at once; to the token it is another holder.
@@ -122,7 +122,7 @@ impl Fixture {
         let query =
             |status| ListQuery { status, ..ListQuery::all(Sort::Newest, 100, timestamp(0)) };
         self.store.list(&query(None)).await.unwrap().links.len()
-            + self.store.list(&query(Some(Status::Deleted))).await.unwrap().links.len()
+            + self.store.list(&query(Some(LinkStatus::Deleted))).await.unwrap().links.len()
     }
 }
 
@@ -184,7 +184,7 @@ async fn an_erasure_stops_between_two_batches() {
     fixture.run_paused(&mut job, 0).await;
     assert_eq!(fixture.links_left().await, 1);
     assert!(fixture.registry.account(account.id).await.unwrap().is_some());
-    job.run(&Context::without_lease()).await.unwrap();
+    job.run(&JobContext::without_lease()).await.unwrap();
     assert_eq!(fixture.links_left().await, 0);
     assert!(fixture.registry.account(account.id).await.unwrap().is_none());
 }
@@ -206,7 +206,7 @@ async fn reports_and_retention_write_nothing_without_the_lease() {
         registry.report(report).await.unwrap();
     }
     let (links, clock) = (links.clone(), clock.clone());
-    let mut reports = Reports { links, registry: registry.clone(), clock: clock.clone() };
+    let mut reports = ReportRepair { links, registry: registry.clone(), clock: clock.clone() };
     fixture.run_paused(&mut reports, 0).await;
     let open = registry.reported(registry::ReportState::Open, None, 10).await.unwrap();
     assert_eq!(open[0].count, 4);

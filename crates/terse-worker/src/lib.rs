@@ -1,37 +1,65 @@
-//! Background jobs, each a [`Job`], run by one [`Scheduler`].
+//! Background jobs, each a [`Job`](terse_core::job::Job), run by one [`Scheduler`].
 //!
 //! A job has a name, an interval and one method that does its work once. The scheduler decides
 //! when: at the interval, only while this node holds the lease for jobs that one node runs for the
-//! whole fleet, again after a failure, and never past shutdown. Jobs that need more than the core
-//! (the server's pages, the HTTP client, the redirect plane) are in the binary.
+//! whole fleet, again after a failure, and never past shutdown. A job that is about the inside of
+//! another crate (its lists, its certificates) is in that crate.
 
+mod cache_rescreen;
 mod erasures;
-mod job;
+mod hot_links;
 mod lease;
 mod link_changes;
+mod link_checker;
 mod live_clicks;
+mod memory;
+mod metrics;
+mod oldest_report;
+mod outgoing_counts;
+mod page_title;
 mod reaper;
+mod registry_refresh;
+mod registry_watcher;
 mod removal_guard;
 mod reports;
 mod rescan;
 mod retention;
+mod salts;
 mod scheduler;
+mod titles;
+mod used_keys;
+mod webhooks;
 
 #[cfg(test)]
 mod fencing_tests;
 #[cfg(test)]
 mod removal_tests;
 
+pub use cache_rescreen::CacheRescreen;
 pub use erasures::ErasureJob;
-pub use job::{Context, Job, Next};
+pub use hot_links::HotLinks;
 pub use lease::LeaseKeeper;
 pub use link_changes::LinkChanges;
+pub use link_checker::{LinkChecker, MAX_CHECKS};
 pub use live_clicks::LiveClicks;
+pub use memory::{FreeMemory, ProgramPages, configure_allocator};
+pub use metrics::write_job_metrics;
+pub use oldest_report::{OldestReport, ReportWatch};
+pub use outgoing_counts::OutgoingCounts;
 pub use reaper::{Reaper, ReaperCounts};
-pub use removal_guard::{Aged, RemovalGuard};
-pub use reports::Reports;
+pub use registry_refresh::{RefreshReceiver, RegistryRefresh};
+pub use registry_watcher::{ApplyRegistry, RegistryWatcher};
+pub use removal_guard::{AgedData, RemovalGuard};
+pub use reports::ReportRepair;
 pub use rescan::{Fingerprint, Rescan, RescanCounts, RescanParts};
 pub use retention::{
     ClickRetentionCounts, ClickRetentionJob, ClickRetentionSettings, RegistryRetention,
 };
-pub use scheduler::{CountsByJob, JobCounts, Running, Scheduler};
+pub use salts::{DailySalt, OldSalts};
+pub use scheduler::{CountsByJob, JobCounts, RunningJobs, Scheduler};
+pub use titles::{MAX_PAGES, TitleFetcher, UntitledLink};
+pub use used_keys::{UsedKeyFlush, UsedKeys};
+pub use webhooks::{
+    LinkJson, LinkListeners, MAX_POSTS, OutboxDelivery, WebhookDelivery, WebhookEvents,
+    WebhookOwnersRefresh,
+};

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::{BoxError, ChangeFollower};
-
-use crate::job::{Context, Job, Next};
 
 /// How often new change rows are read.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -30,8 +29,8 @@ impl Job for LinkChanges {
         TIMEOUT
     }
 
-    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+    async fn run(&mut self, _context: &JobContext) -> Result<NextRun, BoxError> {
         self.0.poll().await?;
-        Ok(Next::Interval)
+        Ok(NextRun::Interval)
     }
 }

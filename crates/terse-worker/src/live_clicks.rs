@@ -5,8 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::BoxError;
 use terse_core::clicks::LiveFollower;
-
-use crate::job::{Context, Job, Next};
+use terse_core::job::{Job, JobContext, NextRun};
 
 /// How often stored clicks are read, while a link is watched.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -30,8 +29,8 @@ impl Job for LiveClicks {
         TIMEOUT
     }
 
-    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+    async fn run(&mut self, _context: &JobContext) -> Result<NextRun, BoxError> {
         self.0.poll().await?;
-        Ok(Next::Interval)
+        Ok(NextRun::Interval)
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::clicks::ClickStore;
+use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::{BoxError, Links, Timestamp};
 
-use crate::job::{Context, Job, Next};
-use crate::removal_guard::{Aged, RemovalGuard};
+use crate::removal_guard::{AgedData, RemovalGuard};
 
 /// Marks expired links, and deletes links that have been deleted or expired for the grace time.
 pub struct Reaper {
@@ -50,19 +50,19 @@ impl Job for Reaper {
         true
     }
 
-    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+    async fn run(&mut self, context: &JobContext) -> Result<NextRun, BoxError> {
         let (expired, purged) = self.reap(context).await?;
         if (expired, purged) != (0, 0) {
             tracing::info!(expired, purged, "reaped expired and deleted links");
         }
-        Ok(Next::Interval)
+        Ok(NextRun::Interval)
     }
 }
 
 impl Reaper {
     /// Reaps everything that is due: how many links expired, how many were deleted for good. What
     /// this round marks, it does not delete.
-    async fn reap(&self, context: &Context) -> Result<(usize, usize), BoxError> {
+    async fn reap(&self, context: &JobContext) -> Result<(usize, usize), BoxError> {
         let (mut expired, mut purged) = (0, 0);
         let Some(now) = self.guard.time(context).await? else { return Ok((0, 0)) };
         if self.guard.may_purge(context, now).await? {
@@ -96,25 +96,26 @@ impl Reaper {
     }
 
     /// Releases the aliases whose quarantine is over.
-    async fn release_aliases(&self, context: &Context) -> Result<(), BoxError> {
+    async fn release_aliases(&self, context: &JobContext) -> Result<(), BoxError> {
         let keep = self.links.rules().quarantine;
         let Some(begun) = self.batch(context).await? else { return Ok(()) };
         let before = begun.saturating_sub(keep);
         // Without a quarantine nothing is reserved.
-        if !keep.is_zero() && !self.guard.may_advance(context, &Aged::ALIASES, before, keep).await?
+        if !keep.is_zero()
+            && !self.guard.may_advance(context, &AgedData::ALIASES, before, keep).await?
         {
             return Ok(());
         }
         while let Some(now) = self.batch(context).await? {
             if self.links.release_aliases(now, self.batch).await? == 0 {
-                return self.guard.advanced(context, &Aged::ALIASES, before).await;
+                return self.guard.advanced(context, &AgedData::ALIASES, before).await;
             }
         }
         Ok(())
     }
 
     /// Whether another batch may be written, and by which time.
-    async fn batch(&self, context: &Context) -> Result<Option<Timestamp>, BoxError> {
+    async fn batch(&self, context: &JobContext) -> Result<Option<Timestamp>, BoxError> {
         context.check_lease().await?;
         self.guard.time(context).await
     }

@@ -7,10 +7,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use terse_core::job::JobContext;
 use terse_core::registry::{AlarmKind, AlarmState, Registry, RegistryError, RemovalAlarm};
 use terse_core::{BoxError, Clock, ClockDoubt, ClockGuard, Links, Notices, Timestamp};
-
-use crate::job::Context;
 
 /// The topic of the notices.
 const TOPIC: &str = "removals";
@@ -23,7 +22,7 @@ const KEEP_INTERVAL: Duration = Duration::from_mins(5);
 const NEVER_TOO_LONG: Duration = Duration::from_hours(7 * 24);
 
 /// What is deleted when it is old enough, other than links.
-pub struct Aged {
+pub struct AgedData {
     kind: AlarmKind,
     /// Where the registry keeps how far the last round went.
     progress: &'static str,
@@ -32,7 +31,7 @@ pub struct Aged {
     fate: &'static str,
 }
 
-impl Aged {
+impl AgedData {
     /// Single clicks.
     pub const CLICKS: Self = Self {
         kind: AlarmKind::Clicks,
@@ -64,7 +63,7 @@ struct State {
     clock: ClockGuard,
     /// The newest time that the stores know; `None` before it was read.
     newest: Option<Option<Timestamp>>,
-    /// When the registry was last told the trusted time, by the monotonic clock.
+    /// When the guard last wrote the trusted time to the registry, by the monotonic clock.
     kept: Option<Duration>,
 }
 
@@ -82,7 +81,7 @@ impl RemovalGuard {
 
     /// The time by which to delete. `None` while the system time is not trusted: delete nothing.
     /// Jobs ask before each batch.
-    pub async fn time(&self, context: &Context) -> Result<Option<Timestamp>, BoxError> {
+    pub async fn time(&self, context: &JobContext) -> Result<Option<Timestamp>, BoxError> {
         if self.lock().newest.is_none() {
             self.read_newest().await?;
         }
@@ -118,7 +117,7 @@ impl RemovalGuard {
     }
 
     /// Whether the links that are due at `now` may be purged. `false` raises an alarm.
-    pub async fn may_purge(&self, context: &Context, now: Timestamp) -> Result<bool, BoxError> {
+    pub async fn may_purge(&self, context: &JobContext, now: Timestamp) -> Result<bool, BoxError> {
         match self.links.is_purge_too_large(now, self.max_percent).await? {
             None => {
                 self.end_alarm(context, AlarmKind::Share).await?;
@@ -141,8 +140,8 @@ impl RemovalGuard {
     /// is never too much, and time before the first link does not count.
     pub async fn may_advance(
         &self,
-        context: &Context,
-        what: &Aged,
+        context: &JobContext,
+        what: &AgedData,
         before: Timestamp,
         keep: Duration,
     ) -> Result<bool, BoxError> {
@@ -175,8 +174,8 @@ impl RemovalGuard {
     /// Notes that everything older than `before` was deleted.
     pub async fn advanced(
         &self,
-        context: &Context,
-        what: &Aged,
+        context: &JobContext,
+        what: &AgedData,
         before: Timestamp,
     ) -> Result<(), BoxError> {
         let Some(token) = context.token() else { return Ok(()) };
@@ -201,7 +200,7 @@ impl RemovalGuard {
     }
 
     /// Keeps the trusted time for the next process.
-    async fn keep(&self, context: &Context, now: Timestamp) -> Result<(), RegistryError> {
+    async fn keep(&self, context: &JobContext, now: Timestamp) -> Result<(), RegistryError> {
         let Some(token) = context.token() else { return Ok(()) };
         let steady = self.clock.steady();
         let is_recent = |kept: Duration| steady.saturating_sub(kept) < KEEP_INTERVAL;
@@ -216,7 +215,12 @@ impl RemovalGuard {
 
     /// Raises an alarm, or repeats the one that waits. `true` if an operator has confirmed it; the
     /// confirmation is used up.
-    async fn alarm(&self, context: &Context, kind: AlarmKind, why: &str) -> Result<bool, BoxError> {
+    async fn alarm(
+        &self,
+        context: &JobContext,
+        kind: AlarmKind,
+        why: &str,
+    ) -> Result<bool, BoxError> {
         let token = context.token().ok_or("a job that deletes needs the lease")?;
         let latest = self.registry.removal_alarm().await?;
         let last_round = latest.as_ref().map_or(0, |latest| latest.round);
@@ -250,7 +254,7 @@ impl RemovalGuard {
     }
 
     /// Ends an alarm whose reason is gone.
-    async fn end_alarm(&self, context: &Context, kind: AlarmKind) -> Result<(), RegistryError> {
+    async fn end_alarm(&self, context: &JobContext, kind: AlarmKind) -> Result<(), RegistryError> {
         let is_raised = self.notices.all().iter().any(|(topic, _)| *topic == TOPIC);
         let Some(token) = context.token().filter(|_| is_raised) else { return Ok(()) };
         let latest = self.registry.removal_alarm().await?;

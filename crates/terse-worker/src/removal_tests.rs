@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use terse_core::clicks::{Click, ClickTarget, LinkId};
+use terse_core::job::{Job, JobContext};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{Actor, AlarmState, Attribution, NodeId};
 use terse_core::*;
 use terse_testkit::{MemoryClickStore, MemoryRegistry, MemoryStore, alias, key};
 
-use crate::job::{Context, Job};
 use crate::{
-    Aged, ClickRetentionCounts, ClickRetentionJob, ClickRetentionSettings, Reaper, RemovalGuard,
+    AgedData, ClickRetentionCounts, ClickRetentionJob, ClickRetentionSettings, Reaper, RemovalGuard,
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -25,7 +25,7 @@ struct Fixture {
     clock: Clock,
     notices: Arc<Notices>,
     reaper: Reaper,
-    context: Context,
+    context: JobContext,
 }
 
 impl Fixture {
@@ -48,7 +48,7 @@ impl Fixture {
         let notices = Arc::<Notices>::default();
         let node = NodeId::parse("a").unwrap();
         let lease = registry.acquire_lease("jobs", &node, HOUR).await.unwrap().unwrap();
-        let context = Context::leased(registry.clone(), lease.token);
+        let context = JobContext::leased(registry.clone(), lease.token);
         let reaper = reaper(&links, &registry, &clock, &notices);
         Self { store, registry, links, clock, notices, reaper, context }
     }
@@ -179,7 +179,7 @@ async fn a_purge_of_too_many_links_waits_for_a_confirmation() {
         assert!(notice.contains("150 of 350 links") && notice.contains("--confirm 1"), "{notice}");
     }
     let removals = Removals::new(fixture.registry.clone(), fixture.clock.clone());
-    assert_eq!(removals.waiting().await.unwrap().unwrap().round, 1);
+    assert_eq!(removals.waiting(&Principal::OPERATOR).await.unwrap().unwrap().round, 1);
     let by = || Attribution { actor: Actor::Terse, at: Timestamp::EPOCH, why: None };
     assert!(fixture.registry.confirm_removal(2, by()).await.is_err(), "another number");
     fixture.registry.confirm_removal(1, by()).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_purge_of_too_many_links_waits_for_a_confirmation() {
 
 #[tokio::test]
 async fn clicks_and_aliases_of_a_long_time_wait_for_a_confirmation() {
-    for aged in [Aged::CLICKS, Aged::ALIASES] {
+    for aged in [AgedData::CLICKS, AgedData::ALIASES] {
         let fixture = Fixture::new().await;
         let guard = &fixture.reaper.guard;
         fixture.put("old", 1, None).await;
@@ -272,12 +272,12 @@ async fn one_alarm_at_a_time_can_be_confirmed() {
     fixture.clock.advance(DAY);
     fixture.run().await;
     let guard = fixture.reaper.guard.clone();
-    guard.advanced(&fixture.context, &Aged::CLICKS, Timestamp::EPOCH).await.unwrap();
+    guard.advanced(&fixture.context, &AgedData::CLICKS, Timestamp::EPOCH).await.unwrap();
     fixture.clock.advance(7 * DAY);
     for _ in 0..3 {
         fixture.run().await;
         let now = fixture.clock.now();
-        assert!(!guard.may_advance(&fixture.context, &Aged::CLICKS, now, DAY).await.unwrap());
+        assert!(!guard.may_advance(&fixture.context, &AgedData::CLICKS, now, DAY).await.unwrap());
         let alarm = fixture.registry.removal_alarm().await.unwrap().unwrap();
         assert_eq!((alarm.round, alarm.state), (1, AlarmState::Waiting));
     }

@@ -5,19 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::registry::{
     Actor, Attribution, REPORTERS_TO_WARN, Registry, RegistryError, ReportState, ReportedLink,
 };
 use terse_core::{BoxError, Clock, Links};
-
-use crate::job::{Context, Job, Next};
 
 const INTERVAL: Duration = Duration::from_secs(600);
 /// Links per read.
 const PAGE: usize = 200;
 
 /// The job.
-pub struct Reports {
+pub struct ReportRepair {
     /// The links and their rules.
     pub links: Arc<Links>,
     /// Holds the reports.
@@ -27,7 +26,7 @@ pub struct Reports {
 }
 
 #[async_trait]
-impl Job for Reports {
+impl Job for ReportRepair {
     fn name(&self) -> &'static str {
         "reports"
     }
@@ -40,18 +39,18 @@ impl Job for Reports {
         true
     }
 
-    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+    async fn run(&mut self, context: &JobContext) -> Result<NextRun, BoxError> {
         let links = self.settle_all(context).await?;
         if links > 0 {
             tracing::info!(links, "completed the handling of reports");
         }
-        Ok(Next::Interval)
+        Ok(NextRun::Interval)
     }
 }
 
-impl Reports {
+impl ReportRepair {
     /// Checks all reported links: for how many there was something to do.
-    async fn settle_all(&self, context: &Context) -> Result<u64, RegistryError> {
+    async fn settle_all(&self, context: &JobContext) -> Result<u64, RegistryError> {
         let (mut after, mut changed) = (None, 0);
         loop {
             let page = self.registry.reported(ReportState::Open, after, PAGE).await?;
@@ -72,7 +71,9 @@ impl Reports {
         if *count >= REPORTERS_TO_WARN && self.links.warn(link, *created_at).await?.is_some() {
             return Ok(true);
         }
-        if self.links.preview(link).await?.is_some() {
+        // A later link may have the code: it is another one, with reports of its own.
+        let there = self.links.preview(link).await?;
+        if there.is_some_and(|there| there.created_at <= *created_at) {
             return Ok(false);
         }
         let by = Attribution {
@@ -80,7 +81,8 @@ impl Reports {
             at: self.clock.now(),
             why: Some("the link is gone".into()),
         };
-        Ok(self.registry.settle_reports(link, ReportState::Cleared, by).await? > 0)
+        let settled = self.registry.settle_reports(link, *created_at, ReportState::Cleared, by);
+        Ok(settled.await? > 0)
     }
 }
 
@@ -91,15 +93,24 @@ mod tests {
     use terse_core::registry::prelude::*;
     use terse_core::{
         Alphabet, Insert, LinkKey, LinkPolicy, LinkReader as _, LinkStore, ModerationStatus,
-        NoRouteCache, NoScreening, Random, TargetRules,
+        NoRouteCache, NoScreening, Random, TargetRules, Timestamp,
     };
     use terse_testkit::{MemoryRegistry, MemoryStore, alias, key, timestamp};
 
     async fn report(registry: &MemoryRegistry, link: LinkKey, reporter: u8) {
+        report_created(registry, link, timestamp(0), reporter).await;
+    }
+
+    async fn report_created(
+        registry: &MemoryRegistry,
+        link: LinkKey,
+        created_at: Timestamp,
+        reporter: u8,
+    ) {
         let (reporter, reason) = ([reporter; 16], "spam".to_owned());
         let report = NewReport {
             link,
-            created_at: timestamp(0),
+            created_at,
             reporter,
             account: None,
             reason,
@@ -141,8 +152,8 @@ mod tests {
             rules,
             Clock::default(),
         ));
-        let job = Reports { links, registry: registry.clone(), clock: Clock::default() };
-        let context = Context::without_lease();
+        let job = ReportRepair { links, registry: registry.clone(), clock: Clock::default() };
+        let context = JobContext::without_lease();
         assert_eq!(job.settle_all(&context).await.unwrap(), 2);
         let moderation = async |code| store.get(&key(code)).await.unwrap().unwrap().moderation;
         assert_eq!(
@@ -152,5 +163,13 @@ mod tests {
         assert_eq!(registry.reported(ReportState::Open, None, 10).await.unwrap().len(), 2);
         assert_eq!(registry.reported(ReportState::Cleared, None, 10).await.unwrap()[0].count, 4);
         assert_eq!(job.settle_all(&context).await.unwrap(), 0);
+        // A code whose link is gone, and which a later link has: only the reports about the gone
+        // link are closed.
+        report_created(&registry, key("two"), timestamp(-9), 0).await;
+        assert_eq!(job.settle_all(&context).await.unwrap(), 1);
+        let open = registry.reported(ReportState::Open, None, 10).await.unwrap();
+        let two = open.iter().filter(|reported| reported.link == key("two"));
+        let two: Vec<_> = two.map(|reported| (reported.created_at, reported.count)).collect();
+        assert_eq!(two, [(timestamp(0), 2)]);
     }
 }

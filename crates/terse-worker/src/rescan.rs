@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
+use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::registry::{FencingToken, Registry};
 use terse_core::{
     BoxError, Clock, Cursor, Link, Links, ListQuery, ModerationStatus, Sort, StoreError, Timestamp,
 };
 use tokio::sync::watch;
 
-use crate::job::{Context, Job, Next};
 use progress::{Done, Progress};
 
 /// Links per read. Few enough that no visitor whose link must be looked up waits long behind them.
@@ -133,7 +133,7 @@ impl Rescan {
     }
 
     /// Scans links again and returns how many changed.
-    async fn scan(&self, context: &Context, found: Vec<Link>) -> Result<u64, BoxError> {
+    async fn scan(&self, context: &JobContext, found: Vec<Link>) -> Result<u64, BoxError> {
         let (links, mut changed) = (Arc::clone(&self.links), 0);
         let scan = move || -> Vec<_> {
             found.iter().for_each(|link| links.revisit_if_unsure(link));
@@ -217,7 +217,7 @@ impl Job for Rescan {
         }
     }
 
-    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+    async fn run(&mut self, context: &JobContext) -> Result<NextRun, BoxError> {
         let token = context.token().ok_or("the re-scan needs the lease")?;
         if self.token != Some(token) {
             // The next number in a row: this node lost the lease and took it again, and no other
@@ -231,7 +231,7 @@ impl Job for Rescan {
             self.token = Some(token);
         }
         let now = self.clock.now();
-        let Some(round) = self.round() else { return Ok(Next::Interval) };
+        let Some(round) = self.round() else { return Ok(NextRun::Interval) };
         let (after, begun) = (round.after.clone(), Instant::now());
         // Newest first: new links are the ones that are abused. Links that are created meanwhile
         // are screened by the current lists.
@@ -250,7 +250,7 @@ impl Job for Rescan {
             }
         };
         self.counts.scanned.fetch_add(count, Ordering::Relaxed);
-        let Some(round) = self.round.as_mut() else { return Ok(Next::Interval) };
+        let Some(round) = self.round.as_mut() else { return Ok(NextRun::Interval) };
         let before = round.scanned;
         round.scanned += count;
         round.changed += changed;
@@ -262,9 +262,9 @@ impl Job for Rescan {
             if let Some(round) = self.round.take() {
                 self.complete(token, round).await;
             }
-            return Ok(Next::After(Duration::ZERO));
+            return Ok(NextRun::After(Duration::ZERO));
         }
         // At least as long as the read took: the store is free for others half of the time.
-        Ok(Next::After(read.clamp(Duration::from_millis(1), Duration::from_millis(100))))
+        Ok(NextRun::After(read.clamp(Duration::from_millis(1), Duration::from_millis(100))))
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::clicks::{ClickStore, LinkId, Pruned, Retention};
+use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::registry::Registry;
 use terse_core::{BoxError, Clock, LinkStore, Timestamp};
 use tokio::time::{Instant, sleep};
 
-use crate::job::{Context, Job, Next};
-use crate::removal_guard::{Aged, RemovalGuard};
+use crate::removal_guard::{AgedData, RemovalGuard};
 
 /// How often the registry is pruned.
 const REGISTRY_INTERVAL: Duration = Duration::from_mins(15);
@@ -58,13 +58,13 @@ impl Job for RegistryRetention {
         true
     }
 
-    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+    async fn run(&mut self, context: &JobContext) -> Result<NextRun, BoxError> {
         let batch = REGISTRY_BATCH;
         loop {
             context.check_lease().await?;
-            let Some(now) = self.guard.time(context).await? else { return Ok(Next::Interval) };
+            let Some(now) = self.guard.time(context).await? else { return Ok(NextRun::Interval) };
             if self.registry.prune(now, KEEP_RECORDS, batch).await? < batch as u64 {
-                return Ok(Next::Interval);
+                return Ok(NextRun::Interval);
             }
             sleep(PAUSE).await;
         }
@@ -123,14 +123,14 @@ impl ClickRetentionJob {
         Self { clicks, links, clock, guard, settings, counts, sweep_at, swept_to: None }
     }
 
-    async fn prune(&self, context: &Context) -> Result<(), BoxError> {
+    async fn prune(&self, context: &JobContext) -> Result<(), BoxError> {
         let limit = CLICK_BATCH;
         let keep = self.settings.keep_raw;
         let Some(begun) = self.guard.time(context).await? else { return Ok(()) };
         let before = begun.saturating_sub(keep);
         // Without single clicks only sums are kept.
-        let may_advance =
-            keep.is_zero() || self.guard.may_advance(context, &Aged::CLICKS, before, keep).await?;
+        let may_advance = keep.is_zero()
+            || self.guard.may_advance(context, &AgedData::CLICKS, before, keep).await?;
         loop {
             context.check_lease().await?;
             let Some(now) = self.guard.time(context).await? else { return Ok(()) };
@@ -158,7 +158,7 @@ impl ClickRetentionJob {
             self.counts.raw.fetch_add(raw, Ordering::Relaxed);
             self.counts.hours.fetch_add(hours, Ordering::Relaxed);
             if !more && may_advance {
-                return self.guard.advanced(context, &Aged::CLICKS, before).await;
+                return self.guard.advanced(context, &AgedData::CLICKS, before).await;
             }
             if !more {
                 return Ok(());
@@ -169,7 +169,7 @@ impl ClickRetentionJob {
 
     /// Finds clicks whose link no longer exists: the click store was away when the link was
     /// purged, or the link was visited just before.
-    async fn sweep(&mut self, context: &Context) -> Result<(), BoxError> {
+    async fn sweep(&mut self, context: &JobContext) -> Result<(), BoxError> {
         loop {
             let ids = self.clicks.links(self.swept_to.as_ref(), SWEEP_BATCH).await?;
             let Some(last) = ids.last().cloned() else {
@@ -211,7 +211,7 @@ impl Job for ClickRetentionJob {
         true
     }
 
-    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+    async fn run(&mut self, context: &JobContext) -> Result<NextRun, BoxError> {
         self.prune(context).await?;
         if Instant::now() >= self.sweep_at {
             // Set first: a sweep that fails or is cancelled waits for its retry.
@@ -219,6 +219,6 @@ impl Job for ClickRetentionJob {
             self.sweep(context).await?;
             self.sweep_at = Instant::now() + SWEEP;
         }
-        Ok(Next::Interval)
+        Ok(NextRun::Interval)
     }
 }

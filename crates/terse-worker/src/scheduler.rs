@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use terse_core::BoxError;
+use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::registry::{FencingToken, JobLease, RegistryError};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::job::{Context, Job, Next};
 use crate::lease::LeaseKeeper;
 
 /// How long a job may take to save what it must at shutdown.
@@ -42,8 +42,8 @@ pub struct Scheduler {
     jitter: bool,
 }
 
-/// Started jobs. Dropping it aborts them; [`Running::stop`] ends them in order.
-pub struct Running {
+/// Started jobs. Dropping it aborts them; [`RunningJobs::stop`] ends them in order.
+pub struct RunningJobs {
     jobs: JoinSet<()>,
     keeper: Option<JoinHandle<()>>,
     stop_jobs: watch::Sender<bool>,
@@ -65,8 +65,15 @@ impl Scheduler {
 
     /// Adds a job.
     pub fn add(&mut self, job: impl Job) {
-        self.counts.entry(job.name()).or_default();
-        self.jobs.push(Box::new(job));
+        self.add_all([Box::new(job) as Box<dyn Job>]);
+    }
+
+    /// Adds jobs.
+    pub fn add_all(&mut self, jobs: impl IntoIterator<Item = Box<dyn Job>>) {
+        for job in jobs {
+            self.counts.entry(job.name()).or_default();
+            self.jobs.push(job);
+        }
     }
 
     /// What became of the runs of each job.
@@ -75,7 +82,7 @@ impl Scheduler {
     }
 
     /// Starts every job in a task of its own.
-    pub fn start(self, runtime: &Handle) -> Running {
+    pub fn start(self, runtime: &Handle) -> RunningJobs {
         let (stop_jobs, stop) = watch::channel(false);
         let (stop_keeper, stop_keeping) = watch::channel(false);
         let needs_lease = self.jobs.iter().any(|job| job.needs_lease());
@@ -87,11 +94,11 @@ impl Scheduler {
             jobs.spawn_on(JobTask { job, counts, stop, lease, leases, jitter }.run(), runtime);
         }
         let keeper = needs_lease.then(|| runtime.spawn(self.keeper.run(stop_keeping)));
-        Running { jobs, keeper, stop_jobs, stop_keeper }
+        RunningJobs { jobs, keeper, stop_jobs, stop_keeper }
     }
 }
 
-impl Running {
+impl RunningJobs {
     /// Ends all runs, lets each job finish, waits for their tasks and then releases the lease.
     /// Tasks that are not done within `patience` are aborted; the result says whether all were.
     pub async fn stop(mut self, patience: Duration) -> bool {
@@ -148,8 +155,8 @@ impl JobTask {
             };
             self.counts.runs.fetch_add(1, Ordering::Relaxed);
             let delay = match ended {
-                Ok(Next::Interval) => self.with_jitter(self.job.interval()),
-                Ok(Next::After(delay)) => delay,
+                Ok(NextRun::Interval) => self.with_jitter(self.job.interval()),
+                Ok(NextRun::After(delay)) => delay,
                 Err(_) => self.retry_in(failures),
             };
             failures = self.note(ended.err(), failures, delay);
@@ -171,16 +178,16 @@ impl JobTask {
     }
 
     /// Waits for the lease if the job needs it. `None` at shutdown.
-    async fn context(&mut self) -> Option<Context> {
+    async fn context(&mut self) -> Option<JobContext> {
         if !self.job.needs_lease() {
-            return Some(Context::without_lease());
+            return Some(JobContext::without_lease());
         }
         tokio::select! {
             biased;
             _ = self.stop.wait_for(|stop| *stop) => None,
             held = self.lease.wait_for(Option::is_some) => match held {
                 Ok(held) => {
-                    held.map(|token| Context::leased(Arc::clone(&self.leases), token))
+                    held.map(|token| JobContext::leased(Arc::clone(&self.leases), token))
                 }
                 Err(_) => {
                     tracing::error!(job = self.job.name(), "the lease is no longer renewed; this \
@@ -201,7 +208,10 @@ impl JobTask {
         }
     }
 
-    async fn run_once(&mut self, context: &Context) -> Result<Result<Next, BoxError>, Interrupted> {
+    async fn run_once(
+        &mut self,
+        context: &JobContext,
+    ) -> Result<Result<NextRun, BoxError>, Interrupted> {
         let Self { job, lease, stop, .. } = self;
         let limit = job.timeout();
         let run = timeout(limit, AssertUnwindSafe(job.run(context)).catch_unwind());

@@ -125,12 +125,12 @@ impl Job for TestJob {
         Duration::from_secs(3600)
     }
 
-    async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
+    async fn run(&mut self, context: &JobContext) -> Result<NextRun, BoxError> {
         self.seen.begun.fetch_add(1, Ordering::SeqCst);
         self.seen.tokens.lock().unwrap().push(context.token().map(|token| token.number));
         let _dropped = OnDrop(Arc::clone(&self.seen));
         match self.work {
-            Work::Succeed => Ok(Next::Interval),
+            Work::Succeed => Ok(NextRun::Interval),
             Work::Fail => Err("no".into()),
             Work::Panic => panic!("in a job"),
             Work::Hang => std::future::pending().await,
@@ -158,7 +158,7 @@ impl Node {
         seen
     }
 
-    fn start(self) -> Running {
+    fn start(self) -> RunningJobs {
         self.scheduler.start(&Handle::current())
     }
 }

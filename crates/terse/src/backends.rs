@@ -11,17 +11,15 @@ mod postgres;
 mod redis;
 
 #[cfg(feature = "embedded")]
-pub use embedded::{
-    backup, backup_clicks, backup_registry, inspect, inspect_clicks, inspect_registry, last_loss,
-    limiter, skip_ahead, skip_ahead_registry, verify, verify_clicks, verify_registry,
-};
+pub(crate) use embedded::{data_files, limiter, lost_writes};
 #[cfg(feature = "embedded")]
-pub use terse_embedded::{DataDir, DataDirError, DiskReserve, LockGuard, RunInfo};
+pub use terse_embedded::{DataDir, DataDirError, DiskReserve, DiskWatch, LockGuard, RunInfo};
 
 use std::sync::Arc;
 
 use terse_core::clicks::ClickStore;
 use terse_core::limits::Limiter;
+use terse_core::metrics::MetricsSource;
 use terse_core::registry::{JobLease, NodeId, Registry};
 use terse_core::{Clock, Finding, LinkReader, LinkStore, OnChange, RouteCache, SharedCache};
 
@@ -57,7 +55,7 @@ const STORES: [Backend; 2] = [
 ];
 
 /// The opened stores.
-pub struct Store {
+pub struct Stores {
     /// The links.
     pub links: Arc<dyn LinkStore>,
     /// Their clicks.
@@ -76,7 +74,7 @@ pub struct Store {
     close: Box<dyn Fn() + Send + Sync>,
 }
 
-impl Store {
+impl Stores {
     /// The leases that decide which node runs the background jobs.
     pub fn leases(&self) -> Arc<dyn JobLease> {
         Arc::clone(&self.leases)
@@ -99,7 +97,7 @@ impl Store {
     }
 }
 
-impl Drop for Store {
+impl Drop for Stores {
     /// Commits the waiting writes before the process ends.
     fn drop(&mut self) {
         (self.close)();
@@ -107,7 +105,7 @@ impl Drop for Store {
 }
 
 /// Opens the stores that the settings name.
-pub async fn open(config: &Config) -> anyhow::Result<Store> {
+pub async fn open(config: &Config) -> anyhow::Result<Stores> {
     match &config.store {
         StoreUrl::File(_) => embedded::open(config).await,
         StoreUrl::Postgres(url) => open_postgres(config, url).await,
@@ -122,7 +120,7 @@ use postgres::open as open_postgres;
 async fn open_postgres(
     _config: &Config,
     _url: &crate::config::PostgresUrl,
-) -> anyhow::Result<Store> {
+) -> anyhow::Result<Stores> {
     check_scheme("postgres").map_err(anyhow::Error::msg)?;
     anyhow::bail!("PostgreSQL is not built in")
 }
@@ -154,7 +152,7 @@ pub(crate) fn migrate(
 }
 
 /// What nodes share beside the store. Without Redis each node has its own.
-pub(crate) struct Shared {
+pub(crate) struct SharedServices {
     /// Reads links for visitors.
     pub(crate) reader: Arc<dyn LinkReader>,
     /// The copies that changes must reach.
@@ -162,30 +160,13 @@ pub(crate) struct Shared {
     /// Counts against rate limits.
     pub(crate) limiter: Arc<dyn Limiter>,
     /// What the copies were good for.
-    pub(crate) counts: Option<Box<dyn Fn() -> SharedCounts + Send + Sync>>,
+    pub(crate) metrics: Option<MetricsSource>,
     announce: Announce,
 }
 
 type Announce = Box<dyn FnOnce(Arc<dyn RouteCache>, OnChange) -> Arc<dyn RouteCache> + Send>;
 
-/// The counters of the copies that nodes share.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SharedCounts {
-    /// Look-ups that a copy answered.
-    pub(crate) hits: u64,
-    /// Look-ups that went on to the store.
-    pub(crate) misses: u64,
-    /// Look-ups that went to the store because no copies were in use.
-    pub(crate) bypassed: u64,
-    /// Old copies used while the store did not answer.
-    pub(crate) stale: u64,
-    /// Whether copies are in use.
-    pub(crate) is_ready: bool,
-    /// How often the server did not answer in time.
-    pub(crate) trips: u64,
-}
-
-impl Shared {
+impl SharedServices {
     /// Connects to what the settings name.
     pub(crate) async fn open(
         config: &Config,
@@ -199,7 +180,7 @@ impl Shared {
                 reader: store.clone(),
                 cache: None,
                 limiter: limiter(clock),
-                counts: None,
+                metrics: None,
                 announce: Box::new(|routes, _| routes),
             }),
         }

@@ -10,7 +10,7 @@ use terse_cli::Remote;
 use url::Url;
 
 use crate::commands;
-use crate::config::{Config, Loaded, Secret, Sources};
+use crate::config::{Config, ConfigSources, LoadedConfig, Secret};
 use crate::{local_api, logging, serve};
 
 /// A URL shortener: one binary, durable links, very fast redirects.
@@ -98,17 +98,17 @@ Examples:
     #[command(flatten)]
     Api(terse_cli::Command),
     /// Copy the store into a new folder, also while serving
-    Backup(commands::backup::Backup),
+    Backup(terse_cli::BackupArgs),
     /// Replace the store with a backup
-    Restore(commands::backup::Restore),
+    Restore(terse_cli::RestoreArgs),
     /// Move the data folder into a PostgreSQL database
-    Migrate(commands::migrate::Migrate),
+    Migrate(commands::migrate::MigrateArgs),
     /// Find problems, and say how to solve them
-    Doctor(commands::doctor::Doctor),
+    Doctor(terse_cli::DoctorArgs),
     /// Measure how fast a server is
-    Bench(terse_cli::bench::Options),
+    Bench(terse_cli::bench::BenchArgs),
     /// Print the settings in force, secrets hidden
-    Config(commands::config::Show),
+    Config(commands::config::ConfigArgs),
     /// Print completions for a shell
     Completions {
         /// bash, zsh, fish, elvish or powershell
@@ -131,12 +131,12 @@ struct ServeArgs {
 }
 
 /// The context of commands that work on the data folder itself.
-pub(crate) struct Context {
-    pub(crate) loaded: Loaded,
+pub(crate) struct LocalContext {
+    pub(crate) loaded: LoadedConfig,
     pub(crate) json: bool,
 }
 
-impl Context {
+impl LocalContext {
     pub(crate) fn config(&self) -> &Config {
         &self.loaded.config
     }
@@ -152,7 +152,7 @@ pub fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS, // the reader closed the pipe
         Err(error) => {
             eprintln!("{}", terse_cli::describe(&error, json));
-            if error.is::<terse_cli::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<terse_cli::UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -183,14 +183,14 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
     let key_file =
         env.iter().find(|(name, _)| name == "TERSE_KEY_FILE").map(|(_, path)| PathBuf::from(path));
     let key_file = key_file.filter(|path| !path.as_os_str().is_empty());
-    let loaded = match Config::load(&Sources {
+    let loaded = match Config::load(&ConfigSources {
         file: cli.global.config.filter(|path| !path.as_os_str().is_empty()),
         env,
         flags,
     }) {
         Ok(loaded) => loaded,
         Err(error) if matches!(command, Command::Doctor(_)) => {
-            return commands::doctor::without_settings(&error.into(), cli.global.json);
+            return terse_cli::without_settings(&error.into(), cli.global.json);
         }
         Err(error) => return Err(error.into()),
     };
@@ -211,7 +211,7 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
     let json = cli.global.json;
     if let Command::Api(command) = command {
         let local = Box::new(move || local_api::open(&loaded.config));
-        return command.run(&terse_cli::Context { json, remote, local });
+        return command.run(&terse_cli::CommandContext { json, remote, local });
     }
     let only_here = |command: &str| {
         anyhow::ensure!(
@@ -220,12 +220,25 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
         );
         Ok(())
     };
-    let context = Context { loaded, json };
+    let context = LocalContext { loaded, json };
     match command {
-        Command::Backup(command) => only_here("backup").and_then(|()| command.run(&context)),
-        Command::Restore(command) => only_here("restore").and_then(|()| command.run(&context)),
+        Command::Backup(command) => {
+            only_here("backup")?;
+            command.run(&commands::backup::files(context.config())?, json)
+        }
+        Command::Restore(command) => {
+            only_here("restore")?;
+            command.run(&commands::backup::files(context.config())?, json)
+        }
         Command::Migrate(command) => only_here("migrate").and_then(|()| command.run(&context)),
-        Command::Doctor(command) => only_here("doctor").and_then(|()| command.run(&context)),
+        Command::Doctor(command) => {
+            only_here("doctor")?;
+            let config = context.loaded.config;
+            let checks = commands::doctor::checks(&config);
+            let server = commands::doctor::server(&config);
+            let local = Box::new(move || local_api::open(&config));
+            command.run(&checks, &terse_cli::DoctorContext { json, server, local })
+        }
         Command::Config(command) => command.run(&context),
         Command::Api(_) | Command::Serve(_) | Command::Bench(_) | Command::Completions { .. } => {
             Ok(true)
@@ -247,7 +260,7 @@ fn with_serve_args(command: Option<Command>, before: ServeArgs) -> anyhow::Resul
         Some(command) => {
             if listen.is_some() || base_url.is_some() || roles.is_some() {
                 let why = "--listen, --base-url and --roles belong to `terse serve`";
-                return Err(terse_cli::Usage(why).into());
+                return Err(terse_cli::UsageError(why).into());
             }
             Ok(command)
         }

@@ -34,7 +34,7 @@ fn the_flags_of_serve_work_without_it() {
     assert_eq!(serve("terse --listen :1 serve --base-url http://a --roles web"), all);
     assert_eq!(serve("terse --listen :2 serve --listen :1").0.as_deref(), Some(":1"));
     let error = run(parse("terse --listen :1 list").unwrap(), Vec::new()).unwrap_err();
-    assert!(error.is::<terse_cli::Usage>(), "{error:#}");
+    assert!(error.is::<terse_cli::UsageError>(), "{error:#}");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn wrong_usage_is_told_apart_from_failure() {
 #[test]
 fn an_edit_of_nothing_is_wrong_usage() {
     let error = run(parse("terse edit abc").unwrap(), Vec::new()).unwrap_err();
-    assert!(error.is::<terse_cli::Usage>(), "{error:#}");
+    assert!(error.is::<terse_cli::UsageError>(), "{error:#}");
 }
 
 #[test]

@@ -1,24 +1,24 @@
 //! The click plane: the journal that serving threads write visits to, the pipeline that counts
 //! them, and its jobs.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use terse_clicks::{AddressPrecision, Shipper, ShipperCounts, ShipperParts};
 use terse_core::clicks::{ClickStore, Live, WithPending};
+use terse_core::metrics::MetricsSource;
 use terse_core::registry::Salts;
 use terse_core::{Clock, LinkStore};
 use terse_redirect::{AddressDetail, Journal, JournalSettings};
 use terse_worker::{
-    ClickRetentionCounts, ClickRetentionJob, ClickRetentionSettings, RemovalGuard, Scheduler,
+    ClickRetentionCounts, ClickRetentionJob, ClickRetentionSettings, DailySalt, RemovalGuard,
+    Scheduler,
 };
 use tokio::runtime::Runtime;
 
-use crate::config::{Addresses, ByteSize, Config};
+use crate::config::{ByteSize, ClickAddresses, Config};
 use crate::memory_plan::MemoryPlan;
-use crate::salt_jobs::DailySalt;
 
 /// How many times `clicks.journal_size` the journal may hold while the click store counts, but more
 /// slowly than visitors click.
@@ -33,31 +33,6 @@ pub(crate) struct ClickPlane {
     shipper: Mutex<Option<Shipper>>,
     counts: Arc<ShipperCounts>,
     pruned: Arc<ClickRetentionCounts>,
-}
-
-/// A snapshot of the click plane's counters.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counted {
-    /// Clicks counted.
-    pub(crate) counted: u64,
-    /// Clicks dropped because the journal was full.
-    pub(crate) dropped: u64,
-    /// Records that could not be read.
-    pub(crate) unreadable: u64,
-    /// Batches that the store refused.
-    pub(crate) failures: u64,
-    /// Whether the counting thread has ended unexpectedly.
-    pub(crate) dead: bool,
-    /// Clicks that are read and wait in memory until they are stored.
-    pub(crate) in_memory: u64,
-    /// Bytes of the journal that wait to be stored.
-    pub(crate) waiting: u64,
-    /// Single clicks deleted because of their age.
-    pub(crate) aged: u64,
-    /// Hours merged into days.
-    pub(crate) compacted: u64,
-    /// Erased links whose clicks were deleted.
-    pub(crate) forgotten: u64,
 }
 
 impl ClickPlane {
@@ -77,9 +52,9 @@ impl ClickPlane {
         let live: Arc<Live> = Arc::default();
         let wanted = settings.enabled && config.roles.redirect;
         let (address, keep) = match settings.address {
-            Addresses::Cut => (AddressDetail::Cut, AddressPrecision::Network),
-            Addresses::Nothing => (AddressDetail::Drop, AddressPrecision::Omitted),
-            Addresses::Full => (AddressDetail::Full, AddressPrecision::Full),
+            ClickAddresses::Cut => (AddressDetail::Cut, AddressPrecision::Network),
+            ClickAddresses::Nothing => (AddressDetail::Drop, AddressPrecision::Omitted),
+            ClickAddresses::Full => (AddressDetail::Full, AddressPrecision::Full),
         };
         // Clicks that an earlier run has written are counted even if counting is off now.
         let shipper = if wanted || folder.exists() {
@@ -119,7 +94,9 @@ impl ClickPlane {
             let journal =
                 Journal::start(journal, threads, clock.clone()).context("making the journal")?;
             // Before the first visitor, so that the first clicks have a visitor hash.
-            let mut salt = DailySalt::new(Arc::clone(salts), Arc::clone(&journal), clock.clone());
+            let salted = Arc::clone(&journal);
+            let set_salt = move |salt| salted.set_salt(salt);
+            let mut salt = DailySalt::new(Arc::clone(salts), set_salt, clock.clone());
             if let Err(error) = runtime.block_on(salt.poll()) {
                 tracing::warn!(%error, "the registry gives no salt for today; clicks are counted \
                     without telling visitors apart until it does");
@@ -164,21 +141,13 @@ impl ClickPlane {
         ClickRetentionJob::new(clicks, links, clock.clone(), guard, settings, counts)
     }
 
-    /// Reads the counters, for metrics and health checks.
-    pub(crate) fn counted(&self) -> impl Fn() -> Counted + Send + Sync + 'static {
+    /// The metrics of the click plane.
+    pub(crate) fn metrics(&self) -> MetricsSource {
         let (counts, pruned) = (Arc::clone(&self.counts), Arc::clone(&self.pruned));
-        move || Counted {
-            counted: counts.recorded.load(Ordering::Relaxed),
-            dropped: counts.dropped.load(Ordering::Relaxed),
-            unreadable: counts.unreadable.load(Ordering::Relaxed),
-            failures: counts.store_failures.load(Ordering::Relaxed),
-            dead: !counts.alive.load(Ordering::Relaxed),
-            in_memory: counts.in_memory.load(Ordering::Relaxed),
-            waiting: counts.lag_bytes.load(Ordering::Relaxed),
-            aged: pruned.raw.load(Ordering::Relaxed),
-            compacted: pruned.hours.load(Ordering::Relaxed),
-            forgotten: pruned.forgotten.load(Ordering::Relaxed),
-        }
+        Box::new(move |to| {
+            counts.write_metrics(to);
+            pruned.write_metrics(to);
+        })
     }
 
     /// Counts the remaining clicks and ends. Call this after the serving threads have ended or

@@ -18,8 +18,9 @@ use terse_core::limits::Limit;
 use terse_core::{Contact, OperatorName, PageUrl, Proxies};
 use url::Url;
 
-pub use layers::{ConfigError, Loaded, Origin, Sources};
-pub use lists::{ListPlace, ListSource, Lists};
+pub(crate) use check::is_loopback;
+pub use layers::{ConfigError, ConfigSources, LoadedConfig, SettingOrigin};
+pub use lists::Lists;
 use node::{choice, settings};
 pub use values::{BaseUrl, ByteSize, CacheUrl, Paths, PostgresUrl, Roles, Secret, Span, StoreUrl};
 
@@ -60,59 +61,59 @@ settings! {
         /// store belongs to one process, which therefore needs the role `worker`.
         pub roles: Roles = Roles::ALL,
         /// Generated codes.
-        pub codes: Codes = Codes::default(),
+        pub codes: CodesConfig = CodesConfig::default(),
         /// The cache of links.
-        pub cache: Cache = Cache::default(),
+        pub cache: CacheConfig = CacheConfig::default(),
         /// Redirects.
-        pub redirect: Redirect = Redirect::default(),
+        pub redirect: RedirectConfig = RedirectConfig::default(),
         /// Click statistics.
-        pub clicks: Clicks = Clicks::default(),
+        pub clicks: ClicksConfig = ClicksConfig::default(),
         /// Links created without an account.
-        pub anonymous: Anonymous = Anonymous::default(),
+        pub anonymous: AnonymousConfig = AnonymousConfig::default(),
         /// The API.
-        pub api: Api = Api::default(),
+        pub api: ApiConfig = ApiConfig::default(),
         /// Who runs this server.
-        pub operator: Operator = Operator::default(),
+        pub operator: OperatorConfig = OperatorConfig::default(),
         /// Accounts.
-        pub accounts: Accounts = Accounts::default(),
+        pub accounts: AccountsConfig = AccountsConfig::default(),
         /// Single sign-on.
-        pub oidc: Oidc = Oidc::default(),
+        pub oidc: OidcConfig = OidcConfig::default(),
         /// Rate limits.
-        pub limits: Limits = Limits::default(),
+        pub limits: LimitsConfig = LimitsConfig::default(),
         /// URL screening.
-        pub safety: Safety = Safety::default(),
+        pub safety: SafetyConfig = SafetyConfig::default(),
         /// Requests to other servers.
-        pub outgoing: Outgoing = Outgoing::default(),
+        pub outgoing: OutgoingConfig = OutgoingConfig::default(),
         /// Aliases, and deleted and expired links.
-        pub links: LinkRetention = LinkRetention::default(),
+        pub links: LinksConfig = LinksConfig::default(),
         /// Health and metrics.
-        pub admin: Admin = Admin::default(),
+        pub admin: AdminConfig = AdminConfig::default(),
         /// The log.
-        pub log: Log = Log::default(),
+        pub log: LogConfig = LogConfig::default(),
         /// Encrypted connections.
-        pub tls: Tls = Tls::default(),
+        pub tls: TlsConfig = TlsConfig::default(),
         /// Memory.
-        pub memory: Memory = Memory::default(),
+        pub memory: MemoryConfig = MemoryConfig::default(),
         /// The disk.
-        pub storage: Storage = Storage::default(),
+        pub storage: StorageConfig = StorageConfig::default(),
         /// Shutdown.
-        pub shutdown: Shutdown = Shutdown::default(),
+        pub shutdown: ShutdownConfig = ShutdownConfig::default(),
     }
 }
 
 settings! {
     /// `[codes]`: generated codes.
-    pub struct Codes {
+    pub struct CodesConfig {
         /// How terse generates codes. `numbered`: unique by construction, looks random. `random`:
         /// tries until a code is free. `hash`: the same target of the same owner gets the same
         /// code. `snowflake`: time, machine and a counter; longer codes.
-        pub strategy: Strategy = Strategy::Numbered,
+        pub strategy: CodeStrategy = CodeStrategy::Numbered,
         /// The length of generated codes, 4 to 10. When all codes of a length are used, terse
         /// continues with the next length.
         pub length: u8 = 7,
         /// The characters of generated codes. `base58` leaves out `0`, `O`, `I` and `l`. Fixed when
         /// the store is created.
-        pub alphabet: Alphabet = Alphabet::Base62,
+        pub alphabet: CodeAlphabet = CodeAlphabet::Base62,
         /// How many numbers terse leases from the store at once, 1 to 100000. A crash wastes the
         /// rest of a lease.
         pub lease: u32 = 1000,
@@ -125,7 +126,7 @@ settings! {
 
 choice! {
     /// How codes are generated.
-    pub enum Strategy ("`numbered`, `random`, `hash`, `snowflake`") {
+    pub enum CodeStrategy ("`numbered`, `random`, `hash`, `snowflake`") {
         /// Leased numbers through a keyed bijection.
         Numbered = "numbered",
         /// Random, again on conflict.
@@ -139,7 +140,7 @@ choice! {
 
 choice! {
     /// The characters of generated codes.
-    pub enum Alphabet ("`base62`, `base58`") {
+    pub enum CodeAlphabet ("`base62`, `base58`") {
         /// Digits and both cases.
         Base62 = "base62",
         /// The same without look-alikes.
@@ -149,7 +150,7 @@ choice! {
 
 settings! {
     /// `[cache]`: links in memory.
-    pub struct Cache {
+    pub struct CacheConfig {
         /// The most memory that cached links may use; at least `1MiB`. If not set, an eighth of
         /// `memory.budget`.
         pub size: Option<ByteSize> = None,
@@ -170,12 +171,12 @@ settings! {
 
 settings! {
     /// `[redirect]`: redirects.
-    pub struct Redirect {
+    pub struct RedirectConfig {
         /// The number of threads that serve redirects; 0 is one per core.
         pub threads: u16 = 0,
         /// How terse answers a visit that fails. `status`: with its status and a page. `page`: with
         /// a redirect to `/r/{code}?error=…`.
-        pub errors: Errors = Errors::Status,
+        pub errors: ErrorAnswers = ErrorAnswers::Status,
         /// How long browsers may cache a 301 or 308, `0s` to `365d`. A cached redirect cannot be
         /// revoked.
         pub permanent_max_age: Span = Span::days(1),
@@ -203,7 +204,7 @@ settings! {
 
 choice! {
     /// How a failed visit is answered.
-    pub enum Errors ("`status`, `page`") {
+    pub enum ErrorAnswers ("`status`, `page`") {
         /// With its status.
         Status = "status",
         /// With a redirect to a page.
@@ -213,7 +214,7 @@ choice! {
 
 settings! {
     /// `[clicks]`: click statistics.
-    pub struct Clicks {
+    pub struct ClicksConfig {
         /// Whether terse counts clicks. Existing statistics stay.
         pub enabled: bool = true,
         /// The store of clicks, in the form of `store`. Without it, clicks are in the database of
@@ -237,7 +238,7 @@ settings! {
         pub keep_hours: Span = Span::days(30),
         /// How much of a visitor's IP address terse stores: `cut` the first 24 bits of IPv4 and 48
         /// of IPv6, `none` only its country, `full` the whole address.
-        pub address: Addresses = Addresses::Cut,
+        pub address: ClickAddresses = ClickAddresses::Cut,
         /// Whether terse stores nothing but the count for visitors who ask not to be tracked
         /// (`DNT`, `Sec-GPC`).
         pub honour_dnt: bool = true,
@@ -249,7 +250,7 @@ settings! {
 
 choice! {
     /// How much of a visitor's address is stored.
-    pub enum Addresses ("`cut`, `none`, `full`") {
+    pub enum ClickAddresses ("`cut`, `none`, `full`") {
         /// Its beginning.
         Cut = "cut",
         /// Nothing.
@@ -261,7 +262,7 @@ choice! {
 
 settings! {
     /// `[anonymous]`: links created without an account.
-    pub struct Anonymous {
+    pub struct AnonymousConfig {
         /// Whether links can be created without an API key.
         pub create: bool = true,
         /// When such links expire; at least `1s`.
@@ -271,7 +272,7 @@ settings! {
 
 settings! {
     /// `[operator]`: who runs this server, shown on public pages.
-    pub struct Operator {
+    pub struct OperatorConfig {
         /// The person or organisation that runs this server, 1 to 64 characters. Pages show it in
         /// their header and footer.
         pub name: Option<OperatorName> = None,
@@ -291,10 +292,10 @@ settings! {
 
 settings! {
     /// `[accounts]`: accounts.
-    pub struct Accounts {
-        /// Who may create an account. `closed`: admins, and people with an invitation. `open`:
+    pub struct AccountsConfig {
+        /// Who may create an account. `closed`: admins, and holders of an invitation. `open`:
         /// everyone, at `/signup`.
-        pub sign_up: SignUp = SignUp::Closed,
+        pub sign_up: SignUpMode = SignUpMode::Closed,
         /// How long a browser stays signed in; `1m` to `365d`.
         pub session_ttl: Span = Span::days(30),
     }
@@ -302,8 +303,8 @@ settings! {
 
 choice! {
     /// Who may create an account.
-    pub enum SignUp ("`closed`, `open`") {
-        /// People with an invitation.
+    pub enum SignUpMode ("`closed`, `open`") {
+        /// Admins, and holders of an invitation.
         Closed = "closed",
         /// Everyone.
         Open = "open",
@@ -312,7 +313,7 @@ choice! {
 
 settings! {
     /// `[oidc]`: single sign-on with OpenID Connect.
-    pub struct Oidc {
+    pub struct OidcConfig {
         /// The provider, such as `https://id.example.com`; https, unless it is on this machine.
         /// terse reads the rest from its discovery document. The redirect URI is
         /// `/auth/oidc/callback`.
@@ -324,15 +325,15 @@ settings! {
         pub client_secret: Option<Secret> = None,
         /// The name of the provider on the sign-in page. If not set, its host name.
         pub name: Option<String> = None,
-        /// Whether terse creates an account at the first sign-in. Otherwise people connect an
-        /// existing account or need an invitation.
+        /// Whether terse creates an account at the first sign-in. Otherwise a first
+        /// sign-in needs an invitation, or an account that its owner has connected.
         pub sign_up: bool = false,
     }
 }
 
 settings! {
     /// `[limits]`: rate limits.
-    pub struct Limits {
+    pub struct LimitsConfig {
         /// How many links one address may create without an API key, as in `30/h`, `5/m`, `1/s` or
         /// `100/d`; `0` is no limit. An address is one of IPv4 or a /64 of IPv6; a /48 of IPv6 may
         /// create eight times as many.
@@ -365,7 +366,7 @@ settings! {
 
 settings! {
     /// `[safety]`: URL screening.
-    pub struct Safety {
+    pub struct SafetyConfig {
         /// Blocklists: files and https URLs, each also as `name=…`. Supported are hosts files,
         /// lists of domains or URLs, and the CSV of PhishTank and URLhaus. terse refuses new links
         /// to an entry and blocks existing ones.
@@ -400,7 +401,7 @@ settings! {
 
 settings! {
     /// `[outgoing]`: requests to other servers. All are off by default.
-    pub struct Outgoing {
+    pub struct OutgoingConfig {
         /// Whether owners may have webhooks, which receive an event when a link of theirs changes;
         /// see webhooks.md.
         pub webhooks: bool = false,
@@ -417,7 +418,7 @@ settings! {
 
 settings! {
     /// `[links]`: aliases, and deleted and expired links.
-    pub struct LinkRetention {
+    pub struct LinksConfig {
         /// How long terse keeps a deleted link, which can be restored until then, and an expired
         /// link without an owner.
         pub grace: Span = Span::days(7),
@@ -426,7 +427,7 @@ settings! {
         /// How long after that an alias stays reserved for its former owner. `0s` turns this off.
         /// The codes of blocked links stay reserved for ever.
         pub quarantine: Span = Span::days(365),
-        /// A file of aliases that nobody may choose: one per line, without regard to case, with
+        /// A file of aliases that terse refuses to every account: one per line, without regard to case, with
         /// comments after `#`; at most 1 MiB. terse reads it at the start. Existing links stay.
         pub unwanted_aliases: Option<PathBuf> = None,
         /// How often terse marks expired links and deletes old ones; `1s` to `1d`.
@@ -442,7 +443,7 @@ settings! {
 
 settings! {
     /// `[admin]`: health and metrics.
-    pub struct Admin {
+    pub struct AdminConfig {
         /// If set, terse serves health and metrics at this address, and not at `listen`.
         pub listen: Option<SocketAddr> = None,
     }
@@ -450,7 +451,7 @@ settings! {
 
 settings! {
     /// `[api]`: the API.
-    pub struct Api {
+    pub struct ApiConfig {
         /// A host of their own for API, sign-in and dashboard, such as `app.example`, with the
         /// scheme and port of `base_url`. Short domains then serve links and their pages only.
         /// Commands on this machine still reach the API by its local address.
@@ -463,7 +464,7 @@ settings! {
 
 settings! {
     /// `[log]`: the log on standard error.
-    pub struct Log {
+    pub struct LogConfig {
         /// The format of log lines: `text` for people, `json` for programs.
         pub format: LogFormat = LogFormat::Text,
         /// How much terse logs: `error`, `warn`, `info`, `debug` or `trace`, also by module, as in
@@ -499,7 +500,7 @@ choice! {
 
 settings! {
     /// `[tls]`: encrypted connections.
-    pub struct Tls {
+    pub struct TlsConfig {
         /// The address and port for https, such as `:443`; see tls.md. If not set, a proxy in front
         /// of terse has the certificates.
         pub listen: Option<SocketAddr> = None,
@@ -527,7 +528,7 @@ settings! {
 
 settings! {
     /// `[memory]`: memory.
-    pub struct Memory {
+    pub struct MemoryConfig {
         /// The memory that terse plans with, at least `64MiB`. An eighth is for cached links
         /// (`cache.size`), five sixteenths are for the caches of the stores, an eighth is for
         /// HTTP/2 connections, and the rest for everything else.
@@ -537,7 +538,7 @@ settings! {
 
 settings! {
     /// `[storage]`: the disk.
-    pub struct Storage {
+    pub struct StorageConfig {
         /// The free space on the disk of `data_dir` that single clicks leave to links. Below it,
         /// terse counts clicks and does not store them one by one. `0B` turns this off.
         pub reserve: ByteSize = ByteSize::mib(256),
@@ -546,7 +547,7 @@ settings! {
 
 settings! {
     /// `[shutdown]`: shutdown.
-    pub struct Shutdown {
+    pub struct ShutdownConfig {
         /// How long terse continues to serve after `/readyz` answers 503. Meanwhile each connection
         /// closes after its next answer, so that clients lose no request. Behind a load balancer,
         /// set more than the time it takes to notice, such as `5s`.
@@ -556,7 +557,7 @@ settings! {
     }
 }
 
-impl Limits {
+impl LimitsConfig {
     /// No limits.
     pub fn off() -> Self {
         Self {
@@ -576,7 +577,7 @@ impl Limits {
 
 impl Config {
     /// Reads and checks all layers.
-    pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
+    pub fn load(sources: &ConfigSources) -> Result<LoadedConfig, ConfigError> {
         layers::load(sources)
     }
 
@@ -649,13 +650,7 @@ impl Config {
         let Some(text) = &self.oidc.issuer else { return Ok(None) };
         let url = Url::parse(text)
             .map_err(|_| "an absolute URL such as https://id.example.com is expected")?;
-        let local = match url.host() {
-            Some(url::Host::Domain(name)) => name == "localhost",
-            Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-            Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-            None => false,
-        };
-        if url.scheme() != "https" && !(url.scheme() == "http" && local) {
+        if url.scheme() != "https" && !(url.scheme() == "http" && is_loopback(&url)) {
             return Err("https is needed, except for a provider on this machine".into());
         }
         if url.query().is_some()

@@ -1,14 +1,19 @@
 //! Writes log lines to standard error, as text or JSON.
 
+mod limited_format;
+
 use std::io::IsTerminal as _;
 
 use anyhow::Context as _;
+use terse_core::Clock;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Log, LogFormat};
+use self::limited_format::LimitedFormat;
+
+use crate::config::{LogConfig, LogFormat};
 
 /// Starts logging for the whole process.
-pub fn start(log: &Log) -> anyhow::Result<()> {
+pub fn start(log: &LogConfig) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&log.level).context("log.level")?;
     // A closed standard error must not end the process: reporting a failed write would panic.
     let lines = tracing_subscriber::fmt()
@@ -16,14 +21,17 @@ pub fn start(log: &Log) -> anyhow::Result<()> {
         .log_internal_errors(false)
         .with_writer(std::io::stderr);
     let started = match log.format {
-        LogFormat::Text => {
-            lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init()
-        }
+        LogFormat::Text => lines
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_target(false)
+            .map_event_format(|lines| LimitedFormat::new(lines, Clock::default()))
+            .try_init(),
         LogFormat::Json => lines
             .json()
             .flatten_event(true)
             .with_current_span(false)
             .with_span_list(false)
+            .map_event_format(|lines| LimitedFormat::new(lines, Clock::default()))
             .try_init(),
     };
     started.map_err(|error| anyhow::anyhow!("logging cannot be started: {error}"))

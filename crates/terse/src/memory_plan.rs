@@ -1,5 +1,7 @@
 //! How `memory.budget` is divided.
 
+use terse_core::metrics::Metrics;
+
 use crate::config::{ByteSize, Config};
 
 /// What a client may send on an HTTP/2 connection before terse reads it, and what terse keeps of
@@ -52,6 +54,21 @@ impl MemoryPlan {
     /// What this many HTTP/2 connections take at most.
     pub(crate) fn of_http2(connections: usize) -> u64 {
         connections as u64 * HTTP2_CONNECTION
+    }
+
+    /// Writes the budget, the bound of each kind, and what is in use where it is counted.
+    pub(crate) fn write_metrics(&self, in_use: &[(&str, u64)], to: &mut Metrics) {
+        to.gauge("terse_memory_budget_bytes", "memory.budget", self.budget as f64);
+        let help = "The most memory of each kind";
+        to.gauges(
+            "terse_memory_limit_bytes",
+            help,
+            "kind",
+            self.limits().map(|(kind, bytes)| (kind, bytes as f64)),
+        );
+        let help = "Memory in use, of the kinds that are counted";
+        let in_use = in_use.iter().map(|(kind, bytes)| (*kind, *bytes as f64));
+        to.gauges("terse_memory_bytes", help, "kind", in_use);
     }
 
     /// Every kind with a bound, by its name in metrics.

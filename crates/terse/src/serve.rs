@@ -3,41 +3,47 @@
 mod credentials;
 mod jobs;
 mod listeners;
+mod metrics;
 mod policy;
+mod safety;
 mod services;
+mod tls;
 mod web;
+mod web_plane;
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use prometheus_client::registry::Registry;
 use terse_core::clicks::LiveFollower;
 use terse_core::registry::Salts;
-use terse_core::{ChangeFollower, Clock, Notices, RouteCache};
-use terse_redirect::{Listeners, Settings, Workers};
-use terse_server::{PasswordGate, RefusalPages, RegistryRefresh};
-use terse_worker::{LeaseKeeper, LinkChanges, LiveClicks, Running, Scheduler};
+use terse_core::{Clock, Notices};
+use terse_metrics::{Exposition, HealthEndpoints};
+use terse_redirect::{
+    FallbackParts, HttpFallback, Listeners, RedirectSettings, Redirector, Serves, Workers,
+};
+use terse_server::{PasswordGate, RefusalPages};
+use terse_worker::{
+    HotLinks, LeaseKeeper, LiveClicks, OldestReport, ReportWatch, RunningJobs, Scheduler, UsedKeys,
+};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use url::Url;
 
-use crate::backends::{self, DataDir, LockGuard, RunInfo, Store};
+use crate::backends::{self, DataDir, LockGuard, RunInfo, Stores};
 use crate::click_plane::ClickPlane;
 use crate::config::Config;
-use crate::health::HealthEndpoints;
-use crate::http_fallback::{FallbackParts, HttpFallback};
 use crate::memory_plan::MemoryPlan;
-use crate::metrics::{MetricsSources, OldestReport, OperatingMetrics, ReportWatch};
-use crate::registry_watcher::RegistryWatcher;
-use crate::tls::Tls;
-use crate::warm_restart::HotLinks;
+use listeners::Bound;
+use metrics::MetricsParts;
 use services::Services;
+use tls::Tls;
 
 pub(crate) use policy::{alphabet, unwanted_aliases};
+pub(crate) use tls::open_files;
 pub(crate) use web::in_process_api;
 
 /// How long background jobs may take to end at shutdown.
@@ -45,7 +51,7 @@ const JOBS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the server until SIGTERM or SIGINT.
 pub fn run(config: Config) -> anyhow::Result<()> {
-    crate::allocator::configure();
+    terse_worker::configure_allocator();
     listeners::raise_open_files();
     let (shutdown, server) = (config.shutdown.clone(), Server::start(&config, Clock::default())?);
     server.greet(&config);
@@ -57,6 +63,15 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     server.stop(shutdown.timeout.get());
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Reads the links into memory that were in use before the restart.
+async fn load_hot_links(hot_links: HotLinks, redirector: Arc<Redirector>) {
+    let keys = hot_links.read().await;
+    if !keys.is_empty() {
+        let links = redirector.load_ahead(&keys).await;
+        tracing::info!(links, "read the links that were in use before the restart");
+    }
 }
 
 /// The port of https URLs; `None` for the usual one. `base_url` knows it better than the listener:
@@ -81,14 +96,14 @@ pub struct Server {
     workers: Arc<Workers>,
     click_plane: ClickPlane,
     hot_links: HotLinks,
-    jobs: Running,
+    jobs: RunningJobs,
     runtime: Runtime,
     draining: Arc<AtomicBool>,
     stop: watch::Sender<bool>,
     clock: Clock,
     data_dir: DataDir,
     // Last: the store closes after everything that uses it, and then the folder's lock is released.
-    store: Store,
+    store: Stores,
     _lock: LockGuard,
 }
 
@@ -104,7 +119,7 @@ impl Server {
     pub fn start_with(
         config: &Config,
         clock: Clock,
-        adjust: impl FnOnce(&mut Settings),
+        adjust: impl FnOnce(&mut RedirectSettings),
     ) -> anyhow::Result<Self> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
 
@@ -117,18 +132,8 @@ impl Server {
         let mut store = runtime.block_on(backends::open(config))?;
 
         // Listeners are bound now, so that a wrong address fails before anything is written.
-        let mut inherited = listeners::Inherited::from_environment()?;
-        let outlive = !inherited.is_empty();
-        let listener = inherited.take_or_listen(config.listen)?;
-        let mut listen = |at: Option<SocketAddr>, what: &'static str| {
-            at.map(|at| inherited.take_or_listen(at).context(what)).transpose()
-        };
-        let admin = listen(config.admin.listen, "admin")?;
-        let tls_listener = listen(config.tls.listen, "tls")?;
-        inherited.check_taken()?;
-        let address = listener.local_addr().context("reading the listener's address")?;
-        let tls_address = tls_listener.as_ref().map(TcpListener::local_addr).transpose();
-        let tls_address = tls_address.context("reading the address of the listener for TLS")?;
+        let Bound { plain, tls: tls_listener, admin, address, tls_address, outlive } =
+            Bound::open(config)?;
         let base_url = config.base_url_at(address, tls_address);
         let addresses: Vec<_> = [Some(address), tls_address].into_iter().flatten().collect();
         let hosts = policy::hosts(config, &base_url, &addresses)?;
@@ -137,11 +142,13 @@ impl Server {
         let mut settings = policy::redirect_settings(config)?;
         adjust(&mut settings);
         let threads = settings.threads.max(1);
-        let mut metrics = Registry::default();
+        let mut exposition = Exposition::default();
         // The port that most visitors use.
         let port = tls_address.unwrap_or(address).port();
-        let services = Services::open(config, &store, &hosts, port, settings, &clock, &mut metrics);
-        let services = runtime.block_on(services)?;
+        let services =
+            Services::open(config, &store, &hosts, port, settings, &clock, &mut exposition);
+        let mut services = runtime.block_on(services)?;
+        let shared_cache = services.shared.metrics.take();
         // After every step that a wrong setting can make fail: a generated key that was stored but
         // never printed would be lost.
         let (keys, fresh_key, local_key) = runtime.block_on(credentials::keys(config, &store))?;
@@ -150,25 +157,10 @@ impl Server {
             false => None,
         };
 
-        // Planes. The watcher reads the registry before the first request: no link that a moderator
-        // has blocked may be created or followed.
+        // Planes.
         let (stop, stopped) = watch::channel(false);
         let mut jobs = Scheduler::new(LeaseKeeper::new(store.leases(), store.node()));
-        let (registry_refresh, receiver) = RegistryRefresh::new();
-        jobs.add(runtime.block_on(RegistryWatcher::begin(
-            store.registry.clone(),
-            Arc::clone(&services.redirector),
-            Arc::clone(&services.links),
-            Arc::clone(&services.safety),
-            receiver,
-        ))?);
-        let cache: Arc<dyn RouteCache> = services.redirector.clone();
-        let mut follower = ChangeFollower::new(services.store.clone(), cache)
-            .with_shared(services.shared.cache.clone())
-            .on_change(Arc::clone(&services.on_change));
-        // Now, while the cache is empty: the first poll starts at the end of the feed.
-        runtime.block_on(follower.poll()).context("reading the changes of links")?;
-        jobs.add(LinkChanges(follower));
+        let registry_refresh = runtime.block_on(services.follow(&store, &mut jobs))?;
         let salts: Arc<dyn Salts> = store.registry.clone();
         let click_plane =
             ClickPlane::start(config, &store.clicks, &salts, threads, &clock, &runtime, &mut jobs)?;
@@ -181,8 +173,10 @@ impl Server {
         }
         let stopping = stopped.clone();
         let parts = web::WebParts { config, store: &store };
-        let state = parts.state(&services, &click_plane, keys, registry_refresh, stopping)?;
-        let (api, used_keys) = (Arc::clone(&state.stats), Arc::clone(&state.used_keys));
+        let used_keys = Arc::<UsedKeys>::default();
+        let (refresh, uses) = (Arc::new(registry_refresh), Arc::clone(&used_keys));
+        let state = parts.state(&services, &click_plane, keys, (refresh, uses), stopping)?;
+        let api = Arc::clone(&state.stats);
         let password_gate = PasswordGate::new(state.clone());
         let web = terse_server::router(state);
 
@@ -194,16 +188,16 @@ impl Server {
         let refusal_pages = RefusalPages::new(&services.operator, &hosts);
         let notices = Arc::<Notices>::default();
         notices.set("store", store.notice());
-        let parts = jobs::JobParts {
-            config,
-            base_url: &base_url,
-            clock: &clock,
-            store: &store,
-            notices: &notices,
+        let parts = jobs::JobParts { config, clock: &clock, store: &store, notices: &notices };
+        let certificates = tls.as_ref().map(|tls| Arc::clone(&tls.certificates));
+        let tls = match tls_listener.zip(tls) {
+            Some((listener, tls)) => {
+                let (server, reload) = tls.start(&clock, &notices)?;
+                jobs.add(reload);
+                Some((listener, server))
+            }
+            None => None,
         };
-        if let Some(tls) = &tls {
-            jobs.add(tls.reload_job(&clock, &notices));
-        }
         let job_counts = parts.add(services, &click_plane, used_keys, &mut jobs);
 
         // Metrics and health. The metrics read the serving threads, which start last.
@@ -211,75 +205,66 @@ impl Server {
         let (registry, oldest) = (store.registry.clone(), Arc::clone(&oldest_report));
         jobs.add(ReportWatch { registry, oldest });
         let workers: Arc<OnceLock<Arc<Workers>>> = Arc::default();
-        let (seen, routes) = (Arc::clone(&workers), Arc::clone(&redirector));
-        let open = Arc::clone(&workers);
-        metrics.register_collector(Box::new(MetricsSources {
-            redirects: Box::new(move || {
-                seen.get().map(|workers| workers.counts()).unwrap_or_default()
-            }),
-            remembered: Box::new(move || (routes.routes().len(), routes.routes().bytes())),
-            api,
-            reaper: job_counts.reaper,
-            lists: Arc::clone(&safety.counts),
-            rescan: job_counts.rescan,
-            recalled: job_counts.recalled,
-            safe_browsing: safety.service.clone(),
-            outgoing,
-            queue: Box::new(store.queue_depth()),
-            clicks: Box::new(click_plane.counted()),
-            jobs: jobs.counts(),
+        let parts = MetricsParts {
+            data_dir: config.data_dir.clone(),
             memory: MemoryPlan::of(config),
-            certificates: tls.as_ref().map(|tls| Arc::clone(&tls.certificates)),
-            http2: Box::new(move || open.get().map_or(0, |workers| workers.http2_connections())),
-            operating: OperatingMetrics {
-                data_dir: config.data_dir.clone(),
-                oldest_report,
-                reserve: Arc::clone(&store.disk_reserve),
-            },
+            store: &store,
             notices: Arc::clone(&notices),
-            started_seconds: started.map_or(0.0, |since| since.as_secs_f64()),
-        }));
+            redirector: Arc::clone(&redirector),
+            workers: Arc::clone(&workers),
+            certificates,
+            api,
+            safety,
+            outgoing,
+            jobs: jobs.counts(),
+            job_counts,
+            oldest_report,
+            click_plane: click_plane.metrics(),
+            shared_cache,
+        };
+        exposition.add(parts.sources(), started.map_or(0.0, |since| since.as_secs_f64()));
         let draining = Arc::new(AtomicBool::new(false));
-        let (drain, registry) = (Arc::clone(&draining), Arc::new(metrics));
         let health = HealthEndpoints {
             store: links_store,
-            redirector: Arc::clone(&redirector),
-            draining: drain,
-            registry,
+            reads_links: metrics::reads_links(&redirector),
+            draining: Arc::clone(&draining),
+            metrics: Arc::new(exposition),
             notices,
-        }
-        .router();
+        };
+        let health = health.router();
 
         // Listeners.
         let (web, admin_address) = match admin {
             None => (web.merge(health), None),
             Some(admin) => (web, Some(listeners::serve_admin(&runtime, admin, health, stopped)?)),
         };
+        let roles = config.roles;
         let fallback = HttpFallback::new(FallbackParts {
             redirector: Arc::clone(&redirector),
-            web,
-            password_gate,
-            control_runtime: runtime.handle().clone(),
-            roles: config.roles,
+            web: web_plane::Web {
+                router: web,
+                password_gate,
+                refusal_pages,
+                log: web::request_log(config),
+            },
+            web_runtime: runtime.handle().clone(),
+            serves: Serves { redirects: roles.redirect, api: roles.api, pages: roles.web },
             hosts: hosts.clone(),
-            pages: refusal_pages,
             https_port: https_port(&base_url, tls_address),
         });
         let journal = click_plane.journal.clone();
-        let hot_links = HotLinks::new(Arc::clone(&redirector), &config.data_dir);
+        let (in_use, live) = (Arc::clone(&redirector), Arc::clone(&click_plane.live));
+        let in_use = move || in_use.links_in_use();
+        let hot_links = HotLinks::new(in_use, live, clock.clone(), &config.data_dir);
         jobs.add(hot_links.clone());
-        let tls = match tls_listener.zip(tls) {
-            Some((listener, tls)) => Some((listener, tls.server_config()?)),
-            None => None,
-        };
-        let listeners = Listeners { plain: listener, tls, outlive };
+        let listeners = Listeners { plain, tls, outlive };
         let running = Arc::new(
-            Workers::start(listeners, redirector, fallback, journal)
+            Workers::start(listeners, Arc::clone(&redirector), fallback, journal)
                 .context("starting the serving threads")?,
         );
         let _ = workers.set(Arc::clone(&running));
         // In the background, after the threads have begun to serve.
-        runtime.spawn(hot_links.clone().load());
+        runtime.spawn(load_hot_links(hot_links.clone(), redirector));
         let jobs = jobs.start(runtime.handle());
         let (pid, url) = (std::process::id(), listeners::local_url(address));
         // Not fatal: the server already serves connections, and a full disk must not stop it.
@@ -351,8 +336,7 @@ impl Server {
         self.draining.store(true, Ordering::Relaxed);
         let _ = self.stop.send(true);
         if let Err(error) = self.hot_links.save() {
-            let error = format!("{error:#}");
-            tracing::warn!(error, "the links in use were not saved for the next start");
+            tracing::warn!(%error, "the links in use were not saved for the next start");
         }
         let all_gone = self.workers.stop(patience);
         self.click_plane.stop(patience, all_gone);

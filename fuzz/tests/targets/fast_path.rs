@@ -4,9 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use terse_core::{Clock, Hosts, Insert, LinkStore as _};
-use terse_redirect::fast_path::{LinkRequest, RequestTime, Step, answer};
+use terse_redirect::fast_path::{FastPathResult, LinkRequest, RequestTime, answer};
 use terse_redirect::{
-    ClientAddr, FailurePages, Now, Redirector, Settings, VisitMethod, Visitor, VisitorHeaders,
+    ClientAddr, FailurePages, Now, RedirectSettings, Redirector, VisitMethod, Visitor,
+    VisitorHeaders,
 };
 use terse_testkit::MemoryStore;
 
@@ -15,7 +16,7 @@ use crate::input::fuzz;
 const TARGET: &str = "https://example.com/there?a=b";
 
 /// A redirector that has `abc1234` in memory, and knows that `nosuch9` is missing.
-pub(crate) fn redirector(settings: Settings) -> Arc<Redirector> {
+pub(crate) fn redirector(settings: RedirectSettings) -> Arc<Redirector> {
     let store = Arc::new(MemoryStore::new());
     let hosts = Hosts::new(&"http://go.example/".parse().unwrap(), &[], vec![]).unwrap();
     let pages = FailurePages::default();
@@ -51,9 +52,9 @@ pub(crate) fn redirector(settings: Settings) -> Arc<Redirector> {
 
 #[test]
 fn fast_path() {
-    let redirector = redirector(Settings { threads: 1, ..Settings::default() });
+    let redirector = redirector(RedirectSettings { threads: 1, ..RedirectSettings::default() });
     let peer = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
-    let client = ClientAddr::new(peer, &Settings::default().proxies);
+    let client = ClientAddr::new(peer, &RedirectSettings::default().proxies);
     let clock = Clock::default();
     let redirector = std::panic::AssertUnwindSafe(redirector);
     fuzz("fast_path", |bytes| {
@@ -63,8 +64,10 @@ fn fast_path() {
             let time = RequestTime { now, date: b"date: now\r\n", closing: false };
             let step = answer(bytes, &redirector, &client, time, None, &mut request, &mut out);
             let used = match step {
-                Step::Answered(answered) => Some(answered.used),
-                Step::Incomplete | Step::Miss(_) | Step::HandOver => None,
+                FastPathResult::Answered(answered) => Some(answered.used),
+                FastPathResult::Incomplete | FastPathResult::Miss(_) | FastPathResult::HandOver => {
+                    None
+                }
             };
             (used, out)
         };

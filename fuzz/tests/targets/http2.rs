@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use terse_core::Code;
 use terse_redirect::{
-    FallbackService, Redirector, Reply, Settings, VisitHandler, Visitor, Workers,
+    FallbackService, RedirectSettings, Redirector, Reply, VisitHandler, Visitor, Workers,
 };
 
 use crate::fast_path::redirector;
@@ -21,11 +21,11 @@ use crate::input::fuzz;
 #[test]
 fn http2() {
     // Connections that are left open go soon.
-    let settings = Settings {
+    let settings = RedirectSettings {
         threads: 1,
         header_timeout: Duration::from_secs(1),
         idle_timeout: Duration::from_secs(1),
-        ..Settings::default()
+        ..RedirectSettings::default()
     };
     let redirector = redirector(settings);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

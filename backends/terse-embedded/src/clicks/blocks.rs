@@ -1,7 +1,6 @@
 //! The blocks of single clicks: written with a batch, read by link, merged, pruned, and rewritten
 //! without what was erased.
 
-use std::collections::HashSet;
 use std::rc::Rc;
 
 use rusqlite::{OptionalExtension, Row, params};
@@ -144,7 +143,7 @@ impl ClickWrites {
             builder.push(&mut source, subject, self.next_number, row);
             self.next_number += 1;
         }
-        let clean_to = self.conn.prepare_cached(LAST_ERASED)?.query_row([], |row| row.get(0))?;
+        let clean_to = self.last_erased()?;
         self.insert_block(&builder.finish(), clean_to)
     }
 
@@ -288,17 +287,25 @@ impl ClickWrites {
         Ok(small.len() as i64 == BLOCKS_A_STEP)
     }
 
-    /// Takes erased links out of blocks. Returns whether there is more to do.
+    /// The last erasure.
+    pub(crate) fn last_erased(&self) -> Result<i64, Failure> {
+        Ok(self.conn.prepare_cached(LAST_ERASED)?.query_row([], |row| row.get(0))?)
+    }
+
+    /// Takes erased links out of blocks and runs. Returns whether there is more to do.
     pub(crate) fn clean_blocks(&mut self) -> Result<bool, Failure> {
-        let last: i64 = self.conn.prepare_cached(LAST_ERASED)?.query_row([], |row| row.get(0))?;
+        let last = self.last_erased()?;
         let mut statement = self.conn.prepare_cached(NOT_CLEAN)?;
         let ids: Vec<i64> = statement
             .query_map([last, BLOCKS_A_STEP], |row| row.get(0))?
             .collect::<Result<_, _>>()?;
         drop(statement);
-        // Sums in blocks may be of erased links, too.
+        // Sums in blocks and in runs may be of erased links, too.
         if ids.is_empty() && self.has_deltas_of_erased()? {
             self.merge_deltas()?;
+            return Ok(true);
+        }
+        if ids.is_empty() && self.clean_runs().map_err(Failure::after_writes)? {
             return Ok(true);
         }
         if ids.is_empty() {
@@ -308,10 +315,7 @@ impl ClickWrites {
                 .execute([last])?;
             return Ok(false);
         }
-        let mut statement = self.conn.prepare_cached("SELECT subject FROM erased_subjects")?;
-        let erased: HashSet<i64> =
-            statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        drop(statement);
+        let erased = self.erased_subjects()?;
         for id in ids {
             let mut statement =
                 self.conn.prepare_cached("SELECT subjects FROM blocks WHERE id = ?1")?;

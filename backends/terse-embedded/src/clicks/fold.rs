@@ -173,7 +173,7 @@ mod tests {
     use terse_testkit::key;
 
     use super::*;
-    use crate::clicks::deltas::DeltaLimits;
+    use crate::clicks::runs::RunLimits;
     use crate::clicks::schema::CLICKS;
 
     const HOUR: i64 = Unit::Hour.ms();
@@ -270,15 +270,15 @@ mod tests {
             let mut conn = rusqlite::Connection::open_in_memory().unwrap();
             CLICKS.migrate(&mut conn, 0).unwrap();
             let mut writes = ClickWrites::new(ClickQueries::new(conn), None).unwrap();
-            // Half of the files have their sums in blocks first.
+            // Half of the files have their sums in runs first.
             if seed % 4 > 1 {
-                writes.deltas = DeltaLimits { from: 0, blocks: 3, step: 1 };
+                writes.limits = RunLimits { from: 0, runs: 3, step: 1 };
             }
             let mut clicks: Vec<(i64, i64)> = Vec::new();
             for step in 0..25 {
                 // Merges end anywhere.
                 for _ in 0..dice.below(3) {
-                    writes.merge_deltas_if_due().unwrap();
+                    writes.merge_runs_if_due().unwrap();
                 }
                 if dice.below(3) > 0 {
                     let some: Vec<_> =
@@ -306,7 +306,7 @@ mod tests {
                     }
                 }
                 if step == 2 && seed % 2 == 0 {
-                    while writes.merge_deltas().unwrap().1 {}
+                    while writes.settle_runs(DAYS).unwrap().1 {}
                     age(&writes);
                 }
                 let hours_from = writes.progress().unwrap().hours_from;

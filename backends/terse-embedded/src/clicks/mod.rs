@@ -1,7 +1,8 @@
 //! The clicks, in a file of their own, so that counting them never delays writes of links.
 //!
 //! A batch is grouped by subject and hour, and each row is read, merged and written once, in one
-//! transaction with the positions of the journals. The keys of hours begin with the time, so that
+//! transaction with the positions of the journals. A batch of many links is written as a run of
+//! sorted sums instead (`runs`), which become rows when their day is over. The keys of hours begin with the time, so that
 //! writing stays within today's part of the file and old rows are deleted from one end. Single
 //! clicks are kept in compressed columns, a block per batch (`block`, `blocks`). Every sum carries
 //! a checksum. If it does not match, reading the sum is an error, and
@@ -10,24 +11,30 @@
 mod block;
 mod blocks;
 mod bucket;
-mod deltas;
 mod erase;
 mod fold;
 mod journals;
+mod known_links;
+mod old_blocks;
 mod options;
 mod prune;
 mod queries;
 mod raw;
 mod report;
+mod run_merge;
+#[cfg(test)]
+mod run_tests;
+mod runs;
 mod schema;
 mod store;
 mod sum;
 mod top;
+mod top_with_runs;
 mod verify;
 mod writes;
 
-pub use deltas::DeltaLimits;
 pub use options::ClickOptions;
+pub use runs::RunLimits;
 pub(crate) use schema::CLICKS;
 pub use store::EmbeddedClicks;
 pub use verify::{ClickFileCheck, backup_clicks, inspect_clicks, verify_clicks};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::clicks::deltas::DeltaLimits;
+use crate::clicks::runs::RunLimits;
 use crate::disk_reserve::DiskReserve;
 use crate::engine::{CacheSizes, DbLocation};
 
@@ -22,9 +22,9 @@ pub struct ClickOptions {
     pub readers: usize,
     /// The most memory for the page caches of all connections, in bytes.
     pub cache_bytes: u64,
-    /// For tests: when sums are stored in blocks, and how they are merged.
+    /// For tests: when sums are stored in runs, and how runs are merged.
     #[doc(hidden)]
-    pub deltas: DeltaLimits,
+    pub runs: RunLimits,
     /// For tests of broken disks: another VFS of SQLite.
     #[doc(hidden)]
     pub vfs: Option<String>,
@@ -46,7 +46,7 @@ impl ClickOptions {
             queue: 64,
             readers: 2,
             cache_bytes: 128 << 20,
-            deltas: DeltaLimits::default(),
+            runs: RunLimits::default(),
             vfs: None,
             max_pages: None,
             unsafe_no_sync: false,

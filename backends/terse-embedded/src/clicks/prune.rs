@@ -28,11 +28,12 @@ impl ClickWrites {
         let day = |at: terse_core::Timestamp| at.as_ms().div_euclid(Unit::Day.ms());
         let (days_before, hours_before) = (day(retention.days_before), day(retention.hours_before));
         let fold_before = days_before.max(hours_before);
-        // Sums in blocks become rows first: only rows are folded.
+        // Sums in blocks and runs become rows first: only rows are folded.
         self.merge_deltas()?;
-        // Blocks that came after this merge began wait for the next.
         let more_deltas = self.is_merging()?;
-        let (hours, more_hours) = match self.delta_totals()?.first < hour_id(fold_before, 0, 0) {
+        let (_, more_runs) = self.settle_runs(fold_before).map_err(Failure::after_writes)?;
+        let is_waiting = more_runs || self.old_totals()?.first < hour_id(fold_before, 0, 0);
+        let (hours, more_hours) = match is_waiting {
             true => (0, true),
             false => self.fold_hours(fold_before, limit - raw)?,
         };

@@ -2,12 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use terse_core::clicks::{ClickSubject, Count, LinkId, Salt};
 use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
 use crate::clicks::blocks::LastBlock;
 use crate::clicks::bucket::{hour_id, of_hour_id};
+use crate::clicks::runs::Runs;
 use crate::clicks::sum::count;
 use crate::failure::{Failure, corrupt};
 
@@ -15,7 +16,7 @@ pub(crate) const LINK: &str =
     "SELECT id, owner FROM subjects WHERE kind = 0 AND domain = ?1 AND code = ?2 AND born = ?3";
 pub(crate) const OTHER: &str =
     "SELECT id FROM subjects WHERE kind = ?1 AND kind <> 0 AND owner = ?2";
-pub(crate) const COUNT: &str = "SELECT people, machines FROM subjects WHERE kind = 0 AND domain = \
+pub(crate) const COUNT: &str = "SELECT people, machines, id FROM subjects WHERE kind = 0 AND domain = \
     ?1 AND code = ?2 AND born = ?3";
 pub(crate) const FIRST_LINKS: &str =
     "SELECT domain, code, born FROM subjects WHERE kind = 0 ORDER BY domain, code, born LIMIT ?1";
@@ -97,12 +98,21 @@ impl ClickQueries {
 
     pub(crate) fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, Failure> {
         let mut statement = self.conn.prepare_cached(COUNT)?;
+        let runs = self.runs()?;
+        let in_runs = self.clicks_in_runs_if_many(&runs, links.len())?;
         let mut counts = Vec::with_capacity(links.len());
         for LinkId { key, created_at } in links {
             let place = params![key.domain.as_str(), key.code.as_str(), created_at.as_ms()];
-            counts.push(
-                statement.query_row(place, |row| count(row, 0)).optional()?.unwrap_or_default(),
-            );
+            let read = |row: &Row<'_>| Ok((count(row, 0)?, row.get(2)?));
+            let Some((mut clicks, subject)) = statement.query_row(place, read).optional()? else {
+                counts.push(Count::default());
+                continue;
+            };
+            clicks.add(match &in_runs {
+                Some(all) => all.get(&subject).copied().unwrap_or_default(),
+                None => self.clicks_in_runs(&runs, subject)?,
+            });
+            counts.push(clicks);
         }
         Ok(counts)
     }
@@ -138,10 +148,16 @@ impl ClickQueries {
         Ok(links)
     }
 
-    /// The days of which hours are stored, in rows or in blocks, of any subject.
-    pub(crate) fn days_with_hours(&self, first: i64, last: i64) -> Result<Vec<i64>, Failure> {
+    /// The days of which hours are stored, in rows, blocks or runs, of any subject.
+    pub(crate) fn days_with_hours(
+        &self,
+        runs: &Runs,
+        first: i64,
+        last: i64,
+    ) -> Result<Vec<i64>, Failure> {
         let mut days = self.days_with_rows(first, last)?;
         days.extend(self.days_with_deltas(first, last)?);
+        days.extend(runs.days.iter().filter(|day| (first..=last).contains(*day)));
         days.sort_unstable();
         days.dedup();
         Ok(days)

@@ -95,7 +95,7 @@ impl ClickQueries {
             hours.extend((0..24).map(|hour| day * 24 + hour));
         }
         let mut statement = self.conn.prepare_cached(HOURS[0])?;
-        for day in self.days_with_hours(first_day, last_day)? {
+        for day in self.days_with_hours(&self.runs()?, first_day, last_day)? {
             for id in statement
                 .query_map([hour_id(day, subject, 0), hour_id(day, subject, 24)], |row| {
                     row.get(0)

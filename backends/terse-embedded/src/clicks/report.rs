@@ -9,6 +9,7 @@ use terse_core::clicks::{
 use crate::clicks::bucket::{day_id, hour_id, of_day_id, of_hour_id};
 use crate::clicks::fold::Progress;
 use crate::clicks::queries::{ClickQueries, Cost};
+use crate::clicks::runs::Runs;
 use crate::clicks::sum::{Slot, Sum, count};
 use crate::failure::Failure;
 
@@ -65,21 +66,21 @@ impl ClickQueries {
         let Some(subject) = self.id(subject)? else {
             return Ok(ClickReport::default());
         };
-        let progress = self.progress()?;
+        let (progress, runs) = (self.progress()?, self.runs()?);
         let mut sum = Sum::default();
         let mut buckets = Vec::new();
         let range = TimeRange::of(period);
         // The numbers of hours, for series in any time zone; the sums of days where they are whole.
-        self.buckets(subject, range, progress, |bucket| {
+        self.buckets(subject, range, progress, &runs, |bucket| {
             // An hour in which only a warning page was seen has no clicks.
             if bucket.clicks != Count::default() {
                 buckets.push(bucket);
             }
         })?;
         if period == Period::default() {
-            self.ever(subject, progress, &mut sum)?;
+            self.ever(subject, progress, &runs, &mut sum)?;
         } else {
-            self.sums(subject, range, progress, &mut sum)?;
+            self.sums(subject, range, progress, &runs, &mut sum)?;
         }
         // Days come first, even those that also have late hours; the sort is stable.
         buckets.sort_by_key(|bucket| bucket.start);
@@ -95,14 +96,20 @@ impl ClickQueries {
         Ok(ClickReport {
             tally: sum.tally,
             visitors: sum.visitors,
-            recent: self.recent(subject, now, progress)?,
+            recent: self.recent(subject, now, progress, &runs)?,
             buckets,
         })
     }
 
     /// The sum since ever, and the hours that are not in it yet. The row of the subject has the
-    /// number of all clicks.
-    fn ever(&self, subject: i64, progress: Progress, sum: &mut Sum) -> Result<(), Failure> {
+    /// number of all clicks that are not in runs.
+    fn ever(
+        &self,
+        subject: i64,
+        progress: Progress,
+        runs: &Runs,
+        sum: &mut Sum,
+    ) -> Result<(), Failure> {
         let (first, _) = TimeRange::of(Period::default()).days();
         let (from, ..) = of_hour_id(progress.totals_to);
         let mut all = Count::default();
@@ -113,9 +120,10 @@ impl ClickQueries {
             Ok(merged.and_then(|()| Ok(self.pay(row)?)))
         };
         statement.query_row([subject], read).optional()?.unwrap_or(Ok(()))?;
-        for day in self.days_with_hours(from.max(first), i64::MAX)? {
-            self.hour_sums(subject, day, progress.totals_to, |_| true, sum)?;
+        for day in self.days_with_hours(runs, from.max(first), i64::MAX)? {
+            self.hour_sums(subject, day, progress.totals_to, runs, |_| true, sum)?;
         }
+        all.add(self.clicks_in_runs(runs, subject)?);
         sum.tally.clicks = all;
         Ok(())
     }
@@ -127,6 +135,7 @@ impl ClickQueries {
         subject: i64,
         range: TimeRange,
         progress: Progress,
+        runs: &Runs,
         sum: &mut Sum,
     ) -> Result<(), Failure> {
         let (first, last) = range.days();
@@ -147,11 +156,12 @@ impl ClickQueries {
         edges.dedup();
         for edge in edges.into_iter().filter(|day| !is_whole(*day)) {
             let touches = |hour: i64| range.touches(hour * HOUR, HOUR);
-            self.hour_sums(subject, edge, i64::MIN, touches, sum)?;
+            self.hour_sums(subject, edge, i64::MIN, runs, touches, sum)?;
         }
-        for day in self.days_with_hours(folded_day.max(first).max(progress.hours_from), last)? {
+        let from = folded_day.max(first).max(progress.hours_from);
+        for day in self.days_with_hours(runs, from, last)? {
             if is_whole(day) {
-                self.hour_sums(subject, day, progress.folded_to, |_| true, sum)?;
+                self.hour_sums(subject, day, progress.folded_to, runs, |_| true, sum)?;
             }
         }
         Ok(())
@@ -163,6 +173,7 @@ impl ClickQueries {
         subject: i64,
         day: i64,
         from_id: i64,
+        runs: &Runs,
         is_wanted: impl Fn(i64) -> bool,
         sum: &mut Sum,
     ) -> Result<(), Failure> {
@@ -178,17 +189,29 @@ impl ClickQueries {
                 sum.merge_row(row, 1, Slot::Hour { subject, hour })?;
             }
         }
-        self.each_delta(from, hour_id(day, subject, 24), |delta| {
-            let (.., hour) = of_hour_id(delta.id);
-            if is_wanted(day * 24 + hour) { delta.add_to(sum) } else { Ok(()) }
-        })
+        let to = hour_id(day, subject, 24);
+        let is_wanted = |id: i64| is_wanted(day * 24 + of_hour_id(id).2);
+        self.each_delta(
+            from,
+            to,
+            |delta| {
+                if is_wanted(delta.id) { delta.add_to(sum) } else { Ok(()) }
+            },
+        )?;
+        self.add_runs(runs, from, to, is_wanted, sum)
     }
 
-    fn recent(&self, subject: i64, now: Timestamp, progress: Progress) -> Result<Count, Failure> {
+    fn recent(
+        &self,
+        subject: i64,
+        now: Timestamp,
+        progress: Progress,
+        runs: &Runs,
+    ) -> Result<Count, Failure> {
         let hour = Unit::Hour.floor(now).as_ms();
         let mut recent = Count::default();
         let range = TimeRange { from: hour - 23 * HOUR, to: hour + HOUR };
-        self.buckets(subject, range, progress, |bucket| {
+        self.buckets(subject, range, progress, runs, |bucket| {
             recent.add(bucket.clicks);
         })?;
         Ok(recent)
@@ -201,6 +224,7 @@ impl ClickQueries {
         subject: i64,
         range: TimeRange,
         progress: Progress,
+        runs: &Runs,
         mut visit: impl FnMut(Bucket),
     ) -> Result<(), Failure> {
         let (first, last) = range.days();
@@ -218,7 +242,7 @@ impl ClickQueries {
             visit(bucket);
         }
         let mut statement = self.conn.prepare_cached(HOURS[PLAIN])?;
-        for day in self.days_with_hours(first.max(progress.hours_from), last)? {
+        for day in self.days_with_hours(runs, first.max(progress.hours_from), last)? {
             let mut rows =
                 statement.query([hour_id(day, subject, 0), hour_id(day, subject, 24)])?;
             while let Some(row) = rows.next()? {
@@ -234,15 +258,19 @@ impl ClickQueries {
                     visit(bucket);
                 }
             }
-            self.each_delta(hour_id(day, subject, 0), hour_id(day, subject, 24), |delta| {
-                let (.., hour) = of_hour_id(delta.id);
-                let start = (day * 24 + hour) * HOUR;
-                if range.touches(start, HOUR) {
-                    let start = Timestamp::from_ms(start);
-                    visit(Bucket { start, unit: Unit::Hour, clicks: delta.clicks });
-                }
-                Ok(())
-            })?;
+            self.each_waiting(
+                runs,
+                hour_id(day, subject, 0),
+                hour_id(day, subject, 24),
+                |id, clicks| {
+                    let (.., hour) = of_hour_id(id);
+                    let start = (day * 24 + hour) * HOUR;
+                    if range.touches(start, HOUR) {
+                        let start = Timestamp::from_ms(start);
+                        visit(Bucket { start, unit: Unit::Hour, clicks });
+                    }
+                },
+            )?;
         }
         Ok(())
     }

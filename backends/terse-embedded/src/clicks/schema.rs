@@ -14,6 +14,7 @@ pub(crate) const CLICKS: Shape = Shape {
         include_str!("schema_5.sql"),
         include_str!("schema_6.sql"),
         include_str!("schema_7.sql"),
+        include_str!("schema_8.sql"),
     ],
 };
 
@@ -23,7 +24,8 @@ mod tests {
 
     use super::*;
     use crate::clicks::{
-        blocks, deltas, erase, fold, journals, prune, queries, raw, report, top, writes,
+        blocks, erase, fold, journals, old_blocks, prune, queries, raw, report, runs, top,
+        top_with_runs, writes,
     };
     use crate::schema::tests::assert_plan;
 
@@ -64,13 +66,19 @@ mod tests {
             (prune::OLD_HOURS, "PRIMARY KEY (rowid<?)"),
             (prune::DONE_HOURS, "PRIMARY KEY (rowid<?)"),
             // There are few blocks.
-            (deltas::BLOCKS, "SCAN delta_blocks"),
-            (deltas::CHUNK, "INTEGER PRIMARY KEY (rowid=?)"),
+            (old_blocks::BLOCKS, "SCAN delta_blocks"),
+            (old_blocks::CHUNK, "INTEGER PRIMARY KEY (rowid=?)"),
+            // There are few runs.
+            (runs::RUNS, "SCAN runs"),
+            (runs::HEADS, "INTEGER PRIMARY KEY (rowid=?)"),
+            (runs::BODIES, "INTEGER PRIMARY KEY (rowid=?)"),
+            (runs::STATE, "PRIMARY KEY (name=?)"),
             (fold::DAY, "PRIMARY KEY (rowid=?)"),
             (fold::UNFOLDED, "PRIMARY KEY (rowid>? AND rowid<?)"),
             (fold::PROGRESS, "PRIMARY KEY (name=?)"),
             (top::FIRST, "subjects_ranked"),
-            (top::NEXT, "subjects_ranked ((rank,domain,code,born)>(?,?,?,?))"),
+            (top::NEXT, "subjects_ranked ((rank,domain,code,born)>(?,?,?,?) AND rank<?)"),
+            (top_with_runs::RANKED_FROM, "subjects_ranked (rank>? AND rank<?)"),
             (top::LINK_OF_ROW, "INTEGER PRIMARY KEY (rowid=?)"),
             (top::LINKS_OF, "subjects_links_of (owner=?)"),
             (top::NEXT_RANKED_DAY, "INDEX days_ranked (day>?"),

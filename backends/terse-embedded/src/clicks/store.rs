@@ -9,21 +9,21 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::clicks::{
     Added, Batch, ClickIngest, ClickPage, ClickReport, ClickReports, ClickRetention, ClickSubject,
-    Count, Forgotten, JournalId, LinkId, Opened, Period, Pruned, RankedLink, RawQuery, Retention,
-    Salt, Snapshot, TopQuery,
+    Count, Forgotten, JournalId, LinkId, Opened, Period, Pruned, RankedLink, RawQuery,
+    ReportSnapshot, Retention, Salt, TopQuery,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
 use crate::backup::BackupError;
-use crate::clicks::deltas::DeltaLimits;
 use crate::clicks::options::ClickOptions;
 use crate::clicks::queries::ClickQueries;
+use crate::clicks::runs::RunLimits;
 use crate::clicks::schema::CLICKS;
 use crate::clicks::writes::ClickWrites;
 use crate::database::Database;
 use crate::disk_reserve::DiskReserve;
 use crate::engine::{self, DbLocation};
-use crate::options::OpenError;
+use crate::options::EmbeddedOpenError;
 use crate::threads::{ReadPool, StoreThreads};
 
 /// A large batch takes long on a slow disk, and no visitor waits for it.
@@ -39,8 +39,8 @@ const LINKS_A_STEP: usize = 200;
 pub struct EmbeddedClicks {
     site: DbLocation,
     threads: StoreThreads<Clicks>,
-    /// A batch with at least so many subjects leaves a block of sums.
-    delta_from: usize,
+    /// A batch with at least so many subjects leaves a run of sums.
+    run_from: usize,
     /// Whether the log may still hold a deleted salt.
     to_wipe: AtomicBool,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Clicks {
     site: DbLocation,
     /// `None` if only sums are kept.
     raw: Option<Arc<DiskReserve>>,
-    deltas: DeltaLimits,
+    runs: RunLimits,
 }
 
 impl Database for Clicks {
@@ -73,14 +73,14 @@ impl Database for Clicks {
 
     fn writes(&self, conn: Connection) -> rusqlite::Result<ClickWrites> {
         let mut writes = ClickWrites::new(self.queries(conn), self.raw.clone())?;
-        writes.deltas = self.deltas;
+        writes.limits = self.runs;
         Ok(writes)
     }
 }
 
 impl EmbeddedClicks {
     /// Opens the store, creating it if it is missing. Blocks: not for async threads.
-    pub fn open(options: ClickOptions) -> Result<Self, OpenError> {
+    pub fn open(options: ClickOptions) -> Result<Self, EmbeddedOpenError> {
         let site = options.site();
         let conn = CLICKS.open(&site)?;
         engine::sync_folder_of(&site.path)?;
@@ -91,13 +91,13 @@ impl EmbeddedClicks {
             at_once: 1,
         }];
         let raw = options.keep_raw.then_some(options.reserve);
-        let deltas = options.deltas;
-        let trade = Clicks { site: site.clone(), raw, deltas };
+        let runs = options.runs;
+        let trade = Clicks { site: site.clone(), raw, runs };
         let threads = StoreThreads::start(&trade, options.queue, TIMEOUT, &pools)?;
         // Closed last, so that SQLite never deletes the log between two connections.
         drop(conn);
         // A killed process may have left a deleted salt in the log.
-        Ok(Self { site, threads, delta_from: deltas.from, to_wipe: AtomicBool::new(true) })
+        Ok(Self { site, threads, run_from: runs.from, to_wipe: AtomicBool::new(true) })
     }
 
     /// Finishes the waiting work and closes the file. Later calls get `Unavailable`. Blocks until
@@ -125,16 +125,16 @@ impl EmbeddedClicks {
         }
     }
 
-    /// Merges some of the sums that batches left in blocks, if there are many blocks: more than
-    /// came with the last batch, so that blocks do not pile up.
+    /// Merges some of the runs that batches left, if there are many: more than came with the last
+    /// batch, so that runs do not pile up.
     async fn merge_some(&self, sums: u64) {
         let mut left = sums;
         while left > 0 {
-            match self.threads.write(ClickWrites::merge_deltas_if_due).await {
+            match self.threads.write(ClickWrites::merge_runs_if_due).await {
                 Ok(Some(merged)) => left = left.saturating_sub(merged.max(1)),
                 Ok(None) => return,
                 Err(error) => {
-                    // The batch is stored, and its blocks are merged after a later one.
+                    // The batch is stored, and its run is merged after a later one.
                     tracing::debug!(%error, "sums of clicks are merged later");
                     return;
                 }
@@ -188,7 +188,7 @@ impl ClickIngest for EmbeddedClicks {
         self.threads.check()?;
         let (adding, sums) = (Arc::clone(batch), batch.sums.len());
         let added = self.threads.write(move |writes| writes.add(&adding)).await?;
-        if sums >= self.delta_from {
+        if sums >= self.run_from {
             self.merge_some(2 * sums as u64).await;
         }
         Ok(added)
@@ -218,12 +218,12 @@ impl ClickReports for EmbeddedClicks {
         &self,
         links: &[LinkId],
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<Count>>, StoreError> {
+    ) -> Result<ReportSnapshot<Vec<Count>>, StoreError> {
         let links = links.to_vec();
         self.threads
             .read(READ, move |queries| {
                 let answer = queries.counts(&links)?;
-                Ok(Snapshot { answer, positions: queries.positions(journal)? })
+                Ok(ReportSnapshot { answer, positions: queries.positions(journal)? })
             })
             .await
     }
@@ -234,12 +234,12 @@ impl ClickReports for EmbeddedClicks {
         period: Period,
         now: Timestamp,
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<ClickReport>, StoreError> {
+    ) -> Result<ReportSnapshot<ClickReport>, StoreError> {
         let subject = subject.clone();
         self.threads
             .read(READ, move |queries| {
                 let answer = queries.report(&subject, period, now)?;
-                Ok(Snapshot { answer, positions: queries.positions(journal)? })
+                Ok(ReportSnapshot { answer, positions: queries.positions(journal)? })
             })
             .await
     }
@@ -249,12 +249,12 @@ impl ClickReports for EmbeddedClicks {
         query: &TopQuery,
         also: &[LinkId],
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<RankedLink>>, StoreError> {
+    ) -> Result<ReportSnapshot<Vec<RankedLink>>, StoreError> {
         let (query, also) = (query.clone(), also.to_vec());
         self.threads
             .read(READ, move |queries| {
                 let answer = queries.top(&query, &also)?;
-                Ok(Snapshot { answer, positions: queries.positions(journal)? })
+                Ok(ReportSnapshot { answer, positions: queries.positions(journal)? })
             })
             .await
     }

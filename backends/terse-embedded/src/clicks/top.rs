@@ -11,19 +11,19 @@ use rusqlite::{OptionalExtension, Row, params};
 use terse_core::clicks::{Bots, ClickSubject, Count, LinkId, Period, RankedLink, TopQuery, Unit};
 use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
-use super::deltas::{DeltaTotals, SUMS_A_CHUNK};
 use crate::clicks::bucket::{day_id, hour_id, of_hour_id, subject_of_day_id};
 use crate::clicks::erase;
 use crate::clicks::fold::Progress;
 use crate::clicks::queries::ClickQueries;
 use crate::clicks::report::{DAYS, HOURS, TimeRange};
+use crate::clicks::runs::Runs;
 use crate::clicks::sum::count;
 use crate::failure::{Failure, corrupt};
 
 pub(crate) const FIRST: &str = "SELECT domain, code, born, people, machines, owner FROM subjects \
-     WHERE kind = 0 ORDER BY rank, domain, code, born";
+     WHERE kind = 0 AND rank < 0 ORDER BY rank, domain, code, born";
 pub(crate) const NEXT: &str = "SELECT domain, code, born, people, machines, owner FROM subjects \
-     WHERE kind = 0 AND (rank, domain, code, born) > (?1, ?2, ?3, ?4) \
+     WHERE kind = 0 AND rank < 0 AND (rank, domain, code, born) > (?1, ?2, ?3, ?4) \
      ORDER BY rank, domain, code, born";
 pub(crate) const LINK_OF_ROW: &str =
     "SELECT domain, code, born, people, machines, owner FROM subjects WHERE id = ?1 AND kind = 0";
@@ -45,13 +45,14 @@ const MANY_LINKS: usize = 100_000;
 const CANDIDATES_A_DAY: i64 = 1000;
 const CANDIDATES: i64 = 50_000;
 /// How many links are ranked by humans or by bots, since ever: so many with the most clicks.
-const RANKED_AGAIN: usize = 10_000;
+pub(crate) const RANKED_AGAIN: usize = 10_000;
 
 const HOUR: i64 = Unit::Hour.ms();
 const DAY: i64 = Unit::Day.ms();
 
 /// Which rows hold the clicks of a period.
-struct Parts {
+struct Parts<'r> {
+    runs: &'r Runs,
     range: TimeRange,
     /// The first and the last day that counts whole, by the sum of the day.
     whole: (i64, i64),
@@ -62,7 +63,7 @@ struct Parts {
     folded_to: i64,
 }
 
-impl Parts {
+impl Parts<'_> {
     /// The ids of the rows of a subject's hours, or of all subjects' hours.
     fn hours(&self, of: Option<i64>) -> impl Iterator<Item = (i64, i64, bool)> {
         let range = move |day: i64, least: i64| match of {
@@ -88,26 +89,29 @@ impl ClickQueries {
         query: &TopQuery,
         also: &[LinkId],
     ) -> Result<Vec<RankedLink>, Failure> {
+        let runs = self.runs()?;
         let parts = match query.period == Period::default() {
             true => None,
-            false => Some(self.parts(TimeRange::of(query.period), self.progress()?)?),
+            false => Some(self.parts(TimeRange::of(query.period), self.progress()?, &runs)?),
         };
         let few = match query.owner {
             Some(owner) => self.few_links(owner)?,
             None => None,
         };
-        // Looking for a link reads about one chunk of every block; one pass reads all chunks.
-        let DeltaTotals { blocks, sums, .. } = self.delta_totals()?;
-        let is_many = few.as_ref().is_none_or(|links| {
-            (links.len() + also.len()) as i64 * blocks > sums / SUMS_A_CHUNK as i64
-        });
+        // Looking for a link reads about one chunk of every run; one pass reads all chunks.
+        let is_many = few
+            .as_ref()
+            .is_none_or(|links| (links.len() + also.len()) * runs.runs.len() > runs.chunks());
         let waiting = match parts.as_ref().filter(|_| is_many) {
             Some(parts) => Some(self.waiting_in(parts)?),
             None => None,
         };
         let waiting = waiting.as_ref();
         let mut answer = match (few, &parts) {
-            (Some(links), None) => query.rank(links.into_iter().map(|(link, ..)| link)),
+            (Some(mut links), None) => {
+                self.add_runs_to_links(&mut links, &runs, is_many)?;
+                query.rank(links.into_iter().map(|(link, ..)| link))
+            }
             (Some(links), Some(parts)) => {
                 let mut counted = Vec::with_capacity(links.len());
                 for (RankedLink { link, .. }, subject) in links {
@@ -116,26 +120,35 @@ impl ClickQueries {
                 }
                 query.rank(counted)
             }
-            (None, None) => self.top_ever(query)?,
+            (None, None) if runs.is_empty() => self.top_ever(query)?,
+            (None, None) => self.top_ever_with_runs(query, &runs)?,
             (None, Some(parts)) => self.top_of_all(query, parts, waiting)?,
         };
         let known: HashSet<LinkId> = answer.iter().map(|found| found.link.clone()).collect();
-        for link in also.iter().filter(|link| !known.contains(*link)) {
-            let clicks = match &parts {
-                None => self.counts(std::slice::from_ref(link))?.pop().unwrap_or_default(),
-                Some(parts) => match self.id(&ClickSubject::Link(link.clone()))? {
-                    Some(subject) => self.clicks_in(subject, parts, waiting)?,
-                    None => Count::default(),
-                },
-            };
-            if clicks != Count::default() {
-                answer.push(RankedLink { link: link.clone(), clicks });
+        let others: Vec<LinkId> =
+            also.iter().filter(|link| !known.contains(*link)).cloned().collect();
+        let counts = match &parts {
+            None => self.counts(&others)?,
+            Some(parts) => {
+                let clicks = |link: &LinkId| match self.id(&ClickSubject::Link(link.clone()))? {
+                    Some(subject) => self.clicks_in(subject, parts, waiting),
+                    None => Ok(Count::default()),
+                };
+                others.iter().map(clicks).collect::<Result<_, Failure>>()?
             }
-        }
+        };
+        let others = others.into_iter().zip(counts);
+        let others = others.filter(|(_, clicks)| *clicks != Count::default());
+        answer.extend(others.map(|(link, clicks)| RankedLink { link, clicks }));
         Ok(answer)
     }
 
-    fn parts(&self, range: TimeRange, progress: Progress) -> Result<Parts, Failure> {
+    fn parts<'r>(
+        &self,
+        range: TimeRange,
+        progress: Progress,
+        runs: &'r Runs,
+    ) -> Result<Parts<'r>, Failure> {
         let (first, last) = range.days();
         let is_whole = |day: i64| {
             day < progress.hours_from || (day * DAY >= range.from && (day + 1) * DAY <= range.to)
@@ -145,9 +158,10 @@ impl ClickQueries {
         edges.retain(|day| range.from < range.to && !is_whole(*day));
         let (folded_day, ..) = of_hour_id(progress.folded_to);
         let from = folded_day.max(first).max(progress.hours_from);
-        let mut unfolded = self.days_with_hours(from, last)?;
+        let mut unfolded = self.days_with_hours(runs, from, last)?;
         unfolded.retain(|day| is_whole(*day));
         Ok(Parts {
+            runs,
             range,
             whole: (first + i64::from(!is_whole(first)), last - i64::from(!is_whole(last))),
             edges,
@@ -168,15 +182,14 @@ impl ClickQueries {
     }
 
     /// The clicks of all subjects in a period whose sums are in blocks, in one pass.
-    fn waiting_in(&self, parts: &Parts) -> Result<HashMap<i64, Count>, Failure> {
+    fn waiting_in(&self, parts: &Parts<'_>) -> Result<HashMap<i64, Count>, Failure> {
         let mut sums: HashMap<i64, Count> = HashMap::new();
         for (from, to, edge) in parts.hours(None) {
-            self.each_delta(from, to, |delta| {
-                if !edge || parts.has_hour(delta.id) {
-                    let (_, subject, _) = of_hour_id(delta.id);
-                    sums.entry(subject).or_default().add(delta.clicks);
+            self.each_waiting(parts.runs, from, to, |id, clicks| {
+                if !edge || parts.has_hour(id) {
+                    let (_, subject, _) = of_hour_id(id);
+                    sums.entry(subject).or_default().add(clicks);
                 }
-                Ok(())
             })?;
         }
         Ok(sums)
@@ -186,7 +199,7 @@ impl ClickQueries {
     fn clicks_in(
         &self,
         subject: i64,
-        parts: &Parts,
+        parts: &Parts<'_>,
         waiting: Option<&HashMap<i64, Count>>,
     ) -> Result<Count, Failure> {
         let mut clicks = Count::default();
@@ -207,11 +220,10 @@ impl ClickQueries {
             if waiting.is_some() {
                 continue;
             }
-            self.each_delta(from, to, |delta| {
-                if !edge || parts.has_hour(delta.id) {
-                    clicks.add(delta.clicks);
+            self.each_waiting(parts.runs, from, to, |id, count| {
+                if !edge || parts.has_hour(id) {
+                    clicks.add(count);
                 }
-                Ok(())
             })?;
         }
         if let Some(waiting) = waiting.and_then(|waiting| waiting.get(&subject)) {
@@ -264,7 +276,7 @@ impl ClickQueries {
     fn top_of_all(
         &self,
         query: &TopQuery,
-        parts: &Parts,
+        parts: &Parts<'_>,
         waiting: Option<&HashMap<i64, Count>>,
     ) -> Result<Vec<RankedLink>, Failure> {
         let mut sums: HashMap<i64, Count> = HashMap::new();
@@ -331,7 +343,7 @@ impl ClickQueries {
     fn days_of(
         &self,
         subjects: &HashSet<i64>,
-        parts: &Parts,
+        parts: &Parts<'_>,
         sums: &mut HashMap<i64, Count>,
     ) -> Result<(), Failure> {
         let (first, last) = parts.whole;
@@ -349,7 +361,7 @@ impl ClickQueries {
     /// Adds the busiest subjects of the days that count whole. Returns whether a day has more.
     fn busiest_of_days(
         &self,
-        parts: &Parts,
+        parts: &Parts<'_>,
         sums: &mut HashMap<i64, Count>,
     ) -> Result<bool, Failure> {
         let (first, last) = parts.whole;
@@ -381,7 +393,7 @@ impl ClickQueries {
 }
 
 /// A link and its clicks since ever: domain, code, creation, humans and bots.
-fn ranked(row: &Row<'_>) -> Result<RankedLink, Failure> {
+pub(crate) fn ranked(row: &Row<'_>) -> Result<RankedLink, Failure> {
     let domain = Domain::from_stored(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
     let code = Code::parse(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
     let code = code.ok_or_else(|| corrupt("the subject of a link has no valid code"))?;
@@ -397,18 +409,18 @@ mod tests {
     use terse_testkit::key;
 
     use super::*;
-    use crate::clicks::deltas::DeltaLimits;
     use crate::clicks::queries::Cost;
+    use crate::clicks::runs::RunLimits;
     use crate::clicks::schema::CLICKS;
     use crate::clicks::writes::ClickWrites;
 
     #[test]
-    fn a_ranking_reads_each_chunk_of_a_block_once() {
+    fn a_ranking_reads_each_chunk_of_a_run_once() {
         const LINKS: i64 = 240;
         let mut conn = Connection::open_in_memory().unwrap();
         CLICKS.migrate(&mut conn, 0).unwrap();
         let mut writes = ClickWrites::new(ClickQueries::new(conn), None).unwrap();
-        writes.deltas = DeltaLimits { from: 0, blocks: 100, step: 1 };
+        writes.limits = RunLimits { from: 0, runs: 100, step: 1 };
         for day in 0..4 {
             let clicks = (0..LINKS).flat_map(|n| {
                 let created_at = Timestamp::from_ms(0);
@@ -419,7 +431,7 @@ mod tests {
             });
             writes.add(&Batch::of(Vec::new(), clicks)).unwrap();
         }
-        let count = "SELECT count(*) FROM delta_chunks";
+        let count = "SELECT count(*) FROM run_heads";
         let chunks: i64 = writes.conn.query_row(count, [], |row| row.get(0)).unwrap();
         for owner in [Some(OwnerId(1)), None] {
             let period = Period { from: Some(Timestamp::from_ms(DAY / 2)), to: None };

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension as _, Row};
 use terse_core::clicks::Count;
 
 use crate::backup::{self, BackupError};
@@ -13,7 +13,7 @@ use crate::clicks::schema::CLICKS;
 use crate::clicks::sum::{Slot, Sum, count};
 use crate::engine::{DbLocation, connect_reader};
 use crate::failure::Failure;
-use crate::options::OpenError;
+use crate::options::EmbeddedOpenError;
 use crate::verify::{Problems, check_pages};
 
 /// The result of a verification.
@@ -45,22 +45,22 @@ pub fn backup_clicks(db: &Path, to: &Path) -> Result<(), BackupError> {
 
 /// Checks that this is a clicks file of terse, of a version that this terse knows. Works while the
 /// store is in use.
-pub fn inspect_clicks(db: &Path) -> Result<(), OpenError> {
+pub fn inspect_clicks(db: &Path) -> Result<(), EmbeddedOpenError> {
     match CLICKS.inspect(&connect_reader(&DbLocation::at(db))?, db)? {
-        0 => Err(OpenError::NotTerse(db.to_owned())),
+        0 => Err(EmbeddedOpenError::NotTerse(db.to_owned())),
         _ => Ok(()),
     }
 }
 
 /// Checks every page, every index and every sum, and that the sums of each subject match. Works
 /// while the store is in use.
-pub fn verify_clicks(db: &Path) -> Result<ClickFileCheck, OpenError> {
+pub fn verify_clicks(db: &Path) -> Result<ClickFileCheck, EmbeddedOpenError> {
     inspect_clicks(db)?;
     let conn = connect_reader(&DbLocation::at(db))?;
     // One transaction, so that all queries read the same state.
     conn.execute_batch("BEGIN")?;
     let mut report = ClickFileCheck::default();
-    check_pages(&conn, &mut |problem| report.problems.tell(problem))?;
+    check_pages(&conn, &mut |problem| report.problems.add(problem))?;
     let subjects = "SELECT id, people, machines, sum, kind FROM subjects";
     check_sums(&conn, &mut report, subjects, |row| Ok(Slot::Ever { subject: row.get(0)? }))?;
     let hours = "SELECT hour, people, machines, sum, day, subject FROM hours";
@@ -77,6 +77,7 @@ pub fn verify_clicks(db: &Path) -> Result<ClickFileCheck, OpenError> {
     let queries = ClickQueries::new(conn);
     check_totals(&queries, &mut report);
     check_blocks(&queries, &mut report)?;
+    check_runs(&queries, &mut report)?;
     Ok(report)
 }
 
@@ -101,7 +102,7 @@ fn check_sums(
                 match merged {
                     Ok(()) => {}
                     Err(Failure::Engine(error)) => return Err(error),
-                    Err(failure) => report.problems.tell(failure.to_string()),
+                    Err(failure) => report.problems.add(failure.to_string()),
                 }
                 if let Slot::Ever { .. } = slot
                     && row.get::<_, i64>(4)? == 0
@@ -112,7 +113,7 @@ fn check_sums(
             }
             Err(error) => {
                 // The rest of the table is unreachable.
-                report.problems.tell(error.to_string());
+                report.problems.add(error.to_string());
                 return Ok(());
             }
         }
@@ -133,14 +134,68 @@ fn check_blocks(queries: &ClickQueries, report: &mut ClickFileCheck) -> rusqlite
             Ok((block, _)) => {
                 report.raw += block.len() as u64;
                 if !block.subjects.iter().all(|subject| known.contains(subject)) {
-                    report.problems.tell(format!("the block {id} holds clicks of unknown links"));
+                    report.problems.add(format!("the block {id} holds clicks of unknown links"));
                 }
             }
             Err(Failure::Engine(error)) => return Err(error),
-            Err(failure) => report.problems.tell(failure.to_string()),
+            Err(failure) => report.problems.add(failure.to_string()),
         }
     }
     Ok(())
+}
+
+/// Checks that every chunk of every run can be read, has the ids that it should have, and holds sums
+/// of known subjects only.
+fn check_runs(queries: &ClickQueries, report: &mut ClickFileCheck) -> rusqlite::Result<()> {
+    match runs_with_problems(queries, report) {
+        Ok(problems) => problems.into_iter().for_each(|problem| report.problems.add(problem)),
+        Err(Failure::Engine(error)) => return Err(error),
+        Err(failure) => report.problems.add(failure.to_string()),
+    }
+    Ok(())
+}
+
+fn runs_with_problems(
+    queries: &ClickQueries,
+    report: &mut ClickFileCheck,
+) -> Result<Vec<String>, Failure> {
+    let mut problems = Vec::new();
+    let mut kind = queries.conn.prepare("SELECT kind FROM subjects WHERE id = ?1")?;
+    let mut erased = queries.conn.prepare("SELECT 1 FROM erased_subjects WHERE subject = ?1")?;
+    let runs = queries.runs()?;
+    for run in &runs.runs {
+        let begin = runs.begin(run);
+        for at in run.chunks_in(begin, i64::MAX) {
+            let ids = run.chunks[at];
+            let read = queries.run_heads(run.id, at).and_then(|heads| {
+                let bodies = queries.run_bodies(run.id, at)?;
+                Ok((heads, bodies))
+            });
+            let (heads, bodies) = match read {
+                Ok(read) => read,
+                Err(Failure::Refused(error)) => {
+                    problems.push(Failure::Refused(error).to_string());
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            for head in heads {
+                let (day, subject, hour) = of_hour_id(head.id);
+                let is_there = (ids.first..=ids.last).contains(&head.id);
+                if !is_there || bodies.delta(&head, day * 24 + hour).is_none() {
+                    problems.push(format!("the run {} has a sum that is damaged", run.id));
+                }
+                let kind: Option<i64> = kind.query_row([subject], |row| row.get(0)).optional()?;
+                if kind == Some(0) && head.id >= begin {
+                    report.clicks += head.clicks.all();
+                }
+                if kind.is_none() && !erased.exists([subject])? {
+                    problems.push(format!("the run {} has sums of unknown subjects", run.id));
+                }
+            }
+        }
+    }
+    Ok(problems)
 }
 
 /// How many subjects have totals that are not the sum of their hours and days, in rows and in
@@ -187,19 +242,19 @@ fn check_totals(queries: &ClickQueries, report: &mut ClickFileCheck) {
     match wrong_sums(queries, sums) {
         Ok(0) => {}
         Ok(count) => {
-            report.problems.tell(format!("{count} subjects whose sums do not fit together"));
+            report.problems.add(format!("{count} subjects whose sums do not fit together"));
         }
-        Err(failure) => report.problems.tell(failure.to_string()),
+        Err(failure) => report.problems.add(failure.to_string()),
     }
     for (what, sql) in [("subjects of raw clicks do not exist", lost)] {
         match conn.query_row(sql, [], |row| row.get::<_, i64>(0)) {
             Ok(0) => {}
-            Ok(count) => report.problems.tell(format!("{count} {what}")),
-            Err(error) => report.problems.tell(error.to_string()),
+            Ok(count) => report.problems.add(format!("{count} {what}")),
+            Err(error) => report.problems.add(error.to_string()),
         }
     }
     match conn.query_row("SELECT count(*) FROM clicks", [], |row| row.get::<_, i64>(0)) {
         Ok(raw) => report.raw += raw.cast_unsigned(),
-        Err(error) => report.problems.tell(error.to_string()),
+        Err(error) => report.problems.add(error.to_string()),
     }
 }

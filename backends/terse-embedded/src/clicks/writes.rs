@@ -1,7 +1,5 @@
 //! Counting a batch. Every write runs inside a transaction that the writer thread begins and ends.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -14,9 +12,10 @@ use terse_core::clicks::{
 use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::bucket::hour_id;
-use crate::clicks::deltas::{DeltaLimits, DeltaSum};
 use crate::clicks::fold::Progress;
+use crate::clicks::known_links::{KnownLink, KnownLinks};
 use crate::clicks::queries::{ClickQueries, filed};
+use crate::clicks::runs::RunLimits;
 use crate::clicks::sum::{Slot, Sum};
 use crate::disk_reserve::DiskReserve;
 use crate::failure::Failure;
@@ -26,7 +25,7 @@ pub(crate) const HOUR: &str = "SELECT people, machines, sum FROM hours WHERE id 
 const NEXT_SUBJECT: &str = "SELECT 1 + max((SELECT coalesce(max(id), 0) FROM subjects), \
     (SELECT coalesce(max(subject), 0) FROM erased_subjects))";
 const NEW_SUBJECT: &str = "INSERT INTO subjects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-const MORE_OF_SUBJECT: &str =
+pub(crate) const MORE_OF_SUBJECT: &str =
     "UPDATE subjects SET people = people + ?2, machines = machines + ?3 WHERE id = ?1";
 pub(crate) const PUT_HOUR: &str =
     "INSERT OR REPLACE INTO hours (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
@@ -38,12 +37,6 @@ const MAX_VALUES_PER_BATCH: usize = 5 * MAX_VALUES_TOTAL;
 /// Of one visitor's clicks on one link in a batch, so many are stored one by one; all are counted.
 const MAX_ROWS_PER_VISITOR: usize = 8;
 
-/// The longest sum that goes into a block, in octets.
-const MAX_DEFERRED: usize = 4096;
-
-/// The capacity of each of the two caches of links; one batch may exceed it.
-const REMEMBERED: usize = 32_768;
-
 /// The writer's side of a connection. Its caches hold what the file says, including what the
 /// present transaction has written.
 pub(crate) struct ClickWrites {
@@ -54,21 +47,10 @@ pub(crate) struct ClickWrites {
     pub(crate) next_number: u64,
     pub(crate) next_block: i64,
     stored_next_number: u64,
-    pub(crate) deltas: DeltaLimits,
-    /// Links of the last batches, and those of the batches before.
-    lately: HashMap<LinkId, KnownLink>,
-    before: HashMap<LinkId, KnownLink>,
+    pub(crate) limits: RunLimits,
+    known: KnownLinks,
     /// Whether there may be tombstones of links.
     has_erased_links: bool,
-}
-
-/// A link that the file has a row of.
-#[derive(Clone, Copy)]
-struct KnownLink {
-    id: i64,
-    owner: i64,
-    /// Only clicks after this time count: the link was erased then, and clicked since.
-    erased_at: Option<Timestamp>,
 }
 
 impl Deref for ClickWrites {
@@ -147,9 +129,8 @@ impl ClickWrites {
             next_number: 1,
             next_block: 1,
             stored_next_number: 1,
-            deltas: DeltaLimits::default(),
-            lately: HashMap::new(),
-            before: HashMap::new(),
+            limits: RunLimits::default(),
+            known: KnownLinks::new(),
             has_erased_links: true,
         };
         crate::database::Writes::reload(&mut writes)?;
@@ -160,22 +141,21 @@ impl ClickWrites {
         if let Some(refusal) = self.refusal(&batch.spans)? {
             return Ok(refusal);
         }
-        // Not within a batch: the rows of its new links are not in the file yet.
-        if self.lately.len() >= REMEMBERED {
-            self.before = std::mem::take(&mut self.lately);
-        }
+        self.known.make_room();
         let mut groups = self.groups(batch)?;
         // Sorted in the order of the file.
-        groups.sort_by_key(|group| group.subject);
+        groups.sort_unstable_by_key(|group| group.subject);
         let progress = self.progress()?;
         let mut statements = Statements::new(&self.queries.conn)?;
-        let mut deferred = Deferred { is_on: groups.len() >= self.deltas.from, sums: Vec::new() };
+        let is_on = groups.len() >= self.limits.from;
+        let settled_to = if is_on { self.run_state()?.1 } else { i64::MAX };
+        let mut deferred = Deferred { settled_to, sums: Vec::new() };
         for group in &groups {
             self.write_group(&mut statements, progress, batch, group, &mut deferred)?;
         }
         drop(statements);
         // A refusal would keep the counts that are written already.
-        self.put_delta_block(deferred.sums).map_err(Failure::after_writes)?;
+        self.put_sums(deferred.sums, &batch.clicks).map_err(Failure::after_writes)?;
         if let Some(reserve) = &self.raw {
             let rows = raw_rows(batch, &groups);
             if reserve.admits(rows.len()) {
@@ -188,34 +168,42 @@ impl ClickWrites {
 
     /// The sums of a batch by the row of their subject, without what was erased.
     fn groups<'b>(&mut self, batch: &'b Batch) -> Result<Vec<Group<'b>>, Failure> {
-        let mut places: HashMap<(DeltaSubject, OwnerId), usize> = HashMap::new();
-        let mut rows: HashMap<i64, usize> = HashMap::new();
-        let mut groups: Vec<Group<'b>> = Vec::new();
-        let mut erased: HashSet<DeltaSubject> = HashSet::new();
+        // The group of each target: a link and its owner.
+        let mut of_targets = vec![Place::Unknown; batch.clicks.targets.len()];
+        let mut of_others: HashMap<DeltaSubject, Place> = HashMap::new();
+        let mut rows: HashMap<i64, u32> = HashMap::with_capacity(batch.sums.len());
+        let mut groups: Vec<Group<'b>> = Vec::with_capacity(batch.sums.len());
         for delta in &batch.sums {
-            if let Some(&at) = places.get(&(delta.subject, delta.owner)) {
-                // If clicks were left out, the group has the sums of all hours already.
-                if groups[at].after.is_none() {
-                    groups[at].deltas.push(Cow::Borrowed(delta));
-                }
-                continue;
-            }
-            if erased.contains(&delta.subject) {
-                continue;
-            }
-            let Some(group) = self.group_of(batch, delta)? else {
-                erased.insert(delta.subject);
-                continue;
+            let place = match delta.subject {
+                DeltaSubject::Link(target) => &mut of_targets[target as usize],
+                other => of_others.entry(other).or_insert(Place::Unknown),
             };
-            // A link that changed its owner has two targets and one row.
-            let at = *rows.entry(group.subject).or_insert(groups.len());
-            places.insert((delta.subject, delta.owner), at);
-            match groups.get_mut(at) {
-                Some(same) => {
-                    same.deltas.extend(group.deltas);
-                    same.owner = group.owner;
+            match *place {
+                Place::Erased => {}
+                Place::At(at) => {
+                    let group = &mut groups[at as usize];
+                    // If clicks were left out, the group has the sums of all hours already.
+                    if group.after.is_none() {
+                        group.more.push(DeltaRef::Of(delta));
+                    }
                 }
-                None => groups.push(group),
+                Place::Unknown => {
+                    let Some(group) = self.group_of(batch, delta)? else {
+                        *place = Place::Erased;
+                        continue;
+                    };
+                    // A link that changed its owner has two targets and one row.
+                    let at = *rows.entry(group.subject).or_insert(groups.len() as u32);
+                    *place = Place::At(at);
+                    match groups.get_mut(at as usize) {
+                        Some(same) => {
+                            same.owner = group.owner;
+                            same.more.push(group.first);
+                            same.more.extend(group.more);
+                        }
+                        None => groups.push(group),
+                    }
+                }
             }
         }
         Ok(groups)
@@ -233,7 +221,8 @@ impl ClickWrites {
             subject,
             new,
             after: None,
-            deltas: vec![Cow::Borrowed(delta)],
+            first: DeltaRef::Of(delta),
+            more: Vec::new(),
         };
         let target = match delta.subject {
             DeltaSubject::Link(target) => target,
@@ -249,32 +238,33 @@ impl ClickWrites {
         };
         let Some(link) = batch.link(target) else { return Ok(None) };
         let owner = delta.owner.0.cast_signed();
-        let known = match self.lately.get(link).or_else(|| self.before.get(link)) {
-            Some(known) => Some(*known),
+        let (hash, owner_mark) = (self.known.hash(link), self.known.owner_mark(owner));
+        let known = match self.known.get(hash) {
+            Some(known) => Some(known),
             None => match self.queries.link(link)? {
                 Some((id, owner)) => {
-                    Some(KnownLink { id, owner, erased_at: self.tombstone(link)? })
+                    let is_erased = self.tombstone(link)?.is_some();
+                    Some(KnownLink { id, owner: self.known.owner_mark(owner), is_erased })
                 }
                 None => None,
             },
         };
         // The erasure of an owner deletes the rows, and no later click of theirs makes one.
-        let is_same_owner = known.is_some_and(|known| known.owner == owner);
+        let is_same_owner = known.is_some_and(|known| known.owner == owner_mark);
         if !is_same_owner && self.is_owner_erased(delta.owner)? {
             return Ok(None);
         }
         let erased_at = match known {
-            Some(known) => known.erased_at,
-            None => self.tombstone(link)?,
+            Some(KnownLink { is_erased: false, .. }) => None,
+            _ => self.tombstone(link)?,
         };
         let mut group = whole(known.map_or((0, true), |known| (known.id, false)));
         // Nearly always, all clicks of a batch are later.
         if let Some(erased_at) = erased_at.filter(|at| batch.first_ms() <= at.as_ms()) {
-            let left = batch.sums_after(target, erased_at);
-            if left.is_empty() {
-                return Ok(None);
-            }
-            group.deltas = left.into_iter().map(Cow::Owned).collect();
+            let mut left = batch.sums_after(target, erased_at).into_iter();
+            let Some(first) = left.next() else { return Ok(None) };
+            group.first = DeltaRef::Own(Box::new(first));
+            group.more = left.map(|delta| DeltaRef::Own(Box::new(delta))).collect();
             group.after = Some(erased_at);
         }
         match known {
@@ -287,10 +277,8 @@ impl ClickWrites {
             None => group.subject = self.next_id(),
         }
         // The row of a new link is written after the groups are known.
-        if !is_same_owner || !self.lately.contains_key(link) {
-            let known = KnownLink { id: group.subject, owner, erased_at };
-            self.lately.insert(link.clone(), known);
-        }
+        let is_erased = erased_at.is_some();
+        self.known.insert(hash, KnownLink { id: group.subject, owner: owner_mark, is_erased });
         group.owner = delta.owner;
         Ok(Some(group))
     }
@@ -314,8 +302,7 @@ impl ClickWrites {
 
     /// Empties the cache of links, and looks for tombstones from now on.
     pub(crate) fn forget_places(&mut self) {
-        self.lately.clear();
-        self.before.clear();
+        self.known.clear();
         self.has_erased_links = true;
     }
 
@@ -331,10 +318,36 @@ impl ClickWrites {
     }
 }
 
-/// Sums that are written as a block.
-struct Deferred {
-    is_on: bool,
-    sums: Vec<DeltaSum>,
+/// Sums that are written as a run.
+struct Deferred<'g> {
+    /// Only sums of rows from this one on may be.
+    settled_to: i64,
+    sums: Vec<(i64, &'g Delta)>,
+}
+
+/// Where the group of a target is.
+#[derive(Clone, Copy)]
+enum Place {
+    Unknown,
+    Erased,
+    At(u32),
+}
+
+/// A delta of the batch, or one without the clicks from before an erasure.
+enum DeltaRef<'b> {
+    Of(&'b Delta),
+    Own(Box<Delta>),
+}
+
+impl Deref for DeltaRef<'_> {
+    type Target = Delta;
+
+    fn deref(&self) -> &Delta {
+        match self {
+            Self::Of(delta) => delta,
+            Self::Own(delta) => delta,
+        }
+    }
 }
 
 /// What a batch adds to one subject.
@@ -348,28 +361,41 @@ struct Group<'b> {
     /// Only clicks after this time count: the link was erased then.
     after: Option<Timestamp>,
     /// By hours. Nearly always one.
-    deltas: Vec<Cow<'b, Delta>>,
+    first: DeltaRef<'b>,
+    more: Vec<DeltaRef<'b>>,
+}
+
+impl Group<'_> {
+    fn deltas(&self) -> impl Iterator<Item = &Delta> {
+        std::iter::once(&*self.first).chain(self.more.iter().map(|delta| &**delta))
+    }
 }
 
 /// The clicks of links that were not erased, with the rows of their links.
 fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, ClickRow)> {
     let mut subjects = vec![None; batch.clicks.targets.len()];
+    let mut of_busy_links = 0;
     for group in groups {
-        for delta in &group.deltas {
+        let clicks: u64 = group.deltas().map(|delta| delta.clicks.all()).sum();
+        if matches!(group.who, DeltaSubject::Link(_)) && clicks > MAX_ROWS_PER_VISITOR as u64 {
+            of_busy_links += clicks as usize;
+        }
+        for delta in group.deltas() {
             if let DeltaSubject::Link(target) = delta.subject {
-                subjects[target as usize] = Some((group.subject, group.after));
+                subjects[target as usize] = Some((group.subject, group.after, clicks));
             }
         }
     }
     // One visitor must not fill the disk.
-    let mut by_visitor: HashMap<(i64, u64), usize> = HashMap::new();
+    let most = of_busy_links.min(batch.clicks.len());
+    let mut by_visitor: HashMap<(i64, u64), usize> = HashMap::with_capacity(most);
     let kept = batch.clicks.rows().filter_map(|row| {
         if row.warning == Warning::Shown {
             return None;
         }
-        let (subject, after) = subjects[row.target as usize]?;
+        let (subject, after, clicks) = subjects[row.target as usize]?;
         let late = after.is_none_or(|after| row.at_ms > after.as_ms());
-        if row.visitor != 0 {
+        if row.visitor != 0 && clicks > MAX_ROWS_PER_VISITOR as u64 {
             let rows = by_visitor.entry((subject, row.visitor)).or_default();
             *rows += 1;
             if *rows > MAX_ROWS_PER_VISITOR {
@@ -384,55 +410,30 @@ fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, ClickRow)> {
 impl ClickWrites {
     /// Adds a group to the rows of its subject: its count, and the sums of its hours. Clicks that
     /// are late also belong into sums that their hour was added to.
-    fn write_group(
+    fn write_group<'g>(
         &self,
         statements: &mut Statements<'_>,
         progress: Progress,
         batch: &Batch,
-        group: &Group<'_>,
-        deferred: &mut Deferred,
+        group: &'g Group<'_>,
+        deferred: &mut Deferred<'g>,
     ) -> Result<(), Failure> {
         let (subject, new) = (group.subject, group.new);
         let mut clicks = Count::default();
-        group.deltas.iter().for_each(|delta| clicks.add(delta.clicks));
-        let (humans, bots) = (clicks.humans.cast_signed(), clicks.bots.cast_signed());
-        if new {
-            let (kind, domain, code, created_at, owner) = match group.who {
-                DeltaSubject::Link(target) => match batch.link(target) {
-                    Some(LinkId { key, created_at }) => (
-                        0,
-                        key.domain.as_str(),
-                        key.code.as_str(),
-                        created_at.as_ms(),
-                        group.owner.0.cast_signed(),
-                    ),
-                    None => return Ok(()),
-                },
-                DeltaSubject::Owner(owner) => other(&ClickSubject::Owner(owner)),
-                DeltaSubject::Everything => other(&ClickSubject::Everything),
-                DeltaSubject::Orphans => other(&ClickSubject::Orphans),
-            };
-            statements.new_subject.execute(params![
-                subject,
-                kind,
-                domain,
-                code,
-                created_at,
-                owner,
-                humans,
-                bots,
-                &b""[..]
-            ])?;
-        } else {
-            statements.more_of_subject.execute([subject, humans, bots])?;
-        }
         let mut late = Sum::default();
-        for delta in &group.deltas {
+        for delta in group.deltas() {
+            let (day, hour) = (delta.hour.div_euclid(24), delta.hour.rem_euclid(24));
+            let id = hour_id(day, subject, hour);
+            let is_late = progress.is_in_total(day, id) || progress.is_in_day(day, id);
+            // There are few large sums, and a report would read them again from every run.
+            if id >= deferred.settled_to && !is_late && delta.is_packable() {
+                deferred.sums.push((id, delta));
+                continue;
+            }
+            clicks.add(delta.clicks);
             let mut sum = Sum::default();
             sum.add_delta(delta, &batch.clicks);
             sum.tally.trim(MAX_VALUES_PER_BATCH);
-            let (day, hour) = (delta.hour.div_euclid(24), delta.hour.rem_euclid(24));
-            let id = hour_id(day, subject, hour);
             if progress.is_in_total(day, id) {
                 late.merge(&sum);
             }
@@ -443,17 +444,8 @@ impl ClickWrites {
                 continue;
             }
             let slot = Slot::Hour { subject, hour: delta.hour };
-            let is_late = progress.is_in_total(day, id) || progress.is_in_day(day, id);
-            if deferred.is_on && !is_late {
-                let (clicks, sum) = (sum.tally.clicks, sum.encode(slot));
-                // There are few large sums, and a report would read them again from every block.
-                if sum.len() <= MAX_DEFERRED {
-                    deferred.sums.push(DeltaSum { id, clicks, sum });
-                    continue;
-                }
-            }
             // A new subject has no rows yet, but two targets of one link may share an hour.
-            if !new || group.deltas.len() > 1 {
+            if !new || !group.more.is_empty() {
                 let read = |row: &Row<'_>| Ok(sum.merge_or_mend(row, 0, slot));
                 statements.hour.query_row([id], read).optional()?.unwrap_or(Ok(()))?;
             }
@@ -462,7 +454,54 @@ impl ClickWrites {
             let row = params![id, humans.cast_signed(), bots.cast_signed(), sum.encode(slot)];
             statements.put_hour.execute(row)?;
         }
+        // The row of the subject has no sum yet if it is new, and none is added to it but here.
+        self.write_subject(statements, batch, group, clicks)?;
         self.add_to_ever(subject, late)
+    }
+
+    /// Writes the row of a new subject, or adds clicks to its total.
+    fn write_subject(
+        &self,
+        statements: &mut Statements<'_>,
+        batch: &Batch,
+        group: &Group<'_>,
+        clicks: Count,
+    ) -> Result<(), Failure> {
+        let (humans, bots) = (clicks.humans.cast_signed(), clicks.bots.cast_signed());
+        let subject = group.subject;
+        if !group.new {
+            if clicks != Count::default() {
+                statements.more_of_subject.execute([subject, humans, bots])?;
+            }
+            return Ok(());
+        }
+        let (kind, domain, code, created_at, owner) = match group.who {
+            DeltaSubject::Link(target) => match batch.link(target) {
+                Some(LinkId { key, created_at }) => (
+                    0,
+                    key.domain.as_str(),
+                    key.code.as_str(),
+                    created_at.as_ms(),
+                    group.owner.0.cast_signed(),
+                ),
+                None => return Ok(()),
+            },
+            DeltaSubject::Owner(owner) => other(&ClickSubject::Owner(owner)),
+            DeltaSubject::Everything => other(&ClickSubject::Everything),
+            DeltaSubject::Orphans => other(&ClickSubject::Orphans),
+        };
+        statements.new_subject.execute(params![
+            subject,
+            kind,
+            domain,
+            code,
+            created_at,
+            owner,
+            humans,
+            bots,
+            &b""[..]
+        ])?;
+        Ok(())
     }
 }
 

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use rusqlite::{Row, params};
 use terse_core::registry::{
-    AbuseReport, Attribution, AuditAction, AuditEntry, AuditLog, Audits, BlockedHost, DomainConfig,
-    ReportId, ReportState, ReportedLink, TEXTS_SHOWN,
+    AbuseReport, Attribution, AuditAction, AuditEntry, AuditLog, AuditQuery, BlockedHost,
+    DomainConfig, ReportId, ReportState, ReportedLink, TEXTS_SHOWN,
 };
 use terse_core::{LinkKey, Timestamp};
 
@@ -119,7 +119,7 @@ impl RegistryQueries {
         })
     }
 
-    pub(crate) fn audit(&self, query: &Audits) -> Result<Vec<AuditEntry>, Failure> {
+    pub(crate) fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>, Failure> {
         let before = query.before.map_or(i64::MAX, bound);
         let (act, limit) = (query.act.map(AuditAction::as_str), at_most(query.limit));
         match (&query.subject, act) {
@@ -145,7 +145,7 @@ impl AuditLog for EmbeddedRegistry {
         self.write(move |writes| writes.note(act, &subject, change.clone(), &by)).await
     }
 
-    async fn audit(&self, query: &Audits) -> Answer<Vec<AuditEntry>> {
+    async fn audit(&self, query: &AuditQuery) -> Answer<Vec<AuditEntry>> {
         let query = query.clone();
         self.list(move |queries| queries.audit(&query)).await
     }

@@ -7,7 +7,7 @@ use terse_core::registry::{
     DomainStore, NewReport, RegistryError, ReportId, ReportState, ReportStore, Reported,
     ReportedLink,
 };
-use terse_core::{Domain, LinkKey, Target};
+use terse_core::{Domain, LinkKey, Target, Timestamp};
 
 use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, filed};
@@ -21,8 +21,8 @@ pub(crate) const EARLIER: &str = "SELECT id FROM reports \
      WHERE domain = ?1 AND code = ?2 AND born = ?3 AND reporter = ?4 AND state = 'open'";
 pub(crate) const REPORTERS: &str =
     "SELECT count(*) FROM reports WHERE domain = ?1 AND code = ?2 AND born = ?3 AND state = 'open'";
-pub(crate) const SETTLE: &str =
-    "UPDATE reports SET state = ?3 WHERE domain = ?1 AND code = ?2 AND state = 'open'";
+pub(crate) const SETTLE: &str = "UPDATE reports SET state = ?4 \
+     WHERE domain = ?1 AND code = ?2 AND born <= ?3 AND state = 'open'";
 const REPORT: &str = "INSERT INTO reports (domain, code, born, reporter, account, reason, text, \
     at, state) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'open')";
@@ -110,14 +110,16 @@ impl RegistryWrites {
     pub(crate) fn settle_reports(
         &self,
         link: &LinkKey,
+        created_at: Timestamp,
         state: ReportState,
         by: &Attribution,
     ) -> Result<u64, WriteError> {
         if state == ReportState::Open {
             return Ok(0);
         }
-        let count =
-            self.run(SETTLE, [link.domain.as_str(), link.code.as_str(), state.as_str()])? as u64;
+        let (domain, code) = (link.domain.as_str(), link.code.as_str());
+        let values = params![domain, code, created_at.as_ms(), state.as_str()];
+        let count = self.run(SETTLE, values)? as u64;
         if count > 0 {
             self.write(&AuditRecord::reports_settled(link, count, state), by)?;
         }
@@ -195,10 +197,11 @@ impl ReportStore for EmbeddedRegistry {
     async fn settle_reports(
         &self,
         link: &LinkKey,
+        created_at: Timestamp,
         state: ReportState,
         by: Attribution,
     ) -> Answer<u64> {
         let link = link.clone();
-        self.write(move |writes| writes.settle_reports(&link, state, &by)).await
+        self.write(move |writes| writes.settle_reports(&link, created_at, state, &by)).await
     }
 }

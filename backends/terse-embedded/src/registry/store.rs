@@ -11,7 +11,7 @@ use crate::backup::BackupError;
 use crate::database::Database;
 use crate::engine::{self, DbLocation};
 use crate::failure::Failure;
-use crate::options::OpenError;
+use crate::options::EmbeddedOpenError;
 use crate::registry::options::RegistryOptions;
 use crate::registry::outbox::RECALL;
 use crate::registry::queries::RegistryQueries;
@@ -68,7 +68,7 @@ impl Database for Owners {
 
 impl EmbeddedRegistry {
     /// Opens the registry, creating it if it is missing. Blocks: not for async threads.
-    pub fn open(options: RegistryOptions) -> Result<Self, OpenError> {
+    pub fn open(options: RegistryOptions) -> Result<Self, EmbeddedOpenError> {
         let site = options.site();
         let conn = REGISTRY.open(&site)?;
         engine::sync_folder_of(&site.path)?;

@@ -7,7 +7,7 @@ use rusqlite::{Row, TransactionBehavior};
 use crate::backup::{self, BackupError};
 use crate::engine::{DbLocation, connect_bare, connect_reader};
 use crate::failure::Failure;
-use crate::options::OpenError;
+use crate::options::EmbeddedOpenError;
 use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{
     self, audit_columns, delivery_columns, key_columns, report_columns, user_columns,
@@ -69,7 +69,7 @@ pub fn backup_registry(db: &Path, to: &Path) -> Result<(), BackupError> {
 /// elsewhere may refer to ids issued since. It deletes sessions and invitations, because some may
 /// have been ended or used since. Keys revoked since are valid again; the copy cannot know them. No
 /// other process may have the file open.
-pub fn skip_ahead_registry(db: &Path) -> Result<(), OpenError> {
+pub fn skip_ahead_registry(db: &Path) -> Result<(), EmbeddedOpenError> {
     inspect_registry(db)?;
     let mut conn = connect_bare(&DbLocation::at(db))?;
     // One file before and after, without a log file beside it.
@@ -86,24 +86,24 @@ pub fn skip_ahead_registry(db: &Path) -> Result<(), OpenError> {
 
 /// Checks that this is a registry file of terse, of a known version. Works while the registry is in
 /// use.
-pub fn inspect_registry(db: &Path) -> Result<(), OpenError> {
+pub fn inspect_registry(db: &Path) -> Result<(), EmbeddedOpenError> {
     match REGISTRY.inspect(&connect_reader(&DbLocation::at(db))?, db)? {
-        0 => Err(OpenError::NotTerse(db.to_owned())),
+        0 => Err(EmbeddedOpenError::NotTerse(db.to_owned())),
         _ => Ok(()),
     }
 }
 
 /// Checks every page, every index and every row, and that every row's owner exists. Works while the
 /// registry is in use.
-pub fn verify_registry(db: &Path) -> Result<RegistryFileCheck, OpenError> {
+pub fn verify_registry(db: &Path) -> Result<RegistryFileCheck, EmbeddedOpenError> {
     inspect_registry(db)?;
     let queries = RegistryQueries { conn: connect_reader(&DbLocation::at(db))? };
     // One transaction, so that all queries read the same state.
     queries.conn.execute_batch("BEGIN")?;
     let mut report = RegistryFileCheck::default();
-    check_pages(&queries.conn, &mut |problem| report.problems.tell(problem))?;
+    check_pages(&queries.conn, &mut |problem| report.problems.add(problem))?;
     if let Err(failure) = queries.version().and(queries.setup()) {
-        report.problems.tell(failure.to_string());
+        report.problems.add(failure.to_string());
     }
     let accounts = concat!("SELECT ", user_columns!(), " FROM users u");
     report.accounts =
@@ -139,8 +139,8 @@ pub fn verify_registry(db: &Path) -> Result<RegistryFileCheck, OpenError> {
     for (what, sql) in strays.into_iter().chain([("deliveries", stray.to_owned())]) {
         match queries.conn.query_row(&sql, [], |row| row.get::<_, i64>(0)) {
             Ok(0) => {}
-            Ok(count) => report.problems.tell(format!("{count} {what} belong to nobody")),
-            Err(error) => report.problems.tell(error.to_string()),
+            Ok(count) => report.problems.add(format!("{count} {what} belong to no account")),
+            Err(error) => report.problems.add(error.to_string()),
         }
     }
     Ok(report)
@@ -162,11 +162,11 @@ fn check_rows(
             Ok(Some(row)) => match read(row) {
                 Ok(()) => count += 1,
                 Err(Failure::Engine(error)) => return Err(error),
-                Err(failure) => report.problems.tell(failure.to_string()),
+                Err(failure) => report.problems.add(failure.to_string()),
             },
             Err(error) => {
                 // The rest of the table is unreachable.
-                report.problems.tell(error.to_string());
+                report.problems.add(error.to_string());
                 return Ok(count);
             }
         }

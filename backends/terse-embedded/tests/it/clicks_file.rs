@@ -15,8 +15,8 @@ use terse_core::clicks::{
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 use terse_embedded::{
-    BackupError, ClickOptions, DeltaLimits, Embedded, EmbeddedClicks, OpenError, Options,
-    backup_clicks, inspect_clicks, verify_clicks,
+    BackupError, ClickOptions, Embedded, EmbeddedClicks, EmbeddedOpenError, EmbeddedOptions,
+    RunLimits, backup_clicks, inspect_clicks, verify_clicks,
 };
 use terse_testkit::{key, timestamp};
 
@@ -38,10 +38,10 @@ impl Folder {
         EmbeddedClicks::open(ClickOptions::new(self.db())).unwrap()
     }
 
-    /// Every batch leaves its sums in a block.
-    fn open_with_deltas(&self) -> EmbeddedClicks {
-        let deltas = DeltaLimits { from: 0, blocks: 100, step: 1 };
-        EmbeddedClicks::open(ClickOptions { deltas, ..ClickOptions::new(self.db()) }).unwrap()
+    /// Every batch leaves its sums in a run.
+    fn open_with_runs(&self) -> EmbeddedClicks {
+        let runs = RunLimits { from: 0, runs: 100, step: 1 };
+        EmbeddedClicks::open(ClickOptions { runs, ..ClickOptions::new(self.db()) }).unwrap()
     }
 }
 
@@ -148,10 +148,10 @@ fn files_from_the_future_and_of_others_are_refused_and_left_alone() {
         EmbeddedClicks::open(ClickOptions::new(folder.db())).unwrap_err(),
         inspect_clicks(&folder.db()).unwrap_err(),
     ] {
-        assert!(matches!(error, OpenError::Newer { found: 99, known: 7 }), "{error}");
+        assert!(matches!(error, EmbeddedOpenError::Newer { found: 99, known: 8 }), "{error}");
     }
     let links = folder.0.path().join("terse.db");
-    drop(Embedded::open(Options::new(&links)).unwrap());
+    drop(Embedded::open(EmbeddedOptions::new(&links)).unwrap());
     let recipes = folder.0.path().join("recipes.db");
     sql(&recipes, "CREATE TABLE recipes (name TEXT)");
     let letter = folder.0.path().join("letter.db");
@@ -159,7 +159,7 @@ fn files_from_the_future_and_of_others_are_refused_and_left_alone() {
     for path in [links, recipes, letter] {
         let before = std::fs::read(&path).unwrap();
         let error = EmbeddedClicks::open(ClickOptions::new(&path)).unwrap_err();
-        assert!(matches!(error, OpenError::NotTerse(_)), "{error:?}");
+        assert!(matches!(error, EmbeddedOpenError::NotTerse(_)), "{error:?}");
         assert!(inspect_clicks(&path).is_err() && verify_clicks(&path).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), before);
     }
@@ -407,7 +407,9 @@ fn sizes(path: &Path) -> i64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_who_counts_until_killed() {
     let Ok(path) = std::env::var("TERSE_TEST_CLICKS_TO_KILL") else { return };
-    let store = EmbeddedClicks::open(ClickOptions::new(path)).unwrap();
+    // Sums go through runs, which are merged, and become rows when their day is pruned.
+    let runs = RunLimits { from: 8, runs: 2, step: 1 };
+    let store = EmbeddedClicks::open(ClickOptions { runs, ..ClickOptions::new(path) }).unwrap();
     let (epoch, from) = open_journal(&store).await;
     for n in from.. {
         assert_eq!(store.add(&batch(n, epoch)).await.unwrap(), Added::Done);
@@ -517,6 +519,7 @@ async fn a_file_from_before_journals_had_ids_counts_nothing_twice() {
          DROP TABLE erased_owners; ALTER TABLE clicks DROP COLUMN took_nanos; \
          DROP TABLE blocks; DROP TABLE erased_subjects; \
          DROP TABLE delta_blocks; DROP TABLE delta_chunks; \
+         DROP TABLE runs; DROP TABLE run_heads; DROP TABLE run_bodies; \
          DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
          DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
          DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from'); \
@@ -588,6 +591,7 @@ async fn days_of_an_earlier_version_with_late_hours_stay_in_the_series() {
              DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
              DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
              DROP TABLE delta_blocks; DROP TABLE delta_chunks; DROP INDEX blocks_by_end; \
+             DROP TABLE runs; DROP TABLE run_heads; DROP TABLE run_bodies; \
              PRAGMA user_version = 4"
         ),
     );
@@ -789,53 +793,133 @@ fn count(path: &Path, table: &str) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sums_in_blocks_are_merged_and_erased_links_are_not() {
+async fn sums_in_runs_become_rows_and_erased_links_do_not() {
     let folder = Folder::new();
-    let store = folder.open_with_deltas();
+    let store = folder.open_with_runs();
+    let path = folder.db();
     for _ in 0..3 {
         put(&store, (0..30).map(click).collect()).await;
     }
-    let path = folder.db();
-    assert_eq!((count(&path, "hours"), count(&path, "delta_blocks")), (0, 3));
+    assert_eq!((count(&path, "hours"), count(&path, "runs")), (0, 3));
     assert!(verify_clicks(&path).unwrap().is_clean());
     store.erase_links(&[link(2).key], timestamp(0), timestamp(1 << 40)).await.unwrap();
     assert!(verify_clicks(&path).unwrap().is_clean());
     let counts = store.counts(&[link(1), link(2)]).await.unwrap();
     assert_eq!(counts, [Count { humans: 9, bots: 0 }, Count::default()]);
+    // The day is not over: the sums stay in runs, without those of the erased link.
     while store.prune(up_to(-1, -1, 100)).await.unwrap().more {}
-    // Nine links, their owner, and everything.
-    let left = ["hours", "delta_blocks", "delta_chunks", "erased_subjects"];
-    assert_eq!(left.map(|table| count(&path, table)), [11, 0, 0, 0]);
-    for n in [1, 2] {
-        let report =
-            store.report(&ClickSubject::Link(link(n)), ALWAYS, timestamp(0)).await.unwrap();
-        let expected = if n == 2 { (0, 0) } else { (9, 1) };
-        assert_eq!((report.tally.clicks.humans, report.buckets.len()), expected);
+    let left = ["hours", "runs", "erased_subjects"];
+    assert_eq!(left.map(|table| count(&path, table)), [0, 3, 0]);
+    let report = verify_clicks(&path).unwrap();
+    assert_eq!((report.is_clean(), report.links, report.clicks), (true, 9, 81), "{report:?}");
+    for day_is_over in [false, true] {
+        if day_is_over {
+            while store.prune(up_to(-1, 86_400_000, 100)).await.unwrap().more {}
+            let left = ["runs", "run_heads", "run_bodies"];
+            assert_eq!(left.map(|table| count(&path, table)), [0; 3]);
+        }
+        for n in [1, 2] {
+            let subject = ClickSubject::Link(link(n));
+            let report = store.report(&subject, ALWAYS, timestamp(0)).await.unwrap();
+            let expected = if n == 2 { (0, 0) } else { (9, 1) };
+            assert_eq!((report.tally.clicks.humans, report.buckets.len()), expected);
+        }
+        assert_eq!(everything(&store).await.humans, 90);
     }
-    assert_eq!(everything(&store).await.humans, 90);
     store.close();
     assert!(verify_clicks(&path).unwrap().is_clean());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_block_of_sums_is_reported_and_in_nobodys_way() {
-    for damage in [
-        "UPDATE delta_chunks SET data = x'0102030405060708090a' WHERE id >> 24 = 1",
-        "UPDATE delta_blocks SET chunks = x'ff' WHERE id = 1",
-        "DELETE FROM delta_chunks WHERE id >> 24 = 1",
+async fn a_damaged_run_is_reported_and_in_nobodys_way() {
+    for (damage, clicks, in_hours) in [
+        ("UPDATE run_bodies SET data = x'0102030405060708090a' WHERE id >> 24 = 1", 2, 2),
+        ("UPDATE run_heads SET data = x'0102030405060708090a' WHERE id >> 24 = 1", 1, 1),
+        ("UPDATE runs SET chunks = x'ff' WHERE id = 1", 1, 1),
+        ("DELETE FROM run_heads WHERE id >> 24 = 1", 1, 1),
     ] {
         let folder = Folder::new();
-        let store = folder.open_with_deltas();
+        let store = folder.open_with_runs();
         put(&store, vec![click(1)]).await;
         put(&store, vec![click(1)]).await;
         sql(&folder.db(), damage);
         let subject = ClickSubject::Link(link(1));
         assert!(store.report(&subject, ALWAYS, timestamp(0)).await.is_err(), "{damage}");
         assert_eq!(verify_clicks(&folder.db()).unwrap().problems.count, 1, "{damage}");
-        while store.prune(up_to(-1, -1, 100)).await.unwrap().more {}
+        put(&store, vec![click(10)]).await;
+        while store.prune(up_to(-1, 86_400_000, 100)).await.unwrap().more {}
         let report = store.report(&subject, ALWAYS, timestamp(0)).await.unwrap();
-        assert_eq!(report.tally.clicks.humans, 2, "the count stays: {damage}");
-        let in_hours: u64 = report.buckets.iter().map(|bucket| bucket.clicks.humans).sum();
-        assert_eq!(in_hours, 1, "{damage}");
+        assert_eq!(report.tally.clicks.humans, clicks, "{damage}");
+        let buckets = report.buckets.iter().map(|bucket| bucket.clicks.humans);
+        assert_eq!(buckets.sum::<u64>(), in_hours, "{damage}");
+        let country = report.tally.values(Dimension::Country).unwrap().sum();
+        assert_eq!(country.humans, 1, "the details of the damaged one are lost: {damage}");
+        store.close();
+        assert!(verify_clicks(&folder.db()).unwrap().is_clean(), "{damage}");
+        let left = ["runs", "run_heads", "run_bodies"].map(|table| count(&folder.db(), table));
+        assert_eq!(left, [0; 3], "{damage}");
     }
+}
+
+/// As the version before runs left it: all sums are in blocks, and their clicks in the totals.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocks_of_an_earlier_version_are_counted_once() {
+    let folder = Folder::new();
+    sql(&folder.db(), include_str!("../clicks_with_blocks.sql"));
+    assert!(count(&folder.db(), "delta_blocks") == 3);
+    let store = folder.open();
+    let link =
+        |n: i64| LinkId { key: key(&format!("link-{n}")), created_at: Timestamp::from_ms(5) };
+    let check = async |more: u64| {
+        for period in [ALWAYS, Period { from: Some(Timestamp::from_ms(0)), to: None }] {
+            let subject = ClickSubject::Link(link(3));
+            let now = Timestamp::from_ms(1_780_000_000_000);
+            let report = store.report(&subject, period, now).await.unwrap();
+            let referrers = report.tally.values(Dimension::Referrer).unwrap();
+            let buckets: u64 = report.buckets.iter().map(|bucket| bucket.clicks.all()).sum();
+            let found = [report.tally.clicks.humans, referrers.sum().humans, buckets];
+            assert_eq!(found, [15 + more; 3], "{period:?}");
+            let named = referrers.named().find(|(value, _)| &***value == "3.example");
+            assert_eq!(named.unwrap().1.humans, 3 + more, "{period:?}");
+        }
+        assert_eq!(store.counts(&[link(3)]).await.unwrap()[0].humans, 15 + more);
+        assert_eq!(everything(&store).await.humans, 120 + more);
+        let query =
+            TopQuery { owner: None, period: ALWAYS, bots: Bots::Include, after: None, limit: 100 };
+        let top = store.top(&query).await.unwrap();
+        assert_eq!(top.iter().map(|link| link.clicks.all()).sum::<u64>(), 120 + more);
+        assert!(verify_clicks(&folder.db()).unwrap().is_clean());
+    };
+    check(0).await;
+    // Beside new runs.
+    store.close();
+    let store = folder.open_with_runs();
+    put(
+        &store,
+        vec![Click {
+            referrer: Some("3.example".into()),
+            ..Click::bare(
+                Timestamp::from_ms(1_780_000_000_000),
+                ClickTarget::Link(link(3), OwnerId(2)),
+            )
+        }],
+    )
+    .await;
+    let check = async |more: u64| {
+        let subject = ClickSubject::Link(link(3));
+        let report = store.report(&subject, ALWAYS, timestamp(0)).await.unwrap();
+        let referrers = report.tally.values(Dimension::Referrer).unwrap();
+        assert_eq!([report.tally.clicks.humans, referrers.sum().humans], [15 + more; 2]);
+        assert_eq!(store.counts(&[link(3)]).await.unwrap()[0].humans, 15 + more);
+        assert!(verify_clicks(&folder.db()).unwrap().is_clean());
+    };
+    check(1).await;
+    while store.prune(up_to(-1, -1, 1000)).await.unwrap().more {}
+    assert_eq!((count(&folder.db(), "delta_blocks"), count(&folder.db(), "runs")), (0, 1));
+    check(1).await;
+    let over = Timestamp::from_ms(1_780_000_000_000 + 2 * 86_400_000);
+    let retention = Retention { days_before: over, hours_before: over, ..up_to(-1, -1, 1000) };
+    while store.prune(retention).await.unwrap().more {}
+    assert_eq!(count(&folder.db(), "runs"), 0);
+    check(1).await;
 }

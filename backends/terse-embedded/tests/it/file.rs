@@ -11,12 +11,14 @@ use rusqlite::Connection;
 use terse_core::registry::EventKind;
 use terse_core::rules::Rules;
 use terse_core::{
-    Absence, Alphabet, ChangeCursor, ChangeFeed as _, ClickSpender as _, CodeSource as _, Domain,
-    Flags, Hashed, Insert, Inserted, Link, LinkKey, LinkReader as _, LinkStore, ListQuery,
-    ModerationSource, ModerationStatus, Notes, Numbering, Outbox as _, OutboxEvent, OwnerId,
-    Request, Revision, Sort, StoreError, TagCount, Tags, Target, Updated, Wanted,
+    Absence, Alphabet, ChangeCursor, ChangeFeed as _, ClickSpender as _, CodeRequest,
+    CodeSource as _, Domain, Flags, Hashed, Insert, Inserted, Link, LinkKey, LinkReader as _,
+    LinkStore, ListQuery, ModerationSource, ModerationStatus, Notes, Numbering, Outbox as _,
+    OutboxEvent, OwnerId, Request, Revision, Sort, StoreError, TagCount, Tags, Target, Updated,
 };
-use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, skip_ahead, verify};
+use terse_embedded::{
+    BackupError, Embedded, EmbeddedOpenError, EmbeddedOptions, backup, skip_ahead, verify,
+};
 use terse_testkit::{alias, generated, key, timestamp};
 
 struct Folder(tempfile::TempDir);
@@ -31,7 +33,7 @@ impl Folder {
     }
 
     fn open(&self) -> Embedded {
-        Embedded::open(Options::new(self.db())).unwrap()
+        Embedded::open(EmbeddedOptions::new(self.db())).unwrap()
     }
 }
 
@@ -94,8 +96,11 @@ fn a_file_from_the_future_is_refused_and_left_alone() {
     };
     let present = version();
     sql(&folder.db(), "PRAGMA user_version = 99");
-    let error = Embedded::open(Options::new(folder.db())).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 99, known } if known == present), "{error}");
+    let error = Embedded::open(EmbeddedOptions::new(folder.db())).unwrap_err();
+    assert!(
+        matches!(error, EmbeddedOpenError::Newer { found: 99, known } if known == present),
+        "{error}"
+    );
     assert!(error.to_string().contains("99") && error.to_string().contains(&present.to_string()));
     assert_eq!(version(), 99);
     sql(&folder.db(), &format!("PRAGMA user_version = {present}"));
@@ -107,19 +112,22 @@ fn files_of_others_are_refused_and_left_alone() {
     let folder = Folder::new();
     std::fs::write(folder.db(), "this is a letter, not a database\n".repeat(300)).unwrap();
     let before = std::fs::read(folder.db()).unwrap();
-    let error = Embedded::open(Options::new(folder.db())).unwrap_err();
-    assert!(matches!(error, OpenError::NotTerse(_)), "{error:?}");
+    let error = Embedded::open(EmbeddedOptions::new(folder.db())).unwrap_err();
+    assert!(matches!(error, EmbeddedOpenError::NotTerse(_)), "{error:?}");
     assert_eq!(std::fs::read(folder.db()).unwrap(), before);
 
     std::fs::remove_file(folder.db()).unwrap();
     sql(&folder.db(), "CREATE TABLE recipes (name TEXT)");
     let before = std::fs::read(folder.db()).unwrap();
-    let error = Embedded::open(Options::new(folder.db())).unwrap_err();
-    assert!(matches!(error, OpenError::NotTerse(_)), "{error:?}");
+    let error = Embedded::open(EmbeddedOptions::new(folder.db())).unwrap_err();
+    assert!(matches!(error, EmbeddedOpenError::NotTerse(_)), "{error:?}");
     assert_eq!(std::fs::read(folder.db()).unwrap(), before);
 
     let nowhere = folder.0.path().join("no/such/folder/terse.db");
-    assert!(matches!(Embedded::open(Options::new(nowhere)).unwrap_err(), OpenError::Io(_)));
+    assert!(matches!(
+        Embedded::open(EmbeddedOptions::new(nowhere)).unwrap_err(),
+        EmbeddedOpenError::Io(_)
+    ));
 }
 
 #[test]
@@ -127,15 +135,18 @@ fn damage_and_another_alphabet_are_reported_at_open() {
     let folder = Folder::new();
     let store = folder.open();
     drop(store);
-    let error = Embedded::open(Options { alphabet: Alphabet::Base58, ..Options::new(folder.db()) })
-        .unwrap_err();
+    let error = Embedded::open(EmbeddedOptions {
+        alphabet: Alphabet::Base58,
+        ..EmbeddedOptions::new(folder.db())
+    })
+    .unwrap_err();
     assert!(
-        matches!(error, OpenError::Alphabet { stored: "base62", wanted: "base58" }),
+        matches!(error, EmbeddedOpenError::Alphabet { stored: "base62", wanted: "base58" }),
         "{error:?}"
     );
     sql(&folder.db(), "DELETE FROM meta WHERE name = 'secret'; INSERT INTO leases VALUES (7, 100)");
-    let error = Embedded::open(Options::new(folder.db())).unwrap_err();
-    assert!(matches!(error, OpenError::Damaged(_)), "{error:?}");
+    let error = Embedded::open(EmbeddedOptions::new(folder.db())).unwrap_err();
+    assert!(matches!(error, EmbeddedOpenError::Damaged(_)), "{error:?}");
     assert!(verify(&folder.db()).is_err());
 }
 
@@ -218,8 +229,11 @@ async fn a_damaged_link_is_an_error_and_never_a_redirect() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     let folder = Folder::new();
-    let store =
-        Embedded::open(Options { max_pages: Some(60), ..Options::new(folder.db()) }).unwrap();
+    let store = Embedded::open(EmbeddedOptions {
+        max_pages: Some(60),
+        ..EmbeddedOptions::new(folder.db())
+    })
+    .unwrap();
     let long = format!("https://example.com/{}", "x".repeat(6000));
     // A backup may read for minutes and must not block recovery.
     let backup = Connection::open(folder.db()).unwrap();
@@ -360,8 +374,9 @@ async fn until_healthy(store: &Embedded) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_is_busy_and_what_waited_is_done() {
     let folder = Folder::new();
-    let store =
-        Arc::new(Embedded::open(Options { queue: 3, ..Options::new(folder.db()) }).unwrap());
+    let store = Arc::new(
+        Embedded::open(EmbeddedOptions { queue: 3, ..EmbeddedOptions::new(folder.db()) }).unwrap(),
+    );
     put(&store, &alias("first", "https://example.com/")).await;
     // Another connection holds the write lock.
     let other = Connection::open(folder.db()).unwrap();
@@ -419,7 +434,7 @@ async fn a_backup_made_while_writing_is_whole() {
     );
     let report = verify(&to).unwrap();
     assert!(report.is_clean() && report.links >= 200, "{report:?}");
-    let copy = Embedded::open(Options::new(&to)).unwrap();
+    let copy = Embedded::open(EmbeddedOptions::new(&to)).unwrap();
     assert_eq!(copy.identity().secret(), store.identity().secret());
     for n in 0..200 {
         assert!(copy.get(&key(&format!("before-{n}"))).await.unwrap().is_some());
@@ -583,7 +598,7 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
         "one file: {names:?}"
     );
     assert!(verify(&to).unwrap().is_clean());
-    let copy = Embedded::open(Options::new(&to)).unwrap();
+    let copy = Embedded::open(EmbeddedOptions::new(&to)).unwrap();
     assert!(copy.lease(7, 10, u64::MAX, 0).await.unwrap().start >= later.end);
     assert!(copy.lease(4, 10, u64::MAX, 0).await.unwrap().start >= other_length.end);
     assert_eq!((store.incarnation().await.unwrap(), copy.incarnation().await.unwrap()), (1, 2));
@@ -592,7 +607,7 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
     for _ in 0..20 {
         skip_ahead(&to).unwrap();
     }
-    let copy = Embedded::open(Options::new(&to)).unwrap();
+    let copy = Embedded::open(EmbeddedOptions::new(&to)).unwrap();
     assert!(matches!(copy.lease(4, 10, u64::MAX, 0).await, Err(StoreError::Exhausted)));
 }
 
@@ -688,7 +703,7 @@ async fn a_file_of_the_first_version_keeps_its_codes_from_targets() {
     let target = Target::from_stored("https://a.example/".into());
     let code_in = async |store: Embedded| {
         let codes = Hashed::new(store.identity(), 7);
-        let wanted = Wanted { owner: OwnerId::ADMIN, target: &target, attempt: 0 };
+        let wanted = CodeRequest { owner: OwnerId::ADMIN, target: &target, attempt: 0 };
         let code = codes.next(wanted).await.unwrap().to_string();
         store.close();
         code
@@ -725,6 +740,6 @@ async fn waiting_events_of_an_earlier_version_get_a_lasting_id() {
     let copy = folder.db().with_file_name("copy.db");
     terse_embedded::backup(&folder.db(), &copy).unwrap();
     terse_embedded::skip_ahead(&copy).unwrap();
-    let restored = Embedded::open(Options::new(&copy)).unwrap();
+    let restored = Embedded::open(EmbeddedOptions::new(&copy)).unwrap();
     assert_eq!(restored.outbox(10).await.unwrap(), first, "the same id after a restore");
 }

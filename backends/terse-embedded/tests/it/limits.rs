@@ -9,11 +9,11 @@ use terse_core::limits::{
     Limit, LimitKey, LimitSubject, LimitedAction, Limiter as _, Take, by_address,
 };
 use terse_embedded::LocalLimiter;
-use terse_testkit::limiter::Offered;
+use terse_testkit::limiter::LimiterUnderTest;
 
-async fn fresh() -> Option<Offered> {
+async fn fresh() -> Option<LimiterUnderTest> {
     let clock = Clock::default();
-    Some(Offered { limiter: Arc::new(LocalLimiter::new(clock.clone())), clock })
+    Some(LimiterUnderTest { limiter: Arc::new(LocalLimiter::new(clock.clone())), clock })
 }
 terse_testkit::limiter!(fresh);
 

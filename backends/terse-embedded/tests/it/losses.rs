@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use terse_core::{
-    CodeSource as _, Insert, LinkKey, LinkReader as _, LinkStore as _, Numbered, OwnerId, Target,
-    Wanted,
+    CodeRequest, CodeSource as _, Insert, LinkKey, LinkReader as _, LinkStore as _, Numbered,
+    OwnerId, Target,
 };
-use terse_embedded::{Embedded, Options, last_loss, verify};
+use terse_embedded::{Embedded, EmbeddedOptions, last_loss, verify};
 use terse_testkit::{generated, key};
 
 struct Folder(tempfile::TempDir);
@@ -29,7 +29,7 @@ impl Folder {
     }
 
     fn open(&self) -> Arc<Embedded> {
-        Arc::new(Embedded::open(Options::new(self.db())).unwrap())
+        Arc::new(Embedded::open(EmbeddedOptions::new(self.db())).unwrap())
     }
 
     /// The files as they are now: what a process that is killed leaves behind.
@@ -51,7 +51,7 @@ async fn create(store: &Arc<Embedded>, count: usize) -> Vec<LinkKey> {
     let target = Target::from_stored("https://example.com/".into());
     let mut keys = Vec::new();
     for _ in 0..count {
-        let wanted = Wanted { owner: OwnerId::ADMIN, target: &target, attempt: 0 };
+        let wanted = CodeRequest { owner: OwnerId::ADMIN, target: &target, attempt: 0 };
         let code = codes.next(wanted).await.unwrap();
         let link = generated(code.as_str(), "https://example.com/");
         store.insert(Insert::new(link.clone(), None)).await.unwrap();
@@ -196,7 +196,7 @@ async fn a_link_in_a_damaged_page_is_unavailable_and_never_missing() {
         // The page becomes one that was never written, as after a failed disk.
         bytes[page * 4096..(page + 1) * 4096].fill(0);
         std::fs::write(copy.db(), bytes).unwrap();
-        let Ok(store) = Embedded::open(Options::new(copy.db())) else { continue };
+        let Ok(store) = Embedded::open(EmbeddedOptions::new(copy.db())) else { continue };
         pages += 1;
         for key in &keys {
             match store.get(key).await {

@@ -15,10 +15,11 @@ use terse_core::registry::{
 };
 use terse_core::{Insert, LinkStore as _, OwnerId, StoreError, Target};
 use terse_embedded::{
-    ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, OpenError, Options, RegistryOptions,
-    backup_registry, inspect_registry, move_into_registry, skip_ahead_registry, verify_registry,
+    ClickOptions, Embedded, EmbeddedClicks, EmbeddedOpenError, EmbeddedOptions, EmbeddedRegistry,
+    RegistryOptions, backup_registry, inspect_registry, move_into_registry, skip_ahead_registry,
+    verify_registry,
 };
-use terse_testkit::registry::{Store, everything, fill};
+use terse_testkit::registry::{RegistryHandle, everything, fill};
 use terse_testkit::timestamp;
 
 struct Folder(tempfile::TempDir);
@@ -74,7 +75,7 @@ fn new_key(owner: OwnerId) -> NewKey {
 async fn everything_is_there_when_opened_again() {
     let folder = Folder::new();
     let registry = folder.open();
-    let store: Store = registry.clone();
+    let store: RegistryHandle = registry.clone();
     fill(&store).await;
     let before = everything(&store).await;
     assert!(
@@ -100,7 +101,7 @@ async fn everything_is_there_when_opened_again() {
         assert_eq!(mode & 0o777, 0o600, "only the owner may read it");
     }
     drop((registry, store));
-    let store: Store = folder.open();
+    let store: RegistryHandle = folder.open();
     assert_eq!(everything(&store).await, before);
     assert!(!store.offer_setup(token(OwnerId(1))).await.unwrap(), "there was an admin");
     let latest = store.accounts(None, 100).await.unwrap().pop().unwrap().id;
@@ -170,7 +171,7 @@ fn files_of_others_and_from_the_future_are_refused_and_left_alone() {
         let before = std::fs::read(other).unwrap();
         assert!(matches!(
             EmbeddedRegistry::open(RegistryOptions::new(other)),
-            Err(OpenError::NotTerse(_))
+            Err(EmbeddedOpenError::NotTerse(_))
         ));
         assert!(inspect_registry(other).is_err());
         assert_eq!(std::fs::read(other).unwrap(), before);
@@ -180,7 +181,7 @@ fn files_of_others_and_from_the_future_are_refused_and_left_alone() {
     sql(&folder.db(), "PRAGMA user_version = 99");
     assert!(matches!(
         EmbeddedRegistry::open(RegistryOptions::new(folder.db())),
-        Err(OpenError::Newer { found: 99, .. })
+        Err(EmbeddedOpenError::Newer { found: 99, .. })
     ));
 }
 
@@ -188,7 +189,7 @@ fn files_of_others_and_from_the_future_are_refused_and_left_alone() {
 async fn a_backup_made_while_writing_is_whole() {
     let folder = Folder::new();
     let registry = folder.open();
-    let store: Store = registry.clone();
+    let store: RegistryHandle = registry.clone();
     fill(&store).await;
     let writing = tokio::spawn({
         let registry = registry.clone();
@@ -375,7 +376,7 @@ async fn a_deleted_salt_is_nowhere_and_no_copy_has_any() {
 async fn the_admin_key_and_the_salts_of_an_earlier_version_move_into_the_registry() {
     let folder = Folder::new();
     let (links, clicks) = (folder.0.path().join("terse.db"), folder.0.path().join("clicks.db"));
-    let embedded = Embedded::open(Options::new(&links)).unwrap();
+    let embedded = Embedded::open(EmbeddedOptions::new(&links)).unwrap();
     let embedded_clicks = EmbeddedClicks::open(ClickOptions::new(&clicks)).unwrap();
     let registry = folder.open();
     let (hash, salts) = ([9; 32], [[0xa7; 16], [0xb8; 16]]);
@@ -559,7 +560,7 @@ async fn no_acknowledged_owner_or_key_is_lost_when_the_process_is_killed() {
 async fn a_registry_that_is_older_than_the_links_gives_none_of_their_owners_to_another() {
     let folder = Folder::new();
     let registry = folder.open();
-    let links = terse_embedded::Embedded::open(terse_embedded::Options::new(
+    let links = terse_embedded::Embedded::open(terse_embedded::EmbeddedOptions::new(
         folder.db().with_file_name("links.db"),
     ))
     .unwrap();

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use terse_core::StoreError;
 use terse_core::clicks::{
-    Added, Batch, Click, ClickIngest as _, ClickReports as _, ClickSubject, ClickTarget, JournalId,
-    JournalSpan, LinkId, Period,
+    Added, Batch, Click, ClickIngest as _, ClickReports as _, ClickRetention as _, ClickSubject,
+    ClickTarget, JournalId, JournalSpan, LinkId, Period, Retention,
 };
-use terse_embedded::{ClickOptions, DeltaLimits, EmbeddedClicks, verify_clicks};
+use terse_core::{StoreError, Timestamp};
+use terse_embedded::{ClickOptions, EmbeddedClicks, RunLimits, verify_clicks};
 use terse_testkit::{key, timestamp};
 
 use crate::disk::{self, Dice, Fault, Luck};
@@ -31,13 +31,27 @@ fn size(n: u64) -> u64 {
 }
 
 const JOURNAL: JournalId = JournalId([7; 16]);
+/// A batch is a quarter of an hour later than the one before.
+const QUARTER_MS: i64 = 900_000;
+
+/// The retention job when batch `n` has come: days that are over are folded.
+fn retention(n: u64) -> Retention {
+    Retention {
+        raw_before: Timestamp::MIN,
+        max_raw: None,
+        days_before: timestamp(n as i64 * QUARTER_MS),
+        hours_before: Timestamp::MIN,
+        tombstones_before: Timestamp::MIN,
+        limit: 50,
+    }
+}
 
 fn batch(n: u64, epoch: u32) -> Arc<Batch> {
     let clicks = (0..size(n)).map(|m| {
         let link =
             LinkId { key: key(&format!("link-{}", (n * 31 + m) % 400)), created_at: timestamp(0) };
         let click = Click::bare(
-            timestamp((n * 60_000) as i64),
+            timestamp(n as i64 * QUARTER_MS),
             ClickTarget::Link(link, terse_core::OwnerId(m % 3)),
         );
         Click {
@@ -56,8 +70,8 @@ impl Counter {
         let folder = folder();
         let options = ClickOptions {
             vfs: Some(disk::NAME.into()),
-            // The sums of large batches go through blocks, which are merged all the time.
-            deltas: DeltaLimits { from: 8, blocks: 2, step: 1 },
+            // The sums of large batches go through runs, which are merged all the time.
+            runs: RunLimits { from: 8, runs: 2, step: 1 },
             ..ClickOptions::new(folder.path().join("clicks.db"))
         };
         let store = Arc::new(EmbeddedClicks::open(options).unwrap());
@@ -83,6 +97,10 @@ impl Counter {
                             n += 1;
                             unsure = false;
                             acknowledged.store(n, Ordering::Release);
+                            if n % 4 == 0 {
+                                // While the disk fails, it may fail too.
+                                let _pruned = store.prune(retention(n)).await;
+                            }
                         }
                         Err(StoreError::Unavailable(_)) => {
                             unsure = true;

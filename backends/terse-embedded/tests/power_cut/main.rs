@@ -16,7 +16,7 @@ use terse_core::{
     Insert, Inserted, Link, LinkReader as _, LinkStore, ListQuery, Numbering, Revision, Sort,
     StoreError, Updated,
 };
-use terse_embedded::{Embedded, Options, verify};
+use terse_embedded::{Embedded, EmbeddedOptions, verify};
 use terse_testkit::{alias, generated, timestamp};
 
 /// A store on the forgetful disk, with callers that create and change links and record what was
@@ -54,10 +54,10 @@ impl SimulatedMachine {
     async fn start(callers: u64, unsafe_no_sync: bool) -> Self {
         disk::register();
         let folder = folder();
-        let options = Options {
+        let options = EmbeddedOptions {
             vfs: Some(disk::NAME.into()),
             unsafe_no_sync,
-            ..Options::new(folder.path().join("terse.db"))
+            ..EmbeddedOptions::new(folder.path().join("terse.db"))
         };
         let store = Arc::new(Embedded::open(options).unwrap());
         let mut machine = Self {
@@ -194,7 +194,8 @@ impl SimulatedMachine {
         let after = folder();
         disk::cut(self.path(), after.path(), dice, luck);
         let path: PathBuf = after.path().join("terse.db");
-        let store = Embedded::open(Options::new(&path)).map_err(|error| error.to_string())?;
+        let store =
+            Embedded::open(EmbeddedOptions::new(&path)).map_err(|error| error.to_string())?;
         let mut lost = 0;
         for link in &acknowledged {
             match stored(&store, link).await {
@@ -381,7 +382,8 @@ async fn an_upgrade_from_the_first_version_survives_a_power_cut() {
     for luck in [Luck::Nothing, Luck::Prefix, Luck::Sectors, Luck::Sectors] {
         let folder = folder();
         let path = folder.path().join("terse.db");
-        let options = Options { vfs: Some(disk::NAME.into()), ..Options::new(path.clone()) };
+        let options =
+            EmbeddedOptions { vfs: Some(disk::NAME.into()), ..EmbeddedOptions::new(path.clone()) };
         let links: Vec<Link> =
             (0..300).map(|n| alias(&format!("old-{n}"), "https://example.com/")).collect();
         let store = Embedded::open(options.clone()).unwrap();
@@ -398,7 +400,7 @@ async fn an_upgrade_from_the_first_version_survives_a_power_cut() {
             let copy = self::folder();
             disk::cut(folder.path(), copy.path(), &mut dice, luck);
             let path = copy.path().join("terse.db");
-            let store = Embedded::open(Options::new(path.clone())).unwrap();
+            let store = Embedded::open(EmbeddedOptions::new(path.clone())).unwrap();
             for link in &links {
                 assert_eq!(stored(&store, link).await.as_ref(), Some(link), "{luck:?}");
             }

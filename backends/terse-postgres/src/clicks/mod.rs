@@ -16,7 +16,7 @@ use terse_core::clicks::{ClickSubject, LinkId};
 use terse_core::{Domain, LinkKey, OwnerId, StoreError, Timestamp};
 
 use crate::links::PostgresLinks;
-use crate::options::{OpenError, Options};
+use crate::options::{PostgresOpenError, PostgresOptions};
 use crate::pool::{Connector, Pool};
 use crate::schema;
 
@@ -40,7 +40,7 @@ pub struct PostgresClicks {
 
 impl PostgresClicks {
     /// Connects, and creates or migrates the tables. Without `keep_raw` only sums are kept.
-    pub async fn open(options: Options, keep_raw: bool) -> Result<Self, OpenError> {
+    pub async fn open(options: PostgresOptions, keep_raw: bool) -> Result<Self, PostgresOpenError> {
         let pool = Arc::new(Pool::open(&options).await?);
         Self::open_on(pool, &options, keep_raw).await
     }
@@ -48,17 +48,17 @@ impl PostgresClicks {
     /// The same, with the connections of the link store in the same database.
     pub async fn open_beside(
         links: &PostgresLinks,
-        options: &Options,
+        options: &PostgresOptions,
         keep_raw: bool,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, PostgresOpenError> {
         Self::open_on(links.pool(), options, keep_raw).await
     }
 
     pub(crate) async fn open_on(
         pool: Arc<Pool>,
-        options: &Options,
+        options: &PostgresOptions,
         keep_raw: bool,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, PostgresOpenError> {
         let direct = options.direct_url.as_ref().unwrap_or(&options.url);
         schema::CLICKS.migrate(&Connector::new(direct, options.connect_timeout)?).await?;
         let clicks = Self { pool, keep_raw };

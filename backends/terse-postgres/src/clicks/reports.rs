@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use terse_core::clicks::{
     Bots, Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject, ClickTarget,
-    Count, JournalId, LinkId, MAX_VALUES_TOTAL, Period, Rank, RankedLink, RawQuery, Snapshot,
+    Count, JournalId, LinkId, MAX_VALUES_TOTAL, Period, Rank, RankedLink, RawQuery, ReportSnapshot,
     TopQuery, Unit,
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
@@ -34,7 +34,7 @@ impl ClickReports for PostgresClicks {
         &self,
         links: &[LinkId],
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<Count>>, StoreError> {
+    ) -> Result<ReportSnapshot<Vec<Count>>, StoreError> {
         Ok(retried(|| self.counts_once(links, journal)).await?)
     }
 
@@ -44,7 +44,7 @@ impl ClickReports for PostgresClicks {
         period: Period,
         now: Timestamp,
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<ClickReport>, StoreError> {
+    ) -> Result<ReportSnapshot<ClickReport>, StoreError> {
         Ok(retried(|| self.report_once(subject, period, now, journal)).await?)
     }
 
@@ -53,7 +53,7 @@ impl ClickReports for PostgresClicks {
         query: &TopQuery,
         also: &[LinkId],
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<RankedLink>>, StoreError> {
+    ) -> Result<ReportSnapshot<Vec<RankedLink>>, StoreError> {
         Ok(retried(|| self.top_once(query, also, journal)).await?)
     }
 
@@ -133,7 +133,7 @@ impl PostgresClicks {
         &self,
         links: &[LinkId],
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<Count>>, Failure> {
+    ) -> Result<ReportSnapshot<Vec<Count>>, Failure> {
         let domains: Vec<&str> = links.iter().map(|link| link.key.domain.as_str()).collect();
         let codes: Vec<&str> = links.iter().map(|link| link.key.code.as_str()).collect();
         let created: Vec<i64> = links.iter().map(|link| link.created_at.as_ms()).collect();
@@ -156,7 +156,7 @@ impl PostgresClicks {
             let key = (link.key.domain.as_str(), link.key.code.as_str(), link.created_at.as_ms());
             found.get(&key).copied().unwrap_or_default()
         };
-        Ok(Snapshot { answer: links.iter().map(of).collect(), positions })
+        Ok(ReportSnapshot { answer: links.iter().map(of).collect(), positions })
     }
 
     async fn top_once(
@@ -164,7 +164,7 @@ impl PostgresClicks {
         query: &TopQuery,
         also: &[LinkId],
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<RankedLink>>, Failure> {
+    ) -> Result<ReportSnapshot<Vec<RankedLink>>, Failure> {
         let from = query.period.from.map_or(i64::MIN / 2, Timestamp::as_ms);
         let to = query.period.to.map_or(i64::MAX, Timestamp::as_ms);
         // The links that `which` selects, with their clicks in the period ($1 to $2).
@@ -240,7 +240,7 @@ impl PostgresClicks {
                 answer.push(RankedLink { link, clicks: count(row, 3) });
             }
         }
-        Ok(Snapshot { answer, positions })
+        Ok(ReportSnapshot { answer, positions })
     }
 
     async fn report_once(
@@ -249,7 +249,7 @@ impl PostgresClicks {
         period: Period,
         now: Timestamp,
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<ClickReport>, Failure> {
+    ) -> Result<ReportSnapshot<ClickReport>, Failure> {
         let key = SubjectKey::of(subject);
         let transaction = self.pool.begin_snapshot().await?;
         let positions = positions_of(&transaction, journal).await?;
@@ -262,7 +262,7 @@ impl PostgresClicks {
             .await?;
         let Some(row) = found else {
             transaction.commit().await?;
-            return Ok(Snapshot { answer: ClickReport::default(), positions });
+            return Ok(ReportSnapshot { answer: ClickReport::default(), positions });
         };
         let id: i64 = row.get(0);
         let mut sum = Sum::default();
@@ -301,6 +301,6 @@ impl PostgresClicks {
         }
         sum.tally.trim(MAX_VALUES_TOTAL);
         let answer = ClickReport { tally: sum.tally, visitors: sum.visitors, recent, buckets };
-        Ok(Snapshot { answer, positions })
+        Ok(ReportSnapshot { answer, positions })
     }
 }

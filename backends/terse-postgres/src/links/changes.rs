@@ -16,7 +16,7 @@ use super::row::key_of;
 use crate::exclusive::Transaction;
 use crate::failure::{Failure, corrupt};
 use crate::pool::Pool;
-use crate::sql::{At, params};
+use crate::sql::{SqlTimestamp, params};
 
 /// How many changes a handle keeps.
 const KEPT: usize = 20_000;
@@ -99,7 +99,7 @@ impl Feed {
             snapshot: first.get(0),
             end: first.get(1),
             incarnation: first.get(2),
-            at: first.get::<_, At>(3).0,
+            at: first.get::<_, SqlTimestamp>(3).0,
             clock: first.get(4),
         };
         let mut new = Vec::new();
@@ -109,7 +109,11 @@ impl Feed {
                 && let Some(revision) = row.get::<_, Option<i64>>(7)
             {
                 let revision = Revision(revision.cast_unsigned());
-                new.push(Change { key: key_of(row, 5)?, revision, at: row.get::<_, At>(8).0 });
+                new.push(Change {
+                    key: key_of(row, 5)?,
+                    revision,
+                    at: row.get::<_, SqlTimestamp>(8).0,
+                });
             }
         }
         let Some(before) = self.seen.replace(now) else { return Ok(()) };
@@ -163,7 +167,7 @@ pub(crate) async fn recent(
     }
     let change = |row| {
         let revision = Revision(tokio_postgres::Row::get::<_, i64>(row, 2).cast_unsigned());
-        Ok(Change { key: key_of(row, 0)?, revision, at: row.get::<_, At>(3).0 })
+        Ok(Change { key: key_of(row, 0)?, revision, at: row.get::<_, SqlTimestamp>(3).0 })
     };
     rows.iter().map(change).collect::<Result<_, _>>().map(Some)
 }

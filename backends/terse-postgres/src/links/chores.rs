@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use terse_core::registry::EventKind;
 use terse_core::{
-    Link, LinkKey, OutboxEvent, OwnerId, PurgeBefore, Revision, Status, StoreError, Timestamp,
+    Link, LinkKey, LinkStatus, OutboxEvent, OwnerId, PurgeBefore, Revision, StoreError, Timestamp,
 };
 
 use super::PostgresLinks;
@@ -15,7 +15,7 @@ use super::updates::rewrite;
 use crate::exclusive::Transaction;
 use crate::failure::Failure;
 use crate::pool::retried;
-use crate::sql::{At, params};
+use crate::sql::{SqlTimestamp, params};
 
 /// The largest batch, whatever the caller asks for: a transaction must be short.
 const MAX_BATCH: usize = 10_000;
@@ -69,14 +69,16 @@ impl PostgresLinks {
             .execute(
                 "UPDATE links l SET marked = $3 FROM unnest($1, $2) AS k (domain, code) \
                  WHERE l.domain = k.domain COLLATE \"C\" AND l.code = k.code COLLATE \"C\"",
-                params![domains, codes, At(now)],
+                params![domains, codes, SqlTimestamp(now)],
             )
             .await?;
         changes::record(&transaction, &changed(&links)).await?;
         let event = OutboxEvent { kind: EventKind::LinkExpired, at: now };
         let events: Vec<_> = links
             .iter()
-            .filter(|link| link.status(now) == Status::Expired && subscribers.contains(&link.owner))
+            .filter(|link| {
+                link.status(now) == LinkStatus::Expired && subscribers.contains(&link.owner)
+            })
             .map(|link| (event, link))
             .collect();
         post(&transaction, &events).await?;
@@ -136,7 +138,7 @@ impl PostgresLinks {
                     "INSERT INTO link_quarantine (domain, code, owner, until) \
                      SELECT k.*, $4 FROM unnest($1, $2, $3) AS k ON CONFLICT (domain, code) \
                      DO UPDATE SET owner = excluded.owner, until = excluded.until",
-                    params![domains, codes, owners, At(until)],
+                    params![domains, codes, owners, SqlTimestamp(until)],
                 )
                 .await?;
         }
@@ -153,7 +155,7 @@ impl PostgresLinks {
             [(MARKED, expired_with_owner), (MARKED_ANONYMOUS, ended), (deleted.as_str(), ended)]
         {
             let sql = format!("SELECT count(*) FROM links l WHERE {condition}");
-            let rows = self.pool.list(&sql, params![At(before)]).await?;
+            let rows = self.pool.list(&sql, params![SqlTimestamp(before)]).await?;
             count += rows.first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned());
         }
         Ok(count)
@@ -170,7 +172,7 @@ impl PostgresLinks {
             .write_once(
                 "DELETE FROM link_quarantine WHERE (domain, code) IN (SELECT domain, code \
                  FROM link_quarantine WHERE until <= $1 ORDER BY until LIMIT $2) RETURNING true",
-                params![At(now), limit],
+                params![SqlTimestamp(now), limit],
             )
             .await?;
         Ok(rows.len())
@@ -187,7 +189,7 @@ impl PostgresLinks {
             .write_once(
                 "DELETE FROM link_requests WHERE id IN (SELECT id FROM link_requests \
                  WHERE at < $1 ORDER BY at LIMIT $2) RETURNING true",
-                params![At(before), limit],
+                params![SqlTimestamp(before), limit],
             )
             .await?;
         Ok(rows.len())
@@ -208,7 +210,7 @@ async fn due(
     );
     let limit = limit.min(MAX_BATCH) as i64;
     let mut due = Vec::new();
-    for stored in &transaction.query(&sql, params![At(moment), limit]).await? {
+    for stored in &transaction.query(&sql, params![SqlTimestamp(moment), limit]).await? {
         match row::read(stored, 0) {
             Ok(link) => due.push(link),
             Err(error) => tracing::error!(%error, "skipped a damaged link that has ended"),

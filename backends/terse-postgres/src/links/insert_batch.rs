@@ -20,7 +20,7 @@ use super::{PostgresLinks, changes};
 use crate::exclusive::Transaction;
 use crate::failure::{Failure, corrupt};
 use crate::pool::{BEGIN, Pool};
-use crate::sql::{At, params};
+use crate::sql::{SqlTimestamp, params};
 
 /// How many links of an owner to the same target are compared with a new one, the newest first.
 const MAX_CANDIDATES: i64 = 256;
@@ -94,6 +94,16 @@ enum Decision {
     Answer(Result<Inserted, StoreError>),
 }
 
+impl Decision {
+    fn answer(self) -> Result<Inserted, StoreError> {
+        match self {
+            Self::Write => Ok(Inserted::Created),
+            Self::WriteRequest(link) => Ok(Inserted::Existing(link)),
+            Self::Answer(answer) => answer,
+        }
+    }
+}
+
 /// Writes a batch, and returns the answer to each caller.
 pub(crate) async fn write(
     pool: &Pool,
@@ -113,12 +123,19 @@ pub(crate) async fn write(
         write_decided(&transaction, batch, &decisions).await?;
         transaction.give_back();
     }
-    let answers = decisions.into_iter().map(|decision| match decision {
-        Decision::Write => Ok(Inserted::Created),
-        Decision::WriteRequest(link) => Ok(Inserted::Existing(link)),
-        Decision::Answer(answer) => answer,
-    });
-    Ok(answers.collect())
+    Ok(decisions.into_iter().map(Decision::answer).collect())
+}
+
+/// The answers that [`write`] would give, without writing.
+pub(crate) async fn preview(
+    pool: &Pool,
+    numbering: &Numbering,
+    batch: &[Waiting],
+) -> Result<Vec<Result<Inserted, StoreError>>, Failure> {
+    let transaction = pool.unbegun().await?;
+    let found = read(&transaction, batch).await?;
+    transaction.rollback().await?;
+    Ok(batch.iter().map(|waiting| decide(waiting, &found, numbering).answer()).collect())
 }
 
 /// Begins the transaction, locks what the batch claims, and reads, in one round trip.
@@ -416,9 +433,9 @@ struct Requests<'a> {
     fingerprints: Vec<&'a [u8]>,
     domains: Vec<&'a str>,
     codes: Vec<&'a str>,
-    link_times: Vec<At>,
+    link_times: Vec<SqlTimestamp>,
     created: Vec<bool>,
-    times: Vec<At>,
+    times: Vec<SqlTimestamp>,
     seen: HashSet<&'a [u8]>,
 }
 
@@ -431,9 +448,9 @@ impl<'a> Requests<'a> {
         self.fingerprints.push(&request.fingerprint);
         self.domains.push(link.key.domain.as_str());
         self.codes.push(link.key.code.as_str());
-        self.link_times.push(At(link.created_at));
+        self.link_times.push(SqlTimestamp(link.created_at));
         self.created.push(created);
-        self.times.push(At(at));
+        self.times.push(SqlTimestamp(at));
     }
 
     async fn write(&self, transaction: &Transaction<'_>) -> Result<(), Failure> {
@@ -467,7 +484,7 @@ pub(crate) async fn post(
 /// Events in columns.
 struct Events {
     kinds: Vec<&'static str>,
-    times: Vec<At>,
+    times: Vec<SqlTimestamp>,
     ids: Vec<Vec<u8>>,
     links: Vec<Vec<u8>>,
 }
@@ -480,7 +497,7 @@ impl Events {
         }
         Ok(Self {
             kinds: events.iter().map(|(event, _)| event.kind.as_str()).collect(),
-            times: events.iter().map(|(event, _)| At(event.at)).collect(),
+            times: events.iter().map(|(event, _)| SqlTimestamp(event.at)).collect(),
             ids,
             links: events.iter().map(|(_, link)| link_codec::encode(link)).collect(),
         })

@@ -30,6 +30,14 @@ pub(crate) struct Waiting {
     answer: oneshot::Sender<Answer>,
 }
 
+impl Waiting {
+    /// An insert whose caller gets no answer: the store only previews it.
+    pub(crate) fn unanswered(insert: Insert) -> Self {
+        let claims = Claims::of(&insert);
+        Self { insert, claims, maybe_done: false, answer: oneshot::channel().0 }
+    }
+}
+
 /// The way of new links to the server.
 pub(crate) struct Inserter {
     queue: Mutex<Option<mpsc::Sender<Waiting>>>,
@@ -127,7 +135,7 @@ async fn commit(pool: &Pool, numbering: &Numbering, mut batch: Vec<Waiting>) {
             Ok(answers) => break Ok(answers),
             Err(failure @ (Failure::Again(_) | Failure::Unknown(_))) if tries < ATTEMPTS => {
                 if let Failure::Unknown(error) = &failure {
-                    tracing::warn!(%error, "a commit was not answered; it is looked up");
+                    tracing::warn!(%error, "a commit was not answered; checking whether it succeeded");
                     batch.iter_mut().for_each(|waiting| waiting.maybe_done = true);
                 }
                 tokio::time::sleep(pause(tries, Duration::from_millis(5))).await;

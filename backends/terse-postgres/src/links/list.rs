@@ -1,13 +1,13 @@
 //! Lists, searches and tags.
 
 use terse_core::{
-    Cursor, Link, ListQuery, OwnerId, Page, Sort, Status, StoreError, TagCount, Timestamp,
+    Cursor, Link, LinkStatus, ListQuery, OwnerId, Page, Sort, StoreError, TagCount, Timestamp,
 };
 
 use super::PostgresLinks;
 use super::row::{self, COLUMNS};
 use crate::failure::corrupt;
-use crate::sql::{At, Param, contains_pattern, params, type_of};
+use crate::sql::{Param, SqlTimestamp, contains_pattern, params, type_of};
 
 /// The largest page, whatever the caller asks for.
 const MAX_PAGE: usize = 1000;
@@ -32,7 +32,7 @@ impl PostgresLinks {
         let (mut links, mut last) = (Vec::new(), None);
         for stored in rows.iter().take(limit) {
             let key = row::key_of(stored, 0)?;
-            let created_at = stored.get::<_, At>(5).0;
+            let created_at = stored.get::<_, SqlTimestamp>(5).0;
             last = Some(Position {
                 created_at,
                 domain: key.domain.as_str().to_owned(),
@@ -77,24 +77,24 @@ impl PostgresLinks {
 
 /// The values of the conditions of a list.
 struct Values {
-    after: Option<(At, String, String)>,
+    after: Option<(SqlTimestamp, String, String)>,
     owner: Option<i64>,
     domain: Option<String>,
     tag: Option<String>,
     pattern: Option<String>,
-    now: At,
+    now: SqlTimestamp,
     limit: i64,
 }
 
 impl Values {
     fn of(query: &ListQuery, after: Option<Position>, limit: usize) -> Self {
         Self {
-            after: after.map(|at| (At(at.created_at), at.domain, at.code)),
+            after: after.map(|at| (SqlTimestamp(at.created_at), at.domain, at.code)),
             owner: query.owner.map(|owner| owner.0.cast_signed()),
             domain: query.domain.as_ref().map(|domain| domain.as_str().to_owned()),
             tag: query.tag.clone(),
             pattern: query.text.as_ref().map(|text| contains_pattern(&text.to_ascii_lowercase())),
-            now: At(query.now),
+            now: SqlTimestamp(query.now),
             // One more, to know whether there is a next page.
             limit: limit as i64 + 1,
         }
@@ -144,7 +144,7 @@ impl Values {
         }
         match query.status {
             None => conditions.push("l.deleted_at IS NULL".to_owned()),
-            Some(Status::Deleted) => conditions.push("l.deleted_at IS NOT NULL".to_owned()),
+            Some(LinkStatus::Deleted) => conditions.push("l.deleted_at IS NOT NULL".to_owned()),
             Some(status) => {
                 let number = order_of(status);
                 conditions.push(format!("({}) = {number}", status_sql(&value!(&self.now))));
@@ -161,8 +161,8 @@ impl Values {
 }
 
 /// The place of a status among those that [`status_sql`] gives.
-fn order_of(status: Status) -> usize {
-    Status::ALL.iter().position(|each| *each == status).unwrap_or(usize::MAX)
+fn order_of(status: LinkStatus) -> usize {
+    LinkStatus::ALL.iter().position(|each| *each == status).unwrap_or(usize::MAX)
 }
 
 /// `Link::status` as an expression, so that the server can filter by it.
@@ -172,13 +172,13 @@ fn status_sql(now: &str) -> String {
         "CASE WHEN l.deleted_at IS NOT NULL THEN {} WHEN l.moderation = 2 THEN {} \
          WHEN l.expires_at <= {now} THEN {} WHEN l.spent_clicks >= l.max_clicks THEN {} \
          WHEN l.valid_from > {now} THEN {} WHEN l.moderation = 1 THEN {} ELSE {} END",
-        n(Status::Deleted),
-        n(Status::Blocked),
-        n(Status::Expired),
-        n(Status::UsedUp),
-        n(Status::Scheduled),
-        n(Status::Suspicious),
-        n(Status::Active),
+        n(LinkStatus::Deleted),
+        n(LinkStatus::Blocked),
+        n(LinkStatus::Expired),
+        n(LinkStatus::UsedUp),
+        n(LinkStatus::Scheduled),
+        n(LinkStatus::Suspicious),
+        n(LinkStatus::Active),
     )
 }
 

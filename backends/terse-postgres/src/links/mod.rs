@@ -23,13 +23,13 @@ use terse_core::{
 };
 
 use crate::failure::unavailable;
-use crate::options::{OpenError, Options};
+use crate::options::{PostgresOpenError, PostgresOptions};
 use crate::pool::{Connector, Pool};
 use crate::schema;
 use crate::sql::params;
 use crate::transfer;
 use changes::Feed;
-use inserts::Inserter;
+use inserts::{Inserter, Waiting};
 use lookups::Lookups;
 
 /// Links in a database that several nodes share.
@@ -45,7 +45,7 @@ pub struct PostgresLinks {
 impl PostgresLinks {
     /// Connects, and creates or migrates the tables. Connections and tasks belong to the runtime
     /// that calls this.
-    pub async fn open(options: Options) -> Result<Self, OpenError> {
+    pub async fn open(options: PostgresOptions) -> Result<Self, PostgresOpenError> {
         let direct = options.direct_url.as_ref().unwrap_or(&options.url);
         let direct = Connector::new(direct, options.connect_timeout)?;
         schema::LINKS.migrate(&direct).await?;
@@ -53,7 +53,7 @@ impl PostgresLinks {
         transfer::check_finished(&pool).await?;
         let identity = identity(&pool, options.alphabet)
             .await
-            .map_err(|error| OpenError::Foreign(describe(&error)))?;
+            .map_err(|error| PostgresOpenError::Foreign(describe(&error)))?;
         let numbering = Numbering::new(&identity);
         let lookups = Lookups::start(Arc::clone(&pool));
         let inserter = Inserter::start(Arc::clone(&pool), numbering.clone(), options.queue);
@@ -192,6 +192,12 @@ impl LinkStore for PostgresLinks {
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
         self.inserter.insert(insert).await
+    }
+
+    async fn preview_insert(&self, insert: &Insert) -> Result<Inserted, StoreError> {
+        let waiting = [Waiting::unanswered(insert.clone())];
+        let decided = insert_batch::preview(&self.pool, &self.numbering, &waiting).await?;
+        decided.into_iter().next().unwrap_or_else(|| Err(unavailable("no answer")))
     }
 
     async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {

@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::corrupt;
-use crate::sql::{At, Param, params};
+use crate::sql::{Param, SqlTimestamp, params};
 
 /// The columns in the order that [`read`] expects, of the table `l`.
 pub(crate) const COLUMNS: &str = "l.domain, l.code, l.generated, l.owner, l.target, l.created_at, \
@@ -39,7 +39,7 @@ pub(crate) fn read(row: &Row, from: usize) -> Result<Link, StoreError> {
         };
     }
     let time = |n: usize| -> Result<Option<Timestamp>, StoreError> {
-        Ok(get!(n, Option<At>).map(|at| at.0))
+        Ok(get!(n, Option<SqlTimestamp>).map(|at| at.0))
     };
     let tags: Vec<&str> = get!(14);
     let rules: Option<&str> = get!(18);
@@ -135,10 +135,10 @@ pub(crate) struct NewRows<'a> {
     generated: Vec<bool>,
     owner: Vec<i64>,
     target: Vec<&'a str>,
-    created_at: Vec<At>,
-    updated_at: Vec<At>,
-    expires_at: Vec<Option<At>>,
-    valid_from: Vec<Option<At>>,
+    created_at: Vec<SqlTimestamp>,
+    updated_at: Vec<SqlTimestamp>,
+    expires_at: Vec<Option<SqlTimestamp>>,
+    valid_from: Vec<Option<SqlTimestamp>>,
     max_clicks: Vec<Option<i64>>,
     spent_clicks: Vec<i64>,
     imported_clicks: Vec<i64>,
@@ -147,14 +147,14 @@ pub(crate) struct NewRows<'a> {
     tags: Vec<String>,
     notes: Vec<Option<&'a str>>,
     password: Vec<Option<&'a str>>,
-    archived_at: Vec<Option<At>>,
+    archived_at: Vec<Option<SqlTimestamp>>,
     rules: Vec<Option<String>>,
     forward_query: Vec<bool>,
     crawlable: Vec<bool>,
     moderation: Vec<i16>,
     moderated_by: Vec<i16>,
     flags: Vec<&'a str>,
-    deleted_at: Vec<Option<At>>,
+    deleted_at: Vec<Option<SqlTimestamp>>,
     reuse: Vec<Option<i64>>,
     revision: Vec<i64>,
     checksum: Vec<i64>,
@@ -173,10 +173,10 @@ impl<'a> NewRows<'a> {
         self.generated.push(link.generated);
         self.owner.push(link.owner.0.cast_signed());
         self.target.push(link.target.as_str());
-        self.created_at.push(At(link.created_at));
-        self.updated_at.push(At(link.updated_at));
-        self.expires_at.push(link.expires_at.map(At));
-        self.valid_from.push(link.valid_from.map(At));
+        self.created_at.push(SqlTimestamp(link.created_at));
+        self.updated_at.push(SqlTimestamp(link.updated_at));
+        self.expires_at.push(link.expires_at.map(SqlTimestamp));
+        self.valid_from.push(link.valid_from.map(SqlTimestamp));
         self.max_clicks.push(link.max_clicks.map(u64::cast_signed));
         self.spent_clicks.push(link.spent_clicks.cast_signed());
         self.imported_clicks.push(link.imported_clicks.cast_signed());
@@ -185,7 +185,7 @@ impl<'a> NewRows<'a> {
         self.tags.push(link.tags.joined());
         self.notes.push(link.notes.as_ref().map(Notes::as_str));
         self.password.push(link.password.as_ref().map(PasswordHash::as_str));
-        self.archived_at.push(link.archived_at.map(At));
+        self.archived_at.push(link.archived_at.map(SqlTimestamp));
         self.rules.push(link.rules.as_ref().map(Rules::show));
         self.forward_query.push(link.forward_query);
         self.crawlable.push(link.crawlable);
@@ -199,7 +199,7 @@ impl<'a> NewRows<'a> {
             ModerationSource::Moderator => 1,
         });
         self.flags.push(link.flags.joined());
-        self.deleted_at.push(link.deleted_at.map(At));
+        self.deleted_at.push(link.deleted_at.map(SqlTimestamp));
         self.reuse.push(link.reusable.then(|| reuse_hash(link)));
         self.revision.push(link.revision.0.cast_signed());
         self.checksum.push(checksum(link));

@@ -13,7 +13,7 @@ use super::row::{self, COLUMNS, NewRows, unnested, written_columns};
 use crate::exclusive::Transaction;
 use crate::failure::Failure;
 use crate::pool::retried;
-use crate::sql::{At, params};
+use crate::sql::{SqlTimestamp, params};
 
 /// The largest number of events that one query reads.
 const MAX_EVENTS: usize = 1000;
@@ -90,7 +90,7 @@ impl PostgresLinks {
         for row in &rows {
             match link_codec::decode(row.get(0)).filter(|link| link.key == *key) {
                 Some(link) => {
-                    versions.push(LinkVersion { link, until: row.get::<_, At>(1).0 });
+                    versions.push(LinkVersion { link, until: row.get::<_, SqlTimestamp>(1).0 });
                 }
                 // One damaged row must not hide all earlier ones.
                 None => tracing::error!("left a damaged revision out of a history"),
@@ -135,7 +135,7 @@ impl PostgresLinks {
             let id = row.get::<_, &[u8]>(4).try_into().ok().map(EventId);
             match (EventKind::parse(kind), link_codec::decode(link), id) {
                 (Some(kind), Some(link), Some(id)) => {
-                    let event = OutboxEvent { kind, at: row.get::<_, At>(2).0 };
+                    let event = OutboxEvent { kind, at: row.get::<_, SqlTimestamp>(2).0 };
                     page.entries.push(OutboxEntry { position, id, event, link });
                 }
                 _ => {
@@ -154,7 +154,7 @@ async fn keep(transaction: &Transaction<'_>, old: &Link, until: Timestamp) -> Re
     transaction
         .execute(
             "INSERT INTO link_revisions (domain, code, until, link) VALUES ($1, $2, $3, $4)",
-            params![domain, code, At(until), link_codec::encode(old)],
+            params![domain, code, SqlTimestamp(until), link_codec::encode(old)],
         )
         .await?;
     let most = MAX_REVISIONS as i64;

@@ -11,7 +11,7 @@ use super::rows::{self, ACCOUNT_COLUMNS, AUDIT_COLUMNS, id};
 use super::step::{Step, WriteError, step};
 use super::{Answer, PostgresRegistry, all, at_most, bound, first};
 use crate::failure::Failure;
-use crate::sql::{At, params};
+use crate::sql::{SqlTimestamp, params};
 
 /// What goes with an account.
 const ERASE: [&str; 7] = [
@@ -52,7 +52,14 @@ impl Step<'_> {
             .insert(
                 "INSERT INTO accounts (name, role, created_at, password, issuer, subject, \
                  revision) VALUES ($1, $2, $3, $4, $5, $6, 1) RETURNING id",
-                params![name.as_str(), role.as_str(), At(*created_at), *password, issuer, subject],
+                params![
+                    name.as_str(),
+                    role.as_str(),
+                    SqlTimestamp(*created_at),
+                    *password,
+                    issuer,
+                    subject
+                ],
             )
             .await?;
         let account = account.clone().into_account(OwnerId(number));
@@ -119,7 +126,7 @@ impl Step<'_> {
             self.refuse_last_admin(&before).await?;
         }
         let (issuer, subject) = parts(identity.as_ref());
-        let since = suspended.as_ref().map(|suspension| At(suspension.at));
+        let since = suspended.as_ref().map(|suspension| SqlTimestamp(suspension.at));
         let why = suspended.as_ref().map(|suspension| suspension.why.as_str());
         self.run(
             "UPDATE accounts SET name = $2, role = $3, password = $4, issuer = $5, subject = $6, \

@@ -1,7 +1,9 @@
 //! The audit log.
 
 use async_trait::async_trait;
-use terse_core::registry::{Attribution, AuditAction, AuditEntry, AuditLog, AuditRecord, Audits};
+use terse_core::registry::{
+    Attribution, AuditAction, AuditEntry, AuditLog, AuditQuery, AuditRecord,
+};
 
 use super::rows::{self, AUDIT_COLUMNS};
 use super::step::step;
@@ -23,7 +25,7 @@ impl AuditLog for PostgresRegistry {
         })
     }
 
-    async fn audit(&self, query: &Audits) -> Answer<Vec<AuditEntry>> {
+    async fn audit(&self, query: &AuditQuery) -> Answer<Vec<AuditEntry>> {
         let before = query.before.map_or(i64::MAX, bound);
         let (act, limit) = (query.act.map(AuditAction::as_str), at_most(query.limit));
         // Each case has its own plan: an unnamed statement is planned with its values.

@@ -13,7 +13,7 @@ use super::rows::{self, ACCOUNT, ACCOUNT_COLUMNS, KEY_COLUMNS, id};
 use super::step::{Step, WriteError, step};
 use super::{Answer, BATCH, PostgresRegistry, all, at_most, first};
 use crate::failure::Failure;
-use crate::sql::{At, params};
+use crate::sql::{SqlTimestamp, params};
 
 const SETUP: &str = "SELECT value FROM registry_facts WHERE name = 'setup'";
 const ADMIN_KEY: &str = "SELECT value FROM registry_facts WHERE name = 'admin_key'";
@@ -43,8 +43,8 @@ impl Step<'_> {
                     *name,
                     *prefix,
                     scope.as_str(),
-                    At(*created_at),
-                    expires_at.map(At),
+                    SqlTimestamp(*created_at),
+                    expires_at.map(SqlTimestamp),
                     *plan
                 ],
             )
@@ -75,7 +75,7 @@ impl Step<'_> {
         .await?;
         self.run(
             "INSERT INTO sessions (token, owner, created_at, expires_at) VALUES ($1, $2, $3, $4)",
-            params![&token.0[..], owner, At(*created_at), At(*expires_at)],
+            params![&token.0[..], owner, SqlTimestamp(*created_at), SqlTimestamp(*expires_at)],
         )
         .await?;
         Ok(())
@@ -188,7 +188,7 @@ impl CredentialStore for PostgresRegistry {
         used.sort_unstable_by_key(|(id, at)| (id.0, *at));
         for some in used.chunks(BATCH) {
             let ids: Vec<i64> = some.iter().map(|(id, _)| id.0.cast_signed()).collect();
-            let times: Vec<At> = some.iter().map(|(_, at)| At(*at)).collect();
+            let times: Vec<SqlTimestamp> = some.iter().map(|(_, at)| SqlTimestamp(*at)).collect();
             step!(self, Rows, |step| {
                 step.run(
                     "UPDATE api_keys k SET last_used_at = u.at FROM (SELECT id, max(at) AS at \
@@ -213,14 +213,14 @@ impl CredentialStore for PostgresRegistry {
              FROM sessions s JOIN accounts a ON a.id = s.owner \
              WHERE s.token = $1 AND s.expires_at > $2"
         );
-        let rows = self.look(&sql, params![&token.0[..], At(now)]).await?;
+        let rows = self.look(&sql, params![&token.0[..], SqlTimestamp(now)]).await?;
         Ok(first(&rows, |row| Ok((rows::session(row, ACCOUNT)?, rows::account(row, 0)?)))?)
     }
 
     async fn sessions(&self, owner: OwnerId, now: Timestamp) -> Answer<Vec<Session>> {
         let sql = "SELECT token, owner, created_at, expires_at FROM sessions \
              WHERE owner = $1 AND expires_at > $2 ORDER BY created_at, token";
-        let rows = self.look(sql, params![owner.0.cast_signed(), At(now)]).await?;
+        let rows = self.look(sql, params![owner.0.cast_signed(), SqlTimestamp(now)]).await?;
         Ok(all(&rows, |row| rows::session(row, 0))?)
     }
 
@@ -255,7 +255,12 @@ impl CredentialStore for PostgresRegistry {
             step.run(
                 "INSERT INTO invitations (token, role, author, expires_at) \
                  VALUES ($1, $2, $3, $4)",
-                params![&token.0[..], role.as_str(), author.0.cast_signed(), At(*expires_at)],
+                params![
+                    &token.0[..],
+                    role.as_str(),
+                    author.0.cast_signed(),
+                    SqlTimestamp(*expires_at)
+                ],
             )
             .await?;
             step.write(&AuditRecord::invited(&invitation), &by).await?;
@@ -266,7 +271,7 @@ impl CredentialStore for PostgresRegistry {
     async fn invitations(&self, now: Timestamp, limit: usize) -> Answer<Vec<Invitation>> {
         let sql = "SELECT token, role, author, expires_at FROM invitations \
              WHERE expires_at > $1 ORDER BY expires_at LIMIT $2";
-        let rows = self.look(sql, params![At(now), at_most(limit)]).await?;
+        let rows = self.look(sql, params![SqlTimestamp(now), at_most(limit)]).await?;
         Ok(all(&rows, rows::invitation)?)
     }
 

@@ -12,7 +12,7 @@ use super::rows::{self, id};
 use super::step::step;
 use super::{Answer, PostgresRegistry, all, first};
 use crate::failure::{Failure, corrupt};
-use crate::sql::{At, params};
+use crate::sql::{SqlTimestamp, params};
 
 const DOMAINS: &str = "SELECT domain, root, not_found, expired FROM domains ORDER BY domain";
 const BLOCKED_HOSTS: &str = "SELECT host, at, why FROM blocked_hosts ORDER BY host";
@@ -74,7 +74,7 @@ impl BlocklistStore for PostgresRegistry {
                 .run(
                     "INSERT INTO blocked_hosts (host, at, why) VALUES ($1, $2, $3) \
                      ON CONFLICT DO NOTHING",
-                    params![host.host, At(host.at), host.why],
+                    params![host.host, SqlTimestamp(host.at), host.why],
                 )
                 .await?;
             if added > 0 {

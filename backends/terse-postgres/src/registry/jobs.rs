@@ -15,7 +15,7 @@ use super::rows::{get, id};
 use super::step::{Step, WriteError, step};
 use super::{Answer, PostgresRegistry, first};
 use crate::failure::{Failure, corrupt, unavailable};
-use crate::sql::{At, params};
+use crate::sql::{SqlTimestamp, params};
 
 const IS_CURRENT: &str =
     "SELECT true FROM job_leases WHERE name = $1 AND token = $2 AND node IS NOT NULL";
@@ -72,7 +72,7 @@ impl JobLease for PostgresRegistry {
             .await?;
         let read = |row: &Row| {
             let token = FencingToken { lease, number: id(row, 0)? };
-            Ok(Lease { token, node: node.clone(), expires_at: get::<At>(row, 1)?.0 })
+            Ok(Lease { token, node: node.clone(), expires_at: get::<SqlTimestamp>(row, 1)?.0 })
         };
         Ok(first(&rows, read)?)
     }
@@ -86,7 +86,7 @@ impl JobLease for PostgresRegistry {
                 params![token.lease, token.number.cast_signed(), in_seconds(ttl)],
             )
             .await?;
-        first(&rows, |row| Ok(get::<At>(row, 0)?.0))?.ok_or(RegistryError::Fenced)
+        first(&rows, |row| Ok(get::<SqlTimestamp>(row, 0)?.0))?.ok_or(RegistryError::Fenced)
     }
 
     async fn release_lease(&self, token: FencingToken) -> Answer<()> {

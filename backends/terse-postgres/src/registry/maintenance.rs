@@ -8,7 +8,7 @@ use terse_core::registry::{DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, RegistryMa
 
 use super::step::step;
 use super::{Answer, BATCH, PostgresRegistry};
-use crate::sql::{At, params};
+use crate::sql::{SqlTimestamp, params};
 
 /// The rows that expire. Each statement deletes a limited number of rows, oldest first.
 const SESSIONS: &str = "DELETE FROM sessions WHERE token IN \
@@ -40,8 +40,9 @@ impl RegistryMaintenance for PostgresRegistry {
             // Each batch is a transaction of its own, and a short one.
             while left > 0 {
                 let most = left.min(BATCH as u64).cast_signed();
-                let done =
-                    step!(self, Rows, |step| { Ok(step.run(sql, params![At(by), most]).await?) })?;
+                let done = step!(self, Rows, |step| {
+                    Ok(step.run(sql, params![SqlTimestamp(by), most]).await?)
+                })?;
                 left -= done;
                 if done < most.cast_unsigned() {
                     break;

@@ -18,7 +18,7 @@ use tokio_postgres::Row;
 
 use crate::failure::Failure;
 use crate::links::PostgresLinks;
-use crate::options::{OpenError, Options};
+use crate::options::{PostgresOpenError, PostgresOptions};
 use crate::pool::{Connector, Pool};
 use crate::schema;
 use crate::sql::{Param, params};
@@ -36,17 +36,23 @@ pub struct PostgresRegistry {
 impl PostgresRegistry {
     /// Connects, and creates or migrates the tables. Connections belong to the runtime that calls
     /// this.
-    pub async fn open(options: Options) -> Result<Self, OpenError> {
+    pub async fn open(options: PostgresOptions) -> Result<Self, PostgresOpenError> {
         let pool = Arc::new(Pool::open(&options).await?);
         Self::open_on(pool, &options).await
     }
 
     /// The same, with the connections of the link store in the same database.
-    pub async fn open_beside(links: &PostgresLinks, options: &Options) -> Result<Self, OpenError> {
+    pub async fn open_beside(
+        links: &PostgresLinks,
+        options: &PostgresOptions,
+    ) -> Result<Self, PostgresOpenError> {
         Self::open_on(links.pool(), options).await
     }
 
-    async fn open_on(pool: Arc<Pool>, options: &Options) -> Result<Self, OpenError> {
+    async fn open_on(
+        pool: Arc<Pool>,
+        options: &PostgresOptions,
+    ) -> Result<Self, PostgresOpenError> {
         let direct = options.direct_url.as_ref().unwrap_or(&options.url);
         let direct = Connector::new(direct, options.connect_timeout)?;
         schema::REGISTRY.migrate(&direct).await?;

@@ -1,17 +1,17 @@
 //! Reports about links.
 
 use async_trait::async_trait;
-use terse_core::LinkKey;
 use terse_core::registry::{
     AbuseReport, Attribution, AuditRecord, NewReport, ReportId, ReportState, ReportStore, Reported,
     ReportedLink, TEXTS_SHOWN,
 };
+use terse_core::{LinkKey, Timestamp};
 
 use super::rows::{self, REPORT_COLUMNS, get, id};
 use super::step::step;
 use super::{Answer, PostgresRegistry, all, at_most, bound};
 use crate::failure::Failure;
-use crate::sql::{At, params};
+use crate::sql::{SqlTimestamp, params};
 
 #[async_trait]
 impl ReportStore for PostgresRegistry {
@@ -19,7 +19,7 @@ impl ReportStore for PostgresRegistry {
         step!(self, Registry, |step| {
             let NewReport { link, created_at, reporter, account, reason, text, at } = &report;
             let (domain, code) = (link.domain.as_str(), link.code.as_str());
-            let created_at = At(*created_at);
+            let created_at = SqlTimestamp(*created_at);
             let sql = "SELECT id FROM reports WHERE domain = $1 AND code = $2 \
                  AND link_created_at = $3 AND reporter = $4 AND state = 'open'";
             let params = params![domain, code, created_at, &reporter[..]];
@@ -39,7 +39,7 @@ impl ReportStore for PostgresRegistry {
                             account,
                             *reason,
                             *text,
-                            At(*at)
+                            SqlTimestamp(*at)
                         ],
                     )
                     .await?
@@ -93,6 +93,7 @@ impl ReportStore for PostgresRegistry {
     async fn settle_reports(
         &self,
         link: &LinkKey,
+        created_at: Timestamp,
         state: ReportState,
         by: Attribution,
     ) -> Answer<u64> {
@@ -102,9 +103,14 @@ impl ReportStore for PostgresRegistry {
         step!(self, Registry, |step| {
             let count = step
                 .run(
-                    "UPDATE reports SET state = $3 \
-                     WHERE domain = $1 AND code = $2 AND state = 'open'",
-                    params![link.domain.as_str(), link.code.as_str(), state.as_str()],
+                    "UPDATE reports SET state = $4 WHERE domain = $1 AND code = $2 \
+                     AND link_created_at <= $3 AND state = 'open'",
+                    params![
+                        link.domain.as_str(),
+                        link.code.as_str(),
+                        SqlTimestamp(created_at),
+                        state.as_str()
+                    ],
                 )
                 .await?;
             if count > 0 {
@@ -121,7 +127,8 @@ impl PostgresRegistry {
         &self,
         AbuseReport { id: first, link, created_at, at, state, .. }: AbuseReport,
     ) -> Result<ReportedLink, Failure> {
-        let (domain, code, born) = (link.domain.as_str(), link.code.as_str(), At(created_at));
+        let (domain, code, born) =
+            (link.domain.as_str(), link.code.as_str(), SqlTimestamp(created_at));
         let rows = self
             .look(
                 "SELECT reason, count(*), min(at), max(at) FROM reports WHERE domain = $1 \
@@ -132,7 +139,8 @@ impl PostgresRegistry {
             .await?;
         let (mut count, mut since, mut last, mut reasons) = (0, at, at, Vec::new());
         for (n, row) in rows.iter().enumerate() {
-            let (number, from, to): (u64, At, At) = (id(row, 1)?, get(row, 2)?, get(row, 3)?);
+            let (number, from, to): (u64, SqlTimestamp, SqlTimestamp) =
+                (id(row, 1)?, get(row, 2)?, get(row, 3)?);
             count += number;
             since = if n == 0 { from.0 } else { since.min(from.0) };
             last = if n == 0 { to.0 } else { last.max(to.0) };

@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 use crate::failure::{Failure, corrupt};
-use crate::sql::At;
+use crate::sql::SqlTimestamp;
 
 type Read<T> = Result<T, Failure>;
 
@@ -50,11 +50,11 @@ pub(super) fn id(row: &Row, at: usize) -> Read<u64> {
 }
 
 fn time(row: &Row, at: usize) -> Read<Timestamp> {
-    Ok(get::<At>(row, at)?.0)
+    Ok(get::<SqlTimestamp>(row, at)?.0)
 }
 
 fn maybe_time(row: &Row, at: usize) -> Read<Option<Timestamp>> {
-    Ok(get::<Option<At>>(row, at)?.map(|at| at.0))
+    Ok(get::<Option<SqlTimestamp>>(row, at)?.map(|at| at.0))
 }
 
 pub(super) fn token(row: &Row, at: usize) -> Read<Token> {

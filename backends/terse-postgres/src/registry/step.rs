@@ -11,7 +11,7 @@ use super::rows::id;
 use crate::exclusive::Transaction;
 use crate::failure::{Failure, corrupt};
 use crate::pool::{Pool, pause};
-use crate::sql::{At, Param, params};
+use crate::sql::{Param, SqlTimestamp, params};
 
 /// How often a step is tried that met another one.
 const ATTEMPTS: u32 = 4;
@@ -134,7 +134,16 @@ impl<'a> Step<'a> {
         self.run(
             "INSERT INTO audit (at, actor, act, subject, about, why, before, after) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-            params![At(by.at), actor, act.as_str(), *subject, about, by.why, *before, *after],
+            params![
+                SqlTimestamp(by.at),
+                actor,
+                act.as_str(),
+                *subject,
+                about,
+                by.why,
+                *before,
+                *after
+            ],
         )
         .await?;
         Ok(())

@@ -12,7 +12,7 @@ use super::rows::{self, DELIVERY_COLUMNS, WEBHOOK_COLUMNS, id};
 use super::step::{Step, WriteError, step};
 use super::{Answer, PostgresRegistry, all, at_most, bound, first};
 use crate::failure::Failure;
-use crate::sql::{At, params};
+use crate::sql::{SqlTimestamp, params};
 
 /// Webhooks in a range of ids that are enabled and not lent, have a due delivery, and whose owner
 /// is not suspended.
@@ -59,12 +59,12 @@ impl Step<'_> {
                 after.url.as_str(),
                 after.events.to_string(),
                 after.generation.cast_signed(),
-                after.rotated_at.map(At),
-                off.map(|off| At(off.at)),
+                after.rotated_at.map(SqlTimestamp),
+                off.map(|off| SqlTimestamp(off.at)),
                 off.map(|off| off.why.as_str()),
                 after.waiting.cast_signed(),
                 after.dropped.cast_signed(),
-                after.delivered_at.map(At)
+                after.delivered_at.map(SqlTimestamp)
             ],
         )
         .await?;
@@ -98,9 +98,9 @@ impl Step<'_> {
                         name,
                         kind.as_str(),
                         body,
-                        At(created_at),
+                        SqlTimestamp(created_at),
                         state.as_str(),
-                        At(next_at)
+                        SqlTimestamp(next_at)
                     ],
                 )
                 .await?;
@@ -168,7 +168,17 @@ impl Step<'_> {
         for (from, to) in [(after, i64::MAX), (i64::MIN, after)] {
             let left = at_most(claim.limit.saturating_sub(ready.len()));
             let rows = self
-                .query(&sql, params![from, to, At(claim.now), At(until), At(latest), left])
+                .query(
+                    &sql,
+                    params![
+                        from,
+                        to,
+                        SqlTimestamp(claim.now),
+                        SqlTimestamp(until),
+                        SqlTimestamp(latest),
+                        left
+                    ],
+                )
                 .await?;
             ready.extend(all(&rows, rows::lent)?);
         }
@@ -180,13 +190,13 @@ impl Step<'_> {
         let mut due = Vec::new();
         for (webhook, loan) in ready {
             let number = webhook.id.0.cast_signed();
-            let times = params![number, At(claim.now), At(latest)];
+            let times = params![number, SqlTimestamp(claim.now), SqlTimestamp(latest)];
             let delivery = self.one(&next, times, rows::delivery).await?;
             let Some(delivery) = delivery else { continue };
             let loan = loan + 1;
             self.run(
                 "UPDATE webhooks SET loan = $2, lent_until = $3 WHERE id = $1",
-                params![number, loan.cast_signed(), At(until)],
+                params![number, loan.cast_signed(), SqlTimestamp(until)],
             )
             .await?;
             due.push(Due { webhook, delivery, loan });
@@ -215,7 +225,7 @@ impl Step<'_> {
                 again.id.0.cast_signed(),
                 again.state.as_str(),
                 again.attempts.cast_signed(),
-                At(again.next_at)
+                SqlTimestamp(again.next_at)
             ],
         )
         .await?;
@@ -248,8 +258,8 @@ impl Step<'_> {
                 *body,
                 state.as_str(),
                 attempts.cast_signed(),
-                At(*next_at),
-                tried_at.map(At),
+                SqlTimestamp(*next_at),
+                tried_at.map(SqlTimestamp),
                 status.map(i32::from),
                 *problem
             ],
@@ -295,7 +305,7 @@ impl WebhookStore for PostgresRegistry {
                 .insert(
                     "INSERT INTO webhooks (owner, url, events, created_at, generation, waiting, \
                      dropped, loan) VALUES ($1, $2, $3, $4, 1, 0, 0, 0) RETURNING id",
-                    params![owner, url.as_str(), events.to_string(), At(*created_at)],
+                    params![owner, url.as_str(), events.to_string(), SqlTimestamp(*created_at)],
                 )
                 .await?;
             let webhook = webhook.clone().into_webhook(WebhookId(number));
@@ -352,8 +362,8 @@ impl WebhookStore for PostgresRegistry {
     async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
         // Callers poll this, mostly without a result: a read first saves a transaction.
         let sql = format!("SELECT true {READY} LIMIT 1");
-        let (until, latest) = (At(claim.until()), At(claim.latest_attempt()));
-        let all = params![i64::MIN, i64::MAX, At(claim.now), until, latest];
+        let (until, latest) = (SqlTimestamp(claim.until()), SqlTimestamp(claim.latest_attempt()));
+        let all = params![i64::MIN, i64::MAX, SqlTimestamp(claim.now), until, latest];
         let any = self.look(&sql, all).await?;
         if any.is_empty() {
             return Ok(Vec::new());

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use terse_core::clicks::{Click, ClickRetention, ClickTarget, LinkId, Retention};
 use terse_core::{OwnerId, Timestamp};
-use terse_postgres::{Options, PostgresClicks};
+use terse_postgres::{PostgresClicks, PostgresOptions};
 use terse_testkit::PostgresServer;
-use terse_testkit::click_store::{Store, add_clicks};
+use terse_testkit::click_store::{ClickStoreHandle, add_clicks};
 use terse_testkit::key;
 
 fn click(at: i64) -> Click {
@@ -22,8 +22,9 @@ fn ms(text: &str) -> i64 {
 async fn months_have_tables_ahead_and_are_dropped_whole() {
     let server = PostgresServer::shared();
     let url = server.fresh();
-    let clicks = Arc::new(PostgresClicks::open(Options::new(url.clone()), true).await.unwrap());
-    let store: Store = clicks.clone();
+    let clicks =
+        Arc::new(PostgresClicks::open(PostgresOptions::new(url.clone()), true).await.unwrap());
+    let store: ClickStoreHandle = clicks.clone();
     let months = "SELECT count(*) FROM pg_class WHERE relname ~ '^click_raw_[0-9]{6}$' \
          AND relnamespace = current_schema()::regnamespace AND relkind = 'r'";
     assert_eq!(server.sql(&url, months), "3", "this month and the next two");

@@ -6,7 +6,7 @@ use terse_core::{
     ChangeFeed, ClickSpend, ClickSpender, Insert, Inserted, Link, LinkReader, LinkStore, Request,
     Revision, StoreError, Updated,
 };
-use terse_postgres::{Options, PostgresLinks};
+use terse_postgres::{PostgresLinks, PostgresOptions};
 use terse_testkit::{PostgresServer, TcpProxy, alias, key};
 
 /// Longer than a recovery takes on a busy machine.
@@ -24,7 +24,8 @@ async fn behind_proxy(server: &PostgresServer) -> (PostgresLinks, TcpProxy, Stri
     let url = server.fresh();
     let proxy = TcpProxy::start(server.port());
     let through = url.replace(&format!(":{}/", server.port()), &format!(":{}/", proxy.port()));
-    let options = Options { direct_url: Some(url.clone()), ..Options::new(through) };
+    let options =
+        PostgresOptions { direct_url: Some(url.clone()), ..PostgresOptions::new(through) };
     (PostgresLinks::open(options).await.unwrap(), proxy, url)
 }
 
@@ -118,7 +119,7 @@ async fn a_store_that_goes_away_is_unavailable_and_comes_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_crashes_keeps_what_was_acknowledged() {
     let server = PostgresServer::start(&["fsync=on"]);
-    let store = PostgresLinks::open(Options::new(server.fresh())).await.unwrap();
+    let store = PostgresLinks::open(PostgresOptions::new(server.fresh())).await.unwrap();
     let mut kept = Vec::new();
     for n in 0..20 {
         kept.push(put(&store, &format!("kept-{n}")).await.key);
@@ -153,7 +154,7 @@ async fn a_server_that_crashes_keeps_what_was_acknowledged() {
 async fn a_link_that_the_database_refuses_fails_alone() {
     let server = PostgresServer::shared();
     let url = server.fresh();
-    let store = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let store = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap();
     server.sql(&url, "ALTER TABLE links ADD CHECK (code <> 'refused')");
     let codes: Vec<String> =
         (0..9).map(|n| format!("fine-{n}")).chain(["refused".into()]).collect();

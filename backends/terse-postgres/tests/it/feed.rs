@@ -1,7 +1,7 @@
 //! The feed of changes while transactions overlap.
 
 use terse_core::{ChangeFeed, Link, LinkStore, Revision};
-use terse_postgres::{Options, PostgresLinks};
+use terse_postgres::{PostgresLinks, PostgresOptions};
 use terse_testkit::PostgresServer;
 
 use crate::faults::put;
@@ -28,7 +28,7 @@ fn late(url: &str) -> std::process::Child {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_commits_late_arrives_and_none_arrives_twice() {
     let url = PostgresServer::shared().fresh();
-    let store = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let store = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap();
     let start = store.last_change().await.unwrap();
     let mut psql = late(&url);
     let link = put(&store, "early").await;
@@ -59,7 +59,7 @@ async fn a_change_that_commits_late_arrives_and_none_arrives_twice() {
 async fn a_reader_that_was_away_for_long_or_saw_a_restore_forgets_everything() {
     let server = PostgresServer::shared();
     let url = server.fresh();
-    let store = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let store = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap();
     let before = store.last_change().await.unwrap();
     store.raise_incarnation(store.incarnation().await.unwrap()).await.unwrap();
     let page = store.changes(before, 100).await.unwrap();

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use terse_core::{
     ChangeFeed, Insert, Inserted, Link, LinkReader, LinkStore, ListQuery, Revision, Sort, Updated,
 };
-use terse_postgres::{Options, PostgresLinks};
+use terse_postgres::{PostgresLinks, PostgresOptions};
 use terse_testkit::{PgBouncer, PostgresServer, alias, timestamp};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -15,8 +15,10 @@ async fn two_nodes_work_through_a_pooler_with_fewer_connections_than_they_have()
     let database = server.fresh_database();
     // One less than the transactions that both nodes can have open: they take turns.
     let pooler = PgBouncer::start(server, 3);
-    let options =
-        Options { direct_url: Some(server.url(&database)), ..Options::new(pooler.url(&database)) };
+    let options = PostgresOptions {
+        direct_url: Some(server.url(&database)),
+        ..PostgresOptions::new(pooler.url(&database))
+    };
     let a = std::sync::Arc::new(PostgresLinks::open(options.clone()).await.unwrap());
     let b = std::sync::Arc::new(PostgresLinks::open(options).await.unwrap());
     let start = b.last_change().await.unwrap();

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use terse_core::{LinkReader, LinkStore, ListQuery, Sort};
-use terse_postgres::{OpenError, Options, PostgresLinks, PostgresRegistry};
+use terse_postgres::{PostgresLinks, PostgresOpenError, PostgresOptions, PostgresRegistry};
 use terse_testkit::{PostgresServer, alias, timestamp};
 
 use crate::faults::put;
@@ -11,8 +11,9 @@ use crate::faults::put;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_start_together_make_the_tables_once() {
     let url = PostgresServer::shared().fresh();
-    let nodes: Vec<_> =
-        (0..6).map(|_| tokio::spawn(PostgresLinks::open(Options::new(url.clone())))).collect();
+    let nodes: Vec<_> = (0..6)
+        .map(|_| tokio::spawn(PostgresLinks::open(PostgresOptions::new(url.clone()))))
+        .collect();
     let mut secrets = Vec::new();
     for node in nodes {
         secrets.push(*node.await.unwrap().unwrap().identity().secret());
@@ -24,17 +25,17 @@ async fn nodes_that_start_together_make_the_tables_once() {
 async fn an_older_terse_works_beside_a_later_one_until_it_must_not() {
     let server = PostgresServer::shared();
     let url = server.fresh();
-    let first = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let first = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap();
     put(&first, "kept").await;
     // A later terse has added something that this one need not know.
     server.sql(&url, "UPDATE terse_schema SET version = 7 WHERE part = 'links'");
-    let beside = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let beside = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap();
     assert!(beside.get(&alias("kept", "https://x.y/").key).await.unwrap().is_some());
     assert_eq!(server.sql(&url, "SELECT version FROM terse_schema"), "7");
     // A later terse has removed what this one needs.
     server.sql(&url, "UPDATE terse_schema SET version = 9, needs = 8 WHERE part = 'links'");
-    let error = PostgresLinks::open(Options::new(url.clone())).await.unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 9, needed: 8, .. }), "{error}");
+    let error = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap_err();
+    assert!(matches!(error, PostgresOpenError::Newer { found: 9, needed: 8, .. }), "{error}");
     assert!(error.to_string().contains("run the later terse"), "{error}");
     assert_eq!(server.sql(&url, "SELECT version FROM terse_schema"), "9", "nothing was changed");
 }
@@ -42,12 +43,12 @@ async fn an_older_terse_works_beside_a_later_one_until_it_must_not() {
 /// Links and registry share a database, and a handle that opens it later finds everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_registry_is_found_as_it_was_left() {
-    use terse_testkit::registry::{Store, everything, fill};
+    use terse_testkit::registry::{RegistryHandle, everything, fill};
     let url = PostgresServer::shared().fresh();
-    let _links = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let _links = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap();
     let open = || async {
-        let opened = PostgresRegistry::open(Options::new(url.clone())).await.unwrap();
-        std::sync::Arc::new(opened) as Store
+        let opened = PostgresRegistry::open(PostgresOptions::new(url.clone())).await.unwrap();
+        std::sync::Arc::new(opened) as RegistryHandle
     };
     let first = open().await;
     fill(&first).await;
@@ -66,7 +67,7 @@ async fn what_is_wrong_with_a_url_is_said() {
         (server.url("postgres") + "?sslmode=require", "TLS"),
         (server.url("postgres") + "?sslrootcert=/missing.pem", "/missing.pem cannot be read"),
     ] {
-        let error = PostgresLinks::open(Options::new(url.clone())).await.unwrap_err();
+        let error = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap_err();
         let mut said = error.to_string();
         let mut source = error.source();
         while let Some(error) = source {
@@ -90,7 +91,7 @@ async fn links_are_searched_without_the_extension_too() {
         "postgres://{name}@127.0.0.1:{}/postgres?options=-csearch_path%3D{name}",
         server.port()
     );
-    let store = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let store = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap();
     assert_eq!(server.sql(&url, "SELECT to_regclass('links_search') IS NULL"), "t");
     put(&store, "findable").await;
     let query =
@@ -102,7 +103,7 @@ async fn links_are_searched_without_the_extension_too() {
 async fn searches_use_their_index() {
     let server = PostgresServer::shared();
     let url = server.fresh();
-    let store = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let store = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap();
     put(&store, "findable").await;
     let plan = server.sql(
         &url,
@@ -124,10 +125,10 @@ async fn the_isolation_does_not_depend_on_the_databases_default() {
     let set =
         format!("ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'");
     server.sql("postgres", &set);
-    let open = || PostgresLinks::open(Options::new(server.url(&database)));
+    let open = || PostgresLinks::open(PostgresOptions::new(server.url(&database)));
     let (a, b) =
         (std::sync::Arc::new(open().await.unwrap()), std::sync::Arc::new(open().await.unwrap()));
-    let shared = terse_testkit::link_store::Shared { a, b };
+    let shared = terse_testkit::link_store::LinkStorePair { a, b };
     terse_testkit::link_store::an_alias_raced_through_two_handles_has_one_owner(shared).await;
 }
 
@@ -135,7 +136,7 @@ async fn the_isolation_does_not_depend_on_the_databases_default() {
 async fn a_damaged_row_is_never_served() {
     let server = PostgresServer::shared();
     let url = server.fresh();
-    let store = PostgresLinks::open(Options::new(url.clone())).await.unwrap();
+    let store = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap();
     put(&store, "whole").await;
     put(&store, "changed").await;
     server.sql(&url, "UPDATE links SET target = 'https://evil.example/' WHERE code = 'changed'");

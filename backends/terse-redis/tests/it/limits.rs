@@ -11,7 +11,7 @@ use terse_core::limits::{
 };
 use terse_redis::RedisLimiter;
 use terse_testkit::RedisServer;
-use terse_testkit::limiter::Offered;
+use terse_testkit::limiter::LimiterUnderTest;
 
 use crate::{open, open_patiently, until};
 
@@ -51,7 +51,7 @@ impl Limiter for Nodes {
     }
 }
 
-async fn fresh() -> Option<Offered> {
+async fn fresh() -> Option<LimiterUnderTest> {
     static STORES: AtomicU64 = AtomicU64::new(0);
     let store = format!("t{}", STORES.fetch_add(1, Ordering::Relaxed));
     let server = RedisServer::shared();
@@ -67,7 +67,7 @@ async fn fresh() -> Option<Offered> {
             .ahead_by(ahead.clone())
     };
     let limiter = Arc::new(Nodes([node().await, node().await], AtomicU64::new(0)));
-    Some(Offered { limiter, clock })
+    Some(LimiterUnderTest { limiter, clock })
 }
 
 terse_testkit::limiter!(fresh);

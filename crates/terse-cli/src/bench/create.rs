@@ -9,7 +9,7 @@ use super::CreateOptions;
 use super::callers::spread;
 use super::report::BenchReport;
 use super::tally::Tally;
-use super::wire::Wire;
+use super::wire::BenchConnection;
 
 /// How long a create may take after the end, for example to wait for the disk.
 const GRACE: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ async fn calls(options: &CreateOptions, run: u64, index: usize, end: Instant, ta
         head.push_str("\r\n");
     }
     let (mut request, mut body) = (Vec::with_capacity(1024), Vec::with_capacity(256));
-    let mut open: Option<Wire> = None;
+    let mut open: Option<BenchConnection> = None;
     for number in 0_u64.. {
         let begin = Instant::now();
         if begin >= end {

@@ -5,11 +5,11 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::wire::Server;
+use super::wire::BenchTarget;
 
 /// Lives until the test process ends.
 pub(super) struct Fake {
-    pub(super) server: Server,
+    pub(super) server: BenchTarget,
     pub(super) connections: Arc<AtomicUsize>,
     pub(super) requests: Arc<Mutex<Vec<String>>>,
 }
@@ -20,7 +20,8 @@ impl Fake {
         answer: impl Fn(usize, &str) -> String + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = Server::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let server =
+            BenchTarget::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
         let (connections, requests) =
             (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
         let (answer, accepted, seen) =

@@ -14,7 +14,7 @@ use super::LoadOptions;
 use super::callers::spread;
 use super::report::BenchReport;
 use super::tally::Tally;
-use super::wire::Wire;
+use super::wire::BenchConnection;
 use terse_core::Secret;
 
 /// The largest number of links in one bulk request.
@@ -140,7 +140,7 @@ fn request(options: &LoadOptions, links: std::ops::Range<u64>) -> Vec<u8> {
 /// permanent.
 async fn send(
     options: &LoadOptions,
-    open: &mut Option<Wire>,
+    open: &mut Option<BenchConnection>,
     request: &[u8],
     links: u64,
 ) -> anyhow::Result<anyhow::Result<Vec<u8>>> {

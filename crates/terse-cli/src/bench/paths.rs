@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use super::Pick;
+use super::PathChoice;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /// The default length of a code.
@@ -61,7 +61,7 @@ impl Paths {
 /// Chooses the paths of one visitor.
 #[derive(Debug)]
 pub(super) struct Picker {
-    pick: Pick,
+    pick: PathChoice,
     random: Random,
     zipf: Zipf,
     next: usize,
@@ -70,23 +70,23 @@ pub(super) struct Picker {
 
 impl Picker {
     /// For the `index`-th of `all` visitors, over `paths` paths.
-    pub(super) fn new(pick: Pick, paths: usize, index: usize, all: usize) -> Self {
+    pub(super) fn new(pick: PathChoice, paths: usize, index: usize, all: usize) -> Self {
         Self { pick, random: Random::new(), zipf: Zipf::new(paths), next: index, step: all }
     }
 
     /// Appends the next path, without its slash; false when each has been visited.
     pub(super) fn append(&mut self, paths: &Paths, out: &mut Vec<u8>) -> bool {
         let index = match self.pick {
-            Pick::Single => 0,
-            Pick::Uniform => self.random.below(paths.len()),
-            Pick::Zipf => self.zipf.draw(&mut self.random) - 1,
-            Pick::Each if self.next >= paths.len() => return false,
-            Pick::Each => {
+            PathChoice::Single => 0,
+            PathChoice::Uniform => self.random.below(paths.len()),
+            PathChoice::Zipf => self.zipf.draw(&mut self.random) - 1,
+            PathChoice::Each if self.next >= paths.len() => return false,
+            PathChoice::Each => {
                 let index = self.next;
                 self.next += self.step;
                 index
             }
-            Pick::Unknown => {
+            PathChoice::Unknown => {
                 let mut number = self.random.next();
                 for _ in 0..CODE_LENGTH {
                     out.push(BASE62[(number % 62) as usize]);
@@ -192,7 +192,7 @@ mod tests {
         let paths = hundred();
         let mut seen = Vec::new();
         for index in 0..7 {
-            let mut picker = Picker::new(Pick::Each, paths.len(), index, 7);
+            let mut picker = Picker::new(PathChoice::Each, paths.len(), index, 7);
             let mut out = Vec::new();
             while picker.append(&paths, &mut out) {
                 seen.push(String::from_utf8(std::mem::take(&mut out)).unwrap());
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn one_path_alone_can_be_drawn_in_every_way() {
         let paths = Paths::parse(b"/only".to_vec()).unwrap();
-        for pick in [Pick::Zipf, Pick::Uniform, Pick::Single, Pick::Each] {
+        for pick in [PathChoice::Zipf, PathChoice::Uniform, PathChoice::Single, PathChoice::Each] {
             let mut out = Vec::new();
             assert!(Picker::new(pick, 1, 0, 1).append(&paths, &mut out));
             assert_eq!(out, b"only");
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn unknown_codes_look_like_codes_and_differ() {
-        let (paths, mut picker) = (hundred(), Picker::new(Pick::Unknown, 100, 0, 1));
+        let (paths, mut picker) = (hundred(), Picker::new(PathChoice::Unknown, 100, 0, 1));
         let (mut one, mut other) = (Vec::new(), Vec::new());
         assert!(picker.append(&paths, &mut one) && picker.append(&paths, &mut other));
         assert!(one.len() == 7 && one.iter().all(u8::is_ascii_alphanumeric));

@@ -9,8 +9,8 @@ use super::callers::spread;
 use super::paths::{Paths, Picker};
 use super::report::BenchReport;
 use super::tally::Tally;
-use super::wire::Wire;
-use super::{Pick, RedirectOptions};
+use super::wire::BenchConnection;
+use super::{PathChoice, RedirectOptions};
 
 /// How long after the end the last answers may arrive before they count as timeouts.
 const GRACE: Duration = Duration::from_secs(5);
@@ -36,15 +36,18 @@ pub(super) fn run(options: RedirectOptions) -> anyhow::Result<BenchReport> {
         (Some(file), _) => Paths::read(file)?,
         (None, Some(path)) => Paths::parse(path.clone().into_bytes())?,
         // Random codes need no paths.
-        (None, None) if options.pick == Pick::Unknown => Paths::parse(b"/".to_vec())?,
+        (None, None) if options.pick == PathChoice::Unknown => Paths::parse(b"/".to_vec())?,
         (None, None) => bail!(
             "give the paths to visit: --paths FILE, as `terse bench load` writes it, or --path PATH"
         ),
     };
     let begin = Instant::now();
     let measure = begin + options.warm_up;
-    let end =
-        if options.pick == Pick::Each { measure + MAX_DURATION } else { measure + options.seconds };
+    let end = if options.pick == PathChoice::Each {
+        measure + MAX_DURATION
+    } else {
+        measure + options.seconds
+    };
     let (threads, connections) = (options.threads, options.connections);
     let plan = Arc::new(Plan { options, paths, begin, measure, end });
     let shared = Arc::clone(&plan);
@@ -62,15 +65,18 @@ pub(super) fn run(options: RedirectOptions) -> anyhow::Result<BenchReport> {
         }
     })?;
     let elapsed = measure.elapsed();
-    let elapsed =
-        if plan.options.pick == Pick::Each { elapsed } else { elapsed.min(plan.options.seconds) };
+    let elapsed = if plan.options.pick == PathChoice::Each {
+        elapsed
+    } else {
+        elapsed.min(plan.options.seconds)
+    };
     Ok(BenchReport::new("redirect", elapsed, tally))
 }
 
 /// One visitor after another on one connection, or on a connection each.
 async fn visits(plan: &Plan, index: usize, tally: &mut Tally) {
     let options = &plan.options;
-    let expected = if options.pick == Pick::Unknown { 404 } else { 302 };
+    let expected = if options.pick == PathChoice::Unknown { 404 } else { 302 };
     let all = usize::try_from(options.connections).unwrap_or(usize::MAX);
     let mut picker = Picker::new(options.pick, plan.paths.len(), index, all);
     let tail = format!(
@@ -80,7 +86,7 @@ async fn visits(plan: &Plan, index: usize, tally: &mut Tally) {
     );
     let mut pace = options.rate.map(|rate| Pace::new(rate, index, all, plan.begin));
     let mut request = Vec::with_capacity(256);
-    let mut open: Option<Wire> = None;
+    let mut open: Option<BenchConnection> = None;
     loop {
         let begin = match &mut pace {
             Some(pace) => pace.next().await,
@@ -171,7 +177,7 @@ mod tests {
         "HTTP/1.1 302 Found\r\nLocation: https://example.com/\r\nContent-Length: 0\r\n\r\n";
     const MISSING: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone";
 
-    fn options(fake: &Fake, pick: Pick) -> RedirectOptions {
+    fn options(fake: &Fake, pick: PathChoice) -> RedirectOptions {
         RedirectOptions {
             url: fake.server.clone(),
             paths: None,
@@ -194,7 +200,7 @@ mod tests {
             2 => GOOD.replace("302", "301"),
             _ => GOOD.into(),
         });
-        let report = run(options(&fake, Pick::Single)).unwrap();
+        let report = run(options(&fake, PathChoice::Single)).unwrap();
         let (good, all) = (report.requests, report.statuses.values().sum::<u64>());
         assert!(
             good > 0 && report.errors.status > good && report.errors.location > 0,
@@ -215,7 +221,7 @@ mod tests {
     fn a_scanner_expects_to_find_nothing() {
         let fake =
             Fake::answering(|number, _| if number == 3 { GOOD.into() } else { MISSING.into() });
-        let report = run(options(&fake, Pick::Unknown)).unwrap();
+        let report = run(options(&fake, PathChoice::Unknown)).unwrap();
         assert_eq!(report.statuses[&404], report.requests);
         assert_eq!(report.errors.total(), 1);
     }
@@ -223,7 +229,7 @@ mod tests {
     #[test]
     fn each_path_is_asked_for_once_and_then_it_ends() {
         let fake = Fake::answering(|_, _| GOOD.into());
-        let report = run(options(&fake, Pick::Each)).unwrap();
+        let report = run(options(&fake, PathChoice::Each)).unwrap();
         assert_eq!((report.requests, report.errors.total()), (1, 0));
     }
 
@@ -233,7 +239,8 @@ mod tests {
             GOOD.replace("Content-Length", "Connection: close\r\nContent-Length")
         });
         let report =
-            run(RedirectOptions { new_connections: true, ..options(&fake, Pick::Single) }).unwrap();
+            run(RedirectOptions { new_connections: true, ..options(&fake, PathChoice::Single) })
+                .unwrap();
         assert_eq!(report.errors.total(), 0);
         // Visits after the end open connections too, but do not count as requests.
         let connections = fake.connections.load(Ordering::SeqCst) as u64;
@@ -263,7 +270,7 @@ mod tests {
             connections: 1,
             rate: Some(200),
             seconds: Duration::from_millis(800),
-            ..options(&fake, Pick::Single)
+            ..options(&fake, PathChoice::Single)
         };
         let report = run(paced).unwrap();
         // Sixty visits were due during the stall: a closed loop would have delayed only one of
@@ -276,11 +283,12 @@ mod tests {
     fn nobody_there_is_an_error_and_not_a_hang() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let server =
-            super::super::Server::parse(&format!("http://{}", listener.local_addr().unwrap()))
+            super::super::BenchTarget::parse(&format!("http://{}", listener.local_addr().unwrap()))
                 .unwrap();
         drop(listener);
         let fake = Fake::answering(|_, _| GOOD.into());
-        let report = run(RedirectOptions { url: server, ..options(&fake, Pick::Single) }).unwrap();
+        let report =
+            run(RedirectOptions { url: server, ..options(&fake, PathChoice::Single) }).unwrap();
         assert!(report.requests == 0 && report.errors.connection > 0);
     }
 }

@@ -28,7 +28,7 @@ pub struct BenchReport {
     /// Responses by status, including unexpected ones.
     pub statuses: BTreeMap<u16, u64>,
     /// Errors by kind.
-    pub errors: Errors,
+    pub errors: ErrorCounts,
     /// The text of one error, from the server or the system.
     pub sample: Option<String>,
 }
@@ -50,7 +50,7 @@ pub struct Latency {
 
 /// Requests without the expected response.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct Errors {
+pub struct ErrorCounts {
     /// Responses with another status.
     pub status: u64,
     /// Redirects without a `Location`.
@@ -61,7 +61,7 @@ pub struct Errors {
     pub timeout: u64,
 }
 
-impl Errors {
+impl ErrorCounts {
     /// All of them.
     pub fn total(&self) -> u64 {
         self.status + self.location + self.connection + self.timeout
@@ -141,7 +141,7 @@ impl fmt::Display for BenchReport {
         for (status, count) in &self.statuses {
             writeln!(out, "status {status:<5} {count:>12}")?;
         }
-        let Errors { status, location, connection, timeout } = self.errors;
+        let ErrorCounts { status, location, connection, timeout } = self.errors;
         let errors = [
             ("wrong status", status),
             ("no Location", location),

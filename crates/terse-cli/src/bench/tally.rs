@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::histogram::Histogram;
-use super::report::Errors;
+use super::report::ErrorCounts;
 
 /// Counts of one connection, or of all of them.
 #[derive(Clone, Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct Tally {
     pub(super) latencies: Histogram,
     /// Only a few, so a list is faster than a map.
     pub(super) statuses: Vec<(u16, u64)>,
-    pub(super) errors: Errors,
+    pub(super) errors: ErrorCounts,
     /// The body of one unexpected response, to show in the report.
     pub(super) sample: Option<String>,
 }

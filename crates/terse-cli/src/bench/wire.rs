@@ -15,12 +15,12 @@ const MAX_FIELDS: usize = 64;
 
 /// The server under test.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct BenchTarget {
     address: SocketAddr,
     host: String,
 }
 
-impl Server {
+impl BenchTarget {
     /// Parses `http://HOST:PORT` and resolves the name, once.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let Some(rest) = text.strip_prefix("http://") else {
@@ -46,14 +46,14 @@ impl Server {
     }
 
     /// A fresh connection.
-    pub(super) async fn connect(&self) -> io::Result<Wire> {
+    pub(super) async fn connect(&self) -> io::Result<BenchConnection> {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
-        Ok(Wire { stream, buffer: vec![0; 4096], filled: 0, used: 0 })
+        Ok(BenchConnection { stream, buffer: vec![0; 4096], filled: 0, used: 0 })
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for BenchTarget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "http://{}", self.host)
     }
@@ -61,7 +61,7 @@ impl fmt::Display for Server {
 
 /// One connection; requests on it follow one another.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct BenchConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
     filled: usize,
@@ -79,7 +79,7 @@ pub(super) struct Answer {
     body: Range<usize>,
 }
 
-impl Wire {
+impl BenchConnection {
     /// Sends a request and waits for the complete response.
     pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer> {
         // The server sent more bytes than one response: its latency cannot be measured.
@@ -222,11 +222,11 @@ mod tests {
     #[test]
     fn a_server_is_an_address_and_nothing_more() {
         assert_eq!(
-            Server::parse("http://127.0.0.1:8080/").unwrap().to_string(),
+            BenchTarget::parse("http://127.0.0.1:8080/").unwrap().to_string(),
             "http://127.0.0.1:8080"
         );
-        assert_eq!(Server::parse("http://127.0.0.1").unwrap().address.port(), 80);
-        assert_eq!(Server::parse("http://[::1]").unwrap().address.port(), 80);
+        assert_eq!(BenchTarget::parse("http://127.0.0.1").unwrap().address.port(), 80);
+        assert_eq!(BenchTarget::parse("http://[::1]").unwrap().address.port(), 80);
         for wrong in [
             "",
             "127.0.0.1:80",
@@ -235,7 +235,7 @@ mod tests {
             "http://127.0.0.1:80/x",
             "http://a b",
         ] {
-            assert!(Server::parse(wrong).is_err(), "{wrong}");
+            assert!(BenchTarget::parse(wrong).is_err(), "{wrong}");
         }
     }
 }

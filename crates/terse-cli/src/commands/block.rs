@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::text;
-use crate::Context;
+use crate::CommandContext;
 use crate::client::{query, segment};
 use crate::terminal::{one_line, say, table, width};
 
@@ -19,7 +19,7 @@ Examples:
   terse block evil.example --why 'phishing kits'
   terse block --list
   terse block --remove evil.example --why 'cleaned up'")]
-pub struct Block {
+pub struct BlockArgs {
     /// The host
     #[arg(value_name = "HOST", required_unless_present_any = ["list", "remove"], requires = "why")]
     host: Option<String>,
@@ -34,25 +34,25 @@ pub struct Block {
     remove: Option<String>,
 }
 
-impl Block {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl BlockArgs {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         let api = context.api()?;
         if let Some(host) = &self.remove {
             let path =
                 format!("{BLOCKLIST}/{}{}", escaped(host), query(&[("why", self.why.clone())]));
             api.expect(&Method::DELETE, &path, None)?;
-            let told = json!({ "host": host, "blocked": false }).to_string();
-            say(&if context.json { told } else { format!("unblocked: {}", one_line(host)) })?;
+            let shown = json!({ "host": host, "blocked": false }).to_string();
+            say(&if context.json { shown } else { format!("unblocked: {}", one_line(host)) })?;
         } else if let Some(host) = &self.host {
             let answer = api.expect(
                 &Method::POST,
                 BLOCKLIST,
                 Some(&json!({ "host": host, "why": self.why })),
             )?;
-            let told = if answer.status == 201 { "blocked" } else { "already blocked" };
+            let result = if answer.status == 201 { "blocked" } else { "already blocked" };
             say(&match context.json {
                 true => answer.body.to_string(),
-                false => format!("{told}: {}", one_line(text(&answer.body, "host"))),
+                false => format!("{result}: {}", one_line(text(&answer.body, "host"))),
             })?;
         } else {
             let answer = api.expect(&Method::GET, BLOCKLIST, None)?;

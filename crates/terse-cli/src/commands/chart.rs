@@ -13,7 +13,7 @@ const SCALE: usize = 7;
 
 /// The characters of charts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ink {
+pub(crate) struct ChartCharacters {
     /// From an empty to a full cell, growing upwards.
     up: [char; 9],
     /// The same, growing to the right.
@@ -23,7 +23,7 @@ pub(crate) struct Ink {
     corner: char,
 }
 
-impl Ink {
+impl ChartCharacters {
     /// Block characters if the terminal can show them, ASCII otherwise.
     pub(crate) fn new(unicode: bool) -> Self {
         if unicode {
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     fn chart(values: &[u64], width: usize, unicode: bool) -> Vec<String> {
-        Ink::new(unicode).over_time(values, "2026-01-01", "2026-12-31", width).0
+        ChartCharacters::new(unicode).over_time(values, "2026-01-01", "2026-12-31", width).0
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_chart_looks_like_this() {
-        let fine = Ink::new(true).over_time(&[0, 1, 4567, 9999], "Mon", "Thu", 60).0;
+        let fine = ChartCharacters::new(true).over_time(&[0, 1, 4567, 9999], "Mon", "Thu", 60).0;
         let want = [
             " 9999 │                  █████",
             "      │                  █████",
@@ -252,12 +252,12 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_side_by_side_is_put_together_and_nothing_is_lost() {
-        let (lines, together) = Ink::new(false).over_time(&[1; 100], "a", "b", 57);
+        let (lines, together) = ChartCharacters::new(false).over_time(&[1; 100], "a", "b", 57);
         assert_eq!(together, 2);
         assert!(lines[0].starts_with("    2 |"), "{lines:#?}");
         assert_eq!(lines[0].matches('#').count(), 50);
         assert_eq!(
-            Ink::new(true).over_time(&[u64::MAX; 100], "a", "b", 20).1,
+            ChartCharacters::new(true).over_time(&[u64::MAX; 100], "a", "b", 20).1,
             8,
             "also where the sum is beyond counting"
         );
@@ -273,13 +273,13 @@ mod tests {
         ];
         for width in 10..=200 {
             for unicode in [true, false] {
-                let lines = Ink::new(unicode).ranking("Referrers", &items, width);
+                let lines = ChartCharacters::new(unicode).ranking("Referrers", &items, width);
                 assert_eq!(lines.len(), 5);
                 assert!(lines.iter().all(|line| line.width() == width), "{width} {lines:#?}");
                 assert!(lines.iter().all(|line| !line.contains('\u{1b}')));
             }
         }
-        let lines = Ink::new(true).ranking(
+        let lines = ChartCharacters::new(true).ranking(
             "Devices",
             &[("mobile".into(), 1200), ("tablet".into(), 300)],
             30,

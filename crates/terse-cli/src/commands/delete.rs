@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::json;
 
 use super::{URLS, code_of, path_of};
-use crate::Context;
+use crate::CommandContext;
 use crate::problem::Problem;
 use crate::terminal::{one_line, say};
 
@@ -13,17 +13,17 @@ use crate::terminal::{one_line, say};
 /// time.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse delete x7Kq spring")]
-pub struct Delete {
+pub struct DeleteArgs {
     #[command(flatten)]
-    which: Which,
+    which: ListFilters,
 }
 
 /// Bring deleted links back within the grace time.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse undelete x7Kq")]
-pub struct Undelete {
+pub struct UndeleteArgs {
     #[command(flatten)]
-    which: Which,
+    which: ListFilters,
 }
 
 /// Make every node forget its copies of links, in memory and in Redis, and read them from the store
@@ -31,13 +31,13 @@ pub struct Undelete {
 /// without terse.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse forget x7Kq")]
-pub struct Forget {
+pub struct ForgetArgs {
     #[command(flatten)]
-    which: Which,
+    which: ListFilters,
 }
 
 #[derive(Args, Debug)]
-struct Which {
+struct ListFilters {
     /// Codes or whole short URLs
     #[arg(value_name = "CODE|URL", required = true)]
     codes: Vec<String>,
@@ -46,29 +46,29 @@ struct Which {
     domain: Option<String>,
 }
 
-impl Delete {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl DeleteArgs {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         self.which.each(context, &Method::DELETE, URLS, "", "deleted")
     }
 }
 
-impl Undelete {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl UndeleteArgs {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         self.which.each(context, &Method::POST, URLS, "/restore", "brought back")
     }
 }
 
-impl Forget {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl ForgetArgs {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         self.which.each(context, &Method::POST, "/api/v1/admin/links", "/forget", "forgotten")
     }
 }
 
-impl Which {
+impl ListFilters {
     /// Sends one request per link: one that fails does not stop the others.
     fn each(
         &self,
-        context: &Context,
+        context: &CommandContext,
         method: &Method,
         links: &str,
         below: &str,

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::resolve::details;
 use super::{link_path, read_password, read_rules, text};
-use crate::Context;
-use crate::problem::Usage;
+use crate::CommandContext;
+use crate::problem::UsageError;
 use crate::terminal::{one_line, say};
 use terse_core::Span;
 
@@ -23,7 +23,7 @@ Examples:
   terse edit spring --archive --notes 'over since May'
   terse edit spring --rules by-device.json
   terse edit spring --undo")]
-pub struct Edit {
+pub struct EditArgs {
     /// A code or a whole short URL
     #[arg(value_name = "CODE|URL")]
     code: String,
@@ -104,7 +104,7 @@ pub struct Edit {
     undo: Option<Option<u64>>,
 }
 
-impl Edit {
+impl EditArgs {
     fn body(&self, password: Option<String>, rules: Option<Value>) -> Value {
         let mut body = Map::new();
         let mut give = |name: &str, value: Option<Value>| {
@@ -134,18 +134,18 @@ impl Edit {
         Value::Object(body)
     }
 
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         let password = self.password_file.as_deref().map(read_password).transpose()?;
         let body = self.body(password, self.rules.as_deref().map(read_rules).transpose()?);
         let (method, after, body) = match (self.undo, body.as_object().is_none_or(Map::is_empty)) {
             (None, true) => {
-                return Err(Usage(
+                return Err(UsageError(
                     "nothing to change: use --url, --title or another option of `terse edit --help`",
                 )
                 .into());
             }
             (Some(_), false) => {
-                return Err(Usage(
+                return Err(UsageError(
                     "--undo cannot be combined with changes: undo a change, or make one",
                 )
                 .into());
@@ -176,7 +176,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        edit: Edit,
+        edit: EditArgs,
     }
 
     #[test]

@@ -8,8 +8,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::list::{Which, walk};
-use crate::Context;
+use super::list::{ListFilters, walk};
+use crate::CommandContext;
 use crate::client::ApiClient;
 use crate::terminal::say;
 use crate::transfer::{Format, Writer};
@@ -24,7 +24,7 @@ Examples:
 
 A file appears only when it is complete. Cells that a spreadsheet would run as formulas get an
 apostrophe in front; import takes it away again.")]
-pub struct Export {
+pub struct ExportArgs {
     /// The file, or - for standard output
     #[arg(value_name = "FILE|-", default_value = "-")]
     file: PathBuf,
@@ -45,15 +45,15 @@ pub struct Export {
     force: bool,
 }
 
-impl Export {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl ExportArgs {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         self.through(|| context.api(), context)
     }
 
     pub(crate) fn through(
         &self,
         open: impl FnOnce() -> anyhow::Result<ApiClient>,
-        context: &Context,
+        context: &CommandContext,
     ) -> anyhow::Result<bool> {
         if self.file == Path::new("-") {
             let api = open()?;
@@ -101,14 +101,16 @@ impl Export {
             ProgressBar::no_length()
                 .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
         };
-        let which = Which {
+        let which = ListFilters {
             tag: self.tag.clone(),
             domain: self.domain.clone(),
+            // Every link that the key may see.
+            owner: Some("all".into()),
             archived: Some("all"),
             oldest: true,
-            ..Which::default()
+            ..ListFilters::default()
         };
-        let deleted = Which { status: Some("deleted".into()), ..which.clone() };
+        let deleted = ListFilters { status: Some("deleted".into()), ..which.clone() };
         for which in [Some(which), self.deleted.then_some(deleted)].into_iter().flatten() {
             walk(api, &which, |links| {
                 for link in links {

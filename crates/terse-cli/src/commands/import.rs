@@ -1,6 +1,6 @@
 //! `terse import`.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead, BufReader, IsTerminal as _, Write};
@@ -13,9 +13,9 @@ use clap::Args;
 use http::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use terse_core::Clock;
+use terse_core::{Clock, ImportClaims, RowClaim, RowClash};
 
-use crate::Context;
+use crate::CommandContext;
 use crate::client::ApiClient;
 use crate::problem::Problem;
 use crate::terminal::{one_line, say};
@@ -47,7 +47,7 @@ The exports of Kutt, YOURLS, Bitly, chhoto-url and Shlink are recognised by thei
 needs a header; the column long_url (or url) must be there. What was interrupted goes on where
 it stopped when the same command is given again. Refused rows do not stop the others.
 docs/import-export.md lists all columns.")]
-pub struct Import {
+pub struct ImportArgs {
     /// The file, or - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
@@ -83,6 +83,8 @@ struct Work<'a> {
     /// The call that imports rows, with its parameters.
     path: &'static str,
     done: Done,
+    /// What the rows of a dry run take.
+    claims: ImportClaims,
     shown: Vec<Refused>,
     report: Option<ImportReport>,
 }
@@ -105,10 +107,20 @@ struct Sent {
     created: u64,
     existing: u64,
     refused: Vec<Refused>,
+    /// The rows that a dry run found importable.
+    importable: Option<Vec<Importable>>,
 }
 
-impl Import {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+/// A row of a dry run that the server would take if it were the only one.
+struct Importable {
+    line: u64,
+    short_code: Option<String>,
+    claim: RowClaim,
+    is_new: bool,
+}
+
+impl ImportArgs {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         self.through(|| context.api(), context)
     }
 
@@ -116,7 +128,7 @@ impl Import {
     fn through(
         &self,
         open: impl FnOnce() -> anyhow::Result<ApiClient>,
-        context: &Context,
+        context: &CommandContext,
     ) -> anyhow::Result<bool> {
         let file = (self.file != Path::new("-")).then_some(self.file.as_path());
         let (input, size): (Box<dyn BufRead>, u64) = match file {
@@ -143,7 +155,8 @@ impl Import {
             true => "/api/v1/admin/import?dry_run=true",
             false => "/api/v1/admin/import?brief=true",
         };
-        let mut work = Work { api: &api, path, done, shown: Vec::new(), report };
+        let claims = ImportClaims::default();
+        let mut work = Work { api: &api, path, done, claims, shown: Vec::new(), report };
         let bar = progress(size, context.json);
         if resumed {
             bar.suspend(|| eprintln!("continuing at line {}", rows.at().1));
@@ -162,7 +175,7 @@ impl Import {
         if let Some(path) = progress_file {
             Position::remove(path);
         }
-        self.tell(&work, &rows, context)?;
+        self.print_summary(&work, &rows, context)?;
         Ok(self.lenient || work.done.refused == 0)
     }
 
@@ -176,7 +189,7 @@ impl Import {
         progress_file: Option<&Path>,
         bar: &ProgressBar,
     ) -> anyhow::Result<()> {
-        let (api, path) = (work.api, work.path);
+        let (api, path, dry_run) = (work.api, work.path, self.dry_run);
         std::thread::scope(|scope| {
             let mut in_flight: VecDeque<InFlight<'_>> = VecDeque::new();
             let mut settle = |sent: InFlight<'_>| {
@@ -193,7 +206,7 @@ impl Import {
                     in_flight.pop_front().map_or(Ok(()), &mut settle)?;
                 }
                 let thread = scope.spawn(move || {
-                    let result = send(api, path, &batch.rows);
+                    let result = send(api, path, dry_run, &batch.rows);
                     (batch, result)
                 });
                 in_flight.push_back(InFlight { keys, thread });
@@ -236,7 +249,12 @@ impl Import {
         Ok(Batch { rows: batch, unsent, offset, line, sha256: rows.digest(), last })
     }
 
-    fn tell(&self, work: &Work<'_>, rows: &Rows, context: &Context) -> anyhow::Result<()> {
+    fn print_summary(
+        &self,
+        work: &Work<'_>,
+        rows: &Rows,
+        context: &CommandContext,
+    ) -> anyhow::Result<()> {
         let Done { created, existing, refused, skipped } = work.done;
         let (report, source) = (self.report.as_deref(), rows.source().map(Source::name));
         if context.json {
@@ -291,20 +309,36 @@ struct InFlight<'scope> {
     thread: ScopedJoinHandle<'scope, (Batch, anyhow::Result<Sent>)>,
 }
 
-/// Hashes of what rows claim: their codes, in lower case because look-alikes exclude each other, or
-/// their targets where the code will be generated.
+/// Hashes of what rows claim.
 fn keys_of(rows: &[Row]) -> HashSet<u64> {
-    let hash = |row: &Row| {
-        let mut hasher = DefaultHasher::new();
-        let text = |name: &str| row.body.get(name).and_then(Value::as_str);
-        text("domain").hash(&mut hasher);
-        match text("short_code") {
-            Some(code) => code.to_ascii_lowercase().hash(&mut hasher),
-            None => text("long_url").hash(&mut hasher),
+    rows.iter().map(key_of).collect()
+}
+
+/// A hash of what a row claims: its code, in lower case because look-alikes exclude each other, or
+/// its target where the code will be generated.
+fn key_of(row: &Row) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let text = |name: &str| row.body.get(name).and_then(Value::as_str);
+    text("domain").hash(&mut hasher);
+    match text("short_code") {
+        Some(code) => code.to_ascii_lowercase().hash(&mut hasher),
+        None => text("long_url").hash(&mut hasher),
+    }
+    hasher.finish()
+}
+
+/// Rows in rounds of which none has two rows that claim the same.
+fn rounds(rows: &[Row]) -> Vec<Vec<&Row>> {
+    let (mut rounds, mut seen) = (Vec::<Vec<&Row>>::new(), HashMap::<u64, usize>::new());
+    for row in rows {
+        let round = seen.entry(key_of(row)).or_default();
+        if *round == rounds.len() {
+            rounds.push(Vec::new());
         }
-        hasher.finish()
-    };
-    rows.iter().map(hash).collect()
+        rounds[*round].push(row);
+        *round += 1;
+    }
+    rounds
 }
 
 /// Where to start: at the first row, or where an interrupted import of the same file to the same
@@ -325,9 +359,23 @@ fn resume(path: &Path, api: &ApiClient, rows: &mut Rows) -> anyhow::Result<Done>
 
 /// Sends rows until the server has accepted or refused each. Rows that a busy server did not take
 /// are sent again.
-fn send(api: &ApiClient, path: &str, rows: &[Row]) -> anyhow::Result<Sent> {
-    let mut sent = Sent::default();
-    let mut left: Vec<&Row> = rows.iter().collect();
+fn send(api: &ApiClient, path: &str, dry_run: bool, rows: &[Row]) -> anyhow::Result<Sent> {
+    let mut sent = Sent { importable: dry_run.then(Vec::new), ..Sent::default() };
+    // A dry run compares rows of one file itself: the server does not know which earlier rows would
+    // be refused.
+    let rounds = if dry_run { rounds(rows) } else { vec![rows.iter().collect()] };
+    for round in rounds {
+        send_round(api, path, round, &mut sent)?;
+    }
+    Ok(sent)
+}
+
+fn send_round(
+    api: &ApiClient,
+    path: &str,
+    mut left: Vec<&Row>,
+    sent: &mut Sent,
+) -> anyhow::Result<()> {
     let mut attempt = 0;
     while !left.is_empty() {
         let bodies: Vec<_> = left.iter().map(|row| &row.body).collect();
@@ -347,7 +395,7 @@ fn send(api: &ApiClient, path: &str, rows: &[Row]) -> anyhow::Result<Sent> {
             std::thread::sleep(wait);
         }
     }
-    Ok(sent)
+    Ok(())
 }
 
 impl Sent {
@@ -366,7 +414,17 @@ impl Sent {
             let index =
                 number("index").and_then(|index| usize::try_from(index).ok()).unwrap_or(place);
             let row = *rows.get(index).context("the response names a row that was not sent")?;
-            match number("status").unwrap_or_default() {
+            let status = number("status").unwrap_or_default();
+            if let (Some(importable), 200 | 201) = (&mut self.importable, status) {
+                let (short_code, is_new) = (row.code(), status == 201);
+                importable.extend(claim_of(row).map(|claim| Importable {
+                    line: row.line,
+                    short_code,
+                    claim,
+                    is_new,
+                }));
+            }
+            match status {
                 201 => self.created += 1,
                 200 => self.existing += 1,
                 429 | 500..=599 => busy.push(row),
@@ -388,12 +446,59 @@ impl Sent {
     }
 }
 
+impl Sent {
+    /// Corrects the result of a dry run for rows that meet an earlier row of the file, which the
+    /// server does not know.
+    fn after_earlier_rows(&mut self, claims: &mut ImportClaims) {
+        let Some(mut importable) = self.importable.take() else { return };
+        importable.sort_by_key(|row| row.line);
+        for row in importable {
+            let clash = claims.add(row.claim);
+            if clash == RowClash::None || clash == RowClash::Same && !row.is_new {
+                continue;
+            }
+            *(if row.is_new { &mut self.created } else { &mut self.existing }) -= 1;
+            if clash == RowClash::Same {
+                self.existing += 1;
+                continue;
+            }
+            self.refused.push(Refused {
+                line: row.line,
+                short_code: row.short_code,
+                field: Some("short_code".to_owned()),
+                reason: "an earlier row has this code (alias_taken)".to_owned(),
+            });
+        }
+        self.refused.sort_by_key(|row| row.line);
+    }
+}
+
+/// What a row takes, as the server would compare it: without the fields that two rows for the same
+/// link may differ in.
+fn claim_of(row: &Row) -> Option<RowClaim> {
+    let text = |name: &str| row.body.get(name).and_then(Value::as_str).unwrap_or_default();
+    let target = text("long_url").trim();
+    let target = url::Url::parse(target).map_or_else(|_| target.to_owned(), String::from);
+    match row.code() {
+        Some(code) => Some(RowClaim::of_code(text("domain"), &code, &target)),
+        None if row.body.get("reuse") == Some(&Value::Bool(false)) => None,
+        None => {
+            let mut body = row.body.clone();
+            body.insert("long_url".into(), target.into());
+            for name in ["created_at", "imported_clicks"] {
+                body.remove(name);
+            }
+            Some(RowClaim::of_content(Value::from(body).to_string()))
+        }
+    }
+}
+
 impl Work<'_> {
     /// Accounts for a batch that the server has answered, after all batches before it.
     fn settle(
         &mut self,
         batch: Batch,
-        sent: Sent,
+        mut sent: Sent,
         progress_file: Option<&Path>,
         bar: &ProgressBar,
     ) -> anyhow::Result<()> {
@@ -404,6 +509,7 @@ impl Work<'_> {
             }
             self.note(row, outcome)?;
         }
+        sent.after_earlier_rows(&mut self.claims);
         self.done.created += sent.created;
         self.done.existing += sent.existing;
         for refused in sent.refused {

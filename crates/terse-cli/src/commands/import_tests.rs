@@ -8,7 +8,7 @@ use clap::Parser as _;
 use http::StatusCode;
 
 use super::*;
-use crate::commands::export::Export;
+use crate::commands::export::ExportArgs;
 
 /// The part of the API that an import and an export need.
 #[derive(Clone, Default)]
@@ -107,7 +107,7 @@ impl Bench {
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]
-            import: Import,
+            import: ImportArgs,
         }
         let line = ["x", file.to_str().unwrap()]
             .iter()
@@ -120,8 +120,12 @@ impl Bench {
     }
 }
 
-fn context() -> Context {
-    Context { json: true, remote: None, local: Box::new(|| panic!("the test passes its own API")) }
+fn context() -> CommandContext {
+    CommandContext {
+        json: true,
+        remote: None,
+        local: Box::new(|| panic!("the test passes its own API")),
+    }
 }
 
 fn rows(from: usize, to: usize) -> String {
@@ -238,6 +242,28 @@ fn a_dry_run_changes_nothing_and_is_no_part_of_an_import() {
 }
 
 #[test]
+fn a_dry_run_foresees_rows_that_meet_an_earlier_one() {
+    let bench = Bench::new(Api::default());
+    let file = bench.path("links.csv");
+    // The rows of one code are in different requests.
+    let text = format!(
+        "long_url,alias\nhttps://e.com/a,SAME\nftp://e.com/,LATER\nhttps://e.com/free,\n{}\
+         https://e.com/b,SAME\nhttps://E.com/a,SAME\nhttps://e.com/b,LATER\nhttps://e.com/free,\n",
+        rows(0, 1200)
+    );
+    std::fs::write(&file, text).unwrap();
+    let report = bench.path("report.jsonl");
+    let asked = bench.import(&file, &["--dry-run", "--report", report.to_str().unwrap()]);
+    assert!(!asked.unwrap(), "rows would be refused");
+    let report = std::fs::read_to_string(report).unwrap();
+    let refused: Vec<Value> = report.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let lines: Vec<_> = refused.iter().map(|row| row["line"].as_u64().unwrap()).collect();
+    assert_eq!(lines, [3, 1205], "{report}");
+    assert_eq!(refused[1]["short_code"], "SAME");
+    assert!(refused[1]["reason"].as_str().unwrap().contains("an earlier row has this code"));
+}
+
+#[test]
 fn a_busy_server_is_asked_again() {
     let bench = Bench::new(Api { busy: Arc::new(Mutex::new(vec![503, 429])), ..Api::default() });
     let file = bench.path("links.csv");
@@ -265,7 +291,7 @@ fn an_export_holds_every_link_and_appears_whole() {
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]
-            export: Export,
+            export: ExportArgs,
         }
         let out = bench.path(name);
         let context = context();

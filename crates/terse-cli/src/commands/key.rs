@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::text;
 use super::user::path_of;
-use crate::Context;
+use crate::CommandContext;
 use crate::client::ApiClient;
 use crate::terminal::{is_out, one_line, say, table, width};
 use terse_core::Span;
@@ -18,7 +18,7 @@ Examples:
   terse key add newsletter --user ann --scope create --ttl 90d
   terse key list --user ann
   terse key revoke 7 --user ann")]
-pub struct Key {
+pub struct KeyArgs {
     #[command(subcommand)]
     act: Act,
 }
@@ -66,7 +66,7 @@ struct Whose {
 }
 
 impl Whose {
-    fn path(&self, context: &Context, api: &ApiClient) -> anyhow::Result<String> {
+    fn path(&self, context: &CommandContext, api: &ApiClient) -> anyhow::Result<String> {
         match &self.user {
             Some(user) => Ok(format!("{}/keys", path_of(api, user)?)),
             // Without --server, commands use the operator's key, which belongs to no account.
@@ -80,8 +80,8 @@ impl Whose {
     }
 }
 
-impl Key {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl KeyArgs {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         let api = context.api()?;
         match &self.act {
             Act::List { whose } => {

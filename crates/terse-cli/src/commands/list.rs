@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::{URLS, text};
-use crate::Context;
+use crate::CommandContext;
 use crate::client::{ApiClient, query};
 use crate::terminal::{say, table, width};
 
@@ -15,14 +15,15 @@ pub(crate) const PAGE: usize = 100;
 /// long.
 const EMPTY_PAGES: usize = 10_000;
 
-/// List links, newest first.
+/// List your links, newest first.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   terse list
   terse list --q spring --tag sale --status active
+  terse list --owner all
   terse list --all --json | jq -r '.links[].short_url'")]
-pub struct List {
+pub struct ListArgs {
     /// Only links whose code, target or title contains this text
     #[arg(long, value_name = "TEXT")]
     q: Option<String>,
@@ -35,6 +36,9 @@ pub struct List {
     /// Only links that are active, scheduled, expired, used_up, suspicious, blocked or deleted
     #[arg(long)]
     status: Option<String>,
+    /// The links of the owner with this number, or of all owners; for moderators and admins
+    #[arg(long, value_name = "NUMBER|all")]
+    owner: Option<String>,
     /// Only archived links
     #[arg(long)]
     archived: bool,
@@ -51,11 +55,12 @@ pub struct List {
 
 /// Which links to read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Which {
+pub(crate) struct ListFilters {
     pub(crate) q: Option<String>,
     pub(crate) tag: Option<String>,
     pub(crate) domain: Option<String>,
     pub(crate) status: Option<String>,
+    pub(crate) owner: Option<String>,
     pub(crate) archived: Option<&'static str>,
     pub(crate) oldest: bool,
     pub(crate) limit: Option<usize>,
@@ -64,7 +69,7 @@ pub(crate) struct Which {
 /// Reads links page by page. Returns the cursor of what is left.
 pub(crate) fn walk(
     api: &ApiClient,
-    which: &Which,
+    which: &ListFilters,
     mut each: impl FnMut(&[Value]) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<String>> {
     let mut left = which.limit.unwrap_or(usize::MAX);
@@ -77,8 +82,7 @@ pub(crate) fn walk(
             ("domain", which.domain.clone()),
             ("status", which.status.clone()),
             ("archived", which.archived.map(str::to_owned)),
-            // Every link that the key may see: an operator works with all of them.
-            ("owner", Some("all".into())),
+            ("owner", which.owner.clone()),
             ("sort", which.oldest.then(|| "created_at".into())),
             ("limit", Some(left.min(PAGE).to_string())),
             ("cursor", cursor.clone()),
@@ -103,14 +107,15 @@ pub(crate) fn walk(
     }
 }
 
-impl List {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl ListArgs {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         let api = context.api()?;
-        let which = Which {
+        let which = ListFilters {
             q: self.q.clone(),
             tag: self.tag.clone(),
             domain: self.domain.clone(),
             status: self.status.clone(),
+            owner: self.owner.clone(),
             archived: self.archived.then_some("true"),
             oldest: self.oldest,
             limit: (!self.all).then_some(usize::try_from(self.limit)?),
@@ -123,7 +128,7 @@ impl List {
         let more = walk(&api, &which, |links| {
             if !links.is_empty() {
                 count += links.len();
-                let page = page(links, width());
+                let page = page(links, self.owner.is_some(), width());
                 // The header once, above the first page.
                 say(if std::mem::take(&mut header) {
                     &page
@@ -135,10 +140,15 @@ impl List {
         })?;
         match (count, more) {
             (0, _) => {
+                let matching = self.q.is_some() || self.tag.is_some();
                 eprintln!(
-                    "There are no links{}.",
-                    if self.q.is_some() || self.tag.is_some() { " that match" } else { " yet" }
+                    "There are no links{}{}.",
+                    if self.owner.is_none() { " of yours" } else { "" },
+                    if matching { " that match" } else { " yet" }
                 );
+                if self.owner.is_none() {
+                    eprintln!("Moderators and admins list those of all owners with --owner all.");
+                }
             }
             (_, Some(_)) => eprintln!(
                 "There are more links: --limit {} or --all shows them.",
@@ -151,7 +161,7 @@ impl List {
 }
 
 /// Prints links as they arrive, so that a million links need not fit in memory.
-fn json(api: &ApiClient, which: &Which) -> anyhow::Result<bool> {
+fn json(api: &ApiClient, which: &ListFilters) -> anyhow::Result<bool> {
     use std::io::Write as _;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     out.write_all(b"{\"links\":[")?;
@@ -170,17 +180,25 @@ fn json(api: &ApiClient, which: &Which) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-fn page(links: &[Value], width: usize) -> String {
+/// A table of links, with their owners if those may differ.
+fn page(links: &[Value], with_owner: bool, width: usize) -> String {
     let row = |link: &Value| {
         let day = text(link, "created_at").get(..10).unwrap_or_default();
         let domain = text(link, "short_url").split_once("://").map_or("", |(_, rest)| rest);
         let name = if domain.is_empty() { text(link, "short_code") } else { domain };
-        [name, text(link, "long_url"), text(link, "status"), day, text(link, "title")]
-            .map(str::to_owned)
-            .to_vec()
+        let owner = link.get("owner").map(Value::to_string).unwrap_or_default();
+        let mut row = [name, text(link, "long_url"), text(link, "status"), day].to_vec();
+        row.extend(with_owner.then_some(owner.as_str()));
+        row.push(text(link, "title"));
+        row.into_iter().map(str::to_owned).collect()
     };
     let rows: Vec<Vec<String>> = links.iter().map(row).collect();
-    table(&["LINK", "TARGET", "STATE", "MADE", "TITLE"], &rows, &[1, 4], width)
+    if with_owner {
+        let header = ["LINK", "TARGET", "STATE", "MADE", "OWNER", "TITLE"];
+        table(&header, &rows, &[1, 5], width)
+    } else {
+        table(&["LINK", "TARGET", "STATE", "MADE", "TITLE"], &rows, &[1, 4], width)
+    }
 }
 
 #[cfg(test)]
@@ -192,9 +210,11 @@ mod tests {
         let link = serde_json::json!({
             "short_url": "https://go.example/x7Kq", "short_code": "x7Kq",
             "long_url": "https://example.com/a/rather/long/path/indeed",
-            "status": "active", "created_at": "2026-01-02T03:04:05Z", "title": null
+            "status": "active", "created_at": "2026-01-02T03:04:05Z", "title": null, "owner": 7
         });
-        let page = page(&[link], 70);
+        let with_owner = page(std::slice::from_ref(&link), true, 90);
+        assert!(with_owner.contains("MADE        OWNER") && with_owner.contains("2026-01-02  7"));
+        let page = page(&[link], false, 70);
         let lines: Vec<&str> = page.lines().collect();
         assert_eq!(
             lines[0].split_whitespace().collect::<Vec<_>>(),

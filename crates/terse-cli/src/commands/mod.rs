@@ -1,8 +1,10 @@
 //! One file per command. Each prints text, or JSON with `--json`, and returns whether it succeeded.
 
+pub(crate) mod backup;
 mod block;
 mod chart;
 mod delete;
+pub(crate) mod doctor;
 mod edit;
 mod export;
 mod import;
@@ -27,38 +29,38 @@ use crate::client::{ApiClient, Remote, query, segment};
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Create a short link
-    Shorten(shorten::Shorten),
+    Shorten(shorten::ShortenArgs),
     /// Show where a short link leads, without following it
-    Resolve(resolve::Resolve),
+    Resolve(resolve::ResolveArgs),
     /// List links, newest first
-    List(list::List),
+    List(list::ListArgs),
     /// Change a link
-    Edit(edit::Edit),
+    Edit(edit::EditArgs),
     /// Delete links; `undelete` restores them within the grace period
-    Delete(delete::Delete),
+    Delete(delete::DeleteArgs),
     /// Restore deleted links
-    Undelete(delete::Undelete),
+    Undelete(delete::UndeleteArgs),
     /// Make every node forget its copies of links and read them from the store again
-    Forget(delete::Forget),
+    Forget(delete::ForgetArgs),
     /// Show the clicks of a link, or of all links
-    Stats(stats::Stats),
+    Stats(stats::StatsArgs),
     /// Show the links with the most clicks right now
-    Top(top::Top),
+    Top(top::TopArgs),
     /// Import links from a CSV or JSON lines file
-    Import(import::Import),
+    Import(import::ImportArgs),
     /// Export all links to a CSV or JSON lines file
-    Export(export::Export),
+    Export(export::ExportArgs),
     /// Manage accounts
-    User(user::User),
+    User(user::UserArgs),
     /// Create, list and revoke API keys
-    Key(key::Key),
+    Key(key::KeyArgs),
     /// Block a host, list blocked hosts, or unblock one
-    Block(block::Block),
+    Block(block::BlockArgs),
 }
 
 impl Command {
     /// Runs the command; `false` if it met a problem that it has already printed.
-    pub fn run(&self, context: &Context) -> anyhow::Result<bool> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         match self {
             Self::Shorten(command) => command.run(context),
             Self::Resolve(command) => command.run(context),
@@ -79,7 +81,7 @@ impl Command {
 }
 
 /// What every command gets.
-pub struct Context {
+pub struct CommandContext {
     /// Print JSON.
     pub json: bool,
     /// The server to work on, if one was named.
@@ -88,7 +90,7 @@ pub struct Context {
     pub local: Box<dyn Fn() -> anyhow::Result<ApiClient>>,
 }
 
-impl Context {
+impl CommandContext {
     /// The API: of the named server, or of the data folder.
     pub(crate) fn api(&self) -> anyhow::Result<ApiClient> {
         match &self.remote {

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Map, Value};
 
 use super::{link_path, text};
-use crate::Context;
+use crate::CommandContext;
 use crate::terminal::{is_out, one_line, say};
 
 /// Show where a short link leads, without following it.
@@ -18,7 +18,7 @@ Examples:
 
 With any of --as-…, says where the link's rules lead such a visitor, and why. In a pipe only the \
 target is printed.")]
-pub struct Resolve {
+pub struct ResolveArgs {
     /// A code or a whole short URL
     #[arg(value_name = "CODE|URL")]
     code: String,
@@ -75,8 +75,8 @@ impl Visitor {
     }
 }
 
-impl Resolve {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl ResolveArgs {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         if let Some(visitor) = self.visitor.body() {
             return self.try_on(context, &visitor);
         }
@@ -96,7 +96,7 @@ impl Resolve {
     }
 
     /// Where the link's rules lead this visitor, and why.
-    fn try_on(&self, context: &Context, visitor: &Value) -> anyhow::Result<bool> {
+    fn try_on(&self, context: &CommandContext, visitor: &Value) -> anyhow::Result<bool> {
         let path = link_path(&self.code, self.domain.as_deref(), "/try")?;
         let trial = context.api()?.expect(&Method::POST, &path, Some(visitor))?.body;
         if context.json {

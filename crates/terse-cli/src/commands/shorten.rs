@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Map, Value};
 
 use super::{URLS, read_password, read_rules, text};
-use crate::Context;
+use crate::CommandContext;
 use crate::terminal::{is_out, one_line, say};
 use terse_core::Span;
 
@@ -19,7 +19,7 @@ Examples:
   terse shorten https://example.com/ --alias spring --title 'Spring sale' --tag sale
   terse shorten https://example.com/ --ttl 8h
   open \"$(terse shorten https://example.com/)\"")]
-pub struct Shorten {
+pub struct ShortenArgs {
     /// Where the link leads
     url: String,
     /// A custom alias instead of a generated code
@@ -69,7 +69,7 @@ pub struct Shorten {
     no_reuse: bool,
 }
 
-impl Shorten {
+impl ShortenArgs {
     fn body(&self, password: Option<String>, rules: Option<Value>) -> Value {
         let mut body = Map::from_iter([("long_url".to_owned(), Value::from(self.url.as_str()))]);
         let mut give = |name: &str, value: Option<Value>| {
@@ -93,7 +93,7 @@ impl Shorten {
         Value::Object(body)
     }
 
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         let password = self.password_file.as_deref().map(read_password).transpose()?;
         let body = self.body(password, self.rules.as_deref().map(read_rules).transpose()?);
         let answer = context.api()?.expect(&Method::POST, URLS, Some(&body))?;
@@ -123,7 +123,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        shorten: Shorten,
+        shorten: ShortenArgs,
     }
 
     #[test]

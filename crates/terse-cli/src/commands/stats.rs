@@ -4,9 +4,9 @@ use clap::Args;
 use http::Method;
 use serde_json::Value;
 
-use super::chart::{Ink, number, side_by_side};
+use super::chart::{ChartCharacters, number, side_by_side};
 use super::{link_path, text};
-use crate::Context;
+use crate::CommandContext;
 use crate::client::query;
 use crate::terminal::{cut, is_utf8, one_line, say, width};
 
@@ -16,16 +16,17 @@ const SHOWN: usize = 8;
 const BLOCK: usize = 38;
 const GAP: usize = 4;
 
-/// Show the clicks of a link, or of all links.
+/// Show the clicks of a link, or of all your links.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   terse stats x7Kq
   terse stats x7Kq --from 2026-11-01 --interval day --bots exclude
   terse stats --tz Europe/Berlin
+  terse stats --owner all
   terse stats --orphans --json")]
-pub struct Stats {
-    /// A code or a whole short URL; without it, all links together
+pub struct StatsArgs {
+    /// A code or a whole short URL; without it, all your links together
     #[arg(value_name = "CODE|URL")]
     code: Option<String>,
     /// From this date, or date and time: 2026-01-31 or 2026-01-31T12:00:00Z [default: the link's
@@ -47,26 +48,39 @@ pub struct Stats {
     /// The short domain, if not the primary one
     #[arg(long, value_name = "HOST", requires = "code")]
     domain: Option<String>,
+    /// The links of the owner with this number, or of all owners; for admins
+    #[arg(long, value_name = "NUMBER|all", conflicts_with = "code")]
+    owner: Option<String>,
     /// Visits without a link instead of clicks
-    #[arg(long, conflicts_with = "code")]
+    #[arg(long, conflicts_with_all = ["code", "owner"])]
     orphans: bool,
 }
 
-impl Stats {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl StatsArgs {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         let stats = context.api()?.expect(&Method::GET, &self.path()?, None)?.body;
         if context.json {
             say(&stats.to_string())?;
             return Ok(true);
         }
-        for line in page(&stats, width(), is_utf8()) {
+        for line in page(&stats, &self.whose(), width(), is_utf8()) {
             say(&line)?;
         }
         Ok(true)
     }
 
+    /// What statistics of more than one link are about.
+    fn whose(&self) -> String {
+        match self.owner.as_deref() {
+            None => "Your links".to_owned(),
+            Some("all") => "Links of all owners".to_owned(),
+            Some(number) => format!("Links of owner {number}"),
+        }
+    }
+
     fn path(&self) -> anyhow::Result<String> {
         let which = query(&[
+            ("owner", self.owner.clone()),
             ("from", self.from.clone()),
             ("to", self.to.clone()),
             ("interval", self.interval.clone()),
@@ -91,11 +105,11 @@ fn zone_here() -> Option<String> {
     jiff::tz::TimeZone::try_system().ok()?.iana_name().map(str::to_owned)
 }
 
-/// Formats the statistics in lines of at most `width` columns.
-fn page(stats: &Value, width: usize, unicode: bool) -> Vec<String> {
-    let ink = Ink::new(unicode);
+/// Formats the statistics in lines of at most `width` columns; `whose` names more than one link.
+fn page(stats: &Value, whose: &str, width: usize, unicode: bool) -> Vec<String> {
+    let ink = ChartCharacters::new(unicode);
     let mut lines =
-        head(stats).into_iter().map(|line| cut(line.trim_end(), width)).collect::<Vec<_>>();
+        head(stats, whose).into_iter().map(|line| cut(line.trim_end(), width)).collect::<Vec<_>>();
     lines.push(String::new());
     lines.extend(over_time(stats, &ink, width));
     let block = BLOCK.min(width);
@@ -111,13 +125,13 @@ fn page(stats: &Value, width: usize, unicode: bool) -> Vec<String> {
     lines
 }
 
-fn head(stats: &Value) -> Vec<String> {
+fn head(stats: &Value, whose: &str) -> Vec<String> {
     let count = |field: &str| stats.get(field).and_then(Value::as_u64).unwrap_or_default();
     let (orphans, link) = (stats.get("outcomes").is_some(), text(stats, "short_url"));
     let what = match link.split_once("://") {
         Some((_, link)) => link,
         None if orphans => "Visits without a link",
-        None => "All links",
+        None => whose,
     };
     let day = |field: &str| text(stats, field).get(..10).unwrap_or_default().to_owned();
     let bots = match text(stats, "bots") {
@@ -148,7 +162,7 @@ fn head(stats: &Value) -> Vec<String> {
     lines
 }
 
-fn over_time(stats: &Value, ink: &Ink, width: usize) -> Vec<String> {
+fn over_time(stats: &Value, ink: &ChartCharacters, width: usize) -> Vec<String> {
     let points: &[Value] = stats.get("series").and_then(Value::as_array).map_or(&[], Vec::as_slice);
     let values: Vec<u64> = points
         .iter()
@@ -192,7 +206,13 @@ const LISTS: [(&str, &str); 16] = [
 ];
 
 /// Formats one list; empty if it has no known values.
-fn list(stats: &Value, field: &str, title: &str, ink: &Ink, width: usize) -> Option<Vec<String>> {
+fn list(
+    stats: &Value,
+    field: &str,
+    title: &str,
+    ink: &ChartCharacters,
+    width: usize,
+) -> Option<Vec<String>> {
     let item = |item: &Value| {
         let name = if field == "top_links" { text(item, "short_code") } else { text(item, "name") };
         (one_line(name), item.get("clicks").and_then(Value::as_u64).unwrap_or_default())
@@ -248,7 +268,7 @@ mod tests {
             let stats = sums(points, clicks);
             for width in 20..=200 {
                 for unicode in [true, false] {
-                    let lines = page(&stats, width, unicode);
+                    let lines = page(&stats, "Your links", width, unicode);
                     assert!(lines.iter().all(|line| line.width() <= width), "{width} {lines:#?}");
                     assert!(lines.iter().all(|line| !line.chars().any(char::is_control)));
                 }
@@ -258,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_page_tells_what_there_is() {
-        let text = page(&sums(31, 1234), 100, true).join("\n");
+        let text = page(&sums(31, 1234), "Your links", 100, true).join("\n");
         for part in [
             "go.example/x7Kq  2026-01-01 to 2026-02-01, Europe/Berlin, without bots",
             "clicks      1,234 (1,234 by humans, 0 by bots)",
@@ -281,22 +301,22 @@ mod tests {
         assert!(text.contains("other   15"), "{text}");
         let orphans = json!({"outcomes": [{"name": "not_found", "clicks": 2}], "series": [],
             "total_clicks": 2});
-        let text = page(&orphans, 80, true).join("\n");
+        let text = page(&orphans, "Your links", 80, true).join("\n");
         assert!(
             text.starts_with("Visits without a link") && text.contains("not_found 2"),
             "{text}"
         );
         assert!(
-            page(&json!({"top_links": [{"short_code": "abc", "clicks": 3}]}), 80, true)
+            page(&json!({"top_links": [{"short_code": "abc", "clicks": 3}]}), "", 80, true)
                 .join("\n")
                 .contains("abc 3")
         );
-        assert!(!page(&json!({"nothing": "of ours"}), 80, true).is_empty());
+        assert!(!page(&json!({"nothing": "of ours"}), "", 80, true).is_empty());
     }
 
     #[test]
     fn what_is_asked_for_is_in_the_path() {
-        let all = Stats {
+        let all = StatsArgs {
             code: None,
             from: Some("2026-01-01".into()),
             to: None,
@@ -304,14 +324,23 @@ mod tests {
             bots: None,
             tz: Some("+05:30".into()),
             domain: None,
+            owner: None,
             orphans: false,
         };
         assert_eq!(all.path().unwrap(), "/api/v1/stats?from=2026-01-01&tz=%2B05%3A30");
+        assert_eq!(all.whose(), "Your links");
+        let everybody = StatsArgs { owner: Some("all".into()), ..all };
         assert_eq!(
-            Stats { orphans: true, ..all }.path().unwrap(),
+            everybody.path().unwrap(),
+            "/api/v1/stats?owner=all&from=2026-01-01&tz=%2B05%3A30"
+        );
+        assert_eq!(everybody.whose(), "Links of all owners");
+        let all = StatsArgs { owner: None, ..everybody };
+        assert_eq!(
+            StatsArgs { orphans: true, ..all }.path().unwrap(),
             "/api/v1/admin/orphans?from=2026-01-01&tz=%2B05%3A30"
         );
-        let one = Stats {
+        let one = StatsArgs {
             code: Some("https://b.example/x7Kq".into()),
             from: None,
             to: Some("x&y".into()),
@@ -319,6 +348,7 @@ mod tests {
             bots: Some("only".into()),
             tz: Some("UTC".into()),
             domain: Some("b.example".into()),
+            owner: None,
             orphans: false,
         };
         let path =

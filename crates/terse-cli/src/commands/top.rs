@@ -7,9 +7,9 @@ use clap::Args;
 use http::Method;
 use serde_json::Value;
 
-use super::chart::{Ink, number};
+use super::chart::{ChartCharacters, number};
 use super::text;
-use crate::Context;
+use crate::CommandContext;
 use crate::client::{ApiClient, query};
 use crate::terminal::{cut, height, is_out, is_utf8, say, table, width};
 use terse_core::Span;
@@ -23,22 +23,25 @@ const BARS: usize = 20;
 /// The widest terminal without bars.
 const NARROW: usize = 90;
 
-/// Show the links with the most clicks right now.
+/// Show which of your links have the most clicks right now.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   terse top
   terse top --minutes 60 --limit 50 --every 10s
-  terse top --once
+  terse top --owner all --once
 
 Repeats until Ctrl-C; prints once in a pipe, with --once or with --json.")]
-pub struct Top {
+pub struct TopArgs {
     /// Count clicks of this many past minutes, up to 60
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=60))]
     minutes: u8,
     /// The most links to show, up to 100
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100))]
     limit: u8,
+    /// The links of the owner with this number, or of all owners; for admins
+    #[arg(long, value_name = "NUMBER|all")]
+    owner: Option<String>,
     /// How often to refresh
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     every: Span,
@@ -47,8 +50,8 @@ pub struct Top {
     once: bool,
 }
 
-impl Top {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl TopArgs {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         let api = context.api()?;
         if context.json {
             say(&self.fetch(&api)?.to_string())?;
@@ -71,6 +74,7 @@ impl Top {
         let which = query(&[
             ("minutes", Some(self.minutes.to_string())),
             ("limit", Some(self.limit.to_string())),
+            ("owner", self.owner.clone()),
         ]);
         Ok(api.expect(&Method::GET, &format!("/api/v1/top{which}"), None)?.body)
     }
@@ -97,7 +101,7 @@ impl Top {
 
 /// Formats the list in lines of at most `width` columns, with at most `rows` links.
 fn picture(top: &Value, width: usize, rows: usize, unicode: bool) -> Vec<String> {
-    let ink = Ink::new(unicode);
+    let ink = ChartCharacters::new(unicode);
     let count =
         |link: &Value, field: &str| link.get(field).and_then(Value::as_u64).unwrap_or_default();
     let minutes = count(top, "minutes");

@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{read_password, text};
-use crate::Context;
+use crate::CommandContext;
 use crate::client::{ApiClient, query};
 use crate::terminal::{one_line, say, table, width};
 use terse_core::Span;
@@ -25,7 +25,7 @@ Examples:
   terse user add ann --role admin --password-file password.txt
   terse user invite --role user
   terse user suspend bob --why 'sends spam'")]
-pub struct User {
+pub struct UserArgs {
     #[command(subcommand)]
     act: Act,
 }
@@ -100,7 +100,7 @@ struct About {
 }
 
 impl About {
-    fn tell(&self, body: &mut Map<String, Value>) -> anyhow::Result<()> {
+    fn add_to(&self, body: &mut Map<String, Value>) -> anyhow::Result<()> {
         if let Some(role) = &self.role {
             body.insert("role".into(), json!(role));
         }
@@ -111,16 +111,16 @@ impl About {
     }
 }
 
-impl User {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl UserArgs {
+    pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         let api = context.api()?;
         match &self.act {
             Act::List => list(&api, context.json),
             Act::Add { name, about } => {
                 let mut body = Map::from_iter([("name".to_owned(), json!(name))]);
-                about.tell(&mut body)?;
+                about.add_to(&mut body)?;
                 let made = api.expect(&Method::POST, USERS, Some(&body.into()))?.body;
-                tell(context, &made, |user| {
+                print_account(context, &made, |user| {
                     format!("{} has an account ({}, number {})", user.name, user.role, user.id)
                 })?;
                 if !context.json && about.password_file.is_none() {
@@ -137,19 +137,21 @@ impl User {
                 body.extend(new_name.as_ref().map(|name| ("name".to_owned(), json!(name))));
                 let plan = plan.as_ref().map(|plan| Some(plan).filter(|plan| !plan.is_empty()));
                 body.extend(plan.map(|plan| ("plan".to_owned(), json!(plan))));
-                about.tell(&mut body)?;
+                about.add_to(&mut body)?;
                 let changed = api.expect(&Method::PATCH, &path, Some(&body.into()))?.body;
-                tell(context, &changed, |user| format!("changed: {} ({})", user.name, user.role))
+                print_account(context, &changed, |user| {
+                    format!("changed: {} ({})", user.name, user.role)
+                })
             }
             Act::Suspend { user, why } => {
                 let path = format!("{}/suspend", path_of(&api, user)?);
                 let changed = api.expect(&Method::POST, &path, Some(&json!({ "why": why })))?.body;
-                tell(context, &changed, |user| format!("suspended: {}", user.name))
+                print_account(context, &changed, |user| format!("suspended: {}", user.name))
             }
             Act::Reinstate { user, why } => {
                 let path = format!("{}/reinstate", path_of(&api, user)?);
                 let changed = api.expect(&Method::POST, &path, Some(&json!({ "why": why })))?.body;
-                tell(context, &changed, |user| format!("reinstated: {}", user.name))
+                print_account(context, &changed, |user| format!("reinstated: {}", user.name))
             }
             Act::Erase { user, yes } => {
                 anyhow::ensure!(
@@ -187,8 +189,8 @@ struct Told {
     role: String,
 }
 
-fn tell(
-    context: &Context,
+fn print_account(
+    context: &CommandContext,
     user: &Value,
     sentence: impl FnOnce(Told) -> String,
 ) -> anyhow::Result<bool> {

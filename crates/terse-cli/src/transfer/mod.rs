@@ -14,7 +14,7 @@ mod writer;
 
 pub(crate) use cells::guard;
 pub(crate) use columns::Source;
-pub use records::digest_of;
+pub(crate) use records::digest_of;
 pub(crate) use resume::{Done, Position};
 pub use rows::rows_of;
 pub(crate) use rows::{Format, Refused, Row, RowResult, Rows};

@@ -224,7 +224,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// The checksum of a whole file.
-pub fn digest_of(mut input: impl Read) -> std::io::Result<String> {
+pub(crate) fn digest_of(mut input: impl Read) -> std::io::Result<String> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 64 << 10];
     loop {

@@ -167,7 +167,7 @@ fn links_with_a_password_do_not_come_in_without_it() {
 
 #[test]
 fn links_that_were_taken_down_do_not_come_back() {
-    for status in ["deleted", "blocked", "suspicious"] {
+    for status in ["deleted", "blocked", "suspicious", "used_up"] {
         let file = format!("long_url,status\nhttps://e.com/,{status}\nhttps://e.com/,expired\n");
         assert!(matches!(&all(file.as_bytes())[..], [RowResult::Skipped(_), RowResult::Link(_)]));
     }

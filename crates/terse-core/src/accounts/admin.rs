@@ -2,7 +2,7 @@
 
 use super::keys::parse_plan;
 use super::profile::account_name;
-use super::{AccountError, Accounts, invalid, reason};
+use super::{AccountError, Accounts, Erased, Erasures, invalid, reason};
 use crate::link::OwnerId;
 use crate::principal::Principal;
 use crate::registry::{Account, AccountChange, NewAccount, Role};
@@ -36,13 +36,27 @@ pub struct AccountEdit {
 }
 
 impl Accounts {
-    /// An account.
-    pub async fn account(&self, id: OwnerId) -> Result<Account, AccountError> {
+    pub(super) async fn find(&self, id: OwnerId) -> Result<Account, AccountError> {
         self.registry.account(id).await?.ok_or(AccountError::NotFound("account"))
     }
 
-    /// The account with a name, in any case.
-    pub async fn named(&self, name: &str) -> Result<Option<Account>, AccountError> {
+    /// An account. Only for admins.
+    pub async fn account(
+        &self,
+        principal: &Principal,
+        id: OwnerId,
+    ) -> Result<Account, AccountError> {
+        principal.require(Role::Admin)?;
+        self.find(id).await
+    }
+
+    /// The account with a name, in any case. Only for admins.
+    pub async fn named(
+        &self,
+        principal: &Principal,
+        name: &str,
+    ) -> Result<Option<Account>, AccountError> {
+        principal.require(Role::Admin)?;
         Ok(self.registry.account_by_name(&account_name(name)?).await?)
     }
 
@@ -52,12 +66,14 @@ impl Accounts {
         Ok(account.map(|account| account.name.as_str().to_owned()))
     }
 
-    /// Up to `limit` accounts after `after`, the oldest first.
+    /// Up to `limit` accounts after `after`, the oldest first. Only for admins.
     pub async fn accounts(
         &self,
+        principal: &Principal,
         after: Option<OwnerId>,
         limit: usize,
     ) -> Result<Vec<Account>, AccountError> {
+        principal.require(Role::Admin)?;
         Ok(self.registry.accounts(after, limit).await?)
     }
 
@@ -67,7 +83,7 @@ impl Accounts {
         principal: &Principal,
         draft: AccountDraft,
     ) -> Result<Account, AccountError> {
-        Self::require(principal, Role::Admin)?;
+        principal.require(Role::Admin)?;
         let name = account_name(&draft.name)?;
         let role = draft.role.map_or(Ok(Role::User), |word| role_of(&word))?;
         let password = match draft.password {
@@ -86,11 +102,11 @@ impl Accounts {
         id: OwnerId,
         edit: AccountEdit,
     ) -> Result<Account, AccountError> {
-        Self::require(principal, Role::Admin)?;
+        principal.require(Role::Admin)?;
         let name = edit.name.as_deref().map(account_name).transpose()?;
         let role = edit.role.as_deref().map(role_of).transpose()?;
         let why = edit.why.as_deref().map(reason).transpose()?;
-        let account = self.account(id).await?;
+        let account = self.find(id).await?;
         let suspended = match edit.suspended {
             None => None,
             Some(suspend) => {
@@ -114,6 +130,21 @@ impl Accounts {
         let change =
             AccountChange { name, role, password, suspended, plan, ..AccountChange::default() };
         self.change(&account, change, self.by(principal.owner(), why)).await
+    }
+
+    /// Erases another account, with everything that belongs to it. Only for admins.
+    pub async fn erase(
+        &self,
+        erasures: &Erasures,
+        principal: &Principal,
+        id: OwnerId,
+    ) -> Result<Erased, AccountError> {
+        let account = self.account(principal, id).await?;
+        if account.id == principal.owner() {
+            return Err(AccountError::OwnAccount);
+        }
+        let by = self.by(principal.owner(), None);
+        Ok(erasures.erase(&*self.refresh, &account, by).await?)
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::RefreshHook;
 use crate::clicks::ClickStore;
-use crate::link::{Link, OwnerId, Status};
+use crate::link::{Link, LinkStatus, OwnerId};
 use crate::links::{Caller, LinkError, Links};
 use crate::registry::{
     Account, AccountChange, Actor, Attribution, ChangeAccount, Registry, RegistryError, Suspension,
@@ -79,12 +79,12 @@ pub struct Erasure {
 enum Step {
     /// Erases a page of the links that were not deleted, or of those that were.
     Links {
-        status: Option<Status>,
+        status: Option<LinkStatus>,
         after: Option<Cursor>,
     },
     /// Purges the links that were erased.
     Purge {
-        status: Option<Status>,
+        status: Option<LinkStatus>,
     },
     Clicks,
     Account,
@@ -188,7 +188,7 @@ impl Erasures {
     async fn erase_links(
         &self,
         owner: OwnerId,
-        status: Option<Status>,
+        status: Option<LinkStatus>,
         after: Option<Cursor>,
     ) -> Result<Option<Cursor>, LinkError> {
         let all = ListQuery::all(Sort::Oldest, PAGE, self.links.now());
@@ -222,7 +222,7 @@ impl Erasure {
             }
             Step::Purge { status } => match (links.purge_erased(PAGE).await?, status) {
                 (1.., status) => Step::Purge { status: *status },
-                (0, None) => Step::Links { status: Some(Status::Deleted), after: None },
+                (0, None) => Step::Links { status: Some(LinkStatus::Deleted), after: None },
                 (0, Some(_)) if self.is_account_erased => Step::Scrub,
                 (0, Some(_)) => Step::Clicks,
             },

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::limits::LimitReached;
 use crate::password::PasswordError;
+use crate::principal::AccessError;
 use crate::registry::RegistryError;
 use crate::store::StoreError;
 use crate::validation::ValidationError;
@@ -40,6 +41,12 @@ pub enum AccountError {
         /// Why.
         detail: Cow<'static, str>,
     },
+    /// The caller's role does not permit it.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// An admin erases other accounts; their own is erased with a confirmation.
+    #[error("this is your own account")]
+    OwnAccount,
     /// There is no such account, key, session or invitation.
     #[error("there is no such {0}")]
     NotFound(&'static str),

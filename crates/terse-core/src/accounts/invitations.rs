@@ -40,7 +40,7 @@ impl Accounts {
         role: Role,
         ttl: Option<u64>,
     ) -> Result<(String, Invitation), AccountError> {
-        Self::require(principal, Role::Moderator)?;
+        principal.require(Role::Moderator)?;
         if principal.role < Role::Admin && role > Role::User {
             let detail = "moderators invite users; this needs an admin";
             return Err(AccountError::forbidden(detail).on("role"));

@@ -64,8 +64,13 @@ pub(super) fn parse_plan(plan: &str) -> Result<Limit, ValidationError> {
 }
 
 impl Accounts {
-    /// The keys of an account, the oldest first.
-    pub async fn keys(&self, owner: OwnerId) -> Result<Vec<ApiKey>, AccountError> {
+    /// The keys of an account, the oldest first: the caller's own or, for admins, any.
+    pub async fn keys(
+        &self,
+        principal: &Principal,
+        owner: OwnerId,
+    ) -> Result<Vec<ApiKey>, AccountError> {
+        principal.require_self_or_admin(owner)?;
         Ok(self.registry.keys(owner).await?)
     }
 
@@ -91,20 +96,21 @@ impl Accounts {
         owner: OwnerId,
         draft: KeyDraft,
     ) -> Result<(String, ApiKey), AccountError> {
-        Self::require(principal, Role::Admin)?;
+        principal.require(Role::Admin)?;
         let key = draft.parse(self.clock.now())?;
-        let account = self.account(owner).await?;
+        let account = self.find(owner).await?;
         self.add_key(&account, key, principal.owner()).await
     }
 
-    /// Revokes a key of an account.
+    /// Revokes a key of an account: of the caller's own or, for admins, of any.
     pub async fn revoke_key(
         &self,
-        actor: OwnerId,
+        principal: &Principal,
         owner: OwnerId,
         id: KeyId,
     ) -> Result<(), AccountError> {
-        match self.registry.revoke_key(owner, id, self.by(actor, None)).await {
+        principal.require_self_or_admin(owner)?;
+        match self.registry.revoke_key(owner, id, self.by(principal.owner(), None)).await {
             Err(RegistryError::Missing) => Err(AccountError::NotFound("key")),
             revoked => Ok(revoked?),
         }

@@ -21,7 +21,7 @@ pub use authentication::SignedIn;
 pub use erasure::{Erased, Erasure, ErasureError, Erasures};
 pub use error::AccountError;
 pub use keys::{KeyDraft, MAX_KEY_NAME};
-pub use profile::{ErasureProof, ProfileEdit};
+pub use profile::{ErasureProof, OwnSubject, ProfileEdit};
 pub use secret::BearerSecret;
 pub use sessions::SessionSecret;
 pub use sign_up::{ForeignAccount, SignUp};
@@ -32,7 +32,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::clock::Clock;
-use crate::limits::Limits;
+use crate::limits::RateLimits;
 use crate::link::OwnerId;
 use crate::password::PasswordHasher;
 use crate::registry::{
@@ -68,11 +68,28 @@ pub trait KeyUse: Send + Sync {
     fn note(&self, key: crate::registry::KeyId, at: crate::time::Timestamp);
 }
 
+/// For processes without a redirect plane: commands, and tests.
+#[derive(Clone, Copy, Debug)]
+pub struct NoRefresh;
+
+#[async_trait]
+impl RefreshHook for NoRefresh {
+    async fn refresh(&self) {}
+}
+
+/// Records no uses.
+#[derive(Clone, Copy, Debug)]
+pub struct NoKeyUse;
+
+impl KeyUse for NoKeyUse {
+    fn note(&self, _key: crate::registry::KeyId, _at: crate::time::Timestamp) {}
+}
+
 /// The service.
 pub struct Accounts {
     registry: Arc<dyn Registry>,
     passwords: Arc<dyn PasswordHasher>,
-    limits: Limits,
+    limits: RateLimits,
     policy: AccountPolicy,
     refresh: Arc<dyn RefreshHook>,
     key_use: Arc<dyn KeyUse>,
@@ -84,7 +101,7 @@ impl Accounts {
     pub fn new(
         registry: Arc<dyn Registry>,
         passwords: Arc<dyn PasswordHasher>,
-        limits: Limits,
+        limits: RateLimits,
         policy: AccountPolicy,
         refresh: Arc<dyn RefreshHook>,
         key_use: Arc<dyn KeyUse>,
@@ -144,6 +161,14 @@ pub fn one_line(field: &'static str, text: &str, max: usize) -> Result<String, V
 /// A reason for the audit log.
 pub fn reason(why: &str) -> Result<String, ValidationError> {
     one_line("why", why, MAX_REASON)
+}
+
+/// A reason for the audit log, cut to its longest length; `default` if there is none.
+pub fn reason_or(why: &str, default: &'static str) -> String {
+    match why.trim() {
+        "" => default.to_owned(),
+        why => why.chars().take(MAX_REASON).collect(),
+    }
 }
 
 fn invalid(field: &'static str, detail: impl Into<String>) -> ValidationError {

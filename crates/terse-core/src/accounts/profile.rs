@@ -1,9 +1,9 @@
 //! An account's own profile: reading, changing and erasing it.
 
-use super::{AccountError, Accounts, invalid};
+use super::{AccountError, Accounts, Erased, Erasures, invalid};
 use crate::principal::{Credential, Principal};
 use crate::registry::{
-    Account, AccountChange, AccountName, ForeignIdentity, RegistryError, Webhook,
+    Account, AccountChange, AccountName, ForeignIdentity, RegistryError, Webhook, subject,
 };
 use crate::validation::ValidationError;
 
@@ -25,6 +25,17 @@ pub struct ErasureProof {
     pub password: Option<String>,
     /// The name of the account, where it has no password.
     pub confirm: Option<String>,
+}
+
+/// A subject of the audit log that belongs to the account which reads it.
+#[derive(Clone, Debug)]
+pub struct OwnSubject(String);
+
+impl OwnSubject {
+    /// As the audit log writes it.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 impl Accounts {
@@ -95,8 +106,21 @@ impl Accounts {
         self.change(account, change, self.by(account.id, None)).await
     }
 
+    /// Erases the caller's own account, with everything that belongs to it.
+    pub async fn erase_own(
+        &self,
+        erasures: &Erasures,
+        principal: &Principal,
+        proof: ErasureProof,
+    ) -> Result<Erased, AccountError> {
+        let account = self.own_account(principal).await?;
+        self.confirm_erasure(&account, proof).await?;
+        let by = self.by(account.id, Some("asked for by its owner".to_owned()));
+        Ok(erasures.erase(&*self.refresh, &account, by).await?)
+    }
+
     /// Checks that the caller intends to erase this account.
-    pub async fn confirm_erasure(
+    async fn confirm_erasure(
         &self,
         account: &Account,
         proof: ErasureProof,
@@ -133,9 +157,24 @@ impl Accounts {
         self.change(account, change, self.by(account.id, None)).await
     }
 
-    /// The webhooks of an account, for its export.
-    pub async fn webhooks(&self, account: &Account) -> Result<Vec<Webhook>, AccountError> {
+    /// The webhooks of the caller's own account, for its export.
+    pub async fn webhooks(&self, principal: &Principal) -> Result<Vec<Webhook>, AccountError> {
+        let account = self.own_account(principal).await?;
         Ok(self.registry.webhooks(account.id).await?)
+    }
+
+    /// What the audit log calls the caller's own account, its keys and its webhooks.
+    pub async fn own_subjects(
+        &self,
+        principal: &Principal,
+    ) -> Result<Vec<OwnSubject>, AccountError> {
+        let account = self.own_account(principal).await?;
+        let keys = self.registry.keys(account.id).await?;
+        let webhooks = self.registry.webhooks(account.id).await?;
+        let keys = keys.iter().map(|key| subject::key(key.id));
+        let webhooks = webhooks.iter().map(|webhook| subject::webhook(webhook.id));
+        let all = keys.chain(webhooks).chain([subject::account(account.id)]);
+        Ok(all.map(OwnSubject).collect())
     }
 }
 

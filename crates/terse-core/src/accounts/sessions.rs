@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{AccountError, Accounts, BearerSecret};
-use crate::link::OwnerId;
+use crate::principal::{Credential, Principal};
 use crate::registry::{Account, Session, Token};
 use crate::time::Timestamp;
 
@@ -47,29 +47,31 @@ impl Accounts {
         }
     }
 
-    /// The sessions of an account that have not ended, the oldest first.
-    pub async fn sessions(&self, owner: OwnerId) -> Result<Vec<Session>, AccountError> {
-        Ok(self.registry.sessions(owner, self.clock.now()).await?)
+    /// The caller's own sessions that have not ended, the oldest first.
+    pub async fn sessions(&self, principal: &Principal) -> Result<Vec<Session>, AccountError> {
+        let account = self.own_account(principal).await?;
+        Ok(self.registry.sessions(account.id, self.clock.now()).await?)
     }
 
-    /// Ends the session of an account that `is_wanted` selects.
+    /// Ends the session of the caller's own account that `is_wanted` selects.
     pub async fn end_session_where(
         &self,
-        owner: OwnerId,
+        principal: &Principal,
         is_wanted: impl Fn(&Token) -> bool,
     ) -> Result<(), AccountError> {
-        let sessions = self.sessions(owner).await?;
+        let sessions = self.sessions(principal).await?;
         let wanted = sessions.iter().find(|session| is_wanted(&session.token));
         let wanted = wanted.ok_or(AccountError::NotFound("session"))?;
         Ok(self.registry.end_session(&wanted.token).await?)
     }
 
-    /// Ends all sessions of an account but one.
-    pub async fn end_other_sessions(
-        &self,
-        owner: OwnerId,
-        kept: Option<&Token>,
-    ) -> Result<(), AccountError> {
-        Ok(self.registry.end_sessions(owner, kept).await?)
+    /// Ends all sessions of the caller's own account but the one that the caller uses.
+    pub async fn end_other_sessions(&self, principal: &Principal) -> Result<(), AccountError> {
+        let account = self.own_account(principal).await?;
+        let kept = match &principal.credential {
+            Credential::Session(token) => Some(token),
+            _ => None,
+        };
+        Ok(self.registry.end_sessions(account.id, kept).await?)
     }
 }

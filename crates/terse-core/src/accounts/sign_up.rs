@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::profile::{account_name, check_password};
 use super::{AccountError, Accounts, BearerSecret};
+use crate::limits::LimitReached;
 use crate::registry::{
     Account, AccountName, Actor, Attribution, ForeignIdentity, NewAccount, RegistryError, Role,
 };
@@ -58,6 +59,19 @@ impl Accounts {
         self.limits.sign_in(address, None).await?;
         let password = Some(self.hash_new(password).await?);
         self.add(way, NewAccount { password, ..self.draft(name, None) }).await
+    }
+
+    /// Counts a sign-in at an OpenID Connect provider that `proof` completes. One that succeeds
+    /// does not count.
+    pub async fn sign_in_foreign<T, E: From<LimitReached>>(
+        &self,
+        address: IpAddr,
+        proof: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let attempt = self.limits.sign_in(address, None).await?;
+        let proven = proof.await?;
+        self.limits.succeeded(attempt).await;
+        Ok(proven)
     }
 
     /// The account with an OpenID Connect identity.

@@ -6,19 +6,10 @@ use crate::principal::Principal;
 use crate::registry::{Account, AccountChange, Role, Suspension};
 
 impl Accounts {
-    /// Refuses principals of a lesser role than `role`.
-    pub(crate) fn require(principal: &Principal, role: Role) -> Result<(), AccountError> {
-        match role {
-            _ if principal.role >= role => Ok(()),
-            Role::Admin => Err(AccountError::forbidden("this needs an admin")),
-            _ => Err(AccountError::forbidden("this needs a moderator")),
-        }
-    }
-
     /// The one rule: moderators and admins suspend and reinstate accounts, never their own, and
     /// only an admin does so to a moderator or an admin.
     pub fn may_suspend(principal: &Principal, account: &Account) -> Result<(), AccountError> {
-        Self::require(principal, Role::Moderator)?;
+        principal.require(Role::Moderator)?;
         if account.id == principal.owner() {
             return Err(AccountError::forbidden("you cannot suspend or reinstate yourself"));
         }
@@ -37,7 +28,7 @@ impl Accounts {
         id: OwnerId,
         why: String,
     ) -> Result<Account, AccountError> {
-        let account = self.account(id).await?;
+        let account = self.find(id).await?;
         Self::may_suspend(principal, &account)?;
         let suspended = Some(Some(self.suspension(&account, why.clone())));
         let change = AccountChange { suspended, ..AccountChange::default() };
@@ -51,7 +42,7 @@ impl Accounts {
         id: OwnerId,
         why: Option<String>,
     ) -> Result<Account, AccountError> {
-        let account = self.account(id).await?;
+        let account = self.find(id).await?;
         Self::may_suspend(principal, &account)?;
         let change = AccountChange { suspended: Some(None), ..AccountChange::default() };
         self.change(&account, change, self.by(principal.owner(), why)).await

@@ -8,7 +8,7 @@ use super::click::{Click, ClickTarget, Dimension, LinkId};
 use super::columns::{
     AgentTraits, ClickColumns, ClickKind, ClickNetwork, ClickRow, GeoLocation, Numbers, Warning,
 };
-use super::mean::Mean;
+use super::mean::ExactMean;
 use super::report::{ClickSubject, Unit};
 use super::sketch::Sketch;
 use super::tally::{Count, REPEAT, Tally, WARNED, WENT_ON};
@@ -18,6 +18,11 @@ use crate::time::Timestamp;
 const HOUR: i64 = Unit::Hour.ms();
 /// The longest list of values without an index.
 const SHORT: usize = 16;
+/// How many values a single click has, about.
+const TYPICAL_VALUES: usize = 6;
+/// The most values and the largest sketch, in octets, of a delta in a chunk.
+const MAX_PACKED_VALUES: usize = 100;
+const MAX_PACKED_SKETCH: usize = 2048;
 /// What an entry of an index takes in memory, about.
 const INDEX_ENTRY: usize = 10;
 const PLACES_ENTRY: usize = 40;
@@ -38,12 +43,18 @@ pub enum DeltaSubject {
 /// A list of [`ClickColumns`], or another property that a sum counts by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
-enum Property {
+pub(crate) enum Property {
+    /// [`ClickColumns::agents`].
     Agent = 0,
+    /// [`ClickColumns::places`].
     Place = 1,
+    /// [`ClickColumns::referrers`].
     Referrer = 2,
+    /// [`ClickColumns::languages`].
     Language = 3,
+    /// [`ClickColumns::campaigns`].
     Campaign = 4,
+    /// The octet of a [`ClickKind`].
     Kind = 5,
     /// Of orphans: outcome and code.
     Target = 6,
@@ -55,11 +66,22 @@ const PROPERTY_SHIFT: u32 = 29;
 
 /// A value and its clicks.
 #[derive(Clone, Copy, Debug)]
-struct Value {
+pub(crate) struct Value {
     /// The property in the upper bits, and the number of the value.
-    key: u32,
-    humans: u32,
-    bots: u32,
+    pub(crate) key: u32,
+    pub(crate) humans: u32,
+    pub(crate) bots: u32,
+}
+
+impl Value {
+    pub(crate) fn key(property: u32, number: u32) -> u32 {
+        property << PROPERTY_SHIFT | number
+    }
+
+    /// The property and the number of a key.
+    pub(crate) fn split(key: u32) -> (u32, u32) {
+        (key >> PROPERTY_SHIFT, key & ((1 << PROPERTY_SHIFT) - 1))
+    }
 }
 
 /// What the clicks of a batch add to the sum of one subject in one hour. Its values are numbers in
@@ -74,30 +96,36 @@ pub struct Delta {
     pub hour: i64,
     /// How many clicks.
     pub clicks: Count,
-    /// How long their answers took, in milliseconds.
-    pub took: Mean,
+    /// How long their answers took, in nanoseconds.
+    pub(crate) took: ExactMean,
     /// The latest.
     pub last_ms: i64,
     /// Human visitors; `None` if no visitor is known.
     pub visitors: Option<Sketch>,
     values: Vec<Value>,
-    /// The place of each key, once there are many.
-    index: Option<HashMap<u32, u32, RandomState>>,
+    /// The place of each key, once there are many. Most deltas have few: a box is smaller.
+    #[allow(clippy::box_collection, reason = "see above")]
+    index: Option<Box<HashMap<u32, u32, RandomState>>>,
 }
 
 impl Delta {
-    fn new(subject: DeltaSubject, owner: OwnerId, hour: i64) -> Self {
+    pub(crate) fn new(subject: DeltaSubject, owner: OwnerId, hour: i64) -> Self {
         Self {
             subject,
             owner,
             hour,
             clicks: Count::default(),
-            took: Mean::default(),
+            took: ExactMean::default(),
             last_ms: i64::MIN,
             visitors: None,
             values: Vec::new(),
             index: None,
         }
+    }
+
+    /// Clicks of which only the number is known.
+    pub fn bare(hour: i64, clicks: Count) -> Self {
+        Self { clicks, ..Self::new(DeltaSubject::Everything, OwnerId(0), hour) }
     }
 
     /// When the hour begins.
@@ -122,7 +150,7 @@ impl Delta {
         }
         self.clicks.humans += u64::from(humans);
         self.clicks.bots += u64::from(bots);
-        self.took.add(row.took_nanos as f64 / 1e6);
+        self.took.add(row.took_nanos);
         self.last_ms = self.last_ms.max(row.at_ms);
         if row.visitor != 0 && bots == 0 {
             self.visitors.get_or_insert_default().add(row.visitor);
@@ -158,19 +186,20 @@ impl Delta {
         }
         // New, or too many for one entry: entries of one key add up.
         let new = self.values.len();
+        if new == 0 {
+            self.values.reserve_exact(TYPICAL_VALUES);
+        }
         self.values.push(Value { key, humans, bots });
-        if let Some(index) = &mut self.index {
-            index.insert(key, new as u32);
-        } else if self.values.len() > SHORT {
-            let places = self.values.iter().zip(0..).map(|(value, at)| (value.key, at));
-            self.index = Some(places.collect());
+        match &mut self.index {
+            Some(index) => drop(index.insert(key, new as u32)),
+            None => self.note_places(),
         }
     }
 
     /// Adds this to a sum. `columns` are those of the delta's batch.
     pub fn add_to(&self, columns: &ClickColumns, tally: &mut Tally) {
         tally.clicks.add(self.clicks);
-        tally.took.merge(&self.took);
+        tally.took.merge(&self.took.in_milliseconds());
         let last = (self.last_ms != i64::MIN).then(|| Timestamp::from_ms(self.last_ms));
         tally.last = tally.last.max(last);
         for &Value { key, humans, bots } in &self.values {
@@ -228,6 +257,52 @@ impl Delta {
                     }
                 }
             }
+        }
+    }
+
+    /// Adds another delta of the same columns.
+    pub fn merge(&mut self, other: &Self) {
+        self.clicks.add(other.clicks);
+        self.took.merge(other.took);
+        self.last_ms = self.last_ms.max(other.last_ms);
+        if let Some(visitors) = &other.visitors {
+            self.visitors.get_or_insert_default().merge(visitors);
+        }
+        other.values.iter().for_each(|value| self.count(value.key, value.humans, value.bots));
+    }
+
+    /// Whether a [`DeltaChunkWriter`](super::DeltaChunkWriter) takes it: it is small, and not of
+    /// orphans. A large one is cheaper in a row of its own, which reports read once.
+    pub fn is_packable(&self) -> bool {
+        self.values.len() <= MAX_PACKED_VALUES
+            && self.visitors.as_ref().is_none_or(|visitors| visitors.memory() <= MAX_PACKED_SKETCH)
+            && self.subject != DeltaSubject::Orphans
+    }
+
+    pub(crate) fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// Adds a value that it does not have.
+    pub(crate) fn push_value(&mut self, key: u32, humans: u32, bots: u32) {
+        self.values.push(Value { key, humans, bots });
+    }
+
+    /// Replaces the number of each value, given its property and number.
+    pub(crate) fn renumber(&mut self, number: impl Fn(u32, u32) -> u32) {
+        self.index = None;
+        for value in &mut self.values {
+            let (property, old) = Value::split(value.key);
+            value.key = Value::key(property, number(property, old));
+        }
+        self.note_places();
+    }
+
+    /// Makes the index if the list is long.
+    fn note_places(&mut self) {
+        if self.values.len() > SHORT {
+            let places = self.values.iter().zip(0..).map(|(value, at)| (value.key, at));
+            self.index = Some(Box::new(places.collect()));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Live clicks: for watchers of a link, and for the list of busiest links.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,8 @@ use crate::time::Timestamp;
 const WAITING: usize = 256;
 /// The largest number of watchers at a time.
 const WATCHERS: usize = 1000;
-/// How many past minutes are kept, and how many links of each.
+/// How many past minutes are kept, and how many links of each: those with the most clicks. The
+/// current minute may hold twice as many.
 const MINUTES: usize = 60;
 const LINKS: usize = 1000;
 /// How many clicks are published per hold of the lock.
@@ -28,11 +30,11 @@ const CHUNK: usize = 1000;
 const MAX_SHOWN: usize = 100_000;
 
 /// The clicks of a watched link.
-pub type Watch = Receiver<Arc<Click>>;
+pub type LiveSubscription = Receiver<Arc<Click>>;
 
 /// A link and its recent clicks.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Busy {
+pub struct BusyLink {
     /// The link.
     pub link: LinkId,
     /// Its clicks in the requested minutes.
@@ -149,7 +151,7 @@ impl Live {
     }
 
     /// Watches a link from now on; `None` if too many are watching.
-    pub fn watch(&self, link: LinkId) -> Option<Watch> {
+    pub fn watch(&self, link: LinkId) -> Option<LiveSubscription> {
         let mut state = self.state();
         state.sweep();
         if state.watching >= WATCHERS {
@@ -169,7 +171,7 @@ impl Live {
         minutes: i64,
         now: Timestamp,
         limit: usize,
-    ) -> Vec<Busy> {
+    ) -> Vec<BusyLink> {
         let first = minute_of(now) - minutes.clamp(1, MINUTES as i64) + 1;
         let mut sums: HashMap<&LinkId, (Count, Timestamp)> = HashMap::new();
         let state = self.state();
@@ -182,9 +184,9 @@ impl Live {
                 }
             }
         }
-        let mut busy: Vec<Busy> = sums
+        let mut busy: Vec<BusyLink> = sums
             .into_iter()
-            .map(|(link, (clicks, last))| Busy { link: link.clone(), clicks, last })
+            .map(|(link, (clicks, last))| BusyLink { link: link.clone(), clicks, last })
             .collect();
         busy.sort_by(|a, b| b.clicks.all().cmp(&a.clicks.all()).then_with(|| a.link.cmp(&b.link)));
         busy.truncate(limit);
@@ -262,18 +264,38 @@ impl State {
         let place = match self.minutes.iter().rposition(|minute| minute.number <= number) {
             Some(at) if self.minutes[at].number == number => at,
             before => {
+                if let Some(last) = self.minutes.back_mut() {
+                    last.keep_busiest();
+                }
                 let at = before.map_or(0, |before| before + 1);
                 self.minutes.insert(at, Minute { number, links: HashMap::new() });
                 at
             }
         };
-        let links = &mut self.minutes[place].links;
-        if let Some((_, clicks, last)) = links.get_mut(link) {
+        let minute = &mut self.minutes[place];
+        if let Some((_, clicks, last)) = minute.links.get_mut(link) {
             clicks.add(count);
             *last = (*last).max(at);
-        } else if links.len() < LINKS {
-            links.insert(link.clone(), (owner, count, at));
+            return;
         }
+        // Not one by one, so that finding the quietest costs little.
+        if minute.links.len() >= 2 * LINKS {
+            minute.keep_busiest();
+        }
+        minute.links.insert(link.clone(), (owner, count, at));
+    }
+}
+
+impl Minute {
+    /// Forgets the links with the fewest clicks, where there are more than [`LINKS`].
+    fn keep_busiest(&mut self) {
+        if self.links.len() <= LINKS {
+            return;
+        }
+        let mut links: Vec<_> = self.links.drain().collect();
+        links.select_nth_unstable_by_key(LINKS, |(_, (_, clicks, _))| Reverse(clicks.all()));
+        links.truncate(LINKS);
+        self.links = links.into_iter().collect();
     }
 }
 
@@ -361,6 +383,24 @@ mod tests {
         assert!(live.state().shown.as_ref().unwrap().is_empty());
         drop(watch);
         assert!(live.watched().is_empty());
+    }
+
+    #[test]
+    fn a_busy_link_is_found_among_very_many() {
+        let live = Live::default();
+        let now = Timestamp::from_ms(3 * 60_000);
+        for minute in [1, 2, 3] {
+            // The busy ones come last.
+            let many = (0..5 * LINKS).map(|n| click(&format!("many-{n}"), minute));
+            let busy = (0..30).map(|n| click(&format!("busy-{}", n % 10), minute));
+            publish(&live, &many.chain(busy).collect::<Vec<_>>(), now);
+        }
+        let busiest = live.busiest(None, 60, now, 10);
+        let is_busy = |busy: &BusyLink| busy.link.key.code.as_str().starts_with("busy-");
+        assert!(busiest.iter().all(|busy| is_busy(busy) && busy.clicks.all() == 9), "{busiest:?}");
+        let minutes = &live.state().minutes;
+        assert!(minutes.iter().all(|minute| minute.links.len() <= 2 * LINKS));
+        assert!(minutes.iter().take(2).all(|minute| minute.links.len() <= LINKS));
     }
 
     #[test]

@@ -45,9 +45,93 @@ impl Mean {
     }
 }
 
+/// The same of whole numbers, as exact sums: adding a value is cheaper.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ExactMean {
+    /// How many.
+    pub(crate) count: u64,
+    /// Their sum.
+    pub(crate) sum: u64,
+    /// The sum of their squares.
+    pub(crate) squares: Wide,
+}
+
+/// A `u128` that is aligned like a `u64`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Wide([u64; 2]);
+
+impl Wide {
+    pub(crate) fn get(self) -> u128 {
+        u128::from(self.0[1]) << 64 | u128::from(self.0[0])
+    }
+}
+
+impl From<u128> for Wide {
+    fn from(number: u128) -> Self {
+        Self([number as u64, (number >> 64) as u64])
+    }
+}
+
+impl ExactMean {
+    /// Adds a value.
+    pub(crate) fn add(&mut self, value: u64) {
+        let square = u128::from(value) * u128::from(value);
+        self.merge(Self { count: 1, sum: value, squares: square.into() });
+    }
+
+    /// Adds the values of another.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.squares = self.squares.get().saturating_add(other.squares.get()).into();
+    }
+
+    /// The mean of nanoseconds, in milliseconds.
+    pub(crate) fn in_milliseconds(self) -> Mean {
+        let Self { count, sum, squares } = self;
+        if count == 0 {
+            return Mean::default();
+        }
+        let (wide, square) = (u128::from(count), u128::from(sum) * u128::from(sum));
+        // Exact, unless the numbers are absurd.
+        let spread = match squares.get().checked_mul(wide) {
+            Some(squares) => squares.saturating_sub(square) as f64 / count as f64,
+            None => (squares.get() as f64 - square as f64 / count as f64).max(0.0),
+        };
+        Mean { count, mean: sum as f64 / count as f64 / 1e6, spread: spread / 1e12 }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exact_sums_have_the_same_mean() {
+        let (mut plain, mut exact, mut merged) =
+            (Mean::default(), ExactMean::default(), ExactMean::default());
+        assert_eq!(exact.in_milliseconds(), plain);
+        for n in 0..1000_u64 {
+            let nanos = n * 7919 % 100_003 + 20_000;
+            plain.add(nanos as f64 / 1e6);
+            let mut one = ExactMean::default();
+            one.add(nanos);
+            exact.add(nanos);
+            merged.merge(one);
+            if n == 0 {
+                assert_eq!(exact.in_milliseconds(), plain, "one value is exact");
+            }
+        }
+        assert_eq!(merged, exact);
+        let found = exact.in_milliseconds();
+        assert_eq!(found.count, plain.count);
+        assert!((found.mean - plain.mean).abs() < 1e-12);
+        assert!((found.deviation() - plain.deviation()).abs() < 1e-9);
+        for _ in 0..5 {
+            exact.add(u64::MAX);
+        }
+        assert!(exact.in_milliseconds().deviation().is_finite());
+    }
 
     #[test]
     fn merged_in_any_parts_it_is_the_same_mean() {

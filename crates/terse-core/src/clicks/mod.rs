@@ -3,6 +3,7 @@
 mod click;
 mod columns;
 mod delta;
+mod delta_chunk;
 mod ingest;
 mod journal;
 mod live;
@@ -22,6 +23,9 @@ pub use columns::{
     AgentTraits, ClickColumns, ClickKind, ClickNetwork, ClickRow, GeoLocation, Numbers, Warning,
 };
 pub use delta::{ClickGatherer, Delta, DeltaSubject, SumIndex, Sums};
+pub use delta_chunk::{
+    DeltaBodies, DeltaChunkWriter, DeltaHead, PlainChunk, Renumbering, SharedColumns, delta_heads,
+};
 pub use ingest::{
     Added, Batch, ClickIngest, Forgotten, JournalId, JournalSpan, Opened, Position, UnfinishedBatch,
 };
@@ -30,7 +34,7 @@ pub use journal::{
     Frame, HEADER, Journaled, MAX_FRAME_SIZE, Record, RequestFlags, SegmentHeader, finish,
     names_a_bot, read_frame,
 };
-pub use live::{Busy, Live, Watch};
+pub use live::{BusyLink, Live, LiveSubscription};
 pub use live_follower::LiveFollower;
 pub use mean::Mean;
 pub use pending::{
@@ -38,7 +42,7 @@ pub use pending::{
 };
 pub use report::{
     Bots, Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject, Period,
-    RawQuery, Snapshot, Unit,
+    RawQuery, ReportSnapshot, Unit,
 };
 pub use retention::{ClickRetention, Pruned, Retention};
 pub use series::{Interval, Point, SeriesError, series};

@@ -8,7 +8,8 @@ use super::click::LinkId;
 use super::ingest::{Added, Batch, ClickIngest, Forgotten, JournalId, Opened, Position};
 use super::live::Live;
 use super::report::{
-    Bucket, ClickPage, ClickReport, ClickReports, ClickSubject, Period, RawQuery, Snapshot, Unit,
+    Bucket, ClickPage, ClickReport, ClickReports, ClickSubject, Period, RawQuery, ReportSnapshot,
+    Unit,
 };
 use super::retention::{ClickRetention, Pruned, Retention};
 use super::sketch::Sketch;
@@ -136,7 +137,7 @@ impl ClickReports for WithPending {
         &self,
         links: &[LinkId],
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<Count>>, StoreError> {
+    ) -> Result<ReportSnapshot<Vec<Count>>, StoreError> {
         // Memory first: a batch that is stored in between is in both, and the positions say so.
         let own = self.pending.journal();
         let pending = self.pending.counts(links);
@@ -156,7 +157,7 @@ impl ClickReports for WithPending {
         period: Period,
         now: Timestamp,
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<ClickReport>, StoreError> {
+    ) -> Result<ReportSnapshot<ClickReport>, StoreError> {
         let own = self.pending.journal();
         let pending = self.pending.sums(subject);
         let mut found = self.store.report_with(subject, period, now, own.or(journal)).await?;
@@ -173,7 +174,7 @@ impl ClickReports for WithPending {
         query: &TopQuery,
         also: &[LinkId],
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<RankedLink>>, StoreError> {
+    ) -> Result<ReportSnapshot<Vec<RankedLink>>, StoreError> {
         let own = self.pending.journal();
         let pending = self.pending.links(query.owner, query.period);
         // A link in memory may rise in the ranking; so each is counted, and more of the others are

@@ -8,6 +8,8 @@ use super::sketch::Sketch;
 use super::tally::{Count, MAX_VALUES_TOTAL, Tally};
 use super::top::{RankedLink, TopQuery};
 use crate::link::OwnerId;
+use crate::principal::{AccessError, Principal};
+use crate::registry::Role;
 use crate::store::StoreError;
 use crate::time::Timestamp;
 
@@ -26,6 +28,12 @@ pub enum ClickSubject {
 }
 
 impl ClickSubject {
+    /// Visits that did not lead to a link. Only for admins.
+    pub fn orphans(principal: &Principal) -> Result<Self, AccessError> {
+        principal.require(Role::Admin)?;
+        Ok(Self::Orphans)
+    }
+
     /// Whether a click that led there is one of its clicks.
     pub fn includes(&self, target: &ClickTarget) -> bool {
         match (self, target) {
@@ -160,7 +168,7 @@ impl ClickReport {
 /// A batch is in the answer if and only if the positions have passed its spans. So the journal's
 /// holder can add what it has not shipped yet, each click once.
 #[derive(Clone, Debug, Default)]
-pub struct Snapshot<T> {
+pub struct ReportSnapshot<T> {
     /// The answer.
     pub answer: T,
     /// How far each segment of the requested journal is in the answer. A segment that is missing
@@ -225,7 +233,7 @@ pub trait ClickReports: Send + Sync + 'static {
         &self,
         links: &[LinkId],
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<Count>>, StoreError>;
+    ) -> Result<ReportSnapshot<Vec<Count>>, StoreError>;
 
     /// The report about a subject's clicks; empty for an unknown subject.
     async fn report_with(
@@ -234,7 +242,7 @@ pub trait ClickReports: Send + Sync + 'static {
         period: Period,
         now: Timestamp,
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<ClickReport>, StoreError>;
+    ) -> Result<ReportSnapshot<ClickReport>, StoreError>;
 
     /// The links with the most clicks in a period, in the order of their [`Rank`](super::Rank), and
     /// besides them, whatever their place and owner, those of `also` that have clicks in the period
@@ -248,7 +256,7 @@ pub trait ClickReports: Send + Sync + 'static {
         query: &TopQuery,
         also: &[LinkId],
         journal: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<RankedLink>>, StoreError>;
+    ) -> Result<ReportSnapshot<Vec<RankedLink>>, StoreError>;
 
     /// [`top_with`](Self::top_with) without other links and the positions of a journal.
     async fn top(&self, query: &TopQuery) -> Result<Vec<RankedLink>, StoreError> {

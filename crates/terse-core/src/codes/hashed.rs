@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 
-use super::{CodeSource, CodeSourceError, Wanted, is_presentable};
+use super::{CodeRequest, CodeSource, CodeSourceError, is_presentable};
 use crate::code::Code;
 use crate::identity::{CodeHash, Identity};
 
@@ -22,7 +22,7 @@ impl Hashed {
         Self { identity: identity.clone(), length }
     }
 
-    fn digest(&self, wanted: &Wanted<'_>, skipped: u32) -> [u8; 32] {
+    fn digest(&self, wanted: &CodeRequest<'_>, skipped: u32) -> [u8; 32] {
         let mut input = Vec::with_capacity(wanted.target.as_str().len() + 17);
         input.extend(wanted.target.as_str().as_bytes());
         input.push(0);
@@ -44,7 +44,7 @@ impl Hashed {
 
 #[async_trait]
 impl CodeSource for Hashed {
-    async fn next(&self, wanted: Wanted<'_>) -> Result<Code, CodeSourceError> {
+    async fn next(&self, wanted: CodeRequest<'_>) -> Result<Code, CodeSourceError> {
         let alphabet = self.identity.alphabet;
         let mut skipped = 0u32;
         loop {

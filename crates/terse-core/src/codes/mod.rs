@@ -65,7 +65,7 @@ impl Alphabet {
 
 /// The link that needs a code; most sources ignore it.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct CodeRequest<'a> {
     /// The owner of the link.
     pub owner: OwnerId,
     /// The target of the link.
@@ -92,7 +92,7 @@ pub enum CodeSourceError {
 #[async_trait]
 pub trait CodeSource: Send + Sync + 'static {
     /// A code to try next.
-    async fn next(&self, wanted: Wanted<'_>) -> Result<Code, CodeSourceError>;
+    async fn next(&self, wanted: CodeRequest<'_>) -> Result<Code, CodeSourceError>;
 }
 
 /// Whether a generated code may be used: neither a reserved word nor offensive.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::{CodeSource, CodeSourceError, MAX_CODE_LENGTH, Numbering, Wanted, is_presentable};
+use super::{CodeRequest, CodeSource, CodeSourceError, MAX_CODE_LENGTH, Numbering, is_presentable};
 use crate::code::Code;
 use crate::store::{CodeLease, LinkStore, StoreError};
 
@@ -72,7 +72,7 @@ impl Numbered {
 
 #[async_trait]
 impl CodeSource for Numbered {
-    async fn next(&self, _wanted: Wanted<'_>) -> Result<Code, CodeSourceError> {
+    async fn next(&self, _wanted: CodeRequest<'_>) -> Result<Code, CodeSourceError> {
         loop {
             match self.shared.take() {
                 Ok((length, n)) => {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Alphabet, CodeSource, CodeSourceError, MAX_CODE_LENGTH, Wanted, is_presentable};
+use super::{Alphabet, CodeRequest, CodeSource, CodeSourceError, MAX_CODE_LENGTH, is_presentable};
 use crate::code::Code;
 
 /// Draws codes. After a few consecutive conflicts it uses the next length, because the current one
@@ -22,7 +22,7 @@ impl Random {
 
 #[async_trait]
 impl CodeSource for Random {
-    async fn next(&self, wanted: Wanted<'_>) -> Result<Code, CodeSourceError> {
+    async fn next(&self, wanted: CodeRequest<'_>) -> Result<Code, CodeSourceError> {
         let longer = u8::try_from(wanted.attempt / 4).unwrap_or(MAX_CODE_LENGTH);
         let length = self.length.saturating_add(longer).min(MAX_CODE_LENGTH);
         loop {

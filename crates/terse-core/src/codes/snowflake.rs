@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 
-use super::{Alphabet, CodeSource, CodeSourceError, MAX_CODE_LENGTH, Wanted, is_presentable};
+use super::{Alphabet, CodeRequest, CodeSource, CodeSourceError, MAX_CODE_LENGTH, is_presentable};
 use crate::clock::Clock;
 use crate::code::Code;
 
@@ -33,7 +33,7 @@ impl Snowflake {
 
 #[async_trait]
 impl CodeSource for Snowflake {
-    async fn next(&self, _wanted: Wanted<'_>) -> Result<Code, CodeSourceError> {
+    async fn next(&self, _wanted: CodeRequest<'_>) -> Result<Code, CodeSourceError> {
         loop {
             let ms = u64::try_from(self.clock.now().as_ms() - EPOCH_MS).unwrap_or(0);
             // Time and sequence form one counter. It never goes back, even if the clock does, and a
@@ -67,7 +67,7 @@ mod tests {
     async fn codes_rise_and_never_repeat() {
         let source = Snowflake::new(Alphabet::Base62, 3, Clock::default());
         let target = Target::from_stored("https://example.com/".into());
-        let wanted = Wanted { owner: OwnerId::ADMIN, target: &target, attempt: 0 };
+        let wanted = CodeRequest { owner: OwnerId::ADMIN, target: &target, attempt: 0 };
         let mut last = String::new();
         for _ in 0..20_000 {
             let code = source.next(wanted).await.unwrap().to_string();

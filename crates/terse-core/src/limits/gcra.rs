@@ -15,7 +15,7 @@ pub struct Gcra {
 
 /// Too few tokens are in the bucket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct NotEnough {
+pub struct InsufficientTokens {
     /// How long until the bucket holds as many as were asked for; `None` if it never does.
     pub wait: Option<u64>,
 }
@@ -51,14 +51,14 @@ impl Gcra {
     /// Takes `count` tokens from a bucket that is full after `until_full`: all of them, or none.
     /// Returns the new time until it is full.
     #[inline]
-    pub const fn take(self, until_full: u64, count: u32) -> Result<u64, NotEnough> {
+    pub const fn take(self, until_full: u64, count: u32) -> Result<u64, InsufficientTokens> {
         let cost = self.interval.saturating_mul(count as u64);
         let after = until_full.saturating_add(cost);
         if after <= self.period {
             return Ok(after);
         }
         let wait = if cost > self.period { None } else { Some(after - self.period) };
-        Err(NotEnough { wait })
+        Err(InsufficientTokens { wait })
     }
 
     /// Puts `count` tokens back; a full bucket stays full. Returns the new time until it is full.
@@ -83,11 +83,11 @@ mod tests {
     fn a_bucket_is_emptied_and_fills_up_evenly() {
         let six = Gcra::new(10, 6);
         assert_eq!(six.take(0, 6), Ok(60));
-        assert_eq!(six.take(60, 1), Err(NotEnough { wait: Some(10) }));
-        assert_eq!(six.take(51, 1), Err(NotEnough { wait: Some(1) }));
+        assert_eq!(six.take(60, 1), Err(InsufficientTokens { wait: Some(10) }));
+        assert_eq!(six.take(51, 1), Err(InsufficientTokens { wait: Some(1) }));
         assert_eq!(six.take(50, 1), Ok(60));
-        assert_eq!(six.take(30, 4), Err(NotEnough { wait: Some(10) }));
-        assert_eq!(six.take(0, 7), Err(NotEnough { wait: None }));
+        assert_eq!(six.take(30, 4), Err(InsufficientTokens { wait: Some(10) }));
+        assert_eq!(six.take(0, 7), Err(InsufficientTokens { wait: None }));
         assert_eq!((six.tokens(0), six.tokens(1), six.tokens(10), six.tokens(60)), (6, 5, 5, 0));
         assert_eq!((six.give_back(60, 2), six.give_back(10, 2)), (40, 0));
         assert_eq!(six.take(0, 0), Ok(0));
@@ -98,7 +98,7 @@ mod tests {
         assert!(Gcra::new(u64::MAX / 2, 2).take(u64::MAX, 2).is_err());
         assert!(Gcra::new(10, 6).take(u64::MAX, u32::MAX).is_err());
         assert_eq!(Gcra::new(0, 3).take(0, 3), Ok(3));
-        assert_eq!(Gcra::of(Limit::OFF).take(0, 1), Err(NotEnough { wait: None }));
+        assert_eq!(Gcra::of(Limit::OFF).take(0, 1), Err(InsufficientTokens { wait: None }));
         assert_eq!(Gcra::of(Limit::per_second(2)), Gcra::new(500_000_000, 2));
     }
 
@@ -156,7 +156,7 @@ mod tests {
                         until_full = after;
                         continue;
                     }
-                    Err(NotEnough { wait }) => wait,
+                    Err(InsufficientTokens { wait }) => wait,
                 };
                 prop_assert!(!bucket.take(u64::from(tokens)));
                 // The bucket holds enough exactly when the wait is over.

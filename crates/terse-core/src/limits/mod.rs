@@ -6,10 +6,10 @@ mod limiter;
 mod network;
 mod policy;
 
-pub use gcra::{Gcra, NotEnough};
+pub use gcra::{Gcra, InsufficientTokens};
 pub use limit::Limit;
 pub use limiter::{
     LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, Take, by_address,
 };
 pub use network::{Network, SUBNET_FACTOR};
-pub use policy::{Allowance, Attempt, LimitOutcome, LimitReached, Limits};
+pub use policy::{Allowance, Attempt, LimitOutcome, LimitReached, RateLimits};

@@ -38,7 +38,7 @@ const ALL_ADDRESSES_FACTOR: u32 = 20;
 
 /// The limits of the services.
 #[derive(Clone)]
-pub struct Limits {
+pub struct RateLimits {
     /// Counts the actions.
     pub limiter: Arc<dyn Limiter>,
     /// Links created by one address without a key.
@@ -59,7 +59,7 @@ pub struct Limits {
     pub reports_per_address: Limit,
 }
 
-impl Limits {
+impl RateLimits {
     /// Limits that allow everything.
     pub fn off() -> Self {
         Self {

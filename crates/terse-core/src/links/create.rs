@@ -3,7 +3,7 @@
 use super::screening::targets_of_new;
 use super::{Caller, LinkError, Links};
 use crate::code::{AliasMinimum, Code};
-use crate::codes::{CodeSourceError, Wanted};
+use crate::codes::{CodeRequest, CodeSourceError};
 use crate::create_link::{CreateBounds, CreateLink, NewLink};
 use crate::domain::Domain;
 use crate::insert::{Insert, Inserted, Request, ReuseKey};
@@ -116,7 +116,7 @@ impl Links {
             let code = match &new.alias {
                 Some(alias) => alias.clone(),
                 None => {
-                    let wanted = Wanted { owner, target: &new.target, attempt };
+                    let wanted = CodeRequest { owner, target: &new.target, attempt };
                     self.codes.next(wanted).await.map_err(|error| match error {
                         CodeSourceError::Store(error) => error.into(),
                         error => LinkError::NoCode(error),
@@ -214,12 +214,12 @@ impl Links {
     }
 }
 
-fn alias_taken() -> ValidationError {
+pub(super) fn alias_taken() -> ValidationError {
     ValidationError::new(ValidationErrorKind::AliasTaken, "custom_alias", "this alias is taken")
 }
 
 /// A new link as the store keeps it.
-fn stored_form(
+pub(super) fn stored_form(
     new: &NewLink,
     code: Code,
     owner: OwnerId,
@@ -263,6 +263,6 @@ fn may_reuse(new: &NewLink, owner: OwnerId) -> bool {
 }
 
 /// Which link the store may return instead of this one.
-fn reuse_key(new: &NewLink, link: &Link) -> Option<ReuseKey> {
+pub(super) fn reuse_key(new: &NewLink, link: &Link) -> Option<ReuseKey> {
     may_reuse(new, link.owner).then(|| ReuseKey { wanted: link.clone(), lifetime: new.lifetime })
 }

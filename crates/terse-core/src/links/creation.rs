@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use super::{Caller, Created, ImportPreview, LinkError, Links};
+use super::{Caller, Created, ImportPreview, LinkError, Links, RowClaim};
 use crate::create_link::CreateLink;
 use crate::insert::Request;
-use crate::limits::{Allowance, LimitDecision, LimitOutcome, Limits};
+use crate::limits::{Allowance, LimitDecision, LimitOutcome, RateLimits};
 use crate::password::{PasswordError, PasswordHash, PasswordHasher};
 use crate::principal::Principal;
+use crate::registry::Role;
 use crate::target::Target;
 use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
@@ -103,7 +104,7 @@ pub trait CreateMetrics: Send + Sync {
 /// it, so that limits and permissions are checked in one place.
 pub struct LinkCreation {
     links: Arc<Links>,
-    limits: Limits,
+    limits: RateLimits,
     passwords: Arc<dyn PasswordHasher>,
     metrics: Arc<dyn CreateMetrics>,
 }
@@ -124,7 +125,7 @@ impl LinkCreation {
     /// Wires the service.
     pub fn new(
         links: Arc<Links>,
-        limits: Limits,
+        limits: RateLimits,
         passwords: Arc<dyn PasswordHasher>,
         metrics: Arc<dyn CreateMetrics>,
     ) -> Self {
@@ -160,15 +161,16 @@ impl LinkCreation {
         Ok(Creation { service: self, caller: creator.caller, taken, unused })
     }
 
-    /// Takes over a link from another shortener: see [`Links::import`]. Not limited, as only the
-    /// operator may import.
+    /// Takes over a link from another shortener: see [`Links::import`]. Only for admins, and
+    /// therefore not limited.
     pub async fn import(
         &self,
-        caller: Caller,
+        principal: &Principal,
         link: CreateLink,
         created_at: Option<Timestamp>,
     ) -> Result<Created, LinkError> {
-        let result = self.links.import(caller, link, created_at).await;
+        principal.require(Role::Admin)?;
+        let result = self.links.import(principal.caller, link, created_at).await;
         self.metrics.count(CreateResult::of(&result));
         result
     }
@@ -176,10 +178,11 @@ impl LinkCreation {
     /// Says what [`import`](Self::import) would do, and writes nothing.
     pub async fn preview_import(
         &self,
-        caller: Caller,
+        principal: &Principal,
         link: CreateLink,
-    ) -> Result<ImportPreview, LinkError> {
-        self.links.preview_import(caller, link).await
+    ) -> Result<(ImportPreview, Option<RowClaim>), LinkError> {
+        principal.require(Role::Admin)?;
+        self.links.preview_import(principal.caller, link).await
     }
 
     /// The hash of a new link's password. The salt is derived from owner, target and password with

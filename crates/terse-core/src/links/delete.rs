@@ -2,6 +2,8 @@
 
 use super::{Caller, LinkError, Links};
 use crate::link::{Link, LinkKey, OwnerId};
+use crate::principal::Principal;
+use crate::registry::Role;
 use crate::text::Tags;
 use crate::time::Timestamp;
 
@@ -69,9 +71,9 @@ impl Links {
 
     /// Makes every node forget what it has of a link, in its memory and in shared copies; the next
     /// visitor's link is read from the store. For a row that was removed or replaced in the store
-    /// by other means: whatever terse changes, nodes forget by themselves. The adapter admits
-    /// admins only.
-    pub async fn forget(&self, key: &LinkKey) -> Result<(), LinkError> {
+    /// by other means: what terse changes, nodes forget by themselves. Only for admins.
+    pub async fn forget(&self, principal: &Principal, key: &LinkKey) -> Result<(), LinkError> {
+        principal.require(Role::Admin)?;
         self.store.announce(key).await?;
         self.cache.forget_everywhere(key);
         Ok(())

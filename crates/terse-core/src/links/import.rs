@@ -1,11 +1,21 @@
 //! Taking over links from another shortener.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+
+use super::create::{alias_taken, reuse_key, stored_form};
 use super::screening::targets_of_new;
 use super::{Caller, Created, LinkError, Links};
-use crate::create_link::{CreateBounds, CreateLink};
-use crate::link::LinkKey;
+use crate::code::Code;
+use crate::create_link::{CreateBounds, CreateLink, NewLink};
+use crate::insert::{Insert, Inserted};
+use crate::link::{Link, LinkKey};
+use crate::link_codec;
+use crate::store::StoreError;
+use crate::target::Target;
 use crate::time::Timestamp;
-use crate::validation::{ValidationError, ValidationErrorKind};
+use crate::validation::ValidationErrorKind;
 
 /// What an import would do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -16,36 +26,122 @@ pub enum ImportPreview {
     Existing,
 }
 
+/// What a row of an import takes: its code, or, without one, a link that a later row would get
+/// back. A row that always gets a new link takes nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct RowClaim {
+    name: u64,
+    target: u64,
+}
+
+impl RowClaim {
+    /// A row with a code.
+    pub fn of_code(domain: &str, code: &str, target: &str) -> Self {
+        Self { name: hash((domain, code)), target: hash(target) }
+    }
+
+    /// A row whose code will be generated; `content` is what two rows for one link have in common.
+    pub fn of_content(content: impl Hash) -> Self {
+        Self { name: hash(content), target: 0 }
+    }
+
+    fn of(new: &NewLink, link: &Link) -> Option<Self> {
+        if let Some(code) = &new.alias {
+            let (domain, target) = (new.domain.as_str(), new.target.as_str());
+            return Some(Self::of_code(domain, code.as_str(), target));
+        }
+        // Times that depend on when the row is read, and clicks, do not tell two links apart.
+        let start = Timestamp::from_ms(0);
+        let same = Link {
+            created_at: start,
+            updated_at: start,
+            archived_at: link.archived_at.map(|_| start),
+            expires_at: link.expires_at.filter(|_| new.lifetime.is_none()),
+            imported_clicks: 0,
+            ..link.clone()
+        };
+        new.reuse.then(|| Self::of_content((link_codec::encode(&same), new.lifetime)))
+    }
+}
+
+fn hash(what: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What the rows of an import take, so that a dry run foresees rows that meet an earlier one.
+#[derive(Debug, Default)]
+pub struct ImportClaims(HashMap<u64, u64>);
+
+/// What a row meets among the rows before it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RowClash {
+    /// Nothing.
+    None,
+    /// The same link: the row changes nothing.
+    Same,
+    /// A link to another target, which has the code.
+    Taken,
+}
+
+impl ImportClaims {
+    /// Adds a row that would be imported, after those before it.
+    pub fn add(&mut self, row: RowClaim) -> RowClash {
+        match self.0.entry(row.name) {
+            Entry::Vacant(free) => {
+                free.insert(row.target);
+                RowClash::None
+            }
+            Entry::Occupied(first) if *first.get() == row.target => RowClash::Same,
+            Entry::Occupied(_) => RowClash::Taken,
+        }
+    }
+}
+
 impl Links {
-    /// Says what [`import`](Self::import) would do, and writes nothing. A code that another
-    /// import or a lookalike takes in between is not foreseen.
+    /// Says what [`import`](Self::import) would do, and writes nothing. The claim shows whether
+    /// the row meets another one of its file. A code that a write takes in between is not foreseen.
     pub async fn preview_import(
         &self,
         caller: Caller,
         command: CreateLink,
-    ) -> Result<ImportPreview, LinkError> {
-        let new = command.parse(&self.rules, CreateBounds::IMPORT, self.clock.now())?;
+    ) -> Result<(ImportPreview, Option<RowClaim>), LinkError> {
+        let now = self.clock.now();
+        let new = command.parse(&self.rules, CreateBounds::IMPORT, now)?;
         self.check_wanted(&new).await?;
         self.prepare(targets_of_new(&new).map(|asked| asked.target)).await;
-        self.screen(caller, caller.owner(), targets_of_new(&new))?;
-        let Some(code) = new.alias else { return Ok(ImportPreview::New) };
-        let key = LinkKey { domain: new.domain, code };
-        match self.store.get(&key).await? {
-            None => Ok(ImportPreview::New),
-            Some(link)
-                if link.target == new.target
-                    && link.owner == caller.owner()
-                    && link.deleted_at.is_none() =>
-            {
-                Ok(ImportPreview::Existing)
+        let (moderation, flags) = self.screen(caller, caller.owner(), targets_of_new(&new))?;
+        // No code is taken from the generator. Whether this one is free does not matter.
+        let code = new.alias.clone().or_else(|| Code::parse("0000000"));
+        let code = code.expect("seven digits are a code");
+        let link = stored_form(&new, code, caller.owner(), now, moderation, flags);
+        let claim = RowClaim::of(&new, &link);
+        let insert = Insert { reuse: reuse_key(&new, &link), ..Insert::new(link.clone(), None) };
+        let preview = match self.store.preview_insert(&insert).await {
+            Ok(Inserted::Created) => ImportPreview::New,
+            Ok(_) => ImportPreview::Existing,
+            Err(StoreError::CodeTaken) if new.alias.is_none() => ImportPreview::New,
+            Err(StoreError::CodeTaken) => {
+                let have = self.imported_before(caller, &link.key, &link.target).await?;
+                have.map(|_| ImportPreview::Existing).ok_or_else(alias_taken)?
             }
-            Some(_) => Err(ValidationError::new(
-                ValidationErrorKind::AliasTaken,
-                "custom_alias",
-                "this alias is taken",
-            )
-            .into()),
-        }
+            Err(error) => return Err(error.into()),
+        };
+        Ok((preview, claim))
+    }
+
+    /// The caller's link that an earlier import of the same row has made.
+    async fn imported_before(
+        &self,
+        caller: Caller,
+        key: &LinkKey,
+        target: &Target,
+    ) -> Result<Option<Link>, LinkError> {
+        let same = |link: &Link| {
+            link.target == *target && link.owner == caller.owner() && link.deleted_at.is_none()
+        };
+        Ok(self.store.get(key).await?.filter(same))
     }
 
     /// Imports a link with its code and its creation time. Importing the same link again returns it
@@ -65,15 +161,9 @@ impl Links {
             (Err(LinkError::Refused(refusal)), Some(key))
                 if refusal.kind == ValidationErrorKind::AliasTaken =>
             {
-                match self.store.get(&key).await? {
-                    Some(link)
-                        if link.target == target
-                            && link.owner == caller.owner()
-                            && link.deleted_at.is_none() =>
-                    {
-                        Ok(Created { link, new: false, replayed: false })
-                    }
-                    _ => Err(refusal.into()),
+                match self.imported_before(caller, &key, &target).await? {
+                    Some(link) => Ok(Created { link, new: false, replayed: false }),
+                    None => Err(refusal.into()),
                 }
             }
             (outcome, _) => outcome,

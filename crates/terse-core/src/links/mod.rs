@@ -5,8 +5,8 @@ mod create;
 mod creation;
 mod delete;
 mod error;
-
 mod import;
+mod public;
 mod ranked;
 mod read;
 mod reaping;
@@ -21,7 +21,8 @@ pub use caller::Caller;
 pub use create::Created;
 pub use creation::{CreateMetrics, CreateResult, Creation, Creator, Draft, LinkCreation};
 pub use error::LinkError;
-pub use import::ImportPreview;
+pub use import::{ImportClaims, ImportPreview, RowClaim, RowClash};
+pub use public::PublicLinks;
 pub use read::{ListedOwner, Listing};
 pub(crate) use scan_audit::moderation_json;
 pub use tag_report::TagReport;
@@ -102,7 +103,7 @@ impl Links {
     }
 
     /// The same, with a listener for events.
-    pub fn telling(self, events: Arc<dyn LinkEvents>) -> Self {
+    pub fn with_events(self, events: Arc<dyn LinkEvents>) -> Self {
         Self { events, ..self }
     }
 

@@ -8,15 +8,15 @@ use crate::registry::Role;
 use crate::store::{ListQuery, Page, Sort, StoreError};
 use crate::time::Timestamp;
 
-/// Whose links a caller lists.
+/// Whose links a caller lists, or whose clicks the caller reads.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ListedOwner {
     /// The caller's own.
     #[default]
     Caller,
-    /// Those of this owner; for moderators and admins, and for the owner.
+    /// Those of this owner; for the owner, for admins, and links also for moderators.
     Owner(OwnerId),
-    /// All that the caller may see: everybody's for moderators and admins, else their own.
+    /// All that the caller may see: everybody's, or the caller's own.
     All,
 }
 
@@ -32,6 +32,19 @@ impl ListedOwner {
                 Caller::Anonymous => Err(LinkError::KeyNeeded),
                 Caller::Owner(owner) | Caller::Admin(owner) => Ok(Some(owner)),
             },
+        }
+    }
+
+    /// The owner whose clicks this principal reads; `None` for everybody's. A moderator sees the
+    /// links of others, but not their clicks.
+    pub fn clicks_seen_by(self, principal: &Principal) -> Result<Option<OwnerId>, AccessError> {
+        let sees_all = principal.caller.sees_all();
+        match self {
+            _ if principal.caller == Caller::Anonymous => Err(AccessError::KeyNeeded),
+            Self::All if sees_all => Ok(None),
+            Self::Owner(owner) if sees_all || owner == principal.owner() => Ok(Some(owner)),
+            Self::Owner(_) => Err(AccessError::AdminNeeded),
+            Self::Caller | Self::All => Ok(Some(principal.owner())),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Links;
 use crate::link::{Link, ModerationSource, ModerationStatus};
 use crate::registry::{
-    Actor, Attribution, AuditAction, AuditEntry, AuditLog, Audits, RegistryError, subject,
+    Actor, Attribution, AuditAction, AuditEntry, AuditLog, AuditQuery, RegistryError, subject,
 };
 use crate::screening::{ListMatch, REPORTED, UNREACHABLE};
 use crate::store::StoreError;
@@ -33,7 +33,7 @@ impl AuditLog for NoAudit {
         Ok(())
     }
 
-    async fn audit(&self, _query: &Audits) -> Result<Vec<AuditEntry>, RegistryError> {
+    async fn audit(&self, _query: &AuditQuery) -> Result<Vec<AuditEntry>, RegistryError> {
         Ok(Vec::new())
     }
 }
@@ -97,7 +97,7 @@ impl Links {
             return Ok(false);
         }
         let (subject, act) = (Some(subject::link(&new.key)), Some(AuditAction::LinkScreened));
-        let query = Audits { subject, act, limit: 1, before: None };
+        let query = AuditQuery { subject, act, limit: 1, before: None };
         let since = self.clock.now().saturating_sub(OWNER_INTERVAL);
         let last = self.audit.audit(&query).await?.into_iter().next();
         Ok(last.filter(|last| last.at > since).is_some_and(|last| {
@@ -179,7 +179,7 @@ fn reason(link: &Link, recorded: &Value) -> String {
         ModerationStatus::Blocked => {}
         ModerationStatus::Suspicious => {
             if link.flags.contains(REPORTED) {
-                reasons.push("several people have reported the link".to_owned());
+                reasons.push("several visitors have reported the link".to_owned());
             }
             let flags = link.flags.without(REPORTED).without(UNREACHABLE);
             if !flags.is_empty() {

@@ -23,7 +23,7 @@ impl Links {
     /// The reasons for a link's warning, in sentences for visitors.
     pub fn reasons(&self, link: &Link) -> Vec<&'static str> {
         let sentence = |flag: &str| match flag {
-            REPORTED => Some("Several people have reported it."),
+            REPORTED => Some("Several visitors have reported it."),
             flag => self.screen.sentence(flag),
         };
         link.flags.iter().filter_map(sentence).collect()

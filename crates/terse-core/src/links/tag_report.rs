@@ -1,7 +1,8 @@
 //! Statistics of the links with a tag.
 
-use super::{Caller, LinkError, Links};
+use super::{LinkError, Links};
 use crate::clicks::{ClickReport, ClickReports, ClickSubject, LinkId, Period, RankedLink};
+use crate::link::OwnerId;
 use crate::store::{ListQuery, Sort};
 use crate::time::Timestamp;
 
@@ -10,7 +11,7 @@ const MAX_LINKS: usize = 1000;
 /// The number of links per page.
 const PAGE: usize = 100;
 
-/// The clicks of the caller's links that have a tag now.
+/// The clicks of the links that have a tag now.
 #[derive(Debug)]
 pub struct TagReport {
     /// The sum.
@@ -20,21 +21,25 @@ pub struct TagReport {
 }
 
 impl Links {
-    /// The clicks of the caller's links with a tag, except deleted ones; `None` if more than a
-    /// thousand links have it. The sums of each link are added up: a store has none by tag.
+    /// The clicks of an owner's links with a tag, or of everybody's, except deleted ones; `None` if
+    /// more than a thousand links have it. The sums of each link are added up: a store has none by
+    /// tag. See [`ListedOwner::clicks_seen_by`](super::ListedOwner::clicks_seen_by).
     pub async fn report_of_tag(
         &self,
-        caller: Caller,
+        owner: Option<OwnerId>,
         clicks: &(impl ClickReports + ?Sized),
         tag: &str,
         period: Period,
         now: Timestamp,
     ) -> Result<Option<TagReport>, LinkError> {
-        let mut query =
-            ListQuery { tag: Some(tag.to_owned()), ..ListQuery::all(Sort::Newest, PAGE, now) };
+        let mut query = ListQuery {
+            owner,
+            tag: Some(tag.to_owned()),
+            ..ListQuery::all(Sort::Newest, PAGE, now)
+        };
         let mut links = Vec::new();
         loop {
-            let page = self.list(caller, query.clone()).await?.page;
+            let page = self.list_all(query.clone()).await?.page;
             links.extend(page.links.iter().map(LinkId::of));
             if links.len() > MAX_LINKS {
                 return Ok(None);

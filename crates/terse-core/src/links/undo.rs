@@ -50,7 +50,7 @@ impl Links {
                 .into_iter()
                 .map(|past| past.link)
                 .find(|past| past.revision == to)
-                .ok_or_else(|| refuse("nothing is known of the link at that revision"))?,
+                .ok_or_else(|| refuse("that revision of the link is not stored"))?,
         };
         self.prepare(past.targets()).await;
         // Without this, a concurrent change would be undone instead of the one that the caller saw.

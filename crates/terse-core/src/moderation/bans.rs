@@ -16,7 +16,7 @@ impl Moderation {
         key: &LinkKey,
         why: String,
     ) -> Result<Account, ModerationError> {
-        Accounts::require(principal, Role::Moderator)?;
+        principal.require(Role::Moderator)?;
         let link = self.links.get(Caller::OPERATOR, key).await?;
         if link.owner == OwnerId::ADMIN {
             return Err(ModerationError::OperatorsLink);

@@ -1,7 +1,6 @@
 //! Hosts that moderators block, each with all its subdomains.
 
 use super::{Moderation, ModerationError};
-use crate::accounts::Accounts;
 use crate::host::canonical_host;
 use crate::principal::Principal;
 use crate::registry::{BlockedHost, RegistryError, Role};
@@ -10,8 +9,12 @@ use crate::registry::{BlockedHost, RegistryError, Role};
 const MAX_HOSTS: usize = 10_000;
 
 impl Moderation {
-    /// All blocked hosts, by name.
-    pub async fn blocked_hosts(&self) -> Result<Vec<BlockedHost>, ModerationError> {
+    /// All blocked hosts, by name. Only for moderators and admins.
+    pub async fn blocked_hosts(
+        &self,
+        principal: &Principal,
+    ) -> Result<Vec<BlockedHost>, ModerationError> {
+        principal.require(Role::Moderator)?;
         Ok(self.registry.blocked_hosts().await?)
     }
 
@@ -23,7 +26,7 @@ impl Moderation {
         host: &str,
         why: String,
     ) -> Result<(BlockedHost, bool), ModerationError> {
-        Accounts::require(principal, Role::Moderator)?;
+        principal.require(Role::Moderator)?;
         let host = self.links.blockable(host.trim_matches(' '))?;
         let blocked = self.registry.blocked_hosts().await?;
         if let Some(before) = blocked.iter().find(|before| before.host == host) {
@@ -46,7 +49,7 @@ impl Moderation {
         host: &str,
         why: Option<String>,
     ) -> Result<(), ModerationError> {
-        Accounts::require(principal, Role::Moderator)?;
+        principal.require(Role::Moderator)?;
         // Skips the checks for blocking, so that every blocked host can be unblocked.
         let host = canonical_host(host.trim_matches(' ')).ok_or(ModerationError::NotBlocked)?;
         match self.registry.unblock_host(&host, self.by(principal.owner(), why)).await {

@@ -1,7 +1,6 @@
 //! Short domains that admins add while the server runs.
 
 use super::{Moderation, ModerationError};
-use crate::accounts::Accounts;
 use crate::domain::Domain;
 use crate::principal::Principal;
 use crate::registry::{DomainConfig, Role};
@@ -35,7 +34,7 @@ impl Moderation {
         name: &str,
         draft: DomainDraft,
     ) -> Result<DomainConfig, ModerationError> {
-        Accounts::require(principal, Role::Admin)?;
+        principal.require(Role::Admin)?;
         let domain = self.domain_named(name)?;
         let fallback = |text: Option<String>, field| {
             text.map(|text| self.fallback(principal, &domain, &text, field)).transpose()
@@ -62,7 +61,7 @@ impl Moderation {
         principal: &Principal,
         name: &str,
     ) -> Result<(), ModerationError> {
-        Accounts::require(principal, Role::Admin)?;
+        principal.require(Role::Admin)?;
         let domain = self.domain_named(name).map_err(|_| ModerationError::NoDomain)?;
         let configs = self.registry.domain_configs().await?;
         if !configs.iter().any(|config| config.domain == domain) {

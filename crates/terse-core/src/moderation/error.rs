@@ -3,6 +3,7 @@
 use crate::accounts::AccountError;
 use crate::limits::LimitReached;
 use crate::links::LinkError;
+use crate::principal::AccessError;
 use crate::registry::RegistryError;
 use crate::store::StoreError;
 use crate::validation::ValidationError;
@@ -13,6 +14,9 @@ pub enum ModerationError {
     /// The input is invalid.
     #[error(transparent)]
     Invalid(#[from] ValidationError),
+    /// The caller's role does not permit it.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// The link could not be read or changed.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -40,6 +44,9 @@ pub enum ModerationError {
     /// The largest number of domains is reached.
     #[error("there are {0} domains, which is the limit; remove one first")]
     TooManyDomains(usize),
+    /// No removal of this number waits.
+    #[error("no removal with this number waits")]
+    NoRemoval,
     /// A limit is reached.
     #[error(transparent)]
     Limited(#[from] LimitReached),

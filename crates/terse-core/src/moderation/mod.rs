@@ -6,29 +6,33 @@
 
 mod bans;
 mod blocklist;
+mod decisions;
 mod domains;
 mod error;
 mod reports;
 mod status;
 
+pub use decisions::ReportDecision;
 pub use domains::DomainDraft;
 pub use error::ModerationError;
 pub use reports::{MAX_REPORT_TEXT, Reporter};
 
 use std::sync::Arc;
 
-use crate::accounts::{Accounts, RefreshHook};
-use crate::limits::Limits;
+use crate::accounts::{Accounts, OwnSubject, RefreshHook};
+use crate::limits::RateLimits;
 use crate::link::OwnerId;
-use crate::links::Links;
-use crate::registry::{Actor, Attribution, AuditEntry, Audits, Registry};
+use crate::links::{Links, PublicLinks};
+use crate::principal::Principal;
+use crate::registry::{Actor, Attribution, AuditEntry, AuditQuery, Registry, Role};
 
 /// The service.
 pub struct Moderation {
     links: Arc<Links>,
+    public_links: PublicLinks,
     accounts: Arc<Accounts>,
     registry: Arc<dyn Registry>,
-    limits: Limits,
+    limits: RateLimits,
     refresh: Arc<dyn RefreshHook>,
     /// Keys the hash that identifies reporters anonymously. The same on every node of a fleet.
     reporter_key: [u8; 32],
@@ -40,16 +44,33 @@ impl Moderation {
         links: Arc<Links>,
         accounts: Arc<Accounts>,
         registry: Arc<dyn Registry>,
-        limits: Limits,
+        limits: RateLimits,
         refresh: Arc<dyn RefreshHook>,
         reporter_key: [u8; 32],
     ) -> Self {
-        Self { links, accounts, registry, limits, refresh, reporter_key }
+        let public_links = PublicLinks::new(Arc::clone(&links), limits.clone());
+        Self { links, public_links, accounts, registry, limits, refresh, reporter_key }
     }
 
-    /// Records of the audit log, the latest first.
-    pub async fn audit(&self, query: &Audits) -> Result<Vec<AuditEntry>, ModerationError> {
+    /// Records of the audit log, the latest first. Only for moderators and admins.
+    pub async fn audit(
+        &self,
+        principal: &Principal,
+        query: &AuditQuery,
+    ) -> Result<Vec<AuditEntry>, ModerationError> {
+        principal.require(Role::Moderator)?;
         Ok(self.registry.audit(query).await?)
+    }
+
+    /// Records of the audit log about a subject of the caller's own account, the latest first.
+    pub async fn own_audit(
+        &self,
+        subject: &OwnSubject,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<AuditEntry>, ModerationError> {
+        let subject = Some(subject.as_str().to_owned());
+        Ok(self.registry.audit(&AuditQuery { before, subject, act: None, limit }).await?)
     }
 
     /// Attributes an action to an account, now.

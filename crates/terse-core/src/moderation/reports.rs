@@ -6,10 +6,11 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::{Moderation, ModerationError};
-use crate::link::{LinkKey, OwnerId, Status};
+use crate::link::{LinkKey, OwnerId};
 use crate::links::{Caller, LinkError};
+use crate::principal::Principal;
 use crate::registry::{
-    AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportState, ReportedLink,
+    AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportState, ReportedLink, Role,
 };
 use crate::validation::{ValidationError, ValidationErrorKind};
 
@@ -72,14 +73,7 @@ impl Moderation {
             return Err(ValidationError::new(kind, "text", detail).into());
         }
         self.limits.report(from.address).await?;
-        let now = self.links.now();
-        let link = self.links.preview(&key).await?;
-        let link =
-            link.filter(|link| !matches!(link.status(now), Status::Deleted | Status::Scheduled));
-        let Some(link) = link else {
-            self.limits.guess(Some(from.address)).await?;
-            return Err(LinkError::NotFound.into());
-        };
+        let link = self.public_links.find(&key, from.address).await?;
         let reporter = from.id(&self.reporter_key, self.accounts.policy().open);
         Ok(NewReport {
             link: key,
@@ -88,7 +82,7 @@ impl Moderation {
             account: from.account(),
             reason: reason.to_owned(),
             text,
-            at: now,
+            at: self.links.now(),
         })
     }
 
@@ -113,24 +107,32 @@ impl Moderation {
             .map_err(LinkError::from))
     }
 
-    /// Links with reports in a state, ordered by their first report, after `after`.
+    /// Links with reports in a state, ordered by their first report, after `after`. Only for
+    /// moderators and admins.
     pub async fn reported(
         &self,
+        principal: &Principal,
         state: ReportState,
         after: Option<ReportId>,
         limit: usize,
     ) -> Result<Vec<ReportedLink>, ModerationError> {
+        principal.require(Role::Moderator)?;
         Ok(self.registry.reported(state, after, limit).await?)
     }
 
-    /// Single reports in a state, the oldest first, after `after`.
-    pub async fn reports(
+    /// The reports that an account wrote, among the next `limit` reports in a state after `after`,
+    /// and where to go on; `None` behind the last report.
+    pub async fn reports_by(
         &self,
+        account: OwnerId,
         state: ReportState,
         after: Option<ReportId>,
         limit: usize,
-    ) -> Result<Vec<AbuseReport>, ModerationError> {
-        Ok(self.registry.reports(state, after, limit).await?)
+    ) -> Result<(Vec<AbuseReport>, Option<ReportId>), ModerationError> {
+        let mut reports = self.registry.reports(state, after, limit).await?;
+        let next = reports.last().map(|last| last.id);
+        reports.retain(|report| report.account == Some(account));
+        Ok((reports, next))
     }
 }
 

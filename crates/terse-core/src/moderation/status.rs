@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::{Moderation, ModerationError};
-use crate::accounts::Accounts;
 use crate::link::{Link, LinkKey, ModerationStatus};
 use crate::links::{Caller, LinkError, moderation_json};
 use crate::patch::Patch;
@@ -24,14 +23,15 @@ impl Moderation {
         status: ModerationStatus,
         why: Option<String>,
     ) -> Result<Link, ModerationError> {
-        Accounts::require(principal, Role::Moderator)?;
+        principal.require(Role::Moderator)?;
         let link = self.decide(principal, key, status, why.clone()).await?;
         let settled = match status {
             ModerationStatus::Clear => ReportState::Cleared,
             ModerationStatus::Blocked => ReportState::Confirmed,
             ModerationStatus::Suspicious => return Ok(link),
         };
-        self.registry.settle_reports(key, settled, self.by(principal.owner(), why)).await?;
+        let by = self.by(principal.owner(), why);
+        self.registry.settle_reports(key, link.created_at, settled, by).await?;
         Ok(link)
     }
 

@@ -7,7 +7,7 @@ use super::store::RegistryError;
 
 /// Which records of the audit log to read, the latest first.
 #[derive(Clone, Debug, Default)]
-pub struct Audits {
+pub struct AuditQuery {
     /// Only records before this number.
     pub before: Option<u64>,
     /// Only records about this subject.
@@ -31,5 +31,5 @@ pub trait AuditLog: Send + Sync + 'static {
     ) -> Result<(), RegistryError>;
 
     /// Records of the audit log.
-    async fn audit(&self, query: &Audits) -> Result<Vec<AuditEntry>, RegistryError>;
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>, RegistryError>;
 }

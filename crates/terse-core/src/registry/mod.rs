@@ -32,7 +32,7 @@ pub use account_store::{AccountStore, ChangeAccount, FIRST_ACCOUNT};
 pub use account_update::AccountUpdate;
 pub use admin_key::AdminKeyStore;
 pub use audit::{Actor, Attribution, AuditAction, AuditEntry};
-pub use audit_log::{AuditLog, Audits};
+pub use audit_log::{AuditLog, AuditQuery};
 pub use audit_record::{AuditRecord, redact_account, subject};
 pub use credential_store::{CredentialStore, MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER};
 pub use delivery::{

@@ -6,6 +6,7 @@ use super::audit::Attribution;
 use super::report::{AbuseReport, NewReport, ReportId, ReportState, Reported, ReportedLink};
 use super::store::RegistryError;
 use crate::link::LinkKey;
+use crate::time::Timestamp;
 
 /// Reports about links, until a moderator settles them.
 #[async_trait]
@@ -30,11 +31,13 @@ pub trait ReportStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ReportedLink>, RegistryError>;
 
-    /// Settles all open reports about a link and returns how many. Writes an audit record if there
-    /// were any.
+    /// Settles all open reports about a link, and about earlier links with its code, and returns how
+    /// many. Reports about links that were created after `created_at` stay open. Writes an audit
+    /// record if there were any.
     async fn settle_reports(
         &self,
         link: &LinkKey,
+        created_at: Timestamp,
         state: ReportState,
         by: Attribution,
     ) -> Result<u64, RegistryError>;

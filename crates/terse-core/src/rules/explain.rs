@@ -11,7 +11,7 @@ pub struct Explanation<'a> {
     /// The rule that matched. `None`: the link's own target applies.
     pub matched: Option<RuleMatch<'a>>,
     /// The rules that were evaluated, up to the one that matched.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RuleEvaluation>,
 }
 
 /// The rule that matched and its target.
@@ -27,7 +27,7 @@ pub struct RuleMatch<'a> {
 
 /// The evaluation of one rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Step {
+pub struct RuleEvaluation {
     /// Whether all its conditions hold.
     pub matched: bool,
     /// The conditions that hold if the rule matched, else those that do not hold. Empty for a rule
@@ -45,7 +45,7 @@ impl Rules {
             let matched = failed.is_empty();
             let shown: Vec<Condition<'_>> =
                 if matched { rule.conditions().collect() } else { failed };
-            steps.push(Step {
+            steps.push(RuleEvaluation {
                 matched,
                 why: shown.iter().map(|condition| condition.describe(visit)).collect(),
             });

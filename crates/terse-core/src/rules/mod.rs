@@ -31,7 +31,7 @@ mod visit;
 mod weekly;
 
 pub use country::parse_country;
-pub use explain::{Explanation, RuleMatch, Step};
+pub use explain::{Explanation, RuleEvaluation, RuleMatch};
 pub use language::preferred_language;
 pub use parse::{ParsedRules, TargetInput};
 pub use platform::{DEVICES, SYSTEMS};

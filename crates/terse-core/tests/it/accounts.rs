@@ -1,10 +1,9 @@
 //! The rules of the accounts service, whichever adapter calls it.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
-use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,14 +11,14 @@ use terse_core::accounts::{
     AccountDraft, AccountError, AccountPolicy, Accounts, KeyDraft, KeyUse, MAX_KEY_NAME,
     RefreshHook, SignUp,
 };
-use terse_core::limits::{Limit, LimitDecision, LimitSubject, Limiter, Limits, Take};
+use terse_core::limits::{Limit, RateLimits};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{Account, KeyId, Role, Scope};
 use terse_core::{Clock, Credential, OwnerId, PasswordError, PasswordHasher, Principal, Timestamp};
-use terse_testkit::MemoryRegistry;
+use terse_testkit::{FixedLimiter, MemoryRegistry};
 
 /// Hashes by saying so.
-struct Plain;
+pub(crate) struct Plain;
 
 #[async_trait]
 impl PasswordHasher for Plain {
@@ -33,39 +32,6 @@ impl PasswordHasher for Plain {
 
     async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, PasswordError> {
         Ok(kept == Some(format!("hash of {password}")))
-    }
-}
-
-/// Buckets that never fill up again.
-#[derive(Default)]
-struct Once(Mutex<HashMap<LimitSubject, u32>>);
-
-#[async_trait]
-impl Limiter for Once {
-    async fn take(&self, takes: &[Take]) -> LimitDecision {
-        let mut taken = self.0.lock().unwrap();
-        let mut decision = LimitDecision::UNLIMITED;
-        for Take { subject, limit, count } in takes {
-            let before = taken.get(subject).copied().unwrap_or_default();
-            let allowed = before + count <= limit.count();
-            let after = before + if allowed { *count } else { 0 };
-            decision = decision.and(LimitDecision {
-                allowed,
-                limit: limit.count(),
-                remaining: limit.count() - after,
-                reset: limit.interval() * after,
-                retry: if allowed { Duration::ZERO } else { limit.interval() },
-            });
-        }
-        if decision.allowed {
-            takes.iter().for_each(|take| *taken.entry(take.subject).or_default() += take.count);
-        }
-        decision
-    }
-
-    async fn give_back(&self, takes: &[Take]) {
-        let mut taken = self.0.lock().unwrap();
-        takes.iter().for_each(|take| *taken.get_mut(&take.subject).unwrap() -= take.count);
     }
 }
 
@@ -97,11 +63,11 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (registry, seen) = (Arc::new(MemoryRegistry::new()), Arc::new(Seen::default()));
-        let limits = Limits {
-            limiter: Arc::new(Once::default()),
+        let limits = RateLimits {
+            limiter: Arc::new(FixedLimiter::default()),
             sign_in: Limit::per_hour(3),
             create_per_key: Limit::per_hour(100),
-            ..Limits::off()
+            ..RateLimits::off()
         };
         let policy = AccountPolicy { open: true, session_ttl: Duration::from_secs(3600) };
         let accounts = Accounts::new(

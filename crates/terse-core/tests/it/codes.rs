@@ -8,8 +8,8 @@ use std::time::Duration;
 use terse_core::*;
 use terse_testkit::MemoryStore;
 
-fn wanted(target: &Target, attempt: u32) -> Wanted<'_> {
-    Wanted { owner: OwnerId::ADMIN, target, attempt }
+fn wanted(target: &Target, attempt: u32) -> CodeRequest<'_> {
+    CodeRequest { owner: OwnerId::ADMIN, target, attempt }
 }
 
 fn links(store: &Arc<dyn LinkStore>, codes: Arc<dyn CodeSource>) -> Links {
@@ -167,7 +167,7 @@ struct Stubborn;
 
 #[async_trait::async_trait]
 impl CodeSource for Stubborn {
-    async fn next(&self, wanted: Wanted<'_>) -> Result<Code, CodeSourceError> {
+    async fn next(&self, wanted: CodeRequest<'_>) -> Result<Code, CodeSourceError> {
         Ok(Code::parse(if wanted.attempt < 3 { "taken12" } else { "free123" }).unwrap())
     }
 }

@@ -20,6 +20,11 @@ impl Screening for Trusting {
 }
 
 fn room() -> Links {
+    links_on(Arc::new(MemoryStore::new()))
+}
+
+/// The service on a store, without limits and lists.
+pub(crate) fn links_on(store: Arc<MemoryStore>) -> Links {
     let base = url::Url::parse("https://go.example/").unwrap();
     let rules = LinkPolicy {
         targets: TargetRules::default(),
@@ -32,14 +37,7 @@ fn room() -> Links {
         unwanted_aliases: Default::default(),
     };
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));
-    Links::new(
-        Arc::new(MemoryStore::new()),
-        codes,
-        Arc::new(NoRouteCache),
-        Arc::new(Trusting),
-        rules,
-        Clock::default(),
-    )
+    Links::new(store, codes, Arc::new(NoRouteCache), Arc::new(Trusting), rules, Clock::default())
 }
 
 async fn make(links: &Links, owner: OwnerId, target: &str) -> LinkKey {

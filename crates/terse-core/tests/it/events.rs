@@ -102,7 +102,7 @@ fn fixture() -> Fixture {
         rules,
         clock.clone(),
     )
-    .telling(recorded.clone());
+    .with_events(recorded.clone());
     let drain = OutboxDrain::new(store.clone(), recorded.clone());
     Fixture { store, drain, links, recorded, screen, clock }
 }

@@ -5,4 +5,5 @@ mod codes;
 mod erasing;
 mod events;
 mod link_codec;
+mod permissions;
 mod screening;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use terse_core::registry::{
-    Actor, Attribution, AuditAction, AuditEntry, AuditLog, Audits, RegistryError, subject,
+    Actor, Attribution, AuditAction, AuditEntry, AuditLog, AuditQuery, RegistryError, subject,
 };
 use terse_core::*;
 use terse_testkit::{MemoryRegistry, MemoryStore};
@@ -344,7 +344,7 @@ async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
         );
         assert_eq!(
             (warned.reusable, links.reasons(&warned)),
-            (true, vec!["Several people have reported it."]),
+            (true, vec!["Several visitors have reported it."]),
             "a new link must not get around the reports"
         );
         assert_eq!(links.warn(&link.key, link.created_at).await.unwrap(), None);
@@ -453,7 +453,7 @@ struct Late(Arc<Told>);
 
 #[async_trait]
 impl CodeSource for Late {
-    async fn next(&self, _wanted: Wanted<'_>) -> Result<Code, CodeSourceError> {
+    async fn next(&self, _wanted: CodeRequest<'_>) -> Result<Code, CodeSourceError> {
         self.0.learn(GOOD, "blocked");
         Ok(Code::parse("late123").unwrap())
     }
@@ -567,7 +567,7 @@ async fn what_is_odd_is_gathered_from_all_places_a_link_leads_to() {
 /// The records about a link, oldest first: why, and the status before and after.
 async fn records(registry: &MemoryRegistry, link: &Link) -> Vec<(String, Option<Value>, Value)> {
     let subject = Some(subject::link(&link.key));
-    let query = Audits { subject, limit: 100, ..Audits::default() };
+    let query = AuditQuery { subject, limit: 100, ..AuditQuery::default() };
     let json = |text: String| serde_json::from_str::<Value>(&text).unwrap();
     let mut records: Vec<_> = registry
         .audit(&query)
@@ -630,14 +630,14 @@ async fn every_automatic_decision_is_recorded_with_its_reason() {
     // Reports, and a change of the target.
     links.warn(&good.key, good.created_at).await.unwrap().unwrap();
     let told = records(&registry, &good).await;
-    assert_eq!(told.last().unwrap().0, "several people have reported the link");
+    assert_eq!(told.last().unwrap().0, "several visitors have reported the link");
     let patch = Patch { long_url: Some(ODD.into()), ..Patch::default() };
     links.patch(OWNER, &good.key, &patch, None).await.unwrap();
     let told = records(&registry, &good).await;
     let count = told.len();
     assert_eq!(
         told.last().unwrap().0,
-        "several people have reported the link",
+        "several visitors have reported the link",
         "the log says so already"
     );
 
@@ -715,7 +715,7 @@ impl AuditLog for Away {
         Err(RegistryError::Store(StoreError::Busy))
     }
 
-    async fn audit(&self, _: &Audits) -> Result<Vec<AuditEntry>, RegistryError> {
+    async fn audit(&self, _: &AuditQuery) -> Result<Vec<AuditEntry>, RegistryError> {
         Err(RegistryError::Store(StoreError::Busy))
     }
 }

@@ -3,7 +3,8 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use terse_outgoing::{Outgoing, OutgoingSettings};
+use terse_core::HttpClient as _;
+use terse_outgoing::{OutgoingClient, OutgoingSettings};
 
 use crate::rig::{
     FakeResolver, LONG_DEADLINE, SHORT_DEADLINE, Server, client, client_with, kind, page, redirect,
@@ -153,7 +154,7 @@ async fn no_spelling_of_an_internal_address_is_connected_to() {
 #[tokio::test]
 async fn the_same_spellings_do_connect_when_private_addresses_are_allowed() {
     let victim = victim();
-    let client = Outgoing::new(OutgoingSettings {
+    let client = OutgoingClient::new(OutgoingSettings {
         allow_private: true,
         ..settings(&[], FakeResolver::new(&[]))
     });
@@ -282,7 +283,7 @@ async fn an_unanswering_public_address_does_not_lead_to_another_lookup() {
     // Nothing listens on this port any more.
     let gone = Server::responding(page("never")).address;
     let resolver = FakeResolver::new(&[("rebind.test", &[&["127.0.0.1"], &["127.0.0.2"]])]);
-    let client = Outgoing::new(OutgoingSettings {
+    let client = OutgoingClient::new(OutgoingSettings {
         allow: vec![gone],
         ..settings(&[], Arc::clone(&resolver))
     });

@@ -4,7 +4,9 @@ use std::io::Write as _;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use terse_outgoing::{Outgoing, OutgoingSettings, SIGNATURE_HEADER, WebhookSecret, sign, verify};
+use terse_core::HttpClient as _;
+use terse_core::webhooks::{SIGNATURE_HEADER, WebhookSecret, sign, verify};
+use terse_outgoing::{OutgoingClient, OutgoingSettings};
 
 use crate::rig::{
     FakeResolver, LONG_DEADLINE, Server, client, kind, read_body, read_head, redirect, settings,
@@ -119,7 +121,7 @@ async fn a_caller_cannot_set_reserved_headers() {
 #[tokio::test]
 async fn a_silent_receiver_hits_the_deadline() {
     let server = Server::start(|_stream| std::thread::sleep(Duration::from_secs(5)));
-    let client = Outgoing::new(OutgoingSettings {
+    let client = OutgoingClient::new(OutgoingSettings {
         post_timeout: Duration::from_millis(300),
         ..settings(&[&server], FakeResolver::new(&[]))
     });

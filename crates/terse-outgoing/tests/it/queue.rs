@@ -6,7 +6,8 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use terse_outgoing::{Limits, Outgoing, OutgoingSettings};
+use terse_core::{HttpClient as _, RequestLimits};
+use terse_outgoing::{OutgoingClient, OutgoingSettings};
 
 use crate::rig::{FakeResolver, LONG_DEADLINE, Server, kind, page, read_head, settings};
 
@@ -21,7 +22,7 @@ async fn concurrent_calls_are_limited() {
         here.fetch_sub(1, Ordering::SeqCst);
         let _ = stream.write_all(page("x").as_bytes());
     });
-    let client = Arc::new(Outgoing::new(OutgoingSettings {
+    let client = Arc::new(OutgoingClient::new(OutgoingSettings {
         max_concurrent: 2,
         ..settings(&[&server], FakeResolver::new(&[]))
     }));
@@ -48,19 +49,19 @@ async fn a_full_queue_is_busy_and_a_long_wait_too() {
         let _ = held.lock().unwrap().recv();
         let _ = stream.write_all(page("x").as_bytes());
     });
-    let client = Arc::new(Outgoing::new(OutgoingSettings {
+    let client = Arc::new(OutgoingClient::new(OutgoingSettings {
         max_concurrent: 1,
         max_queued: 1,
         ..settings(&[&server], FakeResolver::new(&[]))
     }));
-    let call = |limits: Limits| {
+    let call = |limits: RequestLimits| {
         let (client, url) = (Arc::clone(&client), server.url("site.test"));
         tokio::spawn(async move { kind(client.get(&url, limits).await) })
     };
     let running = call(LONG_DEADLINE);
     tokio::task::yield_now().await;
     tokio::task::spawn_blocking(move || begun.recv().map(|()| begun)).await.unwrap().unwrap();
-    let queued = call(Limits { timeout: Duration::from_millis(1), ..LONG_DEADLINE });
+    let queued = call(RequestLimits { timeout: Duration::from_millis(1), ..LONG_DEADLINE });
     tokio::task::yield_now().await;
     assert_eq!(kind(client.get(&server.url("site.test"), LONG_DEADLINE).await), "busy");
     std::thread::sleep(Duration::from_millis(5));
@@ -83,12 +84,12 @@ async fn slow_feeds_do_not_delay_pages() {
         let _ = stream.write_all(page("x").as_bytes());
     });
     let pages = Server::responding(page("x"));
-    let client = Arc::new(Outgoing::new(OutgoingSettings {
+    let client = Arc::new(OutgoingClient::new(OutgoingSettings {
         max_concurrent: 1,
         ..settings(&[&lists, &pages], FakeResolver::new(&[]))
     }));
     let (slow, url) = (Arc::clone(&client), lists.url("site.test"));
-    let running = tokio::spawn(async move { kind(slow.get(&url, Limits::FEED).await) });
+    let running = tokio::spawn(async move { kind(slow.get(&url, RequestLimits::FEED).await) });
     tokio::task::yield_now().await;
     tokio::task::spawn_blocking(move || begun.recv().map(|()| begun)).await.unwrap().unwrap();
     assert_eq!(kind(client.get(&pages.url("site.test"), LONG_DEADLINE).await), "ok");

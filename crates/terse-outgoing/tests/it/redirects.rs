@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use terse_outgoing::Validators;
+use terse_core::{HttpClient as _, Validators};
 
 use crate::guard::INSIDE;
 use crate::rig::{

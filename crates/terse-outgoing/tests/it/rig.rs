@@ -7,17 +7,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use terse_outgoing::{Limits, Outgoing, OutgoingError, OutgoingSettings, Oversize, Resolve};
+use terse_core::{OutgoingError, Oversize, RequestLimits};
+use terse_outgoing::{OutgoingClient, OutgoingSettings, Resolve};
 
 /// A short timeout, for tests that wait for the deadline.
-pub(crate) const SHORT_DEADLINE: Limits = Limits {
+pub(crate) const SHORT_DEADLINE: RequestLimits = RequestLimits {
     timeout: Duration::from_millis(300),
     max_body: 64 << 10,
     oversize: Oversize::Truncate,
 };
 /// A long timeout, for tests that must not reach the deadline on a busy machine.
-pub(crate) const LONG_DEADLINE: Limits =
-    Limits { timeout: Duration::from_secs(10), max_body: 64 << 10, oversize: Oversize::Truncate };
+pub(crate) const LONG_DEADLINE: RequestLimits = RequestLimits {
+    timeout: Duration::from_secs(10),
+    max_body: 64 << 10,
+    oversize: Oversize::Truncate,
+};
 
 /// Counts the connections it accepts and lets a function answer each.
 pub(crate) struct Server {
@@ -168,12 +172,12 @@ impl Resolve for FakeResolver {
 }
 
 /// A client for which these servers count as public and every name resolves to 127.0.0.1.
-pub(crate) fn client(allowed: &[&Server]) -> Outgoing {
+pub(crate) fn client(allowed: &[&Server]) -> OutgoingClient {
     client_with(allowed, FakeResolver::new(&[]))
 }
 
-pub(crate) fn client_with(allowed: &[&Server], resolver: Arc<FakeResolver>) -> Outgoing {
-    Outgoing::new(settings(allowed, resolver))
+pub(crate) fn client_with(allowed: &[&Server], resolver: Arc<FakeResolver>) -> OutgoingClient {
+    OutgoingClient::new(settings(allowed, resolver))
 }
 
 pub(crate) fn settings(allowed: &[&Server], resolver: Arc<FakeResolver>) -> OutgoingSettings {

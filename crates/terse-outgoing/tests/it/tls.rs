@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use terse_outgoing::{Outgoing, OutgoingSettings};
+use terse_core::HttpClient as _;
+use terse_outgoing::{OutgoingClient, OutgoingSettings};
 
 use crate::rig::{
     FakeResolver, LONG_DEADLINE, SHORT_DEADLINE, Server, kind, page, redirect, settings,
@@ -38,8 +39,8 @@ fn secure(answer: String) -> (Server, Vec<u8>) {
     (server, certificate.to_vec())
 }
 
-fn trusting(server: &Server, certificate: Vec<u8>) -> Outgoing {
-    Outgoing::new(OutgoingSettings {
+fn trusting(server: &Server, certificate: Vec<u8>) -> OutgoingClient {
+    OutgoingClient::new(OutgoingSettings {
         trust_only: vec![certificate],
         ..settings(&[server], FakeResolver::new(&[]))
     })
@@ -85,7 +86,7 @@ async fn a_server_without_tls_is_refused() {
 async fn https_does_not_redirect_to_http() {
     let plain = Server::responding(page("plain"));
     let (server, certificate) = secure(redirect(&plain.url("site.test")));
-    let client = Outgoing::new(OutgoingSettings {
+    let client = OutgoingClient::new(OutgoingSettings {
         trust_only: vec![certificate],
         ..settings(&[&server, &plain], FakeResolver::new(&[]))
     });

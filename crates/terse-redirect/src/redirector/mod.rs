@@ -21,7 +21,7 @@ pub(crate) use visitor::Answer;
 pub use visitor::{Reply, VisitMethod, Visitor};
 
 use crate::batch::LookupBatcher;
-use crate::counts::{Counter as _, Counts, SLOW_NANOS, SharedCounter, Snapshot};
+use crate::counts::{Counter as _, Counts, RedirectCounts, SLOW_NANOS, SharedCounter};
 use crate::error_responses::{ErrorResponses, FailurePages};
 use crate::fallbacks::Fallbacks;
 use crate::host_table::HostTable;
@@ -30,7 +30,7 @@ use crate::now::Now;
 use crate::route::Route;
 use crate::routes::Routes;
 use crate::rule_evaluator::RuleEvaluator;
-use crate::settings::Settings;
+use crate::settings::RedirectSettings;
 use crate::single_flight::SingleFlight;
 
 /// Links that are read ahead in one call of the store.
@@ -70,7 +70,7 @@ pub struct Redirector {
     pub(crate) error_responses: ErrorResponses,
     pub(crate) fallbacks: Fallbacks,
     pub(crate) limiter: RedirectLimiter,
-    pub(crate) settings: Settings,
+    pub(crate) settings: RedirectSettings,
 }
 
 impl Redirector {
@@ -82,7 +82,7 @@ impl Redirector {
         hosts: Hosts,
         port: u16,
         pages: &FailurePages,
-        settings: Settings,
+        settings: RedirectSettings,
         clock: Clock,
     ) -> Self {
         Self {
@@ -207,8 +207,8 @@ impl Redirector {
         &self.routes
     }
 
-    /// Up to `limit` links that were visited within their time to live.
-    pub fn links_in_use(&self, limit: usize) -> Vec<LinkKey> {
+    /// The links that were visited within their time to live.
+    pub fn links_in_use(&self) -> Vec<LinkKey> {
         let now = self.now();
         let in_use = self.routes.all().into_iter().filter(|(_, route)| {
             route.is_fresh(now) && route.head().decision != VisitDecision::NotFound
@@ -217,7 +217,7 @@ impl Redirector {
             let code = Code::parse(std::str::from_utf8(route.code()).ok()?)?;
             Some(LinkKey { domain: self.hosts.name(route.head().domain).clone(), code })
         };
-        in_use.filter_map(|(_, route)| key(&route)).take(limit).collect()
+        in_use.filter_map(|(_, route)| key(&route)).collect()
     }
 
     /// Reads links into memory before they are visited, a few at a time, until half of the memory
@@ -245,7 +245,7 @@ impl Redirector {
     }
 
     /// Adds the counters of visits off the fast path.
-    pub fn add_counts(&self, to: &mut Snapshot) {
+    pub fn add_counts(&self, to: &mut RedirectCounts) {
         to.add(&self.counts);
     }
 }

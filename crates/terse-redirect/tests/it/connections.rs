@@ -17,8 +17,9 @@ use tokio::sync::{mpsc, watch};
 use crate::fixture::{Fixture, Served};
 
 const TARGET: &str = "https://example.com/";
+const GET: &[u8] = b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\nConnection: close\r\n\r\n";
 
-async fn fixture(change: impl FnOnce(&mut terse_redirect::Settings)) -> Fixture {
+async fn fixture(change: impl FnOnce(&mut terse_redirect::RedirectSettings)) -> Fixture {
     let fixture = Fixture::new(change);
     fixture.insert(alias("abc1234", TARGET)).await;
     fixture
@@ -171,7 +172,7 @@ fn answers(stream: &mut TcpStream) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_source_cannot_take_all_connections() {
-    let settings = |settings: &mut terse_redirect::Settings| {
+    let settings = |settings: &mut terse_redirect::RedirectSettings| {
         settings.threads = 1;
         settings.max_connections_per_source = 10;
         settings.proxies = terse_core::Proxies::new(vec!["127.0.0.9".parse().unwrap()]);
@@ -326,6 +327,32 @@ async fn an_http_2_connection_has_at_most_a_hundred_requests_at_once() {
         ended = &mut connection => panic!("the connection ended: {ended:?}"),
     }
     assert_eq!(connection.max_concurrent_send_streams(), 100);
+}
+
+/// The memory for their windows is bounded by their number.
+#[tokio::test(flavor = "multi_thread")]
+async fn there_are_only_so_many_http_2_connections_until_others_close() {
+    let served = fixture(|settings| settings.max_http2_connections = 2).await.serve();
+    let follow = async || -> Option<_> {
+        let stream = tokio::net::TcpStream::connect(served.address).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.ok()?;
+        let driver = tokio::spawn(connection);
+        let request = http::Request::builder().uri("http://go.example/abc1234").body(()).unwrap();
+        let mut client = client.ready().await.ok()?;
+        let (answer, _) = client.send_request(request, true).ok()?;
+        // Without the client the connection ends.
+        (answer.await.ok()?.status() == 302).then_some((client, driver))
+    };
+    let open = [follow().await.expect("the first"), follow().await.expect("the second")];
+    assert!(follow().await.is_none(), "a third");
+    let counts = served.workers.counts();
+    assert_eq!((served.workers.http2_connections(), counts.refused), (2, 1));
+    assert_eq!(statuses(&served.exchange(GET)), ["302"], "others are served");
+    open.into_iter().for_each(|(_client, driver)| driver.abort());
+    let begun = std::time::Instant::now();
+    while follow().await.is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "places are not given back");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

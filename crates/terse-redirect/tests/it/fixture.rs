@@ -13,8 +13,8 @@ use hyper::body::Incoming;
 use tempfile::TempDir;
 use terse_core::{Clock, Code, Hosts, Insert, Link, LinkStore, is_reserved};
 use terse_redirect::{
-    AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, Redirector, Reply,
-    Settings, VisitHandler, VisitMethod, Visitor, VisitorHeaders, Workers,
+    AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, RedirectSettings,
+    Redirector, Reply, VisitHandler, VisitMethod, Visitor, VisitorHeaders, Workers,
 };
 use terse_testkit::MemoryStore;
 
@@ -29,8 +29,8 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    pub(crate) fn new(change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings { threads: 2, ..Settings::default() };
+    pub(crate) fn new(change: impl FnOnce(&mut RedirectSettings)) -> Self {
+        let mut settings = RedirectSettings { threads: 2, ..RedirectSettings::default() };
         change(&mut settings);
         let threads = settings.threads;
         let store = Arc::new(MemoryStore::new());

@@ -13,7 +13,7 @@ use crate::segments::JournaledVisit;
 const TARGET: &str = "https://example.com/";
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
-async fn fixture(change: impl FnOnce(&mut terse_redirect::Settings)) -> Fixture {
+async fn fixture(change: impl FnOnce(&mut terse_redirect::RedirectSettings)) -> Fixture {
     let fixture = Fixture::new(|settings| {
         settings.threads = 1;
         change(settings);

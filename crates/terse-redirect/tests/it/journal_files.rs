@@ -7,7 +7,7 @@ use std::time::Duration;
 use terse_core::Clock;
 use terse_core::clicks::HEADER;
 use terse_redirect::{Journal, JournalSettings};
-use terse_testkit::alias;
+use terse_testkit::{alias, wait_until};
 
 use crate::fixture::{Fixture, Served, journal_settings};
 use crate::segments::{self, Segment};
@@ -20,17 +20,6 @@ async fn fixture(threads: usize) -> Fixture {
     let fixture = Fixture::new(|settings| settings.threads = threads);
     fixture.insert(alias("abc1234", "https://example.com/")).await;
     fixture
-}
-
-/// Waits until a condition holds.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..2000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("{what} never happened");
 }
 
 /// The number of segments without a record.
@@ -49,7 +38,7 @@ async fn changing_to_the_next_segment_loses_nothing_and_keeps_the_order() {
     let mut buffer = [0; 4096];
     for round in 0..100 {
         // Without a spare segment clicks would be lost; another test covers that.
-        until("a spare", || empty(&served) >= 4);
+        wait_until("a spare", || empty(&served) >= 4);
         for n in 0..10 {
             for (who, stream) in streams.iter_mut().enumerate() {
                 let request = format!(
@@ -110,7 +99,7 @@ async fn without_space_clicks_are_lost_and_counted_and_redirects_go_on() {
     for file in segments::files(&served.segments()) {
         std::fs::remove_file(file).unwrap();
     }
-    until("a click in a new segment", || {
+    wait_until("a click in a new segment", || {
         served.exchange(many.as_bytes());
         !served.journaled().is_empty()
     });
@@ -121,15 +110,15 @@ async fn a_deleted_folder_costs_clicks_and_no_redirect() {
     let fixture = fixture(1).await;
     let served = fixture.serve_journaled(|settings| settings.segment_bytes = SMALL);
     // The folder can be removed only while no segment is being made.
-    until("all spares", || empty(&served) == 9);
+    wait_until("all spares", || empty(&served) == 9);
     std::fs::remove_dir_all(served.segments()).unwrap();
     let many = VISIT.repeat(2000);
-    until("a click without a segment", || {
+    wait_until("a click without a segment", || {
         assert_eq!(served.exchange(many.as_bytes()).matches("HTTP/1.1 302").count(), 2000);
         served.workers.counts().clicks_lost > 0
     });
     std::fs::create_dir(served.segments()).unwrap();
-    until("a click in a new segment", || {
+    wait_until("a click in a new segment", || {
         served.exchange(VISIT.as_bytes());
         !served.journaled().is_empty()
     });
@@ -228,7 +217,7 @@ async fn an_idle_journal_takes_no_memory_for_its_segments() {
     let folder = served.segments();
     let count = || std::fs::read_dir(&folder).unwrap().count();
     // Both threads have taken their first segment, and the allocator has replaced it.
-    until("a full set of segments", || count() >= 2 * (8 + 1));
+    wait_until("a full set of segments", || count() >= 2 * (8 + 1));
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut ours, mut resident_kib) = (false, 0_u64);
     for line in maps.lines() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use terse_core::Proxies;
 use terse_core::limits::Limit;
-use terse_redirect::{ErrorStyle, Settings};
+use terse_redirect::{ErrorStyle, RedirectSettings};
 use terse_testkit::alias;
 
 use crate::fixture::{Fixture, Served};
@@ -14,7 +14,7 @@ use crate::fixture::{Fixture, Served};
 const TARGET: &str = "https://example.com/";
 const BOTH: [bool; 2] = [true, false];
 
-async fn fixture(fast: bool, change: impl FnOnce(&mut Settings)) -> Fixture {
+async fn fixture(fast: bool, change: impl FnOnce(&mut RedirectSettings)) -> Fixture {
     let fixture = Fixture::new(|settings| {
         settings.fast_path = fast;
         change(settings);

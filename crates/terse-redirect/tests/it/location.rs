@@ -1,7 +1,7 @@
 //! `Location` equals the stored target, for a million random targets.
 
 use terse_core::{Target, TargetRules, Timestamp};
-use terse_redirect::{Route, Settings};
+use terse_redirect::{RedirectSettings, Route};
 use terse_testkit::alias;
 
 /// Parts of unusual but valid URLs.
@@ -71,7 +71,7 @@ const HOSTS: &[&str] = &[
 #[test]
 fn the_location_of_a_million_random_targets_is_their_stored_text() {
     let (rules, settings, now) =
-        (TargetRules::default(), Settings::default(), Timestamp::from_ms(1));
+        (TargetRules::default(), RedirectSettings::default(), Timestamp::from_ms(1));
     let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
     let mut roll = |sides: usize| {
         dice ^= dice << 13;

@@ -4,6 +4,7 @@
 mod connections;
 mod domains;
 mod fixture;
+mod inherited_sockets;
 mod journal;
 mod journal_files;
 mod limits;

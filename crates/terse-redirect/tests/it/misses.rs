@@ -402,7 +402,7 @@ async fn the_password_form_is_shown_unless_the_visitor_has_given_the_password() 
         302,
         "a password for a link without one changes nothing"
     );
-    let mut counts = terse_redirect::Snapshot::default();
+    let mut counts = terse_redirect::RedirectCounts::default();
     fixture.redirector.add_counts(&mut counts);
     assert_eq!(counts.password_asked, 8);
 }

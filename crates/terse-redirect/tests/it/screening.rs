@@ -9,7 +9,7 @@ use terse_core::{
     Clock, Domain, Flags, Hosts, Insert, Link, LinkStore, ModerationSource, ModerationStatus,
     ScreenInput, ScreenResult, Screening, Target,
 };
-use terse_redirect::{FailurePages, Redirector, Reply, Settings, VisitMethod, Visitor};
+use terse_redirect::{FailurePages, RedirectSettings, Redirector, Reply, VisitMethod, Visitor};
 use terse_testkit::{MemoryStore, alias};
 
 use crate::fixture::visitor;
@@ -54,9 +54,9 @@ struct Plane {
 }
 
 impl Plane {
-    fn new(change: impl FnOnce(&mut Settings)) -> Self {
+    fn new(change: impl FnOnce(&mut RedirectSettings)) -> Self {
         let (store, screen) = (Arc::new(MemoryStore::new()), Arc::new(Word::default()));
-        let mut settings = Settings::default();
+        let mut settings = RedirectSettings::default();
         change(&mut settings);
         let hosts =
             Hosts::new(&"http://go.example/".parse().expect("a URL"), &[], vec![]).expect("hosts");

@@ -13,8 +13,8 @@ fn read(text: &str) -> ParsedList {
 fn entries_of(list: &ParsedList) -> Vec<String> {
     list.entries()
         .map(|entry| match entry {
-            Entry::Host(host) => host.to_owned(),
-            Entry::Url(url) => format!("url:{url}"),
+            ListEntry::Host(host) => host.to_owned(),
+            ListEntry::Url(url) => format!("url:{url}"),
         })
         .collect()
 }
@@ -252,10 +252,10 @@ proptest! {
         prop_assert_eq!(list.entries().count(), list.len());
         for entry in list.entries() {
             match entry {
-                Entry::Host(host) => {
+                ListEntry::Host(host) => {
                     prop_assert_eq!(crate::host_name::canonical(host), Some(host.to_owned()));
                 }
-                Entry::Url(url) => prop_assert!(Url::parse(&["http://", url].concat()).is_ok()),
+                ListEntry::Url(url) => prop_assert!(Url::parse(&["http://", url].concat()).is_ok()),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::message::{ListUpdate, Malformed};
+use super::message::{ListUpdate, MalformedMessage};
 
 /// A sorted list of hash prefixes.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -18,7 +18,7 @@ pub struct HashList {
 pub enum UpdateError {
     /// The update is malformed.
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] MalformedMessage),
     /// The updated list does not have the server's checksum.
     #[error("the updated list does not match the server's checksum")]
     Mismatch,
@@ -91,7 +91,7 @@ impl HashList {
     /// Applies an update.
     pub fn updated(&self, update: &ListUpdate) -> Result<Self, UpdateError> {
         if update.other_length {
-            return Err(Malformed("entries of another length").into());
+            return Err(MalformedMessage("entries of another length").into());
         }
         let removals = update
             .removals
@@ -132,7 +132,7 @@ impl HashList {
         let expected = match update.checksum {
             Some(checksum) => checksum,
             None if update.partial => self.checksum,
-            None => return Err(Malformed("no checksum").into()),
+            None => return Err(MalformedMessage("no checksum").into()),
         };
         if new.checksum == expected { Ok(new) } else { Err(UpdateError::Mismatch) }
     }

@@ -7,7 +7,7 @@ use super::rice::RiceDeltas;
 /// A message that cannot be decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the message cannot be read: {0}")]
-pub struct Malformed(pub(crate) &'static str);
+pub struct MalformedMessage(pub(crate) &'static str);
 
 /// An update of a list (`HashList`).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -47,7 +47,7 @@ pub(crate) struct SearchResponse {
 }
 
 /// Reads `BatchGetHashListsResponse`.
-pub fn read_updates(bytes: &[u8]) -> Result<Vec<ListUpdate>, Malformed> {
+pub fn read_updates(bytes: &[u8]) -> Result<Vec<ListUpdate>, MalformedMessage> {
     let mut updates = Vec::new();
     for field in Fields(bytes) {
         if let (1, Value::Bytes(list)) = field? {
@@ -57,7 +57,7 @@ pub fn read_updates(bytes: &[u8]) -> Result<Vec<ListUpdate>, Malformed> {
     Ok(updates)
 }
 
-fn read_update(bytes: &[u8]) -> Result<ListUpdate, Malformed> {
+fn read_update(bytes: &[u8]) -> Result<ListUpdate, MalformedMessage> {
     let mut update = ListUpdate::default();
     for field in Fields(bytes) {
         match field? {
@@ -70,8 +70,10 @@ fn read_update(bytes: &[u8]) -> Result<ListUpdate, Malformed> {
             // Empty means absent.
             (7, Value::Bytes([])) => update.checksum = None,
             (7, Value::Bytes(sum)) => {
-                update.checksum =
-                    Some(sum.try_into().map_err(|_| Malformed("the checksum must have 32 bytes"))?);
+                update.checksum = Some(
+                    sum.try_into()
+                        .map_err(|_| MalformedMessage("the checksum must have 32 bytes"))?,
+                );
             }
             (9..=11, Value::Bytes(_)) => update.other_length = true,
             _ => {}
@@ -80,13 +82,13 @@ fn read_update(bytes: &[u8]) -> Result<ListUpdate, Malformed> {
     Ok(update)
 }
 
-fn read_rice_deltas(bytes: &[u8]) -> Result<RiceDeltas, Malformed> {
+fn read_rice_deltas(bytes: &[u8]) -> Result<RiceDeltas, MalformedMessage> {
     let mut deltas = RiceDeltas::default();
     for field in Fields(bytes) {
         match field? {
             (1, Value::Number(first)) => {
                 deltas.first =
-                    u32::try_from(first).map_err(|_| Malformed("an entry is too large"))?;
+                    u32::try_from(first).map_err(|_| MalformedMessage("an entry is too large"))?;
             }
             (2, Value::Number(parameter)) => deltas.parameter = parameter,
             (3, Value::Number(count)) => deltas.count = count,
@@ -98,7 +100,7 @@ fn read_rice_deltas(bytes: &[u8]) -> Result<RiceDeltas, Malformed> {
 }
 
 /// Negative durations count as zero.
-fn read_duration(bytes: &[u8]) -> Result<Duration, Malformed> {
+fn read_duration(bytes: &[u8]) -> Result<Duration, MalformedMessage> {
     let mut duration = Duration::ZERO;
     for field in Fields(bytes) {
         match field? {
@@ -115,7 +117,7 @@ fn read_duration(bytes: &[u8]) -> Result<Duration, Malformed> {
 }
 
 /// Reads `SearchHashesResponse`.
-pub(crate) fn read_search_response(bytes: &[u8]) -> Result<SearchResponse, Malformed> {
+pub(crate) fn read_search_response(bytes: &[u8]) -> Result<SearchResponse, MalformedMessage> {
     let mut response = SearchResponse::default();
     for field in Fields(bytes) {
         match field? {
@@ -131,26 +133,28 @@ pub(crate) fn read_search_response(bytes: &[u8]) -> Result<SearchResponse, Malfo
 }
 
 /// A full hash (`FullHash`), if one of its details is enforced.
-fn read_threat(bytes: &[u8]) -> Result<Option<[u8; 32]>, Malformed> {
+fn read_threat(bytes: &[u8]) -> Result<Option<[u8; 32]>, MalformedMessage> {
     let (mut hash, mut enforced) = (None, false);
     for field in Fields(bytes) {
         match field? {
             (1, Value::Bytes(whole)) => {
                 hash = Some(
-                    whole.try_into().map_err(|_| Malformed("a full hash must have 32 bytes"))?,
+                    whole
+                        .try_into()
+                        .map_err(|_| MalformedMessage("a full hash must have 32 bytes"))?,
                 );
             }
             (2, Value::Bytes(detail)) => enforced |= is_enforced(detail)?,
             _ => {}
         }
     }
-    let hash = hash.ok_or(Malformed("a full hash must have 32 bytes"))?;
+    let hash = hash.ok_or(MalformedMessage("a full hash must have 32 bytes"))?;
     Ok(enforced.then_some(hash))
 }
 
 /// Whether a detail (`FullHashDetail`) is enforced. Unknown threat types are not, nor are details
 /// with attributes: canary lists and frame-only threats.
-fn is_enforced(bytes: &[u8]) -> Result<bool, Malformed> {
+fn is_enforced(bytes: &[u8]) -> Result<bool, MalformedMessage> {
     let (mut threat, mut attributes) = (0, false);
     for field in Fields(bytes) {
         match field? {
@@ -177,7 +181,7 @@ enum Value<'a> {
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    fn read(&mut self) -> Result<(u64, Value<'a>), Malformed> {
+    fn read(&mut self) -> Result<(u64, Value<'a>), MalformedMessage> {
         let tag = self.number()?;
         let value = match tag & 7 {
             0 => Value::Number(self.number()?),
@@ -187,37 +191,38 @@ impl<'a> Fields<'a> {
                 Value::Bytes(self.bytes(length)?)
             }
             5 => self.bytes(4).map(|_| Value::Fixed)?,
-            _ => return Err(Malformed("unknown wire type")),
+            _ => return Err(MalformedMessage("unknown wire type")),
         };
         Ok((tag >> 3, value))
     }
 
     /// A varint: seven bits per byte, lowest first.
-    fn number(&mut self) -> Result<u64, Malformed> {
+    fn number(&mut self) -> Result<u64, MalformedMessage> {
         let mut number = 0;
         for at in 0..10 {
             let (byte, rest) =
-                self.0.split_first().ok_or(Malformed("unexpected end of message"))?;
+                self.0.split_first().ok_or(MalformedMessage("unexpected end of message"))?;
             self.0 = rest;
             number |= u64::from(byte & 0x7f) << (7 * at);
             if byte & 0x80 == 0 {
                 return Ok(number);
             }
         }
-        Err(Malformed("a varint has more than ten bytes"))
+        Err(MalformedMessage("a varint has more than ten bytes"))
     }
 
-    fn bytes(&mut self, length: u64) -> Result<&'a [u8], Malformed> {
-        let length = usize::try_from(length).map_err(|_| Malformed("unexpected end of message"))?;
+    fn bytes(&mut self, length: u64) -> Result<&'a [u8], MalformedMessage> {
+        let length =
+            usize::try_from(length).map_err(|_| MalformedMessage("unexpected end of message"))?;
         let (bytes, rest) =
-            self.0.split_at_checked(length).ok_or(Malformed("unexpected end of message"))?;
+            self.0.split_at_checked(length).ok_or(MalformedMessage("unexpected end of message"))?;
         self.0 = rest;
         Ok(bytes)
     }
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u64, Value<'a>), Malformed>;
+    type Item = Result<(u64, Value<'a>), MalformedMessage>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {

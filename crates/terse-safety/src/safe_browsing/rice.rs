@@ -1,6 +1,6 @@
 //! Golomb-Rice decoding: a sorted list as its first entry and the differences between neighbours.
 
-use super::message::Malformed;
+use super::message::MalformedMessage;
 
 /// The maximum length of a list; bounds the memory that a response can make us reserve.
 const MAX_VALUES: usize = 16 << 20;
@@ -18,19 +18,19 @@ pub(crate) struct RiceDeltas {
 
 impl RiceDeltas {
     /// The numbers, in ascending order.
-    pub(crate) fn decode(&self) -> Result<Vec<u32>, Malformed> {
+    pub(crate) fn decode(&self) -> Result<Vec<u32>, MalformedMessage> {
         let count = usize::try_from(self.count)
             .ok()
             .filter(|count| *count < MAX_VALUES)
-            .ok_or(Malformed("too many entries"))?;
+            .ok_or(MalformedMessage("too many entries"))?;
         if count > 0 && !(3..=30).contains(&self.parameter) {
-            return Err(Malformed("the Rice parameter must be 3 to 30"));
+            return Err(MalformedMessage("the Rice parameter must be 3 to 30"));
         }
         // Each entry takes at least this many bits, so the reserved memory is bounded by the
         // message.
         let parameter = u32::try_from(self.parameter).unwrap_or(0);
         if count.saturating_mul(parameter as usize + 1) > self.data.len() * 8 {
-            return Err(Malformed("fewer entries than declared"));
+            return Err(MalformedMessage("fewer entries than declared"));
         }
         let (mut bits, mut last) = (Bits { data: &self.data, held: 0, count: 0 }, self.first);
         let mut numbers = Vec::with_capacity(count + 1);
@@ -39,7 +39,7 @@ impl RiceDeltas {
             let difference =
                 u64::from(bits.ones()?) << parameter | u64::from(bits.take(parameter)?);
             let next = u64::from(last) + difference;
-            last = u32::try_from(next).map_err(|_| Malformed("an entry is too large"))?;
+            last = u32::try_from(next).map_err(|_| MalformedMessage("an entry is too large"))?;
             numbers.push(last);
         }
         Ok(numbers)
@@ -55,28 +55,28 @@ struct Bits<'a> {
 
 impl Bits<'_> {
     /// Counts the ones before the next zero and consumes the zero.
-    fn ones(&mut self) -> Result<u32, Malformed> {
+    fn ones(&mut self) -> Result<u32, MalformedMessage> {
         let mut ones = 0;
         while self.take(1)? == 1 {
             ones += 1;
             // The largest difference with the smallest parameter.
             if ones > u32::MAX >> 3 {
-                return Err(Malformed("an entry is too large"));
+                return Err(MalformedMessage("an entry is too large"));
             }
         }
         Ok(ones)
     }
 
-    fn take(&mut self, bits: u32) -> Result<u32, Malformed> {
+    fn take(&mut self, bits: u32) -> Result<u32, MalformedMessage> {
         while self.count < bits {
             let (byte, rest) =
-                self.data.split_first().ok_or(Malformed("fewer entries than declared"))?;
+                self.data.split_first().ok_or(MalformedMessage("fewer entries than declared"))?;
             self.held |= u64::from(*byte) << self.count;
             (self.data, self.count) = (rest, self.count + 8);
         }
         let taken = self.held & ((1 << bits) - 1);
         (self.held, self.count) = (self.held >> bits, self.count - bits);
-        u32::try_from(taken).map_err(|_| Malformed("an entry is too large"))
+        u32::try_from(taken).map_err(|_| MalformedMessage("an entry is too large"))
     }
 }
 

@@ -99,14 +99,14 @@ fn an_update_with_a_wrong_checksum_is_rejected() {
 fn unlisted_targets_are_clean_and_listed_prefixes_are_requested() {
     let clock = Clock::default();
     let known = listing(&clock, &["bad.example.net/"]);
-    assert_eq!(known.status(&target("https://good.example.net/")), Status::Clean);
+    assert_eq!(known.status(&target("https://good.example.net/")), SafeBrowsingStatus::Clean);
     for text in ["https://bad.example.net/", "http://a.b.bad.example.net:81/x/y?z#q"] {
-        assert_eq!(known.status(&target(text)), Status::Unknown, "{text}");
+        assert_eq!(known.status(&target(text)), SafeBrowsingStatus::Unknown, "{text}");
         assert_eq!(known.unknown_prefixes(&target(text)), [prefix_of(&hash("bad.example.net/"))]);
     }
     // The target of an open redirect is checked as well.
     let through = target("https://www.google.com/url?q=https://bad.example.net/");
-    assert_eq!(known.status(&through), Status::Unknown);
+    assert_eq!(known.status(&through), SafeBrowsingStatus::Unknown);
 
     let prefixes = known.unknown_prefixes(&target("https://bad.example.net/"));
     assert_eq!(
@@ -115,18 +115,18 @@ fn unlisted_targets_are_clean_and_listed_prefixes_are_requested() {
     );
     assert_eq!(
         (known.status(&target("https://bad.example.net/x")), known.status(&through)),
-        (Status::Threat, Status::Threat)
+        (SafeBrowsingStatus::Threat, SafeBrowsingStatus::Threat)
     );
     clock.advance(Duration::from_secs(61));
     assert_eq!(
         known.status(&target("https://bad.example.net/x")),
-        Status::Unknown,
+        SafeBrowsingStatus::Unknown,
         "the answer has expired"
     );
     assert_eq!(known.store_response(&prefixes, &response(&[], 0)), Ok(LookupSummary::default()));
     assert_eq!(
         known.status(&target("https://bad.example.net/x")),
-        Status::Clean,
+        SafeBrowsingStatus::Clean,
         "that there is nothing is an answer"
     );
     assert!(known.store_response(&prefixes, b"<html>").is_err());
@@ -173,8 +173,8 @@ fn a_full_hash_that_was_not_requested_is_ignored() {
         known.store_response(&prefixes, &response(&["worse.example.net/"], 60)),
         Ok(LookupSummary::default())
     );
-    assert_eq!(known.status(&target("https://bad.example.net/")), Status::Clean);
-    assert_eq!(known.status(&target("https://worse.example.net/")), Status::Unknown);
+    assert_eq!(known.status(&target("https://bad.example.net/")), SafeBrowsingStatus::Clean);
+    assert_eq!(known.status(&target("https://worse.example.net/")), SafeBrowsingStatus::Unknown);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn stale_and_missing_lists_are_not_trusted() {
     let none = SafeBrowsing::new(clock.clone());
     assert_eq!(
         (none.status(&target("https://good.example.net/")), none.age()),
-        (Status::Unknown, None)
+        (SafeBrowsingStatus::Unknown, None)
     );
     assert!(
         none.unknown_prefixes(&target("https://good.example.net/")).is_empty(),
@@ -191,10 +191,13 @@ fn stale_and_missing_lists_are_not_trusted() {
     );
     let known = listing(&clock, &["bad.example.net/"]);
     clock.advance(MAX_LIST_AGE + Duration::from_secs(5));
-    assert_eq!(known.status(&target("https://good.example.net/")), Status::CleanByStaleLists);
-    assert_eq!(known.status(&target("https://bad.example.net/")), Status::Unknown);
+    assert_eq!(
+        known.status(&target("https://good.example.net/")),
+        SafeBrowsingStatus::CleanByStaleLists
+    );
+    assert_eq!(known.status(&target("https://bad.example.net/")), SafeBrowsingStatus::Unknown);
     known.confirm(clock.now());
-    assert_eq!(known.status(&target("https://good.example.net/")), Status::Clean);
+    assert_eq!(known.status(&target("https://good.example.net/")), SafeBrowsingStatus::Clean);
 }
 
 #[test]
@@ -259,12 +262,12 @@ fn a_wall_clock_that_jumps_forgets_no_threat_and_makes_no_list_stale() {
     known.store_response(&[7], &[]).unwrap();
     for by_ms in [YEAR_MS, -2 * YEAR_MS, YEAR_MS] {
         clock.set_wall_off(by_ms);
-        assert_eq!(known.status(&target), Status::Clean, "after {by_ms} ms");
+        assert_eq!(known.status(&target), SafeBrowsingStatus::Clean, "after {by_ms} ms");
         assert!(known.age().unwrap() < MAX_LIST_AGE);
         let responses = known.responses.read().unwrap();
         assert!(responses.get(7, clock.steady()).is_some(), "after {by_ms} ms");
     }
     clock.advance(MAX_LIST_AGE + Duration::from_secs(5));
-    assert_eq!(known.status(&target), Status::CleanByStaleLists);
+    assert_eq!(known.status(&target), SafeBrowsingStatus::CleanByStaleLists);
     assert!(known.responses.read().unwrap().get(7, clock.steady()).is_none());
 }

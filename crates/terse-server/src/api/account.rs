@@ -1,16 +1,15 @@
 //! The caller's own account.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::Principal;
 use terse_core::accounts::{Erased, ErasureProof, ProfileEdit};
 use terse_core::registry::Account;
-use utoipa::ToSchema;
 
 use super::account_bodies::UserBody;
-use super::answers::{EditAccountProblems, EraseAccountProblems, OwnReadProblems};
-use super::schemas;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::Member;
 use crate::http::params::NoParams;
@@ -26,7 +25,7 @@ pub(crate) struct AccountBody {
     #[schema(minimum = 0, maximum = 100)]
     keys: usize,
     /// What the credential of this request permits.
-    #[schema(schema_with = schemas::scope)]
+    #[schema(schema_with = super::schemas::scope)]
     scope: &'static str,
 }
 
@@ -61,8 +60,8 @@ pub(crate) struct EraseAccount {
 }
 
 /// Read your account
-#[utoipa::path(get, path = "/api/v1/account", operation_id = "get_account", tag = "Account",
-    responses((status = 200, description = "Your account", body = AccountBody), OwnReadProblems),
+#[describe::path(get, path = "/api/v1/account", operation_id = "get_account", tag = "Account",
+    responses((status = 200, description = "Your account", body = AccountBody), super::answers::OwnReadProblems),
     security(("key" = [])))]
 pub(super) async fn get(
     State(state): Web,
@@ -77,10 +76,10 @@ pub(super) async fn get(
 ///
 /// A new password needs the current one. An account without a password gets its first in the
 /// browser or from an admin, not with a key.
-#[utoipa::path(patch, path = "/api/v1/account", operation_id = "change_account", tag = "Account",
+#[describe::path(patch, path = "/api/v1/account", operation_id = "change_account", tag = "Account",
     request_body(content = PatchAccount),
     responses((status = 200, description = "Your account as it is \
-        now", body = AccountBody), EditAccountProblems),
+        now", body = AccountBody), super::answers::EditAccountProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
     State(state): Web,
@@ -98,11 +97,11 @@ pub(super) async fn patch(
 ///
 /// With all its links, their clicks, its keys and sessions. Nothing can be restored: export it
 /// first. Needs your password, or the account's name as `confirm` if it has none.
-#[utoipa::path(delete, path = "/api/v1/account", operation_id = "erase_account", tag = "Account",
+#[describe::path(delete, path = "/api/v1/account", operation_id = "erase_account", tag = "Account",
     request_body(content = EraseAccount),
     responses((status = 204, description = "Everything is erased"),
         (status = 202, description = "The account is closed, and the rest is being \
-            erased"), EraseAccountProblems),
+            erased"), super::answers::EraseAccountProblems),
     security(("key" = [])))]
 pub(super) async fn erase(
     State(state): Web,
@@ -111,10 +110,8 @@ pub(super) async fn erase(
     Json(body): Json<SMALL>,
 ) -> Result<StatusCode, Problem> {
     let EraseAccount { password, confirm } = parse_object(&body)?;
-    let account = state.accounts.own_account(&principal).await?;
-    state.accounts.confirm_erasure(&account, ErasureProof { password, confirm }).await?;
-    let why = Some("asked for by its owner".to_owned());
-    Ok(erased(state.erase(&account, account.id, why).await?))
+    let proof = ErasureProof { password, confirm };
+    Ok(erased(state.accounts.erase_own(&state.erasures, &principal, proof).await?))
 }
 
 /// The status of an erasure.
@@ -130,6 +127,6 @@ async fn answer(
     principal: &Principal,
     account: &Account,
 ) -> Result<axum::Json<AccountBody>, Problem> {
-    let keys = state.accounts.keys(account.id).await?.len();
+    let keys = state.accounts.keys(principal, account.id).await?.len();
     Ok(axum::Json(AccountBody { account: account.into(), keys, scope: principal.scope.as_str() }))
 }

@@ -1,12 +1,11 @@
 //! Accounts as the API shows them.
 
+use crate::describe::ToSchema;
 use serde::Serialize;
 use terse_core::OwnerId;
 use terse_core::accounts::AccountError;
 use terse_core::registry::{Account, Suspension};
-use utoipa::ToSchema;
 
-use super::schemas;
 use crate::http::problem::Problem;
 
 /// An account. Every field is always there.
@@ -24,7 +23,7 @@ pub(crate) struct UserBody {
     #[schema(min_length = 3, max_length = 64)]
     name: String,
     /// The role.
-    #[schema(schema_with = schemas::role)]
+    #[schema(schema_with = super::schemas::role)]
     role: &'static str,
     /// When the account was created.
     #[schema(format = DateTime)]

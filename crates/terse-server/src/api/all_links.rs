@@ -1,12 +1,12 @@
 //! The links of all owners, for moderators.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use serde::Serialize;
 use terse_core::ListedOwner;
-use utoipa::ToSchema;
 
-use super::answers::AdminListProblems;
-use super::list::{SortWord, StatusWord, listing, owner_number, read_query};
+use super::list::{listing, owner_number, read_query};
 use super::moderated::{ModeratedLink, Names};
 use crate::http::extract::Moderator;
 use crate::http::params::Params;
@@ -28,7 +28,7 @@ pub(crate) struct ModeratedList {
 /// List all links
 ///
 /// As `GET /api/v1/urls`, and by owner: 0 is anonymous, 1 the operator.
-#[utoipa::path(get, path = "/api/v1/admin/links", operation_id = "list_all_links", tag = "Admin",
+#[describe::path(get, path = "/api/v1/admin/links", operation_id = "list_all_links", tag = "Admin",
     params(
         ("owner" = Option<u64>, Query, description = "Only of this owner", nullable = false),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with \
@@ -42,12 +42,12 @@ pub(crate) struct ModeratedList {
             tag", min_length = 1, max_length = 50, nullable = false),
         ("domain" = Option<String>, Query, description = "Only those on this short \
             domain", max_length = 253, nullable = false),
-        ("status" = inline(Option<StatusWord>), Query, description = "Only those with this status",
+        ("status" = inline(Option<super::list::StatusWord>), Query, description = "Only those with this status",
             nullable = false),
-        ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is \
+        ("sort" = inline(Option<super::list::SortWord>), Query, description = "`-created_at` (the default) is \
             newest first; `-clicks` is most clicks first", nullable = false)),
     responses((status = 200, description = "A part of the \
-        list", body = ModeratedList), AdminListProblems),
+        list", body = ModeratedList), super::answers::AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,

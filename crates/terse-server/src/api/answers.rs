@@ -84,7 +84,9 @@ problems! {
     EraseAccountProblems: CALL BODY [WRONG_PASSWORD LAST_ADMIN NO_ACCOUNT CONFLICT RATE_LIMITED];
     /// Creating a key of the caller.
     CreateKeyProblems: CALL BODY [INVALID_EXPIRY TOO_MANY NO_ACCOUNT CONFLICT RATE_LIMITED];
-    /// Revoking keys or ending sessions of the caller.
+    /// Ending all sessions of the caller.
+    EndSessionsProblems: CALL [NO_ACCOUNT CONFLICT];
+    /// Revoking a key or ending a session of the caller.
     RevokeProblems: CALL [NOT_FOUND NO_ACCOUNT CONFLICT];
     /// Reading another account.
     UserReadProblems: CALL [NOT_FOUND];
@@ -106,8 +108,10 @@ problems! {
     WebhookListProblems: CALL [WEBHOOKS_OFF];
     /// Reading or removing a webhook.
     WebhookProblems: CALL [WEBHOOKS_OFF NOT_FOUND];
-    /// Creating or changing a webhook.
-    WebhookChangeProblems: CALL BODY TARGET [WEBHOOKS_OFF NOT_FOUND TOO_MANY CONFLICT];
+    /// Creating a webhook.
+    CreateWebhookProblems: CALL BODY TARGET [WEBHOOKS_OFF TOO_MANY CONFLICT];
+    /// Changing a webhook.
+    WebhookChangeProblems: CALL BODY TARGET [WEBHOOKS_OFF NOT_FOUND CONFLICT];
     /// Renaming a tag.
     RenameTagProblems: CALL BODY [CONFLICT];
     /// Removing a tag.

@@ -1,13 +1,13 @@
 //! The audit log: who did what, when and why.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use serde::Serialize;
 use serde_json::Value;
 use terse_core::Cursor;
-use terse_core::registry::{Actor, AuditAction, AuditEntry, Audits};
-use utoipa::ToSchema;
+use terse_core::registry::{Actor, AuditAction, AuditEntry, AuditQuery};
 
-use super::answers::AdminListProblems;
 use super::moderated::{Names, OwnerBody};
 use crate::http::cursor::Seal;
 use crate::http::extract::Moderator;
@@ -59,7 +59,7 @@ pub(crate) struct AuditLog {
 ///
 /// The latest first. A record is written before its act: after a crash it may describe something
 /// that was not done, or done later.
-#[utoipa::path(get, path = "/api/v1/admin/audit", operation_id = "read_audit", tag = "Admin",
+#[describe::path(get, path = "/api/v1/admin/audit", operation_id = "read_audit", tag = "Admin",
     params(
         ("subject" = Option<String>, Query, description = "Only about this, such as \
             `link:/x7Kq`", min_length = 1, max_length = 400, nullable = false),
@@ -71,7 +71,7 @@ pub(crate) struct AuditLog {
         ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
             default", minimum = 1, maximum = 100, nullable = false)),
     responses((status = 200, description = "A part of the \
-        log", body = AuditLog), AdminListProblems),
+        log", body = AuditLog), super::answers::AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn read(
     State(state): Web,
@@ -95,7 +95,8 @@ pub(super) async fn read(
     seal.bind(subject.as_deref());
     seal.bind(act.map(AuditAction::as_str));
     let before = cursor.map(|text| seal.open_number(&text)).transpose()?;
-    let found = state.moderation.audit(&Audits { before, subject, act, limit }).await?;
+    let found =
+        state.moderation.audit(&principal, &AuditQuery { before, subject, act, limit }).await?;
     let next = found
         .last()
         .filter(|_| found.len() == limit)

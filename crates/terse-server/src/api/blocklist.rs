@@ -1,13 +1,13 @@
 //! Hosts that moderators have blocked, each with all names below it.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::accounts::reason;
 use terse_core::registry::BlockedHost;
-use utoipa::ToSchema;
 
-use super::answers::{AdminListProblems, BlockProblems, UnblockProblems};
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Moderator, Name};
 use crate::http::params::{NoParams, Params};
@@ -58,16 +58,16 @@ pub(crate) struct Blocklist {
 }
 
 /// List blocked hosts
-#[utoipa::path(get, path = "/api/v1/admin/blocklist", operation_id = "list_blocked_hosts",
+#[describe::path(get, path = "/api/v1/admin/blocklist", operation_id = "list_blocked_hosts",
     tag = "Admin",
-    responses((status = 200, description = "All of them", body = Blocklist), AdminListProblems),
+    responses((status = 200, description = "All of them", body = Blocklist), super::answers::AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
-    _: Moderator,
+    Moderator(principal): Moderator,
     _: NoParams,
 ) -> Result<axum::Json<Blocklist>, Problem> {
-    let hosts = state.moderation.blocked_hosts().await?;
+    let hosts = state.moderation.blocked_hosts(&principal).await?;
     Ok(axum::Json(Blocklist { hosts: hosts.into_iter().map(Into::into).collect() }))
 }
 
@@ -75,10 +75,10 @@ pub(super) async fn list(
 ///
 /// With all its subdomains. From now on no link to it can be created, and links to it answer 451;
 /// on other nodes within seconds. Blocking it again changes nothing.
-#[utoipa::path(post, path = "/api/v1/admin/blocklist", operation_id = "block_host", tag = "Admin",
+#[describe::path(post, path = "/api/v1/admin/blocklist", operation_id = "block_host", tag = "Admin",
     request_body(content = BlockHost),
     responses((status = 201, description = "It is blocked", body = BlockedBody),
-        (status = 200, description = "It was blocked before", body = BlockedBody), BlockProblems),
+        (status = 200, description = "It was blocked before", body = BlockedBody), super::answers::BlockProblems),
     security(("key" = [])))]
 pub(super) async fn block(
     State(state): Web,
@@ -96,12 +96,12 @@ pub(super) async fn block(
 /// Unblock a host
 ///
 /// Links that were blocked because of it work again within minutes, unless a list contains it too.
-#[utoipa::path(delete, path = "/api/v1/admin/blocklist/{host}", operation_id = "unblock_host",
+#[describe::path(delete, path = "/api/v1/admin/blocklist/{host}", operation_id = "unblock_host",
     tag = "Admin",
     params(("host" = String, Path, description = "The host", min_length = 1, max_length = 253),
         ("why" = Option<String>, Query, description = "For the audit \
             log", min_length = 1, max_length = 1000, nullable = false)),
-    responses((status = 204, description = "It is unblocked"), UnblockProblems),
+    responses((status = 204, description = "It is unblocked"), super::answers::UnblockProblems),
     security(("key" = [])))]
 pub(super) async fn unblock(
     State(state): Web,

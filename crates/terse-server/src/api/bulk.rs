@@ -1,8 +1,11 @@
 //! Creates or imports many links in one request, each with its own result.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -10,21 +13,24 @@ use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use terse_core::{Caller, Created, ImportPreview, Timestamp, TimestampError};
-use utoipa::ToSchema;
+use terse_core::{
+    Created, ImportClaims, ImportPreview, Principal, RowClaim, RowClash, Timestamp, TimestampError,
+};
+use tokio::sync::oneshot;
 
-use super::answers::{BulkProblems, ImportProblems};
 use super::links::idempotency_key;
-use super::schemas::{CreateLinks, ImportLinks, MAX_ITEMS};
 use super::shapes::{CreateLinkBody, ImportLink, LinkBody};
 use crate::counts::click_counts;
 use crate::http::body::{Json, LARGE, not_json, parse_object};
-use crate::http::extract::{MayCreate, Operator};
+use crate::http::extract::{Admin, MayCreate};
 use crate::http::limit_headers;
 use crate::http::params::{NoParams, Params};
-use crate::http::problem::{INVALID_REQUEST, Problem, ProblemBody};
+use crate::http::problem::{ALIAS_TAKEN, INVALID_REQUEST, Problem, ProblemBody};
 use crate::http::spelling::{Spelling, in_camel_case};
 use crate::http::state::{App, Web};
+
+/// The largest number of links in one request.
+pub(super) const MAX_ITEMS: usize = 1000;
 
 /// The largest number of items of one request in flight to the store: enough to share its syncs,
 /// few enough to leave capacity for other requests.
@@ -88,8 +94,8 @@ enum SpelledLink {
 /// or `urls`. A problem of one item does not affect the others. With an `Idempotency-Key` the whole
 /// request is safe to repeat. Where creating links is limited, each item counts, and a request for
 /// more links than are left is refused as a whole.
-#[utoipa::path(post, path = "/api/v1/urls/bulk", operation_id = "create_links", tag = "Links",
-    request_body(content = CreateLinks, content_type = "application/json",
+#[describe::path(post, path = "/api/v1/urls/bulk", operation_id = "create_links", tag = "Links",
+    request_body(content = super::schemas::CreateLinks, content_type = "application/json",
         example = json!([{ "long_url": "https://example.com/" }, {
             "long_url": "https://example.org/", "custom_alias": "org" }])),
     params(("Idempotency-Key" = Option<String>, Header, description = "As for `POST /api/v1/urls`.",
@@ -100,7 +106,7 @@ enum SpelledLink {
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
             ("RateLimit-Reset" = u64,
                 description = "Seconds until the whole limit is available again"))),
-        BulkProblems),
+        super::answers::BulkProblems),
     security((), ("key" = [])))]
 pub(super) async fn create_many(
     State(state): Web,
@@ -143,22 +149,23 @@ fn parse_item(item: &RawValue, passwords: &AtomicUsize) -> Result<CreateLinkBody
 ///
 /// Each keeps its code, its creation time and its clicks. Importing the same link again answers 200
 /// and changes nothing.
-#[utoipa::path(post, path = "/api/v1/admin/import", operation_id = "import_links", tag = "Admin",
-    request_body(content = ImportLinks, content_type = "application/json",
+#[describe::path(post, path = "/api/v1/admin/import", operation_id = "import_links", tag = "Admin",
+    request_body(content = super::schemas::ImportLinks, content_type = "application/json",
         example = json!([{ "long_url": "https://example.com/", "short_code": "x7Kq2Lm",
             "created_at": "2021-05-04T03:02:01Z" }])),
     params(
         ("dry_run" = Option<bool>, Query, description = "Only say what would happen: status 201 \
-            for links that would be created, 200 for those that exist. `link` is null.",
+            for links that would be created, 200 for those that exist or that an earlier item \
+            would create. `link` is null.",
             nullable = false),
         ("brief" = Option<bool>, Query, description = "Leave out the links that were imported: \
             `link` is null", nullable = false)),
     responses((status = 207, description = "One result per item, in \
-        order", body = Results), ImportProblems),
+        order", body = Results), super::answers::ImportProblems),
     security(("key" = [])))]
 pub(super) async fn import_many(
     State(state): Web,
-    Operator(principal): Operator,
+    Admin(principal): Admin,
     mut params: Params,
     Json(body): Json<LARGE>,
 ) -> Result<Response, Problem> {
@@ -167,22 +174,27 @@ pub(super) async fn import_many(
     let items = items(&body)?;
     if !dry_run && !brief {
         let spellings = items.iter().map(|item| Spelling::of(item.get().as_bytes())).collect();
-        let running = items.into_iter().map(|item| import_one(&state, principal.caller, item));
-        return Ok(answer_all(&state, running.collect(), spellings).await);
+        let running = imports(&state, &principal, items);
+        return Ok(answer_all(&state, running, spellings).await);
     }
-    let running: Vec<_> = items
-        .into_iter()
-        .map(|item| async {
-            if dry_run {
-                return preview_one(&state, principal.caller, item).await;
-            }
-            let Created { new, .. } = import_one(&state, principal.caller, item).await?;
-            Ok(if new { ImportPreview::New } else { ImportPreview::Existing })
-        })
-        .collect();
-    let outcomes: Vec<_> =
-        futures_util::stream::iter(running).buffered(MAX_CONCURRENT).collect().await;
-    let results = outcomes.into_iter().enumerate().map(|(index, outcome)| match outcome {
+    let outcomes: Vec<_> = if dry_run {
+        let running: Vec<_> =
+            items.into_iter().map(|item| preview_one(&state, &principal, item)).collect();
+        futures_util::stream::iter(running).buffered(MAX_CONCURRENT).collect().await
+    } else {
+        let done = imports(&state, &principal, items).into_iter().map(async |done| {
+            let Created { new, .. } = done.await?;
+            Ok((if new { ImportPreview::New } else { ImportPreview::Existing }, None))
+        });
+        let running: Vec<_> = done.collect();
+        futures_util::stream::iter(running).buffered(MAX_CONCURRENT).collect().await
+    };
+    let mut claims = ImportClaims::default();
+    let outcomes = outcomes.into_iter().map(|outcome: Result<_, Problem>| {
+        let (preview, claim) = outcome?;
+        after_earlier_rows(preview, claim.map(|claim| claims.add(claim)))
+    });
+    let results = outcomes.enumerate().map(|(index, outcome)| match outcome {
         Ok(ImportPreview::New) => ItemResult { index, status: 201, link: None, problem: None },
         Ok(ImportPreview::Existing) => ItemResult { index, status: 200, link: None, problem: None },
         Err(problem) => ItemResult {
@@ -205,21 +217,63 @@ fn flag(params: &mut Params, name: &'static str) -> Result<bool, Problem> {
     }
 }
 
+/// What becomes of a row that is imported after those before it.
+fn after_earlier_rows(
+    preview: ImportPreview,
+    clash: Option<RowClash>,
+) -> Result<ImportPreview, Problem> {
+    match clash {
+        None | Some(RowClash::None) => Ok(preview),
+        Some(RowClash::Same) => Ok(ImportPreview::Existing),
+        Some(RowClash::Taken) => {
+            Err(Problem::new(&ALIAS_TAKEN, "an earlier item has this code").on("short_code"))
+        }
+    }
+}
+
 async fn preview_one(
     state: &App,
-    caller: Caller,
+    principal: &Principal,
     item: Box<RawValue>,
-) -> Result<ImportPreview, Problem> {
+) -> Result<(ImportPreview, Option<RowClaim>), Problem> {
     let row: ImportLink = parse_object(item.get().as_bytes())?;
     created_at(&row)?;
-    let previewed = state.creation.preview_import(caller, row.into_link()).await;
+    let previewed = state.creation.preview_import(principal, row.into_link()).await;
     previewed.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
 }
 
-async fn import_one(state: &App, caller: Caller, item: Box<RawValue>) -> Result<Created, Problem> {
-    let row: ImportLink = parse_object(item.get().as_bytes())?;
+/// The imports of all items. They can run together: of two that may claim the same link, the later
+/// one waits for the earlier one.
+fn imports(
+    state: &App,
+    principal: &Principal,
+    items: Vec<Box<RawValue>>,
+) -> Vec<impl Future<Output = Result<Created, Problem>>> {
+    let mut latest: HashMap<String, oneshot::Receiver<()>> = HashMap::new();
+    let import = |item: Box<RawValue>| {
+        let row: Result<ImportLink, Problem> = parse_object(item.get().as_bytes());
+        let (done, ended) = oneshot::channel();
+        let earlier = row.as_ref().ok().and_then(|row| latest.insert(row.claim(), ended));
+        async move {
+            if let Some(earlier) = earlier {
+                // It ends when the other import does, whatever its result.
+                let _ended = earlier.await;
+            }
+            let outcome = import_one(state, principal, row?).await;
+            drop(done);
+            outcome
+        }
+    };
+    items.into_iter().map(import).collect()
+}
+
+async fn import_one(
+    state: &App,
+    principal: &Principal,
+    row: ImportLink,
+) -> Result<Created, Problem> {
     let created_at = created_at(&row)?;
-    let imported = state.creation.import(caller, row.into_link(), created_at).await;
+    let imported = state.creation.import(principal, row.into_link(), created_at).await;
     imported.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
 }
 

@@ -1,8 +1,8 @@
 //! One click as the API shows it.
 
+use crate::describe::ToSchema;
 use serde::Serialize;
 use terse_core::clicks::Click;
-use utoipa::ToSchema;
 
 use crate::csv_cell::safe;
 

@@ -12,13 +12,11 @@ use terse_core::clicks::{Bots, ClickPage, LinkId, RawQuery};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::answers::GetProblems;
 use super::click_rows::{COLUMNS, ClickRow};
 use super::links::readable;
 use super::period::{bad_bots, moment};
-use super::schemas::UtcPeriodParams;
-use super::stats::BotsWord;
 use super::streamed::{self, Sender};
+use crate::describe;
 use crate::http::extract::{Keyed, Name};
 use crate::http::params::Params;
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
@@ -43,14 +41,14 @@ enum Format {
 /// The earliest first, as long as they are kept. JSON lines, or CSV with a header row; cells that a
 /// spreadsheet would take for a formula begin with an apostrophe. If reading fails on the way, the
 /// connection is closed without a proper end.
-#[utoipa::path(get, path = "/api/v1/urls/{code}/clicks", operation_id = "link_clicks",
+#[describe::path(get, path = "/api/v1/urls/{code}/clicks", operation_id = "link_clicks",
     tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("format" = inline(Option<FormatWord>), Query, description = "`json` (the default) is a \
             JSON object per line", nullable = false),
-        UtcPeriodParams,
-        ("bots" = Option<BotsWord>, Query,
+        super::schemas::UtcPeriodParams,
+        ("bots" = Option<super::stats::BotsWord>, Query,
             description = "Whether clicks by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
@@ -59,7 +57,7 @@ enum Format {
     responses((status = 200, description = "The \
         clicks", headers(("Content-Disposition" = String, description = "A name for the file")),
             content((ClickRow<'static> = "application/x-ndjson"), (String = "text/csv"))),
-        GetProblems),
+        super::answers::GetProblems),
     security(("key" = [])))]
 pub(super) async fn link_clicks(
     State(state): Web,
@@ -177,7 +175,7 @@ fn written(page: &ClickPage, format: Format, head: bool) -> Option<Bytes> {
 }
 
 /// The formats of clicks.
-#[derive(utoipa::ToSchema)]
+#[derive(crate::describe::ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
 enum FormatWord {

@@ -1,16 +1,15 @@
 //! What the server finds when it checks itself, for `terse doctor`.
 
-use std::sync::Arc;
-
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use serde::Serialize;
 use terse_core::{CheckResult, Finding};
-use utoipa::ToSchema;
 
-use super::answers::AdminListProblems;
-use crate::http::extract::Operator;
+use crate::http::extract::Admin;
 use crate::http::params::NoParams;
-use crate::http::problem::{Problem, STORE_UNAVAILABLE};
+use crate::http::problem::Problem;
+use crate::http::self_check;
 use crate::http::state::Web;
 
 /// The result of one check.
@@ -41,19 +40,16 @@ pub(crate) struct Findings {
 /// Check the server
 ///
 /// The server checks its own settings, its data folder and its machine. `terse doctor` asks this.
-#[utoipa::path(get, path = "/api/v1/admin/doctor", operation_id = "check_server", tag = "Admin",
+#[describe::path(get, path = "/api/v1/admin/doctor", operation_id = "check_server", tag = "Admin",
     responses((status = 200, description = "What the server found", body = Findings),
-        AdminListProblems),
+        super::answers::AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn check(
     State(state): Web,
-    Operator(_): Operator,
+    Admin(principal): Admin,
     _: NoParams,
 ) -> Result<axum::Json<Findings>, Problem> {
-    let checks = Arc::clone(&state.self_check);
-    let findings = tokio::task::spawn_blocking(move || checks.check())
-        .await
-        .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "the checks did not finish"))?;
+    let findings = self_check::findings(&state, principal).await?;
     let well = findings.iter().all(|finding| finding.verdict != CheckResult::Problem);
     let body = |Finding { what, verdict, found, advice }| FindingBody {
         what,

@@ -1,16 +1,16 @@
 //! The short domains and the fallback targets of each.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::moderation::DomainDraft;
 use terse_core::registry::DomainConfig;
 use terse_core::{Domain, Target};
-use utoipa::ToSchema;
 
-use super::answers::{ListProblems, PutDomainProblems, RemoveDomainProblems};
 use crate::http::body::{Json, SMALL, parse_object};
-use crate::http::extract::{Keyed, Name, Operator};
+use crate::http::extract::{Admin, Keyed, Name};
 use crate::http::params::NoParams;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -90,8 +90,8 @@ impl DomainBody {
 /// List the short domains
 ///
 /// The domains that links can be created on, with their fallbacks.
-#[utoipa::path(get, path = "/api/v1/domains", operation_id = "list_domains", tag = "Domains",
-    responses((status = 200, description = "All of them", body = DomainList), ListProblems),
+#[describe::path(get, path = "/api/v1/domains", operation_id = "list_domains", tag = "Domains",
+    responses((status = 200, description = "All of them", body = DomainList), super::answers::ListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -120,16 +120,16 @@ pub(super) async fn list(
 ///
 /// A new domain works at once on this node and within seconds on all others; its DNS name must
 /// point here. For a domain from the settings, only the fallbacks are stored.
-#[utoipa::path(put, path = "/api/v1/domains/{domain}", operation_id = "put_domain", tag = "Domains",
+#[describe::path(put, path = "/api/v1/domains/{domain}", operation_id = "put_domain", tag = "Domains",
     request_body(content = PutDomain),
     params(("domain" = String, Path, description = "A host name, without a \
         port", min_length = 1, max_length = 253)),
     responses((status = 200, description = "The domain as it is \
-        now", body = DomainBody), PutDomainProblems),
+        now", body = DomainBody), super::answers::PutDomainProblems),
     security(("key" = [])))]
 pub(super) async fn put(
     State(state): Web,
-    Operator(principal): Operator,
+    Admin(principal): Admin,
     _: NoParams,
     Name(name): Name,
     Json(body): Json<THREE_TARGETS>,
@@ -143,15 +143,15 @@ pub(super) async fn put(
 /// Remove a short domain
 ///
 /// Refused while it has links. For a domain from the settings, only the fallbacks are removed.
-#[utoipa::path(delete, path = "/api/v1/domains/{domain}", operation_id = "remove_domain",
+#[describe::path(delete, path = "/api/v1/domains/{domain}", operation_id = "remove_domain",
     tag = "Domains",
     params(("domain" = String, Path, description = "A host name, without a \
         port", min_length = 1, max_length = 253)),
-    responses((status = 204, description = "It is removed"), RemoveDomainProblems),
+    responses((status = 204, description = "It is removed"), super::answers::RemoveDomainProblems),
     security(("key" = [])))]
 pub(super) async fn remove(
     State(state): Web,
-    Operator(principal): Operator,
+    Admin(principal): Admin,
     _: NoParams,
     Name(name): Name,
 ) -> Result<StatusCode, Problem> {

@@ -1,14 +1,12 @@
 //! Dry runs of rules: where a given visitor would go, and why.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use terse_core::rules::RawRules;
-use utoipa::ToSchema;
 
-use super::answers::{TrialProblems, TryProblems};
 use super::links::readable;
-use super::rule_schemas;
-use super::schemas;
 use crate::dry_run::{Outcome, TriedVisitor, try_drafted, try_on};
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Name, ReadOnly};
@@ -29,7 +27,7 @@ pub(crate) struct TryRules {
     #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
     long_url: String,
     /// The rules.
-    #[schema(schema_with = rule_schemas::rules_or_null)]
+    #[schema(schema_with = super::rule_schemas::rules_or_null)]
     rules: Option<RawRules>,
     /// The visitor.
     visitor: Option<TriedVisitor>,
@@ -61,7 +59,7 @@ pub(crate) struct Trial {
     /// Why, in a sentence.
     why: String,
     /// The link's status now: only an active link redirects. Null for rules without a link.
-    #[schema(schema_with = schemas::status_or_null)]
+    #[schema(schema_with = super::schemas::status_or_null)]
     status: Option<&'static str>,
     /// Each rule that was tried, up to the one that matched.
     #[schema(max_items = 20)]
@@ -106,14 +104,14 @@ pub(crate) struct SeenVisitor {
 ///
 /// Says where the visitor would go and, for each earlier rule, why it did not match. Nothing is
 /// redirected or counted.
-#[utoipa::path(post, path = "/api/v1/urls/{code}/try", operation_id = "try_link", tag = "Links",
+#[describe::path(post, path = "/api/v1/urls/{code}/try", operation_id = "try_link", tag = "Links",
     request_body(content = TriedVisitor),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "Where the visitor would \
-        go", body = Trial), TryProblems),
+        go", body = Trial), super::answers::TryProblems),
     security(("key" = [])))]
 pub(super) async fn try_link(
     State(state): Web,
@@ -130,10 +128,10 @@ pub(super) async fn try_link(
 /// Try rules on a visitor
 ///
 /// The same for rules without a link.
-#[utoipa::path(post, path = "/api/v1/rules/try", operation_id = "try_rules", tag = "Links",
+#[describe::path(post, path = "/api/v1/rules/try", operation_id = "try_rules", tag = "Links",
     request_body(content = TryRules),
     responses((status = 200, description = "Where the visitor would \
-        go", body = Trial), TrialProblems),
+        go", body = Trial), super::answers::TrialProblems),
     security(("key" = [])))]
 pub(super) async fn try_rules(
     State(state): Web,

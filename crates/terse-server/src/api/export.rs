@@ -9,20 +9,21 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
+use terse_core::accounts::OwnSubject;
 use terse_core::clicks::{LinkId, RawQuery};
-use terse_core::registry::{Account, Actor, AuditEntry, Audits, ReportState, subject};
-use terse_core::{Caller, ListQuery, OwnerId, Sort, Status};
+use terse_core::registry::{Actor, AuditEntry, ReportState};
+use terse_core::{Caller, LinkStatus, ListQuery, OwnerId, Principal, Sort};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::account_bodies::UserBody;
-use super::answers::OwnReadProblems;
 use super::click_rows::ClickRow;
 use super::keys::KeyBody;
 use super::shapes::{LinkBody, host_of};
 use super::streamed::{self, Sender};
 use super::webhooks::WebhookBody;
 use crate::counts::click_counts;
+use crate::describe;
 use crate::http::extract::Member;
 use crate::http::params::NoParams;
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
@@ -42,12 +43,12 @@ const TAKING: Duration = Duration::from_secs(60);
 /// their secrets, your `session`s, your `link`s (including deleted ones that are still kept), each
 /// followed by its `click`s, the `report`s you wrote, and the records of the `audit` log about you.
 /// The last line is `{"type":"end"}`; without it the export is incomplete.
-#[utoipa::path(get, path = "/api/v1/account/export", operation_id = "export_account",
+#[describe::path(get, path = "/api/v1/account/export", operation_id = "export_account",
     tag = "Account",
     responses((status = 200, description = "The export", headers(("Content-Disposition" = String,
         description = "A name for the file")),
             content((String = "application/x-ndjson"))),
-        OwnReadProblems),
+        super::answers::OwnReadProblems),
     security(("key" = [])))]
 pub(super) async fn export(
     State(state): Web,
@@ -60,8 +61,10 @@ pub(super) async fn export(
         .try_acquire_owned()
         .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many exports at once; try again"))?;
     // Read before the response begins: if the registry fails, the client gets a 503.
-    let (keys, webhooks) =
-        (state.accounts.keys(account.id).await?, state.accounts.webhooks(&account).await?);
+    let (keys, webhooks) = (
+        state.accounts.keys(&principal, account.id).await?,
+        state.accounts.webhooks(&principal).await?,
+    );
     let (sender, body) = streamed::body();
     let mut lines = Lines { sender, waiting: Vec::new() };
     lines.put("account", &UserBody::from(&account));
@@ -71,14 +74,8 @@ pub(super) async fn export(
     for webhook in &webhooks {
         lines.put("webhook", &WebhookBody::new(webhook, None));
     }
-    let hooks = webhooks.iter().map(|webhook| subject::webhook(webhook.id));
-    let subjects = keys
-        .iter()
-        .map(|key| subject::key(key.id))
-        .chain(hooks)
-        .chain([subject::account(account.id)])
-        .collect();
-    tokio::spawn(write(state, account, subjects, lines, turn));
+    let subjects = state.accounts.own_subjects(&principal).await?;
+    tokio::spawn(write(state, principal, subjects, lines, turn));
     let name = "attachment; filename=\"terse-account.jsonl\"";
     Ok((
         [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CONTENT_DISPOSITION, name)],
@@ -138,12 +135,12 @@ impl Lines {
 
 async fn write(
     state: Arc<App>,
-    account: Account,
-    subjects: Vec<String>,
+    principal: Principal,
+    subjects: Vec<OwnSubject>,
     mut lines: Lines,
     _turn: OwnedSemaphorePermit,
 ) {
-    match write_all(&state, account.id, subjects, &mut lines).await {
+    match write_all(&state, &principal, subjects, &mut lines).await {
         Ok(()) => {
             let _ = timeout(TAKING, lines.sender.end()).await;
         }
@@ -156,21 +153,22 @@ async fn write(
 
 async fn write_all(
     state: &App,
-    owner: OwnerId,
-    subjects: Vec<String>,
+    principal: &Principal,
+    subjects: Vec<OwnSubject>,
     lines: &mut Lines,
 ) -> Result<(), Stop> {
-    for session in state.accounts.sessions(owner).await? {
+    let owner = principal.owner();
+    for session in state.accounts.sessions(principal).await? {
         let (from, to) = (session.created_at.to_string(), session.expires_at.to_string());
         lines.put("session", &json!({ "created_at": from, "expires_at": to }));
     }
     lines.send().await?;
-    for status in [None, Some(Status::Deleted)] {
+    for status in [None, Some(LinkStatus::Deleted)] {
         write_links(state, owner, status, lines).await?;
     }
     write_reports(state, owner, lines).await?;
     for subject in subjects {
-        write_audit(state, owner, subject, lines).await?;
+        write_audit(state, owner, &subject, lines).await?;
     }
     lines.put("end", &json!({}));
     lines.send().await
@@ -179,7 +177,7 @@ async fn write_all(
 async fn write_links(
     state: &App,
     owner: OwnerId,
-    status: Option<Status>,
+    status: Option<LinkStatus>,
     lines: &mut Lines,
 ) -> Result<(), Stop> {
     let (mut after, hosts) = (None, &state.links.rules().hosts);
@@ -238,10 +236,13 @@ async fn write_reports(state: &App, owner: OwnerId, lines: &mut Lines) -> Result
     for report_state in ReportState::ALL {
         let mut after = None;
         loop {
-            let reports = state.moderation.reports(report_state, after, CLICKS).await?;
-            let Some(last) = reports.last() else { break };
-            after = Some(last.id);
-            for report in reports.iter().filter(|report| report.account == Some(owner)) {
+            let found = state.moderation.reports_by(owner, report_state, after, CLICKS).await?;
+            let (reports, next) = found;
+            if next.is_none() {
+                break;
+            }
+            after = next;
+            for report in &reports {
                 let (code, domain) = (report.link.code.to_string(), host_of(&report.link, hosts));
                 let (at, text) = (report.at.to_string(), &report.text);
                 lines.put(
@@ -260,21 +261,21 @@ async fn write_reports(state: &App, owner: OwnerId, lines: &mut Lines) -> Result
 async fn write_audit(
     state: &App,
     owner: OwnerId,
-    subject: String,
+    subject: &OwnSubject,
     lines: &mut Lines,
 ) -> Result<(), Stop> {
-    let mut query = Audits { subject: Some(subject), limit: PAGE, ..Audits::default() };
+    let mut before = None;
     loop {
-        let entries = state.moderation.audit(&query).await?;
+        let entries = state.moderation.own_audit(subject, before, PAGE).await?;
         let Some(last) = entries.last() else { return Ok(()) };
-        query.before = Some(last.number);
-        entries.iter().for_each(|entry| lines.put("audit", &told(entry, owner)));
+        before = Some(last.number);
+        entries.iter().for_each(|entry| lines.put("audit", &audit_line(entry, owner)));
         lines.send().await?;
     }
 }
 
 /// A line of the audit log, without the identity of other accounts.
-fn told(entry: &AuditEntry, owner: OwnerId) -> Value {
+fn audit_line(entry: &AuditEntry, owner: OwnerId) -> Value {
     let by = match entry.actor {
         Actor::Owner(id) if id == owner => "you",
         Actor::Owner(_) => "staff",

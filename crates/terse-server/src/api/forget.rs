@@ -3,9 +3,9 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::answers::ForgetProblems;
 use super::links::link_key;
-use crate::http::extract::{Name, Operator};
+use crate::describe;
+use crate::http::extract::{Admin, Name};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::Web;
@@ -16,22 +16,22 @@ use crate::http::state::Web;
 /// when it is followed next. Nothing is deleted. Only needed after a row was removed or replaced in
 /// the database without terse. Succeeds also if there is no such link. Other nodes follow within a
 /// second.
-#[utoipa::path(post, path = "/api/v1/admin/links/{code}/forget", operation_id = "forget_link",
+#[describe::path(post, path = "/api/v1/admin/links/{code}/forget", operation_id = "forget_link",
     tag = "Admin",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 204, description = "This node has forgotten it, and the others will"),
-        ForgetProblems),
+        super::answers::ForgetProblems),
     security(("key" = [])))]
 pub(super) async fn forget(
     State(state): Web,
-    _: Operator,
+    Admin(principal): Admin,
     params: Params,
     Name(code): Name,
 ) -> Result<StatusCode, Problem> {
     let key = link_key(&state, params, &code)?;
-    state.links.forget(&key).await?;
+    state.links.forget(&principal, &key).await?;
     Ok(StatusCode::NO_CONTENT)
 }

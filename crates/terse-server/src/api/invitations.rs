@@ -1,14 +1,13 @@
 //! Invitations to create an account.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::accounts::role_of;
 use terse_core::registry::{Invitation, Role};
-use utoipa::ToSchema;
 
-use super::answers::{AdminListProblems, InviteProblems, RevokeOfOthersProblems};
-use super::schemas;
 use super::sessions::handle;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Moderator, Name};
@@ -22,7 +21,7 @@ use crate::http::state::Web;
 #[schema(example = json!({ "role": "user", "ttl": 604_800 }))]
 pub(crate) struct CreateInvitation {
     /// The role of the new account; `user` by default. Moderators invite users only.
-    #[schema(schema_with = schemas::role_or_null)]
+    #[schema(schema_with = super::schemas::role_or_null)]
     role: Option<String>,
     /// How long it is valid, in seconds; a week by default.
     #[schema(minimum = 1, maximum = 2_592_000)]
@@ -39,7 +38,7 @@ pub(crate) struct InvitationBody {
     #[schema(pattern = "^[0-9a-f]{16}$")]
     id: String,
     /// The role of the new account.
-    #[schema(schema_with = schemas::role)]
+    #[schema(schema_with = super::schemas::role)]
     role: &'static str,
     /// The account that created it; 1 is the operator.
     #[schema(minimum = 1)]
@@ -81,9 +80,9 @@ impl From<&Invitation> for InvitationBody {
 /// List open invitations
 ///
 /// Moderators see their own.
-#[utoipa::path(get, path = "/api/v1/invitations", operation_id = "list_invitations", tag = "Admin",
+#[describe::path(get, path = "/api/v1/invitations", operation_id = "list_invitations", tag = "Admin",
     responses((status = 200, description = "The \
-        invitations", body = InvitationList), AdminListProblems),
+        invitations", body = InvitationList), super::answers::AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -98,11 +97,11 @@ pub(super) async fn list(
 ///
 /// The answer has a link that creates one account. The link fails if its author may no longer
 /// invite with that role when it is used.
-#[utoipa::path(post, path = "/api/v1/invitations", operation_id = "create_invitation",
+#[describe::path(post, path = "/api/v1/invitations", operation_id = "create_invitation",
     tag = "Admin",
     request_body(content = CreateInvitation),
     responses((status = 201, description = "The \
-        invitation", body = MadeInvitation), InviteProblems),
+        invitation", body = MadeInvitation), super::answers::InviteProblems),
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
@@ -118,10 +117,10 @@ pub(super) async fn create(
 }
 
 /// Revoke an invitation
-#[utoipa::path(delete, path = "/api/v1/invitations/{id}", operation_id = "revoke_invitation",
+#[describe::path(delete, path = "/api/v1/invitations/{id}", operation_id = "revoke_invitation",
     tag = "Admin",
     params(("id" = String, Path, description = "The invitation", pattern = "^[0-9a-f]{16}$")),
-    responses((status = 204, description = "It is revoked"), RevokeOfOthersProblems),
+    responses((status = 204, description = "It is revoked"), super::answers::RevokeOfOthersProblems),
     security(("key" = [])))]
 pub(super) async fn revoke(
     State(state): Web,

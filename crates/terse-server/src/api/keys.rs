@@ -1,21 +1,17 @@
 //! API keys of an account.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::accounts::{AccountError, KeyDraft};
 use terse_core::registry::{ApiKey, KeyId};
-use terse_core::{OwnerId, Timestamp};
-use utoipa::ToSchema;
+use terse_core::{OwnerId, Principal, Timestamp};
 
 use super::account_bodies::{account_id, number};
-use super::answers::{
-    CreateKeyProblems, CreateUserKeyProblems, OwnReadProblems, RevokeOfOthersProblems,
-    RevokeProblems, UserReadProblems,
-};
-use super::schemas;
 use crate::http::body::{Json, SMALL, parse_object};
-use crate::http::extract::{Member, Name, Operator};
+use crate::http::extract::{Admin, Member, Name};
 use crate::http::params::NoParams;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -31,7 +27,7 @@ pub(crate) struct CreateKey {
     name: String,
     /// What it permits: `create` only creates links, `read` only reads, `full` permits everything
     /// that its owner may do.
-    #[schema(schema_with = schemas::scope)]
+    #[schema(schema_with = super::schemas::scope)]
     scope: String,
     /// When it expires: RFC 3339 with an offset, or a date meaning that day 00:00 UTC. A key that
     /// expires creates no key that expires later.
@@ -64,7 +60,7 @@ pub(crate) struct KeyBody {
     /// How it begins.
     prefix: String,
     /// What it permits.
-    #[schema(schema_with = schemas::scope)]
+    #[schema(schema_with = super::schemas::scope)]
     scope: &'static str,
     /// When it was created.
     #[schema(format = DateTime)]
@@ -114,8 +110,8 @@ impl From<&ApiKey> for KeyBody {
 }
 
 /// List your keys
-#[utoipa::path(get, path = "/api/v1/keys", operation_id = "list_keys", tag = "Account",
-    responses((status = 200, description = "Your keys", body = KeyList), OwnReadProblems),
+#[describe::path(get, path = "/api/v1/keys", operation_id = "list_keys", tag = "Account",
+    responses((status = 200, description = "Your keys", body = KeyList), super::answers::OwnReadProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -123,15 +119,15 @@ pub(super) async fn list(
     _: NoParams,
 ) -> Result<axum::Json<KeyList>, Problem> {
     let account = state.accounts.own_account(&principal).await?;
-    keys_of(&state, account.id).await
+    keys_of(&state, &principal, account.id).await
 }
 
 /// Create a key
 ///
 /// The answer shows the key; it is never shown again. At most 100 per account.
-#[utoipa::path(post, path = "/api/v1/keys", operation_id = "create_key", tag = "Account",
+#[describe::path(post, path = "/api/v1/keys", operation_id = "create_key", tag = "Account",
     request_body(content = CreateKey),
-    responses((status = 201, description = "The new key", body = MadeKey), CreateKeyProblems),
+    responses((status = 201, description = "The new key", body = MadeKey), super::answers::CreateKeyProblems),
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
@@ -146,9 +142,9 @@ pub(super) async fn create(
 /// Revoke a key
 ///
 /// It stops working at once.
-#[utoipa::path(delete, path = "/api/v1/keys/{id}", operation_id = "revoke_key", tag = "Account",
+#[describe::path(delete, path = "/api/v1/keys/{id}", operation_id = "revoke_key", tag = "Account",
     params(("id" = u64, Path, description = "The key's number", minimum = 1)),
-    responses((status = 204, description = "It is revoked"), RevokeProblems),
+    responses((status = 204, description = "It is revoked"), super::answers::RevokeProblems),
     security(("key" = [])))]
 pub(super) async fn revoke(
     State(state): Web,
@@ -157,38 +153,38 @@ pub(super) async fn revoke(
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
     let account = state.accounts.own_account(&principal).await?;
-    state.accounts.revoke_key(principal.owner(), account.id, key_id(&id)?).await?;
+    state.accounts.revoke_key(&principal, account.id, key_id(&id)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// List the keys of an account
-#[utoipa::path(get, path = "/api/v1/admin/users/{id}/keys", operation_id = "list_user_keys",
+#[describe::path(get, path = "/api/v1/admin/users/{id}/keys", operation_id = "list_user_keys",
     tag = "Admin",
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
-    responses((status = 200, description = "Its keys", body = KeyList), UserReadProblems),
+    responses((status = 200, description = "Its keys", body = KeyList), super::answers::UserReadProblems),
     security(("key" = [])))]
 pub(super) async fn list_of_user(
     State(state): Web,
-    Operator(_): Operator,
+    Admin(principal): Admin,
     _: NoParams,
     Name(id): Name,
 ) -> Result<axum::Json<KeyList>, Problem> {
-    let account = state.accounts.account(account_id(&id)?).await?;
-    keys_of(&state, account.id).await
+    let account = state.accounts.account(&principal, account_id(&id)?).await?;
+    keys_of(&state, &principal, account.id).await
 }
 
 /// Create a key for an account
 ///
 /// With any limit. The answer shows the key; it is never shown again.
-#[utoipa::path(post, path = "/api/v1/admin/users/{id}/keys", operation_id = "create_user_key",
+#[describe::path(post, path = "/api/v1/admin/users/{id}/keys", operation_id = "create_user_key",
     tag = "Admin",
     request_body(content = CreateKey),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
-    responses((status = 201, description = "The new key", body = MadeKey), CreateUserKeyProblems),
+    responses((status = 201, description = "The new key", body = MadeKey), super::answers::CreateUserKeyProblems),
     security(("key" = [])))]
 pub(super) async fn create_of_user(
     State(state): Web,
-    Operator(principal): Operator,
+    Admin(principal): Admin,
     _: NoParams,
     Name(id): Name,
     Json(body): Json<SMALL>,
@@ -199,26 +195,30 @@ pub(super) async fn create_of_user(
 }
 
 /// Revoke a key of an account
-#[utoipa::path(delete, path = "/api/v1/admin/users/{id}/keys/{key}",
+#[describe::path(delete, path = "/api/v1/admin/users/{id}/keys/{key}",
     operation_id = "revoke_user_key", tag = "Admin",
     params(("id" = u64, Path, description = "The account's number", minimum = 1),
         ("key" = u64, Path, description = "The key's number", minimum = 1)),
-    responses((status = 204, description = "It is revoked"), RevokeOfOthersProblems),
+    responses((status = 204, description = "It is revoked"), super::answers::RevokeOfOthersProblems),
     security(("key" = [])))]
 pub(super) async fn revoke_of_user(
     State(state): Web,
-    Operator(principal): Operator,
+    Admin(principal): Admin,
     _: NoParams,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
 ) -> Result<StatusCode, Problem> {
     let Path((id, key)) = path.map_err(|_| no_key())?;
-    let account = state.accounts.account(account_id(&id)?).await?;
-    state.accounts.revoke_key(principal.owner(), account.id, key_id(&key)?).await?;
+    let account = state.accounts.account(&principal, account_id(&id)?).await?;
+    state.accounts.revoke_key(&principal, account.id, key_id(&key)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn keys_of(state: &App, owner: OwnerId) -> Result<axum::Json<KeyList>, Problem> {
-    let keys = state.accounts.keys(owner).await?;
+async fn keys_of(
+    state: &App,
+    principal: &Principal,
+    owner: OwnerId,
+) -> Result<axum::Json<KeyList>, Problem> {
+    let keys = state.accounts.keys(principal, owner).await?;
     Ok(axum::Json(KeyList { keys: keys.iter().map(KeyBody::from).collect() }))
 }
 

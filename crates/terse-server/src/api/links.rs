@@ -9,10 +9,10 @@ use terse_core::{
     ValidationErrorKind,
 };
 
-use super::answers::{CreateProblems, GetProblems, PatchProblems, TouchProblems};
 use super::password_fields;
 use super::shapes::{CreateLinkBody, LinkBody, PatchLink};
 use crate::counts::click_counts;
+use crate::describe;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Keyed, MayCreate, Name};
 use crate::http::limit_headers;
@@ -29,7 +29,7 @@ const REPLAYED: &str = "idempotency-replayed";
 /// target with the same alias and options again returns the same link (200) unless `reuse` is
 /// false; a `ttl` counts from the first time. A request in camelCase is answered in camelCase.
 /// Without a key this works where the operator allows it, and such links expire soon.
-#[utoipa::path(post, path = "/api/v1/urls", operation_id = "create_link", tag = "Links",
+#[describe::path(post, path = "/api/v1/urls", operation_id = "create_link", tag = "Links",
     request_body(content = CreateLinkBody),
     params(("Idempotency-Key" = Option<String>, Header,
         description = "Makes it safe to repeat the same request for 24 hours: it gets \
@@ -55,7 +55,7 @@ const REPLAYED: &str = "idempotency-replayed";
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
             ("RateLimit-Reset" = u64,
                 description = "Seconds until the whole limit is available again"))),
-        CreateProblems),
+        super::answers::CreateProblems),
     security((), ("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
@@ -68,7 +68,7 @@ pub(super) async fn create(
 }
 
 /// Create a link (the same as `POST /api/v1/urls`)
-#[utoipa::path(post, path = "/api/v1/shorten", operation_id = "shorten", tag = "Links",
+#[describe::path(post, path = "/api/v1/shorten", operation_id = "shorten", tag = "Links",
     request_body(content = CreateLinkBody),
     params(("Idempotency-Key" = Option<String>, Header, description = "As for `POST /api/v1/urls`.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
@@ -92,7 +92,7 @@ pub(super) async fn create(
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
             ("RateLimit-Reset" = u64,
                 description = "Seconds until the whole limit is available again"))),
-        CreateProblems),
+        super::answers::CreateProblems),
     security((), ("key" = [])))]
 pub(super) async fn shorten(
     State(state): Web,
@@ -171,14 +171,14 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Probl
 }
 
 /// Read a link
-#[utoipa::path(get, path = "/api/v1/urls/{code}", operation_id = "get_link", tag = "Links",
+#[describe::path(get, path = "/api/v1/urls/{code}", operation_id = "get_link", tag = "Links",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The \
         link", body = LinkBody, headers(("ETag" = String, description = "The revision"))),
-        GetProblems),
+        super::answers::GetProblems),
     security(("key" = [])))]
 pub(super) async fn get(
     State(state): Web,
@@ -193,7 +193,7 @@ pub(super) async fn get(
 /// Change a link
 ///
 /// With `If-Match`, only if the link is still at that revision.
-#[utoipa::path(patch, path = "/api/v1/urls/{code}", operation_id = "change_link", tag = "Links",
+#[describe::path(patch, path = "/api/v1/urls/{code}", operation_id = "change_link", tag = "Links",
     request_body(content = PatchLink),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
@@ -204,7 +204,7 @@ pub(super) async fn get(
             min_length = 1, pattern = "^(\"[0-9]{1,19}\"|[0-9]{1,19}|[*])$", nullable = false)),
     responses((status = 200, description = "The link as it is now", body = LinkBody,
             headers(("ETag" = String, description = "The revision"))),
-        PatchProblems),
+        super::answers::PatchProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
     State(state): Web,
@@ -237,12 +237,12 @@ pub(super) fn conflict(error: LinkError, expected: Option<Revision>) -> Problem 
 /// Delete a link
 ///
 /// It stops redirecting at once. For a while it can be restored; deleting it again changes nothing.
-#[utoipa::path(delete, path = "/api/v1/urls/{code}", operation_id = "delete_link", tag = "Links",
+#[describe::path(delete, path = "/api/v1/urls/{code}", operation_id = "delete_link", tag = "Links",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
-    responses((status = 204, description = "It is deleted"), TouchProblems),
+    responses((status = 204, description = "It is deleted"), super::answers::TouchProblems),
     security(("key" = [])))]
 pub(super) async fn delete(
     State(state): Web,
@@ -256,7 +256,7 @@ pub(super) async fn delete(
 }
 
 /// Restore a deleted link
-#[utoipa::path(post, path = "/api/v1/urls/{code}/restore", operation_id = "restore_link",
+#[describe::path(post, path = "/api/v1/urls/{code}/restore", operation_id = "restore_link",
     tag = "Links",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
@@ -264,7 +264,7 @@ pub(super) async fn delete(
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link, as before", body = LinkBody,
             headers(("ETag" = String, description = "The revision"))),
-        TouchProblems),
+        super::answers::TouchProblems),
     security(("key" = [])))]
 pub(super) async fn restore(
     State(state): Web,

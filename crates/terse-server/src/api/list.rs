@@ -1,11 +1,11 @@
 //! The caller's links, page by page.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use serde::Serialize;
-use terse_core::{Caller, ListQuery, ListedOwner, Listing, OwnerId, Principal, Sort, Status};
-use utoipa::ToSchema;
+use terse_core::{Caller, LinkStatus, ListQuery, ListedOwner, Listing, OwnerId, Principal, Sort};
 
-use super::answers::ListProblems;
 use super::links::domain_of;
 use super::shapes::LinkBody;
 use crate::counts::click_counts;
@@ -31,7 +31,7 @@ pub(crate) struct LinkList {
 ///
 /// Newest first unless `sort` says otherwise. Deleted links are listed only with `status=deleted`,
 /// archived ones only with `archived`. Moderators and admins see links of others with `owner`.
-#[utoipa::path(get, path = "/api/v1/urls", operation_id = "list_links", tag = "Links",
+#[describe::path(get, path = "/api/v1/urls", operation_id = "list_links", tag = "Links",
     params(
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with \
             the same filters",
@@ -56,18 +56,14 @@ pub(crate) struct LinkList {
         ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is \
             newest first; `-clicks` (also `clicks`) is most clicks first, then links without \
             clicks, the newest first", nullable = false)),
-    responses((status = 200, description = "A part of the list", body = LinkList), ListProblems),
+    responses((status = 200, description = "A part of the list", body = LinkList), super::answers::ListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
     Member(principal): Member,
     mut params: Params,
 ) -> Result<axum::Json<LinkList>, Problem> {
-    let owner = match params.take("owner").as_deref() {
-        None => ListedOwner::Caller,
-        Some("all") => ListedOwner::All,
-        Some(number) => ListedOwner::Owner(owner_number(number)?),
-    };
+    let owner = owner_param(&mut params)?;
     let (query, seal, order) = read_query(&state, params, principal.caller, owner)?;
     let listing = listing(&state, &principal, owner, query, order).await?;
     let (hosts, counts) =
@@ -125,13 +121,13 @@ pub(super) fn read_query(
     let status = params
         .take("status")
         .map(|word| {
-            Status::parse(&word)
-                .ok_or_else(|| not_allowed("status", &Status::ALL.map(Status::as_str)))
+            LinkStatus::parse(&word)
+                .ok_or_else(|| not_allowed("status", &LinkStatus::ALL.map(LinkStatus::as_str)))
         })
         .transpose()?;
     let archived = match params.take("archived").as_deref() {
         // Lists deleted links whether archived or not, so that an owner finds any link to restore.
-        None if status == Some(Status::Deleted) => None,
+        None if status == Some(LinkStatus::Deleted) => None,
         None | Some("false") => Some(false),
         Some("true") => Some(true),
         Some("all") => None,
@@ -149,7 +145,7 @@ pub(super) fn read_query(
     seal.bind(text.as_deref());
     seal.bind(tag.as_deref());
     seal.bind(domain.as_ref().map(terse_core::Domain::as_str));
-    seal.bind(status.map(Status::as_str));
+    seal.bind(status.map(LinkStatus::as_str));
     seal.bind(archived.map(|archived| if archived { "archived" } else { "not archived" }));
     seal.bind(Some(match (order, sort) {
         (Order::Clicks, _) => "clicks",
@@ -182,6 +178,15 @@ pub(super) fn read_query(
         now: state.links.now(),
     };
     Ok((query, seal, order))
+}
+
+/// Whose links or clicks a query is about: the caller's own, unless `owner` says otherwise.
+pub(super) fn owner_param(params: &mut Params) -> Result<ListedOwner, Problem> {
+    Ok(match params.take("owner").as_deref() {
+        None => ListedOwner::Caller,
+        Some("all") => ListedOwner::All,
+        Some(number) => ListedOwner::Owner(owner_number(number)?),
+    })
 }
 
 /// The number of an owner.

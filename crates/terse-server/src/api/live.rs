@@ -9,14 +9,14 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use terse_core::LinkError;
-use terse_core::clicks::{Click, LinkId, Watch};
+use terse_core::clicks::{Click, LinkId, LiveSubscription};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-use super::answers::GetProblems;
 use super::click_rows::LiveClick;
 use super::links::readable;
 use super::streamed::{self, Sender};
+use crate::describe;
 use crate::http::extract::{Keyed, Name};
 use crate::http::params::Params;
 use crate::http::principal::reader_of;
@@ -43,7 +43,7 @@ const TOGETHER: usize = 64;
 /// `operating_system`, `language`, `referrer` and `bot` as JSON, from now on, as they are counted.
 /// A client that reads too slowly misses some. The stream ends when the server stops; connect
 /// again.
-#[utoipa::path(get, path = "/api/v1/urls/{code}/live", operation_id = "watch_link", tag = "Clicks",
+#[describe::path(get, path = "/api/v1/urls/{code}/live", operation_id = "watch_link", tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
@@ -52,7 +52,7 @@ const TOGETHER: usize = 64;
         stops", body = String, content_type = "text/event-stream",
             headers(("X-Accel-Buffering" = String, description = "Always `no`: proxies pass \
                 events on at once"))),
-        GetProblems),
+        super::answers::GetProblems),
     security(("key" = [])))]
 pub(super) async fn watch_link(
     State(state): Web,
@@ -107,7 +107,7 @@ impl ClickWatcher {
 }
 
 async fn tell(
-    mut watch: Watch,
+    mut watch: LiveSubscription,
     sender: Sender,
     watcher: ClickWatcher,
     mut stop: watch::Receiver<bool>,

@@ -4,12 +4,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use crate::describe::ToSchema;
 use serde::Serialize;
 use terse_core::accounts::AccountError;
 use terse_core::{Link, OwnerId, Timestamp, Title};
-use utoipa::ToSchema;
 
-use super::schemas;
 use super::shapes::host_of;
 use crate::http::host::short_url;
 use crate::http::host::unicode_host;
@@ -83,10 +82,10 @@ pub(crate) struct ModeratedLink {
     #[schema(required = true, format = DateTime)]
     deleted_at: Option<String>,
     /// Its status now.
-    #[schema(schema_with = schemas::status)]
+    #[schema(schema_with = super::schemas::status)]
     status: &'static str,
     /// Its moderation status.
-    #[schema(schema_with = schemas::standing)]
+    #[schema(schema_with = super::schemas::standing)]
     standing: &'static str,
     /// Who decided: `moderator`, or `screen` for lists, flags and reports.
     judged_by: &'static str,
@@ -110,7 +109,7 @@ pub(crate) struct ListMatchBody {
     /// `Safe Browsing`.
     list: String,
     /// What the entry names: a `host` with its subdomains, or one `url`.
-    #[schema(schema_with = schemas::entry_kind)]
+    #[schema(schema_with = super::schemas::entry_kind)]
     entry: &'static str,
 }
 

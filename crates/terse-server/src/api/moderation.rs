@@ -1,5 +1,7 @@
 //! Moderators' actions on links and their owners.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -7,9 +9,7 @@ use serde::{Deserialize, Serialize};
 use terse_core::accounts::reason;
 use terse_core::registry::Account;
 use terse_core::{LinkKey, ModerationStatus, Principal};
-use utoipa::ToSchema;
 
-use super::answers::{BanProblems, StandingProblems};
 use super::links::link_key;
 use super::moderated::{ModeratedLink, Names};
 use super::shapes::SetStanding;
@@ -30,7 +30,7 @@ pub(crate) struct RequiredReason {
 }
 
 /// Set the moderation status of a link
-#[utoipa::path(put, path = "/api/v1/admin/links/{code}/standing", operation_id = "judge_link",
+#[describe::path(put, path = "/api/v1/admin/links/{code}/standing", operation_id = "judge_link",
     tag = "Admin",
     request_body(content = SetStanding),
     params(("code" = String, Path, description = "The link's \
@@ -39,7 +39,7 @@ pub(crate) struct RequiredReason {
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
             headers(("ETag" = String, description = "The revision"))),
-        StandingProblems),
+        super::answers::StandingProblems),
     security(("key" = [])))]
 pub(super) async fn set_standing(
     State(state): Web,
@@ -57,7 +57,7 @@ pub(super) async fn set_standing(
 /// Confirm reports and block the link
 ///
 /// It answers 451 from now on, and its code is never issued again. Its open reports are settled.
-#[utoipa::path(post, path = "/api/v1/admin/links/{code}/confirm", operation_id = "confirm_reports",
+#[describe::path(post, path = "/api/v1/admin/links/{code}/confirm", operation_id = "confirm_reports",
     tag = "Admin",
     request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's \
@@ -66,7 +66,7 @@ pub(super) async fn set_standing(
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
             headers(("ETag" = String, description = "The revision"))),
-        StandingProblems),
+        super::answers::StandingProblems),
     security(("key" = [])))]
 pub(super) async fn confirm(
     State(state): Web,
@@ -84,7 +84,7 @@ pub(super) async fn confirm(
 ///
 /// It redirects from now on, whatever lists, flags and reports say, until its target changes or a
 /// moderator decides otherwise. Its open reports are settled.
-#[utoipa::path(post, path = "/api/v1/admin/links/{code}/clear", operation_id = "clear_link",
+#[describe::path(post, path = "/api/v1/admin/links/{code}/clear", operation_id = "clear_link",
     tag = "Admin",
     request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's \
@@ -93,7 +93,7 @@ pub(super) async fn confirm(
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
             headers(("ETag" = String, description = "The revision"))),
-        StandingProblems),
+        super::answers::StandingProblems),
     security(("key" = [])))]
 pub(super) async fn clear(
     State(state): Web,
@@ -125,7 +125,7 @@ pub(crate) struct BannedOwner {
 ///
 /// The account's keys and sessions stop working and its links stop redirecting until it is
 /// reinstated. Only an admin suspends a moderator or an admin.
-#[utoipa::path(post, path = "/api/v1/admin/links/{code}/ban_owner", operation_id = "ban_owner",
+#[describe::path(post, path = "/api/v1/admin/links/{code}/ban_owner", operation_id = "ban_owner",
     tag = "Admin",
     request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's \
@@ -133,7 +133,7 @@ pub(crate) struct BannedOwner {
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The owner as it is now", body = BannedOwner),
-        BanProblems),
+        super::answers::BanProblems),
     security(("key" = [])))]
 pub(super) async fn ban_owner(
     State(state): Web,

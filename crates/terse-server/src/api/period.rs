@@ -27,7 +27,7 @@ pub(super) struct PeriodText {
 }
 
 /// The parsed parameters of a query about clicks.
-pub(super) struct Asked {
+pub(super) struct ClickQuery {
     pub(super) from: Timestamp,
     pub(super) to: Timestamp,
     pub(super) bots: Bots,
@@ -53,7 +53,7 @@ impl PeriodText {
         self,
         now: Timestamp,
         since: impl FnOnce(Timestamp) -> Timestamp,
-    ) -> Result<Asked, Problem> {
+    ) -> Result<ClickQuery, Problem> {
         let zone = self.time_zone.map_or(Ok(TimeZone::UTC), |(field, text)| zone(field, &text))?;
         let interval = self
             .interval
@@ -78,7 +78,7 @@ impl PeriodText {
                  next one as `to`",
             ));
         }
-        Ok(Asked {
+        Ok(ClickQuery {
             from: begin,
             to: end,
             bots,
@@ -89,7 +89,7 @@ impl PeriodText {
     }
 }
 
-impl Asked {
+impl ClickQuery {
     /// The period to query the store for.
     pub(super) fn period(&self) -> Period {
         if self.whole {
@@ -144,7 +144,9 @@ impl Asked {
                     "interval",
                     "more than 2,000 points; take a longer one or a shorter period",
                 ),
-                SeriesError::OutOfRange => Problem::invalid("from", "this is outside the calendar"),
+                SeriesError::OutOfRange => {
+                    Problem::invalid("from", "the dates are too far in the past or in the future")
+                }
             },
         )?;
         Ok((interval, points))
@@ -190,9 +192,8 @@ fn with_plus(text: &str) -> String {
 
 /// A zone of the IANA database, UTC, or an offset such as `+05:30`.
 fn zone(field: &'static str, text: &str) -> Result<TimeZone, Problem> {
-    let refuse = || {
-        Problem::invalid(field, "not a time zone known here, such as Europe/Berlin, UTC or +05:30")
-    };
+    let refuse =
+        || Problem::invalid(field, "must be a time zone such as Europe/Berlin, UTC or +05:30");
     let text = with_plus(text);
     if let [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] = text.as_bytes() {
         let two = |tens: u8, ones: u8| {

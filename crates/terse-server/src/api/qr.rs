@@ -1,20 +1,17 @@
 //! QR codes of short links.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use qrcode::EcLevel;
 use sha2::{Digest, Sha256};
-use terse_core::{Status, StoreError};
 
-use super::answers::QrProblems;
+use crate::describe;
 use crate::http::extract::{Name, Peer};
 use crate::http::host::{hex, key_of, short_url};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
-use crate::http::state::{App, Web};
+use crate::http::state::Web;
 use crate::qr::{Drawing, Matrix};
 
 /// Reads the parameters of a drawing.
@@ -72,7 +69,7 @@ fn colour(field: &'static str, text: &str) -> Result<[u8; 3], Problem> {
 /// The QR code of a short link
 ///
 /// For links that exist and are neither deleted nor blocked.
-#[utoipa::path(get, path = "/{code}/qr", operation_id = "draw_qr", tag = "Pages",
+#[describe::path(get, path = "/{code}/qr", operation_id = "draw_qr", tag = "Pages",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("format" = inline(Option<FormatWord>), Query, description = "`svg` by \
@@ -91,7 +88,7 @@ fn colour(field: &'static str, text: &str) -> Result<[u8; 3], Problem> {
             pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false)),
     responses((status = 200, description = "The image", content((String = "image/svg+xml"),
         (String = "image/png"))),
-        QrProblems))]
+        super::answers::QrProblems))]
 pub(super) async fn draw(
     State(state): Web,
     Peer(address): Peer,
@@ -101,10 +98,9 @@ pub(super) async fn draw(
     Name(code): Name,
 ) -> Result<Response, Problem> {
     let drawing = drawing(params)?;
-    let Some(text) = existing(&state, &uri, &headers, &code).await? else {
-        state.limits.guess(Some(address)).await?;
-        return Err(Problem::no_link());
-    };
+    let key = key_of(&state, &uri, &headers, &code);
+    let link = state.public_links.find_for_qr(key.as_ref(), address).await?;
+    let text = short_url(&link.key, &state.links.rules().hosts);
     let matrix = Matrix::of(&text, drawing.level)
         .ok_or_else(|| Problem::invalid("level", "too long for a QR code"))?;
     let (kind, bytes) = match drawing.png {
@@ -124,23 +120,8 @@ pub(super) async fn draw(
     Ok((headers, [(header::CONTENT_TYPE, kind)], bytes).into_response())
 }
 
-/// The short URL, if the link exists and is neither deleted nor blocked.
-async fn existing(
-    state: &Arc<App>,
-    uri: &Uri,
-    headers: &HeaderMap,
-    code: &str,
-) -> Result<Option<String>, StoreError> {
-    let Some(key) = key_of(state, uri, headers, code) else { return Ok(None) };
-    let link = state.links.preview(&key).await?;
-    let link = link.filter(|link| {
-        !matches!(link.status(state.links.now()), Status::Deleted | Status::Blocked)
-    });
-    Ok(link.map(|link| short_url(&link.key, &state.links.rules().hosts)))
-}
-
 /// The image formats.
-#[derive(utoipa::ToSchema)]
+#[derive(crate::describe::ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
 enum FormatWord {
@@ -149,7 +130,7 @@ enum FormatWord {
 }
 
 /// How much of the code may be damaged: about 7, 15, 25 or 30 %.
-#[derive(utoipa::ToSchema)]
+#[derive(crate::describe::ToSchema)]
 #[expect(dead_code, reason = "its names are what matters")]
 enum LevelWord {
     L,

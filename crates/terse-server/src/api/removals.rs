@@ -1,14 +1,15 @@
 //! Deletions by age that stopped and wait for an admin.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use serde::Serialize;
+use terse_core::moderation::ModerationError;
 use terse_core::registry::RemovalAlarm;
-use utoipa::ToSchema;
 
-use super::answers::{AdminListProblems, ConfirmRemovalProblems};
-use crate::http::extract::{Name, Operator};
+use crate::http::extract::{Admin, Name};
 use crate::http::params::NoParams;
-use crate::http::problem::{NOT_FOUND, Problem};
+use crate::http::problem::Problem;
 use crate::http::state::Web;
 
 /// A removal that stopped.
@@ -41,39 +42,34 @@ pub(crate) struct RemovalsBody {
 ///
 /// terse stops deleting by age when the clock is implausible, or when it would delete too many
 /// links at once.
-#[utoipa::path(get, path = "/api/v1/admin/removals", operation_id = "waiting_removal", tag = "Admin",
+#[describe::path(get, path = "/api/v1/admin/removals", operation_id = "waiting_removal", tag = "Admin",
     responses((status = 200, description = "The removal that waits", body = RemovalsBody),
-        AdminListProblems),
+        super::answers::AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn waiting(
     State(state): Web,
-    _: Operator,
+    Admin(principal): Admin,
     _: NoParams,
 ) -> Result<axum::Json<RemovalsBody>, Problem> {
-    let waiting = state.removals.waiting().await?;
+    let waiting = state.removals.waiting(&principal).await?;
     Ok(axum::Json(RemovalsBody { waiting: waiting.map(Into::into) }))
 }
 
 /// Confirm a removal
 ///
 /// The deletion continues within `links.reap_every`.
-#[utoipa::path(post, path = "/api/v1/admin/removals/{round}/confirm",
+#[describe::path(post, path = "/api/v1/admin/removals/{round}/confirm",
     operation_id = "confirm_removal", tag = "Admin",
     params(("round" = u64, Path, description = "The number of the removal", minimum = 1)),
     responses((status = 200, description = "It is confirmed", body = RemovalBody),
-        ConfirmRemovalProblems),
+        super::answers::ConfirmRemovalProblems),
     security(("key" = [])))]
 pub(super) async fn confirm(
     State(state): Web,
-    Operator(principal): Operator,
+    Admin(principal): Admin,
     _: NoParams,
     Name(round): Name,
 ) -> Result<axum::Json<RemovalBody>, Problem> {
-    let unknown = || Problem::new(&NOT_FOUND, "no removal with this number waits");
-    let round = round.parse().map_err(|_| unknown())?;
-    match state.removals.confirm(&principal, round).await {
-        Ok(confirmed) => Ok(axum::Json(confirmed.into())),
-        Err(terse_core::registry::RegistryError::Missing) => Err(unknown()),
-        Err(error) => Err(error.into()),
-    }
+    let round = round.parse().map_err(|_| ModerationError::NoRemoval)?;
+    Ok(axum::Json(state.removals.confirm(&principal, round).await?.into()))
 }

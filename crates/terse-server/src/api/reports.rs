@@ -1,16 +1,15 @@
 //! Reports about links: anyone sends them, and moderators read them grouped by link.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::Cursor;
 use terse_core::registry::{ReportId, ReportState, ReportedLink};
-use utoipa::ToSchema;
 
-use super::answers::{AdminListProblems, ReportProblems};
 use super::links::link_key;
 use super::moderated::{ModeratedLink, Names};
-use super::schemas;
 use super::shapes::host_of;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::cursor::Seal;
@@ -26,7 +25,7 @@ use crate::reporting::{self, Reason, Reporter};
 #[schema(example = json!({ "reason": "phishing", "text": "It imitates my bank." }))]
 pub(crate) struct WriteReport {
     /// The reason.
-    #[schema(schema_with = schemas::reason)]
+    #[schema(schema_with = super::schemas::reason)]
     reason: Reason,
     /// Details.
     #[schema(max_length = 2000)]
@@ -37,14 +36,14 @@ pub(crate) struct WriteReport {
 ///
 /// Answers once the report is on stable storage. Three reports from different accounts or networks
 /// put a warning page before the link; then a moderator decides.
-#[utoipa::path(post, path = "/api/v1/urls/{code}/report", operation_id = "report_link",
+#[describe::path(post, path = "/api/v1/urls/{code}/report", operation_id = "report_link",
     tag = "Links",
     request_body(content = WriteReport),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
-    responses((status = 202, description = "The report is kept"), ReportProblems),
+    responses((status = 202, description = "The report is kept"), super::answers::ReportProblems),
     security((), ("key" = [])))]
 pub(super) async fn write(
     State(state): Web,
@@ -122,7 +121,7 @@ enum StateWord {
 /// List reported links
 ///
 /// Those that have waited longest first.
-#[utoipa::path(get, path = "/api/v1/admin/reports", operation_id = "list_reports", tag = "Admin",
+#[describe::path(get, path = "/api/v1/admin/reports", operation_id = "list_reports", tag = "Admin",
     params(
         ("status" = inline(Option<StateWord>), Query, description = "Only reports with this \
             status; `open` by default (also `state`)", nullable = false),
@@ -132,7 +131,7 @@ enum StateWord {
         ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
             default", minimum = 1, maximum = 100, nullable = false)),
     responses((status = 200, description = "A part of the \
-        list", body = ReportList), AdminListProblems),
+        list", body = ReportList), super::answers::AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -152,7 +151,7 @@ pub(super) async fn list(
     seal.bind(Some(wanted.as_str()));
     let after = cursor.map(|text| seal.open_number(&text)).transpose()?.map(ReportId);
     let limit = usize::try_from(limit).unwrap_or(100);
-    let found = state.moderation.reported(wanted, after, limit).await?;
+    let found = state.moderation.reported(&principal, wanted, after, limit).await?;
     let next = found
         .last()
         .filter(|_| found.len() == limit)

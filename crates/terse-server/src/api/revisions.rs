@@ -1,14 +1,14 @@
 //! Earlier revisions of a link, and undo.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use terse_core::{Hosts, Link, Revision, Timestamp};
-use utoipa::ToSchema;
 
-use super::answers::{GetProblems, PatchProblems};
 use super::links::{answer, conflict, if_match, link_key};
 use super::shapes::LinkBody;
 use crate::http::body::{MaybeJson, SMALL, parse_object};
@@ -97,14 +97,14 @@ impl Earlier {
 /// List earlier revisions of a link
 ///
 /// What its owner changed, and when. Changes by moderation are not listed.
-#[utoipa::path(get, path = "/api/v1/urls/{code}/revisions", operation_id = "list_revisions",
+#[describe::path(get, path = "/api/v1/urls/{code}/revisions", operation_id = "list_revisions",
     tag = "Links",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The earlier revisions, the latest \
-        first", body = Revisions), GetProblems),
+        first", body = Revisions), super::answers::GetProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -140,7 +140,7 @@ pub(crate) struct Undo {
 /// that its owner can change, including the password. This is a change like any other: it obeys the
 /// same rules and can itself be undone. With `If-Match`, only if the link is still at that
 /// revision.
-#[utoipa::path(post, path = "/api/v1/urls/{code}/undo", operation_id = "undo_change", tag = "Links",
+#[describe::path(post, path = "/api/v1/urls/{code}/undo", operation_id = "undo_change", tag = "Links",
     request_body(content = Option<Undo>),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
@@ -151,7 +151,7 @@ pub(crate) struct Undo {
             min_length = 1, pattern = "^(\"[0-9]{1,19}\"|[0-9]{1,19}|[*])$", nullable = false)),
     responses((status = 200, description = "The link as it is now", body = LinkBody,
             headers(("ETag" = String, description = "The revision"))),
-        PatchProblems),
+        super::answers::PatchProblems),
     security(("key" = [])))]
 pub(super) async fn undo(
     State(state): Web,

@@ -2,17 +2,15 @@
 
 use serde_json::json;
 use terse_core::registry::{Role, Scope};
-use terse_core::{EntryKind, Status};
+use terse_core::{EntryKind, LinkStatus};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{
     AdditionalProperties, AnyOf, Array, Object, ObjectBuilder, OneOf, Ref, SchemaType, Type,
 };
 use utoipa::openapi::{RefOr, Required, Schema};
 
+use super::bulk::MAX_ITEMS;
 use crate::reporting::Reason;
-
-/// The largest number of links in one request.
-pub(crate) const MAX_ITEMS: usize = 1000;
 
 const REDIRECT: &str = "The status the link redirects with: 302 by default. Browsers cache 301 \
     and 308 for a long time.";
@@ -96,7 +94,7 @@ pub(super) fn entry_kind() -> Object {
 pub(super) fn status() -> Object {
     kind(Type::String)
         .description(Some("What it is right now."))
-        .enum_values(Some(Status::ALL.map(Status::as_str)))
+        .enum_values(Some(LinkStatus::ALL.map(LinkStatus::as_str)))
         .build()
 }
 
@@ -123,7 +121,8 @@ pub(super) fn reason() -> Object {
 }
 
 pub(super) fn status_or_null() -> Object {
-    let values = Status::ALL.into_iter().map(|status| json!(status.as_str())).chain([json!(null)]);
+    let values =
+        LinkStatus::ALL.into_iter().map(|status| json!(status.as_str())).chain([json!(null)]);
     let about = "What the link is right now: only an active one redirects. Null for rules that no \
         link has.";
     or_null(Type::String).description(Some(about)).enum_values(Some(values)).build()

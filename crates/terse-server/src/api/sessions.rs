@@ -1,12 +1,12 @@
 //! The sessions of an account: browsers that are signed in.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Serialize;
 use terse_core::registry::{Session, Token};
-use utoipa::ToSchema;
 
-use super::answers::{OwnReadProblems, RevokeProblems};
 use crate::http::extract::{Member, Name};
 use crate::http::params::NoParams;
 use crate::http::problem::Problem;
@@ -42,52 +42,46 @@ pub(crate) struct SessionList {
 }
 
 /// List your sessions
-#[utoipa::path(get, path = "/api/v1/account/sessions", operation_id = "list_sessions",
+#[describe::path(get, path = "/api/v1/account/sessions", operation_id = "list_sessions",
     tag = "Account",
-    responses((status = 200, description = "The sessions", body = SessionList), OwnReadProblems),
+    responses((status = 200, description = "The sessions", body = SessionList), super::answers::OwnReadProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
     Member(principal): Member,
     _: NoParams,
 ) -> Result<axum::Json<SessionList>, Problem> {
-    let account = state.accounts.own_account(&principal).await?;
-    let sessions = state.accounts.sessions(account.id).await?;
-    let told = |session: &Session| SessionBody {
+    let sessions = state.accounts.sessions(&principal).await?;
+    let body = |session: &Session| SessionBody {
         id: handle(&session.token),
         created_at: session.created_at.to_string(),
         expires_at: session.expires_at.to_string(),
         current: principal.credential == Credential::Session(session.token),
     };
-    Ok(axum::Json(SessionList { sessions: sessions.iter().map(told).collect() }))
+    Ok(axum::Json(SessionList { sessions: sessions.iter().map(body).collect() }))
 }
 
 /// End all your other sessions
 ///
 /// With a key, all of them.
-#[utoipa::path(delete, path = "/api/v1/account/sessions", operation_id = "end_sessions",
+#[describe::path(delete, path = "/api/v1/account/sessions", operation_id = "end_sessions",
     tag = "Account",
-    responses((status = 204, description = "They are ended"), RevokeProblems),
+    responses((status = 204, description = "They are ended"), super::answers::EndSessionsProblems),
     security(("key" = [])))]
 pub(super) async fn end_all(
     State(state): Web,
     Member(principal): Member,
     _: NoParams,
 ) -> Result<StatusCode, Problem> {
-    let account = state.accounts.own_account(&principal).await?;
-    let but = match &principal.credential {
-        Credential::Session(token) => Some(token),
-        _ => None,
-    };
-    state.accounts.end_other_sessions(account.id, but).await?;
+    state.accounts.end_other_sessions(&principal).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// End one of your sessions
-#[utoipa::path(delete, path = "/api/v1/account/sessions/{id}", operation_id = "end_session",
+#[describe::path(delete, path = "/api/v1/account/sessions/{id}", operation_id = "end_session",
     tag = "Account",
     params(("id" = String, Path, description = "The session", pattern = "^[0-9a-f]{16}$")),
-    responses((status = 204, description = "It is ended"), RevokeProblems),
+    responses((status = 204, description = "It is ended"), super::answers::RevokeProblems),
     security(("key" = [])))]
 pub(super) async fn end(
     State(state): Web,
@@ -95,8 +89,7 @@ pub(super) async fn end(
     _: NoParams,
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
-    let account = state.accounts.own_account(&principal).await?;
-    state.accounts.end_session_where(account.id, |token| handle(token) == id).await?;
+    state.accounts.end_session_where(&principal, |token| handle(token) == id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

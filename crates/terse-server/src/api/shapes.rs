@@ -1,18 +1,16 @@
 //! The JSON bodies of links in requests and responses.
 
+use crate::describe::ToSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use terse_core::registry::Role;
 use terse_core::rules::{RawRules, Rules};
 use terse_core::{
-    CreateLink, Creator, Draft, Hosts, Link, LinkKey, ModerationStatus, PasswordHash, Patch,
-    PatchField, Principal, Request, Timestamp,
+    CreateLink, Creator, Draft, Hosts, Link, LinkKey, ModerationStatus, OwnerId, PasswordHash,
+    Patch, PatchField, Principal, Request, Timestamp,
 };
-use utoipa::ToSchema;
 
 use super::password_fields::PasswordFields;
-use super::{rule_schemas, schemas};
 use crate::http::host::short_url;
 
 /// A link to create. Only `long_url` is required; null means absent. The camelCase spelling of each
@@ -59,13 +57,13 @@ pub(crate) struct CreateLinkBody {
     #[schema(minimum = 1, maximum = 9_223_372_036_854_775_807_usize)]
     pub(crate) max_clicks: Option<u64>,
     /// The status the link redirects with. 302 by default; browsers remember 301 and 308 for long.
-    #[schema(schema_with = schemas::redirect_or_null)]
+    #[schema(schema_with = super::schemas::redirect_or_null)]
     pub(crate) redirect: Option<u64>,
     /// A title.
     #[schema(max_length = 1000)]
     pub(crate) title: Option<String>,
     /// Words to find the link by.
-    #[schema(schema_with = schemas::tags_or_null)]
+    #[schema(schema_with = super::schemas::tags_or_null)]
     pub(crate) tags: Option<Vec<String>>,
     /// Notes. Only you see them.
     #[schema(max_length = 2000)]
@@ -74,7 +72,7 @@ pub(crate) struct CreateLinkBody {
     #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 1024)]
     pub(crate) password: Option<PasswordFields>,
     /// Which visitors go elsewhere than to `long_url`.
-    #[schema(schema_with = rule_schemas::rules_or_null)]
+    #[schema(schema_with = super::rule_schemas::rules_or_null)]
     pub(crate) rules: Option<RawRules>,
     /// A short domain of this server. The primary one by default.
     #[schema(max_length = 253)]
@@ -194,13 +192,13 @@ pub(crate) struct ImportLink {
     #[schema(minimum = 1, maximum = 9_223_372_036_854_775_807_usize)]
     max_clicks: Option<u64>,
     /// The status the link redirects with.
-    #[schema(schema_with = schemas::redirect_or_null)]
+    #[schema(schema_with = super::schemas::redirect_or_null)]
     redirect: Option<u64>,
     /// A title.
     #[schema(max_length = 1000)]
     title: Option<String>,
     /// Words to find the link by.
-    #[schema(schema_with = schemas::tags_or_null)]
+    #[schema(schema_with = super::schemas::tags_or_null)]
     tags: Option<Vec<String>>,
     /// Notes.
     #[schema(max_length = 2000)]
@@ -208,7 +206,7 @@ pub(crate) struct ImportLink {
     /// Whether it is archived.
     archived: Option<bool>,
     /// Which visitors go elsewhere than to `long_url`.
-    #[schema(schema_with = rule_schemas::rules_or_null)]
+    #[schema(schema_with = super::rule_schemas::rules_or_null)]
     rules: Option<RawRules>,
     /// A short domain of this server.
     #[schema(max_length = 253)]
@@ -227,6 +225,15 @@ pub(crate) struct ImportLink {
 }
 
 impl ImportLink {
+    /// What two rows for one link have in common: the code, where look-alikes exclude each other,
+    /// or else the target.
+    pub(crate) fn claim(&self) -> String {
+        match &self.short_code {
+            Some(code) => code.to_ascii_lowercase(),
+            None => self.long_url.clone(),
+        }
+    }
+
     pub(crate) fn into_link(self) -> CreateLink {
         CreateLink {
             long_url: self.long_url,
@@ -288,7 +295,7 @@ pub(crate) struct PatchLink {
     max_clicks: Option<Option<u64>>,
     /// A new status.
     #[serde(default, deserialize_with = "given")]
-    #[schema(schema_with = schemas::redirect)]
+    #[schema(schema_with = super::schemas::redirect)]
     redirect: Option<u64>,
     /// A new title; null for none.
     #[serde(default, deserialize_with = "given")]
@@ -296,7 +303,7 @@ pub(crate) struct PatchLink {
     title: Option<Option<String>>,
     /// New tags, replacing the old ones.
     #[serde(default, deserialize_with = "given")]
-    #[schema(schema_with = schemas::tags)]
+    #[schema(schema_with = super::schemas::tags)]
     tags: Option<Vec<String>>,
     /// New notes; null for none.
     #[serde(default, deserialize_with = "given")]
@@ -312,7 +319,7 @@ pub(crate) struct PatchLink {
     archived: Option<bool>,
     /// New rules, replacing the old ones; null or an empty list for none.
     #[serde(default, deserialize_with = "given")]
-    #[schema(schema_with = rule_schemas::rules_or_null)]
+    #[schema(schema_with = super::rule_schemas::rules_or_null)]
     rules: Option<Option<RawRules>>,
     /// Whether a visitor's query is passed on to the target.
     #[serde(alias = "forwardQuery", default, deserialize_with = "given")]
@@ -368,8 +375,8 @@ fn change<T>(field: Option<Option<T>>) -> PatchField<T> {
 #[schema(example = json!({ "standing": "blocked", "why": "imitates a bank" }))]
 pub(crate) struct SetStanding {
     /// `suspicious` puts a warning page before the link, `blocked` answers 451.
-    #[schema(schema_with = schemas::standing)]
-    pub(crate) standing: StandingWord,
+    #[schema(schema_with = super::schemas::standing)]
+    pub(crate) standing: ModerationStatusValue,
     /// For the audit log.
     #[schema(min_length = 1, max_length = 1000)]
     pub(crate) why: Option<String>,
@@ -377,18 +384,18 @@ pub(crate) struct SetStanding {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum StandingWord {
+pub(crate) enum ModerationStatusValue {
     Clear,
     Suspicious,
     Blocked,
 }
 
-impl From<StandingWord> for ModerationStatus {
-    fn from(word: StandingWord) -> Self {
+impl From<ModerationStatusValue> for ModerationStatus {
+    fn from(word: ModerationStatusValue) -> Self {
         match word {
-            StandingWord::Clear => Self::Clear,
-            StandingWord::Suspicious => Self::Suspicious,
-            StandingWord::Blocked => Self::Blocked,
+            ModerationStatusValue::Clear => Self::Clear,
+            ModerationStatusValue::Suspicious => Self::Suspicious,
+            ModerationStatusValue::Blocked => Self::Blocked,
         }
     }
 }
@@ -452,10 +459,10 @@ pub(crate) struct LinkBody {
     #[schema(minimum = 0)]
     imported_clicks: u64,
     /// The status it redirects with.
-    #[schema(schema_with = schemas::redirect)]
+    #[schema(schema_with = super::schemas::redirect)]
     redirect: u16,
     /// Which visitors go elsewhere than to `long_url`.
-    #[schema(required = true, schema_with = rule_schemas::rules_or_null)]
+    #[schema(required = true, schema_with = super::rule_schemas::rules_or_null)]
     rules: Option<Value>,
     /// Whether a visitor's query is passed on.
     forward_query: bool,
@@ -469,7 +476,7 @@ pub(crate) struct LinkBody {
     /// Whether it is archived: it works, and is left out of lists.
     archived: bool,
     /// Its status now.
-    #[schema(schema_with = schemas::status)]
+    #[schema(schema_with = super::schemas::status)]
     status: &'static str,
     /// Flags of its targets, such as `look_alike` or `shortener`. Some of them put a warning page
     /// before the link.
@@ -531,7 +538,7 @@ impl LinkBody {
 impl LinkBody {
     /// The link as a principal sees it: notes are for the owner and for admins.
     pub(crate) fn shown_to(mut self, principal: &Principal) -> Self {
-        if self.owner != principal.owner().0 && principal.role < Role::Admin {
+        if !principal.sees_notes_of(OwnerId(self.owner)) {
             self.notes = None;
         }
         self

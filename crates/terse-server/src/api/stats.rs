@@ -3,20 +3,20 @@
 
 use std::time::Duration;
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use terse_core::clicks::{ClickReport, ClickSubject, LinkId};
-use terse_core::{Caller, OwnerId, TagReport};
-use utoipa::ToSchema;
+use terse_core::{OwnerId, TagReport};
 
-use super::answers::{AdminListProblems, GetProblems, ListProblems};
 use super::links::readable;
-use super::period::{Asked, PeriodText};
-use super::schemas::PeriodParams;
+use super::list::owner_param;
+use super::period::{ClickQuery, PeriodText};
 use super::shapes::host_of;
 use super::stats_shapes::{AllStats, LinkStats, OrphanStats};
-use crate::http::extract::{Keyed, Name, Operator};
+use crate::http::extract::{Admin, Keyed, Member, Name};
 use crate::http::host::short_url;
 use crate::http::params::{Params, whole_number};
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
@@ -30,10 +30,10 @@ const MONTH: Duration = Duration::from_secs(30 * 86_400);
 /// From its creation until now, unless `from` and `to` say otherwise. Clicks are counted within
 /// about two seconds. Old clicks are kept by UTC day instead of by hour; where such a day spans two
 /// days of the time zone, it counts for the one in which it begins.
-#[utoipa::path(get, path = "/api/v1/urls/{code}/stats", operation_id = "link_stats", tag = "Clicks",
+#[describe::path(get, path = "/api/v1/urls/{code}/stats", operation_id = "link_stats", tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
-        PeriodParams,
+        super::schemas::PeriodParams,
         ("interval" = inline(Option<IntervalWord>), Query,
             description = "The interval of the series; by default it fits the period",
             nullable = false),
@@ -46,7 +46,7 @@ const MONTH: Duration = Duration::from_secs(30 * 86_400);
             `+05:30`. Also `tz`", min_length = 1, max_length = 64, nullable = false),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
-    responses((status = 200, description = "The sums", body = LinkStats), GetProblems),
+    responses((status = 200, description = "The sums", body = LinkStats), super::answers::GetProblems),
     security(("key" = [])))]
 pub(super) async fn link_stats(
     State(state): Web,
@@ -65,9 +65,9 @@ pub(super) async fn link_stats(
 /// Statistics of all your links
 ///
 /// Of the last 30 days, unless `from` and `to` say otherwise. Deleted links are included, unless
-/// the statistics are of the links with a `tag`.
-#[utoipa::path(get, path = "/api/v1/stats", operation_id = "all_stats", tag = "Clicks",
-    params(PeriodParams,
+/// the statistics are of the links with a `tag`. Admins see clicks of others with `owner`.
+#[describe::path(get, path = "/api/v1/stats", operation_id = "all_stats", tag = "Clicks",
+    params(super::schemas::PeriodParams,
         ("interval" = inline(Option<IntervalWord>), Query,
             description = "The interval of the series; by default it fits the period",
             nullable = false),
@@ -78,35 +78,35 @@ pub(super) async fn link_stats(
         ("time_zone" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
             `+05:30`. Also `tz`", min_length = 1, max_length = 64, nullable = false),
-        ("tag" = Option<String>, Query, description = "Only your links that have this tag now, at \
+        ("owner" = Option<String>, Query, description = "The clicks of the owner with this number, for \
+            admins; `all` for those of every owner, or your own if you are not an \
+            admin", pattern = "^(all|[0-9]{1,19})$", nullable = false),
+        ("tag" = Option<String>, Query, description = "Only the links that have this tag now, at \
             most 1,000", min_length = 1, max_length = 50, nullable = false)),
-    responses((status = 200, description = "The sums", body = AllStats), ListProblems),
+    responses((status = 200, description = "The sums", body = AllStats), super::answers::ListProblems),
     security(("key" = [])))]
 pub(super) async fn all_stats(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Member(principal): Member,
     mut params: Params,
 ) -> Result<Json<AllStats>, Problem> {
+    let owner = owner_param(&mut params)?.clicks_seen_by(&principal)?;
     let tag = params.take("tag");
     let asked = read_all(params, &state)?;
     if let Some(tag) = tag {
-        return of_tag(&state, caller, &tag, &asked).await.map(Json);
+        return of_tag(&state, owner, &tag, &asked).await.map(Json);
     }
-    let subject = match caller {
-        Caller::Admin(_) => ClickSubject::Everything,
-        caller => ClickSubject::Owner(caller.owner()),
-    };
+    let subject = owner.map_or(ClickSubject::Everything, ClickSubject::Owner);
     let report = report(&state, &subject, &asked).await?;
-    let top = asked.top(whose(&subject));
-    let top = state.clicks.top(&top).await?;
+    let top = state.clicks.top(&asked.top(owner)).await?;
     AllStats::new(top, &state.links.rules().hosts, &asked, &report).map(Json)
 }
 
 async fn of_tag(
     state: &App,
-    caller: Caller,
+    owner: Option<OwnerId>,
     tag: &str,
-    asked: &Asked,
+    asked: &ClickQuery,
 ) -> Result<AllStats, Problem> {
     if !(1..=50).contains(&tag.chars().count()) {
         return Err(Problem::invalid("tag", "expected 1 to 50 characters"));
@@ -117,11 +117,11 @@ async fn of_tag(
         Problem::new(&STORE_UNAVAILABLE, "too many statistics of tags are being read at once")
     })?;
     let (clicks, now) = (&*state.clicks, state.links.now());
-    let found = state.links.report_of_tag(caller, clicks, tag, asked.period(), now).await?;
+    let found = state.links.report_of_tag(owner, clicks, tag, asked.period(), now).await?;
     let Some(TagReport { report, links }) = found else {
         return Err(Problem::invalid(
             "tag",
-            "more than 1,000 of your links have this tag; ask for the statistics of single links",
+            "more than 1,000 links have this tag; ask for the statistics of single links",
         ));
     };
     let top = asked.top(None).rank(links);
@@ -131,8 +131,8 @@ async fn of_tag(
 /// Statistics of visits without a redirect
 ///
 /// Unknown codes, expired links and blocked links. Under a flood they are sampled.
-#[utoipa::path(get, path = "/api/v1/admin/orphans", operation_id = "orphan_stats", tag = "Admin",
-    params(PeriodParams,
+#[describe::path(get, path = "/api/v1/admin/orphans", operation_id = "orphan_stats", tag = "Admin",
+    params(super::schemas::PeriodParams,
         ("interval" = inline(Option<IntervalWord>), Query,
             description = "The interval of the series; by default it fits the period",
             nullable = false),
@@ -143,15 +143,15 @@ async fn of_tag(
         ("time_zone" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
             `+05:30`. Also `tz`", min_length = 1, max_length = 64, nullable = false)),
-    responses((status = 200, description = "The sums", body = OrphanStats), AdminListProblems),
+    responses((status = 200, description = "The sums", body = OrphanStats), super::answers::AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn orphan_stats(
     State(state): Web,
-    _: Operator,
+    Admin(principal): Admin,
     params: Params,
 ) -> Result<Json<OrphanStats>, Problem> {
     let asked = read_all(params, &state)?;
-    let report = report(&state, &ClickSubject::Orphans, &asked).await?;
+    let report = report(&state, &ClickSubject::orphans(&principal)?, &asked).await?;
     OrphanStats::new(&asked, &report).map(Json)
 }
 
@@ -192,32 +192,32 @@ pub(crate) struct BusyLink {
     last_click_at: String,
 }
 
-/// The links that are busiest right now
+/// Your links that are busiest right now
 ///
-/// As counted by this node since it started.
-#[utoipa::path(get, path = "/api/v1/top", operation_id = "top_links", tag = "Clicks",
+/// As counted by this node since it started. Admins see links of others with `owner`.
+#[describe::path(get, path = "/api/v1/top", operation_id = "top_links", tag = "Clicks",
     params(("minutes" = Option<u8>, Query, description = "Of how many minutes, the present one \
         included; 5 by default", minimum = 1, maximum = 60, nullable = false),
         ("limit" = Option<u8>, Query, description = "At most this many; 20 by \
-            default", minimum = 1, maximum = 100, nullable = false)),
-    responses((status = 200, description = "The busiest first", body = Top), ListProblems),
+            default", minimum = 1, maximum = 100, nullable = false),
+        ("owner" = Option<String>, Query, description = "The links of the owner with this number, for \
+            admins; `all` for those of every owner, or your own if you are not an \
+            admin", pattern = "^(all|[0-9]{1,19})$", nullable = false)),
+    responses((status = 200, description = "The busiest first", body = Top), super::answers::ListProblems),
     security(("key" = [])))]
 pub(super) async fn top(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Member(principal): Member,
     mut params: Params,
 ) -> Result<Json<Top>, Problem> {
+    let owner = owner_param(&mut params)?.clicks_seen_by(&principal)?;
     let (minutes, limit) = (params.take("minutes"), params.take("limit"));
     params.done()?;
     let minutes = minutes.map_or(Ok(5), |text| whole_number("minutes", &text, 60))?;
     let limit = limit.map_or(Ok(20), |text| whole_number("limit", &text, 100))?;
     let hosts = &state.links.rules().hosts;
-    let busy = state.live.busiest(
-        seen_by(caller),
-        minutes.cast_signed(),
-        state.links.now(),
-        limit as usize,
-    );
+    let (minutes_back, now) = (minutes.cast_signed(), state.links.now());
+    let busy = state.live.busiest(owner, minutes_back, now, limit as usize);
     let links = busy.into_iter().map(|busy| BusyLink {
         short_code: busy.link.key.code.to_string(),
         domain: host_of(&busy.link.key, hosts).to_owned(),
@@ -230,20 +230,7 @@ pub(super) async fn top(
     Ok(Json(Top { minutes, links: links.collect() }))
 }
 
-/// The owner whose links a caller sees; `None` means all owners.
-fn seen_by(caller: Caller) -> Option<OwnerId> {
-    (!caller.sees_all()).then(|| caller.owner())
-}
-
-/// The owner that a subject is about; `None` means all owners.
-fn whose(subject: &ClickSubject) -> Option<OwnerId> {
-    match subject {
-        ClickSubject::Owner(owner) => Some(*owner),
-        _ => None,
-    }
-}
-
-fn read_all(mut params: Params, state: &App) -> Result<Asked, Problem> {
+fn read_all(mut params: Params, state: &App) -> Result<ClickQuery, Problem> {
     let period = PeriodText::take(&mut params)?;
     params.done()?;
     // Without `from`, statistics over many links cover a month.
@@ -255,7 +242,7 @@ fn read_all(mut params: Params, state: &App) -> Result<Asked, Problem> {
 async fn report(
     state: &App,
     subject: &ClickSubject,
-    asked: &Asked,
+    asked: &ClickQuery,
 ) -> Result<ClickReport, Problem> {
     // Refuses too many points before the store sums up clicks.
     asked.series(&[])?;

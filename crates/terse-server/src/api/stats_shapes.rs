@@ -1,11 +1,11 @@
 //! The JSON bodies of statistics.
 
+use crate::describe::ToSchema;
 use serde::Serialize;
 use terse_core::clicks::{Bots, ClickReport, Count, Dimension, Interval, Point, RankedLink};
 use terse_core::{Hosts, Link};
-use utoipa::ToSchema;
 
-use super::period::Asked;
+use super::period::ClickQuery;
 use super::shapes::host_of;
 use crate::http::host::short_url;
 use crate::http::problem::Problem;
@@ -57,6 +57,7 @@ impl TopLink {
 }
 
 /// The schema of a series' interval.
+#[cfg(feature = "openapi")]
 fn interval_word() -> utoipa::openapi::schema::Object {
     super::schemas::word(
         "The length of the series' time buckets.",
@@ -65,6 +66,7 @@ fn interval_word() -> utoipa::openapi::schema::Object {
 }
 
 /// Which clicks are counted.
+#[cfg(feature = "openapi")]
 fn bots_word() -> utoipa::openapi::schema::Object {
     super::schemas::word("Whether clicks of bots are included.", &["include", "exclude", "only"])
 }
@@ -262,7 +264,7 @@ impl LinkStats {
     pub(super) fn new(
         link: &Link,
         hosts: &Hosts,
-        asked: &Asked,
+        asked: &ClickQuery,
         report: &ClickReport,
     ) -> Result<Self, Problem> {
         Ok(stats_body!(LinkStats, asked, report, {
@@ -276,7 +278,7 @@ impl AllStats {
     pub(super) fn new(
         top: Vec<RankedLink>,
         hosts: &Hosts,
-        asked: &Asked,
+        asked: &ClickQuery,
         report: &ClickReport,
     ) -> Result<Self, Problem> {
         Ok(stats_body!(AllStats, asked, report, {
@@ -287,7 +289,7 @@ impl AllStats {
 }
 
 impl OrphanStats {
-    pub(super) fn new(asked: &Asked, report: &ClickReport) -> Result<Self, Problem> {
+    pub(super) fn new(asked: &ClickQuery, report: &ClickReport) -> Result<Self, Problem> {
         Ok(stats_body!(OrphanStats, asked, report, {
             outcomes: |lists: &Lists<'_>| lists.known(Dimension::Outcome),
             top_codes: |lists: &Lists<'_>| lists.known(Dimension::Code),

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use terse_core::{Caller, LinkError, ListQuery, Sort, Tags};
 use tokio::time::Instant;
-use utoipa::ToSchema;
 
-use super::answers::{ListProblems, RenameTagProblems, TouchTagProblems};
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Keyed, Name};
 use crate::http::params::NoParams;
@@ -68,8 +68,8 @@ pub(crate) struct Retagged {
 /// List your tags
 ///
 /// With the number of your links that have each, not counting deleted ones.
-#[utoipa::path(get, path = "/api/v1/tags", operation_id = "list_tags", tag = "Tags",
-    responses((status = 200, description = "Your tags", body = TagList), ListProblems),
+#[describe::path(get, path = "/api/v1/tags", operation_id = "list_tags", tag = "Tags",
+    responses((status = 200, description = "Your tags", body = TagList), super::answers::ListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -85,10 +85,10 @@ pub(super) async fn list(
 ///
 /// On all your links that have it, except deleted ones; up to 1,000 a call. Call again to continue;
 /// when all is done, a call changes nothing.
-#[utoipa::path(patch, path = "/api/v1/tags/{tag}", operation_id = "rename_tag", tag = "Tags",
+#[describe::path(patch, path = "/api/v1/tags/{tag}", operation_id = "rename_tag", tag = "Tags",
     request_body(content = RenameTag),
     params(("tag" = String, Path, description = "The tag", min_length = 1, max_length = 50)),
-    responses((status = 200, description = "The progress", body = Retagged), RenameTagProblems),
+    responses((status = 200, description = "The progress", body = Retagged), super::answers::RenameTagProblems),
     security(("key" = [])))]
 pub(super) async fn rename(
     State(state): Web,
@@ -110,9 +110,9 @@ pub(super) async fn rename(
 /// Remove a tag
 ///
 /// From all your links that have it, as renaming does. The links stay.
-#[utoipa::path(delete, path = "/api/v1/tags/{tag}", operation_id = "remove_tag", tag = "Tags",
+#[describe::path(delete, path = "/api/v1/tags/{tag}", operation_id = "remove_tag", tag = "Tags",
     params(("tag" = String, Path, description = "The tag", min_length = 1, max_length = 50)),
-    responses((status = 200, description = "The progress", body = Retagged), TouchTagProblems),
+    responses((status = 200, description = "The progress", body = Retagged), super::answers::TouchTagProblems),
     security(("key" = [])))]
 pub(super) async fn remove(
     State(state): Web,

@@ -1,26 +1,22 @@
 //! All accounts, for moderators and admins.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use terse_core::accounts::{AccountDraft, AccountEdit, reason};
 use terse_core::{Cursor, OwnerId};
-use utoipa::ToSchema;
 
 use super::account::erased;
 use super::account_bodies::{UserBody, account_id};
-use super::answers::{
-    AdminListProblems, ChangeUserProblems, CreateUserProblems, EraseUserProblems,
-    SuspendUserProblems, UserReadProblems,
-};
-use super::schemas;
 use super::shapes::given;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::cursor::Seal;
-use crate::http::extract::{Moderator, Name, Operator};
+use crate::http::extract::{Admin, Moderator, Name};
 use crate::http::params::{NoParams, Params, whole_number};
-use crate::http::problem::{FORBIDDEN, Problem};
+use crate::http::problem::Problem;
 use crate::http::state::Web;
 
 /// An account to create.
@@ -33,7 +29,7 @@ pub(crate) struct CreateUser {
     #[schema(min_length = 3, max_length = 64)]
     name: String,
     /// The role; `user` by default.
-    #[schema(schema_with = schemas::role_or_null)]
+    #[schema(schema_with = super::schemas::role_or_null)]
     role: Option<String>,
     /// The password. Without one the account has only the keys that you create for it.
     #[schema(min_length = 10, max_length = 1024)]
@@ -49,7 +45,7 @@ pub(crate) struct PatchUser {
     #[schema(min_length = 3, max_length = 64)]
     name: Option<String>,
     /// Another role. A lesser one ends all sessions of the account.
-    #[schema(schema_with = schemas::role_or_null)]
+    #[schema(schema_with = super::schemas::role_or_null)]
     role: Option<String>,
     /// Another password. It ends all sessions of the account.
     #[schema(min_length = 10, max_length = 1024)]
@@ -79,7 +75,7 @@ pub(crate) struct SuspendUser {
 /// Why an account is no longer suspended.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({ "why": "it was somebody else" }))]
+#[schema(example = json!({ "why": "another account did it" }))]
 pub(crate) struct ReinstateUser {
     /// Why, for the audit log.
     #[schema(max_length = 1000)]
@@ -101,7 +97,7 @@ pub(crate) struct UserList {
 /// List accounts
 ///
 /// The oldest first.
-#[utoipa::path(get, path = "/api/v1/admin/users", operation_id = "list_users", tag = "Admin",
+#[describe::path(get, path = "/api/v1/admin/users", operation_id = "list_users", tag = "Admin",
     params(
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before",
             min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
@@ -111,17 +107,17 @@ pub(crate) struct UserList {
             case", min_length = 3, max_length = 64,
             pattern = "^[A-Za-z0-9][A-Za-z0-9._@+-]{2,63}$", nullable = false)),
     responses((status = 200, description = "A part of the \
-        list", body = UserList), AdminListProblems),
+        list", body = UserList), super::answers::AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
-    Operator(principal): Operator,
+    Admin(principal): Admin,
     mut params: Params,
 ) -> Result<axum::Json<UserList>, Problem> {
     let (cursor, limit, name) = (params.take("cursor"), params.take("limit"), params.take("name"));
     params.done()?;
     if let Some(name) = name {
-        let found = state.accounts.named(&name).await?;
+        let found = state.accounts.named(&principal, &name).await?;
         return Ok(axum::Json(UserList {
             users: found.iter().map(UserBody::from).collect(),
             next_cursor: None,
@@ -141,7 +137,7 @@ pub(super) async fn list(
             .and_then(|Cursor(id)| Some(OwnerId(u64::from_be_bytes(id.try_into().ok()?))))
     };
     let after = cursor.map(|text| read(text).ok_or_else(bad_cursor)).transpose()?;
-    let mut users = state.accounts.accounts(after, limit + 1).await?;
+    let mut users = state.accounts.accounts(&principal, after, limit + 1).await?;
     let more = users.len() > limit;
     users.truncate(limit);
     let last =
@@ -151,15 +147,15 @@ pub(super) async fn list(
 }
 
 /// Create an account
-#[utoipa::path(post, path = "/api/v1/admin/users", operation_id = "create_user", tag = "Admin",
+#[describe::path(post, path = "/api/v1/admin/users", operation_id = "create_user", tag = "Admin",
     request_body(content = CreateUser),
     responses((status = 201, description = "The new account", body = UserBody,
             headers(("Location" = String, description = "Its address in the API"))),
-        CreateUserProblems),
+        super::answers::CreateUserProblems),
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
-    Operator(principal): Operator,
+    Admin(principal): Admin,
     _: NoParams,
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
@@ -173,30 +169,31 @@ pub(super) async fn create(
 }
 
 /// Read an account
-#[utoipa::path(get, path = "/api/v1/admin/users/{id}", operation_id = "get_user", tag = "Admin",
+#[describe::path(get, path = "/api/v1/admin/users/{id}", operation_id = "get_user", tag = "Admin",
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
-    responses((status = 200, description = "The account", body = UserBody), UserReadProblems),
+    responses((status = 200, description = "The account", body = UserBody), super::answers::UserReadProblems),
     security(("key" = [])))]
 pub(super) async fn get(
     State(state): Web,
-    Operator(_): Operator,
+    Admin(principal): Admin,
     _: NoParams,
     Name(id): Name,
 ) -> Result<axum::Json<UserBody>, Problem> {
-    Ok(axum::Json(UserBody::from(&state.accounts.account(account_id(&id)?).await?)))
+    let account = state.accounts.account(&principal, account_id(&id)?).await?;
+    Ok(axum::Json(UserBody::from(&account)))
 }
 
 /// Change an account
-#[utoipa::path(patch, path = "/api/v1/admin/users/{id}", operation_id = "change_user",
+#[describe::path(patch, path = "/api/v1/admin/users/{id}", operation_id = "change_user",
     tag = "Admin",
     request_body(content = PatchUser),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 200, description = "The account as it is \
-        now", body = UserBody), ChangeUserProblems),
+        now", body = UserBody), super::answers::ChangeUserProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
     State(state): Web,
-    Operator(principal): Operator,
+    Admin(principal): Admin,
     _: NoParams,
     Name(id): Name,
     Json(body): Json<SMALL>,
@@ -210,39 +207,33 @@ pub(super) async fn patch(
 /// Erase an account
 ///
 /// With all its links, their clicks, its keys and sessions. Nothing can be restored.
-#[utoipa::path(delete, path = "/api/v1/admin/users/{id}", operation_id = "erase_user",
+#[describe::path(delete, path = "/api/v1/admin/users/{id}", operation_id = "erase_user",
     tag = "Admin",
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 204, description = "Everything is erased"),
         (status = 202, description = "The account is closed, and the rest is being \
-            erased"), EraseUserProblems),
+            erased"), super::answers::EraseUserProblems),
     security(("key" = [])))]
 pub(super) async fn erase(
     State(state): Web,
-    Operator(principal): Operator,
+    Admin(principal): Admin,
     _: NoParams,
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
-    let account = state.accounts.account(account_id(&id)?).await?;
-    if account.id == principal.owner() {
-        return Err(Problem::new(
-            &FORBIDDEN,
-            "this is your own account; DELETE /api/v1/account erases it",
-        ));
-    }
-    Ok(erased(state.erase(&account, principal.owner(), None).await?))
+    let id = account_id(&id)?;
+    Ok(erased(state.accounts.erase(&state.erasures, &principal, id).await?))
 }
 
 /// Suspend an account
 ///
 /// Its links stop redirecting, its keys stop working and its sessions end, in one step. Moderators
 /// suspend users, admins anyone but themselves.
-#[utoipa::path(post, path = "/api/v1/admin/users/{id}/suspend", operation_id = "suspend_user",
+#[describe::path(post, path = "/api/v1/admin/users/{id}/suspend", operation_id = "suspend_user",
     tag = "Admin",
     request_body(content = SuspendUser),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 200, description = "The account as it is \
-        now", body = UserBody), SuspendUserProblems),
+        now", body = UserBody), super::answers::SuspendUserProblems),
     security(("key" = [])))]
 pub(super) async fn suspend(
     State(state): Web,
@@ -259,12 +250,12 @@ pub(super) async fn suspend(
 /// Reinstate an account
 ///
 /// Its links and keys work again.
-#[utoipa::path(post, path = "/api/v1/admin/users/{id}/reinstate", operation_id = "reinstate_user",
+#[describe::path(post, path = "/api/v1/admin/users/{id}/reinstate", operation_id = "reinstate_user",
     tag = "Admin",
     request_body(content = ReinstateUser),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 200, description = "The account as it is \
-        now", body = UserBody), SuspendUserProblems),
+        now", body = UserBody), super::answers::SuspendUserProblems),
     security(("key" = [])))]
 pub(super) async fn reinstate(
     State(state): Web,

@@ -1,5 +1,7 @@
 //! The caller's webhooks, which receive events about their links.
 
+use crate::describe;
+use crate::describe::ToSchema;
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -7,9 +9,7 @@ use serde::{Deserialize, Serialize};
 use terse_core::Timestamp;
 use terse_core::registry::{Delivery, EventKind, Webhook, WebhookId};
 use terse_core::webhooks::{OwnerWebhooks, WebhookEdit, WebhookError};
-use utoipa::ToSchema;
 
-use super::answers::{WebhookChangeProblems, WebhookListProblems, WebhookProblems};
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Keyed, Name};
 use crate::http::params::{NoParams, Params, whole_number};
@@ -180,8 +180,8 @@ pub(crate) struct TestSent {
 }
 
 /// List your webhooks
-#[utoipa::path(get, path = "/api/v1/webhooks", operation_id = "list_webhooks", tag = "Webhooks",
-    responses((status = 200, description = "All of them", body = WebhookList), WebhookListProblems),
+#[describe::path(get, path = "/api/v1/webhooks", operation_id = "list_webhooks", tag = "Webhooks",
+    responses((status = 200, description = "All of them", body = WebhookList), super::answers::WebhookListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -198,10 +198,10 @@ pub(super) async fn list(
 ///
 /// From now on the receiver gets events about your links. The secret in the answer is shown only
 /// this once.
-#[utoipa::path(post, path = "/api/v1/webhooks", operation_id = "create_webhook", tag = "Webhooks",
+#[describe::path(post, path = "/api/v1/webhooks", operation_id = "create_webhook", tag = "Webhooks",
     request_body(content = CreateWebhook),
     responses((status = 201, description = "The new webhook, with its \
-        secret", body = WebhookBody), WebhookChangeProblems),
+        secret", body = WebhookBody), super::answers::CreateWebhookProblems),
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
@@ -216,9 +216,9 @@ pub(super) async fn create(
 }
 
 /// Read a webhook
-#[utoipa::path(get, path = "/api/v1/webhooks/{id}", operation_id = "get_webhook", tag = "Webhooks",
+#[describe::path(get, path = "/api/v1/webhooks/{id}", operation_id = "get_webhook", tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
-    responses((status = 200, description = "The webhook", body = WebhookBody), WebhookProblems),
+    responses((status = 200, description = "The webhook", body = WebhookBody), super::answers::WebhookProblems),
     security(("key" = [])))]
 pub(super) async fn get(
     State(state): Web,
@@ -231,13 +231,13 @@ pub(super) async fn get(
 }
 
 /// Change a webhook
-#[utoipa::path(patch, path = "/api/v1/webhooks/{id}", operation_id = "change_webhook",
+#[describe::path(patch, path = "/api/v1/webhooks/{id}", operation_id = "change_webhook",
     tag = "Webhooks",
     request_body(content = PatchWebhook),
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
     responses((status = 200, description = "The webhook as it is now, with its secret if that is \
         new", body = WebhookBody),
-        WebhookChangeProblems),
+        super::answers::WebhookChangeProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
     State(state): Web,
@@ -257,10 +257,10 @@ pub(super) async fn patch(
 /// Remove a webhook
 ///
 /// Events that wait for it are dropped.
-#[utoipa::path(delete, path = "/api/v1/webhooks/{id}", operation_id = "delete_webhook",
+#[describe::path(delete, path = "/api/v1/webhooks/{id}", operation_id = "delete_webhook",
     tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
-    responses((status = 204, description = "It is removed"), WebhookProblems),
+    responses((status = 204, description = "It is removed"), super::answers::WebhookProblems),
     security(("key" = [])))]
 pub(super) async fn delete(
     State(state): Web,
@@ -276,10 +276,10 @@ pub(super) async fn delete(
 ///
 /// Sends an event `webhook.test`, whichever events the webhook is for. The result is in its
 /// deliveries.
-#[utoipa::path(post, path = "/api/v1/webhooks/{id}/test", operation_id = "test_webhook",
+#[describe::path(post, path = "/api/v1/webhooks/{id}/test", operation_id = "test_webhook",
     tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
-    responses((status = 202, description = "It is on its way", body = TestSent), WebhookProblems),
+    responses((status = 202, description = "It is on its way", body = TestSent), super::answers::WebhookProblems),
     security(("key" = [])))]
 pub(super) async fn test(
     State(state): Web,
@@ -294,13 +294,13 @@ pub(super) async fn test(
 /// List deliveries
 ///
 /// The latest first: all that wait, and the last hundred that were delivered or failed.
-#[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries", operation_id = "list_deliveries",
+#[describe::path(get, path = "/api/v1/webhooks/{id}/deliveries", operation_id = "list_deliveries",
     tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$"),
         ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
             default", minimum = 1, maximum = 100, nullable = false)),
     responses((status = 200, description = "The latest of \
-        them", body = DeliveryList), WebhookProblems),
+        them", body = DeliveryList), super::answers::WebhookProblems),
     security(("key" = [])))]
 pub(super) async fn deliveries(
     State(state): Web,

@@ -92,14 +92,14 @@ fn refuse_announced(headers: &HeaderMap, limit: usize) -> Result<(), Problem> {
 }
 
 fn too_large(limit: usize) -> Problem {
-    Problem::new(&TOO_LARGE, format!("a body has at most {limit} octets here"))
+    Problem::new(&TOO_LARGE, format!("a body of this call may have at most {limit} octets"))
 }
 
 /// Refuses compressed bodies: a small one can expand to a huge one.
 fn refuse_encoding(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get(CONTENT_ENCODING) {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
-            Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "compressed bodies are not taken")
+            Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "compressed bodies are not accepted")
                 .on("Content-Encoding"))
         }
         _ => Ok(()),

@@ -45,7 +45,7 @@ pub(crate) struct Member(pub(crate) Principal);
 /// A moderator or an admin.
 pub(crate) struct Moderator(pub(crate) Principal);
 /// An admin.
-pub(crate) struct Operator(pub(crate) Principal);
+pub(crate) struct Admin(pub(crate) Principal);
 
 impl FromRequestParts<Arc<App>> for Anyone {
     type Rejection = Problem;
@@ -112,18 +112,22 @@ impl FromRequestParts<Arc<App>> for Moderator {
         request: &mut request::Parts,
         state: &Arc<App>,
     ) -> Result<Self, Problem> {
-        Ok(Self(known(request, state).await?.at_least(Role::Moderator)?))
+        let principal = known(request, state).await?;
+        principal.require(Role::Moderator)?;
+        Ok(Self(principal))
     }
 }
 
-impl FromRequestParts<Arc<App>> for Operator {
+impl FromRequestParts<Arc<App>> for Admin {
     type Rejection = Problem;
 
     async fn from_request_parts(
         request: &mut request::Parts,
         state: &Arc<App>,
     ) -> Result<Self, Problem> {
-        Ok(Self(known(request, state).await?.at_least(Role::Admin)?))
+        let principal = known(request, state).await?;
+        principal.require(Role::Admin)?;
+        Ok(Self(principal))
     }
 }
 

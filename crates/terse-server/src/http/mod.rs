@@ -12,11 +12,14 @@ pub(crate) mod origin;
 pub(crate) mod params;
 pub(crate) mod principal;
 pub(crate) mod problem;
+pub(crate) mod refusal;
 pub(crate) mod request_id;
+pub(crate) mod self_check;
 pub(crate) mod spelling;
 pub(crate) mod state;
 
 pub use cors::CorsOrigins;
 pub use extract::Peer;
+pub use refusal::name_problem;
 pub use request_id::RequestLog;
 pub use state::{AppState, HttpSettings};

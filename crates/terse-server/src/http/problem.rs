@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
+use crate::describe::ToSchema;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -15,7 +16,6 @@ use terse_core::webhooks::WebhookError;
 use terse_core::{
     AccessError, LinkError, PasswordError, StoreError, ValidationError, ValidationErrorKind,
 };
-use utoipa::ToSchema;
 
 use super::limit_headers;
 use super::request_id::RequestId;
@@ -83,7 +83,7 @@ kinds! {
     LAST_ADMIN = 409 "last_admin" "This is the last admin"
         "The last admin cannot be demoted, suspended or erased.";
     TOO_MANY = 409 "too_many" "Limit reached"
-        "There are as many of these as there may be; remove one first.";
+        "The limit of these is reached; remove one first.";
     NO_ACCOUNT = 409 "no_account" "The key belongs to no account"
         "The key is the operator's and belongs to no account.";
     DOMAIN_IN_USE = 409 "domain_in_use" "The domain has links"
@@ -220,9 +220,8 @@ impl IntoResponse for Problem {
             StatusCode::from_u16(self.kind.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let verdict = self.verdict;
         let body = self.into_body();
-        let text = serde_json::to_vec(&body).unwrap_or_default();
-        let mut response =
-            (status, [(header::CONTENT_TYPE, "application/problem+json")], text).into_response();
+        let fields = [(header::CONTENT_TYPE, "application/problem+json")];
+        let mut response = (status, fields, body.text()).into_response();
         response.extensions_mut().insert(body);
         if let Some(verdict) = &verdict {
             limit_headers::add(verdict, response.headers_mut());
@@ -238,6 +237,28 @@ impl IntoResponse for Problem {
 }
 
 impl ProblemBody {
+    /// A problem that the documentation of the API does not list.
+    pub(super) fn undocumented(status: StatusCode, code: &'static str, detail: String) -> Self {
+        Self {
+            about: "about:blank".to_owned(),
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            code,
+            detail: detail.into(),
+            field: None,
+            request_id: None,
+        }
+    }
+
+    pub(super) fn with_id(mut self, id: &RequestId) -> Self {
+        self.request_id = Some(id.as_str().to_owned());
+        self
+    }
+
+    pub(super) fn text(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
     /// Names the field as the client spelled it.
     pub(crate) fn spelled(mut self, spelling: &Spelling) -> Self {
         if let Some(field) = self.field.take() {
@@ -270,8 +291,7 @@ pub(crate) fn complete(response: &mut Response, sent: &SentBody, id: &RequestId)
     if let Some(sent) = sent.0.get() {
         problem = problem.spelled(&Spelling::of(sent));
     }
-    problem.request_id = Some(id.as_str().to_owned());
-    *response.body_mut() = serde_json::to_vec(&problem).unwrap_or_default().into();
+    *response.body_mut() = problem.with_id(id).text().into();
 }
 
 impl From<ValidationError> for Problem {
@@ -376,12 +396,15 @@ impl From<AccountError> for Problem {
     fn from(error: AccountError) -> Self {
         let kind = match &error {
             AccountError::Invalid(_)
+            | AccountError::Access(_)
             | AccountError::Limited(_)
             | AccountError::Password(_)
             | AccountError::Registry(_) => &INVALID_REQUEST,
             AccountError::UnknownKey | AccountError::ExpiredKey => &UNAUTHORIZED,
             AccountError::Suspended => &SUSPENDED,
-            AccountError::WrongCredentials | AccountError::Forbidden { .. } => &FORBIDDEN,
+            AccountError::WrongCredentials
+            | AccountError::Forbidden { .. }
+            | AccountError::OwnAccount => &FORBIDDEN,
             AccountError::WrongPassword { .. } => &WRONG_PASSWORD,
             AccountError::NotFound(_) | AccountError::LinkOver => &NOT_FOUND,
             AccountError::NoAccount => &NO_ACCOUNT,
@@ -393,12 +416,16 @@ impl From<AccountError> for Problem {
         let problem = Self::new(kind, error.to_string());
         match error {
             AccountError::Invalid(error) => error.into(),
+            AccountError::Access(error) => error.into(),
             AccountError::Limited(reached) => reached.into(),
             AccountError::Password(error) => error.into(),
             AccountError::Registry(error) => error.into(),
             AccountError::UnknownKey | AccountError::ExpiredKey => problem.on("Authorization"),
             AccountError::WrongPassword { field } => problem.on(field),
             AccountError::Forbidden { field: Some(field), .. } => problem.on(field),
+            AccountError::OwnAccount => {
+                Self::new(&FORBIDDEN, "this is your own account; DELETE /api/v1/account erases it")
+            }
             AccountError::NoAccount => {
                 let detail = "this is a key of the operator and belongs to no account; create an \
                               account (POST /api/v1/admin/users) and use a key of its own";
@@ -417,6 +444,7 @@ impl From<ModerationError> for Problem {
     fn from(error: ModerationError) -> Self {
         let (kind, field) = match error {
             ModerationError::Invalid(error) => return error.into(),
+            ModerationError::Access(error) => return error.into(),
             ModerationError::Link(error) => return error.into(),
             ModerationError::Account(error) => return error.into(),
             ModerationError::Limited(reached) => return reached.into(),
@@ -425,6 +453,7 @@ impl From<ModerationError> for Problem {
             ModerationError::OperatorsLink => (&FORBIDDEN, None),
             ModerationError::NotBlocked => (&NOT_FOUND, None),
             ModerationError::TooManyHosts(_) => (&TOO_MANY, None),
+            ModerationError::NoRemoval => (&NOT_FOUND, None),
             ModerationError::NoDomain => (&NOT_FOUND, Some("domain")),
             ModerationError::DomainInUse => (&DOMAIN_IN_USE, Some("domain")),
             ModerationError::TooManyDomains(_) => (&TOO_MANY, Some("domain")),

@@ -3,29 +3,26 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use terse_core::accounts::{Accounts, Erased, Erasures, RefreshHook};
+use terse_core::accounts::{Accounts, Erasures, KeyUse, RefreshHook};
 use terse_core::clicks::{ClickStore, Live};
-use terse_core::limits::Limits;
+use terse_core::limits::RateLimits;
 use terse_core::moderation::Moderation;
-use terse_core::registry::{Account, Actor, Attribution, Registry, RegistryError};
+use terse_core::registry::Registry;
 use terse_core::rules::VisitorClassifier;
-use terse_core::webhooks::OwnerWebhooks;
+use terse_core::webhooks::{OwnerWebhooks, Webhooks};
 use terse_core::{
-    DomainChecks, LinkCreation, Links, NameLookup, Operator, OwnerId, Removals, SelfCheck,
+    DomainChecks, LinkCreation, Links, NameLookup, Operator, PublicLinks, Removals, SelfCheck,
 };
 use tokio::sync::{Semaphore, watch};
 
 use super::cors::CorsOrigins;
 use super::request_id::RequestLog;
 use crate::accounts::AccountSettings;
-use crate::keys::Keys;
-use crate::oidc::Oidc;
+use crate::keys::AdminKeys;
+use crate::oidc::OidcProvider;
 use crate::passwords::Passwords;
-use crate::registry_refresh::RegistryRefresh;
 use crate::site::Site;
 use crate::stats::ApiStats;
-use crate::used_keys::UsedKeys;
-use crate::webhooks::Webhooks;
 
 /// The services and settings that the binary passes to the web side.
 #[derive(Clone)]
@@ -33,12 +30,12 @@ pub struct AppState {
     /// The links: the policy and the store.
     pub links: Arc<Links>,
     /// The operator's keys.
-    pub keys: Keys,
+    pub keys: AdminKeys,
     /// Owners, their keys and sessions.
     pub registry: Arc<dyn Registry>,
     /// Refreshes the redirect plane after a change of suspended accounts, blocked hosts or domains
     /// in the registry.
-    pub registry_refresh: RegistryRefresh,
+    pub registry_refresh: Arc<dyn RefreshHook>,
     /// Hashes and checks passwords.
     pub passwords: Passwords,
     /// Who runs this server.
@@ -46,7 +43,7 @@ pub struct AppState {
     /// Who may create an account, and how long sessions last.
     pub accounts: AccountSettings,
     /// Records which keys were used.
-    pub used_keys: Arc<UsedKeys>,
+    pub used_keys: Arc<dyn KeyUse>,
     /// Classifies visitors, to test redirect rules on them.
     pub classifier: Arc<dyn VisitorClassifier>,
     /// Seals list cursors. The same on every node of a fleet, so that each node can continue a
@@ -58,7 +55,7 @@ pub struct AppState {
     /// fleet.
     pub reporter_key: [u8; 32],
     /// The rate limits.
-    pub limits: Limits,
+    pub limits: RateLimits,
     /// The counters of the API.
     pub stats: Arc<ApiStats>,
     /// The store of clicks.
@@ -89,20 +86,19 @@ pub struct HttpSettings {
 /// The state of every handler: the services, and what the adapters need themselves.
 pub(crate) struct App {
     pub(crate) links: Arc<Links>,
+    pub(crate) public_links: PublicLinks,
     pub(crate) creation: LinkCreation,
-    pub(crate) keys: Keys,
-    refresh: Arc<dyn RefreshHook>,
+    pub(crate) keys: AdminKeys,
     pub(crate) passwords: Passwords,
     site: Arc<Site>,
     pub(crate) accounts: Arc<Accounts>,
     pub(crate) moderation: Moderation,
     pub(crate) erasures: Erasures,
     pub(crate) removals: Removals,
-    pub(crate) oidc: Option<Arc<Oidc>>,
+    pub(crate) oidc: Option<Arc<OidcProvider>>,
     pub(crate) classifier: Arc<dyn VisitorClassifier>,
     pub(crate) cursor_key: [u8; 32],
     pub(crate) pass_key: [u8; 32],
-    pub(crate) limits: Limits,
     pub(crate) stats: Arc<ApiStats>,
     pub(crate) clicks: Arc<dyn ClickStore>,
     pub(crate) live: Arc<Live>,
@@ -111,11 +107,11 @@ pub(crate) struct App {
     pub(crate) domain_checks: DomainChecks,
     pub(crate) http: HttpSettings,
     pub(crate) stop: watch::Receiver<bool>,
-    pub(crate) turns: Turns,
+    pub(crate) turns: HeavyRequests,
 }
 
 /// Bounds the requests that take much memory or many reads. A request without a turn gets 503.
-pub(crate) struct Turns {
+pub(crate) struct HeavyRequests {
     /// Bodies that are long lists of links.
     pub(crate) large_bodies: Semaphore,
     /// Exports of accounts.
@@ -126,7 +122,7 @@ pub(crate) struct Turns {
     pub(crate) tag_reports: Semaphore,
 }
 
-impl Default for Turns {
+impl Default for HeavyRequests {
     fn default() -> Self {
         let (exports, clicks) = (Arc::new(Semaphore::new(16)), Arc::new(Semaphore::new(32)));
         let (large_bodies, tag_reports) = (Semaphore::new(16), Semaphore::new(4));
@@ -143,7 +139,7 @@ impl App {
             Arc::new(state.passwords.clone()),
             state.stats.clone(),
         );
-        let refresh: Arc<dyn RefreshHook> = Arc::new(state.registry_refresh);
+        let refresh = state.registry_refresh;
         let accounts = Arc::new(Accounts::new(
             Arc::clone(&state.registry),
             Arc::new(state.passwords.clone()),
@@ -158,7 +154,7 @@ impl App {
             Arc::clone(&accounts),
             Arc::clone(&state.registry),
             state.limits.clone(),
-            Arc::clone(&refresh),
+            refresh,
             state.reporter_key,
         );
         let erasures = Erasures::new(
@@ -179,10 +175,10 @@ impl App {
         Self {
             domain_checks: DomainChecks::new(state.lookup, state.links.rules().hosts.clone()),
             site: Arc::new(Site::new(state.operator, &state.links.rules().hosts)),
+            public_links: PublicLinks::new(Arc::clone(&state.links), state.limits),
             links: state.links,
             creation,
             keys: state.keys,
-            refresh,
             passwords: state.passwords,
             accounts,
             moderation,
@@ -192,7 +188,6 @@ impl App {
             classifier: state.classifier,
             cursor_key: state.cursor_key,
             pass_key: state.pass_key,
-            limits: state.limits,
             stats: state.stats,
             clicks: state.clicks,
             live: state.live,
@@ -200,7 +195,7 @@ impl App {
             self_check: state.self_check,
             http: state.http,
             stop: state.stop,
-            turns: Turns::default(),
+            turns: HeavyRequests::default(),
         }
     }
 
@@ -212,21 +207,6 @@ impl App {
     /// The name of the OpenID Connect provider that accounts can sign in with.
     pub(crate) fn provider(&self) -> Option<String> {
         self.oidc.as_ref().map(|oidc| oidc.settings().name.clone())
-    }
-
-    /// Erases an account on behalf of another or of itself.
-    pub(crate) async fn erase(
-        &self,
-        account: &Account,
-        actor: OwnerId,
-        why: Option<String>,
-    ) -> Result<Erased, RegistryError> {
-        self.erasures.erase(&*self.refresh, account, self.by(actor, why)).await
-    }
-
-    /// Attributes an act to an owner, now, for the audit log.
-    pub(crate) fn by(&self, owner: OwnerId, why: Option<String>) -> Attribution {
-        Attribution { actor: Actor::Owner(owner), at: self.links.now(), why }
     }
 }
 

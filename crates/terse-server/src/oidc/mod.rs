@@ -1,6 +1,6 @@
 //! Sign-in with OpenID Connect: the authorization code flow with PKCE, at one provider.
 //!
-//! `Oidc` reads the provider's metadata at the first sign-in, so a provider that is unavailable
+//! `OidcProvider` reads the provider's metadata at the first sign-in, so a provider that is unavailable
 //! stops nothing else. A signed cookie ([`Flow`]) carries `state`, `nonce` and the PKCE verifier
 //! from the request to the callback. The provider's ID token says who signed in.
 
@@ -14,4 +14,4 @@ mod ring_verifier;
 pub(crate) use flow::{Flow, Purpose, TIMEOUT};
 pub use http::{OidcHttp, OidcRequest, OidcResponse};
 pub(crate) use provider::ProviderAccount;
-pub use provider::{Oidc, OidcError, OidcSettings};
+pub use provider::{OidcError, OidcProvider, OidcSettings};

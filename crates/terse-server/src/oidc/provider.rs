@@ -20,7 +20,7 @@ use super::id_token::{self, Claims, Expected, TokenError};
 use super::metadata::Metadata;
 use super::ring_verifier;
 
-/// How long metadata and keys are used before `Oidc` reads them again.
+/// How long metadata and keys are used before `OidcProvider` reads them again.
 const METADATA_TTL: Duration = Duration::from_secs(3600);
 /// The shortest time between two attempts to read the metadata, after a failure and for an unknown
 /// key.
@@ -69,7 +69,7 @@ pub(crate) struct ProviderAccount {
 }
 
 /// One provider.
-pub struct Oidc {
+pub struct OidcProvider {
     settings: OidcSettings,
     http: Arc<dyn OidcHttp>,
     cache: Mutex<MetadataCache>,
@@ -95,7 +95,7 @@ struct TokenErrorResponse {
     error: String,
 }
 
-impl Oidc {
+impl OidcProvider {
     /// Sends nothing yet: the first sign-in reads the provider's metadata.
     pub fn new(settings: OidcSettings, http: Arc<dyn OidcHttp>) -> Self {
         ring_verifier::install();
@@ -286,9 +286,11 @@ fn rejected(why: &str) -> OidcError {
     OidcError::Rejected(why.to_owned())
 }
 
-impl fmt::Debug for Oidc {
+impl fmt::Debug for OidcProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Oidc").field("issuer", &self.settings.issuer).finish_non_exhaustive()
+        f.debug_struct("OidcProvider")
+            .field("issuer", &self.settings.issuer)
+            .finish_non_exhaustive()
     }
 }
 
@@ -325,7 +327,7 @@ mod tests {
             key: [7; 32],
         };
         let http = Arc::new(Hanging::default());
-        let oidc = Oidc::new(settings, http.clone());
+        let oidc = OidcProvider::new(settings, http.clone());
         let metadata = oidc.metadata();
         assert!(tokio::time::timeout(Duration::from_millis(10), metadata).await.is_err());
         // The visitor has left. terse refuses the next one at once and does not ask the provider.

@@ -10,7 +10,7 @@ use terse_core::Timestamp;
 use terse_core::accounts::{AccountError, ErasureProof, KeyDraft};
 use terse_core::registry::{ApiKey, KeyId, Scope};
 
-use super::form::{Wrong, sentence};
+use super::form::{FormError, sentence};
 use super::format::ago;
 use super::html;
 use super::login::away;
@@ -42,7 +42,7 @@ struct AccountPage {
     /// The message about the action that was just done.
     done: Option<&'static str>,
     form: KeyForm,
-    wrong: Option<Wrong>,
+    wrong: Option<FormError>,
 }
 
 struct Key {
@@ -88,7 +88,7 @@ impl AccountPage {
     async fn of(state: &App, member: &Member) -> Result<Self, AccountError> {
         let (now, account) = (state.links.now(), &member.here.account);
         let shell = member.shell(state, "/account");
-        let keys = state.accounts.keys(account.id).await?;
+        let keys = state.accounts.keys(&member.principal, account.id).await?;
         Ok(Self {
             name: account.name.to_string(),
             role: account.role.as_str(),
@@ -201,7 +201,7 @@ pub(super) async fn revoke_key(State(state): Web, form: MemberForm) -> Response 
     let account = &member.here.account;
     let id = fields.take("id").and_then(|id| id.parse().ok()).map(KeyId);
     let revoked = match id {
-        Some(id) => state.accounts.revoke_key(account.id, account.id, id).await,
+        Some(id) => state.accounts.revoke_key(&member.principal, account.id, id).await,
         None => Ok(()),
     };
     match revoked {
@@ -212,8 +212,7 @@ pub(super) async fn revoke_key(State(state): Web, form: MemberForm) -> Response 
 }
 
 pub(super) async fn end_sessions(State(state): Web, form: MemberForm) -> Response {
-    let here = form.member.here;
-    match state.accounts.end_other_sessions(here.account.id, Some(&here.token)).await {
+    match state.accounts.end_other_sessions(&form.member.principal).await {
         Ok(()) => go("/account?done=signed-out"),
         Err(error) => away(&error),
     }
@@ -266,8 +265,7 @@ pub(super) async fn delete(State(state): Web, form: MemberForm) -> Response {
         }
         let proof =
             ErasureProof { password: Some(password), confirm: Some(here.account.name.to_string()) };
-        state.accounts.confirm_erasure(&here.account, proof).await?;
-        state.erase(&here.account, here.account.id, None).await?;
+        state.accounts.erase_own(&state.erasures, &member.principal, proof).await?;
         Ok(())
     };
     match erased.await {

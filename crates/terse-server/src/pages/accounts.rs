@@ -5,16 +5,16 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::accounts::{AccountEdit, AccountError, role_of};
-use terse_core::registry::{Account, Role};
+use terse_core::registry::Account;
 use terse_core::{OwnerId, Timestamp};
 
 use super::form::sentence;
 use super::format::ago;
 use super::login::away;
-use super::member::{Member, MemberForm};
-use super::session::{app_page, go};
+use super::member::{AdminForm, AdminPage, Member, MemberForm};
+use super::session::{app_page, form_again, go};
 use super::shell::Shell;
-use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
+use super::{BAD_FORM, NOT_FOUND, html, message};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -83,7 +83,7 @@ async fn page_for(
 ) -> Result<AccountsPage, AccountError> {
     let shell = member.shell(state, "/accounts");
     let now = state.links.now();
-    let accounts = state.accounts.accounts(after, PAGE).await?;
+    let accounts = state.accounts.accounts(&member.principal, after, PAGE).await?;
     let open = state.accounts.invitations(&member.principal).await?.len();
     let next = accounts.last().filter(|_| accounts.len() == PAGE);
     Ok(AccountsPage {
@@ -103,12 +103,9 @@ async fn page_for(
 
 pub(super) async fn show(
     State(state): Web,
-    member: Member,
+    AdminPage(member): AdminPage,
     params: Result<Params, Problem>,
 ) -> Response {
-    if member.principal.clone().at_least(Role::Admin).is_err() {
-        return message(&NOT_FOUND);
-    }
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
     let after = params.take("after").and_then(|id| id.parse().ok()).map(OwnerId);
     match page_for(&state, &member, after).await {
@@ -122,27 +119,16 @@ pub(super) async fn show(
 
 /// Shows the page with the problem of a form.
 async fn refused(state: &App, member: &Member, error: AccountError) -> Response {
-    let problem = Problem::from(error);
-    if problem.status() >= 500 {
-        return message(&UNAVAILABLE);
-    }
-    match page_for(state, member, None).await {
-        Ok(mut page) => {
-            page.wrong = Some(sentence(&problem));
-            let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST);
-            app_page(status, html(&page))
-        }
-        Err(error) => away(&error),
-    }
+    form_again(error, page_for(state, member, None), away, |page, problem| {
+        page.wrong = Some(sentence(problem));
+    })
+    .await
 }
 
 pub(super) async fn invite(
     State(state): Web,
-    MemberForm { member, mut fields }: MemberForm,
+    AdminForm(MemberForm { member, mut fields }): AdminForm,
 ) -> Response {
-    if member.principal.clone().at_least(Role::Admin).is_err() {
-        return message(&NOT_FOUND);
-    }
     let word = fields.take("role").unwrap_or_default();
     let invited = async {
         let role = role_of(&word)?;
@@ -165,11 +151,8 @@ pub(super) async fn invite(
 
 pub(super) async fn change(
     State(state): Web,
-    MemberForm { member, mut fields }: MemberForm,
+    AdminForm(MemberForm { member, mut fields }): AdminForm,
 ) -> Response {
-    if member.principal.clone().at_least(Role::Admin).is_err() {
-        return message(&NOT_FOUND);
-    }
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (id, action, role) = (take("id"), take("action"), take("role"));
     let why = Some(take("why").trim().to_owned()).filter(|why| !why.is_empty());

@@ -11,7 +11,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use terse_core::Logo;
 
-use super::frame::{Frame, Visitor};
+use super::frame::{PageFrame, Visitor};
 use crate::http::extract::Name;
 use crate::http::host::hex;
 use crate::http::state::Web;
@@ -91,8 +91,8 @@ pub(super) async fn asset(State(state): Web, Name(name): Name) -> Response {
     }
 }
 
-/// The operator's logo. An SVG may contain scripts and links: the policy turns them off for people
-/// who open the picture by itself.
+/// The operator's logo. An SVG may contain scripts and links: the policy turns them off for a
+/// browser that opens the picture by itself.
 fn logo_response(logo: &Logo) -> Response {
     let headers = [
         (header::CONTENT_TYPE, logo.media_type()),
@@ -126,7 +126,7 @@ pub(super) async fn icon() -> impl IntoResponse {
 
 /// What a browser needs to install the dashboard as an app, and to share pages with it.
 pub(super) async fn manifest(State(state): Web) -> impl IntoResponse {
-    let name = Frame::new(state.site(), Visitor::Anyone).name();
+    let name = PageFrame::new(state.site(), Visitor::Anyone).name();
     let manifest = json!({
         "name": name,
         "short_name": name,

@@ -3,7 +3,7 @@
 use askama::Template;
 use serde_json::Value;
 
-use super::Frame;
+use super::PageFrame;
 use crate::http::problem::{self, Kind};
 
 /// The media type of problems.
@@ -17,7 +17,7 @@ pub(crate) const DOCS_CSP: &str = "default-src 'none'; style-src 'self'; script-
 #[derive(Template)]
 #[template(path = "docs.html")]
 struct Docs {
-    frame: Frame,
+    frame: PageFrame,
     about: String,
     groups: Vec<Group>,
     kinds: &'static [&'static Kind],
@@ -74,7 +74,7 @@ struct Answer {
 }
 
 /// Renders the page from the OpenAPI document that the server publishes.
-pub(crate) fn docs_page(frame: Frame, document: &str) -> String {
+pub(crate) fn docs_page(frame: PageFrame, document: &str) -> String {
     let document: Value = serde_json::from_str(document).unwrap_or_default();
     let mut groups: Vec<Group> = Vec::new();
     for tag in document["tags"].as_array().into_iter().flatten() {

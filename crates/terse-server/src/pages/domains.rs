@@ -11,9 +11,9 @@ use terse_core::moderation::{DomainDraft, ModerationError};
 use terse_core::registry::{DomainConfig, Role};
 use terse_core::{DnsState, Domain, ExpectedAddresses, Target, is_public_name};
 
-use super::form::sentence;
-use super::member::{Member, MemberForm};
-use super::session::{app_page, go};
+use super::form::{problem_beside, problem_on, sentence, shown_problem};
+use super::member::{AdminForm, Member, MemberForm};
+use super::session::{app_page, form_again, go};
 use super::shell::Shell;
 use super::{NOT_FOUND, UNAVAILABLE, html, message};
 use crate::http::params::Params;
@@ -162,7 +162,7 @@ impl DomainsPage {
             .collect();
         let next = (rows.len() > PAGE).then(|| from.saturating_add(PAGE));
         rows.truncate(PAGE);
-        let is_admin = member.principal.clone().at_least(Role::Admin).is_ok();
+        let is_admin = member.principal.require(Role::Admin).is_ok();
         let primary = hosts.primary_host().to_owned();
         let mut addresses = Vec::new();
         // Only an admin can mend a record, so only an admin's page makes lookups.
@@ -201,15 +201,12 @@ impl DomainsPage {
 
     /// What is wrong with this field.
     fn wrong(&self, field: &str) -> Option<&str> {
-        let (wrong, words) = self.wrong.as_ref()?;
-        (wrong == field).then_some(words)
+        problem_on(self.wrong.as_ref(), field)
     }
 
     /// A problem that is about none of the fields.
     fn general_problem(&self) -> Option<&str> {
-        let (wrong, words) = self.wrong.as_ref()?;
-        let fields = ["domain", "root", "not_found", "expired"];
-        (!fields.contains(&wrong.as_str())).then_some(words)
+        problem_beside(self.wrong.as_ref(), &["domain", "root", "not_found", "expired"])
     }
 }
 
@@ -244,29 +241,18 @@ pub(super) async fn show(
 
 /// Shows the page again with the problem of a form.
 async fn again(state: &App, member: &Member, typed: Typed, error: ModerationError) -> Response {
-    let problem = Problem::from(error);
-    if problem.status() >= 500 {
-        return message(&UNAVAILABLE);
-    }
-    match DomainsPage::of(state, member, 0).await {
-        Ok(mut page) => {
-            page.wrong = Some((problem.field().unwrap_or_default().to_owned(), sentence(&problem)));
-            page.typed = typed;
-            let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST);
-            app_page(status, html(&page))
-        }
-        Err(error) => failed(&error),
-    }
+    form_again(error, DomainsPage::of(state, member, 0), failed, |page, problem| {
+        page.wrong = shown_problem(problem, "");
+        page.typed = typed;
+    })
+    .await
 }
 
 /// Adds a domain, or changes its fallbacks.
 pub(super) async fn put(
     State(state): Web,
-    MemberForm { member, mut fields }: MemberForm,
+    AdminForm(MemberForm { member, mut fields }): AdminForm,
 ) -> Response {
-    let Ok(principal) = member.principal.clone().at_least(Role::Admin) else {
-        return message(&NOT_FOUND);
-    };
     // Spaces only: a name with other characters is refused.
     let mut take = |name| fields.take(name).unwrap_or_default().trim_matches(' ').to_owned();
     let typed = Typed {
@@ -281,7 +267,7 @@ pub(super) async fn put(
         not_found: given(&typed.not_found),
         expired: given(&typed.expired),
     };
-    match state.moderation.put_domain(&principal, &typed.domain, draft).await {
+    match state.moderation.put_domain(&member.principal, &typed.domain, draft).await {
         Ok(_) => go("/domains?done=saved"),
         Err(error) => again(&state, &member, typed, error).await,
     }
@@ -289,26 +275,20 @@ pub(super) async fn put(
 
 pub(super) async fn remove(
     State(state): Web,
-    MemberForm { member, mut fields }: MemberForm,
+    AdminForm(MemberForm { member, mut fields }): AdminForm,
 ) -> Response {
-    let Ok(principal) = member.principal.clone().at_least(Role::Admin) else {
-        return message(&NOT_FOUND);
-    };
     let domain = fields.take("domain").unwrap_or_default();
-    match state.moderation.remove_domain(&principal, &domain).await {
+    match state.moderation.remove_domain(&member.principal, &domain).await {
         // One that is already gone counts as removed.
         Ok(()) | Err(ModerationError::NoDomain) => go("/domains?done=removed"),
         Err(ModerationError::DomainInUse) => {
-            // The field with this name is that of a new domain, so the problem stands above.
-            let problem = Problem::from(ModerationError::DomainInUse);
-            match DomainsPage::of(&state, &member, 0).await {
-                Ok(mut page) => {
-                    let words = format!("{domain} stays. {}", sentence(&problem));
-                    page.wrong = Some((String::new(), words));
-                    app_page(StatusCode::CONFLICT, html(&page))
-                }
-                Err(error) => failed(&error),
-            }
+            let page = DomainsPage::of(&state, &member, 0);
+            form_again(ModerationError::DomainInUse, page, failed, |page, problem| {
+                // The field with this name is that of a new domain, so the problem stands above.
+                let words = format!("{domain} stays. {}", sentence(problem));
+                page.wrong = Some((String::new(), words));
+            })
+            .await
         }
         Err(error) => failed(&error),
     }

@@ -27,7 +27,7 @@ const FOREIGN: Message = Message {
 const MAX_FIELDS: usize = 400;
 
 /// A problem with a form: the field, and a sentence to show.
-pub(super) type Wrong = (&'static str, String);
+pub(super) type FormError = (&'static str, String);
 
 /// The fields of a form.
 pub(super) async fn fields(headers: &HeaderMap, body: Body) -> Result<Params, Problem> {
@@ -79,6 +79,26 @@ pub(super) fn sentence(problem: &Problem) -> String {
         detail.replace_range(..1, &first.to_uppercase());
     }
     format!("{}.", detail.trim_end_matches('.'))
+}
+
+/// What is wrong with this field.
+pub(super) fn problem_on<'a>(wrong: Option<&'a (String, String)>, field: &str) -> Option<&'a str> {
+    let (wrong, words) = wrong?;
+    (wrong == field).then_some(words)
+}
+
+/// A problem that is about none of these fields.
+pub(super) fn problem_beside<'a>(
+    wrong: Option<&'a (String, String)>,
+    fields: &[&str],
+) -> Option<&'a str> {
+    let (wrong, words) = wrong?;
+    (!fields.contains(&wrong.as_str())).then_some(words)
+}
+
+/// The field of a problem, or this one, and a sentence to show.
+pub(super) fn shown_problem(problem: &Problem, default_field: &str) -> Option<(String, String)> {
+    Some((problem.field().unwrap_or(default_field).to_owned(), sentence(problem)))
 }
 
 /// The page of a form with its problem, with the problem's status and rate limit headers.

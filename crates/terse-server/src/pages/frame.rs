@@ -31,12 +31,12 @@ impl Visitor {
 
 /// The surroundings of one page.
 #[derive(Clone)]
-pub(crate) struct Frame {
+pub(crate) struct PageFrame {
     site: Arc<Site>,
     visitor: Visitor,
 }
 
-impl Frame {
+impl PageFrame {
     pub(crate) fn new(site: Arc<Site>, visitor: Visitor) -> Self {
         Self { site, visitor }
     }

@@ -7,13 +7,13 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
-use terse_core::{Caller, CreateLink, Domain, Draft, Link, Status};
+use terse_core::{Caller, CreateLink, Domain, Draft, Link, LinkStatus};
 
 use super::form::{fields, sentence, shown_again};
 use super::format::{moment, span};
-use super::preview::unknown;
+use super::preview::not_shown;
 use super::session::go;
-use super::{CROSS_SITE, Frame, NOT_FOUND, UNAVAILABLE, Visitor, html, message, page};
+use super::{CROSS_SITE, NOT_FOUND, PageFrame, Visitor, html, message, page};
 use crate::http::cookies::{cookie, session_cookie};
 use crate::http::extract::Peer;
 use crate::http::host::{domain_of, key_of, short_url};
@@ -31,7 +31,7 @@ const LIFETIMES: [u64; 7] = [600, 3600, 28_800, 86_400, 604_800, 2_592_000, 31_5
 #[derive(Template)]
 #[template(path = "home.html")]
 struct Home {
-    frame: Frame,
+    frame: PageFrame,
     /// Whether the visitor is signed in.
     known: bool,
     /// Whether the visitor can create links here.
@@ -89,7 +89,7 @@ impl Made {
     /// The link, if the preview shows as much of it to everybody.
     fn visible(link: &Link, state: &App) -> Option<Self> {
         let status = link.status(state.links.now());
-        let shown = matches!(status, Status::Active | Status::Suspicious);
+        let shown = matches!(status, LinkStatus::Active | LinkStatus::Suspicious);
         (shown && link.password.is_none()).then(|| Self::new(link, state))
     }
 
@@ -123,7 +123,7 @@ impl Home {
         let base = rules.hosts.base_of(&here.domain);
         let visitor = if here.known { Visitor::SignedIn } else { Visitor::SignedOut };
         Self {
-            frame: Frame::new(state.site(), visitor),
+            frame: PageFrame::new(state.site(), visitor),
             known: here.known,
             open: rules.anonymous_create || here.known,
             sign_up: state.accounts.policy().open,
@@ -160,23 +160,9 @@ pub(super) async fn show(
     let mut home = Home::new(&state, &here, Form { long_url, ..Form::default() });
     if let Some(code) = made {
         let Some(key) = key_of(&state, &uri, &headers, &code) else { return message(&NOT_FOUND) };
-        match state.links.preview(&key).await {
-            // Links that visitors do not see are unknown here too. Counts as a guess: otherwise
-            // scanners would ask here.
-            Ok(None) => return unknown(&state, peer).await,
-            Ok(Some(link))
-                if matches!(
-                    link.status(state.links.now()),
-                    Status::Deleted | Status::Scheduled
-                ) =>
-            {
-                return unknown(&state, peer).await;
-            }
-            Ok(Some(link)) => home.made = Made::visible(&link, &state),
-            Err(error) => {
-                tracing::error!(%error, "lookup of a new link failed");
-                return message(&UNAVAILABLE);
-            }
+        match state.public_links.find(&key, peer.0).await {
+            Ok(link) => home.made = Made::visible(&link, &state),
+            Err(error) => return not_shown(error),
         }
     }
     page(StatusCode::OK, html(&home))

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use terse_core::{
-    Caller, Code, Domain, Link, LinkError, LinkKey, Patch, Revision, Status, Timestamp,
+    Caller, Code, Domain, Link, LinkError, LinkKey, LinkStatus, Patch, Revision, Timestamp,
 };
 
 use super::format::{ago, middle_cut};
@@ -67,7 +67,7 @@ impl LinkHead {
         let target = link.target.to_string();
         let matrix = Matrix::of(&short, qrcode::EcLevel::M);
         let mut pills = states(link, shell, now);
-        if link.status(now) == Status::Active && link.archived_at.is_none() {
+        if link.status(now) == LinkStatus::Active && link.archived_at.is_none() {
             pills.insert(0, ("active".into(), "good"));
         }
         Self {
@@ -179,7 +179,7 @@ fn said(word: &str) -> Option<(&'static str, bool)> {
         "unarchived" => ("The link is in the list again.", true),
         "restored" => ("The link is restored.", false),
         "undone" => ("The change is undone.", true),
-        "conflict" => ("Someone else changed the link in between. Nothing was done.", false),
+        "conflict" => ("The link was changed in between. Nothing was done.", false),
         "refused" => ("The rules of this server do not allow that. Nothing was done.", false),
         _ => return None,
     })
@@ -208,7 +208,7 @@ pub(super) async fn found(
         return Ok((link, None));
     }
     let owner = state.accounts.name_of(link.owner).await.ok().flatten();
-    Ok((link, Some(owner.unwrap_or_else(|| "nobody".to_owned()))))
+    Ok((link, Some(owner.unwrap_or_else(|| "no account".to_owned()))))
 }
 
 /// The page for an error of a service.

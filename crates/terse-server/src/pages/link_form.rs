@@ -16,7 +16,7 @@ use terse_core::{
 use super::form::sentence;
 use super::home::with_scheme;
 use super::link::{domain_choices, found, page_of, path};
-use super::link_rules::Tried;
+use super::link_rules::DryRunForm;
 use super::member::{Member, MemberForm};
 use super::rule_form::{RowAction, RuleRow, rows_of, shown, take_rows, to_json};
 use super::session::{app_again, app_page, go};
@@ -149,7 +149,7 @@ struct LinkForm {
     rows: Option<Vec<RuleRow>>,
     /// A button of the rules that was pressed instead of Save.
     row_action: Option<RowAction>,
-    tried: Tried,
+    tried: DryRunForm,
     campaign: [String; 5],
     has_password: bool,
     /// The revision that is changed.
@@ -182,7 +182,7 @@ impl LinkForm {
             rules: take("rules"),
             rows: None,
             row_action: RowAction::parse(&take("rows")),
-            tried: Tried {
+            tried: DryRunForm {
                 agent: take("try.agent"),
                 country: take("try.country"),
                 language: take("try.language"),

@@ -50,7 +50,7 @@ struct RulesPage {
     shell: Shell,
     head: LinkHead,
     rules: Vec<RuleWords>,
-    tried: Tried,
+    tried: DryRunForm,
     outcome: Option<Outcome>,
     problem: Option<(String, String)>,
 }
@@ -73,14 +73,14 @@ struct RuleWords {
 
 /// The visitor in the form.
 #[derive(Clone, Default)]
-pub(super) struct Tried {
+pub(super) struct DryRunForm {
     pub(super) agent: String,
     pub(super) country: String,
     pub(super) language: String,
     pub(super) query: String,
 }
 
-impl Tried {
+impl DryRunForm {
     pub(super) fn agents(&self) -> impl Iterator<Item = (&'static str, bool)> {
         AGENTS.into_iter().map(|(name, _)| (name, name == self.agent))
     }
@@ -142,7 +142,7 @@ pub(super) async fn show(
     let (done, asked) = (params.take("done"), params.take("try").is_some());
     let shell = member.shell(&state, "/links");
     let mut take = |name| params.take(name).unwrap_or_default();
-    let tried = Tried {
+    let tried = DryRunForm {
         agent: take("agent"),
         country: take("country"),
         language: take("language"),

@@ -57,19 +57,19 @@ struct StatsPage {
     figures: Figures,
     chart: Chart,
     cards: Vec<Card>,
-    asked: Asked,
+    asked: ClickQuery,
     problem: Option<(&'static str, String)>,
 }
 
 /// What the visitor asked for, as parameters.
-struct Asked {
+struct ClickQuery {
     code: String,
     domain: Option<String>,
     params: Vec<(&'static str, String)>,
     bots: Bots,
 }
 
-impl Asked {
+impl ClickQuery {
     fn new(head: &LinkHead, window: &Window, bots: Bots) -> Self {
         let mut params = window.params();
         if bots != Bots::Exclude {
@@ -358,7 +358,7 @@ pub(super) async fn show(
         figures: figures(&state, &shell, &link, &report, before.as_ref(), bots, last),
         chart: chart(&window, &report, before.as_ref(), bots),
         cards,
-        asked: Asked::new(&head, &window, bots),
+        asked: ClickQuery::new(&head, &window, bots),
         shell,
         head,
         window,
@@ -439,7 +439,7 @@ struct ValuesPage {
     head: LinkHead,
     window: Window,
     card: Card,
-    asked: Asked,
+    asked: ClickQuery,
 }
 
 /// All values of a property, as a table or as CSV.
@@ -472,7 +472,7 @@ pub(super) async fn values(
         return csv(&lists, place, &link);
     }
     let head = LinkHead::new(&state, &shell, &link, owner, "", None);
-    let asked = Asked::new(&head, &window, bots);
+    let asked = ClickQuery::new(&head, &window, bots);
     let page = ValuesPage { card: card(&lists, &of), asked, shell, head, window };
     app_page(StatusCode::OK, html(&page))
 }

@@ -8,8 +8,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use terse_core::clicks::{ClickSubject, Count, Interval, LinkId, Period, Unit, series};
 use terse_core::{
-    Code, Domain, Link, LinkError, LinkKey, ListQuery, ListedOwner, OwnerId, Patch, Sort, Status,
-    TagCount, Timestamp,
+    Code, Domain, Link, LinkError, LinkKey, LinkStatus, ListQuery, ListedOwner, OwnerId, Patch,
+    Sort, TagCount, Timestamp,
 };
 use tokio::task::JoinSet;
 
@@ -196,20 +196,20 @@ impl LinkRow {
 pub(super) fn states(link: &Link, shell: &Shell, now: Timestamp) -> Vec<(String, &'static str)> {
     let mut states = Vec::new();
     match link.status(now) {
-        Status::Active => {
+        LinkStatus::Active => {
             if let Some(at) = link.expires_at {
                 states.push((format!("expires {}", shell.day(at, now)), "attention"));
             }
         }
-        Status::Scheduled => {
+        LinkStatus::Scheduled => {
             let from = link.valid_from.map(|at| shell.day(at, now)).unwrap_or_default();
             states.push((format!("starts {from}"), "attention"));
         }
-        Status::Expired => states.push(("expired".into(), "over")),
-        Status::UsedUp => states.push(("used up".into(), "over")),
-        Status::Suspicious => states.push(("suspicious".into(), "attention")),
-        Status::Blocked => states.push(("blocked".into(), "over")),
-        Status::Deleted => states.push(("deleted".into(), "over")),
+        LinkStatus::Expired => states.push(("expired".into(), "over")),
+        LinkStatus::UsedUp => states.push(("used up".into(), "over")),
+        LinkStatus::Suspicious => states.push(("suspicious".into(), "attention")),
+        LinkStatus::Blocked => states.push(("blocked".into(), "over")),
+        LinkStatus::Deleted => states.push(("deleted".into(), "over")),
     }
     if link.password.is_some() {
         states.push(("password".into(), "attention"));
@@ -243,7 +243,7 @@ impl Filter {
             text: given(&self.text),
             tag: given(&self.tag),
             domain: given(&self.domain).and_then(|host| state.links.rules().hosts.domain_of(&host)),
-            status: Status::parse(&self.show),
+            status: LinkStatus::parse(&self.show),
             archived: match self.show.as_str() {
                 "archived" => Some(true),
                 "deleted" => None,

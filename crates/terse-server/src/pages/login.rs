@@ -6,9 +6,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use terse_core::accounts::AccountError;
 
-use super::form::{OwnForm, Wrong, sentence, shown_again};
+use super::form::{FormError, OwnForm, sentence, shown_again};
 use super::session::{begin, end, go, go_with, guard, private_page, signed_in};
-use super::{Frame, UNAVAILABLE, html, message};
+use super::{PageFrame, UNAVAILABLE, html, message};
 use crate::http::extract::Peer;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
@@ -20,20 +20,20 @@ pub(super) const HOME: &str = "/dashboard";
 #[derive(Template)]
 #[template(path = "login.html")]
 struct Login {
-    frame: Frame,
+    frame: PageFrame,
     /// Whether sign-up is open.
     open: bool,
     /// The name of the OpenID Connect provider, if one is configured.
     provider: Option<String>,
     name: String,
     next: String,
-    wrong: Option<Wrong>,
+    wrong: Option<FormError>,
 }
 
 impl Login {
     fn new(state: &App, headers: &HeaderMap, name: String, next: String) -> Self {
         Self {
-            frame: Frame::of(state, headers),
+            frame: PageFrame::of(state, headers),
             open: state.accounts.policy().open,
             provider: state.provider(),
             name,

@@ -14,6 +14,7 @@ use super::form::OwnForm;
 use super::login::away;
 use super::session::{go, signed_in};
 use super::shell::{MOST_REPORTS, Shell};
+use super::{NOT_FOUND, message};
 use crate::http::params::Params;
 use crate::http::state::App;
 
@@ -44,13 +45,12 @@ impl Member {
         }
     }
 
-    /// Counts the reported links, for those who decide about them. Without an answer the page
-    /// shows no number.
+    /// Counts the reported links, for moderators and admins. Without an answer the page shows no
+    /// number.
     async fn count_reports(&mut self, state: &App) {
-        if self.principal.clone().at_least(Role::Moderator).is_ok() {
-            let waiting = state.moderation.reported(ReportState::Open, None, MOST_REPORTS).await;
-            self.reports = waiting.map_or(0, |waiting| waiting.len());
-        }
+        let waiting =
+            state.moderation.reported(&self.principal, ReportState::Open, None, MOST_REPORTS);
+        self.reports = waiting.await.map_or(0, |waiting| waiting.len());
     }
 
     /// The surroundings of a page that belongs to this entry of the side bar.
@@ -89,7 +89,63 @@ impl FromRequest<Arc<App>> for MemberForm {
     async fn from_request(request: Request, state: &Arc<App>) -> Result<Self, Response> {
         let headers = request.headers().clone();
         let OwnForm(fields) = OwnForm::from_request(request, state).await?;
-        // After signing in, a form cannot be sent again: its page is not known here.
+        // The request does not say which page the form is on, so the sign-in page leads to none.
         Ok(Self { member: Member::of(state, headers, "").await?, fields })
+    }
+}
+
+/// A page for moderators and admins. For other accounts there is no such page.
+pub(super) struct ModeratorPage(pub(super) Member);
+/// A page for admins. For other accounts there is no such page.
+pub(super) struct AdminPage(pub(super) Member);
+/// A form of a page for moderators and admins.
+pub(super) struct ModeratorForm(pub(super) MemberForm);
+/// A form of a page for admins.
+pub(super) struct AdminForm(pub(super) MemberForm);
+
+/// Answers a lesser role as if the page did not exist. The services check the role again.
+fn refused(member: &Member, role: Role) -> Option<Response> {
+    member.principal.require(role).is_err().then(|| message(&NOT_FOUND))
+}
+
+impl FromRequestParts<Arc<App>> for ModeratorPage {
+    type Rejection = Response;
+
+    async fn from_request_parts(
+        request: &mut request::Parts,
+        state: &Arc<App>,
+    ) -> Result<Self, Response> {
+        let member = Member::from_request_parts(request, state).await?;
+        refused(&member, Role::Moderator).map_or(Ok(Self(member)), Err)
+    }
+}
+
+impl FromRequestParts<Arc<App>> for AdminPage {
+    type Rejection = Response;
+
+    async fn from_request_parts(
+        request: &mut request::Parts,
+        state: &Arc<App>,
+    ) -> Result<Self, Response> {
+        let member = Member::from_request_parts(request, state).await?;
+        refused(&member, Role::Admin).map_or(Ok(Self(member)), Err)
+    }
+}
+
+impl FromRequest<Arc<App>> for ModeratorForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &Arc<App>) -> Result<Self, Response> {
+        let form = MemberForm::from_request(request, state).await?;
+        refused(&form.member, Role::Moderator).map_or(Ok(Self(form)), Err)
+    }
+}
+
+impl FromRequest<Arc<App>> for AdminForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &Arc<App>) -> Result<Self, Response> {
+        let form = MemberForm::from_request(request, state).await?;
+        refused(&form.member, Role::Admin).map_or(Ok(Self(form)), Err)
     }
 }

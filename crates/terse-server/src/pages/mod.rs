@@ -51,9 +51,10 @@ use terse_core::{Hosts, Operator};
 
 pub(crate) use assets::{app_css, app_js, css, docs_js, js};
 pub(crate) use docs::{DOCS_CSP, docs_page};
-pub(crate) use frame::{Frame, Visitor};
+pub(crate) use frame::{PageFrame, Visitor};
 pub(crate) use password::password_page;
 
+use crate::http::refusal::refusal;
 use crate::http::state::App;
 use crate::site::Site;
 
@@ -174,7 +175,7 @@ impl Message {
 #[derive(Template)]
 #[template(path = "message.html")]
 struct MessagePage<'a> {
-    frame: &'a Frame,
+    frame: &'a PageFrame,
     message: Message,
 }
 
@@ -262,7 +263,7 @@ pub struct Pages {
 /// Renders the pages for the redirect plane. They load one style sheet and the operator's logo from
 /// this server.
 pub fn pages(operator: &Operator, hosts: &Hosts) -> Pages {
-    let frame = Frame::new(Arc::new(Site::new(operator.clone(), hosts)), Visitor::Anyone);
+    let frame = PageFrame::new(Arc::new(Site::new(operator.clone(), hosts)), Visitor::Anyone);
     let rendered = |message| html(&MessagePage { frame: &frame, message });
     Pages {
         not_found: rendered(NOT_FOUND),
@@ -279,7 +280,7 @@ pub fn pages(operator: &Operator, hosts: &Hosts) -> Pages {
 #[derive(Template)]
 #[template(path = "refusal.html")]
 struct Refusal<'a> {
-    frame: &'a Frame,
+    frame: &'a PageFrame,
     status: u16,
     heading: &'a str,
     text: &'a str,
@@ -287,19 +288,44 @@ struct Refusal<'a> {
 }
 
 /// Makes the pages for requests that are refused before routing.
-pub struct RefusalPages(Frame);
+pub struct RefusalPages(PageFrame);
 
 impl RefusalPages {
     /// With the operator's name and contacts.
     pub fn new(operator: &Operator, hosts: &Hosts) -> Self {
-        Self(Frame::new(Arc::new(Site::new(operator.clone(), hosts)), Visitor::Anyone))
+        Self(PageFrame::new(Arc::new(Site::new(operator.clone(), hosts)), Visitor::Anyone))
     }
 
-    /// The page for a status. `text` says what is wrong, `hint` what to do.
-    pub fn page(&self, status: StatusCode, text: &str, hint: &str) -> Response {
-        let heading = match status {
-            StatusCode::MISDIRECTED_REQUEST => "This address is not set up",
-            _ => status.canonical_reason().unwrap_or("Request refused"),
+    /// The answer to a refused request: a page if the client prefers one (`html`), or a problem
+    /// document with this stable code. `detail` says what is wrong.
+    pub fn answer(
+        &self,
+        status: StatusCode,
+        code: &'static str,
+        detail: &str,
+        html: bool,
+    ) -> Response {
+        let mut response = match html {
+            true => self.page(status, detail),
+            false => refusal(status, code, detail),
+        };
+        let no_store = HeaderValue::from_static("no-store");
+        response.headers_mut().insert(header::CACHE_CONTROL, no_store);
+        response
+    }
+
+    fn page(&self, status: StatusCode, text: &str) -> Response {
+        let (heading, hint) = match status {
+            StatusCode::MISDIRECTED_REQUEST => (
+                "This address is not set up",
+                "If you run this server: set base_url to the address in your browser's address \
+                 bar (as TERSE_BASE_URL or in terse.toml), or add its host to domains, and start \
+                 terse again.",
+            ),
+            _ => (
+                status.canonical_reason().unwrap_or("Request refused"),
+                "Check the address where you found it.",
+            ),
         };
         page(
             status,
@@ -339,7 +365,7 @@ fn message(message: &Message) -> Response {
 }
 
 /// Writes the body of a response that was made by [`message`].
-pub(crate) fn framed(mut response: Response, frame: &Frame) -> Response {
+pub(crate) fn framed(mut response: Response, frame: &PageFrame) -> Response {
     match response.extensions_mut().remove::<Message>() {
         Some(message) => response.map(|_| html(&MessagePage { frame, message }).into()),
         None => response,

@@ -4,16 +4,17 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use terse_core::moderation::ModerationError;
+use terse_core::accounts::reason_or;
+use terse_core::moderation::{ModerationError, ReportDecision};
 use terse_core::registry::{
-    Actor, AuditEntry, Audits, BlockedHost, ReportId, ReportState, ReportedLink, Role,
+    Actor, AuditEntry, AuditQuery, BlockedHost, ReportId, ReportState, ReportedLink,
 };
-use terse_core::{Code, Domain, LinkKey, ModerationStatus, Principal, Timestamp};
+use terse_core::{Code, Domain, LinkKey, Timestamp};
 
-use super::form::sentence;
+use super::form::{problem_on, shown_problem};
 use super::format::{ago, middle_cut};
-use super::member::{Member, MemberForm};
-use super::session::{app_page, go};
+use super::member::{Member, MemberForm, ModeratorForm, ModeratorPage};
+use super::session::{app_page, form_again, go};
 use super::shell::Shell;
 use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
 use crate::http::host::short_url;
@@ -45,7 +46,7 @@ struct ModerationPage {
 
 impl ModerationPage {
     fn is_wrong(&self, field: &str) -> bool {
-        self.wrong.as_ref().is_some_and(|(wrong, _)| wrong == field)
+        problem_on(self.wrong.as_ref(), field).is_some()
     }
 
     fn message(&self) -> &str {
@@ -158,19 +159,20 @@ async fn page_for(
     after: Option<ReportId>,
 ) -> Result<ModerationPage, ModerationError> {
     let shell = member.shell(state, "/moderation");
-    let now = state.links.now();
+    let (now, principal) = (state.links.now(), &member.principal);
     let mut reports = Vec::new();
-    let mut waiting = state.moderation.reported(ReportState::Open, after, REPORTS + 1).await?;
+    let mut waiting =
+        state.moderation.reported(principal, ReportState::Open, after, REPORTS + 1).await?;
     let is_more = waiting.len() > REPORTS;
     waiting.truncate(REPORTS);
     let last = waiting.last().filter(|_| is_more).map(|last| last.first);
     for found in waiting {
         reports.push(reported(state, &shell, found, now).await?);
     }
-    let hosts = state.moderation.blocked_hosts().await?;
-    let query = Audits { before: None, subject: None, act: None, limit: RECORDS };
+    let hosts = state.moderation.blocked_hosts(principal).await?;
+    let query = AuditQuery { before: None, subject: None, act: None, limit: RECORDS };
     let mut records = Vec::new();
-    for entry in state.moderation.audit(&query).await? {
+    for entry in state.moderation.audit(principal, &query).await? {
         records.push(record(state, &shell, entry, now).await);
     }
     let row = |BlockedHost { host, at, why }| Host {
@@ -199,12 +201,9 @@ fn failed(error: &ModerationError) -> Response {
 
 pub(super) async fn show(
     State(state): Web,
-    member: Member,
+    ModeratorPage(member): ModeratorPage,
     params: Result<Params, Problem>,
 ) -> Response {
-    if member.principal.clone().at_least(Role::Moderator).is_err() {
-        return message(&NOT_FOUND);
-    }
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
     let after = params.take("after").and_then(|id| id.parse().ok()).map(ReportId);
     match page_for(&state, &member, after).await {
@@ -218,30 +217,18 @@ pub(super) async fn show(
 
 /// Shows the page again with the problem of a form.
 async fn again(state: &App, member: &Member, host: String, error: ModerationError) -> Response {
-    let problem = Problem::from(error);
-    if problem.status() >= 500 {
-        return message(&UNAVAILABLE);
-    }
-    match page_for(state, member, None).await {
-        Ok(mut page) => {
-            let field = problem.field().unwrap_or("host").to_owned();
-            page.wrong = Some((field, sentence(&problem)));
-            page.host = host;
-            let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST);
-            app_page(status, html(&page))
-        }
-        Err(error) => failed(&error),
-    }
+    form_again(error, page_for(state, member, None), failed, |page, problem| {
+        page.wrong = shown_problem(problem, "host");
+        page.host = host;
+    })
+    .await
 }
 
 /// A decision about a reported link.
 pub(super) async fn decide(
     State(state): Web,
-    MemberForm { member, mut fields }: MemberForm,
+    ModeratorForm(MemberForm { member, mut fields }): ModeratorForm,
 ) -> Response {
-    let Ok(principal) = member.principal.clone().at_least(Role::Moderator) else {
-        return message(&NOT_FOUND);
-    };
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (code, domain, why) = (take("code"), take("domain"), take("why"));
     let (decision, created) = (take("decision"), take("created"));
@@ -253,60 +240,34 @@ pub(super) async fn decide(
         return message(&BAD_FORM);
     };
     let key = LinkKey { domain, code };
-    let why = match why.trim() {
-        "" => "decided in the dashboard".to_owned(),
-        text => text.chars().take(1000).collect(),
+    let (decision, word) = match decision.as_str() {
+        "block" => (ReportDecision::Block, "blocked"),
+        "clear" => (ReportDecision::Clear, "cleared"),
+        "ban" => (ReportDecision::SuspendOwner, "banned"),
+        _ => return message(&BAD_FORM),
     };
-    // A later link with the same code is not the reported one.
-    match state.links.preview(&key).await {
-        Ok(Some(link)) if link.created_at.as_ms().to_string() == created => {}
-        Ok(_) => return go("/moderation?done=refused"),
-        Err(error) => return failed(&error.into()),
-    }
-    match act(&state, &principal, &key, &decision, why).await {
-        None => message(&BAD_FORM),
-        Some(Ok(word)) => go(&format!("/moderation?done={word}")),
-        Some(Err(error)) => match Problem::from(error).status() {
+    let Some(created_at) = created.parse().ok().map(Timestamp::from_ms) else {
+        return go("/moderation?done=refused");
+    };
+    let why = reason_or(&why, "decided in the dashboard");
+    let reported = (&key, created_at);
+    match state.moderation.decide_report(&member.principal, reported, decision, why).await {
+        Ok(()) => go(&format!("/moderation?done={word}")),
+        Err(error) => match Problem::from(error).status() {
             500.. => message(&UNAVAILABLE),
             _ => go("/moderation?done=refused"),
         },
     }
 }
 
-/// Does what was decided; `None` if there is no such decision.
-async fn act(
-    state: &App,
-    principal: &Principal,
-    key: &LinkKey,
-    decision: &str,
-    why: String,
-) -> Option<Result<&'static str, ModerationError>> {
-    let (status, word) = match decision {
-        "block" => (ModerationStatus::Blocked, "blocked"),
-        "clear" => (ModerationStatus::Clear, "cleared"),
-        "ban" => {
-            return Some(state.moderation.ban_owner(principal, key, why).await.map(|_| "banned"));
-        }
-        _ => return None,
-    };
-    let set = state.moderation.set_status(principal, key, status, Some(why)).await;
-    Some(set.map(|_| word))
-}
-
 pub(super) async fn block_host(
     State(state): Web,
-    MemberForm { member, mut fields }: MemberForm,
+    ModeratorForm(MemberForm { member, mut fields }): ModeratorForm,
 ) -> Response {
-    let Ok(principal) = member.principal.clone().at_least(Role::Moderator) else {
-        return message(&NOT_FOUND);
-    };
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (host, why) = (take("host"), take("why"));
-    let why = match why.trim() {
-        "" => "blocked in the dashboard".to_owned(),
-        text => text.chars().take(1000).collect(),
-    };
-    match state.moderation.block_host(&principal, &host, why).await {
+    let why = reason_or(&why, "blocked in the dashboard");
+    match state.moderation.block_host(&member.principal, &host, why).await {
         Ok(_) => go("/moderation?done=host-blocked"),
         Err(error) => again(&state, &member, host, error).await,
     }
@@ -314,13 +275,10 @@ pub(super) async fn block_host(
 
 pub(super) async fn unblock_host(
     State(state): Web,
-    MemberForm { member, mut fields }: MemberForm,
+    ModeratorForm(MemberForm { member, mut fields }): ModeratorForm,
 ) -> Response {
-    let Ok(principal) = member.principal.clone().at_least(Role::Moderator) else {
-        return message(&NOT_FOUND);
-    };
     let host = fields.take("host").unwrap_or_default();
-    match state.moderation.unblock_host(&principal, &host, None).await {
+    match state.moderation.unblock_host(&member.principal, &host, None).await {
         // A host that is not blocked any more counts as unblocked.
         Ok(()) | Err(ModerationError::NotBlocked) => go("/moderation?done=host-unblocked"),
         Err(error) => failed(&error),

@@ -9,19 +9,20 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use terse_core::OwnerId;
 use terse_core::accounts::{AccountError, ForeignAccount, SignUp};
+use terse_core::limits::LimitReached;
 use terse_core::registry::RegistryError;
 
 use super::form::OwnForm;
 use super::login::{HOME, away, inside};
 use super::session::{begin, go, go_with, guard, private_page, signed_in};
-use super::{Frame, LIMITED, Message, html, message};
+use super::{LIMITED, Message, PageFrame, html, message};
 use crate::http::cookies::{cookie, is_secure, set_cookie};
 use crate::http::extract::Peer;
 use crate::http::limit_headers;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
-use crate::oidc::{Flow, Oidc, OidcError, ProviderAccount, Purpose};
+use crate::oidc::{Flow, OidcError, OidcProvider, ProviderAccount, Purpose};
 use crate::router::nothing_here;
 
 const AWAY: Message = Message {
@@ -74,7 +75,7 @@ const ONLY_WAY: Message = Message {
 #[derive(Template)]
 #[template(path = "redirecting.html")]
 struct RedirectingPage {
-    frame: Frame,
+    frame: PageFrame,
     provider: String,
     url: String,
 }
@@ -153,10 +154,15 @@ pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, _: OwnForm
     }
 }
 
-async fn onward(state: &App, headers: &HeaderMap, oidc: &Arc<Oidc>, purpose: Purpose) -> Response {
+async fn onward(
+    state: &App,
+    headers: &HeaderMap,
+    oidc: &Arc<OidcProvider>,
+    purpose: Purpose,
+) -> Response {
     match oidc.begin(purpose, state.links.now()).await {
         Ok((url, flow)) => {
-            let frame = Frame::of(state, headers);
+            let frame = PageFrame::of(state, headers);
             let provider = oidc.settings().name.clone();
             let page = html(&RedirectingPage { frame, provider, url });
             let mut response = private_page(StatusCode::OK, page);
@@ -199,6 +205,20 @@ impl From<&'static Message> for Rejected {
     }
 }
 
+impl From<LimitReached> for Rejected {
+    fn from(reached: LimitReached) -> Self {
+        let mut shown = message(&LIMITED);
+        limit_headers::add(&reached.decision, shown.headers_mut());
+        Self::Response(Box::new(shown))
+    }
+}
+
+impl From<OidcError> for Rejected {
+    fn from(error: OidcError) -> Self {
+        Self::Response(Box::new(failed(&error)))
+    }
+}
+
 impl From<AccountError> for Rejected {
     fn from(error: AccountError) -> Self {
         match error {
@@ -213,7 +233,7 @@ impl From<AccountError> for Rejected {
 
 async fn complete_sign_in(
     state: &App,
-    oidc: &Arc<Oidc>,
+    oidc: &Arc<OidcProvider>,
     address: std::net::IpAddr,
     headers: &HeaderMap,
     params: Result<Params, Problem>,
@@ -232,18 +252,10 @@ async fn complete_sign_in(
     }
     let code =
         params.take("code").filter(|code| !code.is_empty() && code.len() <= 4096).ok_or(&FAILED)?;
-    let attempt = state.limits.sign_in(address, None).await.map_err(|reached| {
-        let mut shown = message(&LIMITED);
-        limit_headers::add(&reached.decision, shown.headers_mut());
-        Rejected::Response(Box::new(shown))
-    })?;
     let purpose = flow.purpose.clone();
-    let person = oidc
-        .finish(flow, code)
-        .await
-        .map_err(|error| Rejected::Response(Box::new(failed(&error))))?;
-    state.limits.succeeded(attempt).await;
     let accounts = &state.accounts;
+    let proof = async { oidc.finish(flow, code).await.map_err(Rejected::from) };
+    let person = accounts.sign_in_foreign(address, proof).await?;
     match purpose {
         Purpose::SignIn { next } => {
             let account = match accounts.by_identity(&person.identity).await? {
@@ -280,7 +292,7 @@ fn flow_name(state: &App) -> &'static str {
 }
 
 /// The cookie of a sign-in that is under way; `None` deletes it.
-fn flow_cookie(state: &App, oidc: &Oidc, flow: Option<&Flow>) -> HeaderValue {
+fn flow_cookie(state: &App, oidc: &OidcProvider, flow: Option<&Flow>) -> HeaderValue {
     let (value, seconds) = flow.map_or((String::new(), 0), |flow| {
         (flow.to_cookie(&oidc.settings().key), crate::oidc::TIMEOUT)
     });

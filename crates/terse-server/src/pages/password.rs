@@ -4,17 +4,17 @@
 use askama::Template;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use terse_core::{Link, Status};
+use terse_core::{Link, LinkStatus};
 
 use super::format::{ago, moment};
-use super::{CSP, Frame, html, page};
+use super::{CSP, PageFrame, html, page};
 use crate::http::host::short_url;
 use crate::http::state::App;
 
 #[derive(Template)]
 #[template(path = "password.html")]
 struct Password<'a> {
-    frame: Frame,
+    frame: PageFrame,
     code: &'a str,
     action: String,
     suspicious: bool,
@@ -31,13 +31,13 @@ pub(crate) fn password_page(
     status: StatusCode,
     problem: Option<&str>,
 ) -> Response {
-    let suspicious = link.status(state.links.now()) == Status::Suspicious;
+    let suspicious = link.status(state.links.now()) == LinkStatus::Suspicious;
     let query = query
         .filter(|query| !query.is_empty())
         .map(|query| format!("?{query}"))
         .unwrap_or_default();
     let asking = Password {
-        frame: Frame::of(state, headers),
+        frame: PageFrame::of(state, headers),
         code: link.key.code.as_str(),
         action: format!("/{}{query}", link.key.code),
         suspicious,
@@ -61,7 +61,7 @@ pub(crate) fn password_page(
 #[derive(Template)]
 #[template(path = "preview_protected.html")]
 struct Closed<'a> {
-    frame: Frame,
+    frame: PageFrame,
     code: &'a str,
     short: String,
     made: String,
@@ -74,9 +74,9 @@ struct Closed<'a> {
 /// The public preview of a link that has a password.
 pub(super) fn closed_page(state: &App, link: &Link, headers: &HeaderMap) -> Response {
     let now = state.links.now();
-    let warn = link.status(now) == Status::Suspicious;
+    let warn = link.status(now) == LinkStatus::Suspicious;
     let closed = Closed {
-        frame: Frame::of(state, headers),
+        frame: PageFrame::of(state, headers),
         code: link.key.code.as_str(),
         short: short_url(&link.key, &state.links.rules().hosts),
         made: moment(link.created_at),

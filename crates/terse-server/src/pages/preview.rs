@@ -9,12 +9,12 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use terse_core::rules::Rules;
-use terse_core::{Link, Status, Target};
+use terse_core::{Link, LinkError, LinkStatus, Target};
 
 use super::format::{ago, moment};
 use super::password::{closed_page, password_page};
 use super::{
-    BLOCKED, EXPIRED, Frame, LIMITED, NOT_FOUND, UNAVAILABLE, USED_UP, html, message, page,
+    BLOCKED, EXPIRED, LIMITED, NOT_FOUND, PageFrame, UNAVAILABLE, USED_UP, html, message, page,
 };
 use crate::access_cookies::AccessCookies;
 use crate::http::extract::{Name, Peer};
@@ -28,7 +28,7 @@ use crate::warning_pass::WarningPass;
 #[derive(Template)]
 #[template(path = "preview.html")]
 struct Preview<'a> {
-    frame: Frame,
+    frame: PageFrame,
     warn: bool,
     /// Why the page warns, if that is known.
     reasons: Vec<&'static str>,
@@ -52,7 +52,7 @@ struct Preview<'a> {
 }
 
 impl<'a> Preview<'a> {
-    fn new(link: &'a Link, state: &App, frame: Frame, warn: bool) -> Self {
+    fn new(link: &'a Link, state: &App, frame: PageFrame, warn: bool) -> Self {
         let now = state.links.now();
         let host = link.target.host().unwrap_or_default();
         Self {
@@ -80,7 +80,7 @@ impl<'a> Preview<'a> {
 #[derive(Template)]
 #[template(path = "warning.html")]
 struct Warning<'a> {
-    frame: Frame,
+    frame: PageFrame,
     code: &'a str,
     target: &'a str,
     /// Where the button to continue leads.
@@ -132,7 +132,7 @@ async fn warning(
         (None, _) => whole.clone(),
     };
     let warning = Warning {
-        frame: Frame::of(state, headers),
+        frame: PageFrame::of(state, headers),
         code: link.key.code.as_str(),
         target: &whole,
         on: &on,
@@ -184,19 +184,14 @@ async fn by_state(
     stopped: Option<&str>,
 ) -> Response {
     let Some(key) = key_of(state, uri, headers, code) else { return message(&NOT_FOUND) };
-    let link = match state.links.preview(&key).await {
-        Ok(Some(link)) => link,
-        Ok(None) => return unknown(state, peer).await,
-        Err(error) => {
-            tracing::error!(%error, "preview lookup failed");
-            return message(&UNAVAILABLE);
-        }
+    let link = match state.public_links.find(&key, peer.0).await {
+        Ok(link) => link,
+        Err(error) => return not_shown(error),
     };
     match link.status(state.links.now()) {
-        Status::Deleted | Status::Scheduled => unknown(state, peer).await,
-        Status::Expired => message(&EXPIRED),
-        Status::UsedUp => message(&USED_UP),
-        Status::Blocked => message(&BLOCKED),
+        LinkStatus::Expired => message(&EXPIRED),
+        LinkStatus::UsedUp => message(&USED_UP),
+        LinkStatus::Blocked => message(&BLOCKED),
         // The preview never shows the target of a link with a password.
         _ if link.password.is_some() && stopped.is_none() => closed_page(state, &link, headers),
         _ if link.password.is_some()
@@ -205,21 +200,30 @@ async fn by_state(
             password_page(state, headers, &link, stopped, StatusCode::OK, None)
         }
         // A visitor whose redirect was stopped gets the warning; the others get the preview.
-        status => match stopped.filter(|_| status == Status::Suspicious) {
+        status => match stopped.filter(|_| status == LinkStatus::Suspicious) {
             Some(query) => warning(state, &link, headers, peer, query).await,
             None => {
-                let frame = Frame::of(state, headers);
-                let shown = Preview::new(&link, state, frame, status == Status::Suspicious);
+                let frame = PageFrame::of(state, headers);
+                let shown = Preview::new(&link, state, frame, status == LinkStatus::Suspicious);
                 page(StatusCode::OK, html(&shown))
             }
         },
     }
 }
 
-/// Answers 404, or 429 after too many requests for unknown codes: that slows scanners down.
-pub(super) async fn unknown(state: &App, Peer(address): Peer) -> Response {
-    let Err(reached) = state.limits.guess(Some(address)).await else { return message(&NOT_FOUND) };
-    let mut response = message(&LIMITED);
-    limit_headers::add(&reached.decision, response.headers_mut());
-    response
+/// Answers 404 for a link that visitors do not see, or 429 after too many requests for such links:
+/// that slows scanners down.
+pub(super) fn not_shown(error: LinkError) -> Response {
+    match error {
+        LinkError::NotFound => message(&NOT_FOUND),
+        LinkError::Limited(reached) => {
+            let mut response = message(&LIMITED);
+            limit_headers::add(&reached.decision, response.headers_mut());
+            response
+        }
+        error => {
+            tracing::error!(%error, "the lookup of a link for a page failed");
+            message(&UNAVAILABLE)
+        }
+    }
 }

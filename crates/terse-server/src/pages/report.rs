@@ -8,11 +8,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::Response;
 use terse_core::moderation::MAX_REPORT_TEXT;
-use terse_core::{Caller, LinkKey, Status};
+use terse_core::{Caller, LinkKey, LinkStatus};
 
 use super::form::{fields, sentence, shown_again};
-use super::preview::unknown;
-use super::{BLOCKED, CROSS_SITE, Frame, NOT_FOUND, UNAVAILABLE, html, message, page};
+use super::preview::not_shown;
+use super::{BLOCKED, CROSS_SITE, NOT_FOUND, PageFrame, html, message, page};
 use crate::http::extract::{Name, Peer};
 use crate::http::host::{key_of, short_url};
 use crate::http::origin::Origin;
@@ -24,7 +24,7 @@ use crate::reporting::{self, Reason, Reporter};
 #[derive(Template)]
 #[template(path = "report.html")]
 struct ReportForm {
-    frame: Frame,
+    frame: PageFrame,
     /// Whether the report was sent.
     sent: bool,
     code: String,
@@ -52,7 +52,7 @@ impl ReportForm {
             Reason::Other => "Something else",
         };
         Self {
-            frame: Frame::of(state, headers),
+            frame: PageFrame::of(state, headers),
             sent: false,
             code: key.code.to_string(),
             short: short_url(key, &state.links.rules().hosts),
@@ -69,7 +69,7 @@ impl ReportForm {
 /// Shows the form, or the confirmation after the report was sent.
 pub(super) async fn show(
     State(state): Web,
-    peer: Peer,
+    Peer(address): Peer,
     uri: Uri,
     headers: HeaderMap,
     Name(code): Name,
@@ -80,17 +80,10 @@ pub(super) async fn show(
         form.sent = true;
         return page(StatusCode::OK, html(&form));
     }
-    let link = match state.links.preview(&key).await {
-        Ok(link) => link,
-        Err(error) => {
-            tracing::error!(%error, "lookup of a reported link failed");
-            return message(&UNAVAILABLE);
-        }
-    };
-    match link.map(|link| link.status(state.links.now())) {
-        None | Some(Status::Deleted | Status::Scheduled) => unknown(&state, peer).await,
-        Some(Status::Blocked) => message(&BLOCKED),
-        Some(_) => page(StatusCode::OK, html(&form)),
+    match state.public_links.find(&key, address).await {
+        Ok(link) if link.status(state.links.now()) == LinkStatus::Blocked => message(&BLOCKED),
+        Ok(_) => page(StatusCode::OK, html(&form)),
+        Err(error) => not_shown(error),
     }
 }
 

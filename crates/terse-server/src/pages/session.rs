@@ -1,5 +1,6 @@
 //! The session of a browser: reads, sets and deletes the session cookie.
 
+use askama::Template;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION, REFERRER_POLICY, SET_COOKIE,
 };
@@ -9,7 +10,7 @@ use terse_core::accounts::{AccountError, SignedIn};
 use terse_core::registry::Account;
 
 use super::form::shown_again;
-use super::{APP_CSP, page};
+use super::{APP_CSP, UNAVAILABLE, html, message, page};
 use crate::http::cookies::{cookie, session_cookie, set_cookie};
 use crate::http::problem::Problem;
 use crate::http::state::App;
@@ -84,6 +85,27 @@ pub(super) fn app_again(problem: &Problem, html: String) -> Response {
     guard(response.headers_mut());
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(APP_CSP));
     response
+}
+
+/// The page of a form again, with the problem that `show` adds to it. A failure of the server has a
+/// page of its own; `failed` answers if the page cannot be built.
+pub(super) async fn form_again<P: Template, E>(
+    problem: impl Into<Problem>,
+    page: impl Future<Output = Result<P, E>>,
+    failed: impl FnOnce(&E) -> Response,
+    show: impl FnOnce(&mut P, &Problem),
+) -> Response {
+    let problem = problem.into();
+    if problem.status() >= 500 {
+        return message(&UNAVAILABLE);
+    }
+    match page.await {
+        Ok(mut page) => {
+            show(&mut page, &problem);
+            app_again(&problem, html(&page))
+        }
+        Err(error) => failed(&error),
+    }
 }
 
 /// Forbids caching, and keeps the path and query out of `Referer`, also to this server. Not

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use terse_core::registry::{Account, Role};
 use terse_core::{Domain, Timestamp};
 
-use super::Frame;
+use super::PageFrame;
 use super::format::moment_in;
 use super::frame::Visitor;
 use crate::http::cookies::cookie;
@@ -48,7 +48,7 @@ pub(super) const MOST_REPORTS: usize = 100;
 /// The surroundings of a page of the dashboard.
 #[derive(Clone)]
 pub(super) struct Shell {
-    frame: Frame,
+    frame: PageFrame,
     account: String,
     role: Role,
     host: String,
@@ -68,7 +68,7 @@ impl Shell {
         current: &'static str,
     ) -> Self {
         Self {
-            frame: Frame::new(state.site(), Visitor::SignedIn),
+            frame: PageFrame::new(state.site(), Visitor::SignedIn),
             account: account.name.to_string(),
             role: account.role,
             host: state.links.rules().hosts.name_of(&Domain::primary()).to_owned(),

@@ -7,10 +7,10 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use terse_core::accounts::{AccountError, SignUp};
 
-use super::form::{OwnForm, Wrong, sentence, shown_again};
+use super::form::{FormError, OwnForm, sentence, shown_again};
 use super::login::{HOME, away};
 use super::session::{begin, go_with, guard, private_page};
-use super::{Frame, Message, html, message};
+use super::{Message, PageFrame, html, message};
 use crate::http::extract::Peer;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
@@ -88,13 +88,13 @@ impl SignupMethod {
 #[derive(Template)]
 #[template(path = "signup.html")]
 struct SignupPage {
-    frame: Frame,
+    frame: PageFrame,
     method: SignupMethod,
     token: String,
     name: String,
     /// The OpenID Connect provider's name, if the invitation can be accepted with it.
     provider: Option<String>,
-    wrong: Option<Wrong>,
+    wrong: Option<FormError>,
 }
 
 impl SignupPage {
@@ -183,7 +183,7 @@ fn token_in(params: Result<Params, Problem>) -> String {
 }
 
 fn form(state: &App, headers: &HeaderMap, method: SignupMethod, token: String) -> Response {
-    let frame = Frame::of(state, headers);
+    let frame = PageFrame::of(state, headers);
     let provider = method.provider(state);
     private_page(
         StatusCode::OK,
@@ -236,7 +236,7 @@ async fn submit(
     let name = name.chars().take(64).collect();
     let provider = method.provider(state);
     let page = SignupPage {
-        frame: Frame::of(state, &headers),
+        frame: PageFrame::of(state, &headers),
         method,
         token,
         name,

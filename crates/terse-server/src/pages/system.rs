@@ -1,20 +1,20 @@
 //! The state of the server, for admins: what it finds when it checks itself.
 
-use std::sync::Arc;
-
 use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use terse_core::registry::{RegistryError, RemovalAlarm, Role};
+use terse_core::moderation::ModerationError;
+use terse_core::registry::RemovalAlarm;
 use terse_core::{CheckResult, Finding};
 
-use super::member::{Member, MemberForm};
+use super::member::{AdminForm, AdminPage, MemberForm};
 use super::session::{app_page, go};
 use super::shell::Shell;
-use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
+use super::{BAD_FORM, UNAVAILABLE, html, message};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
+use crate::http::self_check;
 use crate::http::state::Web;
 
 #[derive(Template)]
@@ -53,15 +53,10 @@ impl From<Finding> for FindingRow {
 
 pub(super) async fn show(
     State(state): Web,
-    member: Member,
+    AdminPage(member): AdminPage,
     params: Result<Params, Problem>,
 ) -> Response {
-    // Who may not see the page is told that there is none.
-    if member.principal.clone().at_least(Role::Admin).is_err() {
-        return message(&NOT_FOUND);
-    }
-    let checks = Arc::clone(&state.self_check);
-    let Ok(mut findings) = tokio::task::spawn_blocking(move || checks.check()).await else {
+    let Ok(mut findings) = self_check::findings(&state, member.principal.clone()).await else {
         return message(&UNAVAILABLE);
     };
     // What needs attention comes first; the order of the checks stays.
@@ -70,7 +65,7 @@ pub(super) async fn show(
         CheckResult::Warning => 1,
         CheckResult::Good => 2,
     });
-    let removal = match state.removals.waiting().await {
+    let removal = match state.removals.waiting(&member.principal).await {
         Ok(removal) => removal,
         Err(error) => {
             tracing::error!(%error, "the removal that waits could not be read");
@@ -93,16 +88,13 @@ pub(super) async fn show(
 /// Lets a removal continue that stopped because it would take many links.
 pub(super) async fn confirm_removal(
     State(state): Web,
-    MemberForm { member, mut fields }: MemberForm,
+    AdminForm(MemberForm { member, mut fields }): AdminForm,
 ) -> Response {
-    let Ok(principal) = member.principal.at_least(Role::Admin) else {
-        return message(&NOT_FOUND);
-    };
     let Some(round) = fields.take("round").and_then(|round| round.parse().ok()) else {
         return message(&BAD_FORM);
     };
-    match state.removals.confirm(&principal, round).await {
-        Ok(_) | Err(RegistryError::Missing) => go("/system?done=1"),
+    match state.removals.confirm(&member.principal, round).await {
+        Ok(_) | Err(ModerationError::NoRemoval) => go("/system?done=1"),
         Err(error) => {
             tracing::error!(%error, "a removal could not be confirmed");
             message(&UNAVAILABLE)

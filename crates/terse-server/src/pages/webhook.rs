@@ -8,13 +8,13 @@ use terse_core::Timestamp;
 use terse_core::registry::{Delivery, DeliveryState, Webhook, WebhookId};
 use terse_core::webhooks::{OwnerWebhooks, WebhookEdit, WebhookError};
 
-use super::form::sentence;
+use super::form::{problem_beside, problem_on, shown_problem};
 use super::format::{ago, span};
 use super::member::{Member, MemberForm};
-use super::session::{app_page, go};
+use super::session::{app_page, form_again, go};
 use super::shell::Shell;
 use super::webhooks::{EventBox, about, boxes, checked, failed, state_of};
-use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
+use super::{BAD_FORM, NOT_FOUND, html, message};
 use crate::http::extract::Name;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
@@ -116,14 +116,12 @@ impl WebhookPage {
 
     /// What is wrong with this field.
     fn wrong(&self, field: &str) -> Option<&str> {
-        let (wrong, words) = self.wrong.as_ref()?;
-        (wrong == field).then_some(words)
+        problem_on(self.wrong.as_ref(), field)
     }
 
     /// A problem that is about none of the fields.
     fn general_problem(&self) -> Option<&str> {
-        let (wrong, words) = self.wrong.as_ref()?;
-        (!["url", "events"].contains(&wrong.as_str())).then_some(words)
+        problem_beside(self.wrong.as_ref(), &["url", "events"])
     }
 }
 
@@ -233,22 +231,15 @@ pub(super) async fn act(
         },
         _ => return message(&BAD_FORM),
     };
-    let problem = match done {
+    let error = match done {
         Ok(word) => return go(&format!("/webhooks/{}?done={word}", id.0)),
-        Err(error) => Problem::from(error),
+        Err(error) => error,
     };
-    if problem.status() >= 500 {
-        return message(&UNAVAILABLE);
-    }
-    match WebhookPage::of(&state, &member, webhook).await {
-        Ok(mut page) => {
-            page.wrong = Some((problem.field().unwrap_or_default().to_owned(), sentence(&problem)));
-            if action == "save" {
-                page.typed = url;
-            }
-            let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST);
-            app_page(status, html(&page))
+    form_again(error, WebhookPage::of(&state, &member, webhook), failed, |page, problem| {
+        page.wrong = shown_problem(problem, "");
+        if action == "save" {
+            page.typed = url;
         }
-        Err(error) => failed(&error),
-    }
+    })
+    .await
 }

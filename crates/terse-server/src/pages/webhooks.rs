@@ -8,10 +8,10 @@ use terse_core::Timestamp;
 use terse_core::registry::{EventKind, Events, Webhook};
 use terse_core::webhooks::WebhookError;
 
-use super::form::sentence;
+use super::form::{problem_beside, problem_on, shown_problem};
 use super::format::{ago, grouped, middle_cut};
 use super::member::{Member, MemberForm};
-use super::session::app_page;
+use super::session::{app_page, form_again};
 use super::shell::Shell;
 use super::webhook;
 use super::{UNAVAILABLE, html, message};
@@ -143,14 +143,12 @@ impl WebhooksPage {
 
     /// What is wrong with this field.
     fn wrong(&self, field: &str) -> Option<&str> {
-        let (wrong, words) = self.wrong.as_ref()?;
-        (wrong == field).then_some(words)
+        problem_on(self.wrong.as_ref(), field)
     }
 
     /// A problem that is about none of the fields.
     fn general_problem(&self) -> Option<&str> {
-        let (wrong, words) = self.wrong.as_ref()?;
-        (!["url", "events"].contains(&wrong.as_str())).then_some(words)
+        problem_beside(self.wrong.as_ref(), &["url", "events"])
     }
 }
 
@@ -187,21 +185,12 @@ pub(super) async fn create(
             webhook::shown(&state, &member, made, StatusCode::CREATED, Some(secret)).await
         }
         Err(error) => {
-            let problem = Problem::from(error);
-            if problem.status() >= 500 {
-                return message(&UNAVAILABLE);
-            }
-            match WebhooksPage::of(&state, &member).await {
-                Ok(mut page) => {
-                    let field = problem.field().unwrap_or_default().to_owned();
-                    page.wrong = Some((field, sentence(&problem)));
-                    page.url = url;
-                    page.events = boxes(known(&events));
-                    let status = StatusCode::from_u16(problem.status());
-                    app_page(status.unwrap_or(StatusCode::BAD_REQUEST), html(&page))
-                }
-                Err(error) => failed(&error),
-            }
+            form_again(error, WebhooksPage::of(&state, &member), failed, |page, problem| {
+                page.wrong = shown_problem(problem, "");
+                page.url = url;
+                page.events = boxes(known(&events));
+            })
+            .await
         }
     }
 }

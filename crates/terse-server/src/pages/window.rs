@@ -48,11 +48,12 @@ impl Window {
         let zone = match &tz {
             None => viewer.clone(),
             Some(name) => named_zone(name).ok_or_else(|| {
-                ("tz", "Not a time zone known here, such as Europe/Berlin or UTC.".to_owned())
+                ("tz", "Enter a time zone such as Europe/Berlin or UTC.".to_owned())
             })?,
         };
         let tz = tz.filter(|name| viewer.iana_name() != Some(name));
-        let outside = |_| ("from", "This is outside the calendar.".to_owned());
+        let outside =
+            |_| ("from", "The dates are too far in the past or in the future.".to_owned());
         let made = match (period.as_deref(), from, to) {
             (Some("custom"), from, to) => {
                 let (first, last) = days(from.as_deref(), to.as_deref())?;

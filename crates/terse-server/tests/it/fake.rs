@@ -146,6 +146,18 @@ impl LinkStore for Fake {
         Ok(Inserted::Created)
     }
 
+    async fn preview_insert(&self, insert: &Insert) -> Result<Inserted, StoreError> {
+        let inner = self.open()?;
+        let reuse = insert.reuse.as_ref();
+        let same =
+            reuse.and_then(|reuse| inner.links.values().find(|have| reuse.matches(have)).cloned());
+        match same {
+            Some(have) => Ok(Inserted::Existing(Box::new(have))),
+            None if inner.links.contains_key(&insert.link.key) => Err(StoreError::CodeTaken),
+            None => Ok(Inserted::Created),
+        }
+    }
+
     async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
         Ok(self.open()?.answered(request))
     }
@@ -194,7 +206,7 @@ impl LinkStore for Fake {
         let matching = inner.links.values().filter(|link| {
             let status = link.status(query.now);
             query.owner.is_none_or(|owner| link.owner == owner)
-                && query.status.map_or(status != Status::Deleted, |wanted| wanted == status)
+                && query.status.map_or(status != LinkStatus::Deleted, |wanted| wanted == status)
                 && query.archived.is_none_or(|archived| link.archived_at.is_some() == archived)
                 && query.tag.as_ref().is_none_or(|tag| link.tags.iter().any(|have| have == tag))
                 && query.domain.as_ref().is_none_or(|domain| link.key.domain == *domain)

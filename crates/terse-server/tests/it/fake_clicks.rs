@@ -90,7 +90,7 @@ impl ClickReports for FakeClicks {
         &self,
         links: &[LinkId],
         _: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<Count>>, StoreError> {
+    ) -> Result<ReportSnapshot<Vec<Count>>, StoreError> {
         self.counted.fetch_add(1, Ordering::Relaxed);
         let clicks = self.enter().await?;
         let count = |link: &LinkId| {
@@ -102,7 +102,7 @@ impl ClickReports for FakeClicks {
             sum
         };
         let answer = links.iter().map(count).collect();
-        Ok(Snapshot { answer, positions: vec![] })
+        Ok(ReportSnapshot { answer, positions: vec![] })
     }
 
     async fn report_with(
@@ -111,7 +111,7 @@ impl ClickReports for FakeClicks {
         period: Period,
         now: Timestamp,
         _: Option<JournalId>,
-    ) -> Result<Snapshot<ClickReport>, StoreError> {
+    ) -> Result<ReportSnapshot<ClickReport>, StoreError> {
         let clicks = self.enter().await?;
         let mut report = ClickReport::default();
         let mut buckets: BTreeMap<Timestamp, Bucket> = BTreeMap::new();
@@ -135,7 +135,7 @@ impl ClickReports for FakeClicks {
                 .add(count_of(click));
         }
         report.buckets = buckets.into_values().collect();
-        Ok(Snapshot { answer: report, positions: vec![] })
+        Ok(ReportSnapshot { answer: report, positions: vec![] })
     }
 
     async fn top_with(
@@ -143,7 +143,7 @@ impl ClickReports for FakeClicks {
         query: &TopQuery,
         _: &[LinkId],
         _: Option<JournalId>,
-    ) -> Result<Snapshot<Vec<RankedLink>>, StoreError> {
+    ) -> Result<ReportSnapshot<Vec<RankedLink>>, StoreError> {
         let clicks = self.enter().await?;
         let counted = clicks.iter().filter_map(|click| match &click.target {
             ClickTarget::Link(link, owner)
@@ -156,7 +156,7 @@ impl ClickReports for FakeClicks {
             }
             _ => None,
         });
-        Ok(Snapshot { answer: query.rank(counted), positions: vec![] })
+        Ok(ReportSnapshot { answer: query.rank(counted), positions: vec![] })
     }
 
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {

@@ -1,61 +1,26 @@
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
-use terse_core::limits::{Limit, LimitDecision, LimitSubject, Limiter, Take};
-use terse_server::{CreateResult, Limits, Peer};
+use terse_core::limits::Limit;
+use terse_server::{CreateResult, Peer, RateLimits};
+use terse_testkit::FixedLimiter;
 
 use crate::web::{Answer, KEY, MODERATOR, OTHER, OWNER, Web};
 
 const URLS: &str = "/api/v1/urls";
 
-/// Buckets that never refill.
-#[derive(Default)]
-struct Once(Mutex<HashMap<LimitSubject, u32>>);
-
-#[async_trait]
-impl Limiter for Once {
-    async fn take(&self, takes: &[Take]) -> LimitDecision {
-        let mut taken = self.0.lock().unwrap();
-        let mut decision = LimitDecision::UNLIMITED;
-        for Take { subject, limit, count } in takes {
-            let before = taken.get(subject).copied().unwrap_or_default();
-            let allowed = before + count <= limit.count();
-            let after = before + if allowed { *count } else { 0 };
-            decision = decision.and(LimitDecision {
-                allowed,
-                limit: limit.count(),
-                remaining: limit.count() - after,
-                reset: limit.interval() * after,
-                retry: if allowed { Duration::ZERO } else { limit.interval() },
-            });
-        }
-        if decision.allowed {
-            takes.iter().for_each(|take| *taken.entry(take.subject).or_default() += take.count);
-        }
-        decision
-    }
-
-    async fn give_back(&self, takes: &[Take]) {
-        let mut taken = self.0.lock().unwrap();
-        takes.iter().for_each(|take| *taken.get_mut(&take.subject).unwrap() -= take.count);
-    }
-}
-
 fn web() -> Web {
-    Web::limited(Limits {
-        limiter: Arc::new(Once::default()),
+    Web::limited(RateLimits {
+        limiter: Arc::new(FixedLimiter::default()),
         create_per_address: Limit::per_hour(3),
         create_per_key: Limit::per_hour(5),
         guesses_per_address: Limit::per_minute(4),
         passwords_per_address: Limit::OFF,
         sign_in: Limit::OFF,
         reports_per_address: Limit::per_hour(2),
-        ..Limits::off()
+        ..RateLimits::off()
     })
 }
 
@@ -315,12 +280,12 @@ async fn one_key_after_the_other_is_no_way_around_the_limit_of_one() {
 
 #[tokio::test]
 async fn all_keys_of_an_account_share_its_limit_and_keys_at_one_address_a_wide_one() {
-    let web = Web::limited(Limits {
-        limiter: Arc::new(Once::default()),
+    let web = Web::limited(RateLimits {
+        limiter: Arc::new(FixedLimiter::default()),
         create_per_key: Limit::per_hour(3),
         create_per_account: Limit::per_hour(5),
         create_per_address_with_key: Limit::per_hour(11),
-        ..Limits::off()
+        ..RateLimits::off()
     });
     let create = async |key: &str, from: &str, count: usize| {
         let body: Vec<_> = (0..count)

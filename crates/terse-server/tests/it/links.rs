@@ -261,6 +261,7 @@ async fn an_import_can_be_tried_and_answered_briefly() {
         {"long_url": "https://example.com/a", "short_code": "first", "imported_clicks": 12},
         {"long_url": "javascript:alert(1)", "short_code": "second"},
         {"long_url": "https://example.com/b", "short_code": "third", "imported_clicks": -1},
+        {"long_url": "https://example.com/b", "short_code": "third", "created_at": "yesterday"},
     ]);
     let statuses = async |query: &str| {
         let path = format!("POST /api/v1/admin/import{query}");
@@ -269,16 +270,37 @@ async fn an_import_can_be_tried_and_answered_briefly() {
         assert!(results.iter().all(|result| result["link"].is_null()), "{query}");
         results.iter().map(|result| result["status"].as_u64().unwrap()).collect::<Vec<_>>()
     };
-    assert_eq!(statuses("?dry_run=true").await, [201, 400, 400]);
+    assert_eq!(statuses("?dry_run=true").await, [201, 400, 400, 400]);
     assert!(web.store.everything().is_empty(), "nothing was written");
-    assert_eq!(statuses("?brief=true").await, [201, 400, 400]);
-    assert_eq!(statuses("?dry_run=true").await, [200, 400, 400]);
+    assert_eq!(statuses("?brief=true").await, [201, 400, 400, 400]);
+    assert_eq!(statuses("?dry_run=true").await, [200, 400, 400, 400]);
     let link = web.api("GET /api/v1/urls/first", Value::Null).await.json();
     assert_eq!((&link["click_count"], &link["imported_clicks"]), (&json!(12), &json!(12)));
     for name in ["dry_run", "brief"] {
         let path = format!("POST /api/v1/admin/import?{name}=yes");
         web.api(&path, rows.clone()).await.is_problem(400, "invalid_request", name);
     }
+    // Rows that meet an earlier one of the same request are foreseen, too.
+    let again = json!([
+        {"long_url": "https://example.com/c", "short_code": "fourth"},
+        {"long_url": "https://EXAMPLE.com/c", "short_code": "fourth", "title": "another"},
+        {"long_url": "https://example.com/d", "short_code": "fourth"},
+        {"long_url": "javascript:alert(1)", "short_code": "fifth"},
+        {"long_url": "https://example.com/d", "short_code": "fifth"},
+        {"long_url": "https://example.com/e?a=1", "title": "same"},
+        {"long_url": "https://example.com/e?a=1", "title": "same", "created_at": "2021-05-04"},
+        {"long_url": "https://example.com/e?a=2", "title": "same"},
+        {"long_url": "https://example.com/e?a=1", "title": "same", "reuse": false},
+    ]);
+    let foreseen = web.api("POST /api/v1/admin/import?dry_run=true", again.clone()).await.json();
+    let done = web.api("POST /api/v1/admin/import?brief=true", again.clone()).await.json();
+    let statuses = |answer: &Value| -> Vec<u64> {
+        let results = answer["results"].as_array().unwrap().iter();
+        results.map(|result| result["status"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(statuses(&foreseen), [201, 200, 409, 400, 201, 201, 200, 201, 201]);
+    assert_eq!(statuses(&done), statuses(&foreseen));
+    assert_eq!(foreseen["results"][2]["problem"]["field"], "short_code");
     let taken = json!([{"long_url": "https://example.com/else", "short_code": "first"}]);
     let answer = web.api("POST /api/v1/admin/import?dry_run=true", taken).await.json();
     assert_eq!(answer["results"][0]["problem"]["code"], "alias_taken");

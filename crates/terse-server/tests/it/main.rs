@@ -9,6 +9,7 @@ mod create;
 mod described;
 mod fake;
 mod fake_clicks;
+mod focus;
 mod http;
 mod layers;
 mod limits;

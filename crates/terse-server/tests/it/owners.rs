@@ -5,10 +5,10 @@ use terse_core::clicks::{Click, ClickTarget, LinkId};
 use terse_core::limits::Limit;
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
-    AccountName, Actor, Attribution, AuditAction, Audits, EventKind, NewWebhook, Role, Scope,
+    AccountName, Actor, Attribution, AuditAction, AuditQuery, EventKind, NewWebhook, Role, Scope,
 };
 use terse_core::{Code, Domain, LinkKey, LinkReader, OwnerId, Target, Timestamp};
-use terse_server::Limits;
+use terse_server::RateLimits;
 
 use crate::web::{Answer, KEY, MODERATOR, OTHER, OWNER, Web};
 
@@ -19,7 +19,8 @@ fn key_of(code: &str) -> LinkKey {
 }
 
 async fn acts(web: &Web) -> Vec<AuditAction> {
-    let lines = web.registry.audit(&Audits { limit: 1000, ..Audits::default() }).await.unwrap();
+    let lines =
+        web.registry.audit(&AuditQuery { limit: 1000, ..AuditQuery::default() }).await.unwrap();
     lines.iter().rev().map(|line| line.act).collect()
 }
 
@@ -127,7 +128,8 @@ async fn a_request_for_a_key_is_read_strictly() {
 
 #[tokio::test]
 async fn a_key_makes_no_key_that_may_do_more() {
-    let web = Web::limited(Limits { create_per_key: Limit::per_hour(100), ..Limits::off() });
+    let web =
+        Web::limited(RateLimits { create_per_key: Limit::per_hour(100), ..RateLimits::off() });
     let ends = Timestamp::parse("2090-01-01").unwrap();
     web.give_key(OWNER.1, "terse_small", |key| {
         (key.plan, key.expires_at) = (Some("10/h".into()), Some(ends));
@@ -358,7 +360,7 @@ async fn an_erased_account_takes_everything_with_it_and_nothing_of_anybody_else(
             && left[0].deleted_at.is_some()
     );
     assert_eq!(web.api("GET /api/v1/urls/ann-1", Value::Null).await.status, 404);
-    let stats = web.api("GET /api/v1/stats", Value::Null).await.json();
+    let stats = web.api("GET /api/v1/stats?owner=all", Value::Null).await.json();
     assert_eq!(stats["total_clicks"], 1, "{stats}");
     assert_eq!(
         web.as_owner("GET /api/v1/urls/theirs", OTHER.0, Value::Null).await.json()["click_count"],
@@ -366,7 +368,7 @@ async fn an_erased_account_takes_everything_with_it_and_nothing_of_anybody_else(
     );
     let log = format!(
         "{:?}",
-        web.registry.audit(&Audits { limit: 1000, ..Audits::default() }).await.unwrap()
+        web.registry.audit(&AuditQuery { limit: 1000, ..AuditQuery::default() }).await.unwrap()
     );
     assert!(!log.contains("\"ann\"") && !log.contains("\\\"ann\\\""), "{log}");
     assert_eq!(acts(&web).await.last(), Some(&AuditAction::UserErased));
@@ -434,7 +436,7 @@ async fn an_erasure_that_was_cut_off_is_finished_later() {
             && web.registry.account(OTHER.1).await.unwrap().is_some()
     );
     assert!(web.store.everything().is_empty());
-    assert_eq!(web.api("GET /api/v1/stats", Value::Null).await.json()["total_clicks"], 0);
+    assert_eq!(web.api("GET /api/v1/stats?owner=all", Value::Null).await.json()["total_clicks"], 0);
 }
 
 #[tokio::test]
@@ -459,7 +461,7 @@ async fn an_erasure_that_is_cut_off_after_any_step_can_be_finished() {
         let left = web.store.everything();
         assert!(left.len() == 1 && left[0].owner == OTHER.1, "{step}: {left:?}");
         assert_eq!(
-            web.api("GET /api/v1/stats", Value::Null).await.json()["total_clicks"],
+            web.api("GET /api/v1/stats?owner=all", Value::Null).await.json()["total_clicks"],
             1,
             "{step}"
         );
@@ -710,7 +712,7 @@ async fn an_invitation_is_a_link_that_is_good_once() {
         identity: None,
         created_at: web.clock.now(),
     };
-    let token = terse_core::registry::Token(terse_server::Keys::hash(secret));
+    let token = terse_core::registry::Token(terse_server::AdminKeys::hash(secret));
     assert_eq!(web.registry.accept(&token, user).await.unwrap().role, Role::Admin);
     assert!(seen(KEY).await.json()["invitations"].as_array().unwrap().is_empty());
 }

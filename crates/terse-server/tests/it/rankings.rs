@@ -98,6 +98,15 @@ async fn statistics_of_a_tag_are_those_of_its_links() {
     // The links of others with the same tag are not yours.
     let theirs = web.as_owner("GET /api/v1/stats?tag=spring", OTHER.0, Value::Null).await.json();
     assert_eq!(theirs["total_clicks"], 0);
+    // An admin reads them by their owner.
+    assert_eq!(
+        web.api("GET /api/v1/stats?tag=spring", Value::Null).await.json()["total_clicks"],
+        0
+    );
+    for owner in [OWNER.1.0.to_string(), "all".to_owned()] {
+        let path = format!("GET /api/v1/stats?tag=spring&owner={owner}");
+        assert_eq!(web.api(&path, Value::Null).await.json()["total_clicks"], 9);
+    }
     let refused = web.as_owner("GET /api/v1/stats?tag=", OWNER.0, Value::Null).await;
     refused.is_problem(400, "invalid_request", "tag");
 }

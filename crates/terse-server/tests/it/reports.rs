@@ -40,7 +40,7 @@ async fn three_networks_warn_and_one_does_not() {
     assert_eq!(report(&web, "203.0.113.1").await.status, 202);
     assert_eq!(status(&web).await, "suspicious");
     let page = web.page("/r/abc").await;
-    assert!(page.text().contains("Several people have reported it."), "{}", page.text());
+    assert!(page.text().contains("Several visitors have reported it."), "{}", page.text());
     assert_eq!(web.registry.reports(ReportState::Open, None, 100).await.unwrap().len(), 3);
 }
 

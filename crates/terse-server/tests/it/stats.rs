@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use terse_core::clicks::*;
 use terse_core::*;
 
-use crate::web::{KEY, OTHER, OWNER, Web};
+use crate::web::{KEY, MODERATOR, OTHER, OWNER, Web};
 
 const HOUR: i64 = 3_600_000;
 
@@ -338,6 +338,43 @@ async fn a_link_without_clicks_has_sums_too() {
     assert_eq!(web.api("GET /api/v1/urls/old-1/stats", Value::Null).await.status, 200);
 }
 
+/// `mine` of OWNER has two clicks, `theirs` of OTHER three, and the operator has none.
+async fn admins_ask_for_clicks_of_others(web: &Web) {
+    let seen = async |key: &str, query: &str| {
+        let mut found = Vec::new();
+        for (path, list) in [("stats", "top_links"), ("top", "links")] {
+            let line = format!("GET /api/v1/{path}{query}");
+            let answer = web.as_owner(&line, key, Value::Null).await;
+            let body = answer.json();
+            let links = body[list].as_array().into_iter().flatten();
+            let codes: Vec<_> = links.map(|link| link["short_code"].as_str().unwrap()).collect();
+            found.push(format!("{} {}", answer.status.as_u16(), codes.join(" ")));
+        }
+        found.dedup();
+        found.join(", ")
+    };
+    let (owner, other) = (format!("?owner={}", OWNER.1.0), format!("?owner={}", OTHER.1.0));
+    for (key, query, want) in [
+        (KEY, "", "200 "),
+        (KEY, "?owner=all", "200 theirs mine"),
+        (KEY, &owner, "200 mine"),
+        (KEY, &other, "200 theirs"),
+        (KEY, "?owner=0", "200 "),
+        (OWNER.0, "?owner=all", "200 mine"),
+        (OWNER.0, &owner, "200 mine"),
+        (OWNER.0, &other, "403 "),
+        // A moderator sees links of others, but not their clicks.
+        (MODERATOR.0, "?owner=all", "200 "),
+        (MODERATOR.0, &other, "403 "),
+    ] {
+        assert_eq!(seen(key, query).await, want, "{key} {query}");
+    }
+    for path in ["stats?owner=x", "stats?owner=", "top?owner=99999999999999999999"] {
+        let answer = web.api(&format!("GET /api/v1/{path}"), Value::Null).await;
+        answer.is_problem(400, "invalid_request", "owner");
+    }
+}
+
 #[tokio::test]
 async fn owners_see_their_own_and_nobody_elses() {
     let web = Web::new();
@@ -406,7 +443,7 @@ async fn owners_see_their_own_and_nobody_elses() {
             .collect();
         assert_eq!((body["total_clicks"].as_u64(), links), (Some(total), tops));
     }
-    let all = get("stats", KEY).await;
+    let all = get("stats?owner=all", KEY).await;
     assert_eq!((&all["total_clicks"], &all["clicks_24h"]), (&json!(5), &json!(5)));
     assert_eq!(all["series"].as_array().unwrap().len(), 31);
     assert_eq!(
@@ -416,7 +453,7 @@ async fn owners_see_their_own_and_nobody_elses() {
             "short_url": "https://b.example/theirs", "clicks": 3
         })
     );
-    let bots = get("stats?bots=only", KEY).await;
+    let bots = get("stats?owner=all&bots=only", KEY).await;
     assert_eq!(
         (&bots["top_links"].as_array().unwrap().len(), &bots["top_links"][0]["clicks"]),
         (&1, &json!(1))
@@ -426,8 +463,9 @@ async fn owners_see_their_own_and_nobody_elses() {
         "short_url": "https://go.example/mine",
         "clicks": 2, "human_clicks": 1, "bot_clicks": 1, "last_click_at": now.to_string()}]});
     assert_eq!(top, want);
-    assert_eq!(get("top?limit=1", KEY).await["links"].as_array().unwrap().len(), 1);
-    assert_eq!(get("top", KEY).await["links"].as_array().unwrap().len(), 2);
+    assert_eq!(get("top?owner=all&limit=1", KEY).await["links"].as_array().unwrap().len(), 1);
+    assert_eq!(get("top?owner=all", KEY).await["links"].as_array().unwrap().len(), 2);
+    admins_ask_for_clicks_of_others(&web).await;
     let orphans = get("admin/orphans", KEY).await;
     assert_eq!(
         (&orphans["total_clicks"], &orphans["outcomes"]),

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use terse_core::PasswordHasher as _;
-use terse_server::{Keys, Passwords};
+use terse_server::{AdminKeys, Passwords};
 
 use crate::web::{KEY, OWNER, Web};
 
@@ -80,7 +80,7 @@ fn wrong_keys(real: &str) -> [Vec<String>; 2] {
         .filter(|key| key != real)
         .take(50);
     let far = (0..50)
-        .map(|_| Keys::generate().unwrap().0.chars().rev().cycle().take(real.len()).collect());
+        .map(|_| AdminKeys::generate().unwrap().0.chars().rev().cycle().take(real.len()).collect());
     [near.collect(), far.collect()]
 }
 
@@ -113,7 +113,7 @@ async fn a_wrong_key_that_is_almost_right_takes_as_long_as_any_other() {
     }
     let web = Web::new();
     assert_alike("the operator's", KEY, &web).await;
-    let (real, _) = Keys::generate().unwrap();
+    let (real, _) = AdminKeys::generate().unwrap();
     web.give_key(OWNER.1, &real, |_| ()).await;
     assert_alike("an owner's", &real, &web).await;
 }
@@ -151,7 +151,7 @@ fn a_comparison_that_stops_early_is_found_out() {
     if !is_wanted() {
         return;
     }
-    let (real, _) = Keys::generate().unwrap();
+    let (real, _) = AdminKeys::generate().unwrap();
     let (keys, mut coin, mut times) = (wrong_keys(&real), Coin::new(), Times::default());
     for _ in 0..30_000 {
         let kind = coin.toss(2);

@@ -8,17 +8,18 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, Response, StatusCode};
 use futures_util::FutureExt as _;
 use serde_json::Value;
-use terse_core::accounts::{ErasureError, Erasures};
+use terse_core::accounts::{ErasureError, Erasures, NoKeyUse, NoRefresh};
 use terse_core::clicks::Live;
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
     AccountName, Actor, Attribution, FIRST_ACCOUNT, KeyId, NewAccount, NewKey, Role, Scope,
     Session, Token, WebhookKey,
 };
+use terse_core::webhooks::Webhooks;
 use terse_core::*;
 use terse_server::{
-    AccountSettings, ApiStats, AppState, HttpSettings, Keys, Limits, Passwords, Peer,
-    RegistryRefresh, Webhooks, router,
+    AccountSettings, AdminKeys, ApiStats, AppState, HttpSettings, Passwords, Peer, RateLimits,
+    router,
 };
 use terse_testkit::MemoryRegistry;
 use tokio::sync::watch;
@@ -73,7 +74,7 @@ fn enrol(registry: &MemoryRegistry, key: &str, owner: OwnerId, role: Role) {
     let user = NewAccount { name, role, password: None, identity: None, created_at: at };
     let user = registry.add_account(user, by()).now_or_never().unwrap().unwrap();
     assert_eq!(user.id, owner);
-    let token = Token(Keys::hash(key));
+    let token = Token(AdminKeys::hash(key));
     let (name, prefix, scope) = ("a key".to_owned(), key[..6].to_owned(), Scope::Full);
     let key =
         NewKey { owner, name, prefix, token, scope, created_at: at, expires_at: None, plan: None };
@@ -134,7 +135,7 @@ impl Answer {
 /// Fails if a call returns a problem that the OpenAPI document does not list for it.
 fn check_described(method: &str, path: &str, answer: &Answer) {
     static DOCUMENT: LazyLock<Value> =
-        LazyLock::new(|| serde_json::to_value(terse_server::openapi()).unwrap());
+        LazyLock::new(|| serde_json::from_str(terse_server::OPENAPI).unwrap());
     if answer.header("content-type") != "application/problem+json" {
         return;
     }
@@ -193,28 +194,28 @@ impl Web {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut LinkPolicy)) -> Self {
-        Self::build(change, Limits::off(), false, Operator::default(), HttpSettings::default())
+        Self::build(change, RateLimits::off(), false, Operator::default(), HttpSettings::default())
     }
 
-    pub(crate) fn limited(limits: Limits) -> Self {
+    pub(crate) fn limited(limits: RateLimits) -> Self {
         Self::build(|_| (), limits, false, Operator::default(), HttpSettings::default())
     }
 
     pub(crate) fn with_webhooks() -> Self {
-        Self::build(|_| (), Limits::off(), true, Operator::default(), HttpSettings::default())
+        Self::build(|_| (), RateLimits::off(), true, Operator::default(), HttpSettings::default())
     }
 
     pub(crate) fn run_by(operator: Operator) -> Self {
-        Self::build(|_| (), Limits::off(), false, operator, HttpSettings::default())
+        Self::build(|_| (), RateLimits::off(), false, operator, HttpSettings::default())
     }
 
     pub(crate) fn answering(http: HttpSettings) -> Self {
-        Self::build(|_| (), Limits::off(), false, Operator::default(), http)
+        Self::build(|_| (), RateLimits::off(), false, Operator::default(), http)
     }
 
     fn build(
         change: impl FnOnce(&mut LinkPolicy),
-        limits: Limits,
+        limits: RateLimits,
         webhooks: bool,
         operator: Operator,
         http: HttpSettings,
@@ -244,7 +245,7 @@ impl Web {
             rules,
             clock.clone(),
         ));
-        let keys = Keys::new(vec![Keys::hash(KEY)]);
+        let keys = AdminKeys::new(vec![AdminKeys::hash(KEY)]);
         let registry = Arc::new(MemoryRegistry::new());
         for ((key, owner), role) in
             [(OWNER, Role::User), (OTHER, Role::User), (MODERATOR, Role::Moderator)]
@@ -258,11 +259,11 @@ impl Web {
             links,
             keys,
             registry: registry.clone(),
-            registry_refresh: RegistryRefresh::default(),
+            registry_refresh: Arc::new(NoRefresh),
             passwords: Passwords::new(1),
             operator,
             accounts: AccountSettings::closed(),
-            used_keys: Arc::default(),
+            used_keys: Arc::new(NoKeyUse),
             classifier: Arc::new(Watching),
             cursor_key: [9; 32],
             pass_key: [8; 32],
@@ -308,7 +309,7 @@ impl Web {
         key: &str,
         change: impl FnOnce(&mut NewKey),
     ) -> KeyId {
-        let (token, at) = (Token(Keys::hash(key)), Timestamp::from_ms(1));
+        let (token, at) = (Token(AdminKeys::hash(key)), Timestamp::from_ms(1));
         let (name, prefix) = ("a key".to_owned(), "terse_".to_owned());
         let mut key = NewKey {
             owner,
@@ -331,7 +332,7 @@ impl Web {
     /// Signs an account in and returns its cookie.
     pub(crate) async fn sign_in(&self, owner: OwnerId, secret: &str) -> String {
         let seen = self.registry.account(owner).await.unwrap().unwrap().revision;
-        let token = Token(Keys::hash(secret));
+        let token = Token(AdminKeys::hash(secret));
         let session =
             Session { token, owner, created_at: self.clock.now(), expires_at: Timestamp::MAX };
         self.registry.add_session(session, seen).await.unwrap();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use terse_core::clicks::{Added, Batch, ClickSubject, JournalSpan, Position, RawQuery};
 
 use super::{
-    ALWAYS, JOURNAL, OpenJournal, Store, click, humans, in_buckets, link, of_link, positions,
-    report,
+    ALWAYS, ClickStoreHandle, JOURNAL, OpenJournal, click, humans, in_buckets, link, of_link,
+    positions, report,
 };
 
 fn batch(journal: &OpenJournal, clicks: i64, from: u64, to: u64) -> Arc<Batch> {
@@ -17,7 +17,7 @@ fn spanning(spans: Vec<JournalSpan>, clicks: i64) -> Arc<Batch> {
     Arc::new(Batch::of(spans, (0..clicks).map(|n| click(&link("abc"), n))))
 }
 
-async fn count(store: &Store) -> u64 {
+async fn count(store: &ClickStoreHandle) -> u64 {
     let report = report(store, &ClickSubject::Everything, ALWAYS).await;
     assert_eq!(in_buckets(&report), report.tally.clicks);
     assert_eq!(of_link(store, &link("abc"), ALWAYS).await.tally.clicks, report.tally.clicks);
@@ -33,7 +33,7 @@ fn gap(segments: &[(u64, u64)]) -> Added {
     Added::Gap(segments.iter().map(position).collect())
 }
 
-pub async fn a_counted_batch_is_in_every_report(store: Store) {
+pub async fn a_counted_batch_is_in_every_report(store: ClickStoreHandle) {
     let journal = OpenJournal::open(&store, JOURNAL).await;
     let batch = batch(&journal, 3, 0, 100);
     assert_eq!(store.add(&batch).await.unwrap(), Added::Done);
@@ -44,7 +44,7 @@ pub async fn a_counted_batch_is_in_every_report(store: Store) {
     assert_eq!(positions(&store, JOURNAL).await, [(1, 100)]);
 }
 
-pub async fn a_batch_is_counted_once_however_often_it_is_tried(store: Store) {
+pub async fn a_batch_is_counted_once_however_often_it_is_tried(store: ClickStoreHandle) {
     let journal = OpenJournal::open(&store, JOURNAL).await;
     for (from, to) in [(0, 100), (100, 250)] {
         let batch = batch(&journal, 3, from, to);
@@ -65,7 +65,7 @@ pub async fn a_batch_is_counted_once_however_often_it_is_tried(store: Store) {
     assert_eq!(positions(&store, JOURNAL).await, [(1, 250)]);
 }
 
-pub async fn a_batch_of_which_one_position_has_moved_is_refused_whole(store: Store) {
+pub async fn a_batch_of_which_one_position_has_moved_is_refused_whole(store: ClickStoreHandle) {
     let journal = OpenJournal::open(&store, JOURNAL).await;
     store.add(&batch(&journal, 1, 0, 100)).await.unwrap();
     let first = journal.span(u64::MAX, 0, 30);
@@ -82,7 +82,7 @@ pub async fn a_batch_of_which_one_position_has_moved_is_refused_whole(store: Sto
     assert_eq!(positions(&store, JOURNAL).await, [(1, 200), (3, 20), (u64::MAX, 30)]);
 }
 
-pub async fn of_racing_equal_batches_one_is_counted(store: Store) {
+pub async fn of_racing_equal_batches_one_is_counted(store: ClickStoreHandle) {
     let journal = OpenJournal::open(&store, JOURNAL).await;
     for round in 0..5 {
         let racing: Vec<_> = (0..20)
@@ -101,7 +101,7 @@ pub async fn of_racing_equal_batches_one_is_counted(store: Store) {
     }
 }
 
-pub async fn positions_are_kept_until_they_are_forgotten(store: Store) {
+pub async fn positions_are_kept_until_they_are_forgotten(store: ClickStoreHandle) {
     let journal = OpenJournal::open(&store, JOURNAL).await;
     let segment = |n: u64| n << 60 | n;
     let spans = (1..=5).map(|n| journal.span(segment(n), 0, n * 1000)).collect();
@@ -112,14 +112,14 @@ pub async fn positions_are_kept_until_they_are_forgotten(store: Store) {
     assert_eq!(positions(&store, JOURNAL).await, [2, 4, 5].map(|n| (segment(n), n * 1000)));
 }
 
-pub async fn a_batch_without_clicks_moves_positions(store: Store) {
+pub async fn a_batch_without_clicks_moves_positions(store: ClickStoreHandle) {
     let journal = OpenJournal::open(&store, JOURNAL).await;
     assert_eq!(store.add(&batch(&journal, 0, 0, 64)).await.unwrap(), Added::Done);
     assert_eq!(store.add(&batch(&journal, 0, 0, 64)).await.unwrap(), Added::Already);
     assert_eq!(positions(&store, JOURNAL).await, [(1, 64)]);
 }
 
-pub async fn a_journal_that_was_not_opened_is_fenced(store: Store) {
+pub async fn a_journal_that_was_not_opened_is_fenced(store: ClickStoreHandle) {
     for epoch in [0, 1] {
         let journal = OpenJournal { journal: JOURNAL, epoch };
         assert_eq!(store.add(&batch(&journal, 1, 0, 64)).await.unwrap(), Added::Fenced);

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use terse_core::clicks::{Added, Batch, Click, ClickSubject};
 
 use super::{
-    ALWAYS, HOUR, JOURNAL, OWNER, OpenJournal, Store, click, humans, link, positions, put, report,
+    ALWAYS, ClickStoreHandle, HOUR, JOURNAL, OWNER, OpenJournal, click, humans, link, positions,
+    put, report,
 };
 
-pub async fn a_huge_batch_is_counted(store: Store) {
+pub async fn a_huge_batch_is_counted(store: ClickStoreHandle) {
     let links: Vec<_> = (0..500).map(|n| link(&format!("link-{n}"))).collect();
     let clicks = (0..20_000).map(|n: usize| Click {
         visitor: Some(n as u64 + 1),
@@ -29,7 +30,7 @@ pub async fn a_huge_batch_is_counted(store: Store) {
     assert_eq!(positions(&store, JOURNAL).await.len(), 100);
 }
 
-pub async fn a_reader_never_sees_half_a_batch(store: Store) {
+pub async fn a_reader_never_sees_half_a_batch(store: ClickStoreHandle) {
     let links: Vec<_> = (0..20).map(|n| link(&format!("link-{n}"))).collect();
     let stop = Arc::new(AtomicBool::new(false));
     let readers: Vec<_> = (0..2)

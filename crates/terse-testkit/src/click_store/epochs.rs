@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use terse_core::clicks::{Added, Batch, ClickSubject, Forgotten, JournalId, JournalSpan, Position};
 
-use super::{ALWAYS, JOURNAL, OpenJournal, Store, click, humans, link, positions, report};
+use super::{
+    ALWAYS, ClickStoreHandle, JOURNAL, OpenJournal, click, humans, link, positions, report,
+};
 
 const OTHER: JournalId = JournalId([0xfe; 16]);
 
@@ -12,13 +14,13 @@ fn batch(spans: &[JournalSpan]) -> Arc<Batch> {
     Arc::new(Batch::of(spans.to_vec(), [click(&link("abc"), 1)]))
 }
 
-async fn assert_counted(store: &Store, clicks: u64) {
+async fn assert_counted(store: &ClickStoreHandle, clicks: u64) {
     let everything = report(store, &ClickSubject::Everything, ALWAYS).await.tally.clicks;
     assert_eq!(everything, humans(clicks));
     assert_eq!(store.counts(&[link("abc")]).await.unwrap(), [humans(clicks)]);
 }
 
-pub async fn opening_a_journal_fences_the_other_handle([first, second]: [Store; 2]) {
+pub async fn opening_a_journal_fences_the_other_handle([first, second]: [ClickStoreHandle; 2]) {
     let before = OpenJournal::open(&first, JOURNAL).await;
     assert_eq!(first.add(&batch(&[before.span(1, 0, 10)])).await.unwrap(), Added::Done);
     let opened = second.open(JOURNAL).await.unwrap();
@@ -38,7 +40,7 @@ pub async fn opening_a_journal_fences_the_other_handle([first, second]: [Store; 
     assert_counted(&second, 3).await;
 }
 
-pub async fn a_batch_of_a_fenced_journal_is_refused_whole([first, second]: [Store; 2]) {
+pub async fn a_batch_of_a_fenced_journal_is_refused_whole([first, second]: [ClickStoreHandle; 2]) {
     let ours = OpenJournal::open(&first, OTHER).await;
     let lost = OpenJournal::open(&first, JOURNAL).await;
     second.open(JOURNAL).await.unwrap();
@@ -50,7 +52,7 @@ pub async fn a_batch_of_a_fenced_journal_is_refused_whole([first, second]: [Stor
 }
 
 pub async fn a_batch_repeated_through_the_other_handle_is_already_counted(
-    [first, second]: [Store; 2],
+    [first, second]: [ClickStoreHandle; 2],
 ) {
     let before = OpenJournal::open(&first, JOURNAL).await;
     let sent = batch(&[before.span(1, 0, 10), before.span(2, 0, 20)]);
@@ -62,7 +64,7 @@ pub async fn a_batch_repeated_through_the_other_handle_is_already_counted(
     assert_counted(&first, 1).await;
 }
 
-pub async fn a_gap_says_where_the_store_is([first, second]: [Store; 2]) {
+pub async fn a_gap_says_where_the_store_is([first, second]: [ClickStoreHandle; 2]) {
     let before = OpenJournal::open(&first, JOURNAL).await;
     first.add(&batch(&[before.span(1, 0, 10)])).await.unwrap();
     let after = OpenJournal::open(&second, JOURNAL).await;
@@ -76,7 +78,7 @@ pub async fn a_gap_says_where_the_store_is([first, second]: [Store; 2]) {
     assert_counted(&first, 2).await;
 }
 
-pub async fn a_fenced_epoch_forgets_nothing([first, second]: [Store; 2]) {
+pub async fn a_fenced_epoch_forgets_nothing([first, second]: [ClickStoreHandle; 2]) {
     let before = OpenJournal::open(&first, JOURNAL).await;
     first.add(&batch(&[before.span(1, 0, 10)])).await.unwrap();
     let opened = second.open(JOURNAL).await.unwrap();
@@ -90,7 +92,7 @@ pub async fn a_fenced_epoch_forgets_nothing([first, second]: [Store; 2]) {
     assert_eq!(positions(&second, JOURNAL).await, []);
 }
 
-pub async fn journals_do_not_share_positions([first, second]: [Store; 2]) {
+pub async fn journals_do_not_share_positions([first, second]: [ClickStoreHandle; 2]) {
     let ours = OpenJournal::open(&first, JOURNAL).await;
     let theirs = OpenJournal::open(&second, OTHER).await;
     assert_eq!(first.add(&batch(&[ours.span(1, 0, 10)])).await.unwrap(), Added::Done);
@@ -103,7 +105,7 @@ pub async fn journals_do_not_share_positions([first, second]: [Store; 2]) {
     assert_counted(&first, 2).await;
 }
 
-pub async fn generations_only_rise([first, second]: [Store; 2]) {
+pub async fn generations_only_rise([first, second]: [ClickStoreHandle; 2]) {
     let opened = first.open(JOURNAL).await.unwrap();
     assert_eq!((opened.generation, opened.positions), (0, vec![]));
     for (generation, highest) in [(3, 3), (2, 3), (3, 3), (8, 8)] {
@@ -114,7 +116,7 @@ pub async fn generations_only_rise([first, second]: [Store; 2]) {
     assert_eq!(second.open(OTHER).await.unwrap().generation, 0);
 }
 
-pub async fn of_racing_handles_that_open_a_journal_one_can_add(handles: [Store; 2]) {
+pub async fn of_racing_handles_that_open_a_journal_one_can_add(handles: [ClickStoreHandle; 2]) {
     let racing: Vec<_> = (0..20)
         .map(|n| {
             let store = Arc::clone(&handles[n % 2]);

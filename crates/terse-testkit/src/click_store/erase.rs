@@ -8,13 +8,13 @@ use terse_core::clicks::{
 use terse_core::{OwnerId, Timestamp};
 
 use super::{
-    ALWAYS, DAY, JOURNAL, OWNER, OpenJournal, Store, click, humans, in_buckets, link, of_link, put,
-    report,
+    ALWAYS, ClickStoreHandle, DAY, JOURNAL, OWNER, OpenJournal, click, humans, in_buckets, link,
+    of_link, put, report,
 };
 use crate::{key, timestamp};
 
 /// Asserts that nothing is left of a link.
-async fn assert_gone(store: &Store, link: &LinkId) {
+async fn assert_gone(store: &ClickStoreHandle, link: &LinkId) {
     assert_eq!(store.counts(std::slice::from_ref(link)).await.unwrap(), [Count::default()]);
     let found = report(store, &ClickSubject::Link(link.clone()), ALWAYS).await;
     assert_eq!((found.tally.clicks, found.buckets.len()), (Count::default(), 0));
@@ -24,13 +24,13 @@ async fn assert_gone(store: &Store, link: &LinkId) {
     assert!(!store.links(None, 100).await.unwrap().contains(link));
 }
 
-async fn assert_count(store: &Store, subject: ClickSubject, clicks: u64) {
+async fn assert_count(store: &ClickStoreHandle, subject: ClickSubject, clicks: u64) {
     let found = report(store, &subject, ALWAYS).await;
     assert_eq!(found.tally.clicks, humans(clicks), "{subject:?}");
     assert_eq!(in_buckets(&found), humans(clicks), "{subject:?}");
 }
 
-pub async fn links_are_erased_up_to_a_creation_time(store: Store) {
+pub async fn links_are_erased_up_to_a_creation_time(store: ClickStoreHandle) {
     let old = link("reused");
     let new = LinkId { created_at: timestamp(100), ..old.clone() };
     let other = link("other");
@@ -60,7 +60,7 @@ pub async fn links_are_erased_up_to_a_creation_time(store: Store) {
     store.erase_links(&[], timestamp(100), erased_at).await.unwrap();
 }
 
-pub async fn an_owner_is_erased_with_all_links(store: Store) {
+pub async fn an_owner_is_erased_with_all_links(store: ClickStoreHandle) {
     let ours: Vec<LinkId> = (0..30).map(|n| link(&format!("ours-{n}"))).collect();
     let theirs = link("theirs");
     let their_click = Click::bare(timestamp(1), ClickTarget::Link(theirs.clone(), OwnerId(8)));
@@ -76,7 +76,7 @@ pub async fn an_owner_is_erased_with_all_links(store: Store) {
     store.erase_owner(OwnerId(99), timestamp(2)).await.unwrap();
 }
 
-pub async fn a_link_made_again_after_its_erasure_is_counted(store: Store) {
+pub async fn a_link_made_again_after_its_erasure_is_counted(store: ClickStoreHandle) {
     let abc = link("abc");
     for round in 0..3 {
         let ms = round * 100;
@@ -94,7 +94,9 @@ pub async fn a_link_made_again_after_its_erasure_is_counted(store: Store) {
     assert_count(&store, ClickSubject::Everything, 12).await;
 }
 
-pub async fn late_clicks_of_an_erased_link_that_is_clicked_again_are_not_counted(store: Store) {
+pub async fn late_clicks_of_an_erased_link_that_is_clicked_again_are_not_counted(
+    store: ClickStoreHandle,
+) {
     let abc = link("abc");
     put(&store, vec![click(&abc, 1)]).await;
     store.erase_links(&[key("abc")], timestamp(0), timestamp(50)).await.unwrap();
@@ -108,7 +110,9 @@ pub async fn late_clicks_of_an_erased_link_that_is_clicked_again_are_not_counted
     assert_count(&store, ClickSubject::Everything, 5).await;
 }
 
-pub async fn a_late_click_of_an_erased_link_is_not_counted_for_it([first, second]: [Store; 2]) {
+pub async fn a_late_click_of_an_erased_link_is_not_counted_for_it(
+    [first, second]: [ClickStoreHandle; 2],
+) {
     let abc = link("abc");
     // Nothing of the link is counted yet: all its clicks wait in a journal.
     let journal = OpenJournal::open(&first, JOURNAL).await;
@@ -125,7 +129,7 @@ pub async fn a_late_click_of_an_erased_link_is_not_counted_for_it([first, second
 }
 
 pub async fn a_late_click_of_an_erased_owner_is_counted_for_everything_alone(
-    [first, second]: [Store; 2],
+    [first, second]: [ClickStoreHandle; 2],
 ) {
     let (known, unknown) = (link("known"), link("unknown"));
     put(&first, vec![click(&known, 1)]).await;
@@ -139,7 +143,7 @@ pub async fn a_late_click_of_an_erased_owner_is_counted_for_everything_alone(
     }
 }
 
-pub async fn a_pruned_tombstone_no_longer_holds(store: Store) {
+pub async fn a_pruned_tombstone_no_longer_holds(store: ClickStoreHandle) {
     let (abc, other) = (link("abc"), OwnerId(8));
     store.erase_links(&[key("abc")], timestamp(0), timestamp(50)).await.unwrap();
     store.erase_owner(other, timestamp(60)).await.unwrap();

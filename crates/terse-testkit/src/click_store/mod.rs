@@ -41,11 +41,11 @@ pub use values::*;
 use crate::{key, timestamp};
 
 /// A handle on the store that a promise is about.
-pub type Store = Arc<dyn ClickStore>;
+pub type ClickStoreHandle = Arc<dyn ClickStore>;
 
 /// Expands into one test per promise, in a module `click_store`.
 ///
-/// `fresh` is an `async fn() -> Option<[Store; 2]>` that returns two handles on one empty store
+/// `fresh` is an `async fn() -> Option<[ClickStoreHandle; 2]>` that returns two handles on one empty store
 /// that keeps raw clicks, as two nodes have them; with `None` a test is skipped, and says so. Only
 /// two handles can break the promises of the second list.
 #[macro_export]
@@ -134,7 +134,7 @@ macro_rules! click_store {
                 $crate::suite::prove(
                     stringify!($promise),
                     || $fresh(),
-                    |$handles: [$crate::click_store::Store; 2]| {
+                    |$handles: [$crate::click_store::ClickStoreHandle; 2]| {
                         $crate::click_store::$promise($argument)
                     },
                 );
@@ -177,7 +177,7 @@ struct OpenJournal {
 }
 
 impl OpenJournal {
-    async fn open(store: &Store, journal: JournalId) -> Self {
+    async fn open(store: &ClickStoreHandle, journal: JournalId) -> Self {
         let Opened { epoch, .. } = store.open(journal).await.unwrap();
         Self { journal, epoch }
     }
@@ -197,12 +197,12 @@ pub async fn add_clicks(store: &(impl ClickIngest + ?Sized), clicks: Vec<Click>)
     assert_eq!(store.add(&Arc::new(Batch::of(spans, clicks))).await.unwrap(), Added::Done);
 }
 
-async fn put(store: &Store, clicks: Vec<Click>) {
+async fn put(store: &ClickStoreHandle, clicks: Vec<Click>) {
     add_clicks(&**store, clicks).await;
 }
 
 /// Every position of a journal, in order. Fences its earlier holder.
-async fn positions(store: &Store, journal: JournalId) -> Vec<(u64, u64)> {
+async fn positions(store: &ClickStoreHandle, journal: JournalId) -> Vec<(u64, u64)> {
     let opened = store.open(journal).await.unwrap();
     let mut positions: Vec<_> =
         opened.positions.iter().map(|position| (position.segment, position.to)).collect();
@@ -210,11 +210,11 @@ async fn positions(store: &Store, journal: JournalId) -> Vec<(u64, u64)> {
     positions
 }
 
-async fn report(store: &Store, subject: &ClickSubject, period: Period) -> ClickReport {
+async fn report(store: &ClickStoreHandle, subject: &ClickSubject, period: Period) -> ClickReport {
     store.report(subject, period, timestamp(0)).await.unwrap()
 }
 
-async fn of_link(store: &Store, link: &LinkId, period: Period) -> ClickReport {
+async fn of_link(store: &ClickStoreHandle, link: &LinkId, period: Period) -> ClickReport {
     report(store, &ClickSubject::Link(link.clone()), period).await
 }
 
@@ -229,6 +229,6 @@ fn starts(report: &ClickReport) -> Vec<(Timestamp, Count)> {
     report.buckets.iter().map(|bucket| (bucket.start, bucket.clicks)).collect()
 }
 
-pub async fn a_healthy_store_counts(store: Store) {
+pub async fn a_healthy_store_counts(store: ClickStoreHandle) {
     store.check().await.unwrap();
 }

@@ -4,11 +4,12 @@ use terse_core::Timestamp;
 use terse_core::clicks::{Click, ClickSubject, Count, Period, Unit};
 
 use super::{
-    ALWAYS, DAY, HOUR, Store, click, humans, in_buckets, link, of_link, put, report, since, starts,
+    ALWAYS, ClickStoreHandle, DAY, HOUR, click, humans, in_buckets, link, of_link, put, report,
+    since, starts,
 };
 use crate::timestamp;
 
-pub async fn a_period_counts_every_hour_it_touches(store: Store) {
+pub async fn a_period_counts_every_hour_it_touches(store: ClickStoreHandle) {
     let abc = link("abc");
     // One click in the first hour, two in the second, three in the third, none in the fourth, five
     // in the fifth.
@@ -45,7 +46,7 @@ pub async fn a_period_counts_every_hour_it_touches(store: Store) {
     assert!(all.buckets.iter().all(|bucket| bucket.unit == Unit::Hour));
 }
 
-pub async fn recent_is_the_present_hour_and_the_23_before(store: Store) {
+pub async fn recent_is_the_present_hour_and_the_23_before(store: ClickStoreHandle) {
     let abc = link("abc");
     put(&store, (0..72).map(|hour| click(&abc, hour * HOUR + 5)).collect()).await;
     put(&store, vec![click(&abc, 30 * HOUR)]).await;
@@ -67,7 +68,7 @@ pub async fn recent_is_the_present_hour_and_the_23_before(store: Store) {
     }
 }
 
-pub async fn clicks_of_any_year_land_in_their_own_hour(store: Store) {
+pub async fn clicks_of_any_year_land_in_their_own_hour(store: ClickStoreHandle) {
     let abc = link("abc");
     // A clock that jumps back and forth, even within a batch.
     let jumps = [
@@ -99,7 +100,7 @@ pub async fn clicks_of_any_year_land_in_their_own_hour(store: Store) {
     assert_eq!(report(&store, &ClickSubject::Everything, ALWAYS).await.tally.clicks, humans(20));
 }
 
-pub async fn years_and_days_end_where_they_should(store: Store) {
+pub async fn years_and_days_end_where_they_should(store: ClickStoreHandle) {
     let abc = link("abc");
     // `timestamp(0)` is the beginning of a year.
     put(&store, vec![click(&abc, -1), click(&abc, 0), click(&abc, DAY - 1), click(&abc, DAY)])

@@ -6,8 +6,8 @@ use terse_core::clicks::{
 };
 
 use super::{
-    ALWAYS, DAY, HOUR, OWNER, Store, click, humans, in_buckets, link, of_link, put, report, since,
-    values,
+    ALWAYS, ClickStoreHandle, DAY, HOUR, OWNER, click, humans, in_buckets, link, of_link, put,
+    report, since, values,
 };
 use crate::timestamp;
 
@@ -18,7 +18,7 @@ fn up_to(raw: i64, hours: i64, limit: usize) -> Retention {
 }
 
 /// Prunes until nothing is left to prune.
-async fn prune(store: &Store, retention: Retention) -> Pruned {
+async fn prune(store: &ClickStoreHandle, retention: Retention) -> Pruned {
     let mut all = Pruned::default();
     for _ in 0..10_000 {
         let pruned = store.prune(retention).await.unwrap();
@@ -32,13 +32,13 @@ async fn prune(store: &Store, retention: Retention) -> Pruned {
     panic!("it never ends");
 }
 
-async fn raw_left(store: &Store, code: &str) -> Vec<i64> {
+async fn raw_left(store: &ClickStoreHandle, code: &str) -> Vec<i64> {
     let query = RawQuery { link: link(code), from: None, to: None, after: None, limit: 1000 };
     let page = store.clicks(&query).await.unwrap();
     page.clicks.iter().map(|click| click.at.as_ms() - timestamp(0).as_ms()).collect()
 }
 
-pub async fn raw_clicks_are_deleted_by_the_hour(store: Store) {
+pub async fn raw_clicks_are_deleted_by_the_hour(store: ClickStoreHandle) {
     let times = [-5 * DAY, 0, HOUR - 1, HOUR, 2 * HOUR, 3 * HOUR, 9 * DAY];
     for code in ["one", "two"] {
         put(&store, times.iter().map(|&ms| click(&link(code), ms)).collect()).await;
@@ -58,7 +58,7 @@ pub async fn raw_clicks_are_deleted_by_the_hour(store: Store) {
     assert_eq!(prune(&store, up_to(2 * HOUR + 5, -6 * DAY, 3)).await, Pruned::default());
 }
 
-pub async fn raw_clicks_beyond_their_size_are_deleted(store: Store) {
+pub async fn raw_clicks_beyond_their_size_are_deleted(store: ClickStoreHandle) {
     for day in 0..3 {
         put(&store, (0..50).map(|n| click(&link("one"), day * DAY + n)).collect()).await;
     }
@@ -91,7 +91,7 @@ fn sums(report: &ClickReport) -> impl PartialEq + std::fmt::Debug + use<> {
     )
 }
 
-pub async fn hours_become_days_and_no_sum_changes(store: Store) {
+pub async fn hours_become_days_and_no_sum_changes(store: ClickStoreHandle) {
     let clicks = (0..400).map(|n: usize| Click {
         visitor: Some(n as u64 % 90 + 1),
         took_nanos: 1000 * n as u64,
@@ -139,7 +139,7 @@ pub async fn hours_become_days_and_no_sum_changes(store: Store) {
     assert_eq!(prune(&store, up_to(-DAY, 3 * DAY, 10)).await, Pruned::default());
 }
 
-pub async fn what_comes_after_the_pruning_is_added(store: Store) {
+pub async fn what_comes_after_the_pruning_is_added(store: ClickStoreHandle) {
     let abc = link("abc");
     put(&store, (0..24).map(|hour| click(&abc, hour * HOUR)).collect()).await;
     assert_eq!(prune(&store, up_to(0, DAY, 100)).await.hours, 3 * 24);

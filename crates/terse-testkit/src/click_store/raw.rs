@@ -3,7 +3,7 @@
 use terse_core::Timestamp;
 use terse_core::clicks::{BotKind, Click, ClickCursor, ClickSubject, LinkId, RawQuery};
 
-use super::{DAY, HOUR, Store, click, link, put, values};
+use super::{ClickStoreHandle, DAY, HOUR, click, link, put, values};
 use crate::timestamp;
 
 fn query(link: &LinkId) -> RawQuery {
@@ -11,7 +11,7 @@ fn query(link: &LinkId) -> RawQuery {
 }
 
 /// Reads all pages and checks that each respects the limit.
-async fn walk(store: &Store, mut query: RawQuery) -> Vec<Click> {
+async fn walk(store: &ClickStoreHandle, mut query: RawQuery) -> Vec<Click> {
     let mut all = Vec::new();
     loop {
         let page = store.clicks(&query).await.unwrap();
@@ -24,7 +24,7 @@ async fn walk(store: &Store, mut query: RawQuery) -> Vec<Click> {
     }
 }
 
-pub async fn raw_clicks_come_back_as_they_were(store: Store) {
+pub async fn raw_clicks_come_back_as_they_were(store: ClickStoreHandle) {
     let full = Click {
         took_nanos: u64::from(u32::MAX) * 1000 + 999,
         visitor: Some(u64::MAX - 1),
@@ -43,7 +43,7 @@ pub async fn raw_clicks_come_back_as_they_were(store: Store) {
     assert_eq!(walk(&store, query(&link("nobody"))).await, []);
 }
 
-pub async fn raw_clicks_are_paged_exactly_once_in_order(store: Store) {
+pub async fn raw_clicks_are_paged_exactly_once_in_order(store: ClickStoreHandle) {
     let abc = link("abc");
     // Many clicks in one millisecond, in several batches, among clicks of another link.
     for batch in 0..6 {
@@ -65,7 +65,7 @@ pub async fn raw_clicks_are_paged_exactly_once_in_order(store: Store) {
     assert!(first.clicks.len() == 120 && first.next.is_none(), "no page behind the last");
 }
 
-pub async fn raw_clicks_are_cut_to_the_period(store: Store) {
+pub async fn raw_clicks_are_cut_to_the_period(store: ClickStoreHandle) {
     let abc = link("abc");
     let times = [0, 1, HOUR - 1, HOUR, DAY, DAY + 5 * HOUR, 40 * DAY];
     put(&store, times.iter().map(|&ms| click(&abc, ms)).collect()).await;
@@ -101,7 +101,7 @@ pub async fn raw_clicks_are_cut_to_the_period(store: Store) {
     assert_eq!(behind, open, "a place before the period changes nothing");
 }
 
-pub async fn late_raw_clicks_are_in_order(store: Store) {
+pub async fn late_raw_clicks_are_in_order(store: ClickStoreHandle) {
     let abc = link("abc");
     let times = [5 * DAY, 1, 400 * DAY, 3 * HOUR, -3 * DAY, 5 * DAY - 1];
     for ms in times {

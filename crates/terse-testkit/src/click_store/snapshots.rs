@@ -13,7 +13,8 @@ use terse_core::{Answered, LinkKey, OwnerId, Timestamp};
 
 use super::values::telling;
 use super::{
-    ALWAYS, HOUR, JOURNAL, OWNER, OpenJournal, Store, click, humans, link, orphan, put, report,
+    ALWAYS, ClickStoreHandle, HOUR, JOURNAL, OWNER, OpenJournal, click, humans, link, orphan, put,
+    report,
 };
 
 /// Clicks of several links, owners, hours and kinds.
@@ -41,7 +42,7 @@ fn mixed() -> Vec<Click> {
 
 /// A store may count from the clicks or from the sums of a batch: this compares what it has with
 /// both.
-pub async fn the_clicks_and_the_sums_of_a_batch_are_the_same(store: Store) {
+pub async fn the_clicks_and_the_sums_of_a_batch_are_the_same(store: ClickStoreHandle) {
     let clicks = mixed();
     let batch = Batch::of(vec![], clicks.clone());
     assert_eq!(batch.clicks.iter().collect::<Vec<_>>(), clicks);
@@ -78,7 +79,9 @@ pub async fn the_clicks_and_the_sums_of_a_batch_are_the_same(store: Store) {
     }
 }
 
-pub async fn a_finished_batch_is_not_repeated_by_the_next_opener([first, second]: [Store; 2]) {
+pub async fn a_finished_batch_is_not_repeated_by_the_next_opener(
+    [first, second]: [ClickStoreHandle; 2],
+) {
     let journal = OpenJournal::open(&first, JOURNAL).await;
     let batch = Arc::new(Batch::of(vec![journal.span(1, 0, 10)], [click(&link("abc"), 1)]));
     assert_eq!(first.add(&batch).await.unwrap(), Added::Done);
@@ -87,7 +90,7 @@ pub async fn a_finished_batch_is_not_repeated_by_the_next_opener([first, second]
     assert_eq!(opened.positions, [Position { journal: JOURNAL, segment: 1, to: 10 }]);
 }
 
-pub async fn an_answer_says_how_far_the_journal_is_in_it([first, second]: [Store; 2]) {
+pub async fn an_answer_says_how_far_the_journal_is_in_it([first, second]: [ClickStoreHandle; 2]) {
     let now = Timestamp::from_ms(0);
     let subject = ClickSubject::Everything;
     let before = second.report_with(&subject, ALWAYS, now, Some(JOURNAL)).await.unwrap();
@@ -109,7 +112,9 @@ pub async fn an_answer_says_how_far_the_journal_is_in_it([first, second]: [Store
     assert_eq!((&*found.answer, &*found.positions), (&[humans(2)][..], &[][..]));
 }
 
-pub async fn an_answer_and_its_positions_are_of_one_snapshot([first, second]: [Store; 2]) {
+pub async fn an_answer_and_its_positions_are_of_one_snapshot(
+    [first, second]: [ClickStoreHandle; 2],
+) {
     let journal = OpenJournal::open(&first, JOURNAL).await;
     let done = Arc::new(AtomicBool::new(false));
     let reader = tokio::spawn({
@@ -204,13 +209,14 @@ impl PendingClicks for InMemory {
 
 /// A node adds what it holds in memory to what the store has: the sum is the same whether the batch
 /// is stored or not.
-pub async fn what_is_in_memory_is_added_until_it_is_stored([first, second]: [Store; 2]) {
+pub async fn what_is_in_memory_is_added_until_it_is_stored([first, second]: [ClickStoreHandle; 2]) {
     put(&first, mixed()).await;
     let journal = OpenJournal::open(&first, JOURNAL).await;
     let begun = Arc::new(Batch::of(vec![journal.span(1, 0, 5)], [click(&link("abc"), 1)]));
     assert_eq!(first.add(&begun).await.unwrap(), Added::Done);
     let batch = Arc::new(Batch::of(vec![journal.span(1, 5, 9), journal.span(2, 0, 7)], mixed()));
-    let with: Store = Arc::new(WithPending::new(second, Arc::new(InMemory(Arc::clone(&batch)))));
+    let with: ClickStoreHandle =
+        Arc::new(WithPending::new(second, Arc::new(InMemory(Arc::clone(&batch)))));
     let subjects = [
         ClickSubject::Link(link("abc")),
         ClickSubject::Link(link("theirs")),

@@ -3,10 +3,12 @@
 use terse_core::clicks::{BotKind, Click, ClickSubject, ClickTarget, Count, LinkId};
 use terse_core::{Answered, Domain, OwnerId};
 
-use super::{ALWAYS, OWNER, Store, click, humans, in_buckets, link, of_link, orphan, put, report};
+use super::{
+    ALWAYS, ClickStoreHandle, OWNER, click, humans, in_buckets, link, of_link, orphan, put, report,
+};
 use crate::timestamp;
 
-pub async fn every_subject_gets_its_sum(store: Store) {
+pub async fn every_subject_gets_its_sum(store: ClickStoreHandle) {
     let (one, two, other) = (link("one"), link("two"), link("other"));
     let others = Click::bare(timestamp(5), ClickTarget::Link(other.clone(), OwnerId(u64::MAX)));
     put(
@@ -44,7 +46,7 @@ pub async fn every_subject_gets_its_sum(store: Store) {
     );
 }
 
-pub async fn links_that_had_a_code_one_after_the_other_are_apart(store: Store) {
+pub async fn links_that_had_a_code_one_after_the_other_are_apart(store: ClickStoreHandle) {
     let first = link("reused");
     let second = LinkId { created_at: timestamp(100), ..first.clone() };
     put(&store, vec![click(&first, 1), click(&first, 2), click(&second, 200)]).await;
@@ -57,7 +59,7 @@ pub async fn links_that_had_a_code_one_after_the_other_are_apart(store: Store) {
     assert_eq!(store.links(None, 10).await.unwrap(), [first, second]);
 }
 
-pub async fn links_on_two_domains_are_apart(store: Store) {
+pub async fn links_on_two_domains_are_apart(store: ClickStoreHandle) {
     let here = link("same");
     let mut there = here.clone();
     there.key.domain = Domain::parse("go.example").unwrap();
@@ -71,7 +73,7 @@ pub async fn links_on_two_domains_are_apart(store: Store) {
     );
 }
 
-pub async fn counts_are_in_order_and_zero_for_the_unknown(store: Store) {
+pub async fn counts_are_in_order_and_zero_for_the_unknown(store: ClickStoreHandle) {
     let bot = |link, ms| Click { bot: Some(BotKind::Preview), ..click(link, ms) };
     put(&store, vec![click(&link("aaa"), 1), bot(&link("aaa"), 2), bot(&link("bbb"), 3)]).await;
     let wanted = ["bbb", "nobody", "aaa", "bbb"].map(link);
@@ -81,7 +83,7 @@ pub async fn counts_are_in_order_and_zero_for_the_unknown(store: Store) {
     assert_eq!(store.counts(&[]).await.unwrap(), []);
 }
 
-pub async fn the_unknown_has_an_empty_report(store: Store) {
+pub async fn the_unknown_has_an_empty_report(store: ClickStoreHandle) {
     for subject in [
         ClickSubject::Link(link("abc")),
         ClickSubject::Owner(OWNER),
@@ -97,14 +99,14 @@ pub async fn the_unknown_has_an_empty_report(store: Store) {
     }
 }
 
-pub async fn a_click_may_stand_for_many(store: Store) {
+pub async fn a_click_may_stand_for_many(store: ClickStoreHandle) {
     let sampled = Click { weight: 1000, ..orphan("scan", 1, Answered::NotFound) };
     put(&store, vec![sampled.clone(), sampled, orphan("scan", 2, Answered::Gone)]).await;
     let found = report(&store, &ClickSubject::Orphans, ALWAYS).await;
     assert_eq!((found.tally.clicks, in_buckets(&found)), (humans(2001), humans(2001)));
 }
 
-pub async fn the_mean_is_the_plain_mean(store: Store) {
+pub async fn the_mean_is_the_plain_mean(store: ClickStoreHandle) {
     let took: Vec<u64> = (0..300).map(|n| n * 7919 % 1009 + 1).collect();
     for part in took.chunks(37) {
         let clicks = part.iter().map(|&took_nanos| Click {
@@ -121,14 +123,14 @@ pub async fn the_mean_is_the_plain_mean(store: Store) {
     }
 }
 
-pub async fn the_last_click_is_the_latest_one(store: Store) {
+pub async fn the_last_click_is_the_latest_one(store: ClickStoreHandle) {
     put(&store, vec![click(&link("abc"), 5), click(&link("abc"), 90), click(&link("abc"), 10)])
         .await;
     put(&store, vec![click(&link("abc"), 7)]).await;
     assert_eq!(of_link(&store, &link("abc"), ALWAYS).await.tally.last, Some(timestamp(90)));
 }
 
-pub async fn links_are_walked_in_order(store: Store) {
+pub async fn links_are_walked_in_order(store: ClickStoreHandle) {
     let mut links: Vec<LinkId> = (0..25)
         .map(|n| link(&format!("{}-{n}", if n % 2 == 0 { "Even" } else { "odd" })))
         .collect();

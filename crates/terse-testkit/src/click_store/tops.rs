@@ -9,7 +9,9 @@ use terse_core::clicks::{
 };
 
 use super::snapshots::InMemory;
-use super::{ALWAYS, DAY, HOUR, JOURNAL, OWNER, OpenJournal, Store, click, link, put, since};
+use super::{
+    ALWAYS, ClickStoreHandle, DAY, HOUR, JOURNAL, OWNER, OpenJournal, click, link, put, since,
+};
 use crate::timestamp;
 
 fn query(period: Period) -> TopQuery {
@@ -21,7 +23,7 @@ fn codes(found: &[RankedLink]) -> Vec<(String, u64)> {
     found.iter().map(|found| (found.link.key.code.to_string(), found.clicks.all())).collect()
 }
 
-async fn top(store: &Store, query: &TopQuery) -> Vec<(String, u64)> {
+async fn top(store: &ClickStoreHandle, query: &TopQuery) -> Vec<(String, u64)> {
     codes(&store.top(query).await.unwrap())
 }
 
@@ -51,7 +53,7 @@ fn three_days() -> Vec<Click> {
     clicks
 }
 
-pub async fn links_are_ranked_by_their_clicks_in_a_period(store: Store) {
+pub async fn links_are_ranked_by_their_clicks_in_a_period(store: ClickStoreHandle) {
     assert_eq!(top(&store, &query(ALWAYS)).await, []);
     put(&store, three_days()).await;
     let everything =
@@ -74,7 +76,7 @@ pub async fn links_are_ranked_by_their_clicks_in_a_period(store: Store) {
     assert_eq!(top(&store, &query(open)).await, want(&last));
 }
 
-pub async fn a_ranking_is_of_an_owner_and_of_humans_or_bots(store: Store) {
+pub async fn a_ranking_is_of_an_owner_and_of_humans_or_bots(store: ClickStoreHandle) {
     put(&store, three_days()).await;
     for period in [ALWAYS, since(0, 3 * DAY)] {
         let with = |owner, bots| TopQuery { owner, bots, ..query(period) };
@@ -88,7 +90,7 @@ pub async fn a_ranking_is_of_an_owner_and_of_humans_or_bots(store: Store) {
     }
 }
 
-pub async fn a_ranking_is_paged_exactly_once_in_order(store: Store) {
+pub async fn a_ranking_is_paged_exactly_once_in_order(store: ClickStoreHandle) {
     // Many links with as many clicks as others.
     let mut clicks = Vec::new();
     for n in 0..30 {
@@ -117,7 +119,7 @@ pub async fn a_ranking_is_paged_exactly_once_in_order(store: Store) {
     }
 }
 
-pub async fn a_ranking_is_the_same_after_hours_became_days(store: Store) {
+pub async fn a_ranking_is_the_same_after_hours_became_days(store: ClickStoreHandle) {
     put(&store, three_days()).await;
     let periods = [ALWAYS, since(0, DAY), since(0, 2 * DAY), since(DAY, 3 * DAY)];
     let mut before = Vec::new();
@@ -147,7 +149,7 @@ pub async fn a_ranking_is_the_same_after_hours_became_days(store: Store) {
     assert_eq!(found[0], ("even".to_owned(), 11));
 }
 
-pub async fn other_links_are_counted_beside_a_ranking(store: Store) {
+pub async fn other_links_are_counted_beside_a_ranking(store: ClickStoreHandle) {
     put(&store, three_days()).await;
     let also = [link("theirs"), link("unknown"), link("robots"), link("even")];
     for (period, counts) in [(ALWAYS, [18, 6, 9]), (since(0, DAY), [6, 2, 3])] {
@@ -159,7 +161,7 @@ pub async fn other_links_are_counted_beside_a_ranking(store: Store) {
     }
 }
 
-pub async fn an_erased_link_has_no_place_in_a_ranking(store: Store) {
+pub async fn an_erased_link_has_no_place_in_a_ranking(store: ClickStoreHandle) {
     put(&store, three_days()).await;
     let erased = [link("robots").key];
     store.erase_links(&erased, timestamp(0), timestamp(9 * DAY)).await.unwrap();
@@ -171,14 +173,15 @@ pub async fn an_erased_link_has_no_place_in_a_ranking(store: Store) {
 }
 
 /// A ranking is the same whether a batch is stored or in memory.
-pub async fn a_ranking_includes_what_is_in_memory([first, second]: [Store; 2]) {
+pub async fn a_ranking_includes_what_is_in_memory([first, second]: [ClickStoreHandle; 2]) {
     put(&first, three_days()).await;
     let journal = OpenJournal::open(&first, JOURNAL).await;
     let mut clicks: Vec<Click> = (0..4).map(|n| click(&link("even"), 2 * DAY + n)).collect();
     clicks.extend((0..4).map(|n| click(&link("fresh"), 2 * DAY + HOUR + n)));
     clicks.extend((0..10).map(|n| theirs("theirs", n)));
     let batch = Arc::new(Batch::of(vec![journal.span(1, 0, 5)], clicks));
-    let with: Store = Arc::new(WithPending::new(second, Arc::new(InMemory(Arc::clone(&batch)))));
+    let with: ClickStoreHandle =
+        Arc::new(WithPending::new(second, Arc::new(InMemory(Arc::clone(&batch)))));
     let mut before = Vec::new();
     for stored in [false, true] {
         let mut found = Vec::new();

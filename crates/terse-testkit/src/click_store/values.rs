@@ -7,8 +7,8 @@ use terse_core::clicks::{
 };
 
 use super::{
-    ALWAYS, DAY, HOUR, OWNER, Store, click, humans, link, of_link, orphan, put, report, since,
-    starts,
+    ALWAYS, ClickStoreHandle, DAY, HOUR, OWNER, click, humans, link, of_link, orphan, put, report,
+    since, starts,
 };
 use crate::timestamp;
 
@@ -37,7 +37,7 @@ pub(super) fn telling(n: usize, ms: i64) -> Click {
     }
 }
 
-pub async fn humans_and_bots_are_apart_everywhere(store: Store) {
+pub async fn humans_and_bots_are_apart_everywhere(store: ClickStoreHandle) {
     let bot = Click { bot: Some(BotKind::Crawler), ..telling(1, 2) };
     put(&store, vec![telling(1, 1), bot.clone(), bot]).await;
     let both = Count { humans: 1, bots: 2 };
@@ -57,7 +57,7 @@ pub async fn humans_and_bots_are_apart_everywhere(store: Store) {
     }
 }
 
-pub async fn a_repeated_click_is_a_humans_and_named(store: Store) {
+pub async fn a_repeated_click_is_a_humans_and_named(store: ClickStoreHandle) {
     let repeat = Click { repeat: true, ..telling(1, 2) };
     put(&store, vec![telling(1, 1), repeat.clone(), repeat]).await;
     for period in [ALWAYS, since(0, HOUR)] {
@@ -67,7 +67,7 @@ pub async fn a_repeated_click_is_a_humans_and_named(store: Store) {
     }
 }
 
-pub async fn every_dimension_is_reported(store: Store) {
+pub async fn every_dimension_is_reported(store: ClickStoreHandle) {
     put(&store, vec![telling(1, 1), telling(2, 2), telling(1, HOUR), click(&link("abc"), 3)]).await;
     put(&store, vec![telling(1, DAY)]).await;
     for period in [ALWAYS, since(0, 2 * DAY)] {
@@ -97,7 +97,7 @@ pub async fn every_dimension_is_reported(store: Store) {
     assert_eq!(count_of(&orphans, Dimension::Outcome, "expired"), humans(1));
 }
 
-pub async fn past_the_cap_values_are_other_and_nothing_is_lost(store: Store) {
+pub async fn past_the_cap_values_are_other_and_nothing_is_lost(store: ClickStoreHandle) {
     let total = 3 * MAX_VALUES_TOTAL;
     for part in (0..total).collect::<Vec<_>>().chunks(250) {
         put(&store, part.iter().map(|&n| telling(n, 1)).collect()).await;
@@ -115,7 +115,7 @@ pub async fn past_the_cap_values_are_other_and_nothing_is_lost(store: Store) {
     }
 }
 
-pub async fn what_is_frequent_keeps_its_name(store: Store) {
+pub async fn what_is_frequent_keeps_its_name(store: ClickStoreHandle) {
     for part in 0..10 {
         let rare = (0..100).map(|n| telling(1 + part * 100 + n, 1));
         put(&store, rare.chain((0..50).map(|_| telling(0, 1))).collect()).await;
@@ -126,7 +126,7 @@ pub async fn what_is_frequent_keeps_its_name(store: Store) {
     }
 }
 
-pub async fn visitors_are_counted_once_a_day(store: Store) {
+pub async fn visitors_are_counted_once_a_day(store: ClickStoreHandle) {
     let visit = |visitor: u64, ms: i64| Click { visitor: Some(visitor), ..click(&link("abc"), ms) };
     // The same visitor has another hash every day.
     let today = (0..60).map(|n: i64| visit(1000 + n as u64 % 20, n * HOUR / 4));
@@ -153,7 +153,7 @@ pub async fn visitors_are_counted_once_a_day(store: Store) {
     assert!((9_500..10_500).contains(&many), "{many}");
 }
 
-pub async fn a_view_of_a_warning_page_is_no_click(store: Store) {
+pub async fn a_view_of_a_warning_page_is_no_click(store: ClickStoreHandle) {
     let at = |ms: i64, warning| Click {
         warning,
         visitor: Some(ms.cast_unsigned() + 1),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::history::{Action, Answer, History, Operation, Outcome};
+use super::history::{Action, History, Operation, Outcome, VisitAnswer};
 
 /// How long a change, a block, or an alias that was asked for too early may take to reach a node.
 const FRESH_MS: u64 = 5_000;
@@ -72,20 +72,20 @@ pub fn check(history: &History) -> Vec<Violation> {
 struct Visit<'a> {
     at: &'a Operation,
     mark: &'a str,
-    answer: &'a Answer,
+    answer: &'a VisitAnswer,
     remembered: bool,
 }
 
 impl<'a> Visit<'a> {
     fn target(self) -> Option<&'a str> {
         match self.answer {
-            Answer::Redirect(target) => Some(target),
+            VisitAnswer::Redirect(target) => Some(target),
             _ => None,
         }
     }
 
     fn is_unanswered(self) -> bool {
-        matches!(self.answer, Answer::Unavailable | Answer::Nothing)
+        matches!(self.answer, VisitAnswer::Unavailable | VisitAnswer::Nothing)
     }
 }
 
@@ -181,11 +181,11 @@ impl<'a> View<'a> {
                 }
                 let is_early = asked_early && visit.at.call < made.at.returned + FRESH_MS;
                 let is_right = match visit.answer {
-                    Answer::Redirect(target) => target == made.target,
-                    Answer::Unavailable | Answer::Nothing => !self.is_healed(visit.at),
-                    Answer::Missing => is_early,
-                    Answer::Gone => made.max_clicks.is_some(),
-                    Answer::Blocked | Answer::Status(_) => false,
+                    VisitAnswer::Redirect(target) => target == made.target,
+                    VisitAnswer::Unavailable | VisitAnswer::Nothing => !self.is_healed(visit.at),
+                    VisitAnswer::Missing => is_early,
+                    VisitAnswer::Gone => made.max_clicks.is_some(),
+                    VisitAnswer::Blocked | VisitAnswer::Status(_) => false,
                 };
                 if !is_right {
                     broken.push(format!(
@@ -264,7 +264,8 @@ impl<'a> View<'a> {
             let seen = link.visits.iter().find(|visit| visit.target().is_some());
             if let Some(seen) = seen
                 && let Some(gone) = link.visits.iter().find(|visit| {
-                    visit.at.call > seen.at.returned + FRESH_MS && *visit.answer == Answer::Missing
+                    visit.at.call > seen.at.returned + FRESH_MS
+                        && *visit.answer == VisitAnswer::Missing
                 })
             {
                 broken.push(format!(
@@ -287,7 +288,7 @@ impl<'a> View<'a> {
             for visit in &link.visits {
                 let Some(target) = visit.target() else { continue };
                 let Some(&revision) = link.revisions.get(target) else {
-                    broken.push(format!("{key} led to {target}, which nobody has set"));
+                    broken.push(format!("{key} led to {target}, which no client has set"));
                     continue;
                 };
                 let at = visit.at;
@@ -334,7 +335,7 @@ impl<'a> View<'a> {
         let Some(drained) = &self.history.drained else { return Vec::new() };
         let mut broken = Vec::new();
         let mut owners: BTreeMap<&str, u64> = BTreeMap::new();
-        let nothing = super::Counted::default();
+        let nothing = super::LinkStatistics::default();
         let known: HashSet<&str> =
             self.links.keys().copied().chain(drained.links.keys().map(String::as_str)).collect();
         for key in known {
@@ -356,8 +357,8 @@ impl<'a> View<'a> {
             for visit in self.links.get(key).map_or(&[][..], |link| &link.visits) {
                 let times = marks.remove(visit.mark).unwrap_or(0);
                 let is_right = match visit.answer {
-                    Answer::Redirect(_) => times == 1,
-                    Answer::Nothing => times <= 1,
+                    VisitAnswer::Redirect(_) => times == 1,
+                    VisitAnswer::Nothing => times <= 1,
                     _ => times == 0,
                 };
                 if !is_right {
@@ -391,7 +392,7 @@ impl<'a> View<'a> {
             }
             let could_spend =
                 |visit: &&Visit<'_>| visit.target().is_some() || visit.is_unanswered();
-            for visit in link.visits.iter().filter(|visit| *visit.answer == Answer::Gone) {
+            for visit in link.visits.iter().filter(|visit| *visit.answer == VisitAnswer::Gone) {
                 let before = link.visits.iter().filter(could_spend);
                 let before = before.filter(|other| other.at.call < visit.at.returned).count();
                 if (before as u64) < max {
@@ -445,7 +446,7 @@ impl<'a> View<'a> {
             for seen in self.history.operations.iter().filter(|op| op.call > erasure.returned) {
                 let shows = match &seen.action {
                     Action::Show { text: shown } => shown.contains(text.as_str()),
-                    Action::Read { answer: Answer::Redirect(target), .. } => {
+                    Action::Read { answer: VisitAnswer::Redirect(target), .. } => {
                         target.contains(text.as_str())
                     }
                     _ => false,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 /// The answer to a visit.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Answer {
+pub enum VisitAnswer {
     /// A redirect to this target.
     Redirect(String),
     /// 404.
@@ -83,7 +83,7 @@ pub enum Action {
         /// Marks this visit; no other has the same.
         mark: String,
         /// What came back.
-        answer: Answer,
+        answer: VisitAnswer,
         /// Whether this node has answered this link from its memory before and not been restarted.
         remembered: bool,
     },
@@ -156,7 +156,7 @@ impl Window {
 
 /// The statistics of one link after the end.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Counted {
+pub struct LinkStatistics {
     /// Its owner.
     pub owner: String,
     /// The total.
@@ -169,9 +169,9 @@ pub struct Counted {
 
 /// What was counted after all clicks were shipped.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Drained {
+pub struct FinalCounts {
     /// By link.
-    pub links: BTreeMap<String, Counted>,
+    pub links: BTreeMap<String, LinkStatistics>,
     /// The totals of owners all of whose links are in `links`.
     pub owners: BTreeMap<String, u64>,
 }
@@ -192,7 +192,7 @@ pub struct History {
     /// Effects of jobs in the order of their commits, with the token of the lease.
     pub effects: Vec<(String, u64)>,
     /// What was counted in the end; `None` if it was not read.
-    pub drained: Option<Drained>,
+    pub drained: Option<FinalCounts>,
 }
 
 impl History {

@@ -10,4 +10,6 @@ mod history;
 mod tests;
 
 pub use checker::{Predicate, Violation, check};
-pub use history::{Action, Answer, Counted, Drained, History, Operation, Outcome, Window};
+pub use history::{
+    Action, FinalCounts, History, LinkStatistics, Operation, Outcome, VisitAnswer, Window,
+};

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::{
-    Action, Answer, Counted, Drained, History, Operation, Outcome, Predicate, Window, check,
+    Action, FinalCounts, History, LinkStatistics, Operation, Outcome, Predicate, VisitAnswer,
+    Window, check,
 };
 
 fn op(call: u64, returned: u64, node: usize, outcome: Outcome, action: Action) -> Operation {
@@ -30,10 +31,10 @@ fn limited(at: u64, key: &str, max: u64) -> Operation {
 }
 
 /// A visit whose mark is its time and node.
-fn read(at: u64, node: usize, key: &str, answer: Answer) -> Operation {
+fn read(at: u64, node: usize, key: &str, answer: VisitAnswer) -> Operation {
     let outcome = match answer {
-        Answer::Nothing => Outcome::Unknown,
-        Answer::Unavailable => Outcome::Failed,
+        VisitAnswer::Nothing => Outcome::Unknown,
+        VisitAnswer::Unavailable => Outcome::Failed,
         _ => Outcome::Ok,
     };
     let mark = format!("{at}-{node}");
@@ -42,8 +43,8 @@ fn read(at: u64, node: usize, key: &str, answer: Answer) -> Operation {
     Operation { is_error, ..op(at, at + 2, node, outcome, action) }
 }
 
-fn to(target: &str) -> Answer {
-    Answer::Redirect(target.into())
+fn to(target: &str) -> VisitAnswer {
+    VisitAnswer::Redirect(target.into())
 }
 
 fn update(at: u64, key: &str, target: &str, revision: u64) -> Operation {
@@ -71,10 +72,10 @@ fn of(operations: Vec<Operation>) -> History {
     History { operations, healed_at: Some(60_000), ..History::default() }
 }
 
-fn counted(marks: &[&str]) -> Counted {
+fn counted(marks: &[&str]) -> LinkStatistics {
     let n = marks.len() as u64;
     let marks = marks.iter().map(|mark| (*mark).to_owned()).collect();
-    Counted { owner: "ann".into(), total: n, hours: n, marks }
+    LinkStatistics { owner: "ann".into(), total: n, hours: n, marks }
 }
 
 #[track_caller]
@@ -96,28 +97,28 @@ const OK: Outcome = Outcome::Ok;
 #[test]
 fn a_history_of_a_sound_fleet_passes() {
     let mut history = of(vec![
-        read(1, 1, "k", Answer::Missing),
+        read(1, 1, "k", VisitAnswer::Missing),
         create(10, "k", "t0", "r1", OK),
         // Remembered as missing for up to five seconds.
-        read(20, 1, "k", Answer::Missing),
+        read(20, 1, "k", VisitAnswer::Missing),
         read(30, 0, "k", to("t0")),
         update(6_000, "k", "t1", 1),
         read(6_100, 1, "k", to("t0")),
         read(6_200, 1, "k", to("t1")),
-        read(7_000, 1, "k", Answer::Nothing),
+        read(7_000, 1, "k", VisitAnswer::Nothing),
         create(8_000, "u", "u0", "r2", Outcome::Unknown),
-        read(61_000, 0, "u", Answer::Missing),
+        read(61_000, 0, "u", VisitAnswer::Missing),
         limited(9_000, "l", 1),
         read(9_100, 2, "l", to("limited")),
-        read(9_200, 1, "l", Answer::Gone),
+        read(9_200, 1, "l", VisitAnswer::Gone),
         total(20_000, 0, "k", 2),
         total(20_100, 1, "k", 3),
         block(30_000, "k"),
-        read(36_000, 1, "k", Answer::Blocked),
+        read(36_000, 1, "k", VisitAnswer::Blocked),
     ]);
     history.faults = vec![Window { from: 6_990, to: 7_010 }];
     history.effects = vec![("reaper".into(), 1), ("reaper".into(), 1), ("reaper".into(), 4)];
-    let mut drained = Drained::default();
+    let mut drained = FinalCounts::default();
     drained.links.insert("k".into(), counted(&["30-0", "6100-1", "6200-1"]));
     drained.links.insert("l".into(), counted(&["9100-2"]));
     drained.owners.insert("ann".into(), 4);
@@ -127,15 +128,16 @@ fn a_history_of_a_sound_fleet_passes() {
 
 #[test]
 fn a_created_link_that_is_missing_or_wrong_is_noticed() {
-    for wrong in [Answer::Missing, to("other"), Answer::Status(500), Answer::Gone] {
+    for wrong in [VisitAnswer::Missing, to("other"), VisitAnswer::Status(500), VisitAnswer::Gone] {
         let history = of(vec![create(10, "k", "t0", "r", OK), read(20, 1, "k", wrong.clone())]);
         let found = check(&history);
         assert_eq!(found[0].predicate, Predicate::Durable, "{wrong:?}");
     }
-    let late = [read(1, 1, "k", Answer::Missing), create(10, "k", "t0", "r", OK)];
-    let later = read(5_016, 1, "k", Answer::Missing);
+    let late = [read(1, 1, "k", VisitAnswer::Missing), create(10, "k", "t0", "r", OK)];
+    let later = read(5_016, 1, "k", VisitAnswer::Missing);
     breaks(&of([&late[..], &[later]].concat()), Predicate::Durable);
-    let mut healed = of(vec![create(10, "k", "t", "r", OK), read(60_001, 1, "k", Answer::Nothing)]);
+    let mut healed =
+        of(vec![create(10, "k", "t", "r", OK), read(60_001, 1, "k", VisitAnswer::Nothing)]);
     healed.faults = vec![Window { from: 59_000, to: 60_000 }];
     breaks(&healed, Predicate::Durable);
 }
@@ -159,11 +161,11 @@ fn a_create_that_comes_and_goes_is_noticed() {
     let both = |first, second| {
         of(vec![unknown.clone(), read(61_000, 0, "k", first), read(61_100, 1, "k", second)])
     };
-    breaks(&both(to("t0"), Answer::Missing), Predicate::UnknownSettles);
-    breaks(&both(Answer::Missing, to("t0")), Predicate::UnknownSettles);
+    breaks(&both(to("t0"), VisitAnswer::Missing), Predicate::UnknownSettles);
+    breaks(&both(VisitAnswer::Missing, to("t0")), Predicate::UnknownSettles);
     holds(&both(to("t0"), to("t0")));
-    holds(&both(Answer::Missing, Answer::Missing));
-    let lost = [read(100, 0, "k", to("t0")), read(9_000, 0, "k", Answer::Missing)];
+    holds(&both(VisitAnswer::Missing, VisitAnswer::Missing));
+    let lost = [read(100, 0, "k", to("t0")), read(9_000, 0, "k", VisitAnswer::Missing)];
     breaks(&of([&[unknown][..], &lost].concat()), Predicate::UnknownSettles);
     let failed = create(10, "k", "t0", "r", Outcome::Failed);
     breaks(&of(vec![failed, read(100, 0, "k", to("t0"))]), Predicate::UnknownSettles);
@@ -190,14 +192,14 @@ fn a_stale_answer_is_noticed() {
 
 #[test]
 fn clicks_that_are_lost_doubled_or_invented_are_noticed() {
-    let visits = |marks: Counted, owner: u64| {
+    let visits = |marks: LinkStatistics, owner: u64| {
         let mut history = of(vec![
             create(1, "k", "t0", "r", OK),
             read(10, 0, "k", to("t0")),
-            read(20, 1, "k", Answer::Nothing),
+            read(20, 1, "k", VisitAnswer::Nothing),
         ]);
         history.faults = vec![Window { from: 15, to: 25 }];
-        let mut drained = Drained::default();
+        let mut drained = FinalCounts::default();
         drained.links.insert("k".into(), marks);
         drained.owners.insert("ann".into(), owner);
         history.drained = Some(drained);
@@ -210,8 +212,8 @@ fn clicks_that_are_lost_doubled_or_invented_are_noticed() {
         (counted(&["10-0", "10-0"]), 2),
         (counted(&["10-0", "20-1", "20-1"]), 3),
         (counted(&["10-0", "never"]), 2),
-        (Counted { hours: 2, ..counted(&["10-0"]) }, 1),
-        (Counted { total: 2, hours: 2, ..counted(&["10-0"]) }, 2),
+        (LinkStatistics { hours: 2, ..counted(&["10-0"]) }, 1),
+        (LinkStatistics { total: 2, hours: 2, ..counted(&["10-0"]) }, 2),
         (counted(&["10-0"]), 7),
     ] {
         breaks(&visits(marks, owner), Predicate::Clicks);
@@ -220,7 +222,7 @@ fn clicks_that_are_lost_doubled_or_invented_are_noticed() {
 
 #[test]
 fn a_limit_that_is_passed_or_reached_too_early_is_noticed() {
-    let visits = |answers: &[Answer]| {
+    let visits = |answers: &[VisitAnswer]| {
         let mut all = vec![limited(1, "k", 2)];
         for (n, answer) in (0u64..).zip(answers) {
             all.push(read(100 + 10 * n, 1, "k", answer.clone()));
@@ -230,10 +232,10 @@ fn a_limit_that_is_passed_or_reached_too_early_is_noticed() {
         history
     };
     let redirect = || to("limited");
-    holds(&visits(&[redirect(), redirect(), Answer::Gone]));
-    holds(&visits(&[redirect(), Answer::Nothing, Answer::Gone]));
+    holds(&visits(&[redirect(), redirect(), VisitAnswer::Gone]));
+    holds(&visits(&[redirect(), VisitAnswer::Nothing, VisitAnswer::Gone]));
     breaks(&visits(&[redirect(), redirect(), redirect()]), Predicate::Limit);
-    breaks(&visits(&[redirect(), Answer::Gone]), Predicate::Limit);
+    breaks(&visits(&[redirect(), VisitAnswer::Gone]), Predicate::Limit);
 }
 
 #[test]
@@ -261,7 +263,7 @@ fn what_was_erased_and_is_shown_is_noticed() {
 #[test]
 fn an_error_without_a_fault_is_noticed() {
     let mut history =
-        of(vec![create(1, "k", "t0", "r", OK), read(20_000, 1, "k", Answer::Unavailable)]);
+        of(vec![create(1, "k", "t0", "r", OK), read(20_000, 1, "k", VisitAnswer::Unavailable)]);
     breaks(&history, Predicate::Available);
     history.faults = vec![Window { from: 9_000, to: 9_500 }];
     breaks(&history, Predicate::Available);

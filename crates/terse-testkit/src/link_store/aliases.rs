@@ -2,10 +2,10 @@
 
 use terse_core::{Domain, Insert, Inserted, Link, OwnerId, StoreError};
 
-use super::{Store, leased_code, put, put_in_vain};
+use super::{LinkStoreHandle, leased_code, put, put_in_vain};
 use crate::{alias, generated, key};
 
-pub async fn an_alias_may_not_look_like_anothers(store: Store) {
+pub async fn an_alias_may_not_look_like_anothers(store: LinkStoreHandle) {
     put(&store, &alias("Spring-Sale", "https://example.com/")).await;
     for code in ["spring-sale", "SPRING-SALE", "sPRING-sALE"] {
         put_in_vain(&store, &Link { owner: OwnerId(2), ..alias(code, "https://example.com/") })
@@ -40,7 +40,7 @@ pub async fn an_alias_may_not_look_like_anothers(store: Store) {
     }
 }
 
-pub async fn an_alias_may_look_like_ones_own(store: Store) {
+pub async fn an_alias_may_look_like_ones_own(store: LinkStoreHandle) {
     let (one, two) =
         (alias("Sale", "https://example.com/1"), alias("sale", "https://example.com/2"));
     put(&store, &one).await;
@@ -50,7 +50,7 @@ pub async fn an_alias_may_look_like_ones_own(store: Store) {
     put_in_vain(&store, &Link { owner: OwnerId(2), ..alias("SALE", "https://example.com/") }).await;
 }
 
-pub async fn racing_aliases_that_look_alike_have_one_owner(store: Store) {
+pub async fn racing_aliases_that_look_alike_have_one_owner(store: LinkStoreHandle) {
     for round in 0..4 {
         let racers: Vec<_> = (0..64u64)
             .map(|racer| {
@@ -76,7 +76,7 @@ pub async fn racing_aliases_that_look_alike_have_one_owner(store: Store) {
     }
 }
 
-pub async fn the_only_alias_of_its_look_is_found_in_any_case(store: Store) {
+pub async fn the_only_alias_of_its_look_is_found_in_any_case(store: LinkStoreHandle) {
     let link = alias("Spring-Sale", "https://example.com/");
     put(&store, &link).await;
     for code in ["spring-sale", "Spring-Sale", "SPRING-SALE"] {

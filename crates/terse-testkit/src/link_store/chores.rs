@@ -6,7 +6,7 @@ use terse_core::{
     Code, Domain, Inserted, Link, LinkKey, ModerationStatus, OwnerId, PurgeBefore, Revision,
 };
 
-use super::{Store, leased_code, put, put_in_vain};
+use super::{LinkStoreHandle, leased_code, put, put_in_vain};
 use crate::{alias, generated, timestamp};
 
 fn sorted(mut keys: Vec<LinkKey>) -> Vec<LinkKey> {
@@ -14,7 +14,7 @@ fn sorted(mut keys: Vec<LinkKey>) -> Vec<LinkKey> {
     keys
 }
 
-pub async fn expired_links_are_marked_once(store: Store) {
+pub async fn expired_links_are_marked_once(store: LinkStoreHandle) {
     for n in 0..5 {
         put(
             &store,
@@ -51,7 +51,7 @@ pub async fn expired_links_are_marked_once(store: Store) {
     assert_eq!(store.mark_expired(timestamp(20), 3, &[]).await.unwrap(), [renewed.key]);
 }
 
-pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
+pub async fn purged_links_are_gone_and_their_aliases_free(store: LinkStoreHandle) {
     let code = leased_code(&store).await;
     let expired =
         Link { expires_at: Some(timestamp(10)), ..alias("Expired", "https://example.com/") };
@@ -107,7 +107,7 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     );
 }
 
-pub async fn expired_links_of_owners_are_kept_longer(store: Store) {
+pub async fn expired_links_of_owners_are_kept_longer(store: LinkStoreHandle) {
     let owned = |name: &str, at: i64| Link {
         owner: terse_core::OwnerId(7),
         expires_at: Some(timestamp(at)),
@@ -131,7 +131,7 @@ pub async fn expired_links_of_owners_are_kept_longer(store: Store) {
     assert_eq!(gone, sorted(vec![recent.key, unmarked.key]));
 }
 
-pub async fn a_link_is_purged_after_its_mark_and_its_expiry(store: Store) {
+pub async fn a_link_is_purged_after_its_mark_and_its_expiry(store: LinkStoreHandle) {
     let expires = |at| Some(timestamp(at));
     let early = Link { expires_at: expires(100), ..alias("early", "https://example.com/") };
     put(&store, &early).await;
@@ -142,7 +142,7 @@ pub async fn a_link_is_purged_after_its_mark_and_its_expiry(store: Store) {
     assert_eq!(store.purge(timestamp(1000).into(), 10, None).await.unwrap().len(), 1);
 }
 
-pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
+pub async fn purging_has_a_limit_and_keeps_the_rest(store: LinkStoreHandle) {
     for n in 0..4 {
         // Blocked links stay, and must not keep the others from being purged.
         let moderation =
@@ -185,7 +185,7 @@ fn over(owner: OwnerId, code: &str) -> Link {
     Link { owner, deleted_at: Some(timestamp(1)), ..alias(code, "https://example.com/") }
 }
 
-pub async fn freed_aliases_are_held_for_their_owners(store: Store) {
+pub async fn freed_aliases_are_held_for_their_owners(store: LinkStoreHandle) {
     let (ann, bob) = (OwnerId(5), OwnerId(6));
     let code = leased_code(&store).await;
     for link in [over(ann, "Anns"), over(OwnerId::ANONYMOUS, "strangers"), over(ann, "also-anns")] {
@@ -233,7 +233,7 @@ pub async fn freed_aliases_are_held_for_their_owners(store: Store) {
     put_in_vain(&store, &Link { owner: bob, ..alias("Anns", "https://example.com/") }).await;
 }
 
-pub async fn held_aliases_are_free_once_released(store: Store) {
+pub async fn held_aliases_are_free_once_released(store: LinkStoreHandle) {
     for n in 0..5 {
         put(&store, &over(OwnerId(5), &format!("held-{n}"))).await;
     }

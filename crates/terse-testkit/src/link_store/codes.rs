@@ -6,10 +6,10 @@ use terse_core::{
 };
 use terse_core::{Flags, Link, ModerationSource, Notes, PasswordHash, Title};
 
-use super::{Store, leased_code, numbering, put, put_in_vain};
+use super::{LinkStoreHandle, leased_code, numbering, put, put_in_vain};
 use crate::{alias, generated, key, rules, timestamp};
 
-pub async fn a_link_comes_back_byte_for_byte(store: Store) {
+pub async fn a_link_comes_back_byte_for_byte(store: LinkStoreHandle) {
     let long = format!("https://example.com/{}", "x".repeat(8000));
     let full = Link {
         owner: OwnerId(u64::MAX),
@@ -78,7 +78,7 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
     }
 }
 
-pub async fn a_code_is_given_once(store: Store) {
+pub async fn a_code_is_given_once(store: LinkStoreHandle) {
     let code = leased_code(&store).await;
     for link in [alias("mine", "https://example.com/1"), generated(&code, "https://example.com/1")]
     {
@@ -98,7 +98,7 @@ pub async fn a_code_is_given_once(store: Store) {
     }
 }
 
-pub async fn of_two_hundred_racing_inserts_one_wins(store: Store) {
+pub async fn of_two_hundred_racing_inserts_one_wins(store: LinkStoreHandle) {
     for round in 0..4 {
         // Rounds of aliases, and of generated codes.
         let code = if round % 2 == 0 { format!("race-{round}") } else { leased_code(&store).await };
@@ -123,7 +123,7 @@ pub async fn of_two_hundred_racing_inserts_one_wins(store: Store) {
     }
 }
 
-pub async fn an_alias_and_a_generated_code_exclude_each_other(store: Store) {
+pub async fn an_alias_and_a_generated_code_exclude_each_other(store: LinkStoreHandle) {
     let (first, second) = (leased_code(&store).await, leased_code(&store).await);
     put(&store, &generated(&first, "https://example.com/")).await;
     put_in_vain(&store, &alias(&first, "https://example.com/evil")).await;
@@ -140,7 +140,7 @@ pub async fn an_alias_and_a_generated_code_exclude_each_other(store: Store) {
     assert_eq!(found.target.as_str(), "https://example.com/early");
 }
 
-pub async fn generated_codes_that_were_never_leased_are_links_too(store: Store) {
+pub async fn generated_codes_that_were_never_leased_are_links_too(store: LinkStoreHandle) {
     let numbering = numbering(&store);
     let mut links = Vec::new();
     for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
@@ -163,7 +163,7 @@ pub async fn generated_codes_that_were_never_leased_are_links_too(store: Store) 
     }
 }
 
-pub async fn domains_are_separate_name_spaces(store: Store) {
+pub async fn domains_are_separate_name_spaces(store: LinkStoreHandle) {
     let code = leased_code(&store).await;
     let domains =
         [Domain::primary(), Domain::from_stored("go.example"), Domain::from_stored("b.example")];
@@ -187,7 +187,7 @@ pub async fn domains_are_separate_name_spaces(store: Store) {
     assert_eq!(store.get(&elsewhere).await.unwrap(), None);
 }
 
-pub async fn many_are_found_as_one_by_one(store: Store) {
+pub async fn many_are_found_as_one_by_one(store: LinkStoreHandle) {
     let code = leased_code(&store).await;
     let links = [
         generated(&code, "https://example.com/1"),
@@ -214,7 +214,7 @@ pub async fn many_are_found_as_one_by_one(store: Store) {
 }
 
 /// A link can be followed as soon as its creation is acknowledged.
-pub async fn what_was_acknowledged_is_found_at_once_by_everyone(store: Store) {
+pub async fn what_was_acknowledged_is_found_at_once_by_everyone(store: LinkStoreHandle) {
     let (tell, mut told) = tokio::sync::mpsc::channel::<Link>(1);
     let visitor = {
         let store = store.clone();

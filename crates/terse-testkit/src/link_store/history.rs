@@ -5,10 +5,10 @@ use terse_core::{
     PasswordHash, Revision, StoreError, Tags, Title, Updated,
 };
 
-use super::{Store, leased_code, put};
+use super::{LinkStoreHandle, leased_code, put};
 use crate::{alias, generated, key, timestamp};
 
-async fn change(store: &Store, new: &Link) {
+async fn change(store: &LinkStoreHandle, new: &Link) {
     assert_eq!(store.update(new, Revision(new.revision.0 - 1), &[]).await.unwrap(), Updated::Done);
 }
 
@@ -16,7 +16,7 @@ fn past(link: &Link, until: i64) -> LinkVersion {
     LinkVersion { link: link.clone(), until: timestamp(until) }
 }
 
-pub async fn every_change_keeps_what_the_link_was(store: Store) {
+pub async fn every_change_keeps_what_the_link_was(store: LinkStoreHandle) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
     for first in [alias("changing", "https://example.com/"), numbered] {
         put(&store, &first).await;
@@ -58,7 +58,7 @@ pub async fn every_change_keeps_what_the_link_was(store: Store) {
     assert_eq!(store.history(&key("nothing-here"), 10).await.unwrap(), []);
 }
 
-pub async fn what_no_owner_sees_is_not_kept(store: Store) {
+pub async fn what_no_owner_sees_is_not_kept(store: LinkStoreHandle) {
     let link = alias("judged", "https://example.com/");
     put(&store, &link).await;
     let mut new = Link {
@@ -95,7 +95,7 @@ pub async fn what_no_owner_sees_is_not_kept(store: Store) {
     assert_eq!(store.history(&link.key, 10).await.unwrap(), [], "a refused change keeps nothing");
 }
 
-pub async fn of_many_changes_the_last_are_kept(store: Store) {
+pub async fn of_many_changes_the_last_are_kept(store: LinkStoreHandle) {
     let (link, other) =
         (alias("restless", "https://example.com/"), alias("calm", "https://example.com/"));
     put(&store, &link).await;
@@ -121,7 +121,7 @@ pub async fn of_many_changes_the_last_are_kept(store: Store) {
     );
 }
 
-pub async fn a_history_goes_with_its_link(store: Store) {
+pub async fn a_history_goes_with_its_link(store: LinkStoreHandle) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
     for link in [alias("brief", "https://example.com/"), numbered] {
         put(&store, &link).await;
@@ -148,7 +148,7 @@ pub async fn a_history_goes_with_its_link(store: Store) {
     }
 }
 
-pub async fn a_history_is_forgotten_on_demand(store: Store) {
+pub async fn a_history_is_forgotten_on_demand(store: LinkStoreHandle) {
     let (link, other) =
         (alias("forgetful", "https://example.com/"), alias("mindful", "https://example.com/"));
     for link in [&link, &other] {

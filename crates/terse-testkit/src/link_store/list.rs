@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use terse_core::{Cursor, Link, LinkKey, ListQuery, Revision, Sort};
 
-use super::{Store, leased_code, put};
+use super::{LinkStoreHandle, leased_code, put};
 use crate::{alias, generated, timestamp};
 
 /// A query for everything, newest first.
@@ -26,7 +26,7 @@ pub(super) fn all() -> ListQuery {
 }
 
 /// All pages of a list.
-pub(super) async fn walk(store: &Store, query: &ListQuery) -> Vec<Link> {
+pub(super) async fn walk(store: &LinkStoreHandle, query: &ListQuery) -> Vec<Link> {
     let mut query = query.clone();
     let mut links = Vec::new();
     for _ in 0..100_000 {
@@ -41,7 +41,7 @@ pub(super) async fn walk(store: &Store, query: &ListQuery) -> Vec<Link> {
     panic!("a walk that does not end");
 }
 
-async fn made_at(store: &Store, ms: i64, n: usize) -> Link {
+async fn made_at(store: &LinkStoreHandle, ms: i64, n: usize) -> Link {
     let target = format!("https://example.com/{n}");
     let link = if n.is_multiple_of(3) {
         alias(&format!("alias-{n}"), &target)
@@ -51,7 +51,7 @@ async fn made_at(store: &Store, ms: i64, n: usize) -> Link {
     Link { created_at: timestamp(ms), updated_at: timestamp(ms), ..link }
 }
 
-pub async fn lists_are_in_order(store: Store) {
+pub async fn lists_are_in_order(store: LinkStoreHandle) {
     assert!(walk(&store, &all()).await.is_empty());
     let mut made = Vec::new();
     for (n, ms) in [5, 3, 9, -4, 7, 1, 8, 2, 6, 0].into_iter().enumerate() {
@@ -72,7 +72,7 @@ pub async fn lists_are_in_order(store: Store) {
     assert_eq!(walk(&store, &own).await, made);
 }
 
-pub async fn a_walk_sees_every_link_once_while_others_write(store: Store) {
+pub async fn a_walk_sees_every_link_once_while_others_write(store: LinkStoreHandle) {
     let mut steady = Vec::new();
     for n in 0..120 {
         let link = made_at(&store, (n as i64) / 4, n).await;
@@ -114,7 +114,7 @@ pub async fn a_walk_sees_every_link_once_while_others_write(store: Store) {
     writer.await.unwrap();
 }
 
-pub async fn links_of_one_moment_are_walked_without_loss(store: Store) {
+pub async fn links_of_one_moment_are_walked_without_loss(store: LinkStoreHandle) {
     let mut made = Vec::new();
     for n in 0..50 {
         let link = made_at(&store, 0, n).await;
@@ -135,7 +135,7 @@ pub async fn links_of_one_moment_are_walked_without_loss(store: Store) {
     }
 }
 
-pub async fn a_foreign_cursor_is_an_error(store: Store) {
+pub async fn a_foreign_cursor_is_an_error(store: LinkStoreHandle) {
     put(&store, &alias("abc", "https://example.com/")).await;
     for garbage in [&b""[..], b"x", b"not a cursor", &[0xff; 3], &[0; 300]] {
         let query = ListQuery { after: Some(Cursor(garbage.to_vec())), ..all() };

@@ -1,19 +1,19 @@
 //! Filters of lists.
 
-use terse_core::{Domain, Link, ListQuery, ModerationStatus, OwnerId, Status, Tags, Title};
+use terse_core::{Domain, Link, LinkStatus, ListQuery, ModerationStatus, OwnerId, Tags, Title};
 
 use super::list::{all, walk};
-use super::{Store, leased_code, put};
+use super::{LinkStoreHandle, leased_code, put};
 use crate::{alias, generated, timestamp};
 
-async fn codes(store: &Store, query: &ListQuery) -> Vec<String> {
+async fn codes(store: &LinkStoreHandle, query: &ListQuery) -> Vec<String> {
     let mut codes: Vec<_> =
         walk(store, query).await.iter().map(|link| link.key.code.to_string()).collect();
     codes.sort();
     codes
 }
 
-pub async fn lists_are_filtered_by_owner_domain_and_tag(store: Store) {
+pub async fn lists_are_filtered_by_owner_domain_and_tag(store: LinkStoreHandle) {
     let tags = |tags: &[&str]| Tags::parse(tags).unwrap();
     put(&store, &Link { tags: tags(&["red", "green"]), ..alias("one", "https://example.com/") })
         .await;
@@ -53,7 +53,7 @@ pub async fn lists_are_filtered_by_owner_domain_and_tag(store: Store) {
     assert_eq!(codes(&store, &ListQuery { owner: Some(OwnerId(2)), ..tag("red") }).await, ["two"]);
 }
 
-pub async fn archived_links_are_listed_as_asked_for(store: Store) {
+pub async fn archived_links_are_listed_as_asked_for(store: LinkStoreHandle) {
     put(&store, &alias("here", "https://example.com/")).await;
     put(&store, &Link { archived_at: Some(timestamp(0)), ..alias("away", "https://example.com/") })
         .await;
@@ -63,7 +63,7 @@ pub async fn archived_links_are_listed_as_asked_for(store: Store) {
     assert_eq!(codes(&store, &asked(Some(true))).await, ["away"]);
 }
 
-pub async fn text_is_searched_literally(store: Store) {
+pub async fn text_is_searched_literally(store: LinkStoreHandle) {
     let title = |text: &str| Some(Title::from_stored(text.into()));
     let code = leased_code(&store).await;
     put(&store, &generated(&code, "https://example.com/Needle?q=1")).await;
@@ -101,7 +101,7 @@ pub async fn text_is_searched_literally(store: Store) {
     assert_eq!(codes(&store, &text("example.com")).await.len(), 4);
 }
 
-pub async fn states_are_judged_at_the_given_moment(store: Store) {
+pub async fn states_are_judged_at_the_given_moment(store: LinkStoreHandle) {
     let link = |code| alias(code, "https://example.com/");
     put(&store, &link("active")).await;
     put(&store, &Link { valid_from: Some(timestamp(10)), ..link("scheduled") }).await;
@@ -113,15 +113,15 @@ pub async fn states_are_judged_at_the_given_moment(store: Store) {
     put(&store, &Link { deleted_at: Some(timestamp(1)), ..link("deleted") }).await;
     let at = |ms, status| ListQuery { now: timestamp(ms), status, limit: 3, ..all() };
     let some = |status| at(9, Some(status));
-    assert_eq!(codes(&store, &some(Status::Active)).await, ["active", "expiring"]);
-    assert_eq!(codes(&store, &some(Status::Scheduled)).await, ["scheduled"]);
-    assert_eq!(codes(&store, &some(Status::Expired)).await, [""; 0]);
-    assert_eq!(codes(&store, &some(Status::UsedUp)).await, ["spent"]);
-    assert_eq!(codes(&store, &some(Status::Suspicious)).await, ["suspicious"]);
-    assert_eq!(codes(&store, &some(Status::Blocked)).await, ["blocked"]);
-    assert_eq!(codes(&store, &some(Status::Deleted)).await, ["deleted"]);
-    assert_eq!(codes(&store, &at(10, Some(Status::Active))).await, ["active", "scheduled"]);
-    assert_eq!(codes(&store, &at(10, Some(Status::Expired))).await, ["expiring"]);
+    assert_eq!(codes(&store, &some(LinkStatus::Active)).await, ["active", "expiring"]);
+    assert_eq!(codes(&store, &some(LinkStatus::Scheduled)).await, ["scheduled"]);
+    assert_eq!(codes(&store, &some(LinkStatus::Expired)).await, [""; 0]);
+    assert_eq!(codes(&store, &some(LinkStatus::UsedUp)).await, ["spent"]);
+    assert_eq!(codes(&store, &some(LinkStatus::Suspicious)).await, ["suspicious"]);
+    assert_eq!(codes(&store, &some(LinkStatus::Blocked)).await, ["blocked"]);
+    assert_eq!(codes(&store, &some(LinkStatus::Deleted)).await, ["deleted"]);
+    assert_eq!(codes(&store, &at(10, Some(LinkStatus::Active))).await, ["active", "scheduled"]);
+    assert_eq!(codes(&store, &at(10, Some(LinkStatus::Expired))).await, ["expiring"]);
     assert_eq!(
         codes(&store, &at(9, None)).await,
         ["active", "blocked", "expiring", "scheduled", "spent", "suspicious"]

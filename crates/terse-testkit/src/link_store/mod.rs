@@ -37,18 +37,18 @@ pub use tags::*;
 pub use update::*;
 
 /// A handle on the store under test.
-pub type Store = Arc<dyn LinkStore>;
+pub type LinkStoreHandle = Arc<dyn LinkStore>;
 
 /// Two handles on one store, as two nodes have them.
-pub struct Shared {
-    pub a: Store,
-    pub b: Store,
+pub struct LinkStorePair {
+    pub a: LinkStoreHandle,
+    pub b: LinkStoreHandle,
 }
 
-impl Shared {
+impl LinkStorePair {
     /// For a store that only one process can open: both handles are the same.
     pub fn one(store: impl LinkStore) -> Self {
-        let store: Store = Arc::new(store);
+        let store: LinkStoreHandle = Arc::new(store);
         Self { a: Arc::clone(&store), b: store }
     }
 
@@ -60,12 +60,12 @@ impl Shared {
 
 /// Expands into one test per promise of `LinkStore`, in a module `link_store`.
 ///
-/// `fresh` is an `async fn() -> Option<Shared>` that returns two handles on an empty store; with
+/// `fresh` is an `async fn() -> Option<LinkStorePair>` that returns two handles on an empty store; with
 /// `None` a test is skipped, and says so.
 #[macro_export]
 macro_rules! link_store {
     ($fresh:path) => {
-        $crate::promises! { link_store, $fresh, |shared: $crate::link_store::Shared| shared =>
+        $crate::promises! { link_store, $fresh, |shared: $crate::link_store::LinkStorePair| shared =>
             what_one_handle_writes_the_other_reads_at_once
             an_alias_raced_through_two_handles_has_one_owner
             leases_of_two_handles_never_overlap
@@ -78,7 +78,7 @@ macro_rules! link_store {
             a_store_never_continues_below_a_mark_that_a_node_knows
             an_incarnation_is_raised_once_for_all_who_notice
             events_are_written_with_their_link_or_not_at_all
-            ; |shared: $crate::link_store::Shared| shared.a =>
+            ; |shared: $crate::link_store::LinkStorePair| shared.a =>
             a_link_comes_back_byte_for_byte
             many_are_found_as_one_by_one
             a_code_is_given_once
@@ -147,29 +147,33 @@ macro_rules! link_store {
     };
 }
 
-fn numbering(store: &Store) -> Numbering {
+fn numbering(store: &LinkStoreHandle) -> Numbering {
     Numbering::new(store.identity())
 }
 
 /// Inserts a link and expects it to be new.
-async fn put(store: &Store, link: &Link) {
-    let outcome = store.insert(Insert::new(link.clone(), None)).await.unwrap();
+async fn put(store: &LinkStoreHandle, link: &Link) {
+    let insert = Insert::new(link.clone(), None);
+    assert_eq!(store.preview_insert(&insert).await.unwrap(), Inserted::Created, "{:?}", link.key);
+    let outcome = store.insert(insert).await.unwrap();
     assert_eq!(outcome, Inserted::Created, "{:?}", link.key);
 }
 
 /// Inserts a link and expects its code to be taken.
-async fn put_in_vain(store: &Store, link: &Link) {
-    let outcome = store.insert(Insert::new(link.clone(), None)).await;
-    assert!(matches!(outcome, Err(StoreError::CodeTaken)), "{:?}: {outcome:?}", link.key);
+async fn put_in_vain(store: &LinkStoreHandle, link: &Link) {
+    let insert = Insert::new(link.clone(), None);
+    for outcome in [store.preview_insert(&insert).await, store.insert(insert).await] {
+        assert!(matches!(outcome, Err(StoreError::CodeTaken)), "{:?}: {outcome:?}", link.key);
+    }
 }
 
 /// A generated code whose number was leased.
-async fn leased_code(store: &Store) -> String {
+async fn leased_code(store: &LinkStoreHandle) -> String {
     let numbering = numbering(store);
     let range = store.lease(7, 1, numbering.capacity(7), 0).await.unwrap();
     numbering.code(7, range.start).to_string()
 }
 
-pub async fn a_healthy_store_says_so(store: Store) {
+pub async fn a_healthy_store_says_so(store: LinkStoreHandle) {
     store.check().await.unwrap();
 }

@@ -2,10 +2,10 @@
 
 use terse_core::{Absence, CodeLease, Domain, LinkKey, StoreError};
 
-use super::{Store, leased_code, numbering, put};
+use super::{LinkStoreHandle, leased_code, numbering, put};
 use crate::{alias, generated, key};
 
-pub async fn leases_never_overlap(store: Store) {
+pub async fn leases_never_overlap(store: LinkStoreHandle) {
     let capacity = numbering(&store).capacity(7);
     let leases: Vec<_> = (0..60)
         .map(|n| {
@@ -25,7 +25,7 @@ pub async fn leases_never_overlap(store: Store) {
     assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
 }
 
-pub async fn leases_end_at_the_capacity(store: Store) {
+pub async fn leases_end_at_the_capacity(store: LinkStoreHandle) {
     assert_eq!(store.lease(5, 10, 25, 0).await.unwrap(), 0..10);
     assert_eq!(store.lease(5, 10, 25, 0).await.unwrap(), 10..20);
     assert_eq!(store.lease(5, 10, 25, 0).await.unwrap(), 20..25);
@@ -36,7 +36,7 @@ pub async fn leases_end_at_the_capacity(store: Store) {
     assert!(matches!(store.lease(6, u64::MAX, 25, 0).await, Ok(range) if range.end == 25));
 }
 
-pub async fn a_lease_begins_at_the_distance_that_is_asked_for(store: Store) {
+pub async fn a_lease_begins_at_the_distance_that_is_asked_for(store: LinkStoreHandle) {
     let capacity = numbering(&store).capacity(7);
     let lease = |skip| CodeLease { length: 7, count: 10, capacity, at_least: 0, skip };
     let first = store.lease_ahead(lease(0)).await.unwrap();
@@ -50,7 +50,7 @@ pub async fn a_lease_begins_at_the_distance_that_is_asked_for(store: Store) {
 }
 
 /// A copy that is restored twice must not issue the same codes twice.
-pub async fn a_raised_incarnation_skips_a_random_distance(store: Store) {
+pub async fn a_raised_incarnation_skips_a_random_distance(store: LinkStoreHandle) {
     let capacity = numbering(&store).capacity(7);
     let mut distances = std::collections::HashSet::new();
     let mut end = store.lease(7, 10, capacity, 0).await.unwrap().end;
@@ -64,7 +64,7 @@ pub async fn a_raised_incarnation_skips_a_random_distance(store: Store) {
     assert!(distances.len() > 1, "{distances:?}");
 }
 
-pub async fn numbers_are_never_handed_out_again(store: Store) {
+pub async fn numbers_are_never_handed_out_again(store: LinkStoreHandle) {
     let code = leased_code(&store).await;
     let brief = terse_core::Link {
         expires_at: Some(crate::timestamp(1)),
@@ -85,7 +85,7 @@ pub async fn numbers_are_never_handed_out_again(store: Store) {
     }
 }
 
-pub async fn no_existing_link_is_surely_absent(store: Store) {
+pub async fn no_existing_link_is_surely_absent(store: LinkStoreHandle) {
     let numbering = numbering(&store);
     let elsewhere = Domain::from_stored("go.example");
     let mut links = vec![

@@ -2,18 +2,18 @@
 
 use terse_core::{Insert, Inserted, Link, Request, Revision, StoreError};
 
-use super::{Store, leased_code, put};
+use super::{LinkStoreHandle, leased_code, put};
 use crate::{alias, generated, timestamp};
 
 fn request(id: u8, fingerprint: u8) -> Option<Request> {
     Some(Request { id: [id; 32], fingerprint: [fingerprint; 32] })
 }
 
-async fn insert(store: &Store, link: &Link, request: Option<Request>) -> Inserted {
+async fn insert(store: &LinkStoreHandle, link: &Link, request: Option<Request>) -> Inserted {
     store.insert(Insert::new(link.clone(), request)).await.unwrap()
 }
 
-pub async fn a_repeated_request_gets_the_first_answer(store: Store) {
+pub async fn a_repeated_request_gets_the_first_answer(store: LinkStoreHandle) {
     let first = generated(&leased_code(&store).await, "https://example.com/");
     assert_eq!(insert(&store, &first, request(1, 1)).await, Inserted::Created);
     let again = generated(&leased_code(&store).await, "https://example.com/");
@@ -43,7 +43,7 @@ pub async fn a_repeated_request_gets_the_first_answer(store: Store) {
     assert_eq!(insert(&store, &again, request(2, 1)).await, Inserted::Created);
 }
 
-pub async fn a_request_id_used_for_something_else_is_a_mismatch(store: Store) {
+pub async fn a_request_id_used_for_something_else_is_a_mismatch(store: LinkStoreHandle) {
     assert_eq!(
         insert(&store, &alias("first", "https://example.com/1"), request(1, 1)).await,
         Inserted::Created
@@ -55,7 +55,7 @@ pub async fn a_request_id_used_for_something_else_is_a_mismatch(store: Store) {
     assert_eq!(store.get(&other.key).await.unwrap(), None);
 }
 
-pub async fn a_request_whose_link_is_gone_is_answered_with_nothing(store: Store) {
+pub async fn a_request_whose_link_is_gone_is_answered_with_nothing(store: LinkStoreHandle) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
     for (id, link) in [(1, alias("brief", "https://example.com/1")), (2, numbered.clone())] {
         let brief = Link { expires_at: Some(timestamp(10)), ..link };
@@ -74,7 +74,7 @@ pub async fn a_request_whose_link_is_gone_is_answered_with_nothing(store: Store)
     }
 }
 
-pub async fn racing_equal_requests_make_one_link(store: Store) {
+pub async fn racing_equal_requests_make_one_link(store: LinkStoreHandle) {
     for round in 0..4u8 {
         let mut racers = Vec::new();
         for _ in 0..50 {
@@ -97,7 +97,7 @@ pub async fn racing_equal_requests_make_one_link(store: Store) {
     }
 }
 
-pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store) {
+pub async fn a_request_answered_with_an_existing_link_is_remembered(store: LinkStoreHandle) {
     let create = async |at| {
         let link = generated(&leased_code(&store).await, "https://example.com/");
         Link { reusable: true, created_at: timestamp(at), updated_at: timestamp(at), ..link }
@@ -126,7 +126,7 @@ pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store
     assert_eq!(store.forget_requests(timestamp(101), 10).await.unwrap(), 1);
 }
 
-pub async fn a_refused_insert_leaves_no_request_behind(store: Store) {
+pub async fn a_refused_insert_leaves_no_request_behind(store: LinkStoreHandle) {
     put(&store, &alias("taken", "https://example.com/")).await;
     let refused =
         store.insert(Insert::new(alias("taken", "https://example.com/2"), request(1, 1))).await;
@@ -137,7 +137,7 @@ pub async fn a_refused_insert_leaves_no_request_behind(store: Store) {
     );
 }
 
-pub async fn old_requests_are_forgotten(store: Store) {
+pub async fn old_requests_are_forgotten(store: LinkStoreHandle) {
     for id in 0..5u8 {
         let at = timestamp(i64::from(id));
         let link = Link {

@@ -3,25 +3,28 @@
 use std::time::Duration;
 
 use terse_core::{
-    Domain, Insert, Inserted, Link, OwnerId, ReuseKey, Revision, Status, StoreError, Title, Updated,
+    Domain, Insert, Inserted, Link, LinkStatus, OwnerId, ReuseKey, Revision, StoreError, Title,
+    Updated,
 };
 
-use super::{Store, leased_code, put};
+use super::{LinkStoreHandle, leased_code, put};
 use crate::{alias, generated, timestamp};
 
-async fn reusable(store: &Store, target: &str) -> Link {
+async fn reusable(store: &LinkStoreHandle, target: &str) -> Link {
     Link { reusable: true, ..generated(&leased_code(store).await, target) }
 }
 
-async fn insert(store: &Store, link: &Link) -> Inserted {
+async fn insert(store: &LinkStoreHandle, link: &Link) -> Inserted {
     store.insert(Insert::new(link.clone(), None)).await.unwrap()
 }
 
-pub async fn the_same_request_gives_the_same_link(store: Store) {
+pub async fn the_same_request_gives_the_same_link(store: LinkStoreHandle) {
     let first = reusable(&store, "https://example.com/a?b=c").await;
     put(&store, &first).await;
     for _ in 0..3 {
         let again = reusable(&store, "https://example.com/a?b=c").await;
+        let preview = store.preview_insert(&Insert::new(again.clone(), None)).await.unwrap();
+        assert_eq!(preview, Inserted::Existing(Box::new(first.clone())));
         assert_eq!(insert(&store, &again).await, Inserted::Existing(Box::new(first.clone())));
         assert_eq!(store.get(&again.key).await.unwrap(), None, "nothing was written");
     }
@@ -30,7 +33,7 @@ pub async fn the_same_request_gives_the_same_link(store: Store) {
     put(&store, &fresh).await;
 }
 
-pub async fn another_owner_domain_or_target_gives_another_link(store: Store) {
+pub async fn another_owner_domain_or_target_gives_another_link(store: LinkStoreHandle) {
     let first = reusable(&store, "https://example.com/a").await;
     put(&store, &first).await;
     put(&store, &Link { owner: OwnerId(2), ..reusable(&store, "https://example.com/a").await })
@@ -45,7 +48,7 @@ pub async fn another_owner_domain_or_target_gives_another_link(store: Store) {
     put(&store, &reusable(&store, "https://example.com/named").await).await;
 }
 
-pub async fn racing_equal_wishes_give_one_link(store: Store) {
+pub async fn racing_equal_wishes_give_one_link(store: LinkStoreHandle) {
     for round in 0..4 {
         let mut racers = Vec::new();
         for _ in 0..50 {
@@ -68,7 +71,7 @@ pub async fn racing_equal_wishes_give_one_link(store: Store) {
     }
 }
 
-pub async fn what_is_no_longer_reusable_is_not_given_back(store: Store) {
+pub async fn what_is_no_longer_reusable_is_not_given_back(store: LinkStoreHandle) {
     type Change = fn(&mut Link);
     let changes: [(&str, Change); 3] = [
         ("deleted", |link| {
@@ -111,10 +114,10 @@ pub async fn what_is_no_longer_reusable_is_not_given_back(store: Store) {
     };
     put(&store, &later).await;
     let marked = store.get(&expiring.key).await.unwrap().unwrap();
-    assert_eq!(marked.status(timestamp(11)), Status::Expired);
+    assert_eq!(marked.status(timestamp(11)), LinkStatus::Expired);
 }
 
-pub async fn the_same_options_give_the_same_link_and_others_do_not(store: Store) {
+pub async fn the_same_options_give_the_same_link_and_others_do_not(store: LinkStoreHandle) {
     type Change = fn(&mut Link);
     let changes: [(&str, Change); 6] = [
         ("expiry", |link| link.expires_at = Some(timestamp(1000))),
@@ -140,7 +143,7 @@ pub async fn the_same_options_give_the_same_link_and_others_do_not(store: Store)
     assert_eq!(insert(&store, &create(None).await).await, Inserted::Existing(Box::new(plain)));
 }
 
-pub async fn a_repeated_alias_gives_its_own_link_back(store: Store) {
+pub async fn a_repeated_alias_gives_its_own_link_back(store: LinkStoreHandle) {
     let ask = async |link: &Link| {
         let reuse = Some(ReuseKey { wanted: link.clone(), lifetime: None });
         store.insert(Insert { reuse, ..Insert::new(link.clone(), None) }).await
@@ -159,7 +162,7 @@ pub async fn a_repeated_alias_gives_its_own_link_back(store: Store) {
     put(&store, &reusable(&store, "https://example.com/spring").await).await;
 }
 
-pub async fn a_lifetime_is_the_same_while_most_of_it_is_left(store: Store) {
+pub async fn a_lifetime_is_the_same_while_most_of_it_is_left(store: LinkStoreHandle) {
     let create = async |at: i64| {
         let link = reusable(&store, "https://example.com/brief-life").await;
         let (created_at, expires_at) = (timestamp(at), Some(timestamp(at + 100_000)));

@@ -8,15 +8,15 @@ use terse_core::{
     OutboxPage, OwnerId, Request, Revision, RouteCache, StoreError, Updated,
 };
 
-use super::{Shared, leased_code, numbering, put};
+use super::{LinkStorePair, leased_code, numbering, put};
 use crate::{alias, generated, key, timestamp};
 
 /// Alternates between the two handles.
-fn handle(shared: &Shared, n: usize) -> super::Store {
+fn handle(shared: &LinkStorePair, n: usize) -> super::LinkStoreHandle {
     if n.is_multiple_of(2) { shared.a.clone() } else { shared.b.clone() }
 }
 
-pub async fn what_one_handle_writes_the_other_reads_at_once(shared: Shared) {
+pub async fn what_one_handle_writes_the_other_reads_at_once(shared: LinkStorePair) {
     for n in 0..20 {
         let (writer, reader) = (handle(&shared, n), handle(&shared, n + 1));
         let link = if n % 4 < 2 {
@@ -32,7 +32,7 @@ pub async fn what_one_handle_writes_the_other_reads_at_once(shared: Shared) {
     }
 }
 
-pub async fn an_alias_raced_through_two_handles_has_one_owner(shared: Shared) {
+pub async fn an_alias_raced_through_two_handles_has_one_owner(shared: LinkStorePair) {
     for round in 0..4 {
         let racers: Vec<_> = (0..40usize)
             .map(|racer| {
@@ -64,7 +64,7 @@ pub async fn an_alias_raced_through_two_handles_has_one_owner(shared: Shared) {
     }
 }
 
-pub async fn leases_of_two_handles_never_overlap(shared: Shared) {
+pub async fn leases_of_two_handles_never_overlap(shared: LinkStorePair) {
     let capacity = numbering(&shared.a).capacity(7);
     let leases: Vec<_> = (0..60usize)
         .map(|n| {
@@ -82,7 +82,7 @@ pub async fn leases_of_two_handles_never_overlap(shared: Shared) {
     assert!(ranges.iter().all(|range| !range.is_empty()));
 }
 
-pub async fn a_change_by_one_handle_is_a_conflict_for_the_other(shared: Shared) {
+pub async fn a_change_by_one_handle_is_a_conflict_for_the_other(shared: LinkStorePair) {
     let link = alias("contended", "https://example.com/");
     put(&shared.a, &link).await;
     let by_a = Link { updated_at: timestamp(1), revision: Revision(2), ..link.clone() };
@@ -93,7 +93,7 @@ pub async fn a_change_by_one_handle_is_a_conflict_for_the_other(shared: Shared) 
     assert_eq!(shared.b.get(&link.key).await.unwrap(), Some(by_a));
 }
 
-pub async fn a_request_is_replayed_through_the_other_handle(shared: Shared) {
+pub async fn a_request_is_replayed_through_the_other_handle(shared: LinkStorePair) {
     let request = Request { id: [1; 32], fingerprint: [2; 32] };
     let link = alias("first", "https://example.com/");
     let first = Insert::new(link.clone(), Some(request.clone()));
@@ -107,7 +107,7 @@ pub async fn a_request_is_replayed_through_the_other_handle(shared: Shared) {
     assert_eq!(shared.b.insert(mismatch).await.unwrap(), Inserted::RequestMismatch);
 }
 
-pub async fn clicks_are_spent_exactly_through_two_handles(shared: Shared) {
+pub async fn clicks_are_spent_exactly_through_two_handles(shared: LinkStorePair) {
     let link = Link { max_clicks: Some(37), ..alias("few", "https://example.com/") };
     put(&shared.a, &link).await;
     let visitors: Vec<_> = (0..100usize)
@@ -124,14 +124,17 @@ pub async fn clicks_are_spent_exactly_through_two_handles(shared: Shared) {
     assert_eq!(shared.b.get(&link.key).await.unwrap().unwrap().spent_clicks, 37);
 }
 
-async fn changed(store: &super::Store, after: ChangeCursor) -> (Vec<(LinkKey, u64)>, ChangeCursor) {
+async fn changed(
+    store: &super::LinkStoreHandle,
+    after: ChangeCursor,
+) -> (Vec<(LinkKey, u64)>, ChangeCursor) {
     let page = store.changes(after, 100).await.unwrap();
     assert!(!page.gap);
     let changes = page.changes.into_iter().map(|change| (change.key, change.revision.0));
     (changes.collect(), page.next)
 }
 
-pub async fn changes_through_one_handle_are_read_through_the_other(shared: Shared) {
+pub async fn changes_through_one_handle_are_read_through_the_other(shared: LinkStorePair) {
     let (a, b) = (&shared.a, &shared.b);
     let start = b.last_change().await.unwrap();
     assert_eq!(changed(b, start).await, (vec![], start));
@@ -184,7 +187,7 @@ impl RouteCache for Forgotten {
     }
 }
 
-pub async fn a_follower_on_one_handle_forgets_what_the_other_changes(shared: Shared) {
+pub async fn a_follower_on_one_handle_forgets_what_the_other_changes(shared: LinkStorePair) {
     let link = alias("followed", "https://example.com/");
     put(&shared.a, &link).await;
     let cache = Arc::new(Forgotten::default());
@@ -200,7 +203,9 @@ pub async fn a_follower_on_one_handle_forgets_what_the_other_changes(shared: Sha
     assert_eq!(*cache.0.lock().unwrap(), (vec![link.key; 3], 1));
 }
 
-pub async fn what_is_announced_through_one_handle_is_forgotten_through_the_other(shared: Shared) {
+pub async fn what_is_announced_through_one_handle_is_forgotten_through_the_other(
+    shared: LinkStorePair,
+) {
     let link = alias("announced", "https://example.com/");
     put(&shared.a, &link).await;
     let cache = Arc::new(Forgotten::default());
@@ -218,7 +223,7 @@ pub async fn what_is_announced_through_one_handle_is_forgotten_through_the_other
     assert_eq!(shared.b.get(&link.key).await.unwrap(), Some(link), "nothing was changed");
 }
 
-pub async fn a_store_never_continues_below_a_mark_that_a_node_knows(shared: Shared) {
+pub async fn a_store_never_continues_below_a_mark_that_a_node_knows(shared: LinkStorePair) {
     let (a, b) = (&shared.a, &shared.b);
     let numbering = numbering(a);
     let (seven, eight) = (numbering.capacity(7), numbering.capacity(8));
@@ -234,7 +239,7 @@ pub async fn a_store_never_continues_below_a_mark_that_a_node_knows(shared: Shar
     assert!(a.lease(8, 10, eight, 0).await.unwrap().start > 0, "all ranges skip ahead");
 }
 
-pub async fn an_incarnation_is_raised_once_for_all_who_notice(shared: Shared) {
+pub async fn an_incarnation_is_raised_once_for_all_who_notice(shared: LinkStorePair) {
     let numbering = numbering(&shared.a);
     let capacity = numbering.capacity(6);
     let before = shared.a.lease(6, 10, capacity, 0).await.unwrap();
@@ -247,7 +252,7 @@ pub async fn an_incarnation_is_raised_once_for_all_who_notice(shared: Shared) {
     assert!(after.start > before.end + 1_000_000, "{before:?}, then {after:?}");
 }
 
-pub async fn events_are_written_with_their_link_or_not_at_all(shared: Shared) {
+pub async fn events_are_written_with_their_link_or_not_at_all(shared: LinkStorePair) {
     let (a, b) = (&shared.a, &shared.b);
     let event = |kind| OutboxEvent { kind, at: timestamp(1) };
     let carrying = |link: &Link, request| Insert {

@@ -2,10 +2,10 @@
 
 use terse_core::{Link, OwnerId, TagCount, Tags, Updated};
 
-use super::{Store, leased_code, put};
+use super::{LinkStoreHandle, leased_code, put};
 use crate::{alias, generated, timestamp};
 
-async fn counted(store: &Store, owner: u64, limit: usize) -> Vec<(String, u64)> {
+async fn counted(store: &LinkStoreHandle, owner: u64, limit: usize) -> Vec<(String, u64)> {
     let counts = store.tags(OwnerId(owner), limit).await.unwrap();
     counts.into_iter().map(|TagCount { tag, links }| (tag, links)).collect()
 }
@@ -22,7 +22,7 @@ fn told(counts: &[(&str, u64)]) -> Vec<(String, u64)> {
     counts.iter().map(|(tag, links)| ((*tag).to_owned(), *links)).collect()
 }
 
-pub async fn tags_are_counted_by_owner(store: Store) {
+pub async fn tags_are_counted_by_owner(store: LinkStoreHandle) {
     assert_eq!(counted(&store, 7, 10).await, []);
     put(&store, &tagged(7, "one", &["red", "green"])).await;
     put(&store, &tagged(7, "two", &["green"])).await;
@@ -64,7 +64,7 @@ pub async fn tags_are_counted_by_owner(store: Store) {
     );
 }
 
-pub async fn the_tags_of_most_links_come_first(store: Store) {
+pub async fn the_tags_of_most_links_come_first(store: LinkStoreHandle) {
     for n in 0..30 {
         let own = format!("own-{n:02}");
         let tags = ["every", &own, if n % 3 == 0 { "third" } else { "other" }];

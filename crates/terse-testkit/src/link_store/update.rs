@@ -5,10 +5,10 @@ use terse_core::{
     RedirectKind, Revision, StoreError, Tags, Title, Updated,
 };
 
-use super::{Store, leased_code, put, put_in_vain};
+use super::{LinkStoreHandle, leased_code, put, put_in_vain};
 use crate::{alias, generated, key, rules, timestamp};
 
-pub async fn an_update_needs_the_latest_revision(store: Store) {
+pub async fn an_update_needs_the_latest_revision(store: LinkStoreHandle) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
     for link in [alias("edit", "https://example.com/"), numbered] {
         put(&store, &link).await;
@@ -45,7 +45,7 @@ pub async fn an_update_needs_the_latest_revision(store: Store) {
     }
 }
 
-pub async fn a_moderation_status_keeps_its_source(store: Store) {
+pub async fn a_moderation_status_keeps_its_source(store: LinkStoreHandle) {
     let link = alias("judged", "https://example.com/");
     put(&store, &link).await;
     let mut revision = 1;
@@ -72,7 +72,7 @@ pub async fn a_moderation_status_keeps_its_source(store: Store) {
     }
 }
 
-pub async fn an_update_of_nothing_says_so(store: Store) {
+pub async fn an_update_of_nothing_says_so(store: LinkStoreHandle) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
     for link in [alias("absent", "https://example.com/"), numbered] {
         assert_eq!(store.update(&link, Revision(1), &[]).await.unwrap(), Updated::Missing);
@@ -80,7 +80,7 @@ pub async fn an_update_of_nothing_says_so(store: Store) {
     }
 }
 
-pub async fn what_identifies_a_link_never_changes(store: Store) {
+pub async fn what_identifies_a_link_never_changes(store: LinkStoreHandle) {
     let link = Link {
         max_clicks: Some(10),
         imported_clicks: 1234,
@@ -103,7 +103,7 @@ pub async fn what_identifies_a_link_never_changes(store: Store) {
     assert_eq!(store.get(&want.key).await.unwrap(), Some(want));
 }
 
-pub async fn a_deleted_link_holds_its_code_and_can_be_restored(store: Store) {
+pub async fn a_deleted_link_holds_its_code_and_can_be_restored(store: LinkStoreHandle) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
     for link in [alias("oops", "https://example.com/"), numbered] {
         put(&store, &link).await;
@@ -123,7 +123,7 @@ pub async fn a_deleted_link_holds_its_code_and_can_be_restored(store: Store) {
     }
 }
 
-pub async fn of_racing_updates_one_wins(store: Store) {
+pub async fn of_racing_updates_one_wins(store: LinkStoreHandle) {
     let link = alias("contended", "https://example.com/");
     put(&store, &link).await;
     for revision in 1..5 {
@@ -150,7 +150,7 @@ pub async fn of_racing_updates_one_wins(store: Store) {
     }
 }
 
-pub async fn clicks_are_spent_exactly(store: Store) {
+pub async fn clicks_are_spent_exactly(store: LinkStoreHandle) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
     for link in [alias("few", "https://example.com/"), numbered] {
         let link = Link { max_clicks: Some(37), ..link };
@@ -181,7 +181,7 @@ pub async fn clicks_are_spent_exactly(store: Store) {
     assert_eq!(store.spend(&key("nothing-here")).await.unwrap(), ClickSpend::Missing);
 }
 
-pub async fn a_change_does_not_undo_what_is_spent_meanwhile(store: Store) {
+pub async fn a_change_does_not_undo_what_is_spent_meanwhile(store: LinkStoreHandle) {
     let link = Link { max_clicks: Some(60), ..alias("busy", "https://example.com/") };
     put(&store, &link).await;
     let visitors: Vec<_> = (0..4)
@@ -220,7 +220,7 @@ pub async fn a_change_does_not_undo_what_is_spent_meanwhile(store: Store) {
     assert_eq!(store.get(&link.key).await.unwrap().unwrap().spent_clicks, 60);
 }
 
-pub async fn spending_without_a_limit_counts_nothing(store: Store) {
+pub async fn spending_without_a_limit_counts_nothing(store: LinkStoreHandle) {
     let link = alias("endless", "https://example.com/");
     put(&store, &link).await;
     for _ in 0..3 {

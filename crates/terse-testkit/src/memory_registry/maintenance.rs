@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::Timestamp;
 use terse_core::registry::{
-    Attribution, AuditAction, AuditEntry, AuditLog, AuditRecord, Audits, DELIVERY_RETENTION,
+    Attribution, AuditAction, AuditEntry, AuditLog, AuditQuery, AuditRecord, DELIVERY_RETENTION,
     EXPIRED_KEY_RETENTION, RegistryMaintenance, ReportState,
 };
 
@@ -24,7 +24,7 @@ impl AuditLog for MemoryRegistry {
         Ok(())
     }
 
-    async fn audit(&self, query: &Audits) -> Answer<Vec<AuditEntry>> {
+    async fn audit(&self, query: &AuditQuery) -> Answer<Vec<AuditEntry>> {
         let state = self.enter().await?;
         let wanted = |entry: &&AuditEntry| {
             query.before.is_none_or(|before| entry.number < before)

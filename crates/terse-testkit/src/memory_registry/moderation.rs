@@ -6,7 +6,7 @@ use terse_core::registry::{
     NewReport, RegistryError, ReportId, ReportState, ReportStore, Reported, ReportedLink,
     TEXTS_SHOWN,
 };
-use terse_core::{Domain, LinkKey};
+use terse_core::{Domain, LinkKey, Timestamp};
 
 use super::{Answer, MemoryRegistry};
 
@@ -159,6 +159,7 @@ impl ReportStore for MemoryRegistry {
     async fn settle_reports(
         &self,
         link: &LinkKey,
+        created_at: Timestamp,
         settled: ReportState,
         by: Attribution,
     ) -> Answer<u64> {
@@ -169,7 +170,10 @@ impl ReportStore for MemoryRegistry {
             .values_mut()
             .map(|(_, report)| report)
             .filter(|report| report.state == ReportState::Open);
-        for report in open.filter(|report| settled != ReportState::Open && report.link == *link) {
+        let meant = |report: &&mut AbuseReport| {
+            settled != ReportState::Open && report.link == *link && report.created_at <= created_at
+        };
+        for report in open.filter(meant) {
             report.state = settled;
             count += 1;
         }

@@ -7,7 +7,7 @@ use terse_core::registry::{
     AccountChange, FIRST_ACCOUNT, ForeignIdentity, NewAccount, RegistryError, Role,
 };
 
-use super::{Store, acts, add, by, change, name, new, race, refused};
+use super::{RegistryHandle, acts, add, by, change, name, new, race, refused};
 use crate::timestamp;
 
 fn identity(subject: &str) -> ForeignIdentity {
@@ -18,7 +18,7 @@ fn known_as(text: &str, subject: &str) -> NewAccount {
     NewAccount { identity: Some(identity(subject)), password: None, ..new(text) }
 }
 
-pub async fn an_account_is_found_by_all_its_names(store: Store) {
+pub async fn an_account_is_found_by_all_its_names(store: RegistryHandle) {
     let wanted = NewAccount {
         role: Role::Moderator,
         created_at: timestamp(77),
@@ -42,7 +42,7 @@ pub async fn an_account_is_found_by_all_its_names(store: Store) {
     assert_eq!(store.account_by_identity(&elsewhere).await.unwrap(), None);
 }
 
-pub async fn ids_begin_where_accounts_begin(store: Store) {
+pub async fn ids_begin_where_accounts_begin(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     assert!(ann.id >= FIRST_ACCOUNT, "{:?}", ann.id);
     for id in [OwnerId::ANONYMOUS, OwnerId::ADMIN, OwnerId(u64::MAX), OwnerId(ann.id.0 + 1)] {
@@ -50,7 +50,7 @@ pub async fn ids_begin_where_accounts_begin(store: Store) {
     }
 }
 
-pub async fn names_that_differ_by_case_are_the_same(store: Store) {
+pub async fn names_that_differ_by_case_are_the_same(store: RegistryHandle) {
     add(&store, "Ann").await;
     for text in ["Ann", "ann", "aNN"] {
         refused!(store.add_account(new(text), by()).await, NameTaken);
@@ -60,7 +60,7 @@ pub async fn names_that_differ_by_case_are_the_same(store: Store) {
     assert_eq!(acts(&store).await.len(), 2);
 }
 
-pub async fn an_identity_belongs_to_one_account(store: Store) {
+pub async fn an_identity_belongs_to_one_account(store: RegistryHandle) {
     store.add_account(known_as("ann", "7"), by()).await.unwrap();
     refused!(store.add_account(known_as("bob", "7"), by()).await, NameTaken);
     let bob = store.add_account(known_as("bob", "8"), by()).await.unwrap();
@@ -73,7 +73,7 @@ pub async fn an_identity_belongs_to_one_account(store: Store) {
     add(&store, "dan").await;
 }
 
-pub async fn of_two_equal_names_one_is_taken(store: Store) {
+pub async fn of_two_equal_names_one_is_taken(store: RegistryHandle) {
     for round in 0..5 {
         let racing = (0..20).map(|n| {
             let store = Arc::clone(&store);
@@ -93,7 +93,7 @@ pub async fn of_two_equal_names_one_is_taken(store: Store) {
     assert_eq!(acts(&store).await.len(), 5);
 }
 
-pub async fn accounts_are_walked_in_order(store: Store) {
+pub async fn accounts_are_walked_in_order(store: RegistryHandle) {
     let mut ids = Vec::new();
     for n in 0..7 {
         ids.push(add(&store, &format!("user{}", 9 - n)).await.id);

@@ -2,17 +2,17 @@
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Actor, Attribution, AuditAction, AuditEntry, Audits, RegistryError, Role, subject,
+    Actor, Attribution, AuditAction, AuditEntry, AuditQuery, RegistryError, Role, subject,
 };
 
 use super::durable::fill;
 use super::{
-    HASH, Store, acts, add, add_key, by, change, log, name, new, refused, reinstate, role, suspend,
-    token,
+    HASH, RegistryHandle, acts, add, add_key, by, change, log, name, new, refused, reinstate, role,
+    suspend, token,
 };
 use crate::timestamp;
 
-pub async fn every_write_has_an_audit_record(store: Store) {
+pub async fn every_write_has_an_audit_record(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let key = add_key(&store, ann.id, 1).await.id;
     change(&store, ann.id, role(Role::Moderator)).await.unwrap();
@@ -47,7 +47,7 @@ pub async fn every_write_has_an_audit_record(store: Store) {
     );
 }
 
-pub async fn a_refused_act_has_no_line(store: Store) {
+pub async fn a_refused_act_has_no_line(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     add_key(&store, ann.id, 1).await;
     refused!(store.add_account(new("Ann"), by()).await, NameTaken);
@@ -58,7 +58,7 @@ pub async fn a_refused_act_has_no_line(store: Store) {
     assert!(store.account_by_name(&name("bob")).await.unwrap().is_none());
 }
 
-pub async fn no_secret_is_in_the_log(store: Store) {
+pub async fn no_secret_is_in_the_log(store: RegistryHandle) {
     fill(&store).await;
     let lines = log(&store).await;
     let found: std::collections::HashSet<AuditAction> = lines.iter().map(|line| line.act).collect();
@@ -73,7 +73,7 @@ pub async fn no_secret_is_in_the_log(store: Store) {
     }
 }
 
-pub async fn the_log_is_walked_backwards(store: Store) {
+pub async fn the_log_is_walked_backwards(store: RegistryHandle) {
     for n in 0..10 {
         let act = if n % 3 == 0 { AuditAction::LinkJudged } else { AuditAction::HostBlocked };
         store
@@ -96,7 +96,8 @@ pub async fn the_log_is_walked_backwards(store: Store) {
         (Some("link:/"), None, vec![]),
         (None, Some(AuditAction::UserAdded), vec![]),
     ] {
-        let mut query = Audits { before: None, subject: subject.map(Into::into), act, limit: 3 };
+        let mut query =
+            AuditQuery { before: None, subject: subject.map(Into::into), act, limit: 3 };
         let mut walked = Vec::new();
         loop {
             let some = store.audit(&query).await.unwrap();
@@ -109,11 +110,11 @@ pub async fn the_log_is_walked_backwards(store: Store) {
         }
         assert_eq!(walked, want, "{subject:?} {act:?}");
     }
-    let beyond = Audits { before: Some(u64::MAX), limit: 1, ..Audits::default() };
+    let beyond = AuditQuery { before: Some(u64::MAX), limit: 1, ..AuditQuery::default() };
     assert_eq!(store.audit(&beyond).await.unwrap(), all[..1]);
 }
 
-pub async fn a_note_is_kept_as_it_is(store: Store) {
+pub async fn a_note_is_kept_as_it_is(store: RegistryHandle) {
     let change =
         (Some(r#"{"standing":"clear"}"#.to_owned()), Some(r#"{"standing":"blocked"}"#.to_owned()));
     let by = Attribution { actor: Actor::Terse, at: timestamp(12), why: None };

@@ -6,7 +6,7 @@ use terse_core::registry::{AccountChange, AuditAction, ChangeAccount, RegistryEr
 use terse_core::{OwnerId, Revision};
 
 use super::{
-    Store, acts, add, add_as, add_key, by, change, is_signed_in, log, name, race, refused,
+    RegistryHandle, acts, add, add_as, add_key, by, change, is_signed_in, log, name, race, refused,
     reinstate, role, session, sign_in, suspend, token,
 };
 
@@ -18,7 +18,7 @@ fn password(text: &str) -> AccountChange {
     AccountChange { password: Some(Some(text.into())), ..AccountChange::default() }
 }
 
-pub async fn a_change_gives_back_what_is_now(store: Store) {
+pub async fn a_change_gives_back_what_is_now(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     assert_eq!(ann.revision, Revision(1));
     let now = change(
@@ -40,7 +40,7 @@ pub async fn a_change_gives_back_what_is_now(store: Store) {
     assert_eq!(store.account(ann.id).await.unwrap(), Some(suspended));
 }
 
-pub async fn a_change_waits_for_its_revision(store: Store) {
+pub async fn a_change_waits_for_its_revision(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let at = |revision| ChangeAccount {
         id: ann.id,
@@ -54,7 +54,7 @@ pub async fn a_change_waits_for_its_revision(store: Store) {
     assert_eq!(acts(&store).await.len(), 2);
 }
 
-pub async fn a_change_of_nobody_is_missing(store: Store) {
+pub async fn a_change_of_nobody_is_missing(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     for id in [OwnerId::ANONYMOUS, OwnerId::ADMIN, OwnerId(ann.id.0 + 1), OwnerId(u64::MAX)] {
         refused!(change(&store, id, suspend()).await, Missing);
@@ -63,7 +63,7 @@ pub async fn a_change_of_nobody_is_missing(store: Store) {
     assert_eq!(acts(&store).await, [AuditAction::UserAdded]);
 }
 
-pub async fn of_racing_changes_at_one_revision_one_is_made(store: Store) {
+pub async fn of_racing_changes_at_one_revision_one_is_made(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let racing = (0..20).map(|n| {
         let (store, id) = (Arc::clone(&store), ann.id);
@@ -76,7 +76,7 @@ pub async fn of_racing_changes_at_one_revision_one_is_made(store: Store) {
     assert_eq!(acts(&store).await.len(), 2);
 }
 
-pub async fn a_name_may_change_but_not_to_anothers(store: Store) {
+pub async fn a_name_may_change_but_not_to_anothers(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     add(&store, "Bob").await;
     refused!(change(&store, ann.id, named("BOB")).await, NameTaken);
@@ -91,7 +91,7 @@ pub async fn a_name_may_change_but_not_to_anothers(store: Store) {
     add(&store, "ann").await;
 }
 
-pub async fn what_is_so_already_leaves_no_trace(store: Store) {
+pub async fn what_is_so_already_leaves_no_trace(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let same = AccountChange {
         role: Some(ann.role),
@@ -106,7 +106,7 @@ pub async fn what_is_so_already_leaves_no_trace(store: Store) {
     assert_eq!(store.version().await.unwrap(), before);
 }
 
-pub async fn the_last_admin_stays(store: Store) {
+pub async fn the_last_admin_stays(store: RegistryHandle) {
     let ann = add_as(&store, "ann", Role::Admin).await;
     let bob = add(&store, "bob").await;
     sign_in(&store, ann.id, 1).await;
@@ -131,7 +131,7 @@ pub async fn the_last_admin_stays(store: Store) {
     store.erase_account(ann.id, by()).await.unwrap();
 }
 
-pub async fn of_two_admins_who_depose_each_other_one_stays(store: Store) {
+pub async fn of_two_admins_who_depose_each_other_one_stays(store: RegistryHandle) {
     for round in 0..10 {
         let one = add_as(&store, &format!("one{round}"), Role::Admin).await.id;
         let two = add_as(&store, &format!("two{round}"), Role::Admin).await.id;
@@ -166,7 +166,7 @@ pub async fn of_two_admins_who_depose_each_other_one_stays(store: Store) {
 }
 
 /// Signs two owners in, changes one, and returns whether that one's sessions were ended.
-async fn ends_sessions(store: &Store, before: Role, what: AccountChange) -> bool {
+async fn ends_sessions(store: &RegistryHandle, before: Role, what: AccountChange) -> bool {
     let (ann, bob) = (add_as(store, "ann", before).await.id, add(store, "bob").await.id);
     sign_in(store, ann, 1).await;
     sign_in(store, ann, 2).await;
@@ -178,15 +178,15 @@ async fn ends_sessions(store: &Store, before: Role, what: AccountChange) -> bool
     !left.0
 }
 
-pub async fn a_new_password_ends_all_sessions(store: Store) {
+pub async fn a_new_password_ends_all_sessions(store: RegistryHandle) {
     assert!(ends_sessions(&store, Role::User, password("$argon2id$new")).await);
 }
 
-pub async fn a_lesser_role_ends_all_sessions(store: Store) {
+pub async fn a_lesser_role_ends_all_sessions(store: RegistryHandle) {
     assert!(ends_sessions(&store, Role::Moderator, role(Role::User)).await);
 }
 
-pub async fn a_suspension_ends_all_sessions_and_is_undone(store: Store) {
+pub async fn a_suspension_ends_all_sessions_and_is_undone(store: RegistryHandle) {
     assert!(ends_sessions(&store, Role::User, suspend()).await);
     let ann = store.account_by_name(&name("ann")).await.unwrap().unwrap();
     assert_eq!(store.suspended().await.unwrap(), [ann.id]);
@@ -201,7 +201,7 @@ pub async fn a_suspension_ends_all_sessions_and_is_undone(store: Store) {
     );
 }
 
-pub async fn other_changes_leave_sessions_alone(store: Store) {
+pub async fn other_changes_leave_sessions_alone(store: RegistryHandle) {
     assert!(
         !ends_sessions(
             &store,
@@ -212,7 +212,7 @@ pub async fn other_changes_leave_sessions_alone(store: Store) {
     );
 }
 
-pub async fn a_suspension_reaches_keys_and_the_version(store: Store) {
+pub async fn a_suspension_reaches_keys_and_the_version(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let key = add_key(&store, ann.id, 1).await;
     let before = store.version().await.unwrap();

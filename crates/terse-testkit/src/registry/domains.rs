@@ -5,7 +5,7 @@ use terse_core::registry::{
 };
 use terse_core::{Domain, Target};
 
-use super::{Store, acts, add, add_key, by, change, log, refused, role, sign_in, token};
+use super::{RegistryHandle, acts, add, add_key, by, change, log, refused, role, sign_in, token};
 use crate::timestamp;
 
 pub(crate) fn place(host: &str) -> DomainConfig {
@@ -23,11 +23,11 @@ pub(crate) fn blocked(host: &str) -> BlockedHost {
     BlockedHost { host: host.into(), at: timestamp(3), why: Some("phishing".into()) }
 }
 
-async fn version(store: &Store) -> RegistryVersion {
+async fn version(store: &RegistryHandle) -> RegistryVersion {
     store.version().await.unwrap()
 }
 
-pub async fn a_place_is_put_changed_and_removed(store: Store) {
+pub async fn a_place_is_put_changed_and_removed(store: RegistryHandle) {
     for host in ["b.example", "a.example"] {
         store.put_domain(place(host), by()).await.unwrap();
     }
@@ -48,14 +48,14 @@ pub async fn a_place_is_put_changed_and_removed(store: Store) {
     assert!(lines[2].before.is_none());
 }
 
-pub async fn a_place_as_it_is_leaves_no_trace(store: Store) {
+pub async fn a_place_as_it_is_leaves_no_trace(store: RegistryHandle) {
     store.put_domain(place("a.example"), by()).await.unwrap();
     let before = version(&store).await;
     store.put_domain(place("a.example"), by()).await.unwrap();
     assert_eq!((acts(&store).await.len(), version(&store).await), (1, before));
 }
 
-pub async fn a_host_is_blocked_once_and_unblocked(store: Store) {
+pub async fn a_host_is_blocked_once_and_unblocked(store: RegistryHandle) {
     refused!(store.unblock_host("evil.example", by()).await, Missing);
     store.block_host(blocked("evil.example"), by()).await.unwrap();
     store.block_host(BlockedHost { why: None, ..blocked("bad.example") }, by()).await.unwrap();
@@ -76,7 +76,7 @@ pub async fn a_host_is_blocked_once_and_unblocked(store: Store) {
     );
 }
 
-pub async fn the_version_changes_for_what_visitors_meet_alone(store: Store) {
+pub async fn the_version_changes_for_what_visitors_meet_alone(store: RegistryHandle) {
     let mut versions = vec![version(&store).await];
     // Writes that raise the version.
     let domain = place("a.example").domain;

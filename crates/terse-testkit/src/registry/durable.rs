@@ -13,13 +13,13 @@ use super::domains::{blocked, place};
 use super::reports::report;
 use super::webhooks::{due, event, hook, settle};
 use super::{
-    Store, add, add_as, add_key, by, change, log, name, new, new_key, reinstate, sign_in, suspend,
-    token,
+    RegistryHandle, add, add_as, add_key, by, change, log, name, new, new_key, reinstate, sign_in,
+    suspend, token,
 };
 use crate::{key, timestamp};
 
 /// Performs every kind of write, and leaves data of every kind behind.
-pub async fn fill(store: &Store) {
+pub async fn fill(store: &RegistryHandle) {
     store.offer_setup(token(900)).await.unwrap();
     let (node, ttl) = (NodeId::parse("a").unwrap(), Duration::from_secs(60));
     let lease = store.acquire_lease("filling", &node, ttl).await.unwrap().unwrap();
@@ -93,14 +93,14 @@ pub async fn fill(store: &Store) {
     let removed = hook(store, ann.id).await;
     store.remove_webhook(ann.id, removed.id, by()).await.unwrap();
     assert!(other.id > kept.id);
-    store.settle_reports(&key("def"), ReportState::Confirmed, by()).await.unwrap();
+    store.settle_reports(&key("def"), timestamp(-4), ReportState::Confirmed, by()).await.unwrap();
     for act in [AuditAction::LinkJudged, AuditAction::LinkScreened] {
         store.note(act, "link:/def", (None, Some("{}".into())), by()).await.unwrap();
     }
 }
 
 /// Everything that can be read, as text, with the tokens that [`fill`] used.
-pub async fn everything(store: &Store) -> String {
+pub async fn everything(store: &RegistryHandle) -> String {
     let mut text = String::new();
     let mut tell = |what: &dyn std::fmt::Debug| writeln!(text, "{what:?}").unwrap();
     tell(&(

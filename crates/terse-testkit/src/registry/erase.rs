@@ -2,18 +2,18 @@
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    AccountChange, AuditAction, AuditEntry, Audits, ForeignIdentity, Invitation, NewAccount,
+    AccountChange, AuditAction, AuditEntry, AuditQuery, ForeignIdentity, Invitation, NewAccount,
     NewKey, NewReport, RegistryError, ReportState, Role, subject,
 };
 
 use super::reports::report;
 use super::{
-    Store, acts, add, add_key, by, change, is_signed_in, log, name, new, new_key, refused, sign_in,
-    suspend, token,
+    RegistryHandle, acts, add, add_key, by, change, is_signed_in, log, name, new, new_key, refused,
+    sign_in, suspend, token,
 };
 use crate::timestamp;
 
-pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
+pub async fn an_erased_account_leaves_nothing_but_its_id(store: RegistryHandle) {
     let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
     let ann = store
         .add_account(NewAccount { identity: Some(identity.clone()), ..new("ann") }, by())
@@ -59,7 +59,7 @@ pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
     assert!(acts(&store).await.contains(&AuditAction::UserErased));
 }
 
-pub async fn an_erased_name_is_free_and_its_id_is_not(store: Store) {
+pub async fn an_erased_name_is_free_and_its_id_is_not(store: RegistryHandle) {
     let mut ids = Vec::new();
     for _ in 0..5 {
         let ann = add(&store, "ann").await;
@@ -75,7 +75,7 @@ pub async fn an_erased_name_is_free_and_its_id_is_not(store: Store) {
     assert_eq!(acts(&store).await.iter().filter(|act| **act == AuditAction::UserErased).count(), 5);
 }
 
-pub async fn an_erased_name_is_taken_out_of_the_log(store: Store) {
+pub async fn an_erased_name_is_taken_out_of_the_log(store: RegistryHandle) {
     let identity =
         ForeignIdentity { issuer: "https://id.example".into(), subject: "ann-elsewhere".into() };
     let ann = store
@@ -115,12 +115,13 @@ pub async fn an_erased_name_is_taken_out_of_the_log(store: Store) {
         after[1..].iter().map(shape).collect::<Vec<_>>(),
         before.iter().map(shape).collect::<Vec<_>>()
     );
-    let about = Audits { subject: Some(subject::account(ann.id)), limit: 100, ..Audits::default() };
+    let about =
+        AuditQuery { subject: Some(subject::account(ann.id)), limit: 100, ..AuditQuery::default() };
     assert_eq!(store.audit(&about).await.unwrap().len(), 5);
     assert_eq!(store.account(bob.id).await.unwrap(), Some(bob));
 }
 
-pub async fn erasing_a_suspended_account_changes_the_version(store: Store) {
+pub async fn erasing_a_suspended_account_changes_the_version(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     change(&store, ann.id, suspend()).await.unwrap();
     let before = store.version().await.unwrap();

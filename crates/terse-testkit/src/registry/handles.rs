@@ -4,13 +4,13 @@ use terse_core::OwnerId;
 use terse_core::registry::{Invitation, RegistryError, Role};
 
 use super::{
-    Store, add, add_as, by, change, is_signed_in, name, new, race, refused, role, sign_in,
+    RegistryHandle, add, add_as, by, change, is_signed_in, name, new, race, refused, role, sign_in,
     timestamp, token,
 };
 
 pub async fn an_invitation_accepted_through_two_handles_makes_one_account(
-    one: Store,
-    other: Store,
+    one: RegistryHandle,
+    other: RegistryHandle,
 ) {
     for n in 0..10_u16 {
         let (token, expires_at) = (token(n), timestamp(9));
@@ -29,7 +29,10 @@ pub async fn an_invitation_accepted_through_two_handles_makes_one_account(
     assert_eq!(one.accounts(None, 100).await.unwrap().len(), 10);
 }
 
-pub async fn two_admins_deposed_through_two_handles_leave_one(one: Store, other: Store) {
+pub async fn two_admins_deposed_through_two_handles_leave_one(
+    one: RegistryHandle,
+    other: RegistryHandle,
+) {
     for n in 0..10 {
         let ann = add_as(&one, &format!("ann{n}"), Role::Admin).await.id;
         let bob = add_as(&one, &format!("bob{n}"), Role::Admin).await.id;
@@ -53,7 +56,10 @@ pub async fn two_admins_deposed_through_two_handles_leave_one(one: Store, other:
     }
 }
 
-pub async fn a_name_taken_through_two_handles_is_taken_once(one: Store, other: Store) {
+pub async fn a_name_taken_through_two_handles_is_taken_once(
+    one: RegistryHandle,
+    other: RegistryHandle,
+) {
     for n in 0..10 {
         let racing = [(one.clone(), "name"), (other.clone(), "NAME")];
         let made = race(racing.map(|(store, text)| async move {
@@ -68,7 +74,10 @@ pub async fn a_name_taken_through_two_handles_is_taken_once(one: Store, other: S
     }
 }
 
-pub async fn a_session_ended_through_one_handle_is_ended_for_the_other(one: Store, other: Store) {
+pub async fn a_session_ended_through_one_handle_is_ended_for_the_other(
+    one: RegistryHandle,
+    other: RegistryHandle,
+) {
     let ann = add(&one, "ann").await.id;
     for n in [1, 2] {
         sign_in(&one, ann, n).await;
@@ -84,7 +93,10 @@ pub async fn a_session_ended_through_one_handle_is_ended_for_the_other(one: Stor
     refused!(one.add_session(super::session(ann, 3), seen).await, Conflict);
 }
 
-pub async fn a_set_up_link_is_taken_once_through_two_handles(one: Store, other: Store) {
+pub async fn a_set_up_link_is_taken_once_through_two_handles(
+    one: RegistryHandle,
+    other: RegistryHandle,
+) {
     assert!(one.offer_setup(token(1)).await.unwrap());
     assert!(other.awaits_setup_by(&token(1)).await.unwrap());
     let racing = [("one", one.clone()), ("other", other.clone())];

@@ -6,7 +6,8 @@ use terse_core::OwnerId;
 use terse_core::registry::{Actor, AuditAction, Invitation, NewAccount, RegistryError, Role};
 
 use super::{
-    Store, acts, add, add_as, by, change, log, new, race, refused, reinstate, role, suspend, token,
+    RegistryHandle, acts, add, add_as, by, change, log, new, race, refused, reinstate, role,
+    suspend, token,
 };
 use crate::timestamp;
 
@@ -14,7 +15,7 @@ fn invitation(n: u16, role: Role, by: OwnerId) -> Invitation {
     Invitation { token: token(n), role, by, expires_at: timestamp(100) }
 }
 
-pub async fn an_invitation_makes_one_account(store: Store) {
+pub async fn an_invitation_makes_one_account(store: RegistryHandle) {
     let ann = add_as(&store, "ann", Role::Admin).await.id;
     store.invite(invitation(1, Role::Moderator, ann), by()).await.unwrap();
     refused!(store.invite(invitation(1, Role::Admin, ann), by()).await, Conflict);
@@ -39,7 +40,7 @@ pub async fn an_invitation_makes_one_account(store: Store) {
     );
 }
 
-pub async fn of_two_who_accept_one_comes_in(store: Store) {
+pub async fn of_two_who_accept_one_comes_in(store: RegistryHandle) {
     for round in 0..5 {
         store.invite(invitation(round, Role::User, OwnerId::ADMIN), by()).await.unwrap();
         let racing = (0..20).map(|n| {
@@ -60,7 +61,7 @@ pub async fn of_two_who_accept_one_comes_in(store: Store) {
     }
 }
 
-pub async fn an_invitation_over_or_unknown_is_missing(store: Store) {
+pub async fn an_invitation_over_or_unknown_is_missing(store: RegistryHandle) {
     store.invite(invitation(1, Role::User, OwnerId::ADMIN), by()).await.unwrap();
     refused!(store.accept(&token(2), new("bob")).await, Missing);
     refused!(
@@ -70,14 +71,14 @@ pub async fn an_invitation_over_or_unknown_is_missing(store: Store) {
     store.accept(&token(1), NewAccount { created_at: timestamp(99), ..new("bob") }).await.unwrap();
 }
 
-pub async fn an_invitation_survives_a_name_that_is_taken(store: Store) {
+pub async fn an_invitation_survives_a_name_that_is_taken(store: RegistryHandle) {
     add(&store, "ann").await;
     store.invite(invitation(1, Role::User, OwnerId::ADMIN), by()).await.unwrap();
     refused!(store.accept(&token(1), new("Ann")).await, NameTaken);
     store.accept(&token(1), new("bob")).await.unwrap();
 }
 
-pub async fn an_invitation_is_worth_what_its_writer_is(store: Store) {
+pub async fn an_invitation_is_worth_what_its_writer_is(store: RegistryHandle) {
     add_as(&store, "root", Role::Admin).await;
     let ann = add_as(&store, "ann", Role::Admin).await.id;
     store.invite(invitation(1, Role::Admin, ann), by()).await.unwrap();
@@ -94,7 +95,7 @@ pub async fn an_invitation_is_worth_what_its_writer_is(store: Store) {
     assert_eq!(store.accept(&token(1), new("cid")).await.unwrap().role, Role::Admin);
 }
 
-pub async fn the_operator_and_nobody_else_invites_without_an_account(store: Store) {
+pub async fn the_operator_and_nobody_else_invites_without_an_account(store: RegistryHandle) {
     for owner in [OwnerId::ANONYMOUS, OwnerId(1000), OwnerId(u64::MAX)] {
         refused!(store.invite(invitation(1, Role::User, owner), by()).await, Missing);
     }
@@ -103,7 +104,7 @@ pub async fn the_operator_and_nobody_else_invites_without_an_account(store: Stor
     assert_eq!(store.accept(&token(1), new("ann")).await.unwrap().role, Role::Admin);
 }
 
-pub async fn invitations_are_listed_until_they_are_over(store: Store) {
+pub async fn invitations_are_listed_until_they_are_over(store: RegistryHandle) {
     let ending = |n: u16, at| Invitation {
         expires_at: timestamp(at),
         ..invitation(n, Role::User, OwnerId::ADMIN)
@@ -117,7 +118,7 @@ pub async fn invitations_are_listed_until_they_are_over(store: Store) {
     assert_eq!(store.invitations(timestamp(10), 10).await.unwrap(), [ending(1, 30)]);
 }
 
-pub async fn an_invitation_that_is_taken_back_lets_nobody_in(store: Store) {
+pub async fn an_invitation_that_is_taken_back_lets_nobody_in(store: RegistryHandle) {
     for n in [1, 2] {
         store.invite(invitation(n, Role::User, OwnerId::ADMIN), by()).await.unwrap();
     }

@@ -7,7 +7,7 @@ use terse_core::registry::{
     RegistryError, RemovalAlarm,
 };
 
-use super::{Store, acts, by, race, refused};
+use super::{RegistryHandle, acts, by, race, refused};
 
 const LEASE: &str = "jobs";
 /// Longer than any test takes.
@@ -17,11 +17,11 @@ fn node(name: &str) -> NodeId {
     NodeId::parse(name).unwrap()
 }
 
-async fn acquire(store: &Store, name: &str, ttl: Duration) -> Option<Lease> {
+async fn acquire(store: &RegistryHandle, name: &str, ttl: Duration) -> Option<Lease> {
     store.acquire_lease(LEASE, &node(name), ttl).await.unwrap()
 }
 
-pub async fn a_node_takes_its_own_lease_again(store: Store) {
+pub async fn a_node_takes_its_own_lease_again(store: RegistryHandle) {
     let first = acquire(&store, "a", LONG).await.unwrap();
     assert_eq!((first.token.lease, &first.node), (LEASE, &node("a")));
     store.check_lease(first.token).await.unwrap();
@@ -35,7 +35,7 @@ pub async fn a_node_takes_its_own_lease_again(store: Store) {
     store.check_lease(second.token).await.unwrap();
 }
 
-pub async fn a_lease_that_is_given_back_is_free(store: Store) {
+pub async fn a_lease_that_is_given_back_is_free(store: RegistryHandle) {
     let first = acquire(&store, "a", LONG).await.unwrap();
     store.release_lease(first.token).await.unwrap();
     store.release_lease(first.token).await.unwrap();
@@ -51,7 +51,7 @@ pub async fn a_lease_that_is_given_back_is_free(store: Store) {
     store.check_lease(second.token).await.unwrap();
 }
 
-pub async fn every_name_is_a_lease_of_its_own(store: Store) {
+pub async fn every_name_is_a_lease_of_its_own(store: RegistryHandle) {
     let one = store.acquire_lease("one", &node("a"), LONG).await.unwrap().unwrap();
     let two = store.acquire_lease("two", &node("b"), LONG).await.unwrap().unwrap();
     assert!(store.acquire_lease("two", &node("a"), LONG).await.unwrap().is_none());
@@ -61,7 +61,7 @@ pub async fn every_name_is_a_lease_of_its_own(store: Store) {
     refused!(store.check_lease(never).await, Fenced);
 }
 
-pub async fn progress_is_kept_per_job(store: Store) {
+pub async fn progress_is_kept_per_job(store: RegistryHandle) {
     let token = acquire(&store, "a", LONG).await.unwrap().token;
     assert_eq!(store.job_progress("scan").await.unwrap(), None);
     store.put_job_progress(token, "scan", b"\x00\xff1").await.unwrap();
@@ -76,7 +76,7 @@ pub async fn progress_is_kept_per_job(store: Store) {
     assert_eq!(store.job_progress("scan").await.unwrap().unwrap(), &most[1..]);
 }
 
-pub async fn an_alarm_is_confirmed_by_its_number(store: Store) {
+pub async fn an_alarm_is_confirmed_by_its_number(store: RegistryHandle) {
     let token = acquire(&store, "a", LONG).await.unwrap().token;
     assert_eq!(store.removal_alarm().await.unwrap(), None);
     refused!(store.confirm_removal(1, by()).await, Missing);
@@ -99,7 +99,7 @@ pub async fn an_alarm_is_confirmed_by_its_number(store: Store) {
     store.put_removal_alarm(later, alarm).await.unwrap();
 }
 
-pub async fn one_node_at_a_time_holds_a_lease(one: Store, other: Store) {
+pub async fn one_node_at_a_time_holds_a_lease(one: RegistryHandle, other: RegistryHandle) {
     let held = acquire(&one, "a", LONG).await.unwrap();
     assert!(acquire(&other, "b", LONG).await.is_none());
     one.renew_lease(held.token, LONG).await.unwrap();
@@ -110,7 +110,7 @@ pub async fn one_node_at_a_time_holds_a_lease(one: Store, other: Store) {
     assert!(acquire(&one, "a", LONG).await.is_none());
 }
 
-pub async fn of_racing_nodes_one_gets_the_lease(one: Store, other: Store) {
+pub async fn of_racing_nodes_one_gets_the_lease(one: RegistryHandle, other: RegistryHandle) {
     for _ in 0..20 {
         let racing = [("a", one.clone()), ("b", other.clone()), ("c", one.clone())];
         let won: Vec<Lease> =
@@ -125,7 +125,10 @@ pub async fn of_racing_nodes_one_gets_the_lease(one: Store, other: Store) {
     }
 }
 
-pub async fn a_lease_that_is_over_is_taken_with_a_higher_token(one: Store, other: Store) {
+pub async fn a_lease_that_is_over_is_taken_with_a_higher_token(
+    one: RegistryHandle,
+    other: RegistryHandle,
+) {
     let mut last = 0;
     for _ in 0..3 {
         // A lease without duration: expired at once, by any clock.
@@ -141,7 +144,7 @@ pub async fn a_lease_that_is_over_is_taken_with_a_higher_token(one: Store, other
     assert!(acquire(&one, "a", LONG).await.is_none());
 }
 
-pub async fn a_write_with_an_old_token_is_fenced(one: Store, other: Store) {
+pub async fn a_write_with_an_old_token_is_fenced(one: RegistryHandle, other: RegistryHandle) {
     let old = acquire(&one, "a", Duration::ZERO).await.unwrap().token;
     one.put_job_progress(old, "scan", b"a").await.unwrap();
     let new = acquire(&other, "b", LONG).await.unwrap().token;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use terse_core::OwnerId;
 use terse_core::registry::{AuditAction, KeyId, MAX_KEYS_PER_OWNER, NewKey, RegistryError, Scope};
 
-use super::{Store, acts, add, add_key, by, new_key, race, refused, token};
+use super::{RegistryHandle, acts, add, add_key, by, new_key, race, refused, token};
 use crate::timestamp;
 
-pub async fn a_key_is_found_by_its_token(store: Store) {
+pub async fn a_key_is_found_by_its_token(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     for (n, scope) in (1..).zip(Scope::ALL) {
         let wanted = NewKey {
@@ -24,7 +24,7 @@ pub async fn a_key_is_found_by_its_token(store: Store) {
     assert_eq!(store.key(&token(99)).await.unwrap(), None);
 }
 
-pub async fn a_key_needs_an_owner_and_a_token_of_its_own(store: Store) {
+pub async fn a_key_needs_an_owner_and_a_token_of_its_own(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     add_key(&store, ann.id, 1).await;
     refused!(store.add_key(new_key(ann.id, 1), by()).await, Conflict);
@@ -34,14 +34,14 @@ pub async fn a_key_needs_an_owner_and_a_token_of_its_own(store: Store) {
     assert_eq!(acts(&store).await, [AuditAction::UserAdded, AuditAction::KeyAdded]);
 }
 
-pub async fn an_expired_key_is_returned(store: Store) {
+pub async fn an_expired_key_is_returned(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let key = NewKey { expires_at: Some(timestamp(-1)), ..new_key(ann.id, 1) };
     store.add_key(key, by()).await.unwrap();
     assert_eq!(store.key(&token(1)).await.unwrap().unwrap().0.expires_at, Some(timestamp(-1)));
 }
 
-pub async fn keys_are_listed_by_owner_the_oldest_first(store: Store) {
+pub async fn keys_are_listed_by_owner_the_oldest_first(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     for n in 0..6 {
         add_key(&store, if n % 2 == 0 { ann } else { bob }, 20 - n).await;
@@ -52,7 +52,7 @@ pub async fn keys_are_listed_by_owner_the_oldest_first(store: Store) {
     assert!(store.keys(OwnerId(5)).await.unwrap().is_empty());
 }
 
-pub async fn there_are_at_most_a_hundred_keys_each(store: Store) {
+pub async fn there_are_at_most_a_hundred_keys_each(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     for n in 0..MAX_KEYS_PER_OWNER as u16 {
         add_key(&store, ann, n).await;
@@ -65,7 +65,7 @@ pub async fn there_are_at_most_a_hundred_keys_each(store: Store) {
     assert_eq!(store.keys(ann).await.unwrap().len(), MAX_KEYS_PER_OWNER);
 }
 
-pub async fn of_racing_keys_no_more_than_allowed_are_made(store: Store) {
+pub async fn of_racing_keys_no_more_than_allowed_are_made(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let racing = (0..MAX_KEYS_PER_OWNER as u16 + 20).map(|n| {
         let store = Arc::clone(&store);
@@ -76,7 +76,7 @@ pub async fn of_racing_keys_no_more_than_allowed_are_made(store: Store) {
     assert_eq!(acts(&store).await.len(), 1 + MAX_KEYS_PER_OWNER);
 }
 
-pub async fn only_its_owner_can_revoke_a_key(store: Store) {
+pub async fn only_its_owner_can_revoke_a_key(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     let (key, other) = (add_key(&store, ann, 1).await.id, add_key(&store, ann, 2).await.id);
     refused!(store.revoke_key(bob, key, by()).await, Missing);
@@ -91,7 +91,7 @@ pub async fn only_its_owner_can_revoke_a_key(store: Store) {
     assert_eq!(acts(&store).await.iter().filter(|act| **act == AuditAction::KeyRevoked).count(), 1);
 }
 
-pub async fn the_last_use_of_a_key_never_goes_back(store: Store) {
+pub async fn the_last_use_of_a_key_never_goes_back(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let (one, two) = (add_key(&store, ann, 1).await.id, add_key(&store, ann, 2).await.id);
     let used = async || {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use terse_core::OwnerId;
 use terse_core::registry::{
     Account, AccountChange, AccountName, Actor, ApiKey, Attribution, AuditAction, AuditEntry,
-    Audits, ChangeAccount, NewAccount, NewKey, Registry, RegistryError, Role, Scope, Session,
+    AuditQuery, ChangeAccount, NewAccount, NewKey, Registry, RegistryError, Role, Scope, Session,
     Suspension, Token,
 };
 
@@ -54,7 +54,7 @@ pub use webhooks::*;
 use crate::timestamp;
 
 /// A handle on the registry under test.
-pub type Store = Arc<dyn Registry>;
+pub type RegistryHandle = Arc<dyn Registry>;
 
 /// Expands into one test per promise of `Registry`, in a module `registry`.
 ///
@@ -228,16 +228,16 @@ fn token(n: u16) -> Token {
     Token(bytes)
 }
 
-async fn add(store: &Store, text: &str) -> Account {
+async fn add(store: &RegistryHandle, text: &str) -> Account {
     store.add_account(new(text), by()).await.unwrap()
 }
 
-async fn add_as(store: &Store, text: &str, role: Role) -> Account {
+async fn add_as(store: &RegistryHandle, text: &str, role: Role) -> Account {
     store.add_account(NewAccount { role, ..new(text) }, by()).await.unwrap()
 }
 
 async fn change(
-    store: &Store,
+    store: &RegistryHandle,
     id: OwnerId,
     change: AccountChange,
 ) -> Result<Account, RegistryError> {
@@ -272,7 +272,7 @@ fn new_key(owner: OwnerId, n: u16) -> NewKey {
     }
 }
 
-async fn add_key(store: &Store, owner: OwnerId, n: u16) -> ApiKey {
+async fn add_key(store: &RegistryHandle, owner: OwnerId, n: u16) -> ApiKey {
     store.add_key(new_key(owner, n), by()).await.unwrap()
 }
 
@@ -286,21 +286,21 @@ fn session(owner: OwnerId, n: u16) -> Session {
 }
 
 /// Signs in at the account's current revision.
-async fn sign_in(store: &Store, owner: OwnerId, n: u16) {
+async fn sign_in(store: &RegistryHandle, owner: OwnerId, n: u16) {
     let seen = store.account(owner).await.unwrap().unwrap().revision;
     store.add_session(session(owner, n), seen).await.unwrap();
 }
 
-async fn is_signed_in(store: &Store, n: u16) -> bool {
+async fn is_signed_in(store: &RegistryHandle, n: u16) -> bool {
     store.session(&token(n), timestamp(1)).await.unwrap().is_some()
 }
 
-async fn log(store: &Store) -> Vec<AuditEntry> {
-    store.audit(&Audits { limit: 10_000, ..Audits::default() }).await.unwrap()
+async fn log(store: &RegistryHandle) -> Vec<AuditEntry> {
+    store.audit(&AuditQuery { limit: 10_000, ..AuditQuery::default() }).await.unwrap()
 }
 
 /// The recorded actions, the oldest first.
-async fn acts(store: &Store) -> Vec<AuditAction> {
+async fn acts(store: &RegistryHandle) -> Vec<AuditAction> {
     log(store).await.iter().rev().map(|line| line.act).collect()
 }
 
@@ -318,6 +318,6 @@ where
     done
 }
 
-pub async fn a_healthy_registry_counts(store: Store) {
+pub async fn a_healthy_registry_counts(store: RegistryHandle) {
     store.check().await.unwrap();
 }

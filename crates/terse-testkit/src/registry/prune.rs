@@ -9,7 +9,7 @@ use terse_core::registry::{
 use terse_core::{OwnerId, Timestamp};
 
 use super::reports::report;
-use super::{DAY, Store, add, by, log, new, new_key, refused, token};
+use super::{DAY, RegistryHandle, add, by, log, new, new_key, refused, token};
 use crate::{key, timestamp};
 
 const KEEP: Duration = Duration::from_secs(10 * 24 * 3600);
@@ -18,7 +18,7 @@ fn at(at: Timestamp) -> Attribution {
     Attribution { at, ..by() }
 }
 
-pub async fn expired_rows_are_pruned(store: Store) {
+pub async fn expired_rows_are_pruned(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let now = timestamp(100 * DAY);
     let prune = async || store.prune(now, KEEP, 1000).await.unwrap();
@@ -46,7 +46,10 @@ pub async fn expired_rows_are_pruned(store: Store) {
         }
         store.report(report).await.unwrap();
         if settled {
-            store.settle_reports(&key(code), ReportState::Cleared, at(now)).await.unwrap();
+            store
+                .settle_reports(&key(code), timestamp(-4), ReportState::Cleared, at(now))
+                .await
+                .unwrap();
         }
     }
     let lines = log(&store).await;
@@ -63,7 +66,7 @@ pub async fn expired_rows_are_pruned(store: Store) {
     assert_eq!(store.account(ann.id).await.unwrap(), Some(ann));
 }
 
-pub async fn tidying_stops_at_its_limit(store: Store) {
+pub async fn tidying_stops_at_its_limit(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let now = timestamp(100 * DAY);
     for n in 0..20 {
@@ -90,7 +93,7 @@ pub async fn tidying_stops_at_its_limit(store: Store) {
     assert_eq!(store.prune(now, KEEP, 0).await.unwrap(), 0);
 }
 
-pub async fn a_tidied_log_goes_on_counting(store: Store) {
+pub async fn a_tidied_log_goes_on_counting(store: RegistryHandle) {
     add(&store, "ann").await;
     let last = log(&store).await[0].number;
     store.prune(timestamp(100 * DAY), KEEP, 10).await.unwrap();

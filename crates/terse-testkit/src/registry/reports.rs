@@ -7,7 +7,7 @@ use terse_core::registry::{
     AbuseReport, AuditAction, NewReport, ReportState, ReportedLink, TEXTS_SHOWN, subject,
 };
 
-use super::{Store, acts, by, log, race};
+use super::{RegistryHandle, acts, by, log, race};
 use crate::{key, timestamp};
 
 pub(crate) fn report(code: &str, reporter: u8) -> NewReport {
@@ -22,15 +22,15 @@ pub(crate) fn report(code: &str, reporter: u8) -> NewReport {
     }
 }
 
-async fn reporters(store: &Store, code: &str, reporter: u8) -> u64 {
+async fn reporters(store: &RegistryHandle, code: &str, reporter: u8) -> u64 {
     store.report(report(code, reporter)).await.unwrap().reporters
 }
 
-async fn open(store: &Store) -> Vec<AbuseReport> {
+async fn open(store: &RegistryHandle) -> Vec<AbuseReport> {
     store.reports(ReportState::Open, None, 1000).await.unwrap()
 }
 
-pub async fn one_reporter_counts_once_while_open(store: Store) {
+pub async fn one_reporter_counts_once_while_open(store: RegistryHandle) {
     let report = NewReport {
         account: Some(OwnerId(1000)),
         text: Some("see\u{e9}".into()),
@@ -57,7 +57,7 @@ pub async fn one_reporter_counts_once_while_open(store: Store) {
     assert!(acts(&store).await.is_empty(), "reports are not audited");
 }
 
-pub async fn reporters_are_counted_per_link(store: Store) {
+pub async fn reporters_are_counted_per_link(store: RegistryHandle) {
     assert_eq!(reporters(&store, "abc", 1).await, 1);
     assert_eq!(reporters(&store, "ABC", 1).await, 1);
     assert_eq!(reporters(&store, "abd", 2).await, 1);
@@ -68,7 +68,7 @@ pub async fn reporters_are_counted_per_link(store: Store) {
     assert_eq!(open(&store).await.len(), 5);
 }
 
-pub async fn racing_reports_are_counted_exactly(store: Store) {
+pub async fn racing_reports_are_counted_exactly(store: RegistryHandle) {
     let racing = (0..60).map(|n| {
         let store = Arc::clone(&store);
         async move { store.report(report("abc", n % 20)).await.unwrap() }
@@ -82,20 +82,37 @@ pub async fn racing_reports_are_counted_exactly(store: Store) {
     assert_eq!(open(&store).await.len(), 20);
 }
 
-pub async fn settled_reports_are_over_and_new_ones_count_anew(store: Store) {
+pub async fn settled_reports_are_over_and_new_ones_count_anew(store: RegistryHandle) {
     for reporter in 1..=3 {
         reporters(&store, "abc", reporter).await;
     }
     store.report(NewReport { created_at: timestamp(-4), ..report("abc", 1) }).await.unwrap();
     reporters(&store, "other", 1).await;
     assert_eq!(
-        store.settle_reports(&key("abc"), ReportState::Open, by()).await.unwrap(),
+        store.settle_reports(&key("abc"), timestamp(-4), ReportState::Open, by()).await.unwrap(),
         0,
         "which settles nothing"
     );
-    assert_eq!(store.settle_reports(&key("abc"), ReportState::Cleared, by()).await.unwrap(), 4);
-    assert_eq!(store.settle_reports(&key("abc"), ReportState::Confirmed, by()).await.unwrap(), 0);
-    assert_eq!(store.settle_reports(&key("unknown"), ReportState::Cleared, by()).await.unwrap(), 0);
+    // A link of this code that was created later has reports of its own.
+    store.report(NewReport { created_at: timestamp(-3), ..report("abc", 1) }).await.unwrap();
+    assert_eq!(
+        store.settle_reports(&key("abc"), timestamp(-4), ReportState::Cleared, by()).await.unwrap(),
+        4
+    );
+    assert_eq!(
+        store
+            .settle_reports(&key("abc"), timestamp(-4), ReportState::Confirmed, by())
+            .await
+            .unwrap(),
+        0
+    );
+    assert_eq!(
+        store
+            .settle_reports(&key("unknown"), timestamp(-4), ReportState::Cleared, by())
+            .await
+            .unwrap(),
+        0
+    );
     assert_eq!(acts(&store).await, [AuditAction::ReportSettled]);
     let line = &log(&store).await[0];
     assert_eq!(
@@ -103,21 +120,30 @@ pub async fn settled_reports_are_over_and_new_ones_count_anew(store: Store) {
         (&subject::link(&key("abc")), Some("because"))
     );
     let cleared = store.reports(ReportState::Cleared, None, 1000).await.unwrap();
-    assert_eq!((cleared.len(), open(&store).await.len()), (4, 1));
+    assert_eq!((cleared.len(), open(&store).await.len()), (4, 2));
     // The same reporter may report again after a decision.
     let again = store.report(report("abc", 1)).await.unwrap();
     assert!(again.reporters == 1 && cleared.iter().all(|report| report.id < again.id));
     assert_eq!(reporters(&store, "abc", 2).await, 2);
-    assert_eq!(store.settle_reports(&key("abc"), ReportState::Confirmed, by()).await.unwrap(), 2);
+    assert_eq!(
+        store
+            .settle_reports(&key("abc"), timestamp(-4), ReportState::Confirmed, by())
+            .await
+            .unwrap(),
+        2
+    );
     assert_eq!(store.reports(ReportState::Confirmed, None, 1000).await.unwrap().len(), 2);
 }
 
-pub async fn reports_are_walked_by_state(store: Store) {
+pub async fn reports_are_walked_by_state(store: RegistryHandle) {
     for n in 0..10 {
         reporters(&store, &format!("abc{n}"), n).await;
     }
     for n in [2, 5, 6] {
-        store.settle_reports(&key(&format!("abc{n}")), ReportState::Confirmed, by()).await.unwrap();
+        store
+            .settle_reports(&key(&format!("abc{n}")), timestamp(-4), ReportState::Confirmed, by())
+            .await
+            .unwrap();
     }
     let (mut walked, mut after) = (Vec::new(), None);
     loop {
@@ -133,11 +159,11 @@ pub async fn reports_are_walked_by_state(store: Store) {
     assert_eq!(confirmed.iter().map(|report| report.at).collect::<Vec<_>>(), [2, 5].map(timestamp));
 }
 
-async fn reported(store: &Store, state: ReportState) -> Vec<ReportedLink> {
+async fn reported(store: &RegistryHandle, state: ReportState) -> Vec<ReportedLink> {
     store.reported(state, None, 1000).await.unwrap()
 }
 
-pub async fn reports_are_told_link_by_link(store: Store) {
+pub async fn reports_are_told_link_by_link(store: RegistryHandle) {
     let said = |code: &str, reporter: u8, reason: &str, text: Option<&str>| NewReport {
         reason: reason.into(),
         text: text.map(Into::into),
@@ -166,7 +192,7 @@ pub async fn reports_are_told_link_by_link(store: Store) {
         store.reported(ReportState::Open, Some(first[1].first), 2).await.unwrap(),
         links[2..]
     );
-    store.settle_reports(&key("abc"), ReportState::Cleared, by()).await.unwrap();
+    store.settle_reports(&key("abc"), timestamp(-4), ReportState::Cleared, by()).await.unwrap();
     assert_eq!(reported(&store, ReportState::Open).await, links[1..2]);
     assert_eq!(reported(&store, ReportState::Cleared).await, [links[0].clone(), links[2].clone()]);
     // However many texts there are, the list shows only the latest.

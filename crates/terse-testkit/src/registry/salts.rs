@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use terse_core::registry::{FencingToken, NodeId, RegistryError};
 
-use super::{Store, race, refused, token};
+use super::{RegistryHandle, race, refused, token};
 
-async fn lease(store: &Store, node: &str) -> FencingToken {
+async fn lease(store: &RegistryHandle, node: &str) -> FencingToken {
     let node = NodeId::parse(node).unwrap();
     store.acquire_lease("salts", &node, Duration::ZERO).await.unwrap().unwrap().token
 }
@@ -17,7 +17,7 @@ fn today() -> i64 {
     i64::try_from(since.as_secs() / 86_400).unwrap()
 }
 
-pub async fn every_day_has_a_salt_of_its_own(store: Store) {
+pub async fn every_day_has_a_salt_of_its_own(store: RegistryHandle) {
     let (first, second) = (store.salt(20_000).await.unwrap(), store.salt(20_001).await.unwrap());
     assert_ne!(first, [0; 16]);
     assert_ne!(first, second);
@@ -29,16 +29,19 @@ pub async fn every_day_has_a_salt_of_its_own(store: Store) {
     assert_eq!(store.salt(20_002).await.unwrap(), [8; 16]);
 }
 
-pub async fn the_salt_of_a_day_is_the_same_through_both_handles(one: Store, other: Store) {
+pub async fn the_salt_of_a_day_is_the_same_through_both_handles(
+    one: RegistryHandle,
+    other: RegistryHandle,
+) {
     for day in 20_000..20_010 {
-        let racing = [&one, &other, &one, &other].map(Store::clone);
+        let racing = [&one, &other, &one, &other].map(RegistryHandle::clone);
         let made = race(racing.map(|store| async move { store.salt(day).await.unwrap() })).await;
         assert!(made.iter().all(|salt| *salt == made[0]), "{made:?}");
         assert_eq!(other.salt(day).await.unwrap(), made[0]);
     }
 }
 
-pub async fn the_lease_holder_deletes_old_salts(one: Store, other: Store) {
+pub async fn the_lease_holder_deletes_old_salts(one: RegistryHandle, other: RegistryHandle) {
     let today = today();
     let days = [-5, today - 10, today - 2, today - 1, today, today + 1, today + 9000];
     let mut salts = Vec::new();
@@ -60,7 +63,7 @@ pub async fn the_lease_holder_deletes_old_salts(one: Store, other: Store) {
     }
 }
 
-pub async fn of_two_admin_keys_the_first_is_kept(one: Store, other: Store) {
+pub async fn of_two_admin_keys_the_first_is_kept(one: RegistryHandle, other: RegistryHandle) {
     assert_eq!(one.admin_key().await.unwrap(), None);
     let racing = [(one.clone(), 1), (other.clone(), 2)];
     let kept = race(

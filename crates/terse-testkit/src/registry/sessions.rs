@@ -3,10 +3,12 @@
 use terse_core::registry::{AccountChange, MAX_SESSIONS_PER_OWNER, RegistryError, Role, Session};
 use terse_core::{OwnerId, Revision};
 
-use super::{Store, add, change, is_signed_in, refused, role, session, sign_in, suspend, token};
+use super::{
+    RegistryHandle, add, change, is_signed_in, refused, role, session, sign_in, suspend, token,
+};
 use crate::timestamp;
 
-pub async fn a_session_is_found_until_it_ends(store: Store) {
+pub async fn a_session_is_found_until_it_ends(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let wanted = Session {
         token: token(1),
@@ -20,7 +22,7 @@ pub async fn a_session_is_found_until_it_ends(store: Store) {
     assert_eq!(store.session(&token(2), timestamp(0)).await.unwrap(), None);
 }
 
-pub async fn ending_sessions_is_fine_again_and_again(store: Store) {
+pub async fn ending_sessions_is_fine_again_and_again(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     sign_in(&store, ann, 1).await;
     sign_in(&store, ann, 2).await;
@@ -32,7 +34,7 @@ pub async fn ending_sessions_is_fine_again_and_again(store: Store) {
     assert!(is_signed_in(&store, 1).await);
 }
 
-pub async fn all_sessions_but_one_can_be_ended(store: Store) {
+pub async fn all_sessions_but_one_can_be_ended(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     for n in 1..=3 {
         sign_in(&store, ann, n).await;
@@ -52,7 +54,7 @@ pub async fn all_sessions_but_one_can_be_ended(store: Store) {
     assert!(!is_signed_in(&store, 9).await);
 }
 
-pub async fn sessions_are_listed_until_they_end(store: Store) {
+pub async fn sessions_are_listed_until_they_end(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     for n in [3, 1, 2] {
         sign_in(&store, ann, n).await;
@@ -71,7 +73,7 @@ pub async fn sessions_are_listed_until_they_end(store: Store) {
     assert_eq!(store.sessions(OwnerId(u64::MAX), timestamp(0)).await.unwrap(), []);
 }
 
-pub async fn the_oldest_of_too_many_sessions_makes_room(store: Store) {
+pub async fn the_oldest_of_too_many_sessions_makes_room(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     let each = MAX_SESSIONS_PER_OWNER as u16;
     sign_in(&store, bob, 0).await;
@@ -91,7 +93,7 @@ pub async fn the_oldest_of_too_many_sessions_makes_room(store: Store) {
     assert!(is_signed_in(&store, 0).await, "another's, and older");
 }
 
-pub async fn a_sign_in_does_not_outlive_a_change(store: Store) {
+pub async fn a_sign_in_does_not_outlive_a_change(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let new_password =
         AccountChange { password: Some(Some("$argon2id$new".into())), ..AccountChange::default() };
@@ -109,7 +111,7 @@ pub async fn a_sign_in_does_not_outlive_a_change(store: Store) {
     refused!(store.add_session(session(bob.id, 2), bob.revision).await, Conflict);
 }
 
-pub async fn nobody_and_the_suspended_cannot_sign_in(store: Store) {
+pub async fn nobody_and_the_suspended_cannot_sign_in(store: RegistryHandle) {
     for owner in [OwnerId::ANONYMOUS, OwnerId::ADMIN, OwnerId(u64::MAX)] {
         refused!(store.add_session(session(owner, 1), Revision(1)).await, Missing);
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use terse_core::OwnerId;
 use terse_core::registry::{Actor, AuditAction, Invitation, RegistryError, Role};
 
-use super::{Store, acts, add, add_as, by, change, log, new, race, refused, role, token};
+use super::{RegistryHandle, acts, add, add_as, by, change, log, new, race, refused, role, token};
 use crate::timestamp;
 
-pub async fn the_set_up_link_makes_the_first_admin_once(store: Store) {
+pub async fn the_set_up_link_makes_the_first_admin_once(store: RegistryHandle) {
     assert!(!store.awaits_setup().await.unwrap());
     assert!(store.offer_setup(token(1)).await.unwrap());
     assert!(store.awaits_setup().await.unwrap());
@@ -36,7 +36,7 @@ pub async fn the_set_up_link_makes_the_first_admin_once(store: Store) {
     );
 }
 
-pub async fn of_two_who_take_the_set_up_link_one_becomes_admin(store: Store) {
+pub async fn of_two_who_take_the_set_up_link_one_becomes_admin(store: RegistryHandle) {
     store.offer_setup(token(1)).await.unwrap();
     let taking = (0..20).map(|n| {
         let store = Arc::clone(&store);
@@ -53,14 +53,14 @@ pub async fn of_two_who_take_the_set_up_link_one_becomes_admin(store: Store) {
     assert_eq!(acts(&store).await.len(), 1);
 }
 
-pub async fn a_new_set_up_link_replaces_the_earlier_one(store: Store) {
+pub async fn a_new_set_up_link_replaces_the_earlier_one(store: RegistryHandle) {
     assert!(store.offer_setup(token(1)).await.unwrap());
     assert!(store.offer_setup(token(2)).await.unwrap());
     refused!(store.take_setup(&token(1), new("ann")).await, Missing);
     store.take_setup(&token(2), new("ann")).await.unwrap();
 }
 
-pub async fn a_set_up_link_survives_a_name_that_is_taken(store: Store) {
+pub async fn a_set_up_link_survives_a_name_that_is_taken(store: RegistryHandle) {
     add(&store, "ann").await;
     assert!(store.offer_setup(token(1)).await.unwrap(), "there are users, but no admin");
     refused!(store.take_setup(&token(1), new("ANN")).await, NameTaken);
@@ -68,7 +68,7 @@ pub async fn a_set_up_link_survives_a_name_that_is_taken(store: Store) {
     store.take_setup(&token(1), new("bob")).await.unwrap();
 }
 
-pub async fn there_is_no_set_up_once_there_was_an_admin(store: Store) {
+pub async fn there_is_no_set_up_once_there_was_an_admin(store: RegistryHandle) {
     // However an account becomes the first admin, an open set-up link is void.
     store.offer_setup(token(1)).await.unwrap();
     let ann = add_as(&store, "ann", Role::Admin).await;
@@ -79,7 +79,7 @@ pub async fn there_is_no_set_up_once_there_was_an_admin(store: Store) {
     assert!(!store.offer_setup(token(1)).await.unwrap());
 }
 
-pub async fn an_invited_admin_ends_the_set_up(store: Store) {
+pub async fn an_invited_admin_ends_the_set_up(store: RegistryHandle) {
     store.offer_setup(token(1)).await.unwrap();
     let ann = add(&store, "ann").await;
     change(&store, ann.id, role(Role::Moderator)).await.unwrap();
@@ -97,7 +97,7 @@ pub async fn an_invited_admin_ends_the_set_up(store: Store) {
     assert!(!store.awaits_setup().await.unwrap());
 }
 
-pub async fn a_user_raised_to_admin_ends_the_set_up(store: Store) {
+pub async fn a_user_raised_to_admin_ends_the_set_up(store: RegistryHandle) {
     store.offer_setup(token(1)).await.unwrap();
     let ann = add(&store, "ann").await;
     change(&store, ann.id, role(Role::Admin)).await.unwrap();

@@ -7,12 +7,12 @@ use terse_core::registry::{RegistrySnapshot, RegistryVersion};
 use tokio::sync::Barrier;
 
 use super::domains::{blocked, place};
-use super::{Store, add, by, change, reinstate, suspend};
+use super::{RegistryHandle, add, by, change, reinstate, suspend};
 
 /// The number of changes per writer.
 const CHANGES: usize = 60;
 
-pub async fn a_snapshot_has_all_of_its_version(store: Store) {
+pub async fn a_snapshot_has_all_of_its_version(store: RegistryHandle) {
     let empty = store.snapshot().await.unwrap();
     assert!(empty.suspended.is_empty() && empty.domains.is_empty());
     assert!(empty.blocked_hosts.is_empty());
@@ -32,11 +32,11 @@ pub async fn a_snapshot_has_all_of_its_version(store: Store) {
 /// Two nodes change the registry while readers follow it by versions alone, as the redirect plane
 /// does. If a version became visible without its content, or content without its version, a reader
 /// would meet two contents of one version and keep the wrong one.
-pub async fn a_reader_of_versions_misses_no_change(one: Store, other: Store) {
+pub async fn a_reader_of_versions_misses_no_change(one: RegistryHandle, other: RegistryHandle) {
     let ann = add(&one, "ann").await.id;
     let writing = Arc::new(AtomicUsize::new(2));
     let start = Arc::new(Barrier::new(4));
-    let writer = |name: &'static str, store: Store| {
+    let writer = |name: &'static str, store: RegistryHandle| {
         let (writing, start) = (Arc::clone(&writing), Arc::clone(&start));
         async move {
             start.wait().await;
@@ -55,7 +55,7 @@ pub async fn a_reader_of_versions_misses_no_change(one: Store, other: Store) {
             writing.fetch_sub(1, Ordering::SeqCst);
         }
     };
-    let reader = |store: Store| {
+    let reader = |store: RegistryHandle| {
         let (writing, start) = (Arc::clone(&writing), Arc::clone(&start));
         async move {
             let mut seen: Vec<RegistrySnapshot> = Vec::new();
@@ -97,7 +97,10 @@ pub async fn a_reader_of_versions_misses_no_change(one: Store, other: Store) {
     }
 }
 
-pub async fn a_change_through_one_handle_is_a_version_of_the_other(one: Store, other: Store) {
+pub async fn a_change_through_one_handle_is_a_version_of_the_other(
+    one: RegistryHandle,
+    other: RegistryHandle,
+) {
     let mut versions: Vec<RegistryVersion> = vec![one.version().await.unwrap()];
     for (n, store) in [&one, &other, &one].into_iter().enumerate() {
         store.block_host(blocked(&format!("evil{n}.example")), by()).await.unwrap();

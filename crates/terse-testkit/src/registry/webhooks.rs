@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::registry::{
-    Actor, AuditAction, Audits, Claim, DELIVERY_RETENTION, Delivery, DeliveryResult, DeliveryState,
-    Disabled, Due, Enqueued, EventKind, Events, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK,
-    MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId,
-    subject,
+    Actor, AuditAction, AuditQuery, Claim, DELIVERY_RETENTION, Delivery, DeliveryResult,
+    DeliveryState, Disabled, Due, Enqueued, EventKind, Events, MAX_SETTLED_PER_WEBHOOK,
+    MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook,
+    WebhookChange, WebhookId, subject,
 };
 use terse_core::{OwnerId, Target, Timestamp};
 
-use super::{DAY, HOUR, Store, acts, add, by, change, log, race, refused, reinstate, suspend};
+use super::{
+    DAY, HOUR, RegistryHandle, acts, add, by, change, log, race, refused, reinstate, suspend,
+};
 use crate::timestamp;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -21,7 +23,7 @@ pub(super) fn new_webhook(owner: OwnerId, events: &[EventKind]) -> NewWebhook {
     NewWebhook { owner, url, events: events.iter().copied().collect(), created_at: timestamp(0) }
 }
 
-pub(super) async fn hook(store: &Store, owner: OwnerId) -> Webhook {
+pub(super) async fn hook(store: &RegistryHandle, owner: OwnerId) -> Webhook {
     store.add_webhook(new_webhook(owner, &EventKind::ALL), by()).await.unwrap()
 }
 
@@ -41,7 +43,7 @@ fn claim(now: i64) -> Claim {
     Claim { now: timestamp(now), lease: LEASE, after: WebhookId(0), limit: 100 }
 }
 
-pub(super) async fn due(store: &Store, now: i64) -> Vec<Due> {
+pub(super) async fn due(store: &RegistryHandle, now: i64) -> Vec<Due> {
     store.due(claim(now)).await.unwrap()
 }
 
@@ -49,7 +51,7 @@ fn names(due: &[Due]) -> Vec<&str> {
     due.iter().map(|due| due.delivery.event.as_str()).collect()
 }
 
-pub(super) async fn settle(store: &Store, due: &Due, status: u16, now: i64) -> bool {
+pub(super) async fn settle(store: &RegistryHandle, due: &Due, status: u16, now: i64) -> bool {
     store
         .settle(due.settle(
             DeliveryResult::Answered { status, retry_after: None },
@@ -69,12 +71,12 @@ fn on() -> WebhookChange {
     WebhookChange { disabled: Some(None), ..WebhookChange::default() }
 }
 
-async fn deliveries(store: &Store, webhook: &Webhook) -> Vec<Delivery> {
+async fn deliveries(store: &RegistryHandle, webhook: &Webhook) -> Vec<Delivery> {
     store.deliveries(webhook.owner, webhook.id, 100_000).await.unwrap()
 }
 
 /// Times that were written by a clock a year ahead would hold deliveries back for a year.
-pub async fn a_clock_that_was_wrong_holds_no_delivery_back(store: Store) {
+pub async fn a_clock_that_was_wrong_holds_no_delivery_back(store: RegistryHandle) {
     const YEAR: i64 = 365 * 86_400_000;
     let ann = add(&store, "ann").await.id;
     hook(&store, ann).await;
@@ -91,7 +93,7 @@ pub async fn a_clock_that_was_wrong_holds_no_delivery_back(store: Store) {
     assert_eq!(due(&store, 200_000).await.len(), 0, "other pauses are kept");
 }
 
-pub async fn a_webhook_is_made_changed_and_removed(store: Store) {
+pub async fn a_webhook_is_made_changed_and_removed(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let wanted = new_webhook(ann, &[EventKind::LinkCreated]);
     let made = store.add_webhook(wanted.clone(), by()).await.unwrap();
@@ -127,8 +129,11 @@ pub async fn a_webhook_is_made_changed_and_removed(store: Store) {
         AuditAction::WebhookRemoved,
     ]);
     assert_eq!(acts(&store).await, want);
-    let about =
-        Audits { subject: Some(subject::webhook(made.id)), limit: 100, ..Audits::default() };
+    let about = AuditQuery {
+        subject: Some(subject::webhook(made.id)),
+        limit: 100,
+        ..AuditQuery::default()
+    };
     assert_eq!(store.audit(&about).await.unwrap().len(), 4);
     assert!(
         !format!("{:?}", log(&store).await).contains("secret-path"),
@@ -136,7 +141,7 @@ pub async fn a_webhook_is_made_changed_and_removed(store: Store) {
     );
 }
 
-pub async fn webhooks_belong_to_their_owner(store: Store) {
+pub async fn webhooks_belong_to_their_owner(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     let (of_ann, of_operator) = (hook(&store, ann).await, hook(&store, OwnerId::ADMIN).await);
     for owner in [OwnerId::ANONYMOUS, OwnerId(u64::MAX)] {
@@ -151,7 +156,7 @@ pub async fn webhooks_belong_to_their_owner(store: Store) {
     assert_eq!(store.webhooks(OwnerId::ADMIN).await.unwrap(), [of_operator]);
 }
 
-pub async fn there_are_at_most_so_many_webhooks_each(store: Store) {
+pub async fn there_are_at_most_so_many_webhooks_each(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     for _ in 0..MAX_WEBHOOKS_PER_OWNER {
         hook(&store, ann).await;
@@ -161,7 +166,7 @@ pub async fn there_are_at_most_so_many_webhooks_each(store: Store) {
     assert_eq!(acts(&store).await.len(), 2 + MAX_WEBHOOKS_PER_OWNER + 1);
 }
 
-pub async fn those_with_a_webhook_that_is_on_are_known(store: Store) {
+pub async fn those_with_a_webhook_that_is_on_are_known(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     assert!(store.owners_with_webhooks().await.unwrap().is_empty());
     let (one, _) = (hook(&store, bob).await, hook(&store, ann).await);
@@ -175,7 +180,7 @@ pub async fn those_with_a_webhook_that_is_on_are_known(store: Store) {
     assert_eq!(store.owners_with_webhooks().await.unwrap(), [ann]);
 }
 
-pub async fn an_event_is_enqueued_once_per_webhook(store: Store) {
+pub async fn an_event_is_enqueued_once_per_webhook(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let first = hook(&store, ann).await;
     let events = || vec![event(ann, 1), event(ann, 2), event(ann, 1)];
@@ -195,7 +200,7 @@ pub async fn an_event_is_enqueued_once_per_webhook(store: Store) {
     }
 }
 
-pub async fn an_event_waits_for_those_it_concerns(store: Store) {
+pub async fn an_event_waits_for_those_it_concerns(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     let created =
         store.add_webhook(new_webhook(ann, &[EventKind::LinkCreated]), by()).await.unwrap();
@@ -232,7 +237,7 @@ pub async fn an_event_waits_for_those_it_concerns(store: Store) {
     );
 }
 
-pub async fn what_is_due_is_lent_to_one(store: Store) {
+pub async fn what_is_due_is_lent_to_one(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let (one, two) = (hook(&store, ann).await, hook(&store, ann).await);
     for n in 1..=3 {
@@ -268,7 +273,7 @@ pub async fn what_is_due_is_lent_to_one(store: Store) {
     assert_eq!(last.body, lent[1].delivery.body, "it can be sent again");
 }
 
-pub async fn an_attempt_that_failed_is_made_again_later(store: Store) {
+pub async fn an_attempt_that_failed_is_made_again_later(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let webhook = hook(&store, ann).await;
     store.enqueue(event(ann, 1)).await.unwrap();
@@ -301,7 +306,7 @@ pub async fn an_attempt_that_failed_is_made_again_later(store: Store) {
     assert_eq!((webhook.waiting, webhook.delivered_at), (1, Some(timestamp(10_010))));
 }
 
-pub async fn every_webhook_has_its_turn(store: Store) {
+pub async fn every_webhook_has_its_turn(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let mut ids = Vec::new();
     for _ in 0..5 {
@@ -324,7 +329,7 @@ pub async fn every_webhook_has_its_turn(store: Store) {
     assert!(store.due(Claim { limit: 0, ..claim(10) }).await.unwrap().is_empty());
 }
 
-pub async fn what_is_off_or_suspended_is_not_due(store: Store) {
+pub async fn what_is_off_or_suspended_is_not_due(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     let (one, _) = (hook(&store, ann).await, hook(&store, bob).await);
     store.enqueue(event(ann, 1)).await.unwrap();
@@ -338,7 +343,7 @@ pub async fn what_is_off_or_suspended_is_not_due(store: Store) {
     assert_eq!(names(&due(&store, 10).await), ["evt_2"]);
 }
 
-pub async fn a_receiver_that_is_gone_is_switched_off(store: Store) {
+pub async fn a_receiver_that_is_gone_is_switched_off(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let webhook = hook(&store, ann).await;
     store.enqueue(event(ann, 1)).await.unwrap();
@@ -360,7 +365,7 @@ pub async fn a_receiver_that_is_gone_is_switched_off(store: Store) {
     assert_eq!(names(&due(&store, DAY).await), ["evt_2"]);
 }
 
-pub async fn of_too_many_that_wait_the_oldest_go(store: Store) {
+pub async fn of_too_many_that_wait_the_oldest_go(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let webhook = hook(&store, ann).await;
     let each = MAX_WAITING_PER_WEBHOOK / 8;
@@ -389,7 +394,7 @@ pub async fn of_too_many_that_wait_the_oldest_go(store: Store) {
     assert_eq!(due(&store, HOUR).await.len(), 1, "either way the loan is over");
 }
 
-pub async fn few_of_the_settled_are_kept(store: Store) {
+pub async fn few_of_the_settled_are_kept(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let webhook = hook(&store, ann).await;
     for n in 0..MAX_SETTLED_PER_WEBHOOK as u64 + 5 {
@@ -414,7 +419,7 @@ pub async fn few_of_the_settled_are_kept(store: Store) {
 }
 
 /// Whatever is kept longer.
-pub async fn settled_deliveries_are_kept_for_a_month(store: Store) {
+pub async fn settled_deliveries_are_kept_for_a_month(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let webhook = hook(&store, ann).await;
     for n in 1..=2 {
@@ -431,7 +436,7 @@ pub async fn settled_deliveries_are_kept_for_a_month(store: Store) {
     assert_eq!(left.iter().map(|one| &one.event).collect::<Vec<_>>(), [&waits.event]);
 }
 
-pub async fn a_delivery_is_sent_again_when_its_owner_asks(store: Store) {
+pub async fn a_delivery_is_sent_again_when_its_owner_asks(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     let webhook = hook(&store, ann).await;
     store.enqueue(event(ann, 1)).await.unwrap();
@@ -457,7 +462,7 @@ pub async fn a_delivery_is_sent_again_when_its_owner_asks(store: Store) {
     assert_eq!(store.webhooks(ann).await.unwrap()[0].waiting, 0);
 }
 
-pub async fn with_a_webhook_goes_all_that_waits(store: Store) {
+pub async fn with_a_webhook_goes_all_that_waits(store: RegistryHandle) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     let (one, two, of_bob) =
         (hook(&store, ann).await, hook(&store, ann).await, hook(&store, bob).await);

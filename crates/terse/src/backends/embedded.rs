@@ -2,17 +2,19 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
+use terse_cli::{DataFile, DataFiles};
 use terse_core::limits::Limiter;
 use terse_core::registry::NodeId;
-use terse_core::{Clock, Timestamp};
+use terse_core::{CheckResult, Clock, Finding};
 use terse_embedded::{
-    ClickOptions, DiskReserve, Embedded, EmbeddedClicks, EmbeddedRegistry, LocalLimiter, Options,
-    RegistryOptions,
+    ClickOptions, DataDir, DiskReserve, Embedded, EmbeddedClicks, EmbeddedOptions,
+    EmbeddedRegistry, LocalLimiter, RegistryOptions,
 };
 
-use super::Store;
+use super::Stores;
 use crate::config::Config;
 use crate::memory_plan::MemoryPlan;
 use crate::serve::alphabet;
@@ -21,12 +23,12 @@ const OLDER_REGISTRY: &str = "registry.db is older than the links: some links be
     that it does not know. New accounts get other ids. Restore a newer registry.db if there is one";
 
 /// Opens the files that the settings name.
-pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
+pub(super) async fn open(config: &Config) -> anyhow::Result<Stores> {
     let memory = MemoryPlan::of(config);
-    let options = Options {
+    let options = EmbeddedOptions {
         alphabet: alphabet(config),
         cache_bytes: memory.link_store,
-        ..Options::new(config.store_file())
+        ..EmbeddedOptions::new(config.store_file())
     };
     let path = options.path.clone();
     let opened = tokio::task::spawn_blocking(move || Embedded::open(options))
@@ -55,7 +57,7 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
     }
     let notice = embedded.notice().or(older_registry.then_some(OLDER_REGISTRY)).map(str::to_owned);
     let waiting = Arc::clone(&embedded);
-    Ok(Store {
+    Ok(Stores {
         links: embedded.clone(),
         clicks: embedded_clicks.clone(),
         registry: embedded_registry.clone(),
@@ -104,76 +106,88 @@ pub(super) async fn open_clicks(
 }
 
 /// Counts against rate limits, in this process.
-pub fn limiter(clock: &Clock) -> Arc<dyn Limiter> {
+pub(crate) fn limiter(clock: &Clock) -> Arc<dyn Limiter> {
     Arc::new(LocalLimiter::new(clock.clone()))
 }
 
-/// Copies a snapshot of the store into a new file. Works while a server is using the store.
-pub fn backup(config: &Config, to: &Path) -> anyhow::Result<()> {
-    terse_embedded::backup(&config.store_file(), to).context("copying the store")
+/// The files of the stores that are files, for backups and checks.
+pub(crate) fn data_files(config: &Config) -> DataFiles {
+    let data_dir = config.data_dir.clone();
+    DataFiles {
+        data_dir: data_dir.clone(),
+        links: DataFile {
+            name: "terse.db",
+            holds: "links",
+            path: config.store_file(),
+            copy: Box::new(|from, to| {
+                terse_embedded::backup(from, to).context("copying the store")
+            }),
+            inspect: Box::new(|file| terse_embedded::inspect(file).context("opening the store")),
+            verify: Box::new(|file| {
+                let report = terse_embedded::verify(file).context("reading the store")?;
+                ensure!(report.is_clean(), "the store is damaged: {report:?}");
+                Ok(Some(report.links))
+            }),
+            skip_ahead: Box::new(|file| {
+                terse_embedded::skip_ahead(file)
+                    .context("skipping the codes that may have been given out since")
+            }),
+        },
+        clicks: DataFile {
+            name: "clicks.db",
+            holds: "clicks",
+            path: config.clicks_file(),
+            copy: Box::new(|from, to| {
+                terse_embedded::backup_clicks(from, to).context("copying the clicks")
+            }),
+            inspect: Box::new(|file| {
+                terse_embedded::inspect_clicks(file).context("opening the clicks")
+            }),
+            verify: Box::new(|file| {
+                let report = terse_embedded::verify_clicks(file).context("reading the clicks")?;
+                ensure!(report.is_clean(), "the clicks are damaged: {report:?}");
+                Ok(Some(report.clicks))
+            }),
+            skip_ahead: Box::new(|_| Ok(())),
+        },
+        owners: DataFile {
+            name: "registry.db",
+            holds: "owners",
+            path: config.registry_file(),
+            copy: Box::new(|from, to| {
+                terse_embedded::backup_registry(from, to).context("copying the owners")
+            }),
+            inspect: Box::new(|file| {
+                terse_embedded::inspect_registry(file).context("opening the registry of owners")
+            }),
+            verify: Box::new(|file| {
+                let report = terse_embedded::verify_registry(file)
+                    .context("reading the registry of owners")?;
+                ensure!(report.is_clean(), "the registry of owners is damaged: {report:?}");
+                Ok(Some(report.accounts))
+            }),
+            skip_ahead: Box::new(|file| {
+                terse_embedded::skip_ahead_registry(file)
+                    .context("skipping the ids that may have been given out since")
+            }),
+        },
+        lock: Box::new(move || Ok(Box::new(DataDir::open(&data_dir)?.lock()?))),
+    }
 }
 
-/// The same for clicks.
-pub fn backup_clicks(config: &Config, to: &Path) -> anyhow::Result<()> {
-    terse_embedded::backup_clicks(&config.clicks_file(), to).context("copying the clicks")
-}
-
-/// The same for the registry.
-pub fn backup_registry(config: &Config, to: &Path) -> anyhow::Result<()> {
-    terse_embedded::backup_registry(&config.registry_file(), to).context("copying the owners")
-}
-
-/// Reads a clicks file from end to end and returns the number of counted clicks.
-pub fn verify_clicks(file: &Path) -> anyhow::Result<Option<u64>> {
-    let report = terse_embedded::verify_clicks(file).context("reading the clicks")?;
-    anyhow::ensure!(report.is_clean(), "the clicks are damaged: {report:?}");
-    Ok(Some(report.clicks))
-}
-
-/// Checks that a clicks file can be opened.
-pub fn inspect_clicks(file: &Path) -> anyhow::Result<()> {
-    terse_embedded::inspect_clicks(file).context("opening the clicks")
-}
-
-/// Checks that a registry file can be opened.
-pub fn inspect_registry(file: &Path) -> anyhow::Result<()> {
-    terse_embedded::inspect_registry(file).context("opening the registry of owners")
-}
-
-/// Reads a registry file from end to end and returns the number of owners.
-pub fn verify_registry(file: &Path) -> anyhow::Result<Option<u64>> {
-    let report = terse_embedded::verify_registry(file).context("reading the registry of owners")?;
-    anyhow::ensure!(report.is_clean(), "the registry of owners is damaged: {report:?}");
-    Ok(Some(report.accounts))
-}
-
-/// Prepares a restored registry file for use: it skips ids that may have been assigned since the
-/// backup, and ends all sessions.
-pub fn skip_ahead_registry(file: &Path) -> anyhow::Result<()> {
-    terse_embedded::skip_ahead_registry(file)
-        .context("skipping the ids that may have been given out since")
-}
-
-/// Checks that a store file can be opened.
-pub fn inspect(file: &Path) -> anyhow::Result<()> {
-    terse_embedded::inspect(file).context("opening the store")
-}
-
-/// Prepares a restored store file for use: it skips codes that may have been generated since the
-/// backup.
-pub fn skip_ahead(file: &Path) -> anyhow::Result<()> {
-    terse_embedded::skip_ahead(file)
-        .context("skipping the codes that may have been given out since")
-}
-
-/// Reads a store file from end to end and returns the number of links.
-pub fn verify(file: &Path) -> anyhow::Result<Option<u64>> {
-    let report = terse_embedded::verify(file).context("reading the store")?;
-    anyhow::ensure!(report.is_clean(), "the store is damaged: {report:?}");
-    Ok(Some(report.links))
-}
-
-/// When a links file was last found to have lost writes.
-pub fn last_loss(file: &Path) -> Option<Timestamp> {
-    terse_embedded::last_loss(file)
+/// Whether the links file has lost writes within the last month.
+pub(crate) fn lost_writes(store: &Path) -> Option<Finding> {
+    let at = terse_embedded::last_loss(store)?;
+    let month_ago = Clock::default().now().saturating_sub(Duration::from_hours(30 * 24));
+    let found = format!(
+        "on {at} the links file had lost writes: its log was damaged, or an older copy was put back"
+    );
+    let advice = "look for links that are missing, and restore a backup that has them; no code \
+                  was issued twice";
+    (at > month_ago).then(|| Finding {
+        what: "lost writes".to_owned(),
+        verdict: CheckResult::Warning,
+        found,
+        advice: advice.to_owned(),
+    })
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use terse_core::clicks::{Bucket, ClickReport, ClickReports, ClickSubject, Period, RawQuery, Unit};
-use terse_core::transfer::{Digest, MovedSums, Part, TABLES, Table};
+use terse_core::transfer::{Digest, MovedSums, StoreFile, TABLES, Table};
 use terse_core::{OwnerId, Timestamp};
 use terse_embedded::{DataDir, EmbeddedClicks, LinksFile, TablesFile};
-use terse_postgres::{Import, Options};
+use terse_postgres::{DatabaseImport, PostgresOptions};
 use tokio::runtime::Runtime;
 
 use super::{Moved, embedded, postgres};
@@ -54,7 +54,7 @@ pub(crate) fn migrate(
 
 struct Move<'a> {
     config: &'a Config,
-    options: Options,
+    options: PostgresOptions,
     links: LinksFile,
     clicks: Arc<EmbeddedClicks>,
     runtime: &'a Runtime,
@@ -70,7 +70,7 @@ impl Drop for Move<'_> {
 impl Move<'_> {
     fn run(&self) -> anyhow::Result<Moved> {
         let leases = self.links.leases().context("reading the links")?;
-        let begun = Import::begin(&self.options, self.links.identity(), &leases);
+        let begun = DatabaseImport::begin(&self.options, self.links.identity(), &leases);
         let mut import = self.runtime.block_on(begun)?;
         if import.position() > i64::MIN {
             (self.say)("an earlier move goes on".to_owned());
@@ -88,7 +88,7 @@ impl Move<'_> {
         }
     }
 
-    fn move_links(&self, import: &mut Import) -> anyhow::Result<u64> {
+    fn move_links(&self, import: &mut DatabaseImport) -> anyhow::Result<u64> {
         let (mut position, mut read) = (i64::MIN, Digest::default());
         loop {
             let some = self.links.links(position, LINKS).context("reading the links")?;
@@ -105,13 +105,13 @@ impl Move<'_> {
         Ok(read.count)
     }
 
-    fn move_tables(&self, import: &Import) -> anyhow::Result<u64> {
+    fn move_tables(&self, import: &DatabaseImport) -> anyhow::Result<u64> {
         let mut rows = 0;
-        for part in [Part::Links, Part::Registry, Part::Clicks] {
+        for part in [StoreFile::Links, StoreFile::Registry, StoreFile::Clicks] {
             let file = match part {
-                Part::Links => self.config.store_file(),
-                Part::Registry => self.config.registry_file(),
-                Part::Clicks => self.config.clicks_file(),
+                StoreFile::Links => self.config.store_file(),
+                StoreFile::Registry => self.config.registry_file(),
+                StoreFile::Clicks => self.config.clicks_file(),
             };
             let opened = TablesFile::open(&file, part);
             let file = opened.with_context(|| format!("reading {}", file.display()))?;
@@ -124,7 +124,12 @@ impl Move<'_> {
         Ok(rows)
     }
 
-    fn move_table(&self, import: &Import, file: &TablesFile, table: &Table) -> anyhow::Result<u64> {
+    fn move_table(
+        &self,
+        import: &DatabaseImport,
+        file: &TablesFile,
+        table: &Table,
+    ) -> anyhow::Result<u64> {
         self.runtime.block_on(import.clear(table))?;
         let mut read = Digest::default();
         file.rows(table, ROWS, |rows| -> anyhow::Result<()> {
@@ -142,8 +147,8 @@ impl Move<'_> {
     }
 
     /// Returns how many subjects have sums, and how many single clicks there are.
-    fn move_clicks(&self, import: &Import) -> anyhow::Result<(u64, u64)> {
-        let file = TablesFile::open(&self.config.clicks_file(), Part::Clicks)?;
+    fn move_clicks(&self, import: &DatabaseImport) -> anyhow::Result<(u64, u64)> {
+        let file = TablesFile::open(&self.config.clicks_file(), StoreFile::Clicks)?;
         let written = self.runtime.block_on(import.clicks(&self.options))?;
         let (mut after, mut subjects, mut clicks) = (i64::MIN, 0_u64, 0_u64);
         loop {
@@ -168,7 +173,7 @@ impl Move<'_> {
     /// Returns how many single clicks the subject has.
     async fn move_subject(
         &self,
-        import: &Import,
+        import: &DatabaseImport,
         written: &dyn ClickReports,
         subject: &ClickSubject,
         owner: OwnerId,

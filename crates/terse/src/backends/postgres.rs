@@ -7,27 +7,29 @@ use terse_core::clicks::ClickStore;
 use terse_core::registry::NodeId;
 use terse_core::{CheckResult, Finding};
 use terse_embedded::DiskReserve;
-use terse_postgres::{Inspection, Options, PostgresClicks, PostgresLinks, PostgresRegistry};
+use terse_postgres::{
+    PostgresClicks, PostgresInspection, PostgresLinks, PostgresOptions, PostgresRegistry,
+};
 
-use super::{Store, embedded};
+use super::{Stores, embedded};
 use crate::config::{Config, PostgresUrl};
 use crate::serve::alphabet;
 
 /// More than the database may differ from this machine's clock.
 const MAX_CLOCK_DIFFERENCE_MS: u64 = 5_000;
 
-pub(super) fn options(config: &Config, url: &PostgresUrl) -> Options {
+pub(super) fn options(config: &Config, url: &PostgresUrl) -> PostgresOptions {
     let reveal = |url: &Option<PostgresUrl>| url.as_ref().map(|url| url.reveal().to_owned());
-    Options {
+    PostgresOptions {
         direct_url: reveal(&config.store_direct),
         replica_url: reveal(&config.store_replica),
         alphabet: alphabet(config),
-        ..Options::new(url.reveal())
+        ..PostgresOptions::new(url.reveal())
     }
 }
 
 /// Opens the database that the settings name.
-pub(super) async fn open(config: &Config, url: &PostgresUrl) -> anyhow::Result<Store> {
+pub(super) async fn open(config: &Config, url: &PostgresUrl) -> anyhow::Result<Stores> {
     let options = options(config, url);
     let links = PostgresLinks::open(options.clone()).await.context("opening the store of links")?;
     let registry = PostgresRegistry::open_beside(&links, &options)
@@ -38,7 +40,7 @@ pub(super) async fn open(config: &Config, url: &PostgresUrl) -> anyhow::Result<S
     let links = Arc::new(links);
     let waiting = Arc::clone(&links);
     let registry = Arc::new(registry);
-    Ok(Store {
+    Ok(Stores {
         links,
         clicks,
         shares_clicks: is_shared,
@@ -64,7 +66,7 @@ struct Clicks {
 async fn open_clicks(
     config: &Config,
     links: &PostgresLinks,
-    options: &Options,
+    options: &PostgresOptions,
 ) -> anyhow::Result<Clicks> {
     let Some(url) = config.clicks_database() else {
         let (file, disk_reserve) = embedded::open_clicks(config).await?;
@@ -76,7 +78,7 @@ async fn open_clicks(
     let opened = if url.reveal() == options.url {
         PostgresClicks::open_beside(links, options, keep_raw).await
     } else {
-        PostgresClicks::open(Options::new(url.reveal()), keep_raw).await
+        PostgresClicks::open(PostgresOptions::new(url.reveal()), keep_raw).await
     };
     let store = Arc::new(opened.context("opening the store of clicks")?);
     let disk_reserve = embedded::disk_reserve(config);
@@ -118,7 +120,7 @@ fn finding(verdict: CheckResult, found: String, advice: &str) -> Finding {
     Finding { what: "store".to_owned(), verdict, found, advice: advice.to_owned() }
 }
 
-fn findings(seen: &Inspection) -> Vec<Finding> {
+fn findings(seen: &PostgresInspection) -> Vec<Finding> {
     use CheckResult::{Good, Problem, Warning};
     let mut all = Vec::new();
     if !seen.writable {
@@ -129,9 +131,9 @@ fn findings(seen: &Inspection) -> Vec<Finding> {
     let found = format!(
         "PostgreSQL {}; a node opens up to {} connections, {used} of {allowed} are in use",
         seen.server,
-        Options::CONNECTIONS
+        PostgresOptions::CONNECTIONS
     );
-    let scarce = allowed.saturating_sub(used) < Options::CONNECTIONS as u64;
+    let scarce = allowed.saturating_sub(used) < PostgresOptions::CONNECTIONS as u64;
     all.push(if scarce {
         finding(Warning, found, "raise max_connections, or put a pooler in between")
     } else {

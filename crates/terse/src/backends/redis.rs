@@ -5,10 +5,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use terse_core::{CheckResult, Clock, Finding, LinkStore};
 use terse_redis::{
-    AnnouncingRoutes, Inspection, LinkOptions, Redis, RedisLimiter, RedisLinks, RedisUrl,
+    AnnouncingRoutes, LinkOptions, Redis, RedisInspection, RedisLimiter, RedisLinks, RedisUrl,
 };
 
-use super::{Shared, SharedCounts, limiter};
+use super::{SharedServices, limiter};
 use crate::config::{CacheUrl, Config};
 
 /// Checks a URL, and returns it without its password.
@@ -22,7 +22,7 @@ pub(super) async fn open(
     url: &CacheUrl,
     store: &Arc<dyn LinkStore>,
     clock: &Clock,
-) -> anyhow::Result<Shared> {
+) -> anyhow::Result<SharedServices> {
     let url = RedisUrl::parse(url.reveal()).context("cache.url")?;
     let redis = Arc::new(Redis::open(url).await.context("connecting to cache.url")?);
     let options = LinkOptions { write_through: config.cache.write_through };
@@ -30,23 +30,12 @@ pub(super) async fn open(
     let tag = store.identity().derive("terse redis limits v1");
     let tag: String = tag[..6].iter().map(|byte| format!("{byte:02x}")).collect();
     let shared_limiter = Arc::new(RedisLimiter::new(redis.clone(), limiter(clock), &tag));
-    let (counted, announced, clock) = (links.clone(), links.clone(), clock.clone());
-    let counts = move || {
-        let counts = counted.counts();
-        SharedCounts {
-            hits: counts.hits,
-            misses: counts.misses,
-            bypassed: counts.bypassed,
-            stale: counts.stale,
-            is_ready: counted.is_ready(),
-            trips: redis.trips(),
-        }
-    };
-    Ok(Shared {
+    let (measured, announced, clock) = (links.clone(), links.clone(), clock.clone());
+    Ok(SharedServices {
         reader: links.clone(),
         cache: Some(links),
         limiter: shared_limiter,
-        counts: Some(Box::new(counts)),
+        metrics: Some(Box::new(move |to| measured.write_metrics(to))),
         announce: Box::new(move |routes, on_change| {
             Arc::new(AnnouncingRoutes::new(&announced, routes, clock, on_change))
         }),
@@ -76,7 +65,7 @@ fn finding(verdict: CheckResult, found: String, advice: &str) -> Finding {
     Finding { what: "cache".to_owned(), verdict, found, advice: advice.to_owned() }
 }
 
-fn findings(seen: &Inspection) -> Vec<Finding> {
+fn findings(seen: &RedisInspection) -> Vec<Finding> {
     use CheckResult::{Good, Warning};
     let (used, most) = (seen.used_memory >> 20, seen.max_memory >> 20);
     let servers =
@@ -104,7 +93,7 @@ mod tests {
     #[test]
     fn memory_needs_a_limit_and_a_policy() {
         let seen = |max_memory, policy: &str| {
-            let inspection = Inspection {
+            let inspection = RedisInspection {
                 version: "7.0.15".into(),
                 servers: 1,
                 used_memory: 5 << 20,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::cli::Context;
+use crate::cli::LocalContext;
 use crate::config::Config;
 use terse_cli::terminal::say;
 
@@ -13,14 +13,14 @@ Examples:
   terse config
   TERSE_CACHE__TTL=1m terse config --json
   terse config --markdown      every setting with its default, as in the manual")]
-pub(crate) struct Show {
+pub(crate) struct ConfigArgs {
     /// Print every setting as a table for the manual
     #[arg(long)]
     markdown: bool,
 }
 
-impl Show {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl ConfigArgs {
+    pub(crate) fn run(&self, context: &LocalContext) -> anyhow::Result<bool> {
         if self.markdown {
             say(Config::markdown().trim_end())?;
         } else if context.json {

@@ -8,7 +8,7 @@ use serde_json::json;
 use terse_cli::terminal::say;
 
 use crate::backends::{self, Moved};
-use crate::cli::Context;
+use crate::cli::LocalContext;
 use crate::config::PostgresUrl;
 
 /// Move the data folder into an empty PostgreSQL database: links, accounts, clicks. Stop the server
@@ -21,7 +21,7 @@ Examples:
   terse migrate --to postgres://terse@localhost/terse
 
 Then set `store` to the same URL, and start terse on the same data folder.")]
-pub(crate) struct Migrate {
+pub(crate) struct MigrateArgs {
     /// The database; prefer --to-file for a URL with a password, as other users of the machine can
     /// see arguments
     #[arg(long, value_name = "URL", required_unless_present = "to_file")]
@@ -31,8 +31,8 @@ pub(crate) struct Migrate {
     to_file: Option<PathBuf>,
 }
 
-impl Migrate {
-    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+impl MigrateArgs {
+    pub(crate) fn run(&self, context: &LocalContext) -> anyhow::Result<bool> {
         let url = match (&self.to, &self.to_file) {
             (Some(url), _) => url.clone(),
             (None, Some(file)) => std::fs::read_to_string(file)

@@ -3,13 +3,12 @@
 use std::collections::HashSet;
 
 use terse_core::{BlockedHosts, Domain};
-use terse_safety::Flag;
+use terse_safety::{Flag, ListLocation, ListSource};
 use terse_server::CorsOrigins;
 use tracing_subscriber::EnvFilter;
+use url::{Host, Url};
 
-use crate::safety::is_loopback;
-
-use super::{ByteSize, Config, ListPlace, ListSource, Span, StoreUrl};
+use super::{ByteSize, Config, Span, StoreUrl};
 
 /// The first setting that is invalid, and why.
 pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
@@ -193,7 +192,7 @@ fn lists(config: &Config) -> Result<(), (&'static str, String)> {
             ));
         }
         // An attacker who can change a list in transit decides which links work.
-        if matches!(place, ListPlace::Url(url) if url.scheme() != "https")
+        if matches!(place, ListLocation::Url(url) if url.scheme() != "https")
             && !safety.allow_private_targets
         {
             return Err((setting, format!("{name:?} must be fetched by https")));
@@ -205,6 +204,16 @@ fn lists(config: &Config) -> Result<(), (&'static str, String)> {
             Err(("safety.warn_on", format!("{word:?} is not known; there are {known}")))
         }
         None => Ok(()),
+    }
+}
+
+/// Whether the URL's host is this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }
 

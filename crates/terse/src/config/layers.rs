@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::check::check;
-use super::node::{Described, Given, Node, SetError};
+use super::node::{Node, RawValue, SetError, SettingDescription};
 use super::{Config, show};
 
 /// The default settings file.
@@ -20,7 +20,7 @@ const NOT_SETTINGS: [&str; 4] = ["TERSE_CONFIG", "TERSE_SERVER", "TERSE_KEY", "T
 
 /// The sources of the configuration.
 #[derive(Clone, Debug, Default)]
-pub struct Sources {
+pub struct ConfigSources {
     /// A settings file that must exist. If `None`, `terse.toml` of the current folder is read if
     /// there is one.
     pub file: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub struct Sources {
 
 /// The layer that set a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// Not set: the default.
     Default,
     /// A settings file.
@@ -43,7 +43,7 @@ pub enum Origin {
     Flag,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -101,17 +101,17 @@ pub enum ConfigError {
 
 /// The settings in force.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The settings.
     pub config: Config,
     /// The origin of each setting; settings that are absent here have their default.
-    origins: BTreeMap<String, Origin>,
+    origins: BTreeMap<String, SettingOrigin>,
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// The origin of a setting.
-    pub fn origin(&self, name: &str) -> Origin {
-        self.origins.get(name).cloned().unwrap_or(Origin::Default)
+    pub fn origin(&self, name: &str) -> SettingOrigin {
+        self.origins.get(name).cloned().unwrap_or(SettingOrigin::Default)
     }
 
     /// The configuration as TOML, without secrets, with the origin of each value as a comment.
@@ -125,21 +125,27 @@ impl Loaded {
     }
 }
 
-pub(crate) fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
-    let mut loaded = Loaded { config: Config::default(), origins: BTreeMap::new() };
+pub(crate) fn load(sources: &ConfigSources) -> Result<LoadedConfig, ConfigError> {
+    let mut loaded = LoadedConfig { config: Config::default(), origins: BTreeMap::new() };
     let names = known();
     if let Some((path, table)) = read_file(sources.file.as_deref())? {
         let mut leaves = Vec::new();
         flatten(String::new(), toml::Value::Table(table), &mut leaves);
         for (name, value) in leaves {
-            set(&mut loaded, &names, &name, Given::Toml(value), Origin::File(path.clone()))?;
+            set(
+                &mut loaded,
+                &names,
+                &name,
+                RawValue::Toml(value),
+                SettingOrigin::File(path.clone()),
+            )?;
         }
     }
     for (name, text, variable) in read_env(&sources.env, &names)? {
-        set(&mut loaded, &names, &name, Given::Text(text), Origin::Env(variable))?;
+        set(&mut loaded, &names, &name, RawValue::Text(text), SettingOrigin::Env(variable))?;
     }
     for (name, text) in &sources.flags {
-        set(&mut loaded, &names, name, Given::Text(text.clone()), Origin::Flag)?;
+        set(&mut loaded, &names, name, RawValue::Text(text.clone()), SettingOrigin::Flag)?;
     }
     check(&loaded.config).map_err(|(name, detail)| ConfigError::Invalid {
         origin: loaded.origin(name).to_string(),
@@ -149,18 +155,18 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     Ok(loaded)
 }
 
-fn known() -> Vec<Described> {
+fn known() -> Vec<SettingDescription> {
     let mut all = Vec::new();
     Config::default().describe("", "", &mut all);
     all
 }
 
 fn set(
-    loaded: &mut Loaded,
-    names: &[Described],
+    loaded: &mut LoadedConfig,
+    names: &[SettingDescription],
     name: &str,
-    given: Given,
-    origin: Origin,
+    given: RawValue,
+    origin: SettingOrigin,
 ) -> Result<(), ConfigError> {
     let path: Vec<&str> = name.split('.').collect();
     match loaded.config.set(&path, given) {
@@ -228,8 +234,11 @@ fn flatten(name: String, value: toml::Value, leaves: &mut Vec<(String, toml::Val
 type Found = Vec<(String, String, String)>;
 
 /// Reads the environment: setting, value and variable of each `TERSE_` variable.
-fn read_env(env: &[(OsString, OsString)], names: &[Described]) -> Result<Found, ConfigError> {
-    let by_variable: BTreeMap<String, &Described> =
+fn read_env(
+    env: &[(OsString, OsString)],
+    names: &[SettingDescription],
+) -> Result<Found, ConfigError> {
+    let by_variable: BTreeMap<String, &SettingDescription> =
         names.iter().map(|known| (known.env_name(), known)).collect();
     let mut found: Found = Vec::new();
     for (variable, value) in env {

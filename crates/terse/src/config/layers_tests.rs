@@ -1,15 +1,15 @@
 use super::*;
 use crate::config::{ByteSize, Roles, Span};
 
-fn sources(file: Option<&Path>, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Sources {
-    Sources {
+fn sources(file: Option<&Path>, env: &[(&str, &str)], flags: &[(&str, &str)]) -> ConfigSources {
+    ConfigSources {
         file: file.map(Into::into),
         env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         flags: flags.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
     }
 }
 
-fn from_toml(text: &str) -> Result<Loaded, ConfigError> {
+fn from_toml(text: &str) -> Result<LoadedConfig, ConfigError> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     load(&sources(Some(file.path()), &[], &[]))
@@ -34,10 +34,10 @@ fn each_layer_has_the_last_word_over_those_before() {
     assert_eq!(config.cache.ttl, Span::secs(120));
     assert_eq!(config.cache.negative_ttl, Span::secs(1));
     assert_eq!(config.redirect, Default::default());
-    assert_eq!(loaded.origin("listen"), Origin::Flag);
-    assert_eq!(loaded.origin("cache.ttl"), Origin::Env("TERSE_CACHE__TTL".into()));
-    assert_eq!(loaded.origin("cache.negative_ttl"), Origin::File(file.path().into()));
-    assert_eq!(loaded.origin("cache.size"), Origin::Default);
+    assert_eq!(loaded.origin("listen"), SettingOrigin::Flag);
+    assert_eq!(loaded.origin("cache.ttl"), SettingOrigin::Env("TERSE_CACHE__TTL".into()));
+    assert_eq!(loaded.origin("cache.negative_ttl"), SettingOrigin::File(file.path().into()));
+    assert_eq!(loaded.origin("cache.size"), SettingOrigin::Default);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A value from one of the layers.
 #[derive(Clone, Debug)]
-pub(crate) enum Given {
+pub(crate) enum RawValue {
     /// From an environment variable, a file that a variable names, or a flag.
     Text(String),
     /// From `terse.toml`.
@@ -22,7 +22,7 @@ pub(crate) enum SetError {
 
 /// A setting, described for display.
 #[derive(Clone, Debug)]
-pub(crate) struct Described {
+pub(crate) struct SettingDescription {
     /// The name, such as `cache.ttl`.
     pub(crate) name: String,
     /// Its doc comment.
@@ -33,7 +33,7 @@ pub(crate) struct Described {
     pub(crate) value: Option<toml::Value>,
 }
 
-impl Described {
+impl SettingDescription {
     /// The environment variable, such as `TERSE_CACHE__TTL`.
     pub(crate) fn env_name(&self) -> String {
         format!("TERSE_{}", self.name.replace('.', "__").to_uppercase())
@@ -43,9 +43,9 @@ impl Described {
 /// A setting or a section of settings.
 pub(crate) trait Node {
     /// Sets the value at a path below this node.
-    fn set(&mut self, path: &[&str], value: Given) -> Result<(), SetError>;
+    fn set(&mut self, path: &[&str], value: RawValue) -> Result<(), SetError>;
     /// Appends this setting, or the settings in this section, to a list.
-    fn describe(&self, name: &str, about: &'static str, out: &mut Vec<Described>);
+    fn describe(&self, name: &str, about: &'static str, out: &mut Vec<SettingDescription>);
 }
 
 /// A single setting.
@@ -53,13 +53,13 @@ pub(crate) trait Leaf: Sized {
     /// The kind of value, in one or two words.
     const KIND: &'static str;
     /// Reads a value. The message never repeats a secret.
-    fn read(given: Given) -> Result<Self, String>;
+    fn read(given: RawValue) -> Result<Self, String>;
     /// The value, or `None` for a secret.
     fn show(&self) -> Option<toml::Value>;
 }
 
 impl<T: Leaf> Node for T {
-    fn set(&mut self, path: &[&str], value: Given) -> Result<(), SetError> {
+    fn set(&mut self, path: &[&str], value: RawValue) -> Result<(), SetError> {
         if !path.is_empty() {
             return Err(SetError::Unknown);
         }
@@ -67,16 +67,23 @@ impl<T: Leaf> Node for T {
         Ok(())
     }
 
-    fn describe(&self, name: &str, about: &'static str, out: &mut Vec<Described>) {
-        out.push(Described { name: name.to_owned(), about, kind: T::KIND, value: self.show() });
+    fn describe(&self, name: &str, about: &'static str, out: &mut Vec<SettingDescription>) {
+        out.push(SettingDescription {
+            name: name.to_owned(),
+            about,
+            kind: T::KIND,
+            value: self.show(),
+        });
     }
 }
 
 /// Reads a value that is written as text, whichever layer it comes from.
-pub(crate) fn read_text(given: Given) -> Result<String, String> {
+pub(crate) fn read_text(given: RawValue) -> Result<String, String> {
     match given {
-        Given::Text(text) | Given::Toml(toml::Value::String(text)) => Ok(text),
-        Given::Toml(other) => Err(format!("text in quotes is expected, not {}", article(&other))),
+        RawValue::Text(text) | RawValue::Toml(toml::Value::String(text)) => Ok(text),
+        RawValue::Toml(other) => {
+            Err(format!("text in quotes is expected, not {}", article(&other)))
+        }
     }
 }
 
@@ -96,9 +103,9 @@ impl<T: Leaf> Leaf for Option<T> {
     const KIND: &'static str = T::KIND;
 
     /// Empty text clears the value of an earlier layer.
-    fn read(given: Given) -> Result<Self, String> {
+    fn read(given: RawValue) -> Result<Self, String> {
         match given {
-            Given::Text(text) if text.is_empty() => Ok(None),
+            RawValue::Text(text) if text.is_empty() => Ok(None),
             given => T::read(given).map(Some),
         }
     }
@@ -111,15 +118,15 @@ impl<T: Leaf> Leaf for Option<T> {
 impl Leaf for bool {
     const KIND: &'static str = "true or false";
 
-    fn read(given: Given) -> Result<Self, String> {
+    fn read(given: RawValue) -> Result<Self, String> {
         match given {
-            Given::Toml(toml::Value::Boolean(value)) => Ok(value),
-            Given::Text(text) => match text.trim() {
+            RawValue::Toml(toml::Value::Boolean(value)) => Ok(value),
+            RawValue::Text(text) => match text.trim() {
                 "true" => Ok(true),
                 "false" => Ok(false),
                 _ => Err("true or false is expected".into()),
             },
-            Given::Toml(other) => {
+            RawValue::Toml(other) => {
                 Err(format!("true or false is expected, not {}", article(&other)))
             }
         }
@@ -133,18 +140,18 @@ impl Leaf for bool {
 impl Leaf for Vec<String> {
     const KIND: &'static str = "list";
 
-    fn read(given: Given) -> Result<Self, String> {
+    fn read(given: RawValue) -> Result<Self, String> {
         match given {
-            Given::Text(text) => Ok(text
+            RawValue::Text(text) => Ok(text
                 .split(',')
                 .map(str::trim)
                 .filter(|item| !item.is_empty())
                 .map(Into::into)
                 .collect()),
-            Given::Toml(toml::Value::Array(items)) => {
-                items.into_iter().map(|item| read_text(Given::Toml(item))).collect()
+            RawValue::Toml(toml::Value::Array(items)) => {
+                items.into_iter().map(|item| read_text(RawValue::Toml(item))).collect()
             }
-            Given::Toml(other) => Err(format!("a list is expected, not {}", article(&other))),
+            RawValue::Toml(other) => Err(format!("a list is expected, not {}", article(&other))),
         }
     }
 
@@ -156,7 +163,7 @@ impl Leaf for Vec<String> {
 impl Leaf for std::path::PathBuf {
     const KIND: &'static str = "path";
 
-    fn read(given: Given) -> Result<Self, String> {
+    fn read(given: RawValue) -> Result<Self, String> {
         let text = read_text(given)?;
         if text.is_empty() { Err("a path is expected".into()) } else { Ok(text.into()) }
     }
@@ -172,13 +179,13 @@ macro_rules! numbers {
         impl Leaf for $type {
             const KIND: &'static str = "number";
 
-            fn read(given: Given) -> Result<Self, String> {
+            fn read(given: RawValue) -> Result<Self, String> {
                 let expected = || format!("a whole number from {} to {} is \
                     expected", Self::MIN, i64::try_from(Self::MAX).unwrap_or(i64::MAX));
                 match given {
-                    Given::Text(text) => text.trim().parse().map_err(|_| expected()),
-                    Given::Toml(toml::Value::Integer(number)) => number.try_into().map_err(|_| expected()),
-                    Given::Toml(other) => Err(format!("{}, not {}", expected(), article(&other))),
+                    RawValue::Text(text) => text.trim().parse().map_err(|_| expected()),
+                    RawValue::Toml(toml::Value::Integer(number)) => number.try_into().map_err(|_| expected()),
+                    RawValue::Toml(other) => Err(format!("{}, not {}", expected(), article(&other))),
                 }
             }
 
@@ -196,7 +203,7 @@ macro_rules! textual {
         impl $crate::config::node::Leaf for $type {
             const KIND: &'static str = $kind;
 
-            fn read(given: $crate::config::node::Given) -> Result<Self, String> {
+            fn read(given: $crate::config::node::RawValue) -> Result<Self, String> {
                 let text = $crate::config::node::read_text(given)?;
                 text.trim().parse().map_err(|error| format!("{error}"))
             }
@@ -255,23 +262,23 @@ macro_rules! settings {
         }
 
         impl $crate::config::node::Node for $name {
-            fn set(&mut self, path: &[&str], value: $crate::config::node::Given) -> Result<(),
+            fn set(&mut self, path: &[&str], value: $crate::config::node::RawValue) -> Result<(),
             $crate::config::node::SetError> {
-                use $crate::config::node::{Given, SetError};
+                use $crate::config::node::{RawValue, SetError};
                 match path.split_first() {
                     $(Some((&name, rest)) if name == stringify!($field) => self.$field.set(rest,
                         value),)*
                     Some(_) => Err(SetError::Unknown),
                     None => match value {
                         // An empty section, such as `[cache]` alone.
-                        Given::Toml(toml::Value::Table(table)) if table.is_empty() => Ok(()),
+                        RawValue::Toml(toml::Value::Table(table)) if table.is_empty() => Ok(()),
                         _ => Err(SetError::Invalid("this is a section, not a setting".into())),
                     },
                 }
             }
 
             fn describe(&self, name: &str, _about: &'static str,
-                out: &mut Vec<$crate::config::node::Described>) {
+                out: &mut Vec<$crate::config::node::SettingDescription>) {
                 $(self.$field.describe(&$crate::config::node::join(name, stringify!($field)),
                     concat!($($doc),+), out);)*
             }
@@ -293,7 +300,7 @@ impl Leaf for std::net::SocketAddr {
     const KIND: &'static str = "address";
 
     /// `:8080` is the port on all addresses, as other servers understand it.
-    fn read(given: Given) -> Result<Self, String> {
+    fn read(given: RawValue) -> Result<Self, String> {
         let text = read_text(given)?;
         let text = text.trim();
         let parsed = match text.rsplit_once(':') {

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::layers::{Loaded, Origin};
-use super::node::{Described, Node};
+use super::layers::{LoadedConfig, SettingOrigin};
+use super::node::{Node, SettingDescription};
 use super::{BaseUrl, ByteSize, Config};
 use crate::memory_plan::MemoryPlan;
 
 /// Every setting, with derived values filled in.
-fn in_force(config: &Config) -> Vec<Described> {
+fn in_force(config: &Config) -> Vec<SettingDescription> {
     let mut config = config.clone();
     if config.base_url.is_none() {
         config.base_url = config.base_url().as_str().parse::<BaseUrl>().ok();
@@ -19,7 +19,7 @@ fn in_force(config: &Config) -> Vec<Described> {
     all
 }
 
-pub(crate) fn toml(loaded: &Loaded) -> String {
+pub(crate) fn toml(loaded: &LoadedConfig) -> String {
     let mut text = String::new();
     let mut section = "";
     let all = in_force(&loaded.config);
@@ -30,7 +30,7 @@ pub(crate) fn toml(loaded: &Loaded) -> String {
             let _ = write!(text, "\n[{section}]\n");
         }
         let remark = match loaded.origin(&setting.name) {
-            Origin::Default => String::new(),
+            SettingOrigin::Default => String::new(),
             // A path or a variable never holds a line break that could end the comment.
             origin => format!(" # {}", origin.to_string().replace(char::is_control, "?")),
         };
@@ -42,7 +42,7 @@ pub(crate) fn toml(loaded: &Loaded) -> String {
     text
 }
 
-pub(crate) fn json(loaded: &Loaded) -> serde_json::Value {
+pub(crate) fn json(loaded: &LoadedConfig) -> serde_json::Value {
     let mut settings = serde_json::Map::new();
     let mut origins = serde_json::Map::new();
     for setting in in_force(&loaded.config) {
@@ -88,13 +88,13 @@ pub(crate) fn markdown() -> String {
     let (first, rest): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|setting| FIRST.contains(&setting.name.as_str()));
     format!(
-        "## The six that most people need\n\n{}\n## All others\n\n{}",
+        "## The six that most servers need\n\n{}\n## All others\n\n{}",
         table(&first),
         table(&rest)
     )
 }
 
-fn table(settings: &[Described]) -> String {
+fn table(settings: &[SettingDescription]) -> String {
     let mut text = String::from(
         "| setting | variable | kind | default | what it does |\n|---|---|---|---|---|\n",
     );

@@ -9,7 +9,7 @@ use terse_core::{Contact, OperatorName, PageUrl};
 pub use terse_core::{Secret, Span};
 use url::Url;
 
-use super::node::{Given, Leaf, article, read_text, textual};
+use super::node::{Leaf, RawValue, article, read_text, textual};
 
 /// A size in bytes: `512KiB`, `64MiB`, `1GiB`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -71,7 +71,7 @@ impl fmt::Display for ByteSize {
 impl Leaf for Secret {
     const KIND: &'static str = "secret";
 
-    fn read(given: Given) -> Result<Self, String> {
+    fn read(given: RawValue) -> Result<Self, String> {
         read_text(given).map(|text| Self::new(&text))
     }
 
@@ -87,9 +87,9 @@ pub struct Paths(pub Vec<PathBuf>);
 impl Leaf for Paths {
     const KIND: &'static str = "path, or list";
 
-    fn read(given: Given) -> Result<Self, String> {
+    fn read(given: RawValue) -> Result<Self, String> {
         let texts = match given {
-            Given::Toml(toml::Value::String(path)) => vec![path],
+            RawValue::Toml(toml::Value::String(path)) => vec![path],
             given => Vec::<String>::read(given)?,
         };
         match texts.iter().any(String::is_empty) {
@@ -330,9 +330,9 @@ impl Roles {
 impl Leaf for Roles {
     const KIND: &'static str = "list of `redirect`, `api`, `web`, `worker`";
 
-    fn read(given: Given) -> Result<Self, String> {
+    fn read(given: RawValue) -> Result<Self, String> {
         match &given {
-            Given::Toml(other @ (toml::Value::String(_) | toml::Value::Integer(_))) => {
+            RawValue::Toml(other @ (toml::Value::String(_) | toml::Value::Integer(_))) => {
                 Err(format!("a list is expected, not {}", article(other)))
             }
             _ => Self::parse(&Vec::<String>::read(given)?),
@@ -347,10 +347,10 @@ impl Leaf for Roles {
 impl Leaf for Limit {
     const KIND: &'static str = "limit";
 
-    fn read(given: Given) -> Result<Self, String> {
+    fn read(given: RawValue) -> Result<Self, String> {
         match given {
             // A bare 0 means no limit, as "0" does.
-            Given::Toml(toml::Value::Integer(0)) => Ok(Self::OFF),
+            RawValue::Toml(toml::Value::Integer(0)) => Ok(Self::OFF),
             given => read_text(given)?.trim().parse(),
         }
     }
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_limit_may_be_a_bare_zero_but_no_other_number() {
-        let read = |value: toml::Value| Limit::read(Given::Toml(value));
+        let read = |value: toml::Value| Limit::read(RawValue::Toml(value));
         assert_eq!(read(0.into()), Ok(Limit::OFF));
         assert_eq!(read("0".into()), Ok(Limit::OFF));
         assert_eq!(read(" 30/h ".into()), Ok(Limit::per_hour(30)));

@@ -3,25 +3,29 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use terse_outgoing::{Limits, Outgoing, OutgoingSettings, Oversize};
+use terse_core::{Oversize, RequestLimits};
+use terse_outgoing::{OutgoingClient, OutgoingSettings};
 use terse_server::{OidcError, OidcHttp, OidcRequest, OidcResponse};
 
 use crate::config::Config;
 
 /// One request to the provider: 5 s, and a body of at most 1 MiB.
-const LIMITS: Limits =
-    Limits { timeout: Duration::from_secs(5), max_body: 1 << 20, oversize: Oversize::Refuse };
+const LIMITS: RequestLimits = RequestLimits {
+    timeout: Duration::from_secs(5),
+    max_body: 1 << 20,
+    oversize: Oversize::Refuse,
+};
 
 /// Asks the provider. It has a client of its own, since the operator named the provider: it may be
 /// on a private network even if `outgoing.allow_private` is off.
-pub(crate) struct ProviderHttp(Outgoing);
+pub(crate) struct ProviderHttp(OutgoingClient);
 
 impl ProviderHttp {
     pub(crate) fn new(config: &Config) -> Self {
         let mut settings =
             OutgoingSettings::new(env!("CARGO_PKG_VERSION"), config.base_url().as_str());
         settings.allow_private = true;
-        Self(Outgoing::new(settings))
+        Self(OutgoingClient::new(settings))
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use terse_core::Hosts;
 use terse_core::registry::Token;
-use terse_server::{AccountSettings, Keys, Oidc, OidcSettings, Passwords};
+use terse_server::{AccountSettings, AdminKeys, OidcProvider, OidcSettings, Passwords};
 
-use crate::backends::Store;
+use crate::backends::Stores;
 use crate::config::{self, Config};
 use crate::outgoing::ProviderHttp;
 
 /// Signs the access cookies of links with a password; the same on every node.
-pub(super) fn pass_key(store: &Store) -> [u8; 32] {
+pub(super) fn pass_key(store: &Stores) -> [u8; 32] {
     store.links.identity().derive("terse link passes v1")
 }
 
@@ -20,15 +20,15 @@ pub(super) fn pass_key(store: &Store) -> [u8; 32] {
 /// commands that is valid while the process runs.
 pub(super) async fn keys(
     config: &Config,
-    store: &Store,
-) -> anyhow::Result<(Keys, Option<String>, String)> {
-    let (local, local_hash) = Keys::generate().context("making a key")?;
-    let mut keys = Keys::new(vec![local_hash]);
+    store: &Stores,
+) -> anyhow::Result<(AdminKeys, Option<String>, String)> {
+    let (local, local_hash) = AdminKeys::generate().context("making a key")?;
+    let mut keys = AdminKeys::new(vec![local_hash]);
     let mut fresh = None;
     match store.registry.admin_key().await.context("reading the admin key")? {
         Some(Token(hash)) => keys.add(hash),
         None if config.admin_key.is_none() => {
-            let (key, hash) = Keys::generate().context("making the admin key")?;
+            let (key, hash) = AdminKeys::generate().context("making the admin key")?;
             let kept = store.registry.create_admin_key(Token(hash)).await;
             let Token(kept) = kept.context("storing the admin key")?;
             keys.add(kept);
@@ -38,7 +38,7 @@ pub(super) async fn keys(
         None => {}
     }
     if let Some(given) = &config.admin_key {
-        keys.add(Keys::hash(given.reveal()));
+        keys.add(AdminKeys::hash(given.reveal()));
     }
     Ok((keys, fresh, local))
 }
@@ -47,7 +47,7 @@ pub(super) async fn keys(
 pub(super) fn accounts(
     config: &Config,
     hosts: &Hosts,
-    store: &Store,
+    store: &Stores,
 ) -> anyhow::Result<AccountSettings> {
     let issuer = config.issuer().map_err(anyhow::Error::msg).context("oidc.issuer")?;
     let oidc = config.oidc.issuer.clone().zip(issuer).zip(config.oidc.client_id.clone()).map(
@@ -69,17 +69,17 @@ pub(super) fn accounts(
                 redirect_url: format!("{}/auth/oidc/callback", hosts.api_base()),
                 key: store.links.identity().derive("terse sign-in elsewhere v1"),
             };
-            Arc::new(Oidc::new(settings, Arc::new(ProviderHttp::new(config))))
+            Arc::new(OidcProvider::new(settings, Arc::new(ProviderHttp::new(config))))
         },
     );
-    let open = config.accounts.sign_up == config::SignUp::Open;
+    let open = config.accounts.sign_up == config::SignUpMode::Open;
     Ok(AccountSettings { open, session_ttl: config.accounts.session_ttl.get(), oidc })
 }
 
 /// The link that creates the first admin, while there has never been one. Every start makes a new
 /// one: only its hash is stored.
-pub(super) async fn setup_link(store: &Store, base: &str) -> anyhow::Result<Option<String>> {
-    let (token, hash) = Keys::generate().context("making the set-up link")?;
+pub(super) async fn setup_link(store: &Stores, base: &str) -> anyhow::Result<Option<String>> {
+    let (token, hash) = AdminKeys::generate().context("making the set-up link")?;
     let offered =
         store.registry.offer_setup(Token(hash)).await.context("storing the set-up link")?;
     Ok(offered.then(|| format!("{base}/setup?token={token}")))

@@ -3,33 +3,25 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use terse_clicks::GeoRefresh;
 use terse_core::accounts::Erasures;
 use terse_core::{Clock, Notices};
-use terse_server::UsedKeys;
 use terse_worker::{
-    ErasureJob, Reaper, ReaperCounts, RegistryRetention, RemovalGuard, Reports, Rescan,
-    RescanCounts, RescanParts, Scheduler,
+    CacheRescreen, ErasureJob, FreeMemory, OldSalts, ProgramPages, Reaper, ReaperCounts,
+    RegistryRetention, RemovalGuard, ReportRepair, Rescan, RescanCounts, RescanParts, Scheduler,
+    UsedKeyFlush, UsedKeys,
 };
-use url::Url;
 
 use super::services::Services;
-use crate::account_jobs::UsedKeyFlush;
-use crate::allocator::FreeMemory;
-use crate::backends::Store;
+use crate::backends::{DiskWatch, Stores};
 use crate::click_plane::ClickPlane;
 use crate::config::Config;
-use crate::disk_watch::DiskWatch;
-use crate::geo_refresh::GeoRefresh;
-use crate::program_pages::ProgramPages;
-use crate::safety::CacheRescreen;
-use crate::salt_jobs::OldSalts;
 
 /// The other dependencies of jobs, besides the services.
 pub(super) struct JobParts<'a> {
     pub(super) config: &'a Config,
-    pub(super) base_url: &'a Url,
     pub(super) clock: &'a Clock,
-    pub(super) store: &'a Store,
+    pub(super) store: &'a Stores,
     pub(super) notices: &'a Arc<Notices>,
 }
 
@@ -62,18 +54,13 @@ impl JobParts<'_> {
         if config.clicks.geo_database.is_some() {
             jobs.add(GeoRefresh { classifier, clock: clock.clone() });
         }
-        safety.add_jobs(config, self.base_url.as_str(), jobs);
-        if let Some(service) = &safety.service {
-            service.add_jobs(&safety, &links, jobs);
-        }
-        jobs.add(CacheRescreen {
-            redirector,
-            screen: safety.screen.clone(),
-            recalled: Arc::clone(&counts.recalled),
-            seen: None,
-        });
+        jobs.add_all(safety.jobs(&links));
+        let rescreen = move || redirector.rescreen();
+        let recalled = Arc::clone(&counts.recalled);
+        jobs.add(CacheRescreen::new(safety.screen.clone(), rescreen, recalled));
         let (reserve, notices) = (Arc::clone(&store.disk_reserve), Arc::clone(self.notices));
-        jobs.add(DiskWatch { reserve, notices });
+        let size = config.storage.reserve.to_string();
+        jobs.add(DiskWatch { reserve, size, notices });
         jobs.add(ProgramPages::default());
         jobs.add(FreeMemory);
         jobs.add(UsedKeyFlush { registry: Arc::clone(&store.registry), used_keys });
@@ -109,14 +96,14 @@ impl JobParts<'_> {
         jobs.add(Rescan::new(RescanParts {
             links: Arc::clone(links),
             registry: Arc::clone(registry),
-            old_file: services.safety.folder().join("judged.json"),
+            old_file: config.data_dir.join("lists/judged.json"),
             lists: services.safety.changes(),
             every: config.safety.rescan_every.get(),
             clock: clock.clone(),
             counts: Arc::clone(&counts.rescan),
         }));
         let (clock, registry) = (clock.clone(), Arc::clone(registry));
-        jobs.add(Reports { links: Arc::clone(links), registry, clock });
+        jobs.add(ReportRepair { links: Arc::clone(links), registry, clock });
         let clicks = (&store.clicks, &services.store);
         jobs.add(click_plane.retention(config, clicks, self.clock, &guard));
         jobs.add(RegistryRetention { registry: Arc::clone(&store.registry), guard });

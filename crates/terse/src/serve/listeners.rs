@@ -3,11 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 
 use anyhow::Context as _;
+use terse_redirect::Outlive;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use crate::config::Config;
+
 /// A listening socket whose connections send small responses at once.
-pub(super) fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let open = || -> std::io::Result<TcpListener> {
         let socket = socket2::Socket::new(
             socket2::Domain::for_address(address),
@@ -26,11 +29,11 @@ pub(super) fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 
 /// Listening sockets that another process opened and passed on (`LISTEN_FDS`, as systemd does).
 /// They stay open while this process restarts, and the kernel keeps new connections until then.
-pub(super) struct Inherited(Vec<(SocketAddr, TcpListener)>);
+struct Inherited(Vec<(SocketAddr, TcpListener)>);
 
 impl Inherited {
     /// The sockets for this process.
-    pub(super) fn from_environment() -> anyhow::Result<Self> {
+    fn from_environment() -> anyhow::Result<Self> {
         let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
         let count = match number("LISTEN_PID") {
             Some(pid) if pid == std::process::id() => number("LISTEN_FDS").unwrap_or(0),
@@ -46,13 +49,13 @@ impl Inherited {
         (0..count).map(take).collect::<anyhow::Result<_>>().map(Self)
     }
 
-    /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Whether there is one for an address.
+    fn has(&self, address: SocketAddr) -> bool {
+        self.0.iter().any(|(have, _)| *have == address)
     }
 
     /// The socket for an address, or a new one.
-    pub(super) fn take_or_listen(&mut self, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    fn take_or_listen(&mut self, address: SocketAddr) -> anyhow::Result<TcpListener> {
         match self.0.iter().position(|(have, _)| *have == address) {
             Some(at) => Ok(self.0.swap_remove(at).1),
             None => listen(address),
@@ -60,7 +63,7 @@ impl Inherited {
     }
 
     /// Fails if a socket belongs to no setting: its visitors would wait for ever.
-    pub(super) fn check_taken(&self) -> anyhow::Result<()> {
+    fn check_taken(&self) -> anyhow::Result<()> {
         match self.0.first() {
             None => Ok(()),
             Some((address, _)) => Err(anyhow::anyhow!(
@@ -68,6 +71,40 @@ impl Inherited {
                  admin.listen"
             )),
         }
+    }
+}
+
+/// The listening sockets of the settings.
+pub(super) struct Bound {
+    pub(super) plain: TcpListener,
+    pub(super) tls: Option<TcpListener>,
+    /// For health and metrics, if they have a listener of their own.
+    pub(super) admin: Option<TcpListener>,
+    pub(super) address: SocketAddr,
+    pub(super) tls_address: Option<SocketAddr>,
+    /// Which sockets another process keeps open when this one ends.
+    pub(super) outlive: Outlive,
+}
+
+impl Bound {
+    /// Takes the inherited sockets, and opens the others.
+    pub(super) fn open(config: &Config) -> anyhow::Result<Self> {
+        let mut inherited = Inherited::from_environment()?;
+        let outlive = Outlive {
+            plain: inherited.has(config.listen),
+            tls: config.tls.listen.is_some_and(|at| inherited.has(at)),
+        };
+        let plain = inherited.take_or_listen(config.listen)?;
+        let mut listen = |at: Option<SocketAddr>, what: &'static str| {
+            at.map(|at| inherited.take_or_listen(at).context(what)).transpose()
+        };
+        let admin = listen(config.admin.listen, "admin")?;
+        let tls = listen(config.tls.listen, "tls")?;
+        inherited.check_taken()?;
+        let address = plain.local_addr().context("reading the listener's address")?;
+        let tls_address = tls.as_ref().map(TcpListener::local_addr).transpose();
+        let tls_address = tls_address.context("reading the address of the listener for TLS")?;
+        Ok(Self { plain, tls, admin, address, tls_address, outlive })
     }
 }
 
@@ -123,7 +160,7 @@ pub(super) fn local_url(address: SocketAddr) -> String {
     format!("http://{host}:{}", address.port())
 }
 
-/// The addresses at which people reach the listener. The unspecified address stands for all of this
+/// The addresses at which clients reach the listener. The unspecified address stands for all of this
 /// machine: its own, and the one that leads to other machines.
 pub(super) fn reachable(listener: SocketAddr) -> Vec<SocketAddr> {
     if !listener.ip().is_unspecified() {

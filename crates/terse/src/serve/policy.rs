@@ -7,13 +7,13 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use terse_core::registry::{
-    Attribution, AuditAction, AuditEntry, AuditLog, Audits, Registry, RegistryError,
+    Attribution, AuditAction, AuditEntry, AuditLog, AuditQuery, Registry, RegistryError,
 };
 use terse_core::{
     Alphabet, BlockedHosts, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy, LinkStore, Links,
     Logo, Numbered, Operator, Random, Snowflake, TargetRules, UnwantedAliases,
 };
-use terse_redirect::{ErrorStyle, FailurePages, Settings};
+use terse_redirect::{ErrorStyle, FailurePages, RedirectSettings};
 use url::Url;
 
 use super::listeners;
@@ -107,12 +107,12 @@ pub(super) fn code_source(
     let codes = &config.codes;
     let alphabet = alphabet(config);
     match codes.strategy {
-        config::Strategy::Numbered => {
+        config::CodeStrategy::Numbered => {
             Arc::new(Numbered::new(Arc::clone(store), codes.length, codes.lease.into()))
         }
-        config::Strategy::Random => Arc::new(Random::new(alphabet, codes.length)),
-        config::Strategy::Hash => Arc::new(Hashed::new(store.identity(), codes.length)),
-        config::Strategy::Snowflake => {
+        config::CodeStrategy::Random => Arc::new(Random::new(alphabet, codes.length)),
+        config::CodeStrategy::Hash => Arc::new(Hashed::new(store.identity(), codes.length)),
+        config::CodeStrategy::Snowflake => {
             Arc::new(Snowflake::new(alphabet, codes.machine, clock.clone()))
         }
     }
@@ -121,8 +121,8 @@ pub(super) fn code_source(
 /// The alphabet of generated codes.
 pub(crate) fn alphabet(config: &Config) -> Alphabet {
     match config.codes.alphabet {
-        config::Alphabet::Base62 => Alphabet::Base62,
-        config::Alphabet::Base58 => Alphabet::Base58,
+        config::CodeAlphabet::Base62 => Alphabet::Base62,
+        config::CodeAlphabet::Base58 => Alphabet::Base58,
     }
 }
 
@@ -130,18 +130,18 @@ pub(crate) fn alphabet(config: &Config) -> Alphabet {
 /// How long a node remembers that a code does not exist, where other nodes create codes, too.
 const MAX_SHARED_NEGATIVE_TTL: std::time::Duration = std::time::Duration::from_secs(5);
 
-pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
+pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<RedirectSettings> {
     let (redirect, cache, memory) = (&config.redirect, &config.cache, MemoryPlan::of(config));
     let threads = match usize::from(redirect.threads) {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         threads => threads,
     };
-    Ok(Settings {
+    Ok(RedirectSettings {
         threads,
         fast_path: config.roles.redirect,
         errors: match redirect.errors {
-            config::Errors::Status => ErrorStyle::Status,
-            config::Errors::Page => ErrorStyle::Page,
+            config::ErrorAnswers::Status => ErrorStyle::Status,
+            config::ErrorAnswers::Page => ErrorStyle::Page,
         },
         permanent_max_age: redirect.permanent_max_age.get(),
         permanent_after: Some(redirect.permanent_after.get()).filter(|after| !after.is_zero()),
@@ -182,7 +182,7 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
 
 /// Who runs the server. Reads the logo.
 pub(super) fn operator(config: &Config) -> anyhow::Result<Operator> {
-    let config::Operator { name, logo, imprint, abuse_contact, security_contact } =
+    let config::OperatorConfig { name, logo, imprint, abuse_contact, security_contact } =
         config.operator.clone();
     let logo = match logo {
         Some(path) => {
@@ -230,7 +230,7 @@ impl AuditLog for LoggedAudit {
         })
     }
 
-    async fn audit(&self, query: &Audits) -> Result<Vec<AuditEntry>, RegistryError> {
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>, RegistryError> {
         self.0.audit(query).await
     }
 }
@@ -243,7 +243,7 @@ pub(super) fn with_audit(links: Links, registry: &Arc<dyn Registry>) -> Links {
 /// Adds the event listeners to the links.
 pub(super) fn with_events(links: Links, outside: &Integrations) -> Links {
     match outside.events() {
-        Some(events) => links.telling(events),
+        Some(events) => links.with_events(events),
         None => links,
     }
 }

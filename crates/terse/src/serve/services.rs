@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use prometheus_client::registry::Registry;
+use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
-use terse_core::{Clock, Hosts, LinkStore, Links, OnChange, Operator};
-use terse_redirect::{Redirector, Settings};
+use terse_core::{ChangeFollower, Clock, Hosts, LinkStore, Links, OnChange, Operator};
+use terse_metrics::{ChangeDelays, Exposition, MetricsStore};
+use terse_redirect::{RedirectSettings, Redirector};
+use terse_safety::Safety;
+use terse_worker::{ApplyRegistry, LinkChanges, RegistryRefresh, RegistryWatcher, Scheduler};
 
-use super::policy;
-use crate::backends::{Shared, Store};
+use super::{policy, safety};
+use crate::backends::{SharedServices, Stores};
 use crate::config::Config;
-use crate::metrics::{ChangeDelays, SharedCacheMetrics};
-use crate::metrics_store::MetricsStore;
 use crate::outgoing::Integrations;
-use crate::safety::Safety;
 
 /// The services that the planes and the jobs share.
 pub(super) struct Services {
@@ -26,7 +26,7 @@ pub(super) struct Services {
     pub(super) integrations: Integrations,
     pub(super) operator: Operator,
     /// What this node shares with others beside the store.
-    pub(super) shared: Shared,
+    pub(super) shared: SharedServices,
     /// Measures how long changes took to reach this node.
     pub(super) on_change: OnChange,
 }
@@ -34,23 +34,20 @@ pub(super) struct Services {
 impl Services {
     pub(super) async fn open(
         config: &Config,
-        store: &Store,
+        store: &Stores,
         hosts: &Hosts,
         port: u16,
-        settings: Settings,
+        settings: RedirectSettings,
         clock: &Clock,
-        metrics: &mut Registry,
+        metrics: &mut Exposition,
     ) -> anyhow::Result<Self> {
         let link_store: Arc<dyn LinkStore> =
             Arc::new(MetricsStore::new(Arc::clone(&store.links), metrics));
         let classifier = Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone()));
         let operator = policy::operator(config)?;
-        let safety = Arc::new(Safety::open(config, hosts, clock)?);
-        let mut shared = Shared::open(config, &link_store, clock).await?;
+        let screening = Arc::new(Safety::open(safety::settings(config), hosts, clock)?);
+        let mut shared = SharedServices::open(config, &link_store, clock).await?;
         let on_change = ChangeDelays::register(metrics).observer(clock);
-        if let Some(counts) = shared.counts.take() {
-            metrics.register_collector(Box::new(SharedCacheMetrics(counts)));
-        }
         let redirector = Redirector::new(
             Arc::clone(&shared.reader),
             link_store.clone(),
@@ -60,15 +57,16 @@ impl Services {
             settings,
             clock.clone(),
         );
-        let redirector =
-            Arc::new(redirector.with_classifier(classifier.clone()).screened_by(safety.judging()));
+        let redirector = Arc::new(
+            redirector.with_classifier(classifier.clone()).screened_by(screening.judging()),
+        );
         let identity = store.links.identity();
         let integrations = Integrations::open(config, &store.registry, identity, hosts).await?;
         let links = Links::new(
             Arc::clone(&link_store),
             policy::code_source(config, &link_store, clock),
             shared.announcing(redirector.clone(), Arc::clone(&on_change)),
-            safety.judging(),
+            screening.judging(),
             policy::link_policy(config, hosts.clone(), policy::unwanted_aliases(config)?)?,
             clock.clone(),
         );
@@ -77,13 +75,51 @@ impl Services {
         Ok(Self {
             store: link_store,
             classifier,
-            safety,
+            safety: screening,
             redirector,
             links,
             integrations,
             operator,
             shared,
             on_change,
+        })
+    }
+
+    /// Reads the registry and where the feed of changes ends, and adds the jobs that follow both.
+    /// Called before the first request: no link that a moderator has blocked may be created or
+    /// followed.
+    pub(super) async fn follow(
+        &self,
+        store: &Stores,
+        jobs: &mut Scheduler,
+    ) -> anyhow::Result<RegistryRefresh> {
+        let (refresh, receiver) = RegistryRefresh::new();
+        let watcher =
+            RegistryWatcher::begin(store.registry.clone(), self.apply_registry(), receiver).await;
+        let watcher = watcher.map_err(anyhow::Error::from_boxed);
+        jobs.add(watcher.context("reading the registry of owners")?);
+        let mut follower = ChangeFollower::new(self.store.clone(), self.redirector.clone())
+            .with_shared(self.shared.cache.clone())
+            .on_change(Arc::clone(&self.on_change));
+        // Now, while the cache is empty: the first poll starts at the end of the feed.
+        follower.poll().await.context("reading the changes of links")?;
+        jobs.add(LinkChanges(follower));
+        Ok(refresh)
+    }
+
+    /// Applies the registry to the redirect plane: suspended owners, blocked hosts, short domains.
+    fn apply_registry(&self) -> ApplyRegistry {
+        let (redirector, links) = (Arc::clone(&self.redirector), Arc::clone(&self.links));
+        let safety = Arc::clone(&self.safety);
+        Arc::new(move |registry| {
+            redirector.set_domains(&registry.domains);
+            links.suspended().replace(registry.suspended.iter().copied());
+            redirector.suspend(&registry.suspended);
+            // Screen the cache now instead of at the job's next poll. A handler that waits for the
+            // watcher answers only when this is done.
+            if safety.block_host(&registry.blocked_hosts) {
+                redirector.rescreen();
+            }
         })
     }
 }

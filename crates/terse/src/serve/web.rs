@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
+use terse_core::accounts::{KeyUse, NoKeyUse, NoRefresh, RefreshHook};
 use terse_core::{Clock, Links, NoLookup, NoRouteCache, Operator};
-use terse_server::{
-    AppState, CorsOrigins, HttpSettings, Keys, Limits, RegistryRefresh, RequestLog,
-};
+use terse_outgoing::SystemLookup;
+use terse_safety::LazyScreen;
+use terse_server::{AdminKeys, AppState, CorsOrigins, HttpSettings, RateLimits, RequestLog};
 use tokio::sync::watch;
 
 use super::services::Services;
-use super::{credentials, policy};
-use crate::backends::{self, Store};
+use super::{credentials, policy, safety};
+use crate::backends::{self, Stores};
 use crate::click_plane::ClickPlane;
-use crate::commands::doctor::Checks;
+use crate::commands::doctor;
 use crate::config::{Config, LogRequests};
-use crate::outgoing::{Integrations, SystemLookup};
-use crate::safety::LazyScreen;
+use crate::outgoing::Integrations;
 
 /// The other dependencies of the web plane, besides the services.
 pub(super) struct WebParts<'a> {
     pub(super) config: &'a Config,
-    pub(super) store: &'a Store,
+    pub(super) store: &'a Stores,
 }
 
 impl WebParts<'_> {
@@ -30,8 +30,8 @@ impl WebParts<'_> {
         &self,
         services: &Services,
         click_plane: &ClickPlane,
-        keys: Keys,
-        registry_refresh: RegistryRefresh,
+        keys: AdminKeys,
+        (registry_refresh, used_keys): (Arc<dyn RefreshHook>, Arc<dyn KeyUse>),
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<AppState> {
         let Self { config, store } = *self;
@@ -43,12 +43,12 @@ impl WebParts<'_> {
             passwords: credentials::passwords(),
             operator: services.operator.clone(),
             accounts: credentials::accounts(config, &services.links.rules().hosts, store)?,
-            used_keys: Arc::default(),
+            used_keys,
             classifier: services.classifier.clone(),
             cursor_key: store.links.identity().derive("terse list cursors v1"),
             pass_key: credentials::pass_key(store),
             reporter_key: store.links.identity().derive("terse reporters v1"),
-            limits: Limits {
+            limits: RateLimits {
                 limiter: Arc::clone(&services.shared.limiter),
                 create_per_address: config.limits.create_per_ip,
                 create_per_key: config.limits.create_per_key,
@@ -63,7 +63,7 @@ impl WebParts<'_> {
             clicks: Arc::clone(&store.clicks),
             live: Arc::clone(&click_plane.live),
             webhooks: services.integrations.webhooks(),
-            self_check: Arc::new(Checks::new(config.clone())),
+            self_check: Arc::new(doctor::checks(config)),
             lookup: Arc::<SystemLookup>::default(),
             http: http_settings(config)?,
             stop,
@@ -75,7 +75,7 @@ impl WebParts<'_> {
 /// holds, and a key that it accepts. Called inside a runtime.
 pub(crate) async fn in_process_api(
     config: &Config,
-) -> anyhow::Result<(axum::Router, String, Store)> {
+) -> anyhow::Result<(axum::Router, String, Stores)> {
     let store = backends::open(config).await?;
     let base_url = config.base_url();
     let hosts = policy::hosts(config, &base_url, &[config.listen])?;
@@ -83,7 +83,8 @@ pub(crate) async fn in_process_api(
     hosts.set_added(places.into_iter().map(|place| place.domain));
     let moderator_blocks =
         store.registry.blocked_hosts().await.context("reading the blocked hosts")?;
-    let screen = Arc::new(LazyScreen::new(config.clone(), hosts.clone(), moderator_blocks));
+    let screen =
+        Arc::new(LazyScreen::new(safety::settings(config), hosts.clone(), moderator_blocks));
     // Most commands choose no alias, and must work for users who cannot read the list.
     let unwanted = policy::unwanted_aliases(config).unwrap_or_else(|error| {
         tracing::warn!(error = format!("{error:#}"), "aliases are not compared with the list");
@@ -100,32 +101,32 @@ pub(crate) async fn in_process_api(
     // The next server sends the events of this command. Titles are not fetched.
     let links = Arc::new(policy::with_events(links, &integrations));
     let accounts = credentials::accounts(config, &links.rules().hosts, &store)?;
-    let (key, hash) = Keys::generate().context("making a key")?;
+    let (key, hash) = AdminKeys::generate().context("making a key")?;
     let cursor_key = store.links.identity().derive("terse list cursors v1");
     let reporter_key = store.links.identity().derive("terse reporters v1");
     // A command ends with its process.
     let stop = watch::channel(false).1;
     let state = AppState {
         links,
-        keys: Keys::new(vec![hash]),
+        keys: AdminKeys::new(vec![hash]),
         registry: Arc::clone(&store.registry),
-        registry_refresh: RegistryRefresh::default(),
+        registry_refresh: Arc::new(NoRefresh),
         passwords: credentials::passwords(),
         // Commands show no pages.
         operator: Operator::default(),
         accounts,
-        used_keys: Arc::default(),
+        used_keys: Arc::new(NoKeyUse),
         classifier: Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone())),
         cursor_key,
         pass_key: credentials::pass_key(&store),
         reporter_key,
         // An operator with access to the store has no limits.
-        limits: Limits::off(),
+        limits: RateLimits::off(),
         stats: Arc::default(),
         clicks: Arc::clone(&store.clicks),
         live: Arc::default(),
         webhooks: integrations.webhooks(),
-        self_check: Arc::new(Checks::new(config.clone())),
+        self_check: Arc::new(doctor::checks(config)),
         lookup: Arc::new(NoLookup),
         http: HttpSettings::default(),
         stop,
@@ -135,11 +136,15 @@ pub(crate) async fn in_process_api(
 
 fn http_settings(config: &Config) -> anyhow::Result<HttpSettings> {
     let cors = CorsOrigins::parse(&config.api.cors_origins);
-    let log = match config.log.requests {
+    let cors = cors.map_err(|why| anyhow::anyhow!("api.cors_origins {why}"))?;
+    Ok(HttpSettings { cors, log: request_log(config) })
+}
+
+/// Which requests are logged.
+pub(super) fn request_log(config: &Config) -> RequestLog {
+    match config.log.requests {
         LogRequests::Off => RequestLog::Off,
         LogRequests::Writes => RequestLog::Writes,
         LogRequests::All => RequestLog::All,
-    };
-    let cors = cors.map_err(|why| anyhow::anyhow!("api.cors_origins {why}"))?;
-    Ok(HttpSettings { cors, log })
+    }
 }

@@ -482,7 +482,7 @@ fn reloading_the_result_creates_no_second_link() {
         browser.client.refresh().await.unwrap();
         browser.wait("#short").await;
         assert_eq!(browser.attribute("#short", "href").await, short);
-        let list = command(&data).args(["--json", "list"]).output().unwrap();
+        let list = command(&data).args(["--json", "list", "--owner", "all"]).output().unwrap();
         let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
         assert_eq!(list["links"].as_array().unwrap().len(), 1);
     });
@@ -583,7 +583,7 @@ fn a_link_with_a_password_is_asked_about_opened_and_reported() {
         browser.open(&format!("{}/locked", terse.url)).await;
         browser.landed(&target).await;
     });
-    let kept = command(&data).args(["--json", "list"]).output().unwrap();
+    let kept = command(&data).args(["--json", "list", "--owner", "all"]).output().unwrap();
     assert!(
         kept.status.success()
             && String::from_utf8_lossy(&kept.stdout).contains("\"status\":\"active\""),

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use terse_testkit::fleet::{Action, Answer, Counted, Drained, History, Operation, Outcome};
+use terse_testkit::fleet::{
+    Action, FinalCounts, History, LinkStatistics, Operation, Outcome, VisitAnswer,
+};
 
 use crate::nodes::{Fleet, KEY};
 
@@ -292,20 +294,20 @@ impl Client {
         let call = self.recorder.now();
         let reply = send(&url, "GET", &[], None);
         let answer = match &reply {
-            Some((301 | 302 | 307 | 308, Some(target), _)) => Answer::Redirect(target.clone()),
-            Some((404, ..)) => Answer::Missing,
-            Some((410, ..)) => Answer::Gone,
-            Some((451, ..)) => Answer::Blocked,
-            Some((429 | 503, ..)) => Answer::Unavailable,
-            Some((status, ..)) => Answer::Status(*status),
-            None => Answer::Nothing,
+            Some((301 | 302 | 307 | 308, Some(target), _)) => VisitAnswer::Redirect(target.clone()),
+            Some((404, ..)) => VisitAnswer::Missing,
+            Some((410, ..)) => VisitAnswer::Gone,
+            Some((451, ..)) => VisitAnswer::Blocked,
+            Some((429 | 503, ..)) => VisitAnswer::Unavailable,
+            Some((status, ..)) => VisitAnswer::Status(*status),
+            None => VisitAnswer::Nothing,
         };
-        if stable && matches!(answer, Answer::Redirect(_)) {
+        if stable && matches!(answer, VisitAnswer::Redirect(_)) {
             self.fleet.remember(node, key);
         }
         let outcome = match answer {
-            Answer::Nothing => Outcome::Unknown,
-            Answer::Unavailable => Outcome::Failed,
+            VisitAnswer::Nothing => Outcome::Unknown,
+            VisitAnswer::Unavailable => Outcome::Failed,
             _ => Outcome::Ok,
         };
         let action = Action::Read { key: key.to_owned(), mark, answer, remembered };
@@ -314,8 +316,8 @@ impl Client {
 }
 
 /// Reads the statistics of all links from the first node.
-pub(crate) fn drained(fleet: &Fleet, history: &History) -> Drained {
-    let mut drained = Drained::default();
+pub(crate) fn drained(fleet: &Fleet, history: &History) -> FinalCounts {
+    let mut drained = FinalCounts::default();
     for operation in &history.operations {
         let Action::Create { key, .. } = &operation.action else { continue };
         if key.is_empty() || drained.links.contains_key(key) {
@@ -335,7 +337,7 @@ pub(crate) fn drained(fleet: &Fleet, history: &History) -> Drained {
             click => vec![click],
         };
         let marks = clicks.iter();
-        let counted = Counted {
+        let counted = LinkStatistics {
             owner: "admin".into(),
             total: stats["total_clicks"].as_u64().unwrap(),
             hours: series.iter().map(|hour| hour["clicks"].as_u64().unwrap()).sum(),

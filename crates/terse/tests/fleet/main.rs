@@ -113,16 +113,20 @@ fn apply(fault: Fault, round: usize, fleet: &Fleet, recorder: &Recorder, history
 /// is killed and started again.
 fn erase(fleet: &Fleet, recorder: &Recorder) {
     let (name, secret) = ("erin-of-the-fleet", "unforgettable");
-    let ok = |node: usize, method: &str, path: &str, body: Option<Value>| match client::api(
-        fleet,
-        node,
-        method,
-        path,
-        None,
-        body.as_ref(),
-    ) {
-        Some((200..300, _, body)) => body,
-        other => panic!("{method} {path}: {other:?}"),
+    // A client that gets 503 waits and asks again.
+    let ok = |node: usize, method: &str, path: &str, body: Option<Value>| {
+        let mut answer = None;
+        for _ in 0..10 {
+            answer = client::api(fleet, node, method, path, None, body.as_ref());
+            match answer {
+                Some((503, ..)) => sleep(1_000),
+                _ => break,
+            }
+        }
+        match answer {
+            Some((200..300, _, body)) => body,
+            other => panic!("{method} {path}: {other:?}"),
+        }
     };
     let account = ok(0, "POST", "/admin/users", Some(json!({ "name": name })));
     let path = format!("/admin/users/{}", account["id"]);

@@ -34,6 +34,21 @@ pub(crate) struct Fleet {
     failed_over: AtomicBool,
 }
 
+/// A failed test shows what its nodes logged last.
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        for (number, node) in self.nodes.iter().enumerate() {
+            let log = std::fs::read_to_string(node.folder.path().join("log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(40)..];
+            eprintln!("node {number} logged last:\n{}", last.join("\n"));
+        }
+    }
+}
+
 impl Fleet {
     pub(crate) fn start(size: usize, settings: &[&'static str]) -> Self {
         let server = PostgresServer::start(&["shared_buffers = 128MB"]);

@@ -1,6 +1,6 @@
 //! Suspended owners: their links and credentials stop working and are restored afterwards.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use terse_core::Timestamp;
@@ -8,23 +8,10 @@ use terse_core::registry::{
     Account, AccountChange, AccountName, Actor, Attribution, ChangeAccount, NewAccount, NewKey,
     Role, Scope, Session, Suspension, Token,
 };
-use terse_server::Keys;
+use terse_server::AdminKeys;
+use terse_testkit::wait_until;
 
 use crate::harness::{Answer, TestTerse};
-
-/// The promise is five seconds. Busy machines get more time before a test fails.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Polls until the expected status arrives.
-#[track_caller]
-pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < TIMEOUT, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    println!("{what}: {:?}", begun.elapsed());
-}
 
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
@@ -47,7 +34,7 @@ impl TestAccount {
         let name = AccountName::parse(name).unwrap();
         let new = NewAccount { name, role, password: None, identity: None, created_at: now };
         let user = wait(registry.add_account(new, by())).unwrap();
-        let (key, hash) = Keys::generate().unwrap();
+        let (key, hash) = AdminKeys::generate().unwrap();
         let new = NewKey {
             owner: user.id,
             name: "a key".into(),
@@ -59,7 +46,7 @@ impl TestAccount {
             plan: None,
         };
         wait(registry.add_key(new, by())).unwrap();
-        let (cookie, hash) = Keys::generate().unwrap();
+        let (cookie, hash) = AdminKeys::generate().unwrap();
         let expires_at = now.checked_add(Duration::from_hours(1)).unwrap();
         let session = Session { token: Token(hash), owner: user.id, created_at: now, expires_at };
         wait(registry.add_session(session, user.revision)).unwrap();
@@ -122,7 +109,7 @@ fn a_suspended_owners_links_keys_and_sessions_stop_working_and_come_back() {
     assert_eq!(ann.status_with_cookie(&terse), 200);
     ann.suspend(&terse, true);
     // Visited continuously, so it stays in the cache.
-    until("the link is taken down", || terse.get("/ann-hot").status == 451);
+    wait_until("the link is taken down", || terse.get("/ann-hot").status == 451);
     for code in ["ann-hot", "ann-cold"] {
         let answer = terse.browse(&format!("/{code}"));
         assert_eq!((answer.status, answer.location()), (451, None));
@@ -142,7 +129,7 @@ fn a_suspended_owners_links_keys_and_sessions_stop_working_and_come_back() {
     terse.restart();
     assert_eq!((terse.get("/ann-hot").status, terse.get("/bob-hot").status), (451, 302));
     ann.suspend(&terse, false);
-    until("the link is back", || terse.get("/ann-hot").status == 302);
+    wait_until("the link is back", || terse.get("/ann-hot").status == 302);
     assert_eq!((terse.get("/ann-cold").status, terse.browse("/ann-cold+").status), (302, 200));
     assert_eq!(ann.api(&terse, "GET", "/urls", None).status, 200);
     assert_eq!(ann.status_with_cookie(&terse), 401, "they sign in again");

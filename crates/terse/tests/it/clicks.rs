@@ -107,6 +107,27 @@ fn a_visit_is_counted_once_whichever_way_it_came() {
 }
 
 #[test]
+fn a_program_that_asks_not_to_be_tracked_is_a_bot_and_a_browser_is_not() {
+    let terse = TestTerse::start();
+    terse.alias("hello", "https://example.com/");
+    let programs = [
+        "WhatsApp/2.23.20.0",
+        "HTTPie/3.2.2",
+        "Shortcuts/2607.1.3 CFNetwork/1485 Darwin/23.1.0",
+        "curl/8.9.1",
+        "python-requests/2.32.3",
+        "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+        "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
+    ];
+    for agent in programs.into_iter().chain([FIREFOX, IPHONE]) {
+        let fields = [("user-agent", agent), ("dnt", "1")];
+        assert_eq!(terse.send("GET", "/hello", &fields, None).status, 302);
+    }
+    let seen = stats(&terse, "hello", 9);
+    assert_eq!((&seen["bot_clicks"], &seen["human_clicks"]), (&json!(7), &json!(2)), "{seen}");
+}
+
+#[test]
 fn what_is_known_of_a_visit_is_shown() {
     let terse = TestTerse::with(|config| config.trusted_proxies = vec!["127.0.0.1".into()]);
     terse.alias("hello", "https://example.com/");

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use terse_testkit::wait_until;
 
-use crate::bans::until;
 use crate::process::{Served, command, folder, store};
 
 struct Said {
@@ -310,7 +310,7 @@ fn a_backup_taken_while_links_are_made_holds_all_that_were_acknowledged() {
                 })
             })
             .collect();
-        until("twenty links are made", || count.load(Ordering::Relaxed) >= 20);
+        wait_until("twenty links are made", || count.load(Ordering::Relaxed) >= 20);
         let begun = Instant::now();
         done(&data, &["backup", backup.to_str().unwrap()]);
         stop.store(true, Ordering::Relaxed);
@@ -436,6 +436,46 @@ fn what_cannot_work_is_refused_before_the_port_opens() {
     let said = refuses(&data, &[], &[]);
     assert!(said.contains("newer") || said.contains("99"), "{said}");
     assert_eq!(run(&data, &["doctor"]).code, 1, "the doctor sees it too");
+}
+
+#[test]
+fn an_account_gets_a_plan_and_loses_it_again() {
+    let (_temp, data) = store();
+    done(&data, &["user", "add", "ann"]);
+    let set = |plan: &str| done(&data, &["--json", "user", "set", "ann", "--plan", plan]).json();
+    assert_eq!(set("500/h")["plan"], "500/h");
+    let listed = done(&data, &["--json", "user", "list"]).json();
+    assert!(listed.to_string().contains("\"plan\":\"500/h\""), "{listed}");
+    // Another change keeps it.
+    done(&data, &["user", "set", "ann", "--role", "moderator"]);
+    assert_eq!(set("")["plan"], Value::Null);
+    let refused = run(&data, &["user", "set", "ann", "--plan", "many"]);
+    assert!(refused.code == 1 && refused.err.contains("plan"), "{}", refused.err);
+}
+
+#[test]
+fn an_admin_sees_their_own_links_unless_they_ask_for_others() {
+    let (_temp, data) = store();
+    let made = "https://example.com/mine";
+    let code = done(&data, &["--json", "shorten", made]).json()["short_code"].clone();
+    let server = Served::start(&data, &["anonymous.create=true"]);
+    let url = format!("{}/api/v1/urls", server.url);
+    let theirs = ureq::post(url).send_json(json!({"long_url": "https://example.com/theirs"}));
+    assert_eq!(theirs.unwrap().status(), 201);
+    let listed = |more: &[&str]| {
+        let arguments = [&["--json", "list"], more].concat();
+        done(&data, &arguments).json()["links"].as_array().unwrap().clone()
+    };
+    assert_eq!(listed(&[]).iter().map(|link| &link["short_code"]).collect::<Vec<_>>(), [&code]);
+    assert_eq!(listed(&["--owner", "all"]).len(), 2);
+    assert_eq!(listed(&["--owner", "0"])[0]["long_url"], "https://example.com/theirs");
+    let table = done(&data, &["list", "--owner", "all"]).out;
+    assert!(table.contains("OWNER"), "{table}");
+    assert!(done(&data, &["stats"]).out.starts_with("Your links"));
+    assert!(done(&data, &["stats", "--owner", "all"]).out.starts_with("Links of all owners"));
+    done(&data, &["top", "--once", "--owner", "0"]);
+    let refused = run(&data, &["stats", "--owner", "x"]);
+    assert!(refused.code == 1 && refused.err.contains("owner"), "{}", refused.err);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use terse_core::registry::{DomainConfig, Role};
 use terse_core::{Domain, Target};
+use terse_testkit::wait_until;
 
-use crate::bans::{TestAccount, by, until, wait};
+use crate::bans::{TestAccount, by, wait};
 use crate::harness::{Answer, HOST, TestTerse};
 
 const NEW: &str = "b.example";
@@ -175,11 +176,11 @@ fn a_domain_added_on_another_node_is_found_within_seconds() {
     let place =
         DomainConfig { domain: Domain::parse(NEW).unwrap(), root: None, not_found, expired: None };
     wait(terse.registry().put_domain(place, by())).unwrap();
-    until("the domain is answered for", || {
+    wait_until("the domain is answered for", || {
         at(&terse, NEW, "/none").location() == Some("https://example.org/lost")
     });
     wait(terse.registry().remove_domain(&Domain::parse(NEW).unwrap(), by())).unwrap();
-    until("the domain is strange again", || at(&terse, NEW, "/none").status == 421);
+    wait_until("the domain is strange again", || at(&terse, NEW, "/none").status == 421);
 }
 
 #[test]
@@ -261,7 +262,9 @@ fn only_an_admin_changes_domains_and_no_fallback_breaks_a_rule() {
     }
     assert_eq!(at(&terse, NEW, "/none").status, 421, "nothing was added");
     let audit = wait(
-        terse.registry().audit(&terse_core::registry::Audits { limit: 10, ..Default::default() }),
+        terse
+            .registry()
+            .audit(&terse_core::registry::AuditQuery { limit: 10, ..Default::default() }),
     )
     .unwrap();
     assert!(audit.iter().all(|line| line.act != terse_core::registry::AuditAction::DomainChanged));

@@ -1,15 +1,15 @@
 //! Two processes on one PostgreSQL database, with and without Redis.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use terse_testkit::{PostgresServer, RedisServer};
+use terse_testkit::{PostgresServer, RedisServer, wait_until};
 
 use crate::harness::KEY;
 use crate::process::{Served, command};
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Node {
     served: Served,
@@ -43,20 +43,7 @@ impl Node {
 
     /// Status and body of an API call.
     fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
-        let agent: ureq::Agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_global(Some(PATIENCE))
-            .build()
-            .into();
-        let request = http::Request::builder()
-            .method(method)
-            .uri(format!("{}/api/v1{path}", self.served.url))
-            .header("authorization", format!("Bearer {KEY}"))
-            .header("content-type", "application/json");
-        let body = body.map_or(String::new(), |body| body.to_string());
-        let mut answer = agent.run(request.body(body).unwrap()).unwrap();
-        let text = answer.body_mut().read_to_string().unwrap();
-        (answer.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::Null))
+        self.served.call(KEY, method, path, body)
     }
 
     /// Creates a link, and returns its code.
@@ -81,15 +68,7 @@ impl Node {
     /// Waits until a visit is answered like this.
     fn comes_to(&self, code: &str, expected: (u16, Option<&str>)) {
         let expected = (expected.0, expected.1.map(str::to_owned));
-        until(&format!("{code} is {expected:?}"), || self.follow(code) == expected);
-    }
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
+        wait_until(&format!("{code} is {expected:?}"), || self.follow(code) == expected);
     }
 }
 
@@ -127,7 +106,7 @@ fn two_nodes_on_one_database_behave_as_one() {
     let (status, answer) = a.call("POST", "/admin/blocklist", Some(blocked));
     assert!((200..300).contains(&status), "{answer}");
     let bad = || json!({ "long_url": "https://bad.example.net/", "reuse": false });
-    until("the other node refuses the host", || b.call("POST", "/urls", Some(bad())).0 == 422);
+    wait_until("the other node refuses the host", || b.call("POST", "/urls", Some(bad())).0 == 422);
 
     // Limited links are exact across nodes.
     let few = a.create(json!({ "long_url": "https://example.com/few", "max_clicks": 5 }));
@@ -163,7 +142,7 @@ fn nodes_with_redis_share_copies_of_links_and_hear_of_changes() {
     let code = a.create(json!({ "long_url": "https://example.com/1" }));
     assert_eq!(b.follow(&code), found("https://example.com/1"));
     // A node that starts later finds the copies of the others.
-    until("a copy answers", || {
+    wait_until("a copy answers", || {
         let fresh = a.create(json!({ "long_url": "https://example.com/w", "reuse": false }));
         assert_eq!(b.follow(&fresh), found("https://example.com/w"));
         hits(&b) > 0.0
@@ -177,7 +156,7 @@ fn nodes_with_redis_share_copies_of_links_and_hear_of_changes() {
         assert_eq!(b.call("PATCH", &format!("/urls/{code}"), Some(change)).0, 200);
         assert_eq!(b.follow(&code), found(&target), "the node that wrote never goes back");
         a.comes_to(&code, (302, Some(&target)));
-        until("the delay is measured", || changes(&a) > before);
+        wait_until("the delay is measured", || changes(&a) > before);
     }
 
     // A frozen or killed Redis stops nothing, and what changed meanwhile is not undone.
@@ -189,7 +168,7 @@ fn nodes_with_redis_share_copies_of_links_and_hear_of_changes() {
     assert_eq!(a.follow(&other), found("https://example.com/other"));
     redis.thaw();
     let ready = |node: &Node| node.metric("terse_shared_cache_ready") == 1.0;
-    until("copies are in use again", || ready(&a) && ready(&b));
+    wait_until("copies are in use again", || ready(&a) && ready(&b));
     for node in [&a, &b] {
         assert_eq!(node.follow(&code), found("https://example.com/frozen"));
     }
@@ -197,7 +176,7 @@ fn nodes_with_redis_share_copies_of_links_and_hear_of_changes() {
     assert_eq!(b.follow(&other), found("https://example.com/other"));
     a.create(json!({ "long_url": "https://example.com/without", "reuse": false }));
     redis.run();
-    until("copies are in use again", || ready(&a) && ready(&b));
+    wait_until("copies are in use again", || ready(&a) && ready(&b));
 
     // The doctor tells the operator about the memory of Redis.
     let checked = command(&b.folder.path().join("data"))
@@ -228,7 +207,7 @@ fn a_forgotten_link_is_read_from_the_database_again_on_every_node() {
             redis.ask(&["GETRANGE", &place, "0", "0"]) == "L"
         };
         // A node writes no copy while its first answers from Redis are late; a new one tries again.
-        until("a copy is in Redis", || {
+        wait_until("a copy is in Redis", || {
             cache.is_none() || is_copied() || start().follow(&code).0 != 302
         });
         server.sql(&database, &format!("DELETE FROM links WHERE code = '{code}'"));
@@ -261,7 +240,7 @@ fn a_node_serves_what_it_knows_while_its_database_is_away() {
     assert_eq!(node.follow("unknown-alias").0, 503, "it may exist");
     server.run();
     let new = || json!({ "long_url": "https://example.com/back", "custom_alias": "back" });
-    until("links are created again", || {
+    wait_until("links are created again", || {
         matches!(node.call("POST", "/urls", Some(new())).0, 200 | 201)
     });
     node.comes_to("back", (302, Some("https://example.com/back")));
@@ -320,7 +299,7 @@ fn clicks_of_all_nodes_are_counted_once() {
         assert_eq!(b.follow(&code).0, 302);
     }
     for node in [&a, &b] {
-        until("both see all clicks", || clicks(node, &code) == 25);
+        wait_until("both see all clicks", || clicks(node, &code) == 25);
     }
     // Not yet shipped when the node is killed: its next start counts them from its journal.
     for _ in 0..7 {
@@ -333,7 +312,7 @@ fn clicks_of_all_nodes_are_counted_once() {
         assert_eq!(b.follow(&code).0, 302);
     }
     for node in [&a, &b] {
-        until("the clicks of the killed node too", || clicks(node, &code) >= 35);
+        wait_until("the clicks of the killed node too", || clicks(node, &code) >= 35);
         assert_eq!(clicks(node, &code), 35);
     }
     let single = PostgresServer::shared().sql(&database, "SELECT count(*) FROM click_raw");
@@ -356,7 +335,7 @@ fn a_live_view_shows_the_clicks_of_all_nodes() {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .max_redirects(0)
         .http_status_as_error(false)
-        .timeout_global(Some(PATIENCE * 2))
+        .timeout_global(Some(TIMEOUT * 2))
         .build()
         .into();
     let visit = |node: &Node, from: &str| {
@@ -381,7 +360,7 @@ fn a_live_view_shows_the_clicks_of_all_nodes() {
     let all = ["a0", "a1", "a2", "b0", "b1", "b2"].map(|from| format!("{from}.example"));
     assert_eq!(seen, all);
     // All of them are stored, and read again with the next one: it alone is shown.
-    until("all are stored", || clicks(&b, &code) == 6);
+    wait_until("all are stored", || clicks(&b, &code) == 6);
     visit(&b, "last");
     assert_eq!(shown.next().unwrap(), "last.example");
 }
@@ -418,8 +397,8 @@ fn roles_are_shared_out_among_processes() {
     assert_eq!(leases(), "");
     let worker = with("worker");
     let name = std::fs::read_to_string(worker.folder.path().join("data/node")).unwrap();
-    until("the worker holds the lease", || leases() == name);
-    until("the worker has run a job", || {
+    wait_until("the worker holds the lease", || leases() == name);
+    wait_until("the worker has run a job", || {
         worker.served.get("/metrics").2.contains("terse_job_runs_total{job=\"reaper\"}")
             && worker.metric("terse_job_runs_total{job=\"reaper\"}") > 0.0
     });
@@ -428,7 +407,7 @@ fn roles_are_shared_out_among_processes() {
     }
     assert_eq!(leases(), name);
     // The worker and the API take no part in redirects, and clicks are counted all the same.
-    until("the click is counted", || clicks(&api, &code) == 1);
+    wait_until("the click is counted", || clicks(&api, &code) == 1);
 }
 
 /// Sessions are in the database.
@@ -446,7 +425,7 @@ fn a_login_on_one_node_is_a_login_on_all() {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .max_redirects(0)
         .http_status_as_error(false)
-        .timeout_global(Some(PATIENCE))
+        .timeout_global(Some(TIMEOUT))
         .build()
         .into();
     let post = |at: &Served, path: &str, cookie: &str, form: &str| {

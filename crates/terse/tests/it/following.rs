@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestTerse;
 
@@ -237,6 +237,12 @@ fn a_browser_at_an_unknown_host_gets_a_page_that_says_how_to_allow_it() {
         assert!(!page.text().contains("strange"), "anyone can send any host");
         let problem = terse.send("GET", path, &[host], None);
         assert_eq!((problem.status, problem.json()["code"].as_str()), (421, Some("unknown_host")));
+        let id = problem.json()["request_id"].as_str().map(str::to_owned);
+        assert_eq!((id.as_deref(), id.is_some()), (problem.header("x-request-id"), true));
+        let sent = ("x-request-id", "from-the-proxy.1");
+        let problem = terse.send("GET", path, &[host, sent], None);
+        assert_eq!(problem.json()["request_id"], sent.1);
+        assert_eq!(problem.header("x-request-id"), Some(sent.1));
     }
     let page = terse.send("GET", "/", &[("host", "x.example"), ("accept", "text/html")], None);
     let text = page.text();
@@ -245,6 +251,36 @@ fn a_browser_at_an_unknown_host_gets_a_page_that_says_how_to_allow_it() {
     assert_eq!(terse.send("GET", style, &[("host", "x.example")], None).status, 200, "{style}");
     let page = terse.send("POST", "/nosuch/x", &[("accept", "text/html")], None);
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+}
+
+#[test]
+fn every_problem_of_a_request_that_is_not_a_visit_has_its_id() {
+    let mut terse = TestTerse::start();
+    let locked = json!({"long_url": TARGET, "alias": "locked1", "password": "one two three"});
+    terse.create(locked);
+    terse.alias("plain1", TARGET);
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    for (method, path, fields, body, status) in [
+        ("GET", "/%zz", vec![], None, 400),
+        ("GET", "/api/v1/nothing", vec![], None, 404),
+        ("GET", "/locked1", vec![], None, 401),
+        ("POST", "/locked1", vec![form], Some("password=wrong"), 403),
+        ("POST", "/plain1", vec![], None, 405),
+    ] {
+        let answer = terse.send(method, path, &fields, body.map(str::as_bytes));
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        let id = answer.json()["request_id"].as_str().map(str::to_owned);
+        assert_eq!((id.as_deref(), id.is_some()), (answer.header("x-request-id"), true), "{path}");
+    }
+    let visit = terse.get("/nosuch9");
+    assert_eq!((visit.status, &visit.json()["request_id"]), (404, &Value::Null));
+    assert!(visit.text().contains("\"request_id\":null"));
+    // A node without the API says so, with an id.
+    terse.config.roles.api = false;
+    terse.restart();
+    let refused = terse.send("GET", "/api/v1/urls", &[], None);
+    assert_eq!(refused.json()["request_id"].as_str(), refused.header("x-request-id"));
+    assert_eq!((refused.status, refused.header("x-request-id").is_some()), (404, true));
 }
 
 #[test]
@@ -303,7 +339,8 @@ fn failures_are_pages_for_browsers_and_problems_for_programs() {
 
 #[test]
 fn in_page_mode_failures_lead_to_their_page() {
-    let terse = TestTerse::with(|config| config.redirect.errors = terse::config::Errors::Page);
+    let terse =
+        TestTerse::with(|config| config.redirect.errors = terse::config::ErrorAnswers::Page);
     terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
     terse.clock().advance(Duration::from_secs(60));
     for (code, word, status) in [("nosuch9", "not_found", 404), ("expired1", "expired", 410)] {
@@ -505,6 +542,12 @@ fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_held_f
         assert!(taken(alias), "{alias}");
     }
     assert_eq!(again("strangers1"), 409);
+    // A dry run of an import foresees that; the operator's own alias is free to the operator.
+    let rows = ["strangers1", "Strangers1", "unclaimed1", "staying1", "never-used1"]
+        .map(|code| json!({"long_url": TARGET, "short_code": code}));
+    let tried = terse.api("POST", "/admin/import?dry_run=true", Some(json!(rows))).json();
+    let statuses: Vec<_> = (0..5).map(|n| tried["results"][n]["status"].clone()).collect();
+    assert_eq!(statuses, [409, 409, 201, 200, 201], "{tried}");
     assert_eq!((again("expired1"), again("deleted1"), again("blocked1")), (201, 201, 409));
     terse.clock().advance(Duration::from_hours(364 * 24));
     std::thread::sleep(Duration::from_millis(1500));

@@ -79,10 +79,11 @@ impl TestTerse {
             ..Config::default()
         };
         // Tests create more links and request more unknown codes than the limits allow.
-        config.limits = terse::config::Limits::off();
+        config.limits = terse::config::LimitsConfig::off();
         config.safety.blocked_hosts = vec!["evil.example".into()];
         change(&mut config);
-        let adjust = |settings: &mut terse_redirect::Settings| settings.fast_path = fast_path;
+        let adjust =
+            |settings: &mut terse_redirect::RedirectSettings| settings.fast_path = fast_path;
         let server = Server::start_with(&config, Clock::default(), adjust).expect("terse starts");
         let agent = ureq::Agent::config_builder()
             .max_redirects(0)

@@ -749,7 +749,7 @@ fn every_sign_in_is_accepted_or_refused_as_it_should_be() {
 
 /// The eleventh failure with default limits.
 fn repeated(bytes: &[u8]) -> Result<(), String> {
-    let terse = TestTerse::with(|config| config.limits = terse::config::Limits::default());
+    let terse = TestTerse::with(|config| config.limits = terse::config::LimitsConfig::default());
     for _ in 0..10 {
         let status = terse.exchange(bytes).map(|answer| answer.status);
         if status != Some(403) {

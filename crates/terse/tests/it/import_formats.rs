@@ -266,3 +266,32 @@ fn imported_clicks_are_a_base_for_those_that_are_counted_here() {
         );
     }
 }
+
+#[test]
+fn a_dry_run_says_what_the_import_then_does() {
+    let (temp, data) = store();
+    let file = temp.path().join("links.csv");
+    let file = file.to_str().unwrap();
+    let twice = "https://example.com/free,,Title,\nhttps://example.com/free,,Title,\n";
+    let more: String = (0..600).map(|n| format!("https://example.com/{n},c-{n},,\n")).collect();
+    let rows = [
+        "https://example.com/a,here,,2020-01-01\n",
+        twice,
+        &more,
+        // These meet rows of another request.
+        "https://example.com/b,here,,\nhttps://EXAMPLE.com/a,here,,\n",
+        "https://example.com/c,HERE,,\nhttps://example.com/d,new,,yesterday\n",
+    ];
+    std::fs::write(file, format!("long_url,alias,title,created_at\n{}", rows.concat())).unwrap();
+    let counts = |report: &Value| {
+        ["created", "existing", "refused", "skipped"].map(|name| report[name].as_u64().unwrap())
+    };
+    let (_, trial) = run(&data, &["import", file, "--dry-run"]);
+    let (_, done) = run(&data, &["import", file]);
+    assert_eq!(counts(&trial), [603, 2, 2, 0], "{trial}");
+    assert_eq!(counts(&done), counts(&trial), "{done}");
+    let (_, trial) = run(&data, &["import", file, "--dry-run"]);
+    let (_, again) = run(&data, &["import", file]);
+    assert_eq!(counts(&trial), [0, 605, 2, 0], "{trial}");
+    assert_eq!(counts(&again), counts(&trial), "{again}");
+}

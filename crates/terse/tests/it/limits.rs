@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use terse::config::Limits;
+use terse::config::LimitsConfig;
 use terse_core::registry::Role;
 
 use crate::bans::TestAccount;
@@ -11,7 +11,7 @@ use crate::harness::{Answer, TestTerse};
 
 fn limited(change: impl FnOnce(&mut terse::Config)) -> TestTerse {
     TestTerse::with(|config| {
-        config.limits = Limits::default();
+        config.limits = LimitsConfig::default();
         change(config);
     })
 }

@@ -2,39 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use terse_testkit::PostgresServer;
+use terse_testkit::{PostgresServer, wait_until};
 
 use crate::harness::KEY;
 use crate::process::{Served, command, folder};
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// Status and body of an API call.
 fn call(at: &Served, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
-    call_as(at, KEY, method, path, body)
-}
-
-fn call_as(at: &Served, key: &str, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .timeout_global(Some(PATIENCE))
-        .build()
-        .into();
-    let request = http::Request::builder()
-        .method(method)
-        .uri(format!("{}/api/v1{path}", at.url))
-        .header("authorization", format!("Bearer {key}"))
-        .header("content-type", "application/json");
-    let body = body.map_or(String::new(), |body| body.to_string());
-    let mut answer = agent.run(request.body(body).unwrap()).unwrap();
-    let text = answer.body_mut().read_to_string().unwrap();
-    // Clicks are a JSON object per line.
-    let lines = || text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let body = serde_json::from_str(&text).unwrap_or_else(|_| Value::Array(lines()));
-    (answer.status().as_u16(), body)
+    at.call(KEY, method, path, body)
 }
 
 fn start(data: &Path, more: &[&str]) -> Served {
@@ -68,7 +45,7 @@ fn migrate(data: &Path, to: &str) -> (bool, String) {
 fn answers(at: &Served, codes: &[String], owner: &str) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     let mut add = |key: &str, path: String| {
-        let (status, mut body) = call_as(at, key, "GET", &path, None);
+        let (status, mut body) = at.call(key, "GET", &path, None);
         // A deleted link has no answers; every refusal has a number of its own.
         assert!(status == 200 || path.starts_with("/urls/gone"), "{path}: {body}");
         if let Some(problem) = body.as_object_mut() {
@@ -88,7 +65,7 @@ fn answers(at: &Served, codes: &[String], owner: &str) -> BTreeMap<String, Value
     }
     for path in [
         "/tags",
-        "/stats?interval=month&from=2026-01-01&to=2099-01-01",
+        "/stats?owner=all&interval=month&from=2026-01-01&to=2099-01-01",
         "/admin/orphans?interval=month&from=2026-01-01&to=2099-01-01",
         "/admin/users",
         "/admin/reports",
@@ -118,7 +95,7 @@ fn answers(at: &Served, codes: &[String], owner: &str) -> BTreeMap<String, Value
 fn listed(at: &Served, key: &str, path: &str) -> Value {
     let (mut links, mut cursor) = (BTreeMap::new(), String::new());
     loop {
-        let (status, page) = call_as(at, key, "GET", &format!("{path}{cursor}"), None);
+        let (status, page) = at.call(key, "GET", &format!("{path}{cursor}"), None);
         assert_eq!(status, 200, "{page}");
         let fields = page.as_object().unwrap();
         let some = fields.values().find_map(Value::as_array).unwrap();
@@ -150,7 +127,7 @@ fn a_moved_folder_gives_the_same_answers_on_postgresql() {
     let (_temp, data) = folder();
     let file = start(&data, &[]);
     let create = |key: &str, body: Value| -> String {
-        let (status, link) = call_as(&file, key, "POST", "/urls", Some(body));
+        let (status, link) = file.call(key, "POST", "/urls", Some(body));
         assert_eq!(status, 201, "{link}");
         link["short_code"].as_str().unwrap().to_owned()
     };
@@ -198,7 +175,7 @@ fn a_moved_folder_gives_the_same_answers_on_postgresql() {
     let (status, said) = call(&file, "POST", "/admin/import", Some(imported));
     assert_eq!((status, &said["results"][0]["status"]), (207, &json!(201)), "{said}");
     let hook = json!({ "url": "https://hooks.example/new", "events": ["link.blocked"] });
-    let (status, said) = call_as(&file, &owner, "POST", "/webhooks", Some(hook));
+    let (status, said) = file.call(&owner, "POST", "/webhooks", Some(hook));
     assert_eq!(status, 201, "{said}");
     for (path, body) in [
         ("/admin/blocklist", json!({ "host": "evil.example", "why": "phishing kits" })),
@@ -288,11 +265,7 @@ fn a_moved_folder_gives_the_same_answers_on_postgresql() {
         let (_, stats) = call(node, "GET", &format!("/urls/{}/stats", codes[0]), None);
         stats["total_clicks"].as_u64().unwrap()
     };
-    let begun = Instant::now();
-    while total(&node) != 5 {
-        assert!(begun.elapsed() < PATIENCE, "{} clicks", total(&node));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("five clicks", || total(&node) == 5);
     // New codes and ids are other ones.
     for n in 0..20 {
         let (status, link) =

@@ -1,17 +1,13 @@
 //! Reports and moderation, with a real client.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 use terse_core::registry::BlockedHost;
+use terse_testkit::wait_until;
 
 use crate::bans::{by, wait};
 use crate::harness::{Answer, TestTerse};
 
 const WHY: &str = "it imitates a bank";
-/// The promise is five seconds. Busy machines get more time before a test fails.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
 /// A server behind a trusted proxy.
 fn behind_proxy() -> TestTerse {
     TestTerse::with(|config| config.trusted_proxies = vec!["127.0.0.1".into()])
@@ -44,14 +40,6 @@ fn acts(terse: &TestTerse, subject: &str) -> Vec<String> {
         .iter()
         .map(|line| line["act"].as_str().unwrap().to_owned())
         .collect()
-}
-
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < TIMEOUT, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Checks that a warning page does not redirect.
@@ -87,7 +75,7 @@ fn three_networks_put_up_a_warning_and_a_moderator_has_the_last_word() {
         // From the cache, on every connection, without delay.
         let warned = terse.get(&format!("/{code}"));
         is_warning(&warned);
-        assert!(warned.text().contains("Several people have reported it."));
+        assert!(warned.text().contains("Several visitors have reported it."));
         assert!(!warned.text().contains("phishing"), "the text of a report is not shown");
     }
     let queue = admin(&terse, "/reports");
@@ -283,7 +271,7 @@ fn the_warning_page_names_the_real_host_and_never_forwards() {
         for part in [
             "xn--mnchen-3ya.example",
             "münchen.example",
-            "Several people have reported it.",
+            "Several visitors have reported it.",
             "href=\"/idn1?report\"",
         ] {
             assert!(text.contains(part), "{part} in {text}");
@@ -340,12 +328,12 @@ fn a_blocked_host_is_refused_and_links_to_it_are_taken_down_until_it_is_unblocke
     assert_eq!((make(&terse).status, terse.get("/hot1").status), (422, 451), "from the start");
     assert_eq!(terse.api("DELETE", "/admin/blocklist/bad.example.net", None).status, 204);
     assert_eq!(make(&terse).status, 201);
-    until("the link works again", || terse.get("/hot1").status == 302);
+    wait_until("the link works again", || terse.get("/hot1").status == 302);
     // A change by another node: this node is not notified.
     let blocked =
         BlockedHost { host: "bad.example.net".into(), at: terse.clock().now(), why: None };
     wait(terse.registry().block_host(blocked, by())).unwrap();
-    until("the link is taken down again", || terse.get("/hot1").status == 451);
+    wait_until("the link is taken down again", || terse.get("/hot1").status == 451);
     assert_eq!(
         acts(&terse, "host:bad.example.net"),
         ["host_blocked", "host_unblocked", "host_blocked"]

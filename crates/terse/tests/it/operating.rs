@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use terse_testkit::wait_until;
 
 use crate::harness::{HOST, KEY, TestTerse, read_answer};
 use crate::process::{Served, command, folder};
@@ -137,6 +138,36 @@ fn links_in_use_are_in_memory_again_after_a_restart() {
 }
 
 #[test]
+fn after_a_restart_the_most_visited_links_are_in_memory_first() {
+    let mut terse = TestTerse::with(|config| config.cache.size = "1MiB".parse().ok());
+    // Half of the cache holds some of these, not all.
+    let target = format!("https://example.com/{}", "x".repeat(8000));
+    for n in 0..100 {
+        terse.alias(&format!("warm-{n}"), &target);
+    }
+    terse.restart();
+    let popular = ["/warm-13", "/warm-57", "/warm-91"];
+    for n in 0..100 {
+        assert_eq!(terse.get(&format!("/warm-{n}")).status, 302);
+    }
+    for path in popular.iter().cycle().take(9) {
+        assert_eq!(terse.get(path).status, 302);
+    }
+    wait_until("the clicks are counted", || {
+        let top = terse.api("GET", "/top?owner=all&limit=3", None).json();
+        let links = top["links"].as_array().unwrap();
+        links.len() == 3 && links.iter().all(|link| link["clicks"] == 4)
+    });
+    terse.restart();
+    wait_until("links are read", || metric(&terse, "terse_cache_routes") > 2.0);
+    for path in popular {
+        assert_eq!(terse.get(path).status, 302);
+    }
+    assert_eq!(metric(&terse, r#"terse_cache_total{result="miss"}"#), 0.0);
+    assert!(metric(&terse, "terse_cache_routes") < 99.0, "there is no room for all");
+}
+
+#[test]
 fn reports_backups_and_the_disk_are_watched() {
     let (_temp, data) = folder();
     let served = Served::start(&data, &[&format!("admin_key={KEY}")]);
@@ -160,26 +191,19 @@ fn clicks_wait_in_the_journal_while_their_store_refuses() {
     let terse = TestTerse::start();
     terse.alias("hello", "https://example.com/");
     let waiting = || metric(&terse, "terse_journal_waiting_bytes");
-    let until = |what: &str, is_so: &dyn Fn() -> bool| {
-        let begun = Instant::now();
-        while !is_so() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "not within 30 s: {what}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
     let holder = rusqlite::Connection::open(terse.config.clicks_file()).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     for _ in 0..10 {
         assert_eq!(terse.get("/hello").status, 302);
     }
-    until("clicks wait", &|| waiting() > 0.0);
+    wait_until("clicks wait", || waiting() > 0.0);
     // It stays true: a batch that the store does not take still waits.
     for _ in 0..20 {
         std::thread::sleep(Duration::from_millis(100));
         assert!(waiting() > 0.0);
     }
     holder.execute_batch("ROLLBACK").unwrap();
-    until("all are counted", &|| waiting() == 0.0);
+    wait_until("all are counted", || waiting() == 0.0);
 }
 
 #[test]
@@ -354,12 +378,18 @@ fn a_setting_selects_the_requests_in_the_log() {
         let url = format!("{}/api/v1/urls", server.url);
         let made = ureq::post(url).send_json(json!({"long_url": "https://example.com/"})).unwrap();
         let id = made.headers()["x-request-id"].to_str().unwrap().to_owned();
+        // Refused before it reaches the router.
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+        let lost = agent.get(format!("{}/api", server.url)).header("host", "x.example");
+        let lost = lost.header("x-request-id", "lost-one").call().unwrap();
+        assert_eq!(lost.status(), 421);
         server.terminate();
         let (status, said) = server.wait();
         assert!(status.success(), "{said}");
         let lines = |part: &str| said.lines().filter(|line| line.contains(part)).count();
         assert_eq!(lines(&id), writes, "{setting}: {said}");
-        assert_eq!(lines("method=GET"), reads, "{setting}: {said}");
+        assert_eq!(lines("method=GET"), 2 * reads, "{setting}: {said}");
+        assert_eq!(lines("request_id=\"lost-one\""), reads, "{setting}: {said}");
     }
 }
 

@@ -4,9 +4,10 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use serde_json::json;
+use terse_testkit::wait_until;
 
 use crate::harness::TestTerse;
-use crate::receiver::{Receiver, until};
+use crate::receiver::Receiver;
 
 fn page(title: &str) -> String {
     let html = format!("<html><head><title>{title}</title>");
@@ -17,7 +18,7 @@ fn page(title: &str) -> String {
     )
 }
 
-fn terse(change: impl FnOnce(&mut terse::config::Outgoing)) -> TestTerse {
+fn terse(change: impl FnOnce(&mut terse::config::OutgoingConfig)) -> TestTerse {
     TestTerse::with(|config| {
         config.safety.allow_private_targets = true;
         config.outgoing.allow_private = true;
@@ -33,7 +34,7 @@ fn a_link_without_a_title_gets_that_of_its_page() {
     let code = terse.create(json!({ "long_url": site.url("/page") }));
     let title =
         |code: &str| terse.api("GET", &format!("/urls/{code}"), None).json()["title"].clone();
-    until("the title is there", || title(&code) == "A & B");
+    wait_until("the title is there", || title(&code) == "A & B");
     assert_eq!(title(&titled), "Mine");
     assert_eq!(
         (site.next().line.as_str(), site.waiting()),
@@ -49,7 +50,7 @@ fn private_pages_are_not_read_unless_that_is_switched_on_too() {
     let site = Receiver::start("127.0.0.2:0", |_| Some(page("Secret")));
     let terse = terse(|outgoing| (outgoing.titles, outgoing.allow_private) = (true, false));
     terse.create(json!({ "long_url": site.url("/") }));
-    until("it was tried", || {
+    wait_until("it was tried", || {
         terse.get("/metrics").text().contains("terse_titles_total{what=\"none\"} 1")
     });
     assert_eq!(site.accepted(), 0);
@@ -67,7 +68,7 @@ fn a_target_that_does_not_answer_on_three_days_is_marked_until_it_does() {
     };
     let looked = |what: &str, count: usize| {
         let line = format!("terse_target_checks_total{{what=\"{what}\"}} {count}\n");
-        until(&line, || terse.get("/metrics").text().contains(&line));
+        wait_until(&line, || terse.get("/metrics").text().contains(&line));
     };
     terse.clock().advance(Duration::from_secs(15));
     looked("answered", 1);
@@ -84,11 +85,11 @@ fn a_target_that_does_not_answer_on_three_days_is_marked_until_it_does() {
             terse.clock().advance(Duration::from_secs(86_400));
         }
     }
-    until("it is marked", marked);
+    wait_until("it is marked", marked);
     assert_eq!(terse.get(&format!("/{code}")).status, 302, "no page stands before it");
     let site = Receiver::start(&gone, |_| Some(page("Back")));
     terse.clock().advance(Duration::from_secs(86_401));
-    until("it is no longer marked", || !marked());
+    wait_until("it is no longer marked", || !marked());
     assert!(site.accepted() > 0);
 }
 
@@ -112,10 +113,10 @@ fn a_new_link_is_checked_soon_and_marked_if_its_target_does_not_answer_twice() {
     // The checker looks for new links every 15 seconds, and the walk asks no host twice in a
     // minute.
     terse.clock().advance(Duration::from_secs(15));
-    until("both were checked", || checked("silent") == 1 && checked("answered") == 1);
+    wait_until("both were checked", || checked("silent") == 1 && checked("answered") == 1);
     assert!(!marked(&wrong), "one failure may be chance");
     terse.clock().advance(Duration::from_secs(60));
-    until("the wrong one is marked", || marked(&wrong));
+    wait_until("the wrong one is marked", || marked(&wrong));
     assert!(!marked(&right));
     assert_eq!(terse.get(&format!("/{wrong}")).status, 302, "no page stands before it");
 }

@@ -546,6 +546,7 @@ const FIRST_CLICKS: &str = "CREATE TABLE old (segment INTEGER PRIMARY KEY, place
      DROP TABLE erased_owners; ALTER TABLE clicks DROP COLUMN took_nanos; \
      DROP TABLE blocks; DROP TABLE erased_subjects; \
      DROP TABLE delta_blocks; DROP TABLE delta_chunks; \
+     DROP TABLE runs; DROP TABLE run_heads; DROP TABLE run_bodies; \
      DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
      DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
      DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from'); \

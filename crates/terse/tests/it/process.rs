@@ -105,6 +105,37 @@ impl Served {
         }
     }
 
+    /// Status and body of an API call with this key; each line of a response is an item if the
+    /// whole is no JSON.
+    #[allow(dead_code, reason = "not every test binary calls")]
+    pub(crate) fn call(
+        &self,
+        key: &str,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+    ) -> (u16, Value) {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(TIMEOUT))
+            .build()
+            .into();
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("{}/api/v1{path}", self.url))
+            .header("authorization", format!("Bearer {key}"))
+            .header("content-type", "application/json");
+        let body = body.map_or(String::new(), |body| body.to_string());
+        let mut answer = agent.run(request.body(body).unwrap()).unwrap();
+        let text = answer.body_mut().read_to_string().unwrap();
+        if text.is_empty() {
+            return (answer.status().as_u16(), Value::Null);
+        }
+        let lines = || text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let body = serde_json::from_str(&text).unwrap_or_else(|_| Value::Array(lines()));
+        (answer.status().as_u16(), body)
+    }
+
     /// The reading end of standard output, if it is a pipe.
     #[allow(dead_code, reason = "not every test binary listens")]
     pub(crate) fn stdout(&mut self) -> Option<std::process::ChildStdout> {

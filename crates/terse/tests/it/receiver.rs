@@ -143,13 +143,3 @@ fn read(stream: &TcpStream) -> Option<Got> {
     reader.read_exact(&mut body).ok()?;
     Some(Got { line: lines[0].clone(), headers, body })
 }
-
-/// Waits until a condition holds.
-#[track_caller]
-pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let end = std::time::Instant::now() + TIMEOUT;
-    while !is() {
-        assert!(std::time::Instant::now() < end, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}

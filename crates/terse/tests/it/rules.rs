@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use terse_core::Timestamp;
 use terse_core::registry::Role;
+use terse_testkit::wait_until;
 
-use crate::bans::{TestAccount, until};
+use crate::bans::TestAccount;
 use crate::harness::{Answer, TestTerse};
 
 const HOME: &str = "https://example.com/home";
@@ -294,7 +295,7 @@ fn a_visit_by_a_rule_is_counted_once_and_for_the_links_owner() {
     let total = |path: &str| {
         ann.api(&terse, "GET", path, None).json()["total_clicks"].as_u64().unwrap_or(0)
     };
-    until("the visits are counted", || total("/stats") >= 3);
+    wait_until("the visits are counted", || total("/stats") >= 3);
     assert_eq!((total("/stats"), total(&format!("/urls/{code}/stats"))), (3, 3));
     assert_eq!(
         bob.api(&terse, "GET", "/stats", None).json()["total_clicks"],

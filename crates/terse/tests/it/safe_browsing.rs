@@ -5,10 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use terse::Config;
 use terse::config::Secret;
+use terse_testkit::wait_until;
 
 use crate::harness::{Answer, TestTerse};
 use crate::safe_browsing_server::{Behaviour, KEY, SafeBrowsingServer};
-use crate::screening::{metric, until};
+use crate::screening::metric;
 
 const LISTS: &str = "/v5/hashLists:batchGet";
 const SEARCH: &str = "/v5/hashes:search";
@@ -37,7 +38,7 @@ fn turn(terse: &TestTerse, by: Duration) {
 
 fn with_lists(server: &SafeBrowsingServer) -> TestTerse {
     let terse = terse(server);
-    until("the lists are there", || metric(&terse, "terse_safe_browsing_entries") >= 2000);
+    wait_until("the lists are there", || metric(&terse, "terse_safe_browsing_entries") >= 2000);
     terse
 }
 
@@ -117,8 +118,8 @@ fn links_are_taken_down_when_they_become_dangerous_and_come_back() {
     server.threat("bad.example.net/", 1, &[]);
     server.list(&["bad.example.net/", "y.example.net/"]);
     turn(&terse, HALF_AN_HOUR);
-    until("it is taken down", || terse.get("/link1").status == 451);
-    until("the store knows", || status(&terse, "link1") == "blocked");
+    wait_until("it is taken down", || terse.get("/link1").status == 451);
+    wait_until("the store knows", || status(&terse, "link1") == "blocked");
     assert_eq!((terse.get("/other1").status, terse.get("/byhand1").status), (302, 302));
     assert_eq!(server.last(LISTS, "version").len(), 5, "only the differences are fetched");
 
@@ -127,8 +128,8 @@ fn links_are_taken_down_when_they_become_dangerous_and_come_back() {
     server.list(&["bad.example.net/", "z.example.net/"]);
     let rounds = metric(&terse, "terse_rescans_total");
     turn(&terse, HALF_AN_HOUR);
-    until("all links are scanned again", || metric(&terse, "terse_rescans_total") > rounds);
-    until("the service does not answer", || {
+    wait_until("all links are scanned again", || metric(&terse, "terse_rescans_total") > rounds);
+    wait_until("the service does not answer", || {
         metric(&terse, "terse_safe_browsing_questions_total{outcome=\"failed\"}") >= 1
     });
     assert_eq!((terse.get("/link1").status, status(&terse, "link1")), (451, json!("blocked")));
@@ -138,7 +139,7 @@ fn links_are_taken_down_when_they_become_dangerous_and_come_back() {
     server.change(|state| state.search = Behaviour::Well);
     server.list(&["z.example.net/"]);
     turn(&terse, HALF_AN_HOUR);
-    until("it works again", || terse.get("/link1").status == 302);
+    wait_until("it works again", || terse.get("/link1").status == 302);
 }
 
 #[test]
@@ -166,7 +167,7 @@ fn a_link_is_created_while_safe_browsing_is_down_and_scanned_later() {
         }
         server.change(|state| state.search = Behaviour::Well);
         // After the back-off and after the cached responses have expired.
-        until("both are scanned", || {
+        wait_until("both are scanned", || {
             turn(&terse, Duration::from_secs(60));
             terse.get(&format!("/{bad}")).status == 451 && flags(&terse, &chance) == json!([])
         });
@@ -183,7 +184,7 @@ fn without_lists_or_with_old_ones_new_links_are_unscreened_until_they_are_back()
     server.change(|state| state.lists = Behaviour::Status(503));
     // Not by the schedule: the reloaded lists trigger the scan.
     let terse = terse_that(&server, |config| config.safety.rescan_every = "365d".parse().unwrap());
-    until("the request failed", || {
+    wait_until("the request failed", || {
         metric(&terse, "terse_safe_browsing_updates_total{outcome=\"failed\"}") >= 1
     });
     for (alias, target) in
@@ -194,7 +195,7 @@ fn without_lists_or_with_old_ones_new_links_are_unscreened_until_they_are_back()
     }
     server.change(|state| state.lists = Behaviour::Well);
     turn(&terse, 2 * HALF_AN_HOUR);
-    until("both are scanned", || {
+    wait_until("both are scanned", || {
         terse.get("/bad1").status == 451 && flags(&terse, "good1") == json!([])
     });
 
@@ -209,7 +210,7 @@ fn without_lists_or_with_old_ones_new_links_are_unscreened_until_they_are_back()
         );
         assert_eq!(flags(&terse, "good1"), json!([]), "it was screened once");
         server.change(|state| state.lists = Behaviour::Well);
-        until("it is scanned, although the lists are unchanged", || {
+        wait_until("it is scanned, although the lists are unchanged", || {
             turn(&terse, HALF_AN_HOUR);
             flags(&terse, &alias) == json!([])
         });
@@ -226,8 +227,8 @@ fn a_list_that_is_not_the_servers_is_fetched_as_a_whole() {
     server.list(&["bad.example.net/"]);
     server.change(|state| state.lists = Behaviour::WrongSum);
     turn(&terse, HALF_AN_HOUR);
-    until("two requests were sent", || server.requests(LISTS) == requests + 2);
-    until("the list is in force", || {
+    wait_until("two requests were sent", || server.requests(LISTS) == requests + 2);
+    wait_until("the list is in force", || {
         make(&terse, "bad1", "https://bad.example.net/").status == 422
     });
     assert_eq!(metric(&terse, "terse_safe_browsing_updates_total{outcome=\"reset\"}"), 1);
@@ -238,7 +239,9 @@ fn a_list_that_is_not_the_servers_is_fetched_as_a_whole() {
 fn lists_survive_a_restart_and_are_not_requested_too_early() {
     let server = SafeBrowsingServer::start(&["bad.example.net/"]);
     let mut terse = with_lists(&server);
-    until("they are kept", || terse.config.data_dir.join("lists/safe-browsing.lists").exists());
+    wait_until("they are kept", || {
+        terse.config.data_dir.join("lists/safe-browsing.lists").exists()
+    });
     let requests = server.requests(LISTS);
     server.change(|state| {
         (state.lists, state.search) = (Behaviour::Status(503), Behaviour::Status(503));
@@ -279,5 +282,5 @@ fn an_operator_may_warn_of_unscreened_links() {
     assert!(terse.browse("/good1").text().contains("This site has not been checked yet"));
     server.change(|state| state.lists = Behaviour::Well);
     turn(&terse, 2 * HALF_AN_HOUR);
-    until("it was checked", || terse.get("/good1").status == 302);
+    wait_until("it was checked", || terse.get("/good1").status == 302);
 }

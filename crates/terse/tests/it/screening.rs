@@ -9,27 +9,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use terse::config::{ListSource, Lists};
+use terse::config::Lists;
+use terse_safety::ListSource;
+use terse_testkit::wait_until;
 
 use crate::bans::wait;
 use crate::harness::TestTerse;
 
-/// The promise: a changed list takes effect within five seconds. Busy machines get more time before
-/// a test fails.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
 fn lists(sources: &[&str]) -> Lists {
     Lists(sources.iter().map(|source| ListSource::parse(source).unwrap()).collect())
-}
-
-/// Polls until the expected status arrives; returns how long that took.
-pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < TIMEOUT, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    begun.elapsed()
 }
 
 /// One value from the metrics.
@@ -82,11 +70,13 @@ fn a_listed_host_is_refused_and_links_to_it_are_taken_down_until_it_is_dropped()
     }
     file.write("0.0.0.0 old.example.net\n0.0.0.0 bad.example.net\n");
     // Visited continuously, so it stays in the cache.
-    let took = until("the link is taken down", || terse.get("/hot1").status == 451);
+    let took = wait_until("the link is taken down", || terse.get("/hot1").status == 451);
     println!("taken down after {took:?}");
     assert_eq!(terse.get("/hot1").location(), None);
     // Redirects change first; the store follows when the scan is finished.
-    until("the store knows", || terse.api("GET", "/urls/hot1", None).json()["status"] == "blocked");
+    wait_until("the store knows", || {
+        terse.api("GET", "/urls/hot1", None).json()["status"] == "blocked"
+    });
     assert_eq!(
         terse.api("POST", "/urls", Some(json!({"long_url": "https://bad.example.net/"}))).status,
         422
@@ -105,7 +95,7 @@ fn a_listed_host_is_refused_and_links_to_it_are_taken_down_until_it_is_dropped()
     terse.api("PUT", "/admin/links/other1/standing", Some(json!({"standing": "blocked"})));
 
     file.write("# nothing\n");
-    until("the link works again", || terse.get("/hot1").status == 302);
+    wait_until("the link works again", || terse.get("/hot1").status == 302);
     assert_eq!(terse.get("/other1").status, 451, "no list took it down, so none gives it back");
     assert_eq!(metric(&terse, "terse_rescanned_total{what=\"blocked\"}"), 1);
 }
@@ -138,8 +128,8 @@ fn a_warn_list_puts_a_warning_before_links_until_the_target_leaves_it() {
     terse.api("PUT", &format!("/admin/links/{by_hand}/standing"), clear);
 
     file.write("next.example.net\n");
-    until("the re-scan warns", || warned(&later));
-    until("the other link is cleared", || terse.get(&format!("/{listed}")).status == 302);
+    wait_until("the re-scan warns", || warned(&later));
+    wait_until("the other link is cleared", || terse.get(&format!("/{listed}")).status == 302);
     assert_eq!((flags(&listed), flags(&later)), (json!([]), json!(["on_warn_list"])));
     assert_eq!(terse.get(&format!("/{by_hand}")).status, 302, "a moderator cleared it");
     let suspicious = Some(json!({"standing": "suspicious"}));
@@ -148,10 +138,10 @@ fn a_warn_list_puts_a_warning_before_links_until_the_target_leaves_it() {
     assert_eq!(metric(&terse, "terse_blocklist_entries"), 1, "the host of the test settings");
 
     // The round of the last change must be over: the next one is then that of this change.
-    until("the round is over", || metric(&terse, "terse_rescans_total") >= 2);
+    wait_until("the round is over", || metric(&terse, "terse_rescans_total") >= 2);
     let rounds = metric(&terse, "terse_rescans_total");
     file.write("# nothing\n");
-    until("all links are scanned", || metric(&terse, "terse_rescans_total") > rounds);
+    wait_until("all links are scanned", || metric(&terse, "terse_rescans_total") > rounds);
     assert!(warned(&later), "a moderator decided");
 }
 
@@ -190,7 +180,7 @@ fn moderators_see_which_list_blocked_or_warned_and_owners_do_not() {
     );
 
     bad.write("old.example.net\nhttps://new.example.net/\n");
-    until("the link is taken down", || {
+    wait_until("the link is taken down", || {
         terse.api("GET", &format!("/urls/{code}"), None).json()["status"] == "blocked"
     });
     assert_eq!(seen(&code), json!({"list": "bad", "entry": "url"}));
@@ -217,7 +207,8 @@ fn a_block_takes_effect_before_the_links_are_scanned_again() {
     terse.restart();
     assert_eq!((terse.get("/hot1").status, terse.get("/byhand1").status), (302, 302));
     file.write("bad.example.net\n");
-    let took = until("the remembered link is not followed", || terse.get("/hot1").status == 451);
+    let took =
+        wait_until("the remembered link is not followed", || terse.get("/hot1").status == 451);
     println!("in effect after {took:?}");
     assert_eq!(terse.get("/cold1").status, 451, "and it was never in memory");
     assert_eq!(terse.get("/byhand1").status, 302, "a moderator cleared it");
@@ -228,7 +219,7 @@ fn a_block_takes_effect_before_the_links_are_scanned_again() {
     );
     assert_eq!(metric(&terse, "terse_recalled_total"), 1);
     file.write("");
-    until("both work again", || {
+    wait_until("both work again", || {
         (terse.get("/hot1").status, terse.get("/cold1").status) == (302, 302)
     });
 }
@@ -241,9 +232,9 @@ fn a_list_that_changed_while_the_server_was_down_is_noticed_at_start() {
     assert_eq!(terse.get("/link1").status, 302);
     file.write("bad.example.net");
     terse.restart();
-    until("the link is taken down", || terse.get("/link1").status == 451);
+    wait_until("the link is taken down", || terse.get("/link1").status == 451);
     // Already scanned with the same lists, so there is nothing to do.
-    until("the registry keeps the scan", || {
+    wait_until("the registry keeps the scan", || {
         wait(terse.registry().job_progress("rescan")).unwrap().is_some()
     });
     terse.restart();
@@ -253,7 +244,7 @@ fn a_list_that_changed_while_the_server_was_down_is_noticed_at_start() {
     terse.config.safety.blocked_hosts.push("also.example.net".into());
     terse.alias("link2", "https://also.example.net/");
     terse.restart();
-    until("both are scanned", || {
+    wait_until("both are scanned", || {
         (terse.get("/link1").status, terse.get("/link2").status) == (302, 451)
     });
 }
@@ -263,7 +254,7 @@ fn a_file_that_cannot_be_read_stops_the_start_and_later_only_warns() {
     let file = ListFile::new("bad.example.net");
     let terse = TestTerse::with(|config| config.safety.lists = lists(&[&file.source()]));
     std::fs::remove_file(&file.0).unwrap();
-    until("the loss is noticed", || {
+    wait_until("the loss is noticed", || {
         metric(&terse, "terse_blocklist_looks_total{outcome=\"failed\"}") == 1
     });
     assert_eq!(
@@ -329,7 +320,7 @@ fn the_operator_says_what_is_worth_a_warning() {
     assert_eq!(terse.get("/short1").status, 302);
     terse.config.safety.warn_on = vec!["shortener".into()];
     terse.restart();
-    until("it is scanned with the new settings", || terse.get("/short1").status == 200);
+    wait_until("it is scanned with the new settings", || terse.get("/short1").status == 200);
 }
 
 /// A blocklist server: each request gets the next response; the last one repeats.
@@ -415,7 +406,7 @@ fn a_feed_is_fetched_kept_and_there_after_a_restart_without_a_network() {
         config.safety.lists = lists(&[&feed.source()]);
         config.safety.allow_private_targets = true;
     });
-    until("the list is in force", || is_listed(&terse, "bad-199.example.net"));
+    wait_until("the list is in force", || is_listed(&terse, "bad-199.example.net"));
     assert!(!feed.requests.lock().unwrap()[0].to_lowercase().contains("if-none-match"));
     let looks = |terse: &TestTerse, outcome: &str| {
         metric(terse, &format!("terse_blocklist_looks_total{{outcome=\"{outcome}\"}}"))
@@ -439,7 +430,7 @@ fn a_feed_is_fetched_kept_and_there_after_a_restart_without_a_network() {
         let requests = feed.requests();
         // The server fetches the list at start.
         terse.restart();
-        until("the list is requested", || {
+        wait_until("the list is requested", || {
             feed.requests() > requests && looks(&terse, outcome) == 1
         });
         assert!(
@@ -455,11 +446,11 @@ fn a_feed_is_fetched_kept_and_there_after_a_restart_without_a_network() {
     }
     *feed.answers.lock().unwrap() = [ok("six", &hosts(150))].into();
     terse.restart();
-    until("the new version is in force", || !is_listed(&terse, "bad-199.example.net"));
+    wait_until("the new version is in force", || !is_listed(&terse, "bad-199.example.net"));
     drop(feed);
     terse.restart();
     assert!(is_listed(&terse, "bad-149.example.net"), "the copy is used from the start");
-    until("the loss is noticed", || looks(&terse, "failed") == 1);
+    wait_until("the loss is noticed", || looks(&terse, "failed") == 1);
     assert!(is_listed(&terse, "bad-149.example.net"));
     // Without network and copy it starts and logs a warning.
     std::fs::remove_dir_all(terse.config.data_dir.join("lists")).unwrap();
@@ -485,8 +476,10 @@ fn a_million_links_are_judged_again() {
     let begun = Instant::now();
     {
         let store = Arc::new(
-            terse_embedded::Embedded::open(terse_embedded::Options::new(terse.config.store_file()))
-                .unwrap(),
+            terse_embedded::Embedded::open(terse_embedded::EmbeddedOptions::new(
+                terse.config.store_file(),
+            ))
+            .unwrap(),
         );
         let target = |n: usize| match n % 100 {
             0 => format!("https://bad.example.net/{n}"),

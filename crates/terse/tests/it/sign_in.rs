@@ -1,7 +1,7 @@
 //! Accounts without scripts: the setup link, signing in and out, invitations and the account page.
 
 use serde_json::json;
-use terse::config::SignUp;
+use terse::config::SignUpMode;
 use terse_core::limits::Limit;
 
 use crate::harness::{Answer, HOST, KEY, TestTerse};
@@ -474,7 +474,7 @@ pub(crate) fn registry(terse: &TestTerse) -> terse_embedded::EmbeddedRegistry {
 pub(crate) fn invite(terse: &TestTerse, role: terse_core::registry::Role) -> String {
     use terse_core::registry::prelude::*;
     use terse_core::registry::{Actor, Attribution, Invitation, Token};
-    let (token, hash) = terse_server::Keys::generate().expect("a token");
+    let (token, hash) = terse_server::AdminKeys::generate().expect("a token");
     let now = terse.clock().now();
     let expires_at = now.checked_add(std::time::Duration::from_secs(3600)).expect("an hour");
     let invitation =
@@ -533,7 +533,7 @@ fn sign_up_is_closed_unless_the_operator_opens_it() {
     assert_eq!(eve.send(&closed, "/signup", &fields).status, 404);
     assert!(eve.cookie.is_empty() && !closed.browse("/login").text().contains("/signup"));
 
-    let open = TestTerse::with(|config| config.accounts.sign_up = SignUp::Open);
+    let open = TestTerse::with(|config| config.accounts.sign_up = SignUpMode::Open);
     assert!(open.browse("/login").text().contains("href=\"/signup\""));
     assert_eq!(eve.open(&open, "/signup").status, 200);
     assert_eq!(eve.send(&open, "/signup", &fields).status, 303);

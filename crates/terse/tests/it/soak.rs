@@ -243,7 +243,7 @@ fn check(soak: &Soak, served: &Served, data: &Path) {
     let unknown: u64 = links.values().map(|entry| entry.unknown).sum();
     let begun = Instant::now();
     let total = loop {
-        let total = stats("/stats?from=2000-01-01")["total_clicks"].as_u64().unwrap();
+        let total = stats("/stats?owner=all&from=2000-01-01")["total_clicks"].as_u64().unwrap();
         if total >= answered || begun.elapsed() > Duration::from_secs(60) {
             break total;
         }

@@ -167,7 +167,7 @@ const CLIENTS: [(&str, &str, &str); 3] = [
 fn everything(page_mode: bool) -> TestTerse {
     let mut terse = TestTerse::with(|config| {
         if page_mode {
-            config.redirect.errors = terse::config::Errors::Page;
+            config.redirect.errors = terse::config::ErrorAnswers::Page;
         }
     });
     let ann = TestAccount::new(&terse, "ann", Role::User);

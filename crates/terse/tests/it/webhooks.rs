@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use terse_outgoing::{WebhookSecret, verify};
+use terse_core::webhooks::{WebhookSecret, verify};
+use terse_testkit::wait_until;
 
 use crate::crash::Killable;
 use crate::harness::{KEY, TestTerse};
-use crate::receiver::{Got, Receiver, status_line, until};
+use crate::receiver::{Got, Receiver, status_line};
 
 fn terse() -> TestTerse {
     TestTerse::with(|config| {
@@ -82,7 +83,7 @@ fn a_receiver_can_verify_the_signature() {
         check(rotated["secret"].as_str().unwrap(), &got, &got.body)
             && check(&secret, &got, &got.body)
     );
-    until("it is noted", || seen(&terse, &id)["waiting"] == 0);
+    wait_until("it is noted", || seen(&terse, &id)["waiting"] == 0);
     assert!(
         deliveries(&terse, &id)
             .iter()
@@ -138,13 +139,13 @@ fn what_a_receiver_does_not_take_comes_again_under_the_same_name() {
     let (id, _) = hook(&terse, &receiver.url("/"), &[]);
     terse.create(json!({ "long_url": "https://example.com/" }));
     let first = receiver.next();
-    until("the first attempt is noted", || deliveries(&terse, &id)[0]["last_status"] == 500);
+    wait_until("the first attempt is noted", || deliveries(&terse, &id)[0]["last_status"] == 500);
     terse.clock().advance(Duration::from_secs(13));
     let second = receiver.next();
-    until("the second attempt is noted", || deliveries(&terse, &id)[0]["last_status"] == 302);
+    wait_until("the second attempt is noted", || deliveries(&terse, &id)[0]["last_status"] == 302);
     terse.clock().advance(Duration::from_secs(37));
     let third = receiver.next();
-    until("it is delivered", || deliveries(&terse, &id)[0]["state"] == "delivered");
+    wait_until("it is delivered", || deliveries(&terse, &id)[0]["state"] == "delivered");
     assert_eq!(deliveries(&terse, &id)[0]["attempts"], 3);
     assert_eq!((&second.body, &third.body), (&first.body, &first.body));
     assert_eq!(second.header("terse-delivery"), first.header("terse-delivery"));
@@ -159,7 +160,7 @@ fn a_receiver_that_is_gone_is_not_asked_again() {
     let (id, _) = hook(&terse, &receiver.url("/"), &[]);
     terse.create(json!({ "long_url": "https://example.com/a" }));
     receiver.next();
-    until("it is switched off", || seen(&terse, &id)["enabled"] == false);
+    wait_until("it is switched off", || seen(&terse, &id)["enabled"] == false);
     assert!(seen(&terse, &id)["disabled_reason"].as_str().unwrap().contains("410"));
     terse.create(json!({ "long_url": "https://example.com/b" }));
     assert_eq!(deliveries(&terse, &id).len(), 1);
@@ -278,7 +279,7 @@ fn an_event_outlives_the_sender() {
         "the secret is the same"
     );
     let path = format!("/webhooks/{id}/deliveries");
-    until("it is delivered", || {
+    wait_until("it is delivered", || {
         call(&second, "GET", &path, None)["deliveries"][0]["state"] == "delivered"
     });
     second.kill();
@@ -306,7 +307,7 @@ fn an_event_outlives_a_crash_behind_its_link() {
     let link = terse_testkit::alias("survivor", "https://example.com/");
     let events = vec![OutboxEvent { kind: EventKind::LinkCreated, at }];
     let insert = Insert { events, ..Insert::new(link, None) };
-    let file = terse_embedded::Options::new(terse.config.store_file());
+    let file = terse_embedded::EmbeddedOptions::new(terse.config.store_file());
     let store = terse_embedded::Embedded::open(file).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(store.insert(insert)).unwrap();

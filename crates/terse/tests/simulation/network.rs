@@ -133,6 +133,7 @@ over_the_network! {
             }
         }
         fn insert(insert: Insert) -> Inserted;
+        fn preview_insert(insert: &Insert) -> Inserted;
         fn answered(request: &Request) -> Option<Inserted>;
         fn update(link: &Link, expected: Revision, events: &[OutboxEvent]) -> Updated;
         fn history(key: &LinkKey, limit: usize) -> Vec<LinkVersion>;

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use terse_core::job::{Job as _, JobContext};
 use terse_core::registry::{JobLease as _, NodeId};
 use terse_core::*;
 use terse_embedded::LocalLimiter;
 use terse_redirect::{
-    FailurePages, Redirector, Reply, Settings, VisitMethod, Visitor, VisitorHeaders,
+    FailurePages, RedirectSettings, Redirector, Reply, VisitMethod, Visitor, VisitorHeaders,
 };
 use terse_testkit::{MemoryClickStore, MemoryRegistry};
-use terse_worker::{Context, Job as _, Reaper, RemovalGuard};
+use terse_worker::{Reaper, RemovalGuard};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -33,14 +34,14 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn start(store: &Arc<SimStore>, clock: &Clock) -> Self {
         let hosts = Hosts::new(&"http://go.example/".parse().unwrap(), &[], vec![]).unwrap();
-        let settings = Settings {
+        let settings = RedirectSettings {
             threads: 1,
             cache_ttl: CACHE_TTL,
             negative_ttl: Duration::from_secs(4),
             // Small tables: a schedule starts several nodes.
             cache_bytes: 1 << 20,
             negative_entries: 256,
-            ..Settings::default()
+            ..RedirectSettings::default()
         };
         let redirector = Arc::new(Redirector::new(
             store.clone(),
@@ -112,7 +113,7 @@ pub(crate) async fn reap(store: Arc<SimStore>, clock: Clock, dice: Arc<Dice>) {
     let (links, registry) = (node.links.clone(), Arc::new(MemoryRegistry::new()));
     let name = NodeId::parse("a").unwrap();
     let lease = registry.acquire_lease("jobs", &name, DAY).await.unwrap().unwrap();
-    let context = Context::leased(registry.clone(), lease.token);
+    let context = JobContext::leased(registry.clone(), lease.token);
     let guard = RemovalGuard::new(links.clone(), registry, clock, Arc::new(Notices::default()), 25);
     let mut reaper = Reaper {
         links,

@@ -1,0 +1,237 @@
+//! Reading the journal into the batch that grows, in the order of time.
+
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use terse_core::clicks::{BatchStart, HEADER, JournalSpan, Record};
+use tokio::time::Instant;
+use tracing::error;
+
+use super::failures::is_due;
+use super::{Shipping, covered_by};
+use crate::enrich::Enricher;
+use crate::folder::Age;
+use crate::gathering::Gathering;
+
+/// If a click waits longer than this, the thread has fallen behind.
+const BEHIND_MS: i64 = 1000;
+/// Serving threads journal a click when they have taken its time; one that is interrupted in
+/// between is a little late. Clicks younger than this wait, so that clicks of several threads are
+/// counted in the order of time.
+const SETTLE_MS: i64 = 50;
+/// All segments are read up to the same time before any is read further. This is the longest step.
+const MAX_STEP_MS: i64 = 250;
+/// Records that are read while reports wait.
+const ROUND: usize = 4096;
+
+/// Why reading ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Unread {
+    /// There is nothing more to read now.
+    Nothing,
+    /// There may be more.
+    Some,
+    /// There may be more, but the batch has no room for it.
+    NoRoom,
+}
+
+/// Where a row was read: the segment, and where the record begins.
+pub(super) struct ReadAt {
+    age: Age,
+    start: u64,
+    at_ms: i64,
+    /// Whether it became a row.
+    readable: bool,
+}
+
+impl Shipping {
+    /// Reads some of what is there into the batch that grows, the earliest first. `ending`: also
+    /// the latest clicks.
+    pub(super) fn read(&mut self, ending: bool) -> Unread {
+        let now = self.clock.now().as_ms();
+        let (mut failed, mut panicked) = (None, false);
+        for segment in self.folder.segments() {
+            self.spans.entry(segment.age()).or_insert(JournalSpan {
+                journal: self.identity.journal(),
+                epoch: self.epoch,
+                segment: segment.header.id,
+                from: segment.read_to(),
+                to: segment.read_to(),
+            });
+        }
+        let covered: u64 = self.spans.values().map(covered_by).sum();
+        let pending = Arc::clone(&self.pending);
+        let mut state = pending.lock();
+        if state.gathering.len() >= self.pace.batch
+            || state.gathering.bytes() >= self.pace.batch_bytes
+            || covered >= self.flush_bytes
+        {
+            // What waits behind a full batch may be late.
+            self.behind = true;
+            return Unread::NoRoom;
+        }
+        self.behind = false;
+        let first = state.gathering.columns().len();
+        let most = self.pace.batch.min(state.gathering.len() + ROUND);
+        let mut broken: HashSet<Age> = HashSet::new();
+        let mut waiting: Vec<(i64, Age)> = Vec::new();
+        let mut step_ms = self.step_ms;
+        // A click of the future was made before the clock was set back: it need not wait.
+        let too_young =
+            |at_ms: i64, alive: bool| alive && !ending && at_ms > now - SETTLE_MS && at_ms <= now;
+        let unread = loop {
+            let room = most.saturating_sub(state.gathering.len());
+            if room == 0 {
+                break Unread::Some;
+            }
+            // Segments with clicks that may be read, and when the next of each was.
+            waiting.clear();
+            for (segment, alive) in self.folder.segments_mut() {
+                let age = segment.age();
+                if broken.contains(&age) {
+                    continue;
+                }
+                match segment.next_ms(&mut self.buffer, alive) {
+                    Ok(Some(at)) if !too_young(at, alive) => waiting.push((at, age)),
+                    Ok(Some(_)) => segment.wait(),
+                    Ok(None) => {}
+                    Err(error) => {
+                        broken.insert(age);
+                        failed = Some(error);
+                    }
+                }
+            }
+            let Some(earliest) = waiting.iter().map(|(at, _)| *at).min() else {
+                break Unread::Nothing;
+            };
+            self.behind |= earliest < now - BEHIND_MS;
+            let until = earliest.saturating_add(step_ms);
+            let before = state.gathering.len();
+            for &(_, age) in waiting.iter().filter(|(at, _)| *at <= until) {
+                let Some((segment, alive)) = self.folder.segment_mut(age) else { continue };
+                let room = most.saturating_sub(state.gathering.len());
+                let (gathering, enricher) = (&mut state.gathering, &mut self.enricher);
+                let read_at = &mut self.read_at;
+                let read = segment.read(&mut self.buffer, alive, room, |record, start| {
+                    let at_ms = record.at_ms;
+                    if at_ms > until || too_young(at_ms, alive) {
+                        return false;
+                    }
+                    let readable = read_record(gathering, enricher, record, &mut panicked);
+                    read_at.push(ReadAt { age, start, at_ms, readable });
+                    true
+                });
+                if let Err(error) = read {
+                    broken.insert(age);
+                    failed = Some(error);
+                }
+            }
+            let read = state.gathering.len() - before;
+            if read > ROUND / 2 {
+                self.step_ms = (self.step_ms / 2).max(1);
+            } else if read < ROUND / 8 {
+                self.step_ms = (self.step_ms * 2).min(MAX_STEP_MS);
+            }
+            step_ms = self.step_ms;
+            // A step that has no room would be read in part, and most of that be given back.
+            let room = most.saturating_sub(state.gathering.len());
+            if read > room {
+                if most < self.pace.batch {
+                    break Unread::Some;
+                }
+                // The batch is filled up.
+                step_ms = (step_ms * room as i64 / read as i64).max(1);
+            }
+        };
+        self.give_back(&mut state.gathering);
+        state.gathering.add_in_order(&mut self.enricher);
+        for segment in self.folder.segments() {
+            if let Some(span) = self.spans.get_mut(&segment.age()) {
+                span.to = segment.read_to();
+            }
+        }
+        let begins = self.spans.values().find(|span| span.to != span.from);
+        state.start = begins.map(|span| BatchStart { segment: span.segment, from: span.from });
+        if begins.is_some() {
+            self.since.get_or_insert_with(Instant::now);
+        }
+        self.live.publish_from(state.gathering.columns(), first, self.clock.now());
+        self.counts.in_memory.store(state.clicks(), Ordering::Relaxed);
+        drop(state);
+        if let Some(error) = failed {
+            self.file_failed(&error);
+        }
+        if panicked && is_due(&mut self.panic_logged_ms, self.clock.now().as_ms()) {
+            error!("the enricher panicked on a click, which is not counted; this is a bug");
+        }
+        self.note_lag();
+        unread
+    }
+
+    /// Un-reads what is later than the next unread click of any segment: it belongs into the next
+    /// batch, behind that click.
+    fn give_back(&mut self, gathering: &mut Gathering) {
+        let mut next = i64::MAX;
+        for (segment, alive) in self.folder.segments_mut() {
+            if let Ok(Some(at_ms)) = segment.next_ms(&mut self.buffer, alive) {
+                next = next.min(at_ms);
+            }
+        }
+        // The first record of each segment that is given back; all behind it are too.
+        let mut from: HashMap<Age, u64> = HashMap::new();
+        for at in self.read_at.iter().filter(|at| at.at_ms > next) {
+            from.entry(at.age)
+                .and_modify(|start| *start = at.start.min(*start))
+                .or_insert(at.start);
+        }
+        let stays = |at: &ReadAt| from.get(&at.age).is_none_or(|start| at.start < *start);
+        // Where clocks were set back, no record may be early enough: then the order is as read.
+        if from.is_empty() || !self.read_at.iter().any(stays) {
+            self.read_at.clear();
+            return;
+        }
+        let given_back = self.read_at.iter().filter(|at| !stays(at)).count();
+        self.counts.given_back.fetch_add(given_back as u64, Ordering::Relaxed);
+        let mut kept = self.read_at.iter().filter(|at| at.readable).map(stays);
+        gathering.waiting().retain(|_| kept.next().unwrap_or(true));
+        let unreadable = self.read_at.iter().filter(|at| !at.readable && !stays(at)).count();
+        gathering.forget_unreadable(unreadable as u64);
+        for (age, start) in &from {
+            if let Some((segment, _)) = self.folder.segment_mut(*age) {
+                // The first record begins behind the header, the position before it is 0.
+                segment.go_to(if *start == HEADER as u64 { 0 } else { *start });
+            }
+        }
+        self.read_at.clear();
+    }
+
+    /// Drops what is in memory, and goes on reading where the store is.
+    pub(super) fn read_again(&mut self) {
+        self.pending.clear();
+        self.spans.clear();
+        self.since = None;
+        self.enricher.forget_visitors();
+        for (segment, _) in self.folder.segments_mut() {
+            segment.go_to(self.counted.get(&segment.header.id).copied().unwrap_or(0));
+        }
+    }
+}
+
+/// Reads a record into the batch. A record that makes the enricher panic must not end the counting
+/// of all others, again at every start. Whether it became a row.
+pub(super) fn read_record(
+    gathering: &mut Gathering,
+    enricher: &mut Enricher,
+    record: &Record<'_>,
+    panicked: &mut bool,
+) -> bool {
+    let before = gathering.unreadable();
+    let read = catch_unwind(AssertUnwindSafe(|| gathering.read(record, enricher)));
+    if read.is_err() {
+        *panicked = true;
+        gathering.add_unreadable();
+    }
+    gathering.unreadable() == before
+}

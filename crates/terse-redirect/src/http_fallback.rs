@@ -1,0 +1,503 @@
+//! Requests that leave the fast path: routes each to the redirector or to the API and pages.
+
+mod request;
+mod web_plane;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::Either as Sooner;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use terse_core::{Answered, Code, Hosts};
+use tokio::runtime::Handle;
+use tokio::task::JoinError;
+
+use crate::fast_path::accepts_html;
+use crate::redirector::{Redirector, Reply, Visitor};
+use crate::visit_handler::VisitHandler;
+use crate::workers::FallbackService;
+use request::{
+    OPERATING, Purpose, answers_for_any_host, code_in, elsewhere, goes_on, host_of,
+    is_about_report, is_api_host, name_host, pass_and_query, purpose_of, target_length,
+    without_port,
+};
+pub use web_plane::{PasswordDecision, PasswordVisit, Refusal, WebPlane};
+
+/// The longest request target.
+const MAX_TARGET: usize = 8 * 1024;
+
+/// Answers redirects on the serving thread. All other requests run on the runtime of the web
+/// plane, where slow ones do not delay visitors.
+pub struct HttpFallback<W>(Arc<FallbackParts<W>>);
+
+/// What requests are answered with.
+pub struct FallbackParts<W> {
+    /// Answers visits.
+    pub redirector: Arc<Redirector>,
+    /// Serves everything except redirects.
+    pub web: W,
+    /// Where it does.
+    pub web_runtime: Handle,
+    /// What this node serves.
+    pub serves: Serves,
+    /// The hosts of links, API and pages.
+    pub hosts: Hosts,
+    /// The port of https URLs; `None` for the usual one.
+    pub https_port: Option<u16>,
+}
+
+/// What a node serves.
+#[derive(Clone, Copy, Debug)]
+pub struct Serves {
+    /// Redirects.
+    pub redirects: bool,
+    /// The API.
+    pub api: bool,
+    /// The pages.
+    pub pages: bool,
+}
+
+/// What a request's host is for.
+#[derive(Clone, Copy)]
+enum HostRole {
+    /// The short domain with this number.
+    Short(u16),
+    /// API, sign-in and dashboard.
+    Api,
+}
+
+/// A response of this crate, or of the web plane.
+type Answer<W> = Response<Either<Full<Bytes>, <W as WebPlane>::Body>>;
+
+impl<W: WebPlane> HttpFallback<W> {
+    /// Routes requests between these parts.
+    pub fn new(parts: FallbackParts<W>) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl<W> Clone for HttpFallback<W> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<W: WebPlane> FallbackService for HttpFallback<W> {
+    type Body = Either<Full<Bytes>, W::Body>;
+
+    fn handle(
+        self,
+        request: Request<Incoming>,
+        _peer: SocketAddr,
+        handler: VisitHandler,
+    ) -> impl Future<Output = Response<Self::Body>> + 'static {
+        if handler.lacks_https(request.headers())
+            && let Some(response) = self.0.to_https(&request, &handler)
+        {
+            return Sooner::Left(std::future::ready(ours(response)));
+        }
+        // Most requests are answered from memory without waiting; only the others need a boxed
+        // future.
+        if let Some(response) = self.0.open_now(&request, &handler) {
+            return Sooner::Left(std::future::ready(ours(response)));
+        }
+        let (method, id) =
+            (request.method().clone(), request.headers().get("x-request-id").cloned());
+        Sooner::Right(Box::pin(async move {
+            let (head, body) = self.0.open(request, handler).await.into_parts();
+            match body {
+                Either::Left(body) => Response::from_parts(head, Either::Left(body)),
+                Either::Right(body) => {
+                    let mut response = Response::from_parts(head, body);
+                    self.0.web.complete(&method, id, &mut response);
+                    response.map(Either::Right)
+                }
+            }
+        }))
+    }
+}
+
+impl<W: WebPlane> FallbackParts<W> {
+    /// The redirect to https of a request without it; `None` for health checks, for what any host
+    /// answers, for commands on this machine, and for requests that are refused.
+    fn to_https(
+        &self,
+        request: &Request<Incoming>,
+        handler: &VisitHandler,
+    ) -> Option<Response<Bytes>> {
+        let path = request.uri().path();
+        if answers_for_any_host(path) || self.is_local(request, handler) {
+            return None;
+        }
+        self.check(request).ok()?;
+        let host = host_of(request).map_or(Ok(self.hosts.primary_host()), std::str::from_utf8);
+        let host = without_port(host.ok()?);
+        let port = self.https_port.map(|port| format!(":{port}")).unwrap_or_default();
+        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let target = if target == "*" { "/" } else { target };
+        // 301 is for every client; other methods must not become GET. A browser that keeps it could
+        // not be told otherwise later; `tls.hsts` is for that.
+        let status = match *request.method() {
+            Method::GET | Method::HEAD => StatusCode::MOVED_PERMANENTLY,
+            _ => StatusCode::PERMANENT_REDIRECT,
+        };
+        redirect(status, &format!("https://{host}{port}{target}"))
+    }
+
+    /// Answers visits of cached links, and of root paths that redirect.
+    fn open_now(
+        &self,
+        request: &Request<Incoming>,
+        handler: &VisitHandler,
+    ) -> Option<Response<Bytes>> {
+        let get = matches!(*request.method(), Method::GET | Method::HEAD)
+            && request.uri().query() != Some("report");
+        if !get || !self.serves.redirects {
+            return None;
+        }
+        if request.uri().path() == "/" {
+            let HostRole::Short(domain) = self.check(request).ok()? else { return None };
+            return self.redirector.root(domain);
+        }
+        let code = code_in(request.uri().path()).ok().flatten()?;
+        let HostRole::Short(domain) = self.check(request).ok()? else { return None };
+        match handler.answer_now(Visitor::of(request, domain, &code))? {
+            Reply::Response(response) => Some(response),
+            Reply::Page(..) | Reply::WrongMethod => None,
+        }
+    }
+
+    async fn open(&self, mut request: Request<Incoming>, handler: VisitHandler) -> Answer<W> {
+        let html = prefers_html(&request);
+        let place = match self.check(&request) {
+            Ok(place) => place,
+            Err(refusal) => return self.refuse(&refusal, html),
+        };
+        if let Some(response) = self.on_another_host(&request, place, &handler) {
+            return response;
+        }
+        let HostRole::Short(domain) = place else {
+            return self.ask_web(request, &handler, None).await;
+        };
+        let code = match code_in(request.uri().path()) {
+            Ok(code) => code,
+            Err(refusal) => return self.refuse(&refusal, html),
+        };
+        if let Some(code) = code.as_ref().filter(|_| is_about_report(&request)) {
+            // A report must not follow the link.
+            let page = format!("/r/{code}/report");
+            return self.ask_web(elsewhere(request, &page), &handler, None).await;
+        }
+        if let Some(code) = goes_on(&request).filter(|_| self.serves.redirects) {
+            return self.go_on(request.map(|_| ()), domain, code, handler).await;
+        }
+        let Some(code) = code.filter(|_| self.serves.redirects) else {
+            return self.ask_web(request, &handler, None).await;
+        };
+        // The body of a request that is redirected is not read.
+        match handler.answer(Visitor::of(&request, domain, &code)).await {
+            Reply::Response(response) => ours(response),
+            Reply::WrongMethod => self.wrong_method(html),
+            Reply::Page(Answered::PasswordAsked, own) if request.method() == Method::POST => {
+                let (head, form) = request.into_parts();
+                let request = Request::from_parts(head, ());
+                self.answer_with_password(request, form, domain, own, handler).await
+            }
+            Reply::Page(Answered::Warned, code) => {
+                let page = format!("/r/{code}");
+                if request.method() != Method::HEAD {
+                    *request.method_mut() = Method::GET;
+                }
+                // The warning page needs the query: rules may test it, and the link may forward it.
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                self.ask_web(elsewhere(request, &page), &handler, Some(query)).await
+            }
+            Reply::Page(_, own) => {
+                let code = code.into_owned();
+                self.answer_with_cookie(request.map(|_| ()), domain, &code, own, handler).await
+            }
+        }
+    }
+
+    /// A visitor goes on from the warning page. Without a valid pass the link is visited again, and
+    /// shows what it is now.
+    async fn go_on(
+        &self,
+        request: Request<()>,
+        domain: u16,
+        code: Code,
+        handler: VisitHandler,
+    ) -> Answer<W> {
+        let (pass, query) = pass_and_query(request.uri().query().unwrap_or_default());
+        if !self.web.goes_on(&password_visit(&request, code.clone(), &handler), pass) {
+            return see_other(&code);
+        }
+        let visitor = Visitor::of(&request, domain, code.as_str()).past_warning(query);
+        let mut response = match handler.answer(visitor).await {
+            Reply::Response(response) => ours(response),
+            Reply::WrongMethod => self.wrong_method(prefers_html(&request)),
+            // The link has a password, or its rules wait for something.
+            Reply::Page(_, own) => {
+                let visit = password_visit(&request, own, &handler);
+                match self.web_runtime.spawn(self.web.check_cookie(visit)).await {
+                    Ok(PasswordDecision::Open { knows, .. }) => {
+                        let visitor = Visitor { password: Some(&knows), ..visitor };
+                        match handler.answer(visitor).await {
+                            Reply::Response(response) => ours(response),
+                            _ => see_other(&code),
+                        }
+                    }
+                    _ => see_other(&code),
+                }
+            }
+        };
+        let none = HeaderValue::from_static("no-referrer");
+        response.headers_mut().insert(header::REFERRER_POLICY, none);
+        response
+    }
+
+    /// A visitor of a link with a password: a valid access cookie leads to the target.
+    async fn answer_with_cookie(
+        &self,
+        request: Request<()>,
+        domain: u16,
+        code: &str,
+        own: Code,
+        handler: VisitHandler,
+    ) -> Answer<W> {
+        let visit = password_visit(&request, own, &handler);
+        let decision = self.web_runtime.spawn(self.web.check_cookie(visit)).await;
+        let (visitor, html) = (Visitor::of(&request, domain, code), prefers_html(&request));
+        let reply = match &decision {
+            Ok(PasswordDecision::Open { knows, .. }) => {
+                handler.answer(Visitor { password: Some(knows), ..visitor }).await
+            }
+            // The link has just lost its password.
+            Ok(PasswordDecision::NoPassword) => handler.answer(visitor).await,
+            Ok(PasswordDecision::Closed(_)) | Err(_) => return self.closed(decision, html),
+        };
+        match reply {
+            Reply::Response(response) => ours(response),
+            Reply::WrongMethod => self.wrong_method(html),
+            // The link changed in between; the next request sees the change.
+            Reply::Page(_, own) => see_other(&own),
+        }
+    }
+
+    /// A visitor sends a password: the right one leads to the target and sets an access cookie.
+    async fn answer_with_password(
+        &self,
+        request: Request<()>,
+        form: Incoming,
+        domain: u16,
+        own: Code,
+        handler: VisitHandler,
+    ) -> Answer<W> {
+        let visit = password_visit(&request, own.clone(), &handler);
+        let decision = self.web_runtime.spawn(self.web.check_password(visit, form)).await;
+        let html = prefers_html(&request);
+        let Ok(PasswordDecision::Open { knows, pass }) = decision else {
+            return self.closed(decision, html);
+        };
+        let visitor =
+            Visitor { password: Some(&knows), ..Visitor::of(&request, domain, own.as_str()) };
+        let mut response = match handler.answer(visitor).await {
+            Reply::Response(mut response) => {
+                // Always 303, so that the browser does not post the password to the target.
+                if response.status().is_redirection() {
+                    *response.status_mut() = StatusCode::SEE_OTHER;
+                }
+                ours(response)
+            }
+            Reply::Page(_, own) => see_other(&own),
+            Reply::WrongMethod => self.wrong_method(html),
+        };
+        if let Some(pass) = pass.filter(|_| response.status().is_redirection()) {
+            response.headers_mut().insert(header::SET_COOKIE, pass);
+        }
+        response
+    }
+
+    /// The answer to a visitor without the password.
+    fn closed(
+        &self,
+        decision: Result<PasswordDecision<W::Body>, JoinError>,
+        html: bool,
+    ) -> Answer<W> {
+        match decision {
+            Ok(PasswordDecision::Closed(response)) => response.map(Either::Right),
+            Ok(PasswordDecision::Open { .. } | PasswordDecision::NoPassword) => {
+                self.wrong_method(html)
+            }
+            Err(error) => self.failed(&error, html),
+        }
+    }
+
+    /// The answer to a request for something that another host serves: API and dashboard on a
+    /// short domain, or a link on the host of the API. `None` if this host serves it.
+    fn on_another_host(
+        &self,
+        request: &Request<Incoming>,
+        place: HostRole,
+        handler: &VisitHandler,
+    ) -> Option<Answer<W>> {
+        self.hosts.api_host()?;
+        let path = request.uri().path();
+        let detail = match (place, purpose_of(path)) {
+            (_, Purpose::Common) | (HostRole::Short(_), Purpose::Link) => return None,
+            (HostRole::Api, Purpose::Control) => return None,
+            (HostRole::Short(_), Purpose::Control) if self.is_local(request, handler) => {
+                return None;
+            }
+            // A short domain without a page of its own leads to the home page.
+            (HostRole::Short(_), Purpose::Control)
+                if path == "/" && matches!(*request.method(), Method::GET | Method::HEAD) =>
+            {
+                let home = format!("{}/", self.hosts.api_base());
+                return redirect(StatusCode::FOUND, &home).map(ours);
+            }
+            (HostRole::Short(_), Purpose::Control) => "this host serves links only",
+            (HostRole::Api, Purpose::Link) => "this host serves no links",
+        };
+        let refusal = Refusal::new(StatusCode::NOT_FOUND, "not_found", detail);
+        Some(self.refuse(&refusal, prefers_html(request)))
+    }
+
+    /// Whether a request comes from this machine and addresses it by a local name, as commands do.
+    fn is_local(&self, request: &Request<Incoming>, handler: &VisitHandler) -> bool {
+        let client = handler.client(request.headers());
+        let text = match client {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        let host = host_of(request).and_then(|host| std::str::from_utf8(host).ok());
+        (client.to_canonical().is_loopback() || self.hosts.is_local_name(&text))
+            && host.is_some_and(|host| self.hosts.is_local_name(without_port(host)))
+    }
+
+    /// What the request's host is for.
+    fn check(&self, request: &Request<Incoming>) -> Result<HostRole, Refusal> {
+        let refuse = |status, code, detail: &str| Err(Refusal::new(status, code, detail));
+        let headers = request.headers();
+        if target_length(request.uri()) > MAX_TARGET {
+            return refuse(
+                StatusCode::URI_TOO_LONG,
+                "target_too_long",
+                "an address has at most 8,192 octets",
+            );
+        }
+        let mut hosts = headers.get_all(header::HOST).iter();
+        if hosts.nth(1).is_some() {
+            return refuse(StatusCode::BAD_REQUEST, "invalid_request", "there is one Host field");
+        }
+        let host = match host_of(request) {
+            Some(host) => host,
+            None if request.version() == Version::HTTP_10 => self.hosts.primary_host().as_bytes(),
+            None => {
+                return refuse(
+                    StatusCode::BAD_REQUEST,
+                    "invalid_request",
+                    "a Host field is needed",
+                );
+            }
+        };
+        match self.redirector.domain(host) {
+            Some(domain) => Ok(HostRole::Short(domain)),
+            None if is_api_host(&self.hosts, host) => Ok(HostRole::Api),
+            None if answers_for_any_host(request.uri().path()) => Ok(HostRole::Short(0)),
+            None => {
+                // The host that was asked for is not repeated: anyone can send any.
+                let detail = format!(
+                    "This server answers for {}, and not for the host that you asked for. To allow \
+                     that host, set base_url or domains, or add it as a domain.",
+                    self.hosts.primary_host()
+                );
+                Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, "unknown_host", detail))
+            }
+        }
+    }
+
+    /// The answer of the web plane. A panic there becomes an error response here.
+    async fn ask_web(
+        &self,
+        mut request: Request<Incoming>,
+        handler: &VisitHandler,
+        forwarded_query: Option<String>,
+    ) -> Answer<W> {
+        // The client's address, not that of a proxy.
+        let (client, html) = (handler.client(request.headers()), prefers_html(&request));
+        let uri = request.uri().clone();
+        name_host(&uri, request.headers_mut());
+        let api = uri.path().starts_with("/api/") || uri.path() == "/openapi.json";
+        let health = OPERATING.contains(&uri.path());
+        if !health && !(if api { self.serves.api } else { self.serves.pages }) {
+            let missing = match api {
+                true => "this node does not serve the API: its setting `roles` leaves out `api`",
+                false => "this node does not serve pages: its setting `roles` leaves out `web`",
+            };
+            let refusal = Refusal::new(StatusCode::NOT_FOUND, "not_found", missing);
+            return self.refuse(&refusal, html);
+        }
+        let answer = self.web.answer(request, client, forwarded_query);
+        match self.web_runtime.spawn(answer).await {
+            Ok(response) => response.map(Either::Right),
+            Err(error) => self.failed(&error, html),
+        }
+    }
+
+    fn refuse(&self, refusal: &Refusal, html: bool) -> Answer<W> {
+        self.web.refuse(refusal, html).map(Either::Right)
+    }
+
+    fn failed(&self, error: &JoinError, html: bool) -> Answer<W> {
+        tracing::error!(%error, "a request could not be finished");
+        let detail = "something went wrong on our side; it was logged";
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        self.refuse(&Refusal::new(status, "internal_error", detail), html)
+    }
+
+    fn wrong_method(&self, html: bool) -> Answer<W> {
+        let (status, detail) = (StatusCode::METHOD_NOT_ALLOWED, "this link answers GET and HEAD");
+        let mut answer = self.refuse(&Refusal::new(status, "method_not_allowed", detail), html);
+        answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        answer
+    }
+}
+
+/// A response of this crate.
+fn ours<B>(response: Response<Bytes>) -> Response<Either<Full<Bytes>, B>> {
+    response.map(|body| Either::Left(Full::new(body)))
+}
+
+/// A redirect that is not cached; `None` if the location cannot be a header.
+fn redirect(status: StatusCode, location: &str) -> Option<Response<Bytes>> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, HeaderValue::from_str(location).ok()?);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Some(response)
+}
+
+/// Sends the visitor to the link again.
+fn see_other<B>(code: &Code) -> Response<Either<Full<Bytes>, B>> {
+    ours(redirect(StatusCode::SEE_OTHER, &format!("/{code}")).unwrap_or_default())
+}
+
+/// Whether the client prefers a page to a problem document, as browsers do.
+fn prefers_html<B>(request: &Request<B>) -> bool {
+    let accepts = request.headers().get_all(header::ACCEPT).iter();
+    accepts.map(HeaderValue::as_bytes).any(accepts_html)
+}
+
+/// Describes a visit of a link with a password.
+fn password_visit(request: &Request<()>, code: Code, handler: &VisitHandler) -> PasswordVisit {
+    let mut headers = request.headers().clone();
+    name_host(request.uri(), &mut headers);
+    let client = handler.client(&headers);
+    let uri: Uri = request.uri().clone();
+    PasswordVisit { code, uri, client, headers, html: prefers_html(request) }
+}

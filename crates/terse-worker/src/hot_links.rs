@@ -1,0 +1,146 @@
+//! Keeps the codes of popular links in a file, and reads these links into memory after a restart.
+
+use std::collections::HashSet;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use terse_core::clicks::Live;
+use terse_core::job::{Job, JobContext, NextRun};
+use terse_core::{BoxError, Clock, Code, Domain, LinkKey};
+
+/// The name of the file in the data folder.
+const FILE: &str = "hot-links";
+/// How often the file is written, besides at shutdown: a crash loses little.
+const INTERVAL: Duration = Duration::from_mins(5);
+/// How many past minutes of clicks decide which links are popular.
+const MINUTES: i64 = 60;
+/// The most links to keep: enough for most of the visits, and read within a second.
+const MAX_LINKS: usize = 10_000;
+/// A longer file was not written by terse.
+const MAX_FILE: u64 = (MAX_LINKS * 400) as u64;
+
+/// The file with the links in use, those with the most visits first.
+#[derive(Clone)]
+pub struct HotLinks {
+    in_use: InUse,
+    live: Arc<Live>,
+    clock: Clock,
+    path: PathBuf,
+    /// Whether the job has not run yet.
+    first_run: bool,
+}
+
+/// The links in use.
+type InUse = Arc<dyn Fn() -> Vec<LinkKey> + Send + Sync>;
+
+impl HotLinks {
+    /// `in_use`: the links in use; `live`: the clicks of the last hour.
+    pub fn new(
+        in_use: impl Fn() -> Vec<LinkKey> + Send + Sync + 'static,
+        live: Arc<Live>,
+        clock: Clock,
+        data_dir: &Path,
+    ) -> Self {
+        let in_use = Arc::new(in_use);
+        Self { in_use, live, clock, path: data_dir.join(FILE), first_run: true }
+    }
+
+    /// Writes the file.
+    pub fn save(&self) -> io::Result<()> {
+        let busiest = self.live.busiest(None, MINUTES, self.clock.now(), MAX_LINKS);
+        let busiest = busiest.into_iter().map(|busy| busy.link.key);
+        let links = most_visited_first(busiest, read(&self.path), &(self.in_use)());
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut text = String::new();
+        for LinkKey { domain, code } in &links {
+            text += &format!("{} {code}\n", domain.as_str());
+        }
+        file.write_all(text.as_bytes())?;
+        file.persist(&self.path).map_err(|error| error.error)?;
+        Ok(())
+    }
+
+    /// Reads which links were in use before the restart; none without a file.
+    pub async fn read(&self) -> Vec<LinkKey> {
+        let path = self.path.clone();
+        tokio::task::spawn_blocking(move || read(&path)).await.unwrap_or_default()
+    }
+}
+
+/// The links of the file; none if there is no file, or one that terse did not write.
+fn read(path: &Path) -> Vec<LinkKey> {
+    if !std::fs::metadata(path).is_ok_and(|of| of.len() <= MAX_FILE) {
+        return Vec::new();
+    }
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().take(MAX_LINKS).filter_map(key_of).collect()
+}
+
+/// The links to keep: those with the most visits of the last hour, then other links in use, and of
+/// these the ones that were kept before first. The visits before a restart are no longer known; the
+/// order of the file stands for them.
+fn most_visited_first(
+    busiest: impl IntoIterator<Item = LinkKey>,
+    kept_before: Vec<LinkKey>,
+    in_use: &[LinkKey],
+) -> Vec<LinkKey> {
+    let still_in_use: HashSet<&LinkKey> = in_use.iter().collect();
+    let kept_before = kept_before.into_iter().filter(|key| still_in_use.contains(key));
+    let mut seen = HashSet::new();
+    let all = busiest.into_iter().chain(kept_before).chain(in_use.iter().cloned());
+    all.filter(|key| seen.insert(key.clone())).take(MAX_LINKS).collect()
+}
+
+/// The link of a line: its domain, a space, its code.
+fn key_of(line: &str) -> Option<LinkKey> {
+    let (domain, code) = line.split_once(' ')?;
+    let domain = match domain {
+        "" => Domain::primary(),
+        name => Domain::parse(name)?,
+    };
+    Some(LinkKey { domain, code: Code::parse(code)? })
+}
+
+#[async_trait]
+impl Job for HotLinks {
+    fn name(&self) -> &'static str {
+        "hot links"
+    }
+
+    fn interval(&self) -> Duration {
+        INTERVAL
+    }
+
+    async fn run(&mut self, _context: &JobContext) -> Result<NextRun, BoxError> {
+        // At the start the links of the last run are still being read.
+        if !std::mem::take(&mut self.first_run) {
+            let links = self.clone();
+            tokio::task::spawn_blocking(move || links.save()).await??;
+        }
+        Ok(NextRun::Interval)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(from: usize, to: usize) -> Vec<LinkKey> {
+        (from..to).filter_map(|n| key_of(&format!(" link-{n}"))).collect()
+    }
+
+    #[test]
+    fn of_more_links_than_are_kept_those_with_the_most_visits_are() {
+        let (in_use, busiest) = (keys(0, 2 * MAX_LINKS), keys(15_000, 15_100));
+        let before = [keys(90_000, 90_010), keys(12_000, 12_050), keys(15_000, 15_001)].concat();
+        let kept = most_visited_first(busiest.clone(), before, &in_use);
+        assert_eq!(kept.len(), MAX_LINKS);
+        assert_eq!(kept[..100], busiest);
+        assert_eq!(kept[100..150], keys(12_000, 12_050), "not what is no longer in use");
+        assert_eq!(kept.iter().collect::<HashSet<_>>().len(), MAX_LINKS);
+    }
+}
