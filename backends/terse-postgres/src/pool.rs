@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use terse_core::{BoxError, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::{Client, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -42,7 +43,9 @@ pub(crate) struct Pool {
 impl Pool {
     /// Connects once, so that a wrong URL or password is known at once.
     pub(crate) async fn open(options: &PostgresOptions) -> Result<Self, PostgresOpenError> {
-        let connector = Arc::new(Connector::new(&options.url, options.connect_timeout)?);
+        let has_pooler = options.direct_url.is_some();
+        let connector = Connector::new(&options.url, options.connect_timeout)?;
+        let connector = Arc::new(Connector { has_pooler, ..connector });
         let list_pool = |connector: &Arc<Connector>| {
             let connector = Arc::clone(connector);
             ExclusivePool::new(
@@ -53,7 +56,8 @@ impl Pool {
         };
         let mut replica = None;
         if let Some(url) = &options.replica_url {
-            let connector = Arc::new(Connector::new_replica(url, options.connect_timeout)?);
+            let connector = Connector::new_replica(url, options.connect_timeout)?;
+            let connector = Arc::new(Connector { has_pooler, ..connector });
             let pool = list_pool(&connector);
             pool.connect().await.map_err(|source| connector.failed(source))?;
             replica = Some(pool);
@@ -222,20 +226,32 @@ pub(crate) fn pause(failures: u32, first: Duration) -> Duration {
 pub(crate) struct Connection {
     pub(crate) client: Client,
     ended: watch::Receiver<()>,
-    tls: MakeRustlsConnect,
+    /// Reads and writes the socket.
+    task: AbortHandle,
+    /// How to cancel a statement; `None` behind a pooler.
+    cancel_with: Option<MakeRustlsConnect>,
 }
 
 impl Connection {
     /// Gives up a statement that may be under way, and returns once the connection has ended. The
     /// server may go on for as long as it waits for a lock or a standby.
+    ///
+    /// Behind a pooler the socket is closed instead of cancelling: the pooler then gives the server
+    /// connection up by itself, and pgbouncer 1.18 (of Debian 12) exits when a client that cancels
+    /// disconnects early.
     pub(crate) async fn abandon(self) {
-        let Self { client, mut ended, tls } = self;
+        let Self { client, mut ended, task, cancel_with } = self;
         let cancel = client.cancel_token();
         drop(client);
         let brief = Duration::from_millis(100);
         // Mostly it ends by itself: it was closed, or nothing was under way.
         if tokio::time::timeout(brief, ended.changed()).await.is_err() {
-            let _unheard = tokio::time::timeout(MAX_PAUSE, cancel.cancel_query(tls)).await;
+            match cancel_with {
+                Some(tls) => {
+                    let _unheard = tokio::time::timeout(MAX_PAUSE, cancel.cancel_query(tls)).await;
+                }
+                None => task.abort(),
+            }
             let _ended = ended.changed().await;
         }
     }
@@ -248,6 +264,8 @@ pub(crate) struct Connector {
     tls: MakeRustlsConnect,
     runtime: Handle,
     timeout: Duration,
+    /// Whether a pooler such as pgbouncer stands in between.
+    has_pooler: bool,
 }
 
 impl Connector {
@@ -262,7 +280,7 @@ impl Connector {
     pub(crate) fn new_replica(url: &str, timeout: Duration) -> Result<Self, PostgresOpenError> {
         let place = ServerUrl::parse(url, timeout)?;
         let tls = tls::connector(place.roots.as_deref())?;
-        Ok(Self { place, tls, runtime: Handle::current(), timeout })
+        Ok(Self { place, tls, runtime: Handle::current(), timeout, has_pooler: false })
     }
 
     pub(crate) async fn connect(&self) -> Result<Connection, BoxError> {
@@ -270,18 +288,22 @@ impl Connector {
         // Names with many addresses are tried one after the other. The attempt ends after `limit`,
         // also if its caller has given up before.
         let limit = self.timeout * 2;
+        let has_pooler = self.has_pooler;
         let connecting = self.runtime.spawn(async move {
             let connected = tokio::time::timeout(limit, config.connect(tls.clone())).await;
             let (client, connection) =
                 connected.map_err(|_| format!("no connection within {limit:?}"))??;
             let (alive, ended) = watch::channel(());
-            tokio::spawn(async move {
+            let task = tokio::spawn(async move {
+                // Dropped last, also if the task is aborted.
+                let _alive = alive;
                 if let Err(error) = connection.await {
                     tracing::debug!(%error, "a connection to the database ended");
                 }
-                drop(alive);
             });
-            Ok::<_, BoxError>(Connection { client, ended, tls })
+            let cancel_with = (!has_pooler).then_some(tls);
+            let task = task.abort_handle();
+            Ok::<_, BoxError>(Connection { client, ended, task, cancel_with })
         });
         connecting.await?
     }

@@ -151,7 +151,7 @@ impl PostgresServer {
 pub struct PgBouncer {
     port: u16,
     /// Ends with this value.
-    _process: ServerProcess,
+    process: ServerProcess,
 }
 
 impl PgBouncer {
@@ -175,12 +175,17 @@ impl PgBouncer {
         process.start(program, &["pgbouncer.ini"], || {
             std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
         });
-        Self { port, _process: process }
+        Self { port, process }
     }
 
     /// The port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// What it has logged since its start.
+    pub fn log(&self) -> String {
+        self.process.log()
     }
 
     /// The URL of a database behind it.

@@ -45,8 +45,7 @@ impl ServerProcess {
         drop(shell);
         let begun = Instant::now();
         while !is_ready() {
-            let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
-            assert!(begun.elapsed() < START_TIMEOUT, "{program:?} does not start: {log}");
+            assert!(begun.elapsed() < START_TIMEOUT, "{program:?} does not start: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -59,6 +58,12 @@ impl ServerProcess {
             shell.wait().unwrap();
         }
         std::fs::remove_file(self.folder.join("keep")).unwrap();
+    }
+
+    /// What the server has logged since its start.
+    pub(crate) fn log(&self) -> String {
+        let log = std::fs::read(self.folder.join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
     }
 
     /// Sends a signal to the server, the child of the shell with this name.

@@ -22,6 +22,7 @@ struct State {
     /// How long each answer of the server is held back, in milliseconds.
     delay_ms: AtomicU64,
     stopped: AtomicBool,
+    passed_on: AtomicUsize,
     cut: Mutex<Option<Cut>>,
     cuts: AtomicUsize,
     open: Mutex<Vec<TcpStream>>,
@@ -53,6 +54,7 @@ impl TcpProxy {
                 }
                 let to = shared.to.load(Ordering::Relaxed);
                 let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+                shared.passed_on.fetch_add(1, Ordering::Relaxed);
                 pass_on(&shared, client, server);
             }
         });
@@ -96,6 +98,11 @@ impl TcpProxy {
     /// bytes, and before any of the answer comes back.
     pub fn cut_after(&self, bytes: &str, answer: &str) {
         *self.state.cut.lock().unwrap() = Some(Cut::After(bytes.into(), answer.into()));
+    }
+
+    /// How many connections were passed on.
+    pub fn connections(&self) -> usize {
+        self.state.passed_on.load(Ordering::Relaxed)
     }
 
     /// How many connections were cut.

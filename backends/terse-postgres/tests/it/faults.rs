@@ -115,6 +115,32 @@ async fn a_store_that_goes_away_is_unavailable_and_comes_back() {
     store.check().await.unwrap();
 }
 
+/// A cancel request is a connection of its own. pgbouncer 1.18 exits when such a connection is
+/// closed early, so terse sends none through a pooler.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_gives_up_sends_no_cancel_request_through_a_pooler() {
+    let server = PostgresServer::shared();
+    let (store, proxy, url) = behind_proxy(server).await;
+    let link = put(&store, "locked").await;
+    let before = proxy.connections();
+    let holder = std::thread::spawn(move || {
+        PostgresServer::shared().sql(&url, "BEGIN; LOCK TABLE links; SELECT pg_sleep(2); COMMIT")
+    });
+    let new = Link { revision: Revision(2), ..link };
+    // The write waits for the lock once its holder has it.
+    loop {
+        let update = store.update(&new, new.revision, &[]);
+        if tokio::time::timeout(Duration::from_millis(300), update).await.is_err() {
+            break;
+        }
+        assert!(!holder.is_finished(), "nobody held the lock");
+    }
+    holder.join().unwrap();
+    assert_eq!(store.update(&new, Revision(1), &[]).await.unwrap(), Updated::Done);
+    let connections = proxy.connections() - before;
+    assert_eq!(connections, 1, "one replaces the connection that was given up");
+}
+
 /// Durable: what was acknowledged is there after a crash of the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_crashes_keeps_what_was_acknowledged() {

@@ -27,14 +27,14 @@ pub(crate) struct Fleet {
     database: String,
     /// Further settings of every node.
     settings: Vec<&'static str>,
-    _pooler: PgBouncer,
+    pooler: PgBouncer,
     standby: PostgresServer,
     pub(crate) server: PostgresServer,
     /// Whether the standby has taken over.
     failed_over: AtomicBool,
 }
 
-/// A failed test shows what its nodes logged last.
+/// A failed test shows what its nodes and pgbouncer logged last.
 impl Drop for Fleet {
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -42,11 +42,15 @@ impl Drop for Fleet {
         }
         for (number, node) in self.nodes.iter().enumerate() {
             let log = std::fs::read_to_string(node.folder.path().join("log")).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            let last = &lines[lines.len().saturating_sub(40)..];
-            eprintln!("node {number} logged last:\n{}", last.join("\n"));
+            eprintln!("node {number} logged last:\n{}", last_lines(&log));
         }
+        eprintln!("pgbouncer logged last:\n{}", last_lines(&self.pooler.log()));
     }
+}
+
+fn last_lines(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
 impl Fleet {
@@ -68,7 +72,7 @@ impl Fleet {
             proxies,
             database,
             settings: settings.to_vec(),
-            _pooler: pooler,
+            pooler,
             standby,
             server,
             failed_over: AtomicBool::new(false),
