@@ -1,4 +1,4 @@
-//! What enrichment found out about a text, and its number in the batch that grows.
+//! What enrichment derives from a text, and the number of the text in the growing batch.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher};
@@ -34,7 +34,7 @@ pub(crate) type ByHash<V> = HashMap<u64, V, BuildHasherDefault<HashedKey>>;
 struct Entry<T> {
     key: Box<[u8]>,
     value: T,
-    /// In which batch the value has which number.
+    /// The batch in which the value has this number.
     batch: u64,
     number: u32,
 }
