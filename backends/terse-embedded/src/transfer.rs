@@ -1,4 +1,4 @@
-//! Gives all data away, for a move into another store. The caller holds the lock of the data
+//! Reads all data, for `terse migrate` into another store. The caller holds the lock of the data
 //! folder, so that nothing changes meanwhile.
 
 use std::path::Path;
@@ -206,7 +206,8 @@ impl TablesFile {
         if read.is_empty() { Ok(()) } else { take(read) }
     }
 
-    /// Whose clicks there are sums of, and, of links, the owner: up to `limit` after a position.
+    /// The subjects that have sums of clicks, links with their owner: up to `limit` after a
+    /// position.
     pub fn subjects(
         &self,
         after: i64,
@@ -238,7 +239,7 @@ impl TablesFile {
         Ok(found)
     }
 
-    /// The highest number that a numbered table has given out.
+    /// The highest number that a numbered table has assigned.
     pub fn last_number(&self, table: &Table) -> Result<i64, EmbeddedOpenError> {
         let sql = "SELECT seq FROM sqlite_sequence WHERE name = ?1";
         let last = self.conn.query_row(sql, [counter(table)], |row| row.get(0)).optional()?;

@@ -34,7 +34,7 @@ const ERASED_BLOCK: &str = "SELECT value FROM meta WHERE name = 'erased_block'";
 const TOTALS: &str = "SELECT count(*), coalesce(sum(entries), 0), coalesce(max(id), 0), \
     coalesce(min(first), 9223372036854775807) FROM delta_blocks";
 
-/// No chunk is longer than this before compression: what says so is damaged.
+/// No chunk is longer than this before compression. A stored length above it means damage.
 const MAX_LEN: usize = 64 << 20;
 /// How many sums of quiet links are in a chunk, about.
 const SUMS_A_CHUNK: usize = 100;
@@ -406,7 +406,7 @@ impl ClickWrites {
     }
 }
 
-/// A damaged chunk must not be in the way of all others for ever.
+/// Skips a damaged chunk, which would otherwise stop all merges for ever.
 fn give_up_if_damaged(read: Result<(), Failure>, block: i64) -> Result<(), Failure> {
     match read {
         Err(Failure::Refused(error)) => {

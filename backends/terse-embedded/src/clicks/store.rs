@@ -125,8 +125,8 @@ impl EmbeddedClicks {
         }
     }
 
-    /// Merges some of the runs that batches left, if there are many: more than came with the last
-    /// batch, so that runs do not pile up.
+    /// Merges some of the runs that batches left, if there are many. Merges more sums than the last
+    /// batch added, so that runs do not pile up.
     async fn merge_some(&self, sums: u64) {
         let mut left = sums;
         while left > 0 {
