@@ -44,7 +44,7 @@ struct Change {
     after: String,
 }
 
-/// The fields that an owner can change, in words.
+/// The fields that an owner can change, as texts for the page.
 fn told(link: &Link, shell: &Shell) -> [(&'static str, String); 12] {
     let time = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| shell.moment(at));
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
