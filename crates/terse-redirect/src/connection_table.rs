@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 
 use crate::settings::RedirectSettings;
 
-/// Longer than the request timeout of the web side.
+/// Longer than the request timeout of the web plane.
 const MAX_REQUEST_TIME: std::time::Duration = std::time::Duration::from_secs(35);
 /// While stopping, a new connection has this long to send its first request, because a client
 /// connects in order to send one. Longer than a client on a busy machine needs.

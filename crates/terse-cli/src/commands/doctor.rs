@@ -15,7 +15,7 @@ use crate::data_files::DataFile;
 use crate::terminal::{one_line, say};
 
 /// Check the settings, the data folder and this machine, and say how to solve problems. If a server
-/// runs on the data folder, it checks itself, with its own settings.
+/// runs on the data folder, that server makes the checks, with its own settings.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  terse doctor\n  terse doctor --deep --json\n\nExit code 1 if there \
@@ -25,7 +25,7 @@ pub struct DoctorArgs {
     /// Read the whole store, too; takes a while for a large one
     #[arg(long)]
     deep: bool,
-    /// Let a deletion continue that stopped and named this number; the other checks are skipped
+    /// Confirm the deletion by age that stopped in this round, and check nothing else
     #[arg(long, value_name = "ROUND", conflicts_with = "deep")]
     confirm: Option<u64>,
 }
@@ -36,7 +36,7 @@ pub struct DoctorChecks {
     pub base_url: Url,
     /// Where it listens.
     pub listen: SocketAddr,
-    /// How long a link of an anonymous visitor lives; `None` if they may make none.
+    /// How long a link without an owner lives; `None` if `anonymous.create` is off.
     pub anonymous_ttl: Option<String>,
     /// The data folder.
     pub data_dir: PathBuf,
@@ -94,7 +94,7 @@ pub enum LocalServer {
     Stopped,
     /// One runs, with this process id if it is known.
     Running(Option<u32>),
-    /// The folder cannot tell, and why.
+    /// Not known, and why.
     Unknown(String),
 }
 

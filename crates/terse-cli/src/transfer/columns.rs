@@ -65,7 +65,7 @@ impl Source {
         }
     }
 
-    /// Its name for people.
+    /// Its name in messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Kutt => "Kutt",

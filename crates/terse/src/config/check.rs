@@ -149,7 +149,7 @@ fn tls(config: &Config) -> Result<(), (&'static str, String)> {
     Ok(())
 }
 
-/// The filter of the log takes any word for the name of a module, so this check is stricter.
+/// The log filter accepts any word as the name of a module, so this check is stricter.
 fn log_level(text: &str) -> Result<(), String> {
     let is_level = |word: &str| {
         let levels = ["error", "warn", "info", "debug", "trace", "off"];
