@@ -30,9 +30,9 @@ struct State {
 /// Where a connection is cut, once.
 #[derive(Clone)]
 enum Cut {
-    /// The client's bytes that contain this do not arrive.
+    /// Before the server gets the client's bytes that contain this.
     Before(Vec<u8>),
-    /// They arrive, and the server's answers up to this one do not.
+    /// After the server has got them and answered with this; the client gets none of the answer.
     After(Vec<u8>, Vec<u8>),
 }
 
