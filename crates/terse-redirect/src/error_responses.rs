@@ -109,7 +109,7 @@ fn describe<'a>(
         Answered::Limited(limit) => {
             let detail = match limit {
                 ExceededLimit::Guesses => {
-                    "Too many links were asked for that do not exist. Please wait."
+                    "There were too many requests for links that do not exist. Please wait."
                 }
                 ExceededLimit::RedirectsPerAddress => {
                     "Too many links were followed from this address. Please wait."

@@ -221,7 +221,7 @@ fn address(url: &Url, listen: SocketAddr) -> Finding {
         return finding(
             what,
             CheckResult::Warning,
-            format!("{text} cannot be visited from elsewhere"),
+            format!("{text} cannot be reached from the public Internet"),
             "set base_url to the address that visitors use",
         );
     }
@@ -246,7 +246,7 @@ fn anonymous(ttl: Option<&str>, listen: SocketAddr) -> Finding {
         Some(ttl) if !listen.ip().is_loopback() => finding(
             what,
             CheckResult::Warning,
-            format!("anyone who reaches {listen} can make links for {ttl}"),
+            format!("anyone who reaches {listen} can create links that expire after {ttl}"),
             "set anonymous.create = false unless this is meant",
         ),
         Some(_) => finding(what, CheckResult::Good, "allowed, on this machine only", ""),
@@ -269,7 +269,7 @@ fn folder(path: &Path, (reserve, reserve_shown): &(u64, String)) -> Vec<Finding>
             finding(
                 what,
                 CheckResult::Good,
-                format!("{shown} does not exist yet; the first start makes it"),
+                format!("{shown} does not exist yet; the first start creates it"),
                 "",
             )
         }];
@@ -299,8 +299,8 @@ fn folder(path: &Path, (reserve, reserve_shown): &(u64, String)) -> Vec<Finding>
             _ => CheckResult::Good,
         };
         let advice = match free < reserve >> 20 {
-            true => "make room: clicks are counted and not stored one by one",
-            false => "make room: without it, no link can be made",
+            true => "free disk space: clicks are counted and not stored one by one",
+            false => "free disk space: without it no link can be created",
         };
         let found = format!("{free} MiB free, storage.reserve = {reserve_shown}");
         findings.push(finding("space", verdict, found, advice));

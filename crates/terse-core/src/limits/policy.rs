@@ -174,7 +174,7 @@ impl RateLimits {
         if verdict.allowed {
             return Ok(());
         }
-        Err(LimitReached::new(verdict, "too many links were asked for that are not there"))
+        Err(LimitReached::new(verdict, "too many requests for links that do not exist"))
     }
 
     /// Counts a password that a signed-in account gives to confirm an action.

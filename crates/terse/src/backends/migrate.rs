@@ -74,7 +74,7 @@ impl Move<'_> {
         let begun = DatabaseImport::begin(&self.options, self.links.identity(), &leases);
         let mut import = self.runtime.block_on(begun)?;
         if import.position() > i64::MIN {
-            (self.say)("an earlier move goes on".to_owned());
+            (self.say)("continuing an earlier move".to_owned());
         }
         let links = self.move_links(&mut import)?;
         let rows = self.move_tables(&import)?;

@@ -266,10 +266,7 @@ fn domains(config: &Config) -> Result<(), (&'static str, String)> {
             ("domains", format!("{host:?} is not a host name (no scheme, port or path)"))
         })?;
         if !seen.insert(domain.as_str().to_owned()) {
-            return Err((
-                "domains",
-                format!("{host:?} is there twice, or is the host of base_url"),
-            ));
+            return Err(("domains", format!("{host:?} appears twice, or is the host of base_url")));
         }
     }
     Ok(())
