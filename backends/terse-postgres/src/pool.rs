@@ -229,7 +229,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Gives up a statement that may be under way, and returns once the connection has ended. The
-    /// server may go on for as long as it waits for a lock or a standby.
+    /// server may continue for as long as it waits for a lock or a standby.
     pub(crate) async fn abandon(self) {
         let Self { client, mut ended, tls } = self;
         let cancel = client.cancel_token();

@@ -42,7 +42,7 @@ impl Bound {
 
     /// Drops the oldest segments if necessary, and calls `dropped` for each with the number of
     /// unread visits in it. Keeps segments that cannot be read right now, and those that are being
-    /// written: their writer would go on writing to a deleted file.
+    /// written: their writer would continue to write to a deleted file.
     pub(crate) fn keep(
         &mut self,
         folder: &mut Folder,

@@ -223,7 +223,7 @@ mod tests {
         let classifier = UserAgentClassifier::new(Some(path.clone()));
         let country =
             || classifier.classify(None, Some(address)).country.as_deref().map(str::to_owned);
-        // Without the file there is no country, and the process goes on.
+        // Without the file there is no country, and the process continues.
         classifier.prepare(ALL);
         assert_eq!(country(), None);
         std::fs::write(&path, mmdb::file(&mmdb::flat("DE", "Berlin"))).unwrap();

@@ -208,7 +208,7 @@ impl Shipping {
         self.read_at.clear();
     }
 
-    /// Drops what is in memory, and goes on reading where the store is.
+    /// Drops what is in memory, and continues reading at the store's positions.
     pub(super) fn read_again(&mut self) {
         self.pending.clear();
         self.spans.clear();

@@ -344,8 +344,8 @@ impl Allowance {
 }
 
 impl Allowance {
-    /// Whose buckets have this limit. A decision tells how large the bucket is, not whose it is:
-    /// where two have the same limit, either may have decided, and messages name both.
+    /// Whose buckets have this limit. A decision contains the size of the bucket, but not whose it
+    /// is. If two buckets have the same limit, either may have decided, and messages name both.
     fn in_words(&self, limit: Limit) -> String {
         let word = |whose| match whose {
             Whose::Account(_) => "with all keys of the account",

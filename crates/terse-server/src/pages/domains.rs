@@ -91,7 +91,7 @@ impl Dns {
             }
             DnsState::NoRecord => {
                 let text = "No DNS record was found. Add one of these where you manage the domain; \
-                    it may take an hour until everybody sees it:";
+                    it may take an hour to take effect everywhere:";
                 ("no DNS record", "bad", text.to_owned(), true)
             }
             DnsState::Unknown => {
