@@ -237,7 +237,7 @@ impl MarkFile {
         self.write(is_leased)
     }
 
-    /// How many frames of the log a commit needs. Reads the salts if the log began anew.
+    /// How many frames of the log a commit needs. Reads the salts if the log was restarted.
     fn needed_frames(&mut self, frames: u64) -> io::Result<u64> {
         if frames > self.mark.frames && self.mark.frames > 0 {
             return Ok(frames);

@@ -323,7 +323,7 @@ mod tests {
                 let from =
                     sql.split_whitespace().skip_while(|word| *word != "FROM").nth(1).unwrap();
                 moved.insert(from);
-                // All columns of its table, too. The numbers of waiting events are given anew.
+                // All columns of its table, too. Waiting events get new numbers.
                 let count = format!("SELECT count(*) FROM pragma_table_info('{from}')");
                 let columns: i64 = conn.query_row(&count, [], |row| row.get(0)).unwrap();
                 if !matches!(table.name, "facts" | "outbox") {

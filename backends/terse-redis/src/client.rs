@@ -22,7 +22,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// The waits between attempts to reach one that does not.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(2);
-/// After this many probes without an answer, the connection is made anew.
+/// After this many probes without an answer, the client reconnects.
 const FAILED_PROBES: u32 = 2;
 
 /// Redis could not be reached when terse started.

@@ -19,7 +19,7 @@ pub(crate) struct Pace {
     pub(crate) drop_after: Duration,
     /// How long clicks may be in memory before they are stored.
     pub(crate) flush: Duration,
-    /// Records of one batch; a batch of so many is stored at once.
+    /// The most records of a batch; a batch of this size is stored at once.
     pub(crate) batch: usize,
     /// What a batch may take in memory, about; a larger one is stored at once. There are at most
     /// two: one that is being stored, and one that grows.

@@ -200,7 +200,7 @@ struct Rewound {
     refused: bool,
 }
 
-/// No head may contain it, wherever it stands. The lines end the head.
+/// Bytes that no head may contain, at any place. The lines end the head.
 const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
 
 impl Rewound {

@@ -21,10 +21,10 @@ pub(crate) struct RequestFraming {
 #[derive(Clone, Copy, Debug)]
 enum FramingState {
     Head,
-    /// In a body, with so many octets left.
+    /// In a body, with this many octets left.
     Body(u64),
     ChunkLine,
-    /// In a chunk or the line end after it, with so many octets left.
+    /// In a chunk or the line end after it, with this many octets left.
     Chunk(u64),
     /// After the last chunk.
     Trailers,

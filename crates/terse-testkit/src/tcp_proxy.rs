@@ -82,7 +82,7 @@ impl TcpProxy {
         self.state.refuses.store(false, Ordering::Relaxed);
     }
 
-    /// Holds every answer of the server back for so long.
+    /// Delays every answer of the server by this time.
     pub fn delay(&self, time: Duration) {
         self.state.delay_ms.store(time.as_millis() as u64, Ordering::Relaxed);
     }

@@ -46,7 +46,7 @@ struct BlockKey {
     clean_to: i64,
 }
 
-/// A click of a block that belongs into a page.
+/// A click of a block that belongs to a page.
 struct Found {
     cursor: (i64, i64),
     block: Rc<Block>,

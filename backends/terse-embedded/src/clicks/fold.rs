@@ -35,12 +35,12 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Whether a click of this hour belongs into the sum of the day now.
+    /// Whether a click of this hour must be added to the sum of the day now.
     pub(crate) fn is_in_day(&self, day: i64, id: i64) -> bool {
         day < self.hours_from || id < self.folded_to
     }
 
-    /// Whether it belongs into the sum of all time now.
+    /// Whether it must be added to the sum of all time now.
     pub(crate) fn is_in_total(&self, day: i64, id: i64) -> bool {
         day < self.hours_from || id < self.totals_to
     }

@@ -43,7 +43,7 @@ const STEP: usize = 20_000;
 /// Sums shorter than this have fewer values than a row may hold.
 const SHORT_SUM: usize = MAX_VALUES_PER_HOUR * 4;
 
-/// A sum that belongs into the row with this id.
+/// A sum for the row with this id.
 #[derive(Debug)]
 pub(crate) struct DeltaSum {
     pub(crate) id: i64,
@@ -418,8 +418,8 @@ fn give_up_if_damaged(read: Result<(), Failure>, block: i64) -> Result<(), Failu
     }
 }
 
-/// Where a step that begins with this id ends: so that it has about so many sums, and few chunks
-/// are read by two steps.
+/// Where a step that begins with this id ends: it has about `sums` sums, and two steps read few
+/// chunks in common.
 fn end_of_step(blocks: &[DeltaBlock], from: i64, sums: usize) -> i64 {
     // Chunks have about the same number of sums in all blocks. Two chunks may share an id: a step
     // goes past its first one.

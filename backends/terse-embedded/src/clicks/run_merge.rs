@@ -437,8 +437,8 @@ fn log_lost(error: &impl std::fmt::Display, run: i64) {
     tracing::error!(%error, run, "sums of clicks by hour are damaged and lost");
 }
 
-/// Where a step that begins with this id ends: so that it has about so many sums, and few chunks
-/// are read by two steps.
+/// Where a step that begins with this id ends: it has about `sums` sums, and two steps read few
+/// chunks in common.
 fn end_of_step(runs: &[&Run], from: i64, sums: usize) -> i64 {
     // Chunks have about the same number of sums in all runs. Two chunks may share an id: a step
     // goes past its first one.

@@ -47,7 +47,7 @@ pub(crate) const SUMS_A_CHUNK: usize = 700;
 /// When sums are stored in runs, and how runs are merged.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLimits {
-    /// A batch with at least so many subjects is stored as a run. For fewer, writing the rows at
+    /// A batch with at least this many subjects is stored as a run. For fewer, writing the rows at
     /// once costs little, and reports need not read runs.
     pub from: usize,
     /// This many runs of one level are merged into one of the next.

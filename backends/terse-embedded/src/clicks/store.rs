@@ -39,7 +39,7 @@ const LINKS_A_STEP: usize = 200;
 pub struct EmbeddedClicks {
     site: DbLocation,
     threads: StoreThreads<Clicks>,
-    /// A batch with at least so many subjects leaves a run of sums.
+    /// A batch with at least this many subjects leaves a run of sums.
     run_from: usize,
     /// Whether the log may still hold a deleted salt.
     to_wipe: AtomicBool,

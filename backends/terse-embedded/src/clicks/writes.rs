@@ -408,8 +408,8 @@ fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, ClickRow)> {
 }
 
 impl ClickWrites {
-    /// Adds a group to the rows of its subject: its count, and the sums of its hours. Clicks that
-    /// are late also belong into sums that their hour was added to.
+    /// Adds a group to the rows of its subject: its count, and the sums of its hours. Late clicks
+    /// are also added to the sums that their hour was added to.
     fn write_group<'g>(
         &self,
         statements: &mut Statements<'_>,

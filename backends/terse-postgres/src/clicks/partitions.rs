@@ -113,7 +113,7 @@ impl PostgresClicks {
     async fn create_month(&self, month: &Month) -> Result<(), Failure> {
         let Month { name, from, to } = month;
         let transaction = self.pool.begin().await?;
-        // Counting waits behind this lock: not for long.
+        // With a short timeout, because counting waits for this lock.
         transaction
             .batch("SET LOCAL lock_timeout = 2000; LOCK TABLE click_raw IN ACCESS EXCLUSIVE MODE")
             .await?;

@@ -154,7 +154,7 @@ impl PostgresClicks {
     }
 }
 
-/// Merges hours into days, at most so many, and returns how many.
+/// Merges at most `limit` hours into days, and returns how many.
 async fn merge_hours(
     transaction: &Transaction<'_>,
     before: i64,

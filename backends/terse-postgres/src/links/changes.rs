@@ -54,7 +54,7 @@ struct Seen {
 
 /// The rows that snapshot $1 did not see, or that were written after it was taken: a server that
 /// crashed may give the number of a transaction again that had rolled back. The first column is the
-/// snapshot of this statement, which is there even if there is no row.
+/// snapshot of this statement, which is returned even without a change.
 const NEW_ROWS: &str = "SELECT s.snapshot::text, \
      pg_snapshot_xmax(s.snapshot)::text::bigint, s.incarnation, s.at, s.at::text, \
      c.domain, c.code, c.revision, c.at \

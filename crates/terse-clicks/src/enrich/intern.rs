@@ -41,7 +41,7 @@ struct Entry<T> {
 
 /// A bounded cache from texts to values, in two generations as
 /// [`BoundedCache`](super::cache::BoundedCache). The first click of a batch with a text adds its
-/// value to the batch; for all others the number is there, and nothing is copied or allocated.
+/// value to the batch; all others find its number, and copy and allocate nothing.
 #[derive(Debug)]
 pub(crate) struct Interner<T> {
     young: ByHash<Entry<T>>,

@@ -47,8 +47,8 @@ pub(super) struct ReadAt {
 }
 
 impl Shipping {
-    /// Reads some of what is there into the batch that grows, the earliest first. `ending`: also
-    /// the latest clicks.
+    /// Reads some unread clicks into the growing batch, the earliest first. `ending`: also the
+    /// latest clicks.
     pub(super) fn read(&mut self, ending: bool) -> Unread {
         let now = self.clock.now().as_ms();
         let (mut failed, mut panicked) = (None, false);
@@ -170,8 +170,8 @@ impl Shipping {
         unread
     }
 
-    /// Puts back rows that are later than the next unread click of any segment: they belong into
-    /// the next batch, after that click.
+    /// Puts back rows that are later than the next unread click of any segment: they belong in the
+    /// next batch, after that click.
     fn give_back(&mut self, gathering: &mut Gathering) {
         let mut next = i64::MAX;
         for (segment, alive) in self.folder.segments_mut() {

@@ -22,7 +22,7 @@ use crate::validation::ValidationErrorKind;
 pub enum ImportPreview {
     /// It would create the link.
     New,
-    /// The link is there already.
+    /// The link exists already.
     Existing,
 }
 

@@ -284,7 +284,8 @@ pub(super) async fn remove(
         Err(ModerationError::DomainInUse) => {
             let page = DomainsPage::of(&state, &member, 0);
             form_again(ModerationError::DomainInUse, page, failed, |page, problem| {
-                // The field with this name is that of a new domain, so the problem stands above.
+                // The field with this name is that of a new domain, so the problem is shown above
+                // the list.
                 let words = format!("{domain} stays. {}", sentence(problem));
                 page.wrong = Some((String::new(), words));
             })
