@@ -99,7 +99,7 @@ pub(super) async fn open_clicks(
         .context("opening the store of clicks")?;
     let embedded_clicks = Arc::new(opened.with_context(|| {
         let advice =
-            "the links are not affected: restore a backup, or move this file away to start counting again";
+            "the links are not affected: restore a backup, or move this file away to count again";
         format!("opening the store of clicks {} ({advice})", path.display())
     })?);
     Ok((embedded_clicks, disk_reserve))
