@@ -1,4 +1,4 @@
-"""Instructions per redirect, counted by callgrind: the one figure that noise cannot touch.
+"""Instructions per redirect, counted by callgrind: the one figure that other load does not change.
 
 Callgrind counts from the moment when all links are in memory until the load has ended, so starting, warming and stopping cost
 nothing. Of terse it waits until all clicks are counted: the whole process's figure includes that work.

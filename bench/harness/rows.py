@@ -78,7 +78,7 @@ def clicks_of(lab, server):
 
 
 def doubts_of(lab, samples):
-    """Why a comparison means nothing: a client that is the bottleneck, or a machine that is not the same from round to round."""
+    """Why a comparison is not valid: a client that is the bottleneck, or a machine that is not the same from round to round."""
     doubts = []
     for name, taken in samples.items():
         busy, client = median(taken, "busy") / lab.threads, median(taken, "client_busy")

@@ -1,1 +1,1 @@
-//! Fuzz targets for everything that strangers' bytes reach. See `tests/targets`.
+//! Fuzz targets for all code that parses untrusted bytes. See `tests/targets`.

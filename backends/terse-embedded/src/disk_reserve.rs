@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terse_core::metrics::Metrics;
 
-/// Tells when the disk is nearly full. Below the reserve, the click store counts clicks and does
-/// not store them one by one.
+/// Checks whether the disk is nearly full. Below the reserve, the click store counts clicks and
+/// does not store them one by one.
 #[derive(Debug, Default)]
 pub struct DiskReserve {
     folder: PathBuf,
@@ -16,7 +16,7 @@ pub struct DiskReserve {
 }
 
 impl DiskReserve {
-    /// Of the disk that holds this folder. Without bytes there is no reserve.
+    /// A reserve on the disk that holds this folder; 0 bytes for none.
     pub fn new(folder: impl Into<PathBuf>, bytes: u64) -> Self {
         Self { folder: folder.into(), bytes, ..Self::default() }
     }
@@ -26,7 +26,7 @@ impl DiskReserve {
         self.bytes
     }
 
-    /// Whether less than the reserve is free now. A disk that does not tell is not low.
+    /// Whether less than the reserve is free now. `false` if the free space is unknown.
     pub fn is_low(&self) -> bool {
         if self.bytes == 0 {
             return false;

@@ -72,7 +72,8 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Whether SQLite failed at one job and not because of the disk: the other jobs can still run.
+/// Whether SQLite failed because of one job and not because of the disk, so that the other jobs can
+/// still run.
 pub(crate) fn concerns_one(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

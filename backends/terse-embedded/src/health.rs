@@ -27,7 +27,7 @@ impl Health {
         }
     }
 
-    /// Runs before every write, so that no write waits for a disk that is known to be broken.
+    /// Call it before every write, so that no write waits for a disk that is known to be broken.
     pub(crate) fn refuse_if_broken(&self) -> Result<(), StoreError> {
         if !self.broken.load(Ordering::Acquire) {
             return Ok(());

@@ -19,7 +19,7 @@ const COLLECT: Duration = Duration::from_millis(200);
 const MAX_INDEXED_AT_ONCE: usize = 1000;
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
-/// Tells the indexer that links wait, or that the store closes.
+/// Signals the indexer that links wait, or that the store closes.
 #[derive(Default)]
 pub(crate) struct IndexSignal {
     state: Mutex<State>,

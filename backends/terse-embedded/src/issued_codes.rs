@@ -15,7 +15,7 @@ const MAX_REMEMBERED: usize = 200_000;
 /// The largest number of rows to read for it when the store is opened, so that opening stays fast.
 const MAX_ROWS: usize = 1_000_000;
 
-/// Errs to one side only: it may know numbers and codes whose write then failed, but never misses
+/// Which codes may exist. It may list numbers and codes whose write then failed, but never misses
 /// one that was written.
 pub(crate) struct IssuedCodes {
     leased: [AtomicU64; MAX_CODE_LENGTH as usize + 1],

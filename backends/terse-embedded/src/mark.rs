@@ -1,8 +1,8 @@
 //! The mark of a links file: what the file held at its last commit, kept in a small file beside it.
 //!
 //! SQLite silently drops the end of a damaged write-ahead log, and all of a log that was deleted.
-//! The links in it are then gone, and their codes would be issued again. The mark tells how many
-//! frames the log had and which numbers were leased, so that the next open notices.
+//! The links in it are then gone, and their codes would be issued again. The mark records how many
+//! frames the log had and which numbers were leased, so that the next open notices the loss.
 //!
 //! The writer writes the mark after each commit, before it answers. It syncs the mark only when
 //! leases have changed: after a power cut the mark may be behind the file, never ahead of it.
@@ -108,7 +108,8 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
 }
 
-/// Checks the header of a log as SQLite does (<https://sqlite.org/fileformat2.html#walformat>).
+/// Checks the header of a log in the way SQLite does
+/// (<https://sqlite.org/fileformat2.html#walformat>).
 fn judge(header: &[u8; 32]) -> Log {
     let word = |at: usize, big: bool| {
         let bytes = [header[at], header[at + 1], header[at + 2], header[at + 3]];
@@ -226,7 +227,8 @@ impl MarkFile {
             return Ok(());
         }
         if self.emptying > 0 {
-            // These frames may be gone at any moment, and are in the file then.
+            // Another connection may remove these frames at any time, after copying them into the
+            // file.
             self.mark.frames = 0;
         } else if frames > 0 {
             self.mark.frames = self.needed_frames(frames)?;
@@ -235,7 +237,7 @@ impl MarkFile {
         self.write(is_leased)
     }
 
-    /// How many frames of the log a commit needs. Reads the salts if the log began anew.
+    /// How many frames of the log a commit needs. Reads the salts if the log was restarted.
     fn needed_frames(&mut self, frames: u64) -> io::Result<u64> {
         if frames > self.mark.frames && self.mark.frames > 0 {
             return Ok(frames);
@@ -316,7 +318,7 @@ mod tests {
         std::fs::write(path_of(&db), bytes).unwrap();
         let (_, known) = MarkFile::open(&db, &identity, true).unwrap();
         assert_eq!(known.unwrap().leases[7], 1000);
-        // The mark of another store says nothing.
+        // The mark of another store is ignored.
         let other = Identity::from_stored([2; 32], Alphabet::Base62, CodeHash::Hmac);
         assert_eq!(MarkFile::open(&db, &other, true).unwrap().1, None);
     }

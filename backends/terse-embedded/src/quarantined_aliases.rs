@@ -31,7 +31,7 @@ impl LinkWrites {
         Ok(())
     }
 
-    /// Releases the alias to its former owner.
+    /// Ends the quarantine of an alias that its former owner takes back.
     pub(crate) fn take_back(&self, domain: i64, link: &Link) -> Result<(), Failure> {
         let mut statement =
             self.conn.prepare_cached("DELETE FROM held WHERE domain = ?1 AND code = ?2")?;

@@ -11,8 +11,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::{Failure, corrupt};
 
-/// Ids below are numbers of codes; ids from here on belong to named links. Far above every possible
-/// number.
+/// Ids below this are numbers of codes; ids from here on belong to named links. It is far above
+/// every possible number.
 pub(crate) const FIRST_NAMED: i64 = 1 << 61;
 
 /// The columns in the order that [`RawRow::read`] expects.
@@ -292,7 +292,7 @@ impl Fields<'_> {
         for text in [Some(domain), code, Some(self.target), self.title, self.tags] {
             put_text(&mut bytes, text);
         }
-        // Only if there are signs: rows from before signs existed keep their checksum.
+        // Only if there are flags, so that rows from before flags existed keep their checksum.
         if self.signs.is_some() {
             put_text(&mut bytes, self.signs);
         }

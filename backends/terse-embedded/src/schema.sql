@@ -5,7 +5,7 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT RO
 CREATE TABLE domains (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
 INSERT INTO domains VALUES (0, '');
 
--- The numbers of each code length below `next` were given out.
+-- The numbers of each code length below `next` were leased.
 CREATE TABLE leases (length INTEGER PRIMARY KEY, next INTEGER NOT NULL) STRICT;
 
 -- A link whose code is a leased number has that number as its id, and no code here. All others ("named") have ids from 2^61 on.

@@ -2,6 +2,6 @@
 DROP INDEX links_marked;
 DROP INDEX links_marked_anonymous;
 UPDATE links SET marked = CAST(unixepoch('subsec') * 1000 AS INTEGER) WHERE marked IS NOT NULL;
--- Blocked links stay for ever, and are not looked at again at every purge.
+-- Without blocked links, which stay for ever, so that a purge does not read them each time.
 CREATE INDEX links_marked ON links (marked) WHERE marked IS NOT NULL AND (flags & 32) = 0 AND owner <> 0;
 CREATE INDEX links_marked_anonymous ON links (marked) WHERE marked IS NOT NULL AND (flags & 32) = 0 AND owner = 0;

@@ -3,8 +3,8 @@ ALTER TABLE links ADD COLUMN password TEXT;
 ALTER TABLE links ADD COLUMN notes TEXT;
 ALTER TABLE links ADD COLUMN archived_at INTEGER;
 
--- Links as they were before each of their last changes: whole rows, checksum and all. A column that `links` is given later is given
--- to both.
+-- Links as they were before each of their last changes: whole rows, with their checksums. A column that is added to `links` is added
+-- here, too.
 CREATE TABLE revisions (
     n INTEGER PRIMARY KEY,  -- in the order of the changes
     until INTEGER NOT NULL, -- when it was changed

@@ -1,3 +1,3 @@
--- Which visitors go elsewhere than to the target: JSON, as the core writes it.
+-- The redirect rules: JSON, as the core writes it.
 ALTER TABLE links ADD COLUMN rules TEXT;
 ALTER TABLE revisions ADD COLUMN rules TEXT;

@@ -1,2 +1,2 @@
--- An owner's tags are counted without looking at their links. `deleted_at` is in it so that SQLite need not look either.
+-- Counts an owner's tags without reading their links. `deleted_at` is in the index so that SQLite need not read the rows.
 CREATE INDEX links_tagged ON links (owner, tags, deleted_at) WHERE tags IS NOT NULL AND deleted_at IS NULL AND owner <> 0;

@@ -10,7 +10,7 @@ CREATE TABLE changes (
 
 -- In `meta`, `incarnation`: raised when the store is restored from a copy; 1 if absent.
 
--- Events that a write must not lose: written with it, deleted once they are handed over.
+-- Events that a write must not lose: written with it, deleted once the registry has their deliveries.
 CREATE TABLE outbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     kind TEXT NOT NULL,

@@ -43,7 +43,8 @@ pub(crate) fn created_at(position: i64) -> i64 {
     position >> TIE_BITS
 }
 
-/// Three characters of a private plane, which no text of a link contains: one trigram.
+/// Three characters from a private-use plane of Unicode, which form one trigram that no text of a
+/// link contains.
 fn mark(kind: u8, value: &[u8]) -> String {
     let hash = xxh3_64(&[&[kind], value].concat());
     [hash, hash >> 15, hash >> 30]
@@ -187,7 +188,7 @@ pub(crate) const NEXT_OF_THE_SAME_TIME: &str = "SELECT id FROM links INDEXED BY 
      WHERE created_at = ?1 AND id >= ?2 ORDER BY id LIMIT 1";
 
 impl LinkWrites {
-    /// Makes the indexer take up a link. Links before the floor wait anyway.
+    /// Makes the link wait for the indexer. Links before the floor wait anyway.
     pub(crate) fn index_later(&mut self, id: i64, link: &Link) -> Result<(), Failure> {
         let at = position_of(id, link);
         self.links_to_index = true;
@@ -199,7 +200,7 @@ impl LinkWrites {
         Ok(())
     }
 
-    /// Takes a link out of the index if its texts change, and makes the indexer take it up again.
+    /// Takes a link out of the index if its texts change, and makes it wait for the indexer again.
     pub(crate) fn index_again(&mut self, id: i64, old: &Link, new: &Link) -> Result<(), Failure> {
         if is_indexed_alike(old, new) {
             return Ok(());
@@ -234,8 +235,8 @@ impl LinkWrites {
         if !self.is_indexed(at)? {
             return Ok(false);
         }
-        // The trigrams of an owner's link are erased. That takes a millisecond, which anonymous
-        // links are not worth: they come and go in large numbers. Theirs go at the next merge.
+        // Erases the trigrams of an owner's link, which takes a millisecond. Anonymous links are
+        // many and short-lived: their trigrams stay until FTS5 merges its segments.
         self.erase_trigrams(link.owner != OwnerId::ANONYMOUS)?;
         self.change_index("'delete', ?1", at, link)?;
         for twin in self.links_at(position(at))? {
@@ -250,8 +251,8 @@ impl LinkWrites {
         Ok(true)
     }
 
-    /// Whether FTS5 erases the trigrams of links that it deletes, instead of marking them. It
-    /// deletes what it has collected in the way that is set then.
+    /// Sets whether FTS5 erases the trigrams of links that it deletes, instead of marking them. The
+    /// setting at the time of the flush applies to all deletions that FTS5 has collected.
     fn erase_trigrams(&mut self, erase: bool) -> Result<(), Failure> {
         if self.erases_trigrams != Some(erase) {
             self.write_index("INSERT INTO search(search) VALUES ('flush')", [])?;
@@ -436,7 +437,7 @@ mod tests {
         }
     }
 
-    /// Links of few moments, owners, tags and words, so that they share much.
+    /// Links with few different times, owners, tags and words, so that they share many trigrams.
     async fn mixed(store: &Embedded) -> Vec<Link> {
         let numbering = terse_core::Numbering::new(store.identity());
         let range = store.lease(7, 300, numbering.capacity(7), 0).await.unwrap();
@@ -550,7 +551,7 @@ mod tests {
         store.close();
     }
 
-    /// Compared one by one, the links of a page would end long before.
+    /// Without the index, a page would end after 20,000 compared links.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_first_page_has_what_the_oldest_of_many_links_contains() {
         let folder = tempfile::tempdir().unwrap();

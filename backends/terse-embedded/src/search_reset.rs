@@ -71,7 +71,8 @@ impl LinkWrites {
         Ok(())
     }
 
-    /// Makes the writer replace an index that a search found to be damaged, unless it has.
+    /// Makes the writer replace an index that a search found to be damaged, unless it was replaced
+    /// since.
     pub(crate) fn report_damaged_index(&mut self) -> Result<(), Failure> {
         if self.floor == Some(ABOVE_ALL) {
             return Ok(());
@@ -116,8 +117,8 @@ impl LinkWrites {
     }
 }
 
-/// Drops the tables of replaced indexes, also those that a process left that was killed before it
-/// could: they say which link contains what.
+/// Drops the tables of replaced indexes, also those that a killed process left: they reveal which
+/// link contains which text.
 pub(crate) fn drop_damaged_tables(conn: &Connection) -> rusqlite::Result<()> {
     let mut statement = conn
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'damaged_*'")?;
@@ -144,8 +145,8 @@ pub(crate) fn drop_damaged_tables(conn: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Overwrites the rows of a damaged table that can be reached from its ends: they say which link
-/// contains what.
+/// Overwrites the rows of a damaged table that can be reached from its ends: they reveal which link
+/// contains which text.
 fn overwrite(conn: &Connection, table: &str) -> rusqlite::Result<()> {
     let mut rows: Vec<i64> = Vec::new();
     for order in ["ASC", "DESC"] {

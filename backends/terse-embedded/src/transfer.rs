@@ -1,4 +1,4 @@
-//! Gives all data away, for a move into another store. The caller holds the lock of the data
+//! Reads all data, for `terse migrate` into another store. The caller holds the lock of the data
 //! folder, so that nothing changes meanwhile.
 
 use std::path::Path;
@@ -206,7 +206,8 @@ impl TablesFile {
         if read.is_empty() { Ok(()) } else { take(read) }
     }
 
-    /// Whose clicks there are sums of, and, of links, the owner: up to `limit` after a position.
+    /// The subjects that have sums of clicks, links with their owner: up to `limit` after a
+    /// position.
     pub fn subjects(
         &self,
         after: i64,
@@ -238,7 +239,7 @@ impl TablesFile {
         Ok(found)
     }
 
-    /// The highest number that a numbered table has given out.
+    /// The highest number that a numbered table has assigned.
     pub fn last_number(&self, table: &Table) -> Result<i64, EmbeddedOpenError> {
         let sql = "SELECT seq FROM sqlite_sequence WHERE name = ?1";
         let last = self.conn.query_row(sql, [counter(table)], |row| row.get(0)).optional()?;
@@ -322,7 +323,7 @@ mod tests {
                 let from =
                     sql.split_whitespace().skip_while(|word| *word != "FROM").nth(1).unwrap();
                 moved.insert(from);
-                // All columns of its table, too. The numbers of waiting events are given anew.
+                // All columns of its table, too. Waiting events get new numbers.
                 let count = format!("SELECT count(*) FROM pragma_table_info('{from}')");
                 let columns: i64 = conn.query_row(&count, [], |row| row.get(0)).unwrap();
                 if !matches!(table.name, "facts" | "outbox") {

@@ -24,7 +24,7 @@ use crate::health::Health;
 use crate::queue::{Dequeued, Queue, QueueReceiver};
 use crate::reader::ReadJob;
 
-/// Readers kept a log that is this many times too long from being reset; the writer now waits
+/// When the log is this many times too long because readers prevented its reset, the writer waits
 /// briefly for them.
 const TOO_LONG: u32 = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

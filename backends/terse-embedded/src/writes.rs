@@ -58,7 +58,7 @@ impl Deref for LinkWrites {
     }
 }
 
-/// What becomes of a link on its way into the store.
+/// What the store does with a new link.
 pub(crate) enum Decision {
     /// It is written.
     Write,
@@ -142,8 +142,8 @@ impl LinkWrites {
         Ok(writes)
     }
 
-    /// Changes the mark. If that fails, the store goes on without it: the next open may not notice
-    /// a loss, but continues at a random distance as always.
+    /// Changes the mark. If that fails, the store continues without it: the next open may not
+    /// notice a loss, but continues at a random distance as always.
     fn mark(&self, change: impl FnOnce(&mut MarkFile) -> std::io::Result<()>) {
         let Some(mark) = &self.mark else { return };
         if let Err(error) = change(&mut mark.lock().unwrap_or_else(PoisonError::into_inner)) {

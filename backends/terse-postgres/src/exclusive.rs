@@ -14,7 +14,8 @@ use crate::sql::Param;
 /// How long the client waits beyond the statement timeout of the server, which then answers.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Without a statement timeout: the server would end its wait for a standby and call that success.
+/// Without a statement timeout: at a timeout the server would stop waiting for a standby and report
+/// success.
 const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
 
 pub(crate) struct ExclusivePool {

@@ -1,4 +1,4 @@
-//! What went wrong, grouped by what can be done about it.
+//! Failures, grouped by what the caller can do about them.
 
 use terse_core::registry::RegistryError;
 use terse_core::{BoxError, StoreError};
@@ -9,8 +9,8 @@ use tokio_postgres::error::SqlState;
 pub(crate) enum Failure {
     /// An answer: repeating the call would give it again.
     Refused(StoreError),
-    /// Nothing was written. Another attempt may succeed: two transactions met, or the connection
-    /// was closed before the commit was sent.
+    /// Nothing was written. Another attempt may succeed: two transactions conflicted, or the
+    /// connection was closed before the commit was sent.
     Again(BoxError),
     /// The connection was lost while the transaction committed: it may have happened.
     Unknown(BoxError),
@@ -46,8 +46,8 @@ impl From<tokio_postgres::Error> for Failure {
     }
 }
 
-/// Whether another attempt may succeed at once: another transaction was in the way, or the server
-/// ended the connection.
+/// Whether another attempt may succeed at once: another transaction conflicted, or the server ended
+/// the connection.
 fn is_passing(code: &SqlState) -> bool {
     [
         SqlState::T_R_SERIALIZATION_FAILURE,

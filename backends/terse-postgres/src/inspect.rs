@@ -1,4 +1,4 @@
-//! What `terse doctor` wants to know about a database.
+//! The state of a database, for `terse doctor`.
 
 use std::time::SystemTime;
 
@@ -16,11 +16,11 @@ pub struct PostgresInspection {
     pub server: String,
     /// Whether it accepts writes.
     pub writable: bool,
-    /// Its setting `synchronous_commit`, with which 201 is as durable as it says.
+    /// Its setting `synchronous_commit`, which decides how durable 201 is.
     pub synchronous_commit: String,
     /// Its setting `fsync`.
     pub fsync: bool,
-    /// How many standbys follow it, if this account may know.
+    /// How many standbys follow it, if the database role may see them.
     pub standbys: u64,
     /// Its setting `synchronous_standby_names`.
     pub synchronous_standbys: String,
@@ -32,7 +32,7 @@ pub struct PostgresInspection {
     pub search_index: bool,
 }
 
-/// Looks at a database. Changes nothing.
+/// Reads the state of a database. Changes nothing.
 pub async fn inspect(options: &PostgresOptions) -> Result<PostgresInspection, PostgresOpenError> {
     let connector = Connector::new(&options.url, options.connect_timeout)?;
     let failed = |error: tokio_postgres::Error| connector.failed(error);

@@ -6,8 +6,8 @@
 //! transaction.
 //!
 //! Statements are unnamed and typed, and nothing outlives a transaction, so that a pooler such as
-//! pgbouncer may stand in between in its transaction mode. Migrations and everything else that
-//! decides between nodes take advisory locks that end with their transaction.
+//! pgbouncer in transaction mode can sit in between. Migrations, and writes that only one node may
+//! make, take advisory locks that end with their transaction.
 
 mod clicks;
 mod exclusive;

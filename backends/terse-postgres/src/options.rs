@@ -10,7 +10,7 @@ use tokio_postgres::config::{Host, SslMode};
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// How long what was sent may be unacknowledged.
+/// How long sent data may stay unacknowledged.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How to reach a database, and how long to wait for it.
@@ -73,7 +73,7 @@ pub enum PostgresOpenError {
     /// The URL cannot be used.
     #[error("the URL of the database is not valid: {0}")]
     Url(String),
-    /// It cannot be reached, or it refuses.
+    /// It cannot be reached, or it refuses the connection.
     #[error("the database at {place} cannot be used")]
     Connect {
         /// Host and database, without the password.
@@ -150,8 +150,8 @@ impl ServerUrl {
             config.ssl_mode(if is_local { SslMode::Disable } else { SslMode::Require });
         }
         config.connect_timeout(connect_timeout);
-        // A server that vanished without a word is noticed: while nothing is sent, and while
-        // something is.
+        // Notices a server that disappeared without closing the connection: by keepalives while
+        // nothing is sent, and by the user timeout while something is.
         config.keepalives(true).keepalives_idle(KEEPALIVE_IDLE);
         config.keepalives_interval(KEEPALIVE_INTERVAL).keepalives_retries(KEEPALIVE_RETRIES);
         config.tcp_user_timeout(TCP_USER_TIMEOUT);

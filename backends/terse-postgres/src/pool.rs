@@ -22,9 +22,9 @@ use crate::tls;
 /// Each statement must see what was committed before it, whatever the database's default is: after
 /// the wait for a lock, the reads must see what its last holder wrote.
 pub(crate) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
-/// How often a transaction that met another one is begun.
+/// How often a transaction that conflicts with another one is tried.
 const ATTEMPTS: u32 = 4;
-/// The first with `xid8`.
+/// The first version with `xid8`.
 const OLDEST_SERVER: i32 = 130_000;
 /// The longest pause before a connection is tried again.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
@@ -159,7 +159,7 @@ impl Pool {
         retried(|| self.lists.query(sql, params)).await
     }
 
-    /// A read by which nothing is decided: a replica may answer it, which lags behind.
+    /// A read that no decision depends on. A replica, which lags behind, may answer it.
     pub(crate) async fn search(
         &self,
         sql: &str,
@@ -197,7 +197,8 @@ impl Pool {
     }
 }
 
-/// Repeats a transaction that met another one, or whose connection was closed before it committed.
+/// Repeats a transaction that conflicted with another one, or whose connection was closed before it
+/// committed.
 pub(crate) async fn retried<T, F>(attempt: impl Fn() -> F) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,
@@ -215,7 +216,8 @@ where
     }
 }
 
-/// A pause that doubles with every failure, with jitter, so that nodes do not come back together.
+/// A pause that doubles with every failure, with jitter, so that nodes do not retry at the same
+/// time.
 pub(crate) fn pause(failures: u32, first: Duration) -> Duration {
     let longest = first.saturating_mul(1 << failures.min(10)).min(MAX_PAUSE);
     let random = getrandom::u32().unwrap_or(u32::MAX);

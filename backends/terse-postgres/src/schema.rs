@@ -20,7 +20,7 @@ const MIGRATION_LOCK: i64 = 0x7465_7273_655f_6d67;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the version of the tables may take to read.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long all steps of a part may take: an index of a large table takes its time.
+/// How long all steps of a part may take. Building an index on a large table takes long.
 const MIGRATION_TIMEOUT: Duration = Duration::from_hours(2);
 
 const VERSIONS: &str = "CREATE TABLE IF NOT EXISTS terse_schema (

@@ -21,8 +21,8 @@ impl SharedConnection {
         Self { connector, current: Arc::default(), connecting: Arc::default() }
     }
 
-    /// Each statement is a transaction of its own. After a timeout the connection is replaced:
-    /// whatever is behind the slow statement would wait for it too.
+    /// Each statement is a transaction of its own. After a timeout the connection is replaced,
+    /// because later statements on it would wait for the slow one.
     pub(crate) async fn query(
         &self,
         sql: &str,
@@ -59,7 +59,7 @@ impl SharedConnection {
         // Another connection may work.
         backoff.check().map_err(|error| Failure::Again(Box::new(error)))?;
         let (connector, current) = (Arc::clone(&self.connector), Arc::clone(&self.current));
-        // In a task of its own: what it takes longer than one caller waits is not lost.
+        // In a task of its own, so that it continues if its caller stops waiting.
         let connecting = self.connector.runtime().spawn(async move {
             match connector.connect().await {
                 Ok(connection) => {

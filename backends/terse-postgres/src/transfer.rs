@@ -1,7 +1,7 @@
-//! Takes all data of another store into an empty database.
+//! Writes all data of another store into an empty database, for `terse migrate`.
 //!
-//! Every step can be repeated: rows that are there stay. Until [`DatabaseImport::finish`], no node starts
-//! on the database, and what was moved up to then is noted in `terse_migration`.
+//! Every step can be repeated: it keeps rows that exist. No node starts on the database before
+//! [`DatabaseImport::finish`]; until then `terse_migration` records what was moved.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::sql::{Param, SqlTimestamp, params};
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Says what moves into the database, and how far it has come.
+/// Records what moves into the database, and how far the move has come.
 const STATE: &str = "CREATE TABLE IF NOT EXISTS terse_migration (
     one      boolean PRIMARY KEY DEFAULT true CHECK (one),
     source   bytea NOT NULL,
@@ -37,7 +37,7 @@ pub enum DatabaseImportError {
     /// It failed.
     #[error("the database failed")]
     Store(#[from] StoreError),
-    /// It holds something.
+    /// The database is not empty.
     #[error("{0}")]
     Refused(String),
 }
@@ -49,7 +49,7 @@ pub struct DatabaseImport {
 }
 
 impl DatabaseImport {
-    /// Creates the tables, and the identity of the store that moves. Refuses a database that holds
+    /// Creates the tables, and writes the identity of the store. Refuses a database that contains
     /// anything but the beginning of the same move.
     pub async fn begin(
         options: &PostgresOptions,
@@ -92,12 +92,12 @@ impl DatabaseImport {
                 )));
             }
         }
-        // A node that has been started on the empty database has made these.
+        // These exist if a node was started on the empty database.
         let secret = &identity.secret()[..];
         let (alphabet, hash) = (identity.alphabet.as_str(), identity.code_hash.as_str());
         let (lengths, next): (Vec<i16>, Vec<i64>) =
             leases.iter().map(|(length, next)| (i16::from(*length), next.cast_signed())).unzip();
-        // In one step: a move that goes on later does not write the leases again.
+        // In one step, because a move that is continued does not write the leases again.
         write(
             &import.pool,
             "WITH facts AS (DELETE FROM registry_facts), salts AS (DELETE FROM salts), \
@@ -114,7 +114,7 @@ impl DatabaseImport {
         Ok(Self { position: i64::MIN, ..import })
     }
 
-    /// Links up to this position are there.
+    /// Links up to this position are in the database.
     pub fn position(&self) -> i64 {
         self.position
     }
@@ -260,12 +260,12 @@ impl DatabaseImport {
         write(&self.pool, &sql, &params).await
     }
 
-    /// Forgets the rows of a table, before they are written anew.
+    /// Deletes the rows of a table, before they are written again.
     pub async fn clear(&self, table: &Table) -> Result<(), DatabaseImportError> {
         write(&self.pool, &format!("DELETE FROM {}", name_of(table)), &[]).await
     }
 
-    /// Numbers up to this one are not given out again.
+    /// The database never assigns numbers up to this one again.
     pub async fn set_last_number(
         &self,
         table: &Table,
@@ -290,7 +290,7 @@ impl DatabaseImport {
             })
             .collect();
         let (columns, name) = (columns.join(", "), name_of(table));
-        // Small tables have no number to go on from.
+        // Small tables have no number to continue from.
         let after = match table.numbered {
             true => format!("WHERE \"{0}\" > $1 ORDER BY \"{0}\"", table.columns[0].0),
             false => "ORDER BY ctid OFFSET $1".to_owned(),
@@ -307,7 +307,8 @@ impl DatabaseImport {
         }
     }
 
-    /// Begins to write the sums of a subject, and its single clicks. `None` if it is there already.
+    /// Begins to write the sums of a subject, and its single clicks. `None` if the database has the
+    /// subject already.
     pub async fn put_sums(
         &self,
         sums: &MovedSums,

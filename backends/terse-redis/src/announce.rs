@@ -1,4 +1,4 @@
-//! Tells the other nodes which links have changed.
+//! Announces changed links to the other nodes.
 //!
 //! A message is text: the sender's number, then a line per link with domain, code, revision and
 //! time, between tabs. A node that misses it reads the change from the store's feed.
@@ -34,7 +34,8 @@ enum News {
     Changed(Change),
 }
 
-/// A node's cache of routes that tells the other nodes of changes, and hears of theirs.
+/// A node's cache of routes that announces changes to the other nodes, and receives their
+/// announcements.
 pub struct AnnouncingRoutes {
     routes: Arc<dyn RouteCache>,
     inner: Arc<Inner>,
@@ -118,7 +119,7 @@ async fn announce(inner: Arc<Inner>, mut news: mpsc::Receiver<News>, node: u64) 
             }
         }
         inner.put_links(&links, Instant::now()).await;
-        // Before the message: a node that has heard it reads the copy.
+        // Before the message, because a node that receives the message reads the copy.
         if changes.is_empty() || !inner.bury(&changes).await {
             continue;
         }
@@ -188,7 +189,7 @@ impl Heard {
                     read(node, &text).iter().for_each(|change| self.apply(change));
                 }
                 Ok(None) => return Ok(()),
-                // Silence: is the server still there?
+                // No message for a while: check whether the server still answers.
                 Err(_) => {
                     if timeout(TIMEOUT, sink.ping::<redis::Value>()).await?.is_err() {
                         return Ok(());
@@ -199,10 +200,10 @@ impl Heard {
     }
 }
 
-/// Hears what other nodes announce, until the task is aborted.
+/// Receives what other nodes announce, until the task is aborted.
 async fn listen(heard: Heard, node: u64) {
     loop {
-        // Until the connection is lost. The feed tells what is missed meanwhile.
+        // Until the connection is lost. The node reads missed changes from the feed.
         let _lost = heard.subscribe(node).await;
         let jitter = getrandom::u32().unwrap_or_default() % 100;
         tokio::time::sleep(RETRY + RETRY * jitter / 100).await;

@@ -22,7 +22,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// The waits between attempts to reach one that does not.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(2);
-/// After this many probes without an answer, the connection is made anew.
+/// After this many probes without an answer, the client reconnects.
 const FAILED_PROBES: u32 = 2;
 
 /// Redis could not be reached when terse started.
@@ -41,9 +41,9 @@ pub(crate) struct RedisUnavailable;
 /// A connection to Redis that renews itself.
 ///
 /// A call that fails, or that is not answered within [`TIMEOUT`], opens the breaker: further calls
-/// return at once, until a task in the background has got an answer. The users of this client
-/// watch `Redis::epochs`: a new epoch begins whenever writes may have been lost, because
-/// a call failed or because the servers are others than before.
+/// return at once, until a task in the background has got an answer. The users of this client watch
+/// `Redis::epochs`: a new epoch begins whenever writes may have been lost, because a call failed or
+/// because other servers answer than before.
 pub struct Redis {
     state: Arc<State>,
     keeper: JoinHandle<()>,
@@ -149,7 +149,7 @@ impl Drop for Redis {
     }
 }
 
-/// Whether the server answered and does not want this one command.
+/// Whether the server answered, but refused this one command.
 fn is_refusal(error: &RedisError) -> bool {
     matches!(error.code(), Some("OOM" | "WRONGTYPE" | "NOPERM" | "ERR" | "MISCONF" | "NOREPLICAS"))
 }
@@ -193,8 +193,8 @@ impl State {
         Ok(connection)
     }
 
-    /// Asks for the time, and who answers: the run ids of the servers. Another run id means
-    /// another server, or the same one with an older copy of its data.
+    /// Asks Redis for its time and for the run ids of its servers. Another run id means another
+    /// server, or the same one with an older copy of its data.
     async fn probe(&self, mut connection: Connection) -> RedisResult<Vec<String>> {
         let probed = timeout(PROBE_TIMEOUT, async {
             let asked = self.steady_ms();

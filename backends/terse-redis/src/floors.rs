@@ -1,4 +1,4 @@
-//! The least revision of recently changed links that a copy must have.
+//! The lowest revision that a copy of a recently changed link must have.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ struct State {
     overfull_until: Option<Instant>,
 }
 
-/// What is known of a link. Both parts end by themselves, each in its time.
+/// What is known of a link. Each of the two parts has its own end.
 #[derive(Clone, Copy, Default)]
 struct Floor {
     /// A copy has at least this revision, until then.
@@ -106,7 +106,7 @@ impl Floors {
 }
 
 impl State {
-    /// Drops what is over, at most once a second.
+    /// Drops entries whose time is over, at most once a second.
     fn sweep(&mut self, now: Instant) {
         if self.swept.is_none_or(|at| now - at > Duration::from_secs(1)) {
             self.floors.retain(|_, floor| !floor.is_over(now));

@@ -1,4 +1,4 @@
-//! What `terse doctor` asks Redis.
+//! The state of Redis, for `terse doctor`.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct RedisInspection {
     pub eviction_policy: String,
 }
 
-/// Looks at Redis.
+/// Reads the state of Redis.
 pub async fn inspect(url: &RedisUrl) -> Result<RedisInspection, RedisError> {
     let looked = timeout(TIMEOUT, async {
         let mut connection = connect(url).await?;

@@ -1,9 +1,8 @@
-//! Redis for several nodes: warm copies of links, news of changed links, and rate limits.
+//! Redis for several nodes: copies of links, announcements of changes, and shared rate limits.
 //!
-//! Everything here only makes a fleet faster. The store stays the guarantee: without Redis, nodes
-//! read links from the store, learn of changes from its feed and count limits for themselves. No
-//! call waits longer than [`TIMEOUT`], and after one that failed no call is sent until Redis has
-//! answered a probe.
+//! Redis only makes a fleet faster. Nodes work without it: they read links from the store, read
+//! changes from its feed and count limits for themselves. No call waits longer than [`TIMEOUT`],
+//! and after a failed call no call is sent until Redis has answered a probe.
 
 mod announce;
 mod client;

@@ -79,7 +79,8 @@ pub struct RedisLimiter {
 }
 
 impl RedisLimiter {
-    /// `local` counts while Redis is away. `store` distinguishes those who share one Redis.
+    /// `local` counts while Redis is away. `store` separates the keys of stores that share one
+    /// Redis.
     pub fn new(redis: Arc<Redis>, local: Arc<dyn Limiter>, store: &str) -> Self {
         Self {
             redis,
@@ -91,7 +92,7 @@ impl RedisLimiter {
         }
     }
 
-    /// Adds this to Redis' time, for tests that move the clock.
+    /// Adds this to Redis' time, for tests that control the clock.
     #[doc(hidden)]
     #[must_use]
     pub fn ahead_by(self, ahead_micros: Arc<dyn Fn() -> i64 + Send + Sync>) -> Self {

@@ -1,10 +1,10 @@
 //! Copies of links in Redis, in front of the store.
 //!
 //! A node uses a copy only if all of these hold, so that it never goes back to an older revision:
-//! the store's changes of the last two minutes were replayed into Redis since it was last away; the
-//! copy is not older than what this node knows of the link ([`Floors`]); and it was written after
-//! the last time that this node missed changes. A copy that is five minutes old is read from the
-//! store again, and used only if the store does not answer.
+//! the store's changes of the last eight minutes were replayed into Redis since it was last away;
+//! the copy is not older than what this node knows of the link ([`Floors`]); and it was written
+//! after the last time that this node missed changes. A copy that is five minutes old is read from
+//! the store again, and used only if the store does not answer.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -52,7 +52,7 @@ pub struct LinkOptions {
     pub write_through: bool,
 }
 
-/// What the copies were good for.
+/// Counts how look-ups were answered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct LinkCounts {
     /// Look-ups that a copy answered.
@@ -83,7 +83,7 @@ pub(crate) struct Inner {
     pub(crate) redis: Arc<Redis>,
     store: Arc<dyn LinkStore>,
     pub(crate) options: LinkOptions,
-    /// What belongs to this store begins so.
+    /// The prefix of all keys of this store.
     pub(crate) prefix: String,
     pub(crate) floors: Floors,
     put: Script,
@@ -120,7 +120,7 @@ impl RedisLinks {
         Self { inner, keeper }
     }
 
-    /// What the copies were good for, so far.
+    /// How look-ups were answered so far.
     pub fn counts(&self) -> LinkCounts {
         let Counters { hits, misses, bypassed, stale } = &self.inner.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -274,7 +274,7 @@ impl Inner {
             .await
     }
 
-    /// From now on only copies that are written from now on are used.
+    /// From now on this node uses only copies that are written from now on.
     fn distrust(&self) {
         let from = self.redis.now_ms() + i64::try_from(MAX_FILL.as_millis()).unwrap_or(0);
         self.trusted_from_ms.fetch_max(from, Ordering::AcqRel);

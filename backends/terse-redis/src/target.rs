@@ -110,7 +110,7 @@ impl RedisUrl {
                     None => (login, None),
                 };
                 Layout::Sentinel {
-                    // Sentinels are asked without a password, unless they have the same.
+                    // The driver sends Sentinels no password.
                     sentinels: nodes(DEFAULT_SENTINEL_PORT, "", driver),
                     master: master.to_owned(),
                     server: Server { tls, user: decoded(user), password, database },

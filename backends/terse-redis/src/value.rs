@@ -8,8 +8,8 @@
 //! | … | the link, as `terse_core::link_codec` writes it; nothing for a tombstone |
 //!
 //! Values are ordered by revision, and a tombstone comes after a link of its revision. The script
-//! [`PUT`] never replaces a value by an earlier one. Nothing is deleted: a copy that a slow reader
-//! writes later would then be the only one.
+//! [`PUT`] never replaces a value by an earlier one. Nothing is deleted: after a deletion, a slow
+//! reader could write an old copy, and nothing would refuse it.
 
 use terse_core::{Link, Revision, link_codec};
 

@@ -19,7 +19,7 @@ const BUFFER: usize = 4096;
 const POLL_FIRST: u16 = 1;
 /// Marks what is sent; the low bit of the user data. Receipts have the number of the connection.
 const SENT: u64 = 1;
-/// How long to wait before the clock is looked at again, without any answer.
+/// How long to wait for an answer before the client checks the clock again.
 const TICK: Duration = Duration::from_millis(50);
 /// Latencies above this many microseconds are counted as this long.
 const SLOWEST: usize = 1_000_000;
@@ -98,7 +98,7 @@ pub(crate) fn run(options: &Options) -> io::Result<Value> {
         }
         arrived.clear();
         for event in ring.completion() {
-            // A request that was sent says nothing; one that was not says why.
+            // A send that succeeds makes no event; one that fails is an error.
             if event.user_data() & SENT == 0 {
                 arrived.push(((event.user_data() >> 1) as usize, event.result()));
             } else {

@@ -1,8 +1,8 @@
 //! The API client: every command reaches links through the API, wherever it runs.
 //!
 //! The API is that of a remote server, of the server that runs on the local data folder, or, if
-//! none runs, the same router inside this process. Commands cannot tell the difference, so every
-//! rule of the API holds for them too.
+//! none runs, the same router inside this process. Commands work the same way in each case, so
+//! every rule of the API holds for them too.
 
 use std::any::Any;
 use std::time::Duration;

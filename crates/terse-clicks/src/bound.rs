@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use crate::folder::{Age, Folder};
 use crate::segment::Until;
 
-/// The size that the journal may have. Past it the oldest clicks are dropped, but only while the
-/// store accepts nothing: it failed or timed out, and has counted nothing since. A store that is
-/// slow, and counts, loses none.
+/// The size that the journal may have. Past it the shipper drops the oldest clicks, but only while
+/// the store accepts nothing: it failed or timed out, and has counted nothing since. While the
+/// store counts, if slowly, no click is dropped.
 ///
 /// Segments that are being written, or are prepared for writing, do not count: there are a few for
 /// each serving thread, and dropping others in their place would lose clicks for no reason.
@@ -24,8 +24,8 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// A bound of `limit` octets. One call that fails is not the end of a store that works: nothing
-    /// is dropped until it has failed for `grace`.
+    /// A bound of `limit` octets. Nothing is dropped until the store has failed for `grace`: a
+    /// single failed call is no reason.
     pub(crate) fn new(limit: u64, grace: Duration) -> Self {
         Self { limit, grace, failing_since: None }
     }
@@ -42,7 +42,7 @@ impl Bound {
 
     /// Drops the oldest segments if necessary, and calls `dropped` for each with the number of
     /// unread visits in it. Keeps segments that cannot be read right now, and those that are being
-    /// written: their writer would go on writing to a deleted file.
+    /// written: their writer would continue to write to a deleted file.
     pub(crate) fn keep(
         &mut self,
         folder: &mut Folder,

@@ -18,7 +18,7 @@ pub struct ShipperCounts {
     pub dropped: AtomicU64,
     /// Records that cannot belong to a link, or that could not be read.
     pub unreadable: AtomicU64,
-    /// Records that were read and given back, because earlier ones of other segments come first.
+    /// Records that were read and put back, because earlier records of other segments come first.
     pub given_back: AtomicU64,
     /// Calls of the store that failed or took too long.
     pub store_failures: AtomicU64,
@@ -30,8 +30,8 @@ pub struct ShipperCounts {
     pub lag_segments: AtomicU64,
     /// When something last failed, in milliseconds since 1970; 0 if nothing did.
     pub last_error_ms: AtomicI64,
-    /// False once the thread has ended without an order: nothing is counted any more until the next
-    /// start.
+    /// False once the thread has ended without being stopped: nothing is counted any more until the
+    /// next start.
     pub alive: AtomicBool,
     /// True once another process has opened this journal: this one counts no more.
     pub fenced: AtomicBool,

@@ -61,8 +61,8 @@ impl Folder {
     }
 
     /// Deletes segments that a killed process had prepared and never wrote to: they take room that
-    /// clicks need, and a server that is killed again and again would fill its bound with them. To
-    /// be called before this process creates segments.
+    /// clicks need, and a server that is killed again and again would fill its bound with them.
+    /// Call it before this process creates segments.
     pub fn sweep_unused(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
@@ -173,7 +173,7 @@ impl Folder {
         Ok((outdated.len(), aside))
     }
 
-    /// Deletes segments. One that cannot be deleted is not in the way of the others.
+    /// Deletes segments. If one cannot be deleted, the others still are.
     pub(crate) fn delete(&mut self, ages: &[Age]) -> io::Result<()> {
         let mut failed = None;
         for age in ages {
@@ -210,8 +210,8 @@ impl Folder {
         }
     }
 
-    /// Handles a file that does not begin as a segment does. This process may be writing its header
-    /// right now; any other is moved aside for inspection.
+    /// Handles a file that does not begin like a segment. If this process may be writing its header
+    /// right now, the file stays; otherwise it is moved aside for inspection.
     fn set_aside(&self, age: Option<Age>, path: &Path) {
         if !self.ended && age.is_some_and(|(made_ms, _)| made_ms >= self.began.as_ms()) {
             return;

@@ -1,4 +1,4 @@
-//! The batch that grows while the journal is read.
+//! The growing batch: the shipper adds the clicks that it reads from the journal.
 
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +18,8 @@ const TARGET_BYTES: usize = 160;
 /// What a text takes beside its octets: it is in a list and in a map.
 const TEXT_BYTES: usize = 96;
 
-/// Tells batches of this process apart, so that numbers of one are never taken for another's.
-/// Later ones have higher numbers.
+/// Numbers the batches of this process, so that numbers of texts in one batch are never used in
+/// another. Later batches have higher numbers.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Columns and sums of a batch, and the numbers that texts have in them.
@@ -56,7 +56,7 @@ pub(crate) struct LinkHashes {
 
 impl LinkHashes {
     /// Targets that may be one of these links, each with the place of the link. Compares all hashes
-    /// once: an index would make every click on a link that is new to the batch dearer.
+    /// once: keeping an index would cost more for every click on a link that is new to the batch.
     pub(crate) fn find<'l>(
         &self,
         links: impl Iterator<Item = &'l LinkId>,
@@ -117,8 +117,8 @@ impl Gathering {
         self.unreadable -= count;
     }
 
-    /// Adds the rows that were read since the last call, the earliest first: serving threads have
-    /// journals of their own, and of two clicks the later one is the repeat, whichever was read
+    /// Adds the rows that were read since the last call, the earliest first. Each serving thread
+    /// has its own segments, and of two clicks the later one is the repeat, whichever was read
     /// first.
     pub fn add_in_order(&mut self, enricher: &mut Enricher) {
         let mut rows = std::mem::take(&mut self.rows);
@@ -201,7 +201,7 @@ impl Gathering {
         if self.links.hash.is_none() {
             self.links.hash = Some(hash.clone());
         }
-        // A visit that was warned has the same target as a click.
+        // A view of the warning page has the same target as a click.
         let outcome = match record.outcome {
             Answered::Warned => Answered::Redirected,
             outcome => outcome,

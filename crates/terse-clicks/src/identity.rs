@@ -12,9 +12,9 @@ const GENERATION: &str = "journal.generation";
 
 /// The identity of a journal's folder, in two small files beside the segments.
 ///
-/// `journal.id` holds the journal's id. It is written once, before the first segment, or when a
-/// folder from before there were ids is opened. `journal.generation` holds a number that rises
-/// before positions are forgotten, so that an old copy of the folder can be told from the folder.
+/// `journal.id` holds the journal's id. It is written once, before the first segment, or when the
+/// folder of an earlier version without an id is opened. `journal.generation` holds a number that
+/// rises before positions are forgotten, so that an old copy of the folder can be recognised.
 #[derive(Debug)]
 pub(crate) struct FolderIdentity {
     folder: PathBuf,
@@ -79,7 +79,7 @@ fn read(folder: &Path, name: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// Writes a file whole: after a power cut it has the old content or the new.
+/// Replaces a file atomically: after a power cut it has the old content or the new.
 fn write(folder: &Path, name: &str, text: &str) -> io::Result<()> {
     let temporary = folder.join(format!("{name}.tmp"));
     let mut file =

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 /// How fast the shipper works.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Between two polls of a journal in which nothing happens.
+    /// The time between two polls of a journal without new clicks.
     pub(crate) idle: Duration,
-    /// What a call of the store may take.
+    /// The longest time of a call of the store.
     pub(crate) timeout: Duration,
-    /// Before a call is repeated; doubles up to `max_retry_delay`.
+    /// The wait before a call is repeated; doubles up to `max_retry_delay`.
     pub(crate) retry_delay: Duration,
     /// See `retry_delay`.
     pub(crate) max_retry_delay: Duration,
@@ -19,14 +19,14 @@ pub(crate) struct Pace {
     pub(crate) drop_after: Duration,
     /// How long clicks may be in memory before they are stored.
     pub(crate) flush: Duration,
-    /// Records of one batch; a batch of so many is stored at once.
+    /// The most records of a batch; a batch of this size is stored at once.
     pub(crate) batch: usize,
     /// What a batch may take in memory, about; a larger one is stored at once. There are at most
     /// two: one that is being stored, and one that grows.
     pub(crate) batch_bytes: usize,
-    /// How long the position of a segment is kept after its file is gone. A try of this epoch that
-    /// timed out may still reach the store; it must not find the segment without a position, which
-    /// means that nothing of it was counted.
+    /// How long the position of a segment is kept after its file is gone. An attempt of this epoch
+    /// that timed out may still reach the store. It must find the position: a segment without a
+    /// position counts as not counted.
     pub(crate) keep_positions: Duration,
 }
 
@@ -49,7 +49,7 @@ impl Default for Pace {
 /// The order to count what is left and end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
-    /// Until when the thread may go on.
+    /// The deadline of the thread.
     pub(crate) until: Instant,
     /// Whether no thread writes to the journal any more.
     pub(crate) writers_gone: bool,

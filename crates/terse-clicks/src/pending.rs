@@ -26,9 +26,9 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long erasures are remembered at least, by the time of later ones. Clicks that a journal
 /// gives back later than this find the store's tombstone.
 const KEEP_ERASED_MS: i64 = 600_000;
-/// Of this many links of a batch at most, a ranking counts the clicks in memory.
+/// The most links of a batch whose clicks in memory a ranking counts.
 const MAX_RANKED: usize = 1000;
-/// How long the shipper waits for reports that wait for the lock, in steps.
+/// How long the shipper sleeps at a time while reports wait for the lock.
 const YIELD: Duration = Duration::from_micros(100);
 const YIELDS: usize = 20;
 
@@ -221,7 +221,7 @@ impl Pending {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For everyone else.
+    /// For reports and erasures.
     fn read(&self) -> MutexGuard<'_, State> {
         match self.state.try_lock() {
             Ok(state) => return state,
@@ -235,7 +235,7 @@ impl Pending {
         state
     }
 
-    /// Whether someone waits until the batch that grows is stored.
+    /// Whether a caller waits until the growing batch is stored.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed) > self.lock().gathering.number()
     }

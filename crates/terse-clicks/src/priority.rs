@@ -9,12 +9,13 @@ use tracing::debug;
 /// Niceness of a thread that keeps up. One that has fallen behind has that of the process.
 const LOW: i32 = 19;
 
-/// Redirects come first while the shipper keeps up. When it falls behind, it gets its share of the
-/// processor: otherwise a busy server would never count, and drop clicks in the end.
+/// While the shipper keeps up, its priority is low and redirects come first. When it falls behind,
+/// its priority is normal: otherwise a busy server would never count, and would drop clicks in the
+/// end.
 ///
 /// On Linux each thread has a niceness of its own. Without a privilege (`CAP_SYS_NICE`, or a limit
 /// such as systemd's `LimitNICE`) a thread can only lower its priority and never raise it again.
-/// There it stays normal.
+/// Without it, the priority stays normal.
 #[derive(Debug)]
 pub(crate) struct Priority {
     can_raise: bool,
@@ -70,8 +71,8 @@ impl Priority {
     }
 }
 
-/// A thread that waits for a lock which the shipper holds would wait for the priority of the
-/// shipper too. It raises it instead; the shipper lowers it again.
+/// Raises the shipper's priority for a thread that waits for a lock which the shipper holds: at low
+/// priority the shipper would hold it for long. The shipper lowers its priority again.
 #[derive(Debug, Default)]
 pub(crate) struct PriorityBoost {
     /// The shipper's thread; 0 if its priority cannot be raised.

@@ -71,7 +71,7 @@ impl Segment {
         self.length
     }
 
-    /// How far it was read: 0, or the position behind a record.
+    /// How far it was read: 0, or the position after a record.
     pub fn read_to(&self) -> u64 {
         self.read_to
     }
@@ -126,8 +126,8 @@ impl Segment {
 
     /// Reads up to `most` further records. `each` gets a record and where it begins; if it returns
     /// false, the record stays unread and reading ends. In an `alive` segment, reading stops at the
-    /// first unreadable frame: it may be incomplete yet. In a dead one it goes on behind it: a
-    /// power cut may have left a hole with whole records behind.
+    /// first unreadable frame, which may still be incomplete. In a dead one it continues after it:
+    /// a power cut may have left a hole with whole records after it.
     pub fn read(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -233,7 +233,7 @@ mod tests {
         assert!(segment.unread() > 0);
         assert_eq!(numbers(&mut segment, true, 10), (vec![3, 4], Until::Now));
         assert_eq!((segment.read_to(), segment.unread()), (written.at as u64, 0));
-        // More than a glance shows.
+        // More than one short read holds.
         (5..500).for_each(|n| written.add(n));
         written.finish();
         written.save(folder.path());
@@ -256,7 +256,7 @@ mod tests {
         written.save(folder.path());
         assert!(ended(&mut segment, true));
         assert_eq!(segment.read_to(), 0);
-        // Once known, it need not be there to be asked.
+        // Once known, the answer needs no file.
         std::fs::remove_file(segment.path()).unwrap();
         assert!(ended(&mut segment, true));
         written.save(folder.path());

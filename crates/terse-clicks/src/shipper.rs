@@ -35,7 +35,7 @@ pub struct ShipperParts {
     pub run: u64,
     /// Where clicks are counted.
     pub store: Arc<dyn ClickIngest>,
-    /// Publishes clicks to those who watch a link.
+    /// Publishes clicks to live views.
     pub live: Arc<Live>,
     /// A file in MaxMind's format, used instead of the countries that terse ships with.
     pub places: Option<PathBuf>,
@@ -55,13 +55,13 @@ impl fmt::Debug for ShipperParts {
     }
 }
 
-/// Reads the journal and has each click counted once. If it is dropped, it ends at once; the rest
-/// is counted at the next start.
+/// Reads the journal and passes its clicks to the store, each exactly once. If it is dropped, it
+/// ends at once; the rest is counted at the next start.
 #[derive(Debug)]
 pub struct Shipper {
     counts: Arc<ShipperCounts>,
     pending: Arc<Pending>,
-    /// Until there is one, the thread goes on.
+    /// The thread runs until it gets an order.
     orders: watch::Sender<Option<Order>>,
     /// The thread sends whether everything was counted when it ends.
     ended: Receiver<bool>,
@@ -69,8 +69,8 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// Starts the thread and gives the folder its identity. To be called before this process
-    /// creates segments.
+    /// Starts the thread and gives the folder its identity. Call it before this process creates
+    /// segments.
     pub fn start(parts: ShipperParts) -> io::Result<Self> {
         let pace = Pace { flush: parts.flush, ..Pace::default() };
         Self::start_at(parts, pace)
@@ -162,7 +162,7 @@ impl Drop for Shipper {
     }
 }
 
-/// Notes that the thread has ended, and logs it if there was no order.
+/// Notes that the thread has ended, and logs an error if it was not stopped.
 struct Watched {
     counts: Arc<ShipperCounts>,
     pending: Arc<Pending>,

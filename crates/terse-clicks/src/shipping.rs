@@ -59,7 +59,7 @@ pub(crate) struct Shipping {
     pending: Arc<Pending>,
     /// The spans of the batch that grows, also empty ones.
     spans: BTreeMap<Age, JournalSpan>,
-    /// Since when it has clicks.
+    /// Since when the growing batch has clicks.
     since: Option<Instant>,
     /// What the batch that is being stored covers.
     on_the_way: Vec<JournalSpan>,
@@ -118,8 +118,8 @@ impl Shipping {
     }
 
     /// Runs until it gets an order to end and everything is counted. Can be dropped wherever it
-    /// waits. If threads may still write, it ends when what was there is counted, and cannot know
-    /// whether that was everything. Returns whether everything was counted.
+    /// waits. If threads may still write, it ends when it has counted what was there, and cannot
+    /// know whether that was everything. Returns whether everything was counted.
     pub(crate) async fn run(mut self) -> bool {
         match self.ship().await {
             Ok(complete) => complete,
@@ -142,8 +142,8 @@ impl Shipping {
     async fn ship(&mut self) -> Result<bool, Fenced> {
         self.priority.share(&self.pending.boost);
         let opened = self.open().await;
-        // Without having seen all segments, the position of one that exists might be forgotten, and
-        // the segment be counted again.
+        // All segments must be known first: otherwise the store could forget the position of one
+        // that exists, and the segment would be counted again.
         let mut wait = self.pace.retry_delay;
         while !self.poll() {
             self.pause(&mut wait).await;
@@ -169,7 +169,7 @@ impl Shipping {
             }
             self.set_priority();
             self.prune().await?;
-            // Only now: what the store has counted need not be dropped.
+            // After storing, because clicks that the store has counted need not be dropped.
             self.keep_within_bound();
             if unread != Unread::Nothing {
                 continue;
@@ -242,7 +242,7 @@ impl Shipping {
     async fn pause(&mut self, wait: &mut Duration) {
         self.poll();
         self.keep_within_bound();
-        // What was read shows in reports, also while the store accepts nothing.
+        // Reads on while the store accepts nothing, so that new clicks show in reports.
         if self.epoch != 0 && !self.on_the_way.is_empty() {
             while self.read(false) == Unread::Some {}
         }

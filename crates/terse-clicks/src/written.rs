@@ -8,7 +8,7 @@ use terse_core::clicks::{HEADER, Journaled, Record, SegmentHeader, finish};
 
 use crate::folder::name_of;
 
-/// A segment in memory, saved as often as wished.
+/// A segment in memory, which can be saved several times.
 pub(crate) struct Written {
     pub(crate) header: SegmentHeader,
     pub(crate) bytes: Vec<u8>,
@@ -75,7 +75,7 @@ pub(crate) fn number_of(record: &Record<'_>) -> u32 {
     (record.took_nanos / 1000) as u32
 }
 
-/// The click of a number: its own in how long it took, and its own visitor.
+/// The click of a number, which has its own duration and its own visitor.
 pub(crate) fn click(number: u32) -> Record<'static> {
     Record {
         at_ms: 1_763_000_000_000 + i64::from(number),

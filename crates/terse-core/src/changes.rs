@@ -21,8 +21,8 @@ pub trait RouteCache: Send + Sync + 'static {
     fn forget(&self, key: &LinkKey);
 
     /// This node has written the link in this form. Drops what is cached for it, as
-    /// [`RouteCache::forget`] does. A cache that can reach other nodes also tells them, without
-    /// waiting: the change feed tells them anyway.
+    /// [`RouteCache::forget`] does. A cache that can reach other nodes also announces the change to
+    /// them, without waiting: they read it in the change feed anyway.
     fn changed(&self, link: &Link) {
         self.forget(&link.key);
     }
@@ -127,12 +127,12 @@ pub trait SharedCache: Send + Sync + 'static {
     fn distrust(&self);
 }
 
-/// How many changes the follower reads per page.
+/// How many changes the follower reads at a time.
 const PAGE: usize = 1000;
 /// The largest number of pages that one poll reads. The next poll reads the rest.
 const MAX_PAGES: usize = 100;
 
-/// What is called with a change that this node did not know.
+/// Called with each change that this node did not know.
 pub type OnChange = Arc<dyn Fn(&Change) + Send + Sync>;
 
 /// Reads the feed and drops what changed from this node's cache.

@@ -1,4 +1,4 @@
-//! Decides whether the system time can be trusted when things are deleted by their age.
+//! Decides whether jobs that delete by age can trust the system time.
 //!
 //! A clock that is wrong for a few seconds must not delete what is still needed. The guard compares
 //! the system time with the monotonic clock of the process, and at the start with the newest time
@@ -60,7 +60,7 @@ pub struct ClockGuard {
 }
 
 impl ClockGuard {
-    /// Judges a reading of the clocks. `newest` is the newest time that is known from the store:
+    /// Checks a reading of the clocks. `newest` is the newest time that is known from the store:
     /// its newest write, or the last time that was trusted.
     pub fn judge(
         &mut self,
@@ -118,7 +118,7 @@ mod tests {
     const DAY: i64 = 86_400_000;
     const HOUR: i64 = 3_600_000;
 
-    /// Judges readings of (system time, monotonic time, newest write), all in milliseconds.
+    /// Checks readings of (system time, monotonic time, newest write), all in milliseconds.
     fn judge(guard: &mut ClockGuard, wall: i64, steady: i64, newest: i64) -> Option<ClockDoubt> {
         let steady = Duration::from_millis(steady.cast_unsigned());
         let newest = Some(Timestamp::from_ms(newest));

@@ -102,8 +102,8 @@ pub struct NewLink {
 /// What a caller may ask for.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateBounds {
-    /// How long the link may live, as for anonymous links: a request for more is refused, and one
-    /// that names no end gets this one.
+    /// The longest lifetime, for anonymous links: a request for a later expiry is refused, and a
+    /// request without an expiry gets this lifetime.
     pub longest: Option<Duration>,
     /// How short the alias may be.
     pub alias: AliasMinimum,

@@ -35,7 +35,8 @@ impl NameLookup for NoLookup {
 pub enum DnsState {
     /// Its record leads to this server.
     Here(Vec<IpAddr>),
-    /// Its record leads to other addresses. Right if a proxy or CDN stands in front.
+    /// Its record leads to other addresses, as it should if a proxy or CDN is in front of this
+    /// server.
     Elsewhere(Vec<IpAddr>),
     /// It has no record.
     NoRecord,

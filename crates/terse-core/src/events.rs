@@ -24,7 +24,7 @@ pub trait LinkEvents: Send + Sync {
     /// Events were written to the outbox by this node.
     fn written(&self);
 
-    /// Takes events over durably. After an error, and after a crash, all of them come again under
+    /// Stores events durably. After an error or a crash the caller passes all of them again, with
     /// the same ids.
     async fn deliver(&self, entries: &[OutboxEntry]) -> Result<(), BoxError>;
 }

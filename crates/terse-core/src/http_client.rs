@@ -1,4 +1,4 @@
-//! The contract of the client for requests to other people's servers.
+//! The contract of the client for requests to servers that terse does not control.
 
 use std::time::Duration;
 use std::{fmt, io};

@@ -20,7 +20,7 @@ pub struct Identity {
 /// The function that derives a code from target and owner, for the `hash` strategy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CodeHash {
-    /// SHA-256: anybody can compute the code of a target. Stores from before [`CodeHash::Hmac`]
+    /// SHA-256: anyone can compute the code of a target. Stores from before [`CodeHash::Hmac`]
     /// existed keep it.
     Sha256,
     /// HMAC-SHA-256 with a key derived from the store's secret.

@@ -1,11 +1,12 @@
-//! Metrics: every component writes its own when they are asked for, beside its counters.
+//! Metrics. For each request of `/metrics`, every component writes its own, in the module that has
+//! its counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes the metrics of a component.
 pub type MetricsSource = Box<dyn Fn(&mut Metrics) + Send + Sync>;
 
-/// The metrics of one moment, by name.
+/// The metrics at one time, by name.
 #[derive(Debug, Default)]
 pub struct Metrics(Vec<MetricFamily>);
 
@@ -14,7 +15,7 @@ pub struct Metrics(Vec<MetricFamily>);
 pub struct MetricFamily {
     /// Its name, without the suffix of its kind.
     pub name: &'static str,
-    /// What it says.
+    /// What it means, for readers of `/metrics`.
     pub help: &'static str,
     /// Its values.
     pub values: MetricValues,

@@ -1,7 +1,7 @@
 //! Events that a write must not lose.
 //!
 //! A service puts an [`OutboxEvent`] into the write of a link whose owner has webhooks. The store
-//! keeps it in the same transaction, so that a crash behind the commit loses nothing. An
+//! keeps it in the same transaction, so that a crash after the commit loses nothing. An
 //! [`OutboxDrain`] hands the entries to [`LinkEvents`] and removes them.
 //!
 //! Every entry has an [`EventId`] that is stored with it. The id stays the same however often the

@@ -107,9 +107,9 @@ impl Answered {
         }
     }
 
-    /// Its byte in a journal record. `None` if the journal has no record of such a visit: the
-    /// visitor is still on the way to the target, or has not learned whether the link exists. The
-    /// bytes are part of the journal's format and never change.
+    /// Its byte in a journal record. `None` if the journal has no record of such a visit: such a
+    /// visit neither reached its target nor failed for good. The bytes are part of the journal's
+    /// format and never change.
     #[inline]
     pub fn journal_byte(self) -> Option<u8> {
         match self {

@@ -46,7 +46,7 @@ pub struct Finding {
 /// Checks the process that it runs in. The binary implements it: only the binary knows the settings
 /// and the stores.
 pub trait SelfCheck: Send + Sync {
-    /// Runs all checks that take no longer than a moment. Blocks on the disk.
+    /// Runs all quick checks. Blocks on the disk.
     fn check(&self) -> Vec<Finding>;
 }
 

@@ -1,5 +1,5 @@
-//! What one store gives to another when all data moves: links with their past, and the rows of
-//! tables that only stores know, in a form that is the same for every store.
+//! The data that `terse migrate` copies from one store to another: links with their history, and
+//! table rows, in a form that is the same for every store.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -12,11 +12,11 @@ use crate::time::Timestamp;
 /// A link with what a store keeps beside it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MovedLink {
-    /// Its place in the order in which the store gives its links.
+    /// Its place in the order in which the store returns its links.
     pub position: i64,
     /// The link.
     pub link: Link,
-    /// When its expiry was noticed.
+    /// When the reaper marked it as expired.
     pub marked: Option<Timestamp>,
     /// Its earlier versions, the latest first.
     pub history: Vec<LinkVersion>,
@@ -94,7 +94,7 @@ pub struct Table {
     pub name: &'static str,
     /// Its columns.
     pub columns: &'static [(&'static str, ColumnKind)],
-    /// Whether its first column is a number that the store gives out and never gives out again.
+    /// Whether its first column is a number that the store assigns once and never again.
     pub numbered: bool,
 }
 
@@ -289,7 +289,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Adds what has these octets.
+    /// Adds one item, given as octets.
     pub fn add(&mut self, bytes: &[u8]) {
         self.count += 1;
         self.sum = self.sum.wrapping_add(xxh3_64(bytes));

@@ -23,7 +23,7 @@ impl Exposition {
     }
 }
 
-/// Reads all components when metrics are asked for.
+/// Reads all components for each request of `/metrics`.
 struct Components {
     sources: Vec<MetricsSource>,
     started_seconds: f64,

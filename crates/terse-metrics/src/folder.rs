@@ -10,7 +10,7 @@ pub fn write_folder_metrics(data_dir: &Path, last_backup: &Path, to: &mut Metric
     let help = "When terse backup last succeeded, in seconds since 1970; 0 for never";
     let at = changed(last_backup).unwrap_or(0.0);
     to.gauge("terse_last_backup_timestamp_seconds", help, at);
-    // Left out if the system does not tell.
+    // Left out if the system does not report it.
     if let Ok(disk) = rustix::fs::statvfs(data_dir) {
         let bytes = |blocks: u64| blocks as f64 * disk.f_frsize as f64;
         let help = "Free space on the disk of the data folder";

@@ -48,8 +48,8 @@ impl HealthEndpoints {
 }
 
 /// The node is ready unless it is stopping. A failing store makes it degraded but not unready: it
-/// still serves cached links, and no other node could do better. Further lines tell what an
-/// operator must know.
+/// still serves cached links, and no other node could do better. Further lines are notices to the
+/// operator.
 async fn ready(State(health): State<HealthEndpoints>) -> impl IntoResponse {
     if health.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());

@@ -5,7 +5,7 @@ use std::fmt;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-/// Writes the metrics of the process. Values that the system does not tell are left out.
+/// Writes the metrics of the process. Values that the system does not report are left out.
 pub(crate) fn encode(encoder: &mut DescriptorEncoder<'_>, started_seconds: f64) -> fmt::Result {
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let cpu_seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;

@@ -1,7 +1,7 @@
 //! The one guarded HTTP client for requests to other servers: page titles, reachability checks,
 //! webhooks and blocklist feeds. It implements [`terse_core::HttpClient`].
 //!
-//! A URL from a user may point at services that only this server can reach (SSRF). The client
+//! A URL from an owner may point at services that only this server can reach (SSRF). The client
 //! resolves a name once, requires that every address is public, and connects only to the checked
 //! addresses. Every redirect is checked like the first URL. Every call has one deadline and a
 //! maximum body size, and the number of running and queued calls is bounded. The client uses no

@@ -14,13 +14,14 @@ pub struct ClientAddr {
     transport: Transport,
 }
 
-/// How the bytes of a connection travel.
+/// Whether a connection is encrypted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Transport {
-    /// In the clear, and terse has no TLS of its own: `base_url` and proxies say what visitors use.
+    /// Without TLS, and terse has no TLS listener: `base_url` and proxies say whether visitors use
+    /// https.
     #[default]
     Unknown,
-    /// In the clear, beside a listener with TLS.
+    /// Without TLS, while terse also has a TLS listener.
     Plain,
     /// Encrypted.
     Tls,
@@ -33,8 +34,8 @@ impl ClientAddr {
         Self { peer: peer.to_canonical(), trusted_proxy: proxies.trusts(peer), transport }
     }
 
-    /// The address of a connection through a trusted proxy that does not say where it comes from:
-    /// what its client sends is not trusted.
+    /// The address of a connection through a trusted proxy that sent no client address. Headers of
+    /// such a connection are not trusted.
     pub(crate) fn behind(proxy: IpAddr) -> Self {
         let transport = Transport::default();
         Self { peer: proxy.to_canonical(), trusted_proxy: false, transport }
@@ -45,7 +46,7 @@ impl ClientAddr {
         Self { transport, ..self }
     }
 
-    /// How the bytes of the connection travel.
+    /// Whether the connection is encrypted.
     pub(crate) fn transport(&self) -> Transport {
         self.transport
     }

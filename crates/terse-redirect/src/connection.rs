@@ -61,7 +61,7 @@ struct Scratch {
     input: Box<[u8]>,
     output: Vec<u8>,
     date: DateLine,
-    /// For answers in the clear, beside a listener with TLS.
+    /// For answers without TLS, while terse also has a TLS listener.
     plain_date: DateLine,
 }
 
@@ -134,7 +134,7 @@ pub(crate) async fn serve<D: FallbackService>(
     })
     .await;
     if !fast_path {
-        // The first bytes tell which protocol hyper has to speak.
+        // The first bytes decide whether hyper speaks HTTP/1 or HTTP/2.
         let Connection { stream, pending, thread, idle_tracker, .. } = &mut connection;
         let first = hyper_fallback::read_first(stream, pending);
         idle_tracker.wait(Waiting::First, thread.coarse_ms.get());

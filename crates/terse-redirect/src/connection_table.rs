@@ -9,10 +9,10 @@ use tokio::task::AbortHandle;
 
 use crate::settings::RedirectSettings;
 
-/// Longer than the request timeout of the web side.
+/// Longer than the request timeout of the web plane.
 const MAX_REQUEST_TIME: std::time::Duration = std::time::Duration::from_secs(35);
-/// While stopping, a new connection has this long to send its first request: its client has just
-/// decided to send one. Longer than a client on a busy machine needs.
+/// While stopping, a new connection has this long to send its first request, because a client
+/// connects in order to send one. Longer than a client on a busy machine needs.
 const FIRST_REQUEST_MS: i64 = 2_000;
 /// While stopping, a connection that was answered has this long to send another.
 const NEXT_REQUEST_MS: i64 = 100;

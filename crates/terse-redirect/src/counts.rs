@@ -22,7 +22,7 @@ macro_rules! counts {
             pub(crate) latency_nanos: C,
         }
 
-        /// The sums of all counters at one moment.
+        /// The sums of all counters at one time.
         #[derive(Clone, Debug, Default)]
         pub struct RedirectCounts {
             $($(#[$doc])* pub $name: u64,)*
@@ -92,7 +92,8 @@ counts! {
     timed_out,
     /// Connections handed over to hyper.
     handed_over,
-    /// Connections of trusted proxies closed for want of a valid header of the PROXY protocol.
+    /// Connections of trusted proxies closed because they sent no valid header of the PROXY
+    /// protocol.
     bad_proxy_headers,
     /// TLS handshakes that made a new session.
     handshakes_full,
@@ -183,7 +184,7 @@ mod tests {
         let counts = Counts::<ThreadCounter>::default();
         counts.count_latency(750, 4);
         counts.count_latency(1_250, 1);
-        // A clock that went back costs nothing.
+        // A clock that was set back adds no time.
         counts.count_latency(-5, 1);
         let mut seen = RedirectCounts::default();
         seen.add(&counts);

@@ -23,8 +23,8 @@ const PREPARED: [Answered; 9] = [
     Answered::PrefetchRefused,
 ];
 
-/// The place of an answer in [`PREPARED`]. A redirect and the pages of the web side are not
-/// prepared here; the visitor of one would get 404.
+/// The place of an answer in [`PREPARED`]. Redirects and pages of the web plane are not prepared
+/// here; asking for one returns the place of 404.
 fn index(answered: Answered) -> usize {
     match answered {
         Answered::NotFound
@@ -59,7 +59,8 @@ pub struct FailurePages {
     pub unavailable: String,
     /// For 429.
     pub limited: String,
-    /// Where to ask about a blocked link, for programs. The page has it already.
+    /// The contact for questions about a blocked link, for answers to programs. The page already
+    /// contains it.
     pub contact: Option<String>,
     /// The `Content-Security-Policy` of all pages.
     pub policy: String,
@@ -108,7 +109,7 @@ fn describe<'a>(
         Answered::Limited(limit) => {
             let detail = match limit {
                 ExceededLimit::Guesses => {
-                    "Too many links were asked for that do not exist. Please wait."
+                    "There were too many requests for links that do not exist. Please wait."
                 }
                 ExceededLimit::RedirectsPerAddress => {
                     "Too many links were followed from this address. Please wait."

@@ -49,7 +49,7 @@ pub struct AnsweredRequest {
     pub owner: u64,
     /// When the followed link was created, in milliseconds; 0 without one.
     pub created_ms: i64,
-    /// The route, if the visitor spelled the link's code otherwise.
+    /// The route, if the requested code differs from the link's own code by case.
     pub canonical_code: Option<Route>,
 }
 
@@ -198,7 +198,7 @@ pub fn answer<'a>(
     if let Some(Some(step)) = step {
         return step;
     }
-    // Reserved paths are pages of the web side and never in memory.
+    // Reserved paths are pages of the web plane and never in memory.
     if terse_core::is_reserved(code) {
         return FastPathResult::HandOver;
     }

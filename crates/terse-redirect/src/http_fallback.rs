@@ -39,7 +39,7 @@ pub struct FallbackParts<W> {
     pub redirector: Arc<Redirector>,
     /// Serves everything except redirects.
     pub web: W,
-    /// Where it does.
+    /// The runtime on which it does so.
     pub web_runtime: Handle,
     /// What this node serves.
     pub serves: Serves,
@@ -138,8 +138,8 @@ impl<W: WebPlane> FallbackParts<W> {
         let port = self.https_port.map(|port| format!(":{port}")).unwrap_or_default();
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
         let target = if target == "*" { "/" } else { target };
-        // 301 is for every client; other methods must not become GET. A browser that keeps it could
-        // not be told otherwise later; `tls.hsts` is for that.
+        // Every client understands 301; 308 keeps other methods from becoming GET. Not cached,
+        // because a browser that caches it would ignore a later change; `tls.hsts` is for that.
         let status = match *request.method() {
             Method::GET | Method::HEAD => StatusCode::MOVED_PERMANENTLY,
             _ => StatusCode::PERMANENT_REDIRECT,
@@ -222,8 +222,8 @@ impl<W: WebPlane> FallbackParts<W> {
         }
     }
 
-    /// A visitor goes on from the warning page. Without a valid pass the link is visited again, and
-    /// shows what it is now.
+    /// A visitor goes on from the warning page. Without a valid pass the visitor is sent to the
+    /// link again, which answers by its present status.
     async fn go_on(
         &self,
         request: Request<()>,
@@ -409,7 +409,8 @@ impl<W: WebPlane> FallbackParts<W> {
             None if is_api_host(&self.hosts, host) => Ok(HostRole::Api),
             None if answers_for_any_host(request.uri().path()) => Ok(HostRole::Short(0)),
             None => {
-                // The host that was asked for is not repeated: anyone can send any.
+                // The message does not repeat the requested host, because a client can send any
+                // text.
                 let detail = format!(
                     "This server answers for {}, and not for the host that you asked for. To allow \
                      that host, set base_url or domains, or add it as a domain.",

@@ -37,7 +37,7 @@ const READ_BUFFER: usize = 8 * 1024;
 /// hyper answers 431 beyond this.
 const MAX_HEADERS: usize = 32 * 1024;
 
-/// Reads until the bytes tell HTTP/2 from HTTP/1, or end.
+/// Reads until the bytes show whether this is HTTP/2 or HTTP/1, or until they end.
 pub(crate) async fn read_first(stream: &mut Stream, read: &mut Vec<u8>) -> io::Result<()> {
     while read.len() < PREFACE_PREFIX && PREFACE.starts_with(read) {
         read.reserve(READ_BUFFER);
@@ -195,12 +195,12 @@ where
 struct Rewound {
     read: Bytes,
     stream: TokioIo<Stream>,
-    /// `None` for HTTP/2, which has one way to tell a length.
+    /// `None` for HTTP/2, which has only one way to state a length.
     framing: Option<RequestFraming>,
     refused: bool,
 }
 
-/// No head may contain it, wherever it stands. The lines end the head.
+/// Bytes that no head may contain, at any place. The lines end the head.
 const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
 
 impl Rewound {
@@ -214,8 +214,8 @@ impl Rewound {
         self.refused = true;
         self.framing = None;
         self.read = Bytes::from_static(NO_REQUEST);
-        // At least one byte: none would be the end of the connection. The bytes that are held back
-        // leave room for it.
+        // Sends at least one byte: zero bytes would mean the end of the connection. The bytes that
+        // are held back leave room for it.
         let count = self.read.len().min(buf.remaining());
         buf.put_slice(&self.read.split_to(count));
     }

@@ -19,7 +19,7 @@ const GROUPS: usize = 16_384;
 /// bits hold a tag of its key.
 const TIME_BITS: u32 = 48;
 const TIME: u64 = (1 << TIME_BITS) - 1;
-/// After so many failed attempts to change a slot that other threads are changing, the request is
+/// After this many failed attempts to change a slot that other threads are changing, the request is
 /// allowed uncounted: a lost count is better than a visitor who waits.
 const ATTEMPTS: usize = 32;
 

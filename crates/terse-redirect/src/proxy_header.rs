@@ -23,7 +23,8 @@ enum Parsed {
     Incomplete,
     /// No header, or a malformed one.
     Invalid,
-    /// A header of this length. `None` if the balancer speaks for itself or names no address.
+    /// A header of this length. `None` if the balancer made the connection for itself, such as a
+    /// health check, or names no address.
     Header { len: usize, source: Option<SocketAddr> },
 }
 
@@ -116,7 +117,7 @@ fn version_2(bytes: &[u8]) -> Parsed {
     let Some(addresses) = rest.get(..len) else { return Parsed::Incomplete };
     let port = |at: usize| u16::from_be_bytes([addresses[at], addresses[at + 1]]);
     let source = match (fixed[12], fixed[13]) {
-        // LOCAL: the balancer speaks for itself.
+        // LOCAL: a connection of the balancer itself, such as a health check.
         (0x20, _) => None,
         // PROXY, over TCP.
         (0x21, 0x11) if len >= 12 => {

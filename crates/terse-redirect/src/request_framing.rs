@@ -1,7 +1,7 @@
 //! Finds requests of unclear length among the bytes of an HTTP/1 connection.
 //!
-//! hyper accepts a `Content-Length` beside a `Transfer-Encoding`, drops it, and does not tell. So
-//! the bytes are followed from request to request before hyper gets them.
+//! hyper accepts a `Content-Length` beside a `Transfer-Encoding` and drops it without an error. So
+//! this module parses the bytes of each request before hyper gets them.
 
 use crate::body_length::has_unclear_length;
 
@@ -21,12 +21,12 @@ pub(crate) struct RequestFraming {
 #[derive(Clone, Copy, Debug)]
 enum FramingState {
     Head,
-    /// In a body, with so many octets left.
+    /// In a body, with this many octets left.
     Body(u64),
     ChunkLine,
-    /// In a chunk and the line end behind it, with so many octets left.
+    /// In a chunk or the line end after it, with this many octets left.
     Chunk(u64),
-    /// Behind the last chunk.
+    /// After the last chunk.
     Trailers,
     /// The bytes are no requests: hyper refuses them and closes the connection.
     Lost,
@@ -37,9 +37,9 @@ impl RequestFraming {
         Self { place: FramingState::Head, partial: Vec::new() }
     }
 
-    /// Follows the next bytes of the connection. `Err` with the number of bytes that hyper may get
-    /// if a request whose length is unclear is among these bytes: nothing of the head, of the line
-    /// of a chunk or of the trailers that make it unclear.
+    /// Parses the next bytes of the connection. If they contain a request of unclear length: `Err`
+    /// with the number of bytes that hyper may get, which end before the head, the chunk line or
+    /// the trailers that make it unclear.
     pub(crate) fn follow(&mut self, bytes: &[u8]) -> Result<(), usize> {
         let mut at = 0;
         while at < bytes.len() {
@@ -104,7 +104,7 @@ impl RequestFraming {
                 self.partial.clear();
                 self.place = match size {
                     0 => FramingState::Trailers,
-                    // With the line end behind it.
+                    // With the line end after it.
                     size => FramingState::Chunk(size.saturating_add(2)),
                 };
             }

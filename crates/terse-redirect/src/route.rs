@@ -228,7 +228,7 @@ impl Route {
             VisitDecision::Redirect
             | VisitDecision::RedirectWithQuery
             | VisitDecision::RedirectByRules => now.wall_ms < self.head().valid_until,
-            // A link that must not be followed stays so, however old the entry.
+            // A link that does not redirect stays so, however old the entry.
             VisitDecision::Gone | VisitDecision::UsedUp | VisitDecision::Blocked => true,
             VisitDecision::RedirectIfSpent
             | VisitDecision::Warning

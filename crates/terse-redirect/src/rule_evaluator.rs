@@ -51,7 +51,7 @@ impl RuleEvaluator {
             && (!needs.country || prepared(&self.countries_prepared))
     }
 
-    /// Has the classifier load what the rules of a link need, on a blocking thread.
+    /// Makes the classifier load what the rules of a link need, on a blocking thread.
     pub(crate) async fn prepare(&self, link: &Link) {
         let needs = needs(link);
         if self.is_prepared(needs) {

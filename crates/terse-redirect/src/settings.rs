@@ -42,8 +42,8 @@ pub struct RedirectSettings {
     pub https_only: bool,
     /// How long a connection may be idle.
     pub idle_timeout: Duration,
-    /// At most so many connections are open. For a new one, the connections that have been idle
-    /// longest are closed; if none is idle, the new one is refused.
+    /// The most open connections. When they are all in use, a new connection closes those that have
+    /// been idle longest; if none is idle, the new one is refused.
     pub max_connections: usize,
     /// The most connections of one source. Trusted proxies may have more.
     pub max_connections_per_source: usize,

@@ -74,7 +74,7 @@ impl SingleFlight {
         }
     }
 
-    /// Drops the route of a changed link, and keeps a look-up that began before from being cached.
+    /// Drops the route of a changed link, and prevents the caching of a look-up that began before.
     pub(crate) fn invalidate(&self, name: u64, routes: &Routes) {
         let mut in_progress = self.lock();
         if let Some(flight) = in_progress.get_mut(&name) {
@@ -83,7 +83,7 @@ impl SingleFlight {
         routes.remove(name);
     }
 
-    /// Keeps all look-ups that began before this call from being cached. The caller drops the
+    /// Prevents the caching of all look-ups that began before this call. The caller drops the
     /// routes that are cached already.
     pub(crate) fn invalidate_all(&self) {
         for flight in self.lock().values_mut() {

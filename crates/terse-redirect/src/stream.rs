@@ -20,8 +20,8 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Ends the connection. TLS has a message for it, without which the client could not tell the
-    /// end of an answer from a cut.
+    /// Ends the connection. TLS sends a closing message; without it the client cannot know whether
+    /// the answer is complete.
     pub(crate) async fn close(self) {
         if let Self::Tls(mut stream) = self {
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, stream.shutdown()).await;

@@ -20,7 +20,7 @@ use crate::stream::Stream;
 #[derive(Clone)]
 pub(crate) struct Handshakes {
     acceptor: TlsAcceptor,
-    /// Offers no HTTP/2, of which there is a bounded number of connections.
+    /// Offers no HTTP/2, for when the bounded number of HTTP/2 connections is nearly reached.
     http1: TlsAcceptor,
     in_progress: Arc<AtomicUsize>,
     /// One source makes at most an eighth of the handshakes.
@@ -58,7 +58,8 @@ impl Handshakes {
             thread.counts.handshakes_refused.add(1);
             return None;
         };
-        // Before all HTTP/2 connections are taken: a client that chooses it then is turned away.
+        // Below the bound, because a client that has chosen HTTP/2 when the bound is reached is
+        // refused.
         let most = settings.max_http2_connections;
         let few_left = thread.http2_connections.load(Ordering::Relaxed) >= most - most / 4;
         let accept = if few_left { &self.http1 } else { &self.acceptor }.accept(socket);

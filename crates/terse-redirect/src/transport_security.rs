@@ -1,7 +1,7 @@
 //! `Strict-Transport-Security`, which makes browsers use https only.
 //!
-//! Without a listener for TLS, `base_url` says that visitors use https. A trusted proxy may say with
-//! `X-Forwarded-Proto` that one did not.
+//! Without a TLS listener, an https `base_url` means that visitors use https, unless a trusted
+//! proxy sends another scheme in `X-Forwarded-Proto`.
 
 use std::time::Duration;
 

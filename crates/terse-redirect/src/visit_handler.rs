@@ -42,7 +42,7 @@ impl VisitHandler {
     }
 
     /// Answers from memory, or returns `None`. A plain `fn`, so that the compiler keeps `.await`
-    /// out of the path that almost every visit takes. Pages of the web side are not counted here
+    /// out of the path that almost every visit takes. Pages of the web plane are not counted here
     /// but in [`VisitHandler::answer`].
     pub fn answer_now(&self, visitor: Visitor<'_>) -> Option<Reply> {
         let answer = self.thread.redirector.answer_now(&visitor, self.client_addr)?;
@@ -66,7 +66,7 @@ impl VisitHandler {
     /// Writes the visit to the journal and returns the reply.
     fn record(&self, answer: Answer, visitor: &Visitor<'_>) -> Reply {
         let Answer { reply, answered, link } = answer;
-        // Behind a password form the time includes typing and hashing, which say nothing about
+        // After a password form the time includes hashing the password, which says nothing about
         // redirects.
         if matches!(reply, Reply::Response(_)) && visitor.password.is_none() {
             let took = self.thread.redirector.steady_nanos() - self.arrived_nanos;

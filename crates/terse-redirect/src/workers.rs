@@ -42,7 +42,7 @@ const HANDOVER_QUEUE: usize = 1024;
 
 /// The listening sockets of the threads.
 pub struct Listeners {
-    /// For connections in the clear.
+    /// For connections without TLS.
     pub plain: TcpListener,
     /// For TLS, with its certificates.
     pub tls: Option<(TcpListener, Arc<ServerConfig>)>,
@@ -54,7 +54,7 @@ pub struct Listeners {
 /// connections that they have not accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outlive {
-    /// The one for connections in the clear.
+    /// The one for connections without TLS.
     pub plain: bool,
     /// The one for TLS.
     pub tls: bool,
@@ -371,7 +371,7 @@ impl<D: FallbackService> Worker<D> {
         }
     }
 
-    /// Most likely there are no file descriptors left; waits for some to close.
+    /// Waits for file descriptors to be closed: most likely there are none left.
     async fn wait_for_files(&self, error: &io::Error) {
         let redirector = &self.thread.redirector;
         if let Some(suppressed) = redirector.accept_log.admit(redirector.steady()) {

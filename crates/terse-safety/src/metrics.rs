@@ -44,12 +44,12 @@ impl ListCounts {
 impl SafeBrowsingService {
     fn write_metrics(&self, to: &mut Metrics) {
         let (known, counts) = (self.known(), &self.counts);
-        let help = "Beginnings of hashes on the lists";
+        let help = "Hash prefixes on the lists";
         to.gauge("terse_safe_browsing_entries", help, known.len() as f64);
-        let help = "Since when the lists were last the server's; -1 without lists";
+        let help = "Time since the lists last matched the server's; -1 without lists";
         let age = known.age().map_or(-1.0, |age| age.as_secs() as f64);
         to.gauge("terse_safe_browsing_age_seconds", help, age);
-        let help = "Answers that are remembered";
+        let help = "Cached answers of Safe Browsing";
         to.gauge("terse_safe_browsing_answers", help, known.cached_responses() as f64);
         let updates = [
             ("changed", of(&counts.changed)),

@@ -79,7 +79,7 @@ pub struct OpenListError {
 pub struct Safety {
     /// Screens targets.
     pub screen: Arc<Screen>,
-    /// Safe Browsing, which is asked if the lists do not decide.
+    /// Safe Browsing, for targets that the lists do not decide.
     pub service: Option<Arc<SafeBrowsingService>>,
     /// Counters of list updates.
     pub counts: Arc<ListCounts>,

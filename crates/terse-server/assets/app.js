@@ -133,7 +133,7 @@ if (alias) {
           [words, taken] = [await answer.text(), answer.status === 409];
         }
       } catch {
-        // Without an answer, creating the link tells.
+        // Without an answer, creating the link says whether the alias is taken.
       }
     }
     if (turn !== asked) return;
@@ -235,6 +235,6 @@ if (list) {
 for (const button of document.querySelectorAll("[data-share]")) {
   if (!navigator.share) continue;
   button.hidden = false;
-  // Who closes the list of apps without a choice has shared nothing, and that is fine.
+  // The visitor closed the list of apps without a choice.
   button.addEventListener("click", () => { navigator.share({ url: button.dataset.share }).catch(() => {}); });
 }

@@ -77,7 +77,7 @@ async function send(form) {
   if (secret !== "") headers.set("Authorization", `Bearer ${secret}`);
   const url = new URL(path, location.origin);
   url.search = query;
-  // A path cannot name another host, but the key must not go there whatever happens.
+  // A path cannot name another host. This check makes sure that the key is never sent to one.
   if (url.origin !== location.origin) return;
   status.textContent = "Sending …";
   button.disabled = true;

@@ -1,4 +1,4 @@
-//! Serves the web side on a free port with a store in memory, to look at the pages and to try the
+//! Serves the web plane on a free port with a store in memory, to look at the pages and to try the
 //! API: `cargo run -p terse-server --example preview`. The key is `terse_preview`.
 
 #[path = "../tests/it/fake.rs"]

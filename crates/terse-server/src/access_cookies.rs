@@ -1,5 +1,5 @@
-//! Access cookies (passes). A visitor who entered a link's password carries one for ten minutes and
-//! is not asked again.
+//! Access cookies (passes). A visitor who entered a link's password gets one, which opens the link
+//! for ten minutes.
 
 use std::time::Duration;
 

@@ -217,7 +217,7 @@ impl DryRun<'_> {
 
 fn sentence(rule: usize, step: Option<&RuleEvaluation>) -> String {
     match step.map(|step| &*step.why) {
-        None | Some([]) => format!("rules[{rule}] matches everybody"),
+        None | Some([]) => format!("rules[{rule}] matches every visitor"),
         Some(why) => format!("rules[{rule}] matches: {}", why.join(", ")),
     }
 }

@@ -1,8 +1,9 @@
-//! The web side of terse: the REST API and the pages.
+//! The web plane of terse: the REST API and the pages.
 //!
 //! Turns requests into calls of [`terse_core::Links`] and results into JSON or HTML. The core holds
-//! every rule about links; this crate defines only the HTTP interface. Absent on purpose: redirects
-//! (the crate `terse-redirect`), health and metrics (the binary), and the storage of links.
+//! every rule about links; this crate defines only the HTTP interface. Elsewhere: redirects
+//! (`terse-redirect`), health and metrics (`terse-metrics`), and the storage of links
+//! (`backends/`).
 
 mod access_cookies;
 mod accounts;

@@ -1,4 +1,4 @@
-//! Protects links that have a password. A valid pass opens the link; the right password earns a
+//! Protects links that have a password. A valid pass opens the link; the right password gets a
 //! pass.
 
 use std::net::IpAddr;
@@ -66,7 +66,7 @@ pub enum GateDecision {
 }
 
 impl PasswordGate {
-    /// From the state of the web side.
+    /// From the state of the web plane.
     pub fn new(state: AppState) -> Self {
         Self(Arc::new(App::new(state)))
     }

@@ -28,8 +28,8 @@ pub struct Passwords(Arc<HashingPool>);
 struct HashingPool {
     turns: Arc<Semaphore>,
     queue: Arc<Semaphore>,
-    /// Memory that was used for a password and waits for the next: at most one per turn. Freed
-    /// memory of this size would stay with the allocator, one piece per thread.
+    /// Memory that was used to hash a password, kept for the next one: at most one piece per
+    /// permit. If it were freed, the allocator would keep a piece of this size per thread.
     memory: Mutex<Vec<Vec<Block>>>,
 }
 
@@ -39,7 +39,7 @@ impl HashingPool {
         let kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut memory = kept.unwrap_or_else(|| vec![Block::new(); MEMORY_KIB as usize]);
         let result = work(&mut memory);
-        // A hash from elsewhere can need more.
+        // A hash that another program made may need more.
         memory.truncate(MEMORY_KIB as usize);
         memory.shrink_to_fit();
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
@@ -209,7 +209,7 @@ mod tests {
         let before = pieces();
         assert_eq!(passwords.verify("wrong".into(), None).await, Ok(false));
         assert!(pieces().iter().all(|piece| before.contains(piece)), "it is used again");
-        // A hash from elsewhere, with more memory than ours.
+        // A hash that another program made, with more memory than ours.
         let dear = "$argon2id$v=19$m=32768,t=1,p=1$c29tZXNhbHQxMjM0NTY3OA$\
                     AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
         assert_eq!(passwords.verify("wrong".into(), Some(dear.into())).await, Ok(false));

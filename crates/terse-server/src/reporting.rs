@@ -1,4 +1,4 @@
-//! Reports about links, as the API and the pages take them.
+//! Receives reports about links, for the API and the pages.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// All reasons, the gravest first.
+    /// All reasons, the most serious first.
     pub(crate) const ALL: [Self; 5] =
         [Self::Phishing, Self::Malware, Self::Spam, Self::Illegal, Self::Other];
 

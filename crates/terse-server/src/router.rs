@@ -1,4 +1,4 @@
-//! The router: every route of the web side, and the layer that wraps each response.
+//! The router: every route of the web plane, and the layer that wraps each response.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Counters of the web side.
+//! Counters of the web plane.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use terse_core::metrics::{MetricValues, Metrics};
 use terse_core::{CreateMetrics, CreateResult};
 
-/// Counters of the web side.
+/// Counters of the web plane.
 #[derive(Debug, Default)]
 pub struct ApiStats {
     creates: [AtomicU64; CreateResult::ALL.len()],

@@ -27,7 +27,7 @@ impl Lists<'_> {
         self.list(dimension, false)
     }
 
-    /// Why clicks count as bots': without the repeats of humans, which have no such reason.
+    /// Why clicks count as clicks by bots, without the repeated clicks of humans.
     pub(crate) fn bot_reasons(&self) -> Vec<Named> {
         match self.bots {
             Bots::Exclude => Vec::new(),

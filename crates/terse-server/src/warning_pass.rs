@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq;
 use terse_core::limits::Network;
 use terse_core::{LinkKey, Timestamp};
 
-/// How long a visitor may look at the warning.
+/// How long a visitor may take to continue.
 const LIFE: Duration = Duration::from_hours(1);
 
 /// Signs and verifies passes. The server stores none: a pass contains its expiry and is bound to

@@ -37,7 +37,7 @@ pub struct MemoryRegistry {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The version without its incarnation: memory is never restored.
+    /// The version without its incarnation, because memory is never restored from a backup.
     version: u64,
     setup: Option<Token>,
     had_admin: bool,

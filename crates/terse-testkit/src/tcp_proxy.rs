@@ -31,9 +31,9 @@ struct State {
 /// Where a connection is cut, once.
 #[derive(Clone)]
 enum Cut {
-    /// The client's bytes that contain this do not arrive.
+    /// Before the server gets the client's bytes that contain this.
     Before(Vec<u8>),
-    /// They arrive, and the server's answers up to this one do not.
+    /// After the server has got them and answered with this; the client gets none of the answer.
     After(Vec<u8>, Vec<u8>),
 }
 
@@ -84,7 +84,7 @@ impl TcpProxy {
         self.state.refuses.store(false, Ordering::Relaxed);
     }
 
-    /// Holds every answer of the server back for so long.
+    /// Delays every answer of the server by this time.
     pub fn delay(&self, time: Duration) {
         self.state.delay_ms.store(time.as_millis() as u64, Ordering::Relaxed);
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that works, also on a busy machine.
+/// Longer than any successful wait takes, also on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Waits until `holds`; panics with `what` if it never does. Returns how long it took.

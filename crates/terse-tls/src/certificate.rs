@@ -76,7 +76,7 @@ impl Certificate {
             .map_err(|_| wrong(key, "has a key of a kind that cannot be used"))?;
         let certified = CertifiedKey::new(chain, secret);
         match certified.keys_match() {
-            // Keys that cannot tell their public part are believed.
+            // Accepts a key whose public part rustls cannot compute.
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
             Err(_) => {
                 let (certificate, key) = (certificate.to_owned(), key.to_owned());

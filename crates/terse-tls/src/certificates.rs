@@ -15,7 +15,7 @@ use crate::certificate::Certificate;
 /// open, or are resumed, do not notice.
 #[derive(Default)]
 pub struct Certificates {
-    /// Locked for a moment at each handshake.
+    /// Locked briefly at each handshake.
     table: RwLock<Arc<Table>>,
 }
 
@@ -27,7 +27,7 @@ struct Table {
 }
 
 impl Certificates {
-    /// With these certificates.
+    /// Holds these certificates.
     pub fn of(certificates: &[Certificate]) -> Self {
         let all = Self::default();
         all.set(certificates);

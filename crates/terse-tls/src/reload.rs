@@ -14,7 +14,7 @@ use crate::files::CertificateFiles;
 
 /// How often the job checks whether the files have changed.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// From so many days before a certificate expires, `/readyz` and `terse doctor` say so.
+/// `/readyz` and `terse doctor` warn this many days before a certificate expires.
 pub(crate) const EXPIRES_SOON_DAYS: i64 = 14;
 
 /// Reads files that have changed. A file that cannot be used changes nothing.

@@ -1,5 +1,5 @@
-//! The end of a certificate's life, read from its DER: rustls checks certificates of others and
-//! does not tell the dates of our own.
+//! The validity of a certificate, read from its DER: rustls checks the certificates of others, but
+//! does not expose the dates of our own.
 
 /// When the certificate starts and stops being valid, in seconds since 1970; `None` if it cannot be
 /// read.
@@ -72,7 +72,7 @@ fn time(der: &[u8]) -> Option<(i64, &[u8])> {
 
 /// The days from 1970-01-01 to a date of the Gregorian calendar.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin in March, so that the day that some years have more is their last.
+    // Years begin in March, so that a leap day is the last day of its year.
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let days_before_month = (153 * month + 2) / 5;
     365 * year + year.div_euclid(4) - year.div_euclid(100)

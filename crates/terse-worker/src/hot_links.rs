@@ -81,8 +81,8 @@ fn read(path: &Path) -> Vec<LinkKey> {
 }
 
 /// The links to keep: those with the most visits of the last hour, then other links in use, and of
-/// these the ones that were kept before first. The visits before a restart are no longer known; the
-/// order of the file stands for them.
+/// these the ones that were kept before first. The visits before a restart are no longer known, so
+/// these links keep the order of the file.
 fn most_visited_first(
     busiest: impl IntoIterator<Item = LinkKey>,
     kept_before: Vec<LinkKey>,

@@ -2,8 +2,8 @@
 //!
 //! A job has a name, an interval and one method that does its work once. The scheduler decides
 //! when: at the interval, only while this node holds the lease for jobs that one node runs for the
-//! whole fleet, again after a failure, and never past shutdown. A job that is about the inside of
-//! another crate (its lists, its certificates) is in that crate.
+//! whole fleet, again after a failure, and never past shutdown. A job that works on the private
+//! data of another crate (its lists, its certificates) is in that crate.
 
 mod cache_rescreen;
 mod erasures;

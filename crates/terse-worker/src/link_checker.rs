@@ -1,5 +1,5 @@
 //! Checks whether targets still answer: all links about once a day, and new links soon after they
-//! were created. Each host is asked at most once a minute.
+//! were created. Each host gets at most one request a minute.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -30,9 +30,9 @@ const FAILURES: u32 = 3;
 const FRESH_FAILURES: u32 = 2;
 /// How often the checker looks for new links.
 const FRESH_INTERVAL: Duration = Duration::from_secs(15);
-/// The links per look, and the largest number of waiting new links. The walk checks the others.
+/// How many new links one poll reads, and how many may wait. The daily walk checks the others.
 const MAX_FRESH: usize = 200;
-/// A link can become visible after another one that was created later. By so much.
+/// A link can become visible up to this much later than a link that was created after it.
 const OVERLAP: Duration = Duration::from_secs(5);
 /// The links per page of the walk, and the largest number of waiting links of one host.
 const PAGE: usize = 200;
@@ -51,7 +51,7 @@ pub struct LinkChecker {
     round: Round,
     fresh: Fresh,
     failing: HashMap<LinkKey, Failing>,
-    /// When each host was last asked, by the steady clock, as all times but dates of links.
+    /// When each host got its last request, by the steady clock, as all times but dates of links.
     asked: HashMap<String, Duration>,
 }
 

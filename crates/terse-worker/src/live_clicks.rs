@@ -1,4 +1,4 @@
-//! Shows the clicks of all nodes to those who watch a link here.
+//! Shows the clicks of all nodes in the live views of this node.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Watches the oldest open report, so that an alert can tell when it waits too long.
+//! Watches the oldest open report, so that an alert fires when it waits too long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -18,8 +18,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the registry may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Puts what the registry says in force on this node. It may visit every cached route, so it runs
-/// on a thread that may block.
+/// Applies the registry to this node. It may visit every cached route, so it runs on a thread that
+/// may block.
 pub type ApplyRegistry = Arc<dyn Fn(&RegistrySnapshot) + Send + Sync>;
 
 /// Reads the registry for the redirect plane, which never waits for it. While the registry does not
@@ -30,7 +30,7 @@ pub struct RegistryWatcher {
     /// The version that is in force.
     known: Option<RegistryVersion>,
     refresh: RefreshReceiver,
-    /// Handlers that wait for the next poll; they go on when this is dropped.
+    /// Handlers that wait for the next poll; they continue when this is dropped.
     pending: PendingRefreshes,
 }
 

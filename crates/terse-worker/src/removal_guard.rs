@@ -1,7 +1,7 @@
-//! Stops deletions by age while the clock is in doubt, or when too much would go at once.
+//! Stops deletions by age while the clock is in doubt, or when too much would be deleted at once.
 //!
 //! Every job that deletes by age asks the guard for the time and deletes by that time. While the
-//! system time is not trusted, the guard gives none. An implausible time and a purge of too many
+//! system time is not trusted, the guard returns none. An implausible time and a purge of too many
 //! links raise an alarm in the registry, which waits for an operator (`terse doctor --confirm`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ const PROGRESS: &str = "clock";
 /// How often the registry keeps the last trusted time.
 const KEEP_INTERVAL: Duration = Duration::from_mins(5);
 
-/// So much time is never too much to delete at once.
+/// Deleting the data of up to this much time never needs a confirmation.
 const NEVER_TOO_LONG: Duration = Duration::from_hours(7 * 24);
 
 /// What is deleted when it is old enough, other than links.
@@ -26,7 +26,7 @@ pub struct AgedData {
     kind: AlarmKind,
     /// Where the registry keeps how far the last round went.
     progress: &'static str,
-    /// For people.
+    /// The name in messages.
     name: &'static str,
     fate: &'static str,
 }
@@ -136,8 +136,8 @@ impl RemovalGuard {
 
     /// Whether everything older than `before` may be deleted, of things that are kept for `keep`.
     /// `false` raises an alarm: since the last round the limit has moved over more than
-    /// `max_percent` of that time, as after a wrong clock or a setting with a digit too few. A week
-    /// is never too much, and time before the first link does not count.
+    /// `max_percent` of that time, as after a wrong clock or a mistyped setting. A week is never
+    /// too much, and time before the first link does not count.
     pub async fn may_advance(
         &self,
         context: &JobContext,

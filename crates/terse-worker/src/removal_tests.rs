@@ -143,7 +143,7 @@ async fn a_start_with_a_wrong_clock_deletes_nothing() {
     fixture.restart();
     fixture.run().await;
     assert_eq!(fixture.counts(), (0, 0));
-    // The operator knows better.
+    // The operator confirms the removal.
     let alarm = fixture.registry.removal_alarm().await.unwrap().unwrap();
     assert_eq!((alarm.round, alarm.state), (1, AlarmState::Waiting));
     let by = Attribution { actor: Actor::Terse, at: fixture.clock.now(), why: None };

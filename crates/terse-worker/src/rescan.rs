@@ -117,7 +117,7 @@ impl Rescan {
         !self.done.as_ref().is_some_and(|done| done.lists == *lists && is_fresh)
     }
 
-    /// The scan to go on with. Starts one if it is due, and again if the lists have changed.
+    /// The scan to continue. Starts one if it is due, and again if the lists have changed.
     fn round(&mut self) -> Option<&mut Round> {
         let lists = *self.lists.borrow_and_update();
         let is_outdated = self.round.as_ref().is_some_and(|round| round.lists != lists);

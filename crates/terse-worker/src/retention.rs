@@ -22,8 +22,8 @@ const KEEP_RECORDS: Duration = Duration::from_hours(2 * 365 * 24);
 const REGISTRY_BATCH: usize = 1000;
 /// Clicks per write, so that no batch of new clicks waits long.
 const CLICK_BATCH: usize = 2000;
-/// How long the store leaves clicks of erased links out. A journal that was not counted for longer
-/// may bring some back; the sweep finds these.
+/// How long the store leaves out clicks of erased links. A journal that was not counted for longer
+/// may contain some; the sweep finds these.
 const KEEP_TOMBSTONES: Duration = Duration::from_hours(7 * 24);
 /// The sums of a day are written this long after its end: clicks that come later cost more.
 const LATE_CLICKS: Duration = Duration::from_hours(1);
@@ -149,7 +149,7 @@ impl ClickRetentionJob {
                 limit,
             };
             if !may_advance {
-                // Nothing goes by its age. The disk space of single clicks is bounded all the same.
+                // Deletes nothing by age. `max_raw` still bounds the disk space of single clicks.
                 let never = Timestamp::MIN;
                 (retention.raw_before, retention.hours_before) = (never, never);
                 (retention.days_before, retention.tombstones_before) = (never, never);

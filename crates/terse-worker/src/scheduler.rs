@@ -19,13 +19,14 @@ use crate::lease::LeaseKeeper;
 
 /// How long a job may take to save what it must at shutdown.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// An interval grows by up to this share of itself, by chance, so that nodes drift apart.
+/// The scheduler lengthens each interval at random by up to a tenth, so that nodes do not run jobs
+/// at the same time.
 const JITTER: u32 = 10;
 
-/// What became of the runs of a job.
+/// Counts the runs of a job.
 #[derive(Debug, Default)]
 pub struct JobCounts {
-    /// Runs that ended, well or not.
+    /// Runs that ended, with or without success.
     pub runs: AtomicU64,
     /// Runs that failed, panicked or took too long.
     pub failures: AtomicU64,
@@ -76,7 +77,7 @@ impl Scheduler {
         }
     }
 
-    /// What became of the runs of each job.
+    /// The counts of each job.
     pub fn counts(&self) -> CountsByJob {
         self.counts.clone()
     }

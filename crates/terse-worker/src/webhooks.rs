@@ -1,4 +1,4 @@
-//! Webhooks: what happens to links becomes events in the registry, and events are delivered.
+//! Webhooks: writes deliveries of link events into the registry, and sends them.
 
 mod delivery;
 mod events;

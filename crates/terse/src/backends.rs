@@ -65,7 +65,7 @@ pub struct Stores {
     /// The free space that single clicks leave to links.
     pub disk_reserve: Arc<DiskReserve>,
     /// Whether other nodes count clicks in the same store. Then statistics include only what is
-    /// stored: else they would depend on the node that is asked.
+    /// stored: otherwise they would depend on the node that answers.
     pub shares_clicks: bool,
     leases: Arc<dyn JobLease>,
     node: NodeId,
@@ -159,7 +159,7 @@ pub(crate) struct SharedServices {
     pub(crate) cache: Option<Arc<dyn SharedCache>>,
     /// Counts against rate limits.
     pub(crate) limiter: Arc<dyn Limiter>,
-    /// What the copies were good for.
+    /// The metrics of the copies.
     pub(crate) metrics: Option<MetricsSource>,
     announce: Announce,
 }
@@ -186,8 +186,8 @@ impl SharedServices {
         }
     }
 
-    /// The cache of routes that services call: it also tells the other nodes, and `routes` forgets
-    /// what they tell.
+    /// The cache of routes that services call. It also announces changes to the other nodes, and
+    /// `routes` forgets the links that they announce.
     pub(crate) fn announcing(
         &mut self,
         routes: Arc<dyn RouteCache>,
@@ -208,7 +208,7 @@ pub(crate) fn check_cache_url(_url: &str) -> Result<String, String> {
     Err("Redis is not built into this terse: build it with the feature `redis`".into())
 }
 
-/// What is to be said about the cache of the settings; nothing without one. Blocks.
+/// Checks the cache of the settings; no findings without one. Blocks.
 pub(crate) fn inspect_cache(config: &Config) -> Vec<Finding> {
     match &config.cache.url {
         #[cfg(feature = "redis")]
@@ -217,7 +217,7 @@ pub(crate) fn inspect_cache(config: &Config) -> Vec<Finding> {
     }
 }
 
-/// What is to be said about the database of the settings; nothing without one. Blocks.
+/// Checks the database of the settings; no findings without one. Blocks.
 pub(crate) fn inspect_database(config: &Config) -> Vec<Finding> {
     match &config.store {
         StoreUrl::File(_) => Vec::new(),

@@ -246,7 +246,7 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
     }
 }
 
-/// The command, and the arguments of `serve` whether they stand before it or behind it. Without a
+/// The command, with the arguments of `serve`, which may come before or after it. Without a
 /// command, terse serves.
 fn with_serve_args(command: Option<Command>, before: ServeArgs) -> anyhow::Result<Command> {
     let ServeArgs { listen, base_url, roles } = before;

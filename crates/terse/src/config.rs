@@ -42,9 +42,9 @@ settings! {
         /// visitor's address from `X-Forwarded-For` only if one of them sent it.
         pub trusted_proxies: Vec<String> = vec![],
         /// Whether the proxies in `trusted_proxies` begin every connection with a header of the
-        /// PROXY protocol (version 1 or 2), as balancers do that pass TCP on. terse then takes the
-        /// visitor's address from it, and closes connections of theirs that have none, except those
-        /// from 127.0.0.1 and ::1.
+        /// PROXY protocol (version 1 or 2), as TCP balancers can. terse then takes the visitor's
+        /// address from this header, and closes connections from these proxies without one, except
+        /// those from 127.0.0.1 and ::1.
         pub proxy_protocol: bool = false,
         /// An API key with all permissions; 16 to 256 visible characters. If not set, terse
         /// generates one at the first start.
@@ -160,9 +160,10 @@ settings! {
         pub negative_ttl: Span = Span::secs(30),
         /// How many codes that do not exist terse remembers.
         pub negative_entries: u32 = 65_536,
-        /// A Redis that all nodes share: warm copies of links, news of changes, and rate limits.
-        /// `redis://host`, `rediss://user:password@host:6379/0`, `redis+cluster://a,b,c` or
-        /// `redis+sentinel://a,b,c/master`. Only with a store that several nodes share.
+        /// A Redis server that all nodes share. It keeps copies of links, announces changes and
+        /// counts rate limits. `redis://host`, `rediss://user:password@host:6379/0`,
+        /// `redis+cluster://a,b,c` or `redis+sentinel://a,b,c/master`. Only with a store that
+        /// several nodes share.
         pub url: Option<CacheUrl> = None,
         /// Whether a new link is written to `cache.url` when it is created.
         pub write_through: bool = false,
@@ -265,7 +266,7 @@ settings! {
     pub struct AnonymousConfig {
         /// Whether links can be created without an API key.
         pub create: bool = true,
-        /// When such links expire; at least `1s`.
+        /// How long after its creation a link without an owner expires; at least `1s`.
         pub ttl: Span = Span::secs(8 * 3600),
     }
 }
@@ -410,8 +411,9 @@ settings! {
         /// Whether terse checks that targets still answer. A link whose target did not answer on
         /// three days, or twice soon after its creation, gets the flag `unreachable`.
         pub check_targets: bool = false,
-        /// Whether these requests may go to private networks, and webhooks may use http. Only for
-        /// an intranet: every owner can then make terse send requests inside it.
+        /// Whether requests for webhooks, titles and target checks may go to private networks, and
+        /// webhooks may use http. Only for an intranet: every owner can then make terse send
+        /// requests inside it.
         pub allow_private: bool = false,
     }
 }
@@ -424,11 +426,12 @@ settings! {
         pub grace: Span = Span::days(7),
         /// How long terse keeps an expired link of an owner, with its statistics; at least `grace`.
         pub keep_expired: Span = Span::days(365),
-        /// How long after that an alias stays reserved for its former owner. `0s` turns this off.
-        /// The codes of blocked links stay reserved for ever.
+        /// How long an alias stays reserved for its former owner after its link was removed for
+        /// good. `0s` turns this off. The codes of blocked links stay reserved for ever.
         pub quarantine: Span = Span::days(365),
-        /// A file of aliases that terse refuses to every account: one per line, without regard to case, with
-        /// comments after `#`; at most 1 MiB. terse reads it at the start. Existing links stay.
+        /// A file of aliases that terse refuses to every account: one per line, in upper or lower
+        /// case, with comments after `#`; at most 1 MiB. terse reads it at the start. Existing
+        /// links stay.
         pub unwanted_aliases: Option<PathBuf> = None,
         /// How often terse marks expired links and deletes old ones; `1s` to `1d`.
         pub reap_every: Span = Span::secs(15 * 60),
@@ -452,9 +455,9 @@ settings! {
 settings! {
     /// `[api]`: the API.
     pub struct ApiConfig {
-        /// A host of their own for API, sign-in and dashboard, such as `app.example`, with the
-        /// scheme and port of `base_url`. Short domains then serve links and their pages only.
-        /// Commands on this machine still reach the API by its local address.
+        /// A separate host for API, sign-in and dashboard, such as `app.example`, with the scheme
+        /// and port of `base_url`. Short domains then serve links and their pages only. Commands on
+        /// this machine still reach the API by its local address.
         pub host: Option<String> = None,
         /// The origins whose web pages may call the API from a browser, such as
         /// `https://app.example`, or `*` for all. Cookies are never sent with `*`.
@@ -465,7 +468,7 @@ settings! {
 settings! {
     /// `[log]`: the log on standard error.
     pub struct LogConfig {
-        /// The format of log lines: `text` for people, `json` for programs.
+        /// The format of log lines: `text` for humans, `json` for programs.
         pub format: LogFormat = LogFormat::Text,
         /// How much terse logs: `error`, `warn`, `info`, `debug` or `trace`, also by module, as in
         /// `info,terse_server=debug`.
@@ -518,10 +521,10 @@ settings! {
         pub handshake_timeout: Span = Span::secs(10),
         /// The most TLS handshakes at the same time. terse closes further connections.
         pub max_handshakes: u32 = 1024,
-        /// How long browsers use nothing but https for a short domain after a visit
-        /// (`Strict-Transport-Security`); `0s` to `3650d`, `0s` does not say so. terse says so at
-        /// `tls.listen`, or without it if `base_url` is https, unless a trusted proxy sends
-        /// `X-Forwarded-Proto: http`.
+        /// How long browsers use nothing but https for a short domain after a visit, at most
+        /// `3650d`. terse sends it as `Strict-Transport-Security` in answers at `tls.listen`;
+        /// without `tls.listen`, if `base_url` is https and no trusted proxy sends
+        /// `X-Forwarded-Proto: http`. `0s` sends no such field.
         pub hsts: Span = Span::secs(0),
     }
 }
@@ -552,7 +555,7 @@ settings! {
         /// closes after its next answer, so that clients lose no request. Behind a load balancer,
         /// set more than the time it takes to notice, such as `5s`.
         pub drain_delay: Span = Span::secs(1),
-        /// The longest time open requests may take to finish after that.
+        /// The longest time open requests may take to finish after `shutdown.drain_delay`.
         pub timeout: Span = Span::secs(10),
     }
 }

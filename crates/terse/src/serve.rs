@@ -74,8 +74,8 @@ async fn load_hot_links(hot_links: HotLinks, redirector: Arc<Redirector>) {
     }
 }
 
-/// The port of https URLs; `None` for the usual one. `base_url` knows it better than the listener:
-/// a router may forward another port.
+/// The port of https URLs; `None` for the usual one. Taken from an https `base_url`, because a
+/// router may forward another port to the listener.
 fn https_port(base_url: &Url, tls: Option<SocketAddr>) -> Option<u16> {
     match base_url.scheme() {
         "https" => base_url.port(),

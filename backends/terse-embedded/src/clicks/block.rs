@@ -24,7 +24,7 @@ const HEAD: usize = 9;
 /// A block is written once when clicks are counted and once more when it is merged with others.
 /// Higher levels save a tenth and take several times as long.
 const LEVEL: i32 = 1;
-/// No block is longer than this before compression: what says so is damaged.
+/// No block is longer than this before compression. A stored length above it means damage.
 const MAX_LEN: usize = 256 << 20;
 
 /// Clicks of a block. The `target` of a row is meaningless here.
@@ -32,7 +32,7 @@ const MAX_LEN: usize = 256 << 20;
 pub(crate) struct Block {
     /// The link of each click.
     pub(crate) subjects: Vec<i64>,
-    /// Tells clicks of one millisecond apart.
+    /// Distinguishes clicks of one millisecond.
     pub(crate) numbers: Vec<u64>,
     pub(crate) columns: ClickColumns,
 }
@@ -228,7 +228,8 @@ impl Block {
             language: stored.language,
             campaign: stored.campaign,
             kind: kind?,
-            // Views of warning pages are not stored, and of clicks only the sums say it.
+            // Views of warning pages are not stored, and only the sums say which clicks came after
+            // one.
             warning: vec![Warning::None; count],
         };
         let numbers: Vec<u64> = sums(stored.number).map(i64::cast_unsigned).collect();
@@ -236,7 +237,7 @@ impl Block {
         block.is_whole().then_some(block)
     }
 
-    /// Whether every number leads somewhere. A wrong one would panic later.
+    /// Whether every number is in its list. A wrong one would cause a panic later.
     fn is_whole(&self) -> bool {
         let columns = &self.columns;
         let fits = |numbers: &[u32], list: usize| {

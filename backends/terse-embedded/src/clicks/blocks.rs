@@ -46,7 +46,7 @@ struct BlockKey {
     clean_to: i64,
 }
 
-/// A click of a block that belongs into a page.
+/// A click of a block that belongs to a page.
 struct Found {
     cursor: (i64, i64),
     block: Rc<Block>,
@@ -160,7 +160,7 @@ impl ClickWrites {
         Ok(())
     }
 
-    /// Replaces blocks by one with those of their clicks that stay. Returns how many went.
+    /// Replaces blocks by one that holds the clicks to keep. Returns how many clicks were deleted.
     fn rewrite(
         &mut self,
         ids: &[i64],
@@ -171,7 +171,8 @@ impl ClickWrites {
         for id in ids {
             match self.read_block(*id) {
                 Ok((block, _)) => blocks.push(block),
-                // Its clicks are lost; it must not be in the way for ever.
+                // Its clicks are lost. Skipped, because it would otherwise stop all merges for
+                // ever.
                 Err(Failure::Refused(error)) => {
                     tracing::error!(%error, block = id, "a block of single clicks is damaged and \
                         is deleted; the sums are not affected");
@@ -210,8 +211,8 @@ impl ClickWrites {
         Ok(gone)
     }
 
-    /// Deletes single clicks before a time. Whole blocks go at once; a block that reaches beyond is
-    /// rewritten. Returns how many clicks went, and whether there are more.
+    /// Deletes single clicks before a time. Whole blocks are deleted at once; a block that also has
+    /// later clicks is rewritten. Returns how many clicks were deleted, and whether there are more.
     pub(crate) fn drop_blocks(&mut self, before_ms: i64) -> Result<(u64, bool), Failure> {
         let mut statement = self.conn.prepare_cached(OLD)?;
         let old: Vec<(i64, i64, i64)> = statement
@@ -232,7 +233,7 @@ impl ClickWrites {
     }
 
     /// Deletes the oldest blocks, whole, until all of them take no more than this. Returns how many
-    /// clicks went, and whether there are more.
+    /// clicks were deleted, and whether there are more.
     pub(crate) fn drop_oversize(&mut self, max: Option<u64>) -> Result<(u64, bool), Failure> {
         let Some(max) = max else { return Ok((0, false)) };
         let max = i64::try_from(max).unwrap_or(i64::MAX);
@@ -276,7 +277,8 @@ impl ClickWrites {
             })
             .map(|(id, _)| *id)
             .collect();
-        // The least clean one: what another was cleaned of is not in it any more.
+        // The lowest of all: a block is clean of erasures up to its own number, so the merged one
+        // is clean up to the lowest.
         let mut clean_to = i64::MAX;
         for id in &ids {
             let mut statement =

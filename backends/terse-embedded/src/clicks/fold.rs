@@ -1,7 +1,7 @@
-//! Which hours are in the sums of days and in the sums since ever.
+//! Which hours are in the sums of days and in the sums of all time.
 //!
 //! A batch writes the sums of hours. When a day is over, its hours are added to the sum of the day
-//! and to the sum since ever, once, in the order of their ids. So a busy link costs one row a
+//! and to the sum of all time, once, in the order of their ids. So a busy link costs one row a
 //! flush, and a report reads a row a day.
 
 use rusqlite::{OptionalExtension, params};
@@ -28,19 +28,19 @@ const PUT_EVER: &str = "UPDATE subjects SET sum = ?2 WHERE id = ?1";
 pub(crate) struct Progress {
     /// Hours below this id are in the sums of their days.
     pub(crate) folded_to: i64,
-    /// Hours below this id are in the sums since ever.
+    /// Hours below this id are in the sums of all time.
     pub(crate) totals_to: i64,
     /// Of days before this one, only the sum of the day counts.
     pub(crate) hours_from: i64,
 }
 
 impl Progress {
-    /// Whether a click of this hour belongs into the sum of the day now.
+    /// Whether a click of this hour must be added to the sum of the day now.
     pub(crate) fn is_in_day(&self, day: i64, id: i64) -> bool {
         day < self.hours_from || id < self.folded_to
     }
 
-    /// Whether it belongs into the sum since ever now.
+    /// Whether it must be added to the sum of all time now.
     pub(crate) fn is_in_total(&self, day: i64, id: i64) -> bool {
         day < self.hours_from || id < self.totals_to
     }
@@ -78,14 +78,14 @@ impl ClickWrites {
     }
 
     /// Adds up to `limit` hours of days before this one to the sums of their days, and to the sums
-    /// since ever. Returns how many, and whether there are more.
+    /// of all time. Returns how many, and whether there are more.
     pub(crate) fn fold_hours(&self, before: i64, limit: usize) -> Result<(u64, bool), Failure> {
         let mut progress = self.progress()?;
         let end = hour_id(before, 0, 0);
         if progress.folded_to >= end {
             return Ok((0, false));
         }
-        // Without room nothing is read, which says nothing about what there is.
+        // With a limit of 0 nothing is read, so there may be more.
         if limit == 0 {
             return Ok((0, true));
         }
@@ -204,7 +204,7 @@ mod tests {
         writes.add(&Batch::of(Vec::new(), clicks.iter().map(click))).unwrap();
     }
 
-    /// As earlier versions left a file: all clicks are in the sums since ever, none in days.
+    /// As earlier versions left a file: all clicks are in the sums of all time, none in days.
     fn age(writes: &ClickWrites) {
         let all = |sql: &str| -> Vec<i64> {
             let mut statement = writes.conn.prepare(sql).unwrap();
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Whatever the order of clicks, folding and deleting: every report counts each click once.
+    /// Every report counts each click once, in any order of clicks, folding and deleting.
     #[test]
     fn folding_changes_no_sum() {
         for seed in 1..60 {
@@ -276,7 +276,7 @@ mod tests {
             }
             let mut clicks: Vec<(i64, i64)> = Vec::new();
             for step in 0..25 {
-                // Merges end anywhere.
+                // Merges may stop at any step.
                 for _ in 0..dice.below(3) {
                     writes.merge_runs_if_due().unwrap();
                 }

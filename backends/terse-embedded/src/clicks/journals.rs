@@ -1,4 +1,4 @@
-//! The known journals, which node counts each, and up to which position.
+//! The known journals: the epoch of each, and up to which position it is counted.
 
 use rusqlite::{CachedStatement, OptionalExtension, params};
 use terse_core::clicks::{Added, Forgotten, JournalId, JournalSpan, Opened, Position};

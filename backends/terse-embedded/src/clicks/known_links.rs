@@ -15,7 +15,7 @@ const OWNER: u64 = ERASED - 1;
 /// Remembers the rows of links by a hash of 64 bits with a random key: two links of one hash are
 /// less likely than a memory error.
 pub(crate) struct KnownLinks {
-    /// Links of the last batches, and those of the batches before.
+    /// Links of the latest batches; `before` has those of earlier batches.
     lately: HashMap<u64, u64>,
     before: HashMap<u64, u64>,
     hash: RandomState,

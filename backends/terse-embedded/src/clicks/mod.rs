@@ -2,11 +2,11 @@
 //!
 //! A batch is grouped by subject and hour, and each row is read, merged and written once, in one
 //! transaction with the positions of the journals. A batch of many links is written as a run of
-//! sorted sums instead (`runs`), which become rows when their day is over. The keys of hours begin with the time, so that
-//! writing stays within today's part of the file and old rows are deleted from one end. Single
-//! clicks are kept in compressed columns, a block per batch (`block`, `blocks`). Every sum carries
-//! a checksum. If it does not match, reading the sum is an error, and
-//! counting goes on from the plain numbers of the row.
+//! sorted sums instead (`runs`), which become rows when their day is over. The keys of hours begin
+//! with the time, so that writing stays within today's part of the file and old rows are deleted
+//! from one end. Single clicks are kept in compressed columns, a block per batch (`block`,
+//! `blocks`). Every sum carries a checksum. If it does not match, reading the sum is an error, and
+//! counting continues from the plain numbers of the row.
 
 mod block;
 mod blocks;

@@ -34,7 +34,7 @@ const ERASED_BLOCK: &str = "SELECT value FROM meta WHERE name = 'erased_block'";
 const TOTALS: &str = "SELECT count(*), coalesce(sum(entries), 0), coalesce(max(id), 0), \
     coalesce(min(first), 9223372036854775807) FROM delta_blocks";
 
-/// No chunk is longer than this before compression: what says so is damaged.
+/// No chunk is longer than this before compression. A stored length above it means damage.
 const MAX_LEN: usize = 64 << 20;
 /// How many sums of quiet links are in a chunk, about.
 const SUMS_A_CHUNK: usize = 100;
@@ -43,7 +43,7 @@ const STEP: usize = 20_000;
 /// Sums shorter than this have fewer values than a row may hold.
 const SHORT_SUM: usize = MAX_VALUES_PER_HOUR * 4;
 
-/// A sum that belongs into the row with this id.
+/// A sum for the row with this id.
 #[derive(Debug)]
 pub(crate) struct DeltaSum {
     pub(crate) id: i64,
@@ -406,7 +406,7 @@ impl ClickWrites {
     }
 }
 
-/// A damaged chunk must not be in the way of all others for ever.
+/// Skips a damaged chunk, which would otherwise stop all merges for ever.
 fn give_up_if_damaged(read: Result<(), Failure>, block: i64) -> Result<(), Failure> {
     match read {
         Err(Failure::Refused(error)) => {
@@ -418,8 +418,8 @@ fn give_up_if_damaged(read: Result<(), Failure>, block: i64) -> Result<(), Failu
     }
 }
 
-/// Where a step that begins with this id ends: so that it has about so many sums, and few chunks
-/// are read by two steps.
+/// Where a step that begins with this id ends: it has about `sums` sums, and two steps read few
+/// chunks in common.
 fn end_of_step(blocks: &[DeltaBlock], from: i64, sums: usize) -> i64 {
     // Chunks have about the same number of sums in all blocks. Two chunks may share an id: a step
     // goes past its first one.

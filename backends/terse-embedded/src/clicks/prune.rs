@@ -42,7 +42,7 @@ impl ClickWrites {
         let (tombstones, more_tombstones) =
             self.drop_tombstones(retention.tombstones_before, left)?;
         if tombstones > 0 {
-            // They are remembered with their links.
+            // The cache of links also remembers tombstones.
             self.forget_places();
         }
         let more = more_deltas

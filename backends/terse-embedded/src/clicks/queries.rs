@@ -36,7 +36,7 @@ pub(crate) struct ClickQueries {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Cost {
     pub(crate) rows: u64,
-    /// Sums of hours, of days, and since ever.
+    /// Sums of hours, of days, and of all time.
     pub(crate) sums: u64,
     /// Bytes of sums, which are nearly everything that a report reads.
     pub(crate) bytes: u64,

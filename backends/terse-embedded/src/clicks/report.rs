@@ -101,7 +101,7 @@ impl ClickQueries {
         })
     }
 
-    /// The sum since ever, and the hours that are not in it yet. The row of the subject has the
+    /// The sum of all time, and the hours that are not in it yet. The row of the subject has the
     /// number of all clicks that are not in runs.
     fn ever(
         &self,

@@ -25,7 +25,7 @@ const PUT_HEADS: &str = "INSERT OR REPLACE INTO run_heads VALUES (?1, ?2)";
 const PUT_BODIES: &str = "INSERT OR REPLACE INTO run_bodies VALUES (?1, ?2)";
 const NEXT_RUN: &str = "SELECT coalesce(max(id), 0) + 1 FROM runs";
 
-/// A chunk ends when it has so many octets before compression.
+/// A chunk ends when it has this many octets before compression.
 const CHUNK_BYTES: usize = 24 << 10;
 /// How many chunks one step of an erasure rewrites.
 const CHUNKS_A_STEP: usize = 200;
@@ -161,7 +161,7 @@ impl ClickWrites {
     /// A step of a merge, if one has begun or a level has many runs. Returns how many sums were
     /// read.
     pub(crate) fn merge_runs_if_due(&mut self) -> Result<Option<u64>, Failure> {
-        // A refusal would keep a part of the step.
+        // Rolls back: a refusal would commit a part of the step.
         self.try_merge_runs().map_err(Failure::after_writes)
     }
 
@@ -174,13 +174,12 @@ impl ClickWrites {
                 None => return Ok(None),
             },
         };
-        // Once more: it has a new run now, and counts as begun.
+        // Read again: there is a new run now, and the merge has begun.
         let runs = if runs.merge.is_some() { runs } else { self.runs_to_merge()? };
         self.merge_runs(&runs, merge).map(Some)
     }
 
-    /// The runs. One whose list of chunks is damaged is deleted: it must not be in the way for
-    /// ever.
+    /// The runs. Deletes a run whose list of chunks is damaged: it would stop all merges for ever.
     fn runs_to_merge(&self) -> Result<Runs, Failure> {
         loop {
             match self.runs() {
@@ -274,7 +273,7 @@ impl ClickWrites {
             let from = from.max(all.begin(run));
             for at in run.chunks_in(from, end) {
                 match self.read_chunk(run.id, at, from, end, &erased, &mut part) {
-                    // A damaged chunk must not be in the way of all others for ever.
+                    // Skips a damaged chunk, which would otherwise stop all merges for ever.
                     Err(Failure::Refused(error)) => log_lost(&error, run.id),
                     read => read?,
                 }
@@ -412,7 +411,7 @@ impl ClickWrites {
         }
         let mut part = Part { sums: Vec::new(), columns: SharedColumns::default(), read: 0 };
         match self.read_chunk(run, at, i64::MIN, i64::MAX, erased, &mut part) {
-            // It may hold any of them.
+            // A damaged chunk may hold any of them: its sums are dropped.
             Err(Failure::Refused(error)) => log_lost(&error, run),
             read => read?,
         }
@@ -438,8 +437,8 @@ fn log_lost(error: &impl std::fmt::Display, run: i64) {
     tracing::error!(%error, run, "sums of clicks by hour are damaged and lost");
 }
 
-/// Where a step that begins with this id ends: so that it has about so many sums, and few chunks
-/// are read by two steps.
+/// Where a step that begins with this id ends: it has about `sums` sums, and two steps read few
+/// chunks in common.
 fn end_of_step(runs: &[&Run], from: i64, sums: usize) -> i64 {
     // Chunks have about the same number of sums in all runs. Two chunks may share an id: a step
     // goes past its first one.

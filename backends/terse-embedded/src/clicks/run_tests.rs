@@ -108,8 +108,8 @@ fn ranking(writes: &ClickWrites, query: &TopQuery) -> Vec<RankedLink> {
     }
 }
 
-/// Clocks that jump, late clicks, erased links, merges and days that end at any time: every
-/// answer is that of a counter that looks at click by click.
+/// With clocks that jump, late clicks, erased links, merges and days that end at any time, every
+/// answer equals that of a counter that counts click by click.
 #[test]
 fn every_answer_is_that_of_a_slow_counter() {
     for seed in 1..40 {

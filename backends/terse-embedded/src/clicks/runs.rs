@@ -37,9 +37,9 @@ pub(crate) const STATE: &str = "SELECT name, value FROM meta WHERE name IN \
 
 /// The bits of a chunk's number in its run.
 const CHUNK_BITS: u32 = 24;
-/// Speed counts: most chunks are rewritten soon.
+/// The fastest level, because most chunks are rewritten soon.
 const LEVEL: i32 = 1;
-/// No chunk is longer than this before compression: what says so is damaged.
+/// No chunk is longer than this before compression. A stored length above it means damage.
 const MAX_LEN: usize = 64 << 20;
 /// How many sums of quiet links are in a chunk, about.
 pub(crate) const SUMS_A_CHUNK: usize = 700;
@@ -47,10 +47,10 @@ pub(crate) const SUMS_A_CHUNK: usize = 700;
 /// When sums are stored in runs, and how runs are merged.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLimits {
-    /// A batch with at least so many subjects is stored as a run. For fewer, writing the rows at
+    /// A batch with at least this many subjects is stored as a run. For fewer, writing the rows at
     /// once costs little, and reports need not read runs.
     pub from: usize,
-    /// So many runs of one level are merged into one of the next.
+    /// This many runs of one level are merged into one of the next.
     pub runs: usize,
     /// About how many sums one step of a merge reads. Nothing else is written meanwhile.
     pub step: usize,
@@ -116,7 +116,7 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// The sums of a run with ids below this one are elsewhere.
+    /// Sums of a run with ids below this one are in rows or in the merged run.
     pub(crate) fn begin(&self, run: &Run) -> i64 {
         match self.merge {
             Some(merge) if merge.has_input(run) => self.settled_to.max(merge.to),

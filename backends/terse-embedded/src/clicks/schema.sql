@@ -1,8 +1,8 @@
 -- Facts about the file itself: the number of the next raw click.
 CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 
--- Whose clicks are summed up, and their sum since ever. A `sum` is a checksum, a sketch of the visitors and a tally, all
--- dimensions together: a click on a quiet link changes few rows. Moments are milliseconds since 1970.
+-- The subjects whose clicks are summed up, and their sums of all time. A `sum` is a checksum, a sketch of the visitors and a tally, all
+-- dimensions together: a click on a quiet link changes few rows. Times are milliseconds since 1970.
 CREATE TABLE subjects (
     id INTEGER PRIMARY KEY,
     kind INTEGER NOT NULL,     -- 0 a link, 1 an owner, 2 everything, 3 orphans
@@ -18,8 +18,8 @@ CREATE UNIQUE INDEX subjects_links ON subjects (domain, code, born) WHERE kind =
 CREATE UNIQUE INDEX subjects_others ON subjects (kind, owner) WHERE kind <> 0;
 CREATE INDEX subjects_links_of ON subjects (owner) WHERE kind = 0;
 
--- Sums by the hour. One number says when and whose: it begins with the day, so that what is written today lies together and
--- old days are taken from one end. (A key of several columns would make SQLite read the sums to find its way.)
+-- Sums by the hour. The id holds day, subject and hour. It begins with the day, so that the rows of today lie together and
+-- old days are deleted from one end. (With a key of several columns, SQLite would read the sums to find a row.)
 CREATE TABLE hours (
     id INTEGER PRIMARY KEY,
     people INTEGER NOT NULL,
@@ -30,7 +30,7 @@ CREATE TABLE hours (
     hour INTEGER AS (id & 31)                      -- of the day, in UTC
 ) STRICT;
 
--- Sums of days whose hours are no longer kept. Late clicks of such a day stand in `hours` until they are put in here too.
+-- Sums of days whose hours are no longer kept. Late clicks of such a day are in `hours` until they are merged into this table.
 CREATE TABLE days (
     id INTEGER PRIMARY KEY,
     people INTEGER NOT NULL,

@@ -1,4 +1,4 @@
--- Who counts each journal: the epoch of its last opener, and the generation of the last forgetting.
+-- The journals: the epoch of the last process that opened each, and the generation at which positions were last forgotten.
 CREATE TABLE journals (
     id BLOB PRIMARY KEY,
     epoch INTEGER NOT NULL,

@@ -1,5 +1,5 @@
 -- Single clicks in compressed columns, a block for each batch; small blocks are merged. `subjects` lists whose clicks are in a
--- block, so that a block without clicks of a link need not be read. Moments are milliseconds since 1970. The table `clicks` holds
+-- block, so that a block without clicks of a link need not be read. Times are milliseconds since 1970. The table `clicks` holds
 -- the single clicks of earlier versions until their time is over.
 CREATE TABLE blocks (
     id INTEGER PRIMARY KEY,

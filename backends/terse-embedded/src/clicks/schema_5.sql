@@ -1,4 +1,4 @@
--- When a day is over, its hours are added to the sum of the day and to the sum since ever, and stay until their time is over.
+-- When a day is over, its hours are added to the sum of the day and to the sum of all time, and stay until their time is over.
 -- `folded_to`: rows of `hours` below this id are in `days`. `totals_to`: those below this id are in `subjects.sum`, which earlier versions
 -- wrote with every batch. `hours_from`: of days before this one (since 1970) only `days` counts.
 -- An empty `subjects.sum` is a sum of nothing.

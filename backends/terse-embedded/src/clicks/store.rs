@@ -39,7 +39,7 @@ const LINKS_A_STEP: usize = 200;
 pub struct EmbeddedClicks {
     site: DbLocation,
     threads: StoreThreads<Clicks>,
-    /// A batch with at least so many subjects leaves a run of sums.
+    /// A batch with at least this many subjects leaves a run of sums.
     run_from: usize,
     /// Whether the log may still hold a deleted salt.
     to_wipe: AtomicBool,
@@ -125,8 +125,8 @@ impl EmbeddedClicks {
         }
     }
 
-    /// Merges some of the runs that batches left, if there are many: more than came with the last
-    /// batch, so that runs do not pile up.
+    /// Merges some of the runs that batches left, if there are many. Merges more sums than the last
+    /// batch added, so that runs do not pile up.
     async fn merge_some(&self, sums: u64) {
         let mut left = sums;
         while left > 0 {

@@ -49,7 +49,7 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    /// Adds what a batch adds to this sum.
+    /// Adds the delta of a batch.
     pub(crate) fn add_delta(&mut self, delta: &Delta, columns: &ClickColumns) {
         delta.add_to(columns, &mut self.tally);
         if let Some(visitors) = &delta.visitors {
@@ -126,7 +126,7 @@ impl Sum {
         Ok(())
     }
 
-    /// Adds the stored sum since ever in this column. An empty one is a sum of nothing.
+    /// Adds the stored sum of all time in this column. An empty column is a sum of nothing.
     pub(crate) fn merge_ever(
         &mut self,
         row: &Row<'_>,

@@ -1,9 +1,9 @@
 //! The links with the most clicks.
 //!
-//! Since ever, the ranking is an index. For a period, the clicks of an owner with few links are
-//! counted link by link. Of an owner with many, the sums of the days of all of them are read.
-//! Otherwise the busiest links of each day are candidates: finished days have a ranking, and the
-//! hours of other days are read.
+//! The ranking of all time is an index. For a period, the store counts the clicks of an owner with
+//! few links link by link, and reads the sums of the days of all links of an owner with many. For
+//! all owners, the busiest links of each day are candidates: finished days have a ranking, and the
+//! store reads the hours of other days.
 
 use std::collections::{HashMap, HashSet};
 
@@ -37,14 +37,14 @@ pub(crate) const BUSIEST_OF_DAY: &str =
 pub(crate) const ALL_HOURS: &str =
     "SELECT id, people, machines FROM hours WHERE id >= ?1 AND id < ?2 ORDER BY id";
 
-/// Of an owner with up to so many links, each is counted.
+/// The links of an owner with up to this many are counted one by one.
 const FEW_LINKS: usize = 2000;
-/// Of an owner with up to so many links, all are candidates.
+/// All links of an owner with up to this many are candidates.
 const MANY_LINKS: usize = 100_000;
 /// How many links of each day are candidates at least, and of all days together about.
 const CANDIDATES_A_DAY: i64 = 1000;
 const CANDIDATES: i64 = 50_000;
-/// How many links are ranked by humans or by bots, since ever: so many with the most clicks.
+/// Rankings of all time by humans or by bots consider this many links, those with the most clicks.
 pub(crate) const RANKED_AGAIN: usize = 10_000;
 
 const HOUR: i64 = Unit::Hour.ms();
@@ -232,7 +232,7 @@ impl ClickQueries {
         Ok(clicks)
     }
 
-    /// The ranking since ever, from its index.
+    /// The ranking of all time, from its index.
     fn top_ever(&self, query: &TopQuery) -> Result<Vec<RankedLink>, Failure> {
         let by_all = query.bots == Bots::Include;
         let limit = if by_all { query.limit } else { RANKED_AGAIN };
@@ -392,7 +392,7 @@ impl ClickQueries {
     }
 }
 
-/// A link and its clicks since ever: domain, code, creation, humans and bots.
+/// A link and its clicks of all time: domain, code, creation, humans and bots.
 pub(crate) fn ranked(row: &Row<'_>) -> Result<RankedLink, Failure> {
     let domain = Domain::from_stored(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
     let code = Code::parse(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);

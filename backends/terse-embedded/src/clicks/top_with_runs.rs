@@ -1,4 +1,4 @@
-//! Rankings since ever while some clicks are in runs: the index of links has the others.
+//! Rankings of all time while some clicks are in runs: the index of links has the others.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -20,7 +20,7 @@ pub(crate) const RANKED_FROM: &str = "SELECT id, people, machines FROM subjects 
 const SPARE: usize = 10_000;
 
 impl ClickQueries {
-    /// Adds what is in runs to the clicks of links since ever.
+    /// Adds what is in runs to the clicks of links of all time.
     pub(crate) fn add_runs_to_links(
         &self,
         links: &mut [(RankedLink, i64)],
@@ -40,8 +40,8 @@ impl ClickQueries {
         Ok(())
     }
 
-    /// The ranking since ever, if some clicks are in runs. It goes down the index of what is not in
-    /// runs and a ranking of what is, side by side, until no link further down can have as many
+    /// The ranking of all time, if some clicks are in runs. It goes down the index of what is not
+    /// in runs and a ranking of what is, side by side, until no link further down can have as many
     /// clicks as those that were found.
     pub(crate) fn top_ever_with_runs(
         &self,

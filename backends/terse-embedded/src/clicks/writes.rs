@@ -21,7 +21,7 @@ use crate::disk_reserve::DiskReserve;
 use crate::failure::Failure;
 
 pub(crate) const HOUR: &str = "SELECT people, machines, sum FROM hours WHERE id = ?1";
-/// Blocks may still hold clicks of erased subjects: no other may get their ids.
+/// Blocks may still hold clicks of erased subjects, so new subjects must not get their ids.
 const NEXT_SUBJECT: &str = "SELECT 1 + max((SELECT coalesce(max(id), 0) FROM subjects), \
     (SELECT coalesce(max(subject), 0) FROM erased_subjects))";
 const NEW_SUBJECT: &str = "INSERT INTO subjects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
@@ -34,7 +34,7 @@ pub(crate) const PUT_HOUR: &str =
 /// become "other" anyway; this bounds the cost of a flood of values.
 const MAX_VALUES_PER_BATCH: usize = 5 * MAX_VALUES_TOTAL;
 
-/// Of one visitor's clicks on one link in a batch, so many are stored one by one; all are counted.
+/// How many of one visitor's clicks on one link in a batch are stored one by one; all are counted.
 const MAX_ROWS_PER_VISITOR: usize = 8;
 
 /// The writer's side of a connection. Its caches hold what the file says, including what the
@@ -154,7 +154,7 @@ impl ClickWrites {
             self.write_group(&mut statements, progress, batch, group, &mut deferred)?;
         }
         drop(statements);
-        // A refusal would keep the counts that are written already.
+        // Rolls back: a refusal would commit the counts that are written already.
         self.put_sums(deferred.sums, &batch.clicks).map_err(Failure::after_writes)?;
         if let Some(reserve) = &self.raw {
             let rows = raw_rows(batch, &groups);
@@ -249,7 +249,7 @@ impl ClickWrites {
                 None => None,
             },
         };
-        // The erasure of an owner deletes the rows, and no later click of theirs makes one.
+        // The erasure of an owner deletes the rows, and later clicks of that owner create none.
         let is_same_owner = known.is_some_and(|known| known.owner == owner_mark);
         if !is_same_owner && self.is_owner_erased(delta.owner)? {
             return Ok(None);
@@ -408,8 +408,8 @@ fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, ClickRow)> {
 }
 
 impl ClickWrites {
-    /// Adds a group to the rows of its subject: its count, and the sums of its hours. Clicks that
-    /// are late also belong into sums that their hour was added to.
+    /// Adds a group to the rows of its subject: its count, and the sums of its hours. Late clicks
+    /// are also added to the sums that their hour was added to.
     fn write_group<'g>(
         &self,
         statements: &mut Statements<'_>,

@@ -26,7 +26,7 @@ impl RegistryWrites {
 
 /// Skips the ids of accounts that links refer to and that this registry has not issued: its file is
 /// older than the links, as after an older copy of it alone was put back. A new account would
-/// otherwise own the links of another. Whether there were any.
+/// otherwise own the links of another. Returns whether there were any.
 pub async fn skip_owners_of_links(
     links: &Embedded,
     registry: &EmbeddedRegistry,

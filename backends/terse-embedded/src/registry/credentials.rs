@@ -21,7 +21,7 @@ pub(crate) const KEY_BY_ID: &str =
 pub(crate) const TOUCH: &str = "UPDATE keys SET last_used_at = ?2 WHERE id = ?1 AND (last_used_at \
     IS NULL OR last_used_at < ?2)";
 pub(crate) const SESSION_KNOWN: &str = "SELECT 1 FROM sessions WHERE token = ?1";
-/// All sessions of an owner but the latest.
+/// Deletes all sessions of an owner but the latest.
 pub(crate) const CROWDED_OUT: &str = "DELETE FROM sessions WHERE token IN \
      (SELECT token FROM sessions WHERE owner = ?1 ORDER BY created_at DESC, token DESC LIMIT -1 \
      OFFSET ?2)";

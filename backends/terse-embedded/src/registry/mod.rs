@@ -1,9 +1,8 @@
 //! The owners, in a file of their own, so that looking them up never waits for links or clicks.
 //!
 //! A token lookup uses an index and returns the owner in the same query. Every write is a step that
-//! is done completely or not at all, including its lines in the audit log; the steps of many
-//! callers share one fsync. The core decides what follows from an action; this module only writes
-//! it.
+//! is done completely or not at all, including its audit records; the steps of many callers share
+//! one fsync. The core decides what follows from an action; this module only writes it.
 
 mod account_ids;
 mod accounts;

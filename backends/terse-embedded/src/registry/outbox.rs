@@ -39,8 +39,8 @@ pub(crate) const DELIVERY_OF_EVENT: &str = concat!(
     delivery_columns!(),
     " FROM deliveries d WHERE d.webhook = ?1 AND d.event = ?2"
 );
-/// Webhooks in a range of ids that are enabled and not lent, have a due delivery, and whose owner
-/// is not suspended.
+/// Webhooks in a range of ids that are enabled and not claimed, have a due delivery, and whose
+/// owner is not suspended.
 pub(crate) const READY: &str = concat!(
     "SELECT ",
     webhook_columns!(),
@@ -77,7 +77,7 @@ pub(crate) const EMPTY: &str = "DELETE FROM deliveries WHERE webhook = ?1";
 pub(crate) const EMPTY_OF: &str =
     "DELETE FROM deliveries WHERE webhook IN (SELECT id FROM webhooks WHERE owner = ?1)";
 pub(crate) const REMOVE_OF: &str = "DELETE FROM webhooks WHERE owner = ?1";
-/// Ends the loans of an earlier process.
+/// Ends the claims of an earlier process.
 pub(crate) const RECALL: &str =
     "UPDATE webhooks SET lent_until = NULL WHERE lent_until IS NOT NULL";
 const ADD: &str = "INSERT INTO webhooks (owner, url, events, created_at, generation, waiting, \
@@ -123,7 +123,7 @@ impl RegistryQueries {
         }
     }
 
-    /// A webhook, optionally only if it belongs to this owner, and the number of its last loan.
+    /// A webhook, optionally only if it belongs to this owner, and the number of its last claim.
     fn webhook(
         &self,
         owner: Option<OwnerId>,
@@ -180,7 +180,7 @@ impl RegistryWrites {
         Ok(after)
     }
 
-    /// Writes a changed webhook, with a line in the audit log unless only its counters changed.
+    /// Writes a changed webhook, with an audit record unless only its counters changed.
     fn keep_webhook(
         &self,
         before: &Webhook,

@@ -13,12 +13,12 @@ use crate::failure::{Failure, corrupt};
 
 type Read<T> = Result<T, Failure>;
 
-/// The number of columns of a user.
+/// The number of columns of an account.
 pub(crate) const ACCOUNT: usize = 11;
 /// The number of columns of a webhook.
 pub(crate) const WEBHOOK: usize = 12;
 
-/// The columns of users, as [`account`] reads them.
+/// The columns of accounts, as [`account`] reads them.
 macro_rules! user_columns {
     () => {
         "u.id, u.name, u.role, u.created_at, u.password, u.issuer, u.subject, u.suspended_at, \

@@ -1,7 +1,7 @@
--- Facts about the registry itself: the watermark, the token of the set-up link, and whether there ever was an admin.
+-- Facts about the registry itself: its version, the token of the set-up link, and whether there ever was an admin.
 CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 
--- Accounts. Ids are never given out again; those below 1000 are reserved. Moments are milliseconds since 1970.
+-- Accounts. Ids are never reused; those below 1000 are reserved. Times are milliseconds since 1970.
 CREATE TABLE users (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL COLLATE NOCASE,
@@ -47,7 +47,7 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_of ON sessions (owner, created_at);
 CREATE INDEX sessions_ending ON sessions (expires_at);
 
--- Ways in, each good once.
+-- Invitations, each of which creates one account.
 CREATE TABLE invitations (
     token BLOB PRIMARY KEY,
     role TEXT NOT NULL,
@@ -57,7 +57,7 @@ CREATE TABLE invitations (
 CREATE INDEX invitations_of ON invitations (writer);
 CREATE INDEX invitations_ending ON invitations (expires_at);
 
--- Short domains that were added while running, and hosts that were blocked by hand.
+-- Short domains that were added at run time, and hosts that moderators blocked.
 CREATE TABLE places (domain TEXT PRIMARY KEY, root TEXT, not_found TEXT, expired TEXT) STRICT, WITHOUT ROWID;
 CREATE TABLE blocked_hosts (host TEXT PRIMARY KEY, at INTEGER NOT NULL, why TEXT) STRICT, WITHOUT ROWID;
 
@@ -78,7 +78,7 @@ CREATE UNIQUE INDEX reports_open ON reports (domain, code, born, reporter) WHERE
 CREATE INDEX reports_by_state ON reports (state);
 CREATE INDEX reports_settled ON reports (at) WHERE state <> 'open';
 
--- Who did what, when and why. `actor` is NULL where terse did it; `about` is the account that the line tells something of.
+-- Who did what, when and why. `actor` is NULL where terse did it; `about` is the account that the record is about.
 CREATE TABLE audit (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     at INTEGER NOT NULL,

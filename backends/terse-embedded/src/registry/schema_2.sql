@@ -1,4 +1,4 @@
--- Receivers of events. `waiting` counts the deliveries that wait; `loan` and `lent_until` say who sends them, and until when.
+-- Receivers of events. `waiting` counts the deliveries that wait; `loan` is the number of the last claim by a sender, which lasts until `lent_until`.
 CREATE TABLE webhooks (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     owner INTEGER NOT NULL,
@@ -19,7 +19,7 @@ CREATE INDEX webhooks_of ON webhooks (owner);
 CREATE INDEX webhooks_on ON webhooks (owner) WHERE disabled_at IS NULL;
 CREATE INDEX webhooks_waiting ON webhooks (id) WHERE waiting > 0 AND disabled_at IS NULL;
 
--- Events on their way to one receiver each. The body is empty once a delivery is settled.
+-- Events on their way to one receiver each. Earlier versions emptied the body of a settled delivery.
 CREATE TABLE deliveries (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     webhook INTEGER NOT NULL,

@@ -72,7 +72,7 @@ impl EmbeddedRegistry {
         let site = options.site();
         let conn = REGISTRY.open(&site)?;
         engine::sync_folder_of(&site.path)?;
-        // One process at a time uses the file, so every loan belongs to a process that has ended.
+        // One process at a time uses the file, so every claim belongs to a process that has ended.
         conn.execute(RECALL, [])?;
         // Lists have their own thread, so that a long one never delays the lookup of a key.
         let pools = [

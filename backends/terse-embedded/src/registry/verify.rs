@@ -16,8 +16,8 @@ use crate::registry::rows::{
 use crate::registry::schema::REGISTRY;
 use crate::verify::{Problems, check_pages};
 
-/// Also numbers a table that never had a row: it may have had one since. Other nodes know versions
-/// and fencing tokens, so these continue beyond all that were issued since.
+/// Also skips ids of a table that never had a row: it may have had one since the copy. Other nodes
+/// know versions and fencing tokens, so these continue beyond all that may have been issued since.
 const SKIP: &str = "
     INSERT INTO sqlite_sequence SELECT name, 0 FROM sqlite_schema
         WHERE name IN ('keys', 'reports', 'audit', 'webhooks', 'deliveries') AND name NOT IN \
@@ -36,7 +36,7 @@ pub struct RegistryFileCheck {
     pub accounts: u64,
     /// The number of readable keys.
     pub keys: u64,
-    /// The number of readable lines of the audit log.
+    /// The number of readable audit records.
     pub lines: u64,
     /// The problems that were found.
     pub problems: Problems,

@@ -1,4 +1,4 @@
-//! Takes clicks in, each exactly once: sums, single clicks and positions change in one transaction.
+//! Counts clicks, each exactly once: sums, single clicks and positions change in one transaction.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

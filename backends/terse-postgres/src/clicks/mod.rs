@@ -20,8 +20,8 @@ use crate::options::{PostgresOpenError, PostgresOptions};
 use crate::pool::{Connector, Pool};
 use crate::schema;
 
-/// Counting takes this advisory lock shared, erasing takes it alone: no batch that has not seen a
-/// tombstone is counted after the erasure.
+/// Counting takes this advisory lock in shared mode, erasing in exclusive mode. So a batch that is
+/// counted after an erasure has seen its tombstone.
 const ERASURE_LOCK: i64 = 0x7465_7273_655f_6572;
 
 const LINK: i16 = 0;

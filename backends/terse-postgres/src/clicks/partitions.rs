@@ -1,5 +1,5 @@
-//! Single clicks by the month: their tables are created ahead and dropped whole, and the size of
-//! each day is known without reading its clicks.
+//! Single clicks have a table per month, created ahead and dropped as a whole. The size of each day
+//! is known without reading its clicks.
 
 use std::collections::BTreeMap;
 
@@ -113,7 +113,7 @@ impl PostgresClicks {
     async fn create_month(&self, month: &Month) -> Result<(), Failure> {
         let Month { name, from, to } = month;
         let transaction = self.pool.begin().await?;
-        // Counting waits behind this lock: not for long.
+        // With a short timeout, because counting waits for this lock.
         transaction
             .batch("SET LOCAL lock_timeout = 2000; LOCK TABLE click_raw IN ACCESS EXCLUSIVE MODE")
             .await?;
@@ -163,7 +163,8 @@ impl PostgresClicks {
             let (octets, clicks) = row.map_or((0, 0), |row| (row.get(0), row.get(1)));
             let beyond: i64 = i64::max(octets, 0) - max;
             if beyond > 0 && clicks > 0 {
-                // As many as hold so much on average, in steps; the next step corrects it.
+                // Deletes as many clicks as take that much space on average; the next step corrects
+                // the estimate.
                 let average = i64::max(octets / clicks, 1);
                 let wanted = (beyond + average - 1) / average;
                 let most = wanted.min(limit.cast_signed());

@@ -294,7 +294,7 @@ impl PostgresClicks {
             let length = if unit == DAY { Unit::Day } else { Unit::Hour };
             let start = Timestamp::from_ms(start);
             let clicks = count(row, 2);
-            // Views of a warning page are in an hour's sum, and are no clicks.
+            // An hour's sum also has views of a warning page, which are not clicks.
             if clicks != Count::default() {
                 buckets.push(Bucket { start, unit: length, clicks });
             }

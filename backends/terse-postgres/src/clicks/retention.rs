@@ -114,7 +114,7 @@ impl PostgresClicks {
     }
 
     async fn prune_once(&self, retention: Retention) -> Result<Pruned, Failure> {
-        // Hours are summed up when they are asked for, until they become days.
+        // Reports sum up hours until the hours become days.
         let Retention {
             raw_before,
             max_raw,
@@ -154,7 +154,7 @@ impl PostgresClicks {
     }
 }
 
-/// Merges hours into days, at most so many, and returns how many.
+/// Merges at most `limit` hours into days, and returns how many.
 async fn merge_hours(
     transaction: &Transaction<'_>,
     before: i64,
@@ -172,7 +172,7 @@ async fn merge_hours(
     }
     let subjects: Vec<i64> = due.iter().map(|row| row.get(0)).collect();
     let starts: Vec<i64> = due.iter().map(|row| row.get(1)).collect();
-    // Who counts locks the same rows, in the same order.
+    // Counting locks the same rows, in the same order.
     transaction
         .execute(
             "SELECT FROM click_subjects WHERE id = ANY($1) ORDER BY id FOR UPDATE",

@@ -41,7 +41,7 @@ impl Sum {
         Self { tally, visitors, visited }
     }
 
-    /// Adds what a batch adds to this sum.
+    /// Adds the delta of a batch.
     pub(super) fn add_delta(&mut self, delta: &Delta, columns: &ClickColumns) {
         delta.add_to(columns, &mut self.tally);
         if let Some(visitors) = &delta.visitors {

@@ -1,4 +1,4 @@
-//! Takes over the sums and single clicks of another store.
+//! Writes the sums and single clicks that `terse migrate` reads from another store.
 
 use terse_core::clicks::{Click, Sketch, Tally, Unit, Warning};
 use terse_core::transfer::MovedSums;
@@ -18,7 +18,7 @@ pub struct SumsWriter<'a> {
 }
 
 impl<'a> SumsWriter<'a> {
-    /// Writes the sums; `None` if the subject is there.
+    /// Writes the sums; `None` if the database has the subject already.
     pub(crate) async fn begin(
         pool: &'a Pool,
         sums: &MovedSums,

@@ -1,9 +1,9 @@
 //! The feed of changes.
 //!
 //! Transactions become visible in another order than their rows are numbered. A handle therefore
-//! keeps the last snapshot that it read in, and asks for the rows that this snapshot did not see:
-//! each row arrives once, whatever other transactions are under way. It numbers them in the order
-//! of their arrival, and keeps the last ones, so that a caller may ask for the same page again.
+//! keeps its last snapshot, and reads the rows that this snapshot did not see: it reads each row
+//! once, whatever other transactions are under way. It numbers the rows in the order in which it
+//! reads them, and keeps the last ones, so that a caller may ask for the same page again.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ struct Seen {
 
 /// The rows that snapshot $1 did not see, or that were written after it was taken: a server that
 /// crashed may give the number of a transaction again that had rolled back. The first column is the
-/// snapshot of this statement, which is there even if there is no row.
+/// snapshot of this statement, which is returned even without a change.
 const NEW_ROWS: &str = "SELECT s.snapshot::text, \
      pg_snapshot_xmax(s.snapshot)::text::bigint, s.incarnation, s.at, s.at::text, \
      c.domain, c.code, c.revision, c.at \

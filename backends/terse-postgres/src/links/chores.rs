@@ -1,4 +1,4 @@
-//! The end of links: expiry, purging, quarantine, and what is kept for a while only.
+//! Expiry, purging and quarantine of links, and the deletion of old request ids.
 
 use std::collections::HashSet;
 

@@ -1,9 +1,10 @@
 //! One transaction that writes a batch of new links.
 //!
-//! Names, requests and reuse are claimed by advisory locks first, in the same order on every node.
-//! The transaction then reads what the conditions of each link need, decides, and writes all that
-//! may be written. A generated code needs no lock: its key is unique, and a conflict with another
-//! node fails the transaction, which is tried again and then sees the other link.
+//! The transaction first takes advisory locks on the names, the request ids and the targets to
+//! reuse, in the same order on every node. It then reads what the conditions of each link need,
+//! decides, and writes the links that may be written. A generated code needs no lock: its key is
+//! unique, and a conflict with another node fails the transaction, which is tried again and then
+//! sees the other link.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,11 +26,11 @@ use crate::sql::{SqlTimestamp, params};
 /// How many links of an owner to the same target are compared with a new one, the newest first.
 const MAX_CANDIDATES: i64 = 256;
 
-/// What two links cannot be given at the same time, as keys of advisory locks.
+/// What only one link of a batch can have, as keys of advisory locks.
 pub(crate) struct Claims {
-    /// Decided between nodes by locks.
+    /// Locked, because two nodes may want the same.
     locks: Vec<i64>,
-    /// Decided between nodes by the key of the table.
+    /// Not locked: the primary key of the table decides between two nodes.
     key: i64,
 }
 
@@ -84,7 +85,7 @@ struct Answered {
     link: Result<Option<Link>, String>,
 }
 
-/// What becomes of one link.
+/// The decision about one link.
 enum Decision {
     /// It is written, and this is the answer.
     Write,

@@ -14,7 +14,7 @@ use crate::pool::{Pool, pause};
 
 /// How many links one transaction writes.
 const PER_COMMIT: usize = 256;
-/// How often a batch is tried that met another transaction or lost its connection.
+/// How often a batch is tried that conflicted with another transaction or lost its connection.
 const ATTEMPTS: u32 = 5;
 /// How long a caller waits for its commit.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -38,7 +38,7 @@ impl Waiting {
     }
 }
 
-/// The way of new links to the server.
+/// Sends new links to the server.
 pub(crate) struct Inserter {
     queue: Mutex<Option<mpsc::Sender<Waiting>>>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -123,9 +123,9 @@ async fn commit_all(pool: Arc<Pool>, numbering: Numbering, mut queue: mpsc::Rece
     }
 }
 
-/// Commits a batch and answers its callers. After a lost commit the batch is tried again, because
-/// only the database knows whether it happened: a link that is there exactly as it was sent is the
-/// one that was sent.
+/// Commits a batch and answers its callers. If the answer to a commit is lost, the batch is tried
+/// again, because only the database knows whether it was committed. If a link is stored exactly as
+/// it was sent, the first attempt succeeded.
 async fn commit(pool: &Pool, numbering: &Numbering, mut batch: Vec<Waiting>) {
     // The same order on every node, so that two of them never wait for each other.
     batch.sort_by(|a, b| a.insert.link.key.cmp(&b.insert.link.key));
@@ -141,7 +141,7 @@ async fn commit(pool: &Pool, numbering: &Numbering, mut batch: Vec<Waiting>) {
                 tokio::time::sleep(pause(tries, Duration::from_millis(5))).await;
                 tries += 1;
             }
-            // One link has a value that the database refuses: the others are not its fault.
+            // One link has a value that the database refuses: the others are tried without it.
             Err(failure) if batch.len() > 1 && failure.is_about_a_value() => {
                 for waiting in batch {
                     Box::pin(commit(pool, numbering, vec![waiting])).await;

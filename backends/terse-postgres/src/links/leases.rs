@@ -73,7 +73,7 @@ impl PostgresLinks {
         Ok(present + 1)
     }
 
-    /// All ranges, moved on by a distance that no other copy of the store has used.
+    /// All ranges, each skipped ahead by a random distance.
     fn skipped(&self, mut leases: Leases) -> Leases {
         for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
             let capacity = self.numbering.capacity(length);

@@ -24,7 +24,8 @@ impl PostgresLinks {
         }
         let values = Values::of(query, after, limit);
         let (sql, params) = values.statement(query);
-        // Callers decide by lists, such as those of an account that is erased; by searches never.
+        // Callers make decisions by lists, such as the erasure of an account, but never by
+        // searches.
         let rows = match query.text {
             Some(_) => self.pool.search(&sql, &params).await?,
             None => self.pool.list(&sql, &params).await?,

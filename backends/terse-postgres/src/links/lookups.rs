@@ -1,4 +1,4 @@
-//! Look-ups. Those that arrive while others are under way go to the server together.
+//! Look-ups. Those that arrive while others are under way are sent to the server in one statement.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +26,7 @@ type Answer = Result<Option<Link>, StoreError>;
 /// A key, and where its answer goes.
 type Waiting = (LinkKey, oneshot::Sender<Answer>);
 
-/// The way of look-ups to the server.
+/// Sends look-ups to the server.
 pub(crate) struct Lookups {
     pool: Arc<Pool>,
     queue: Mutex<Option<mpsc::Sender<Waiting>>>,

@@ -288,8 +288,8 @@ impl LinkStore for PostgresLinks {
         self.delete_requests(before, limit).await
     }
 
-    /// The server manages its files. What it keeps of deleted rows goes with its own vacuum and the
-    /// recycling of its log.
+    /// The server manages its files. Its vacuum and the recycling of its log remove what it keeps
+    /// of deleted rows.
     async fn scrub(&self) -> Result<(), StoreError> {
         Ok(())
     }

@@ -13,7 +13,7 @@ use super::{Answer, PostgresRegistry, all, at_most, bound, first};
 use crate::failure::Failure;
 use crate::sql::{SqlTimestamp, params};
 
-/// What goes with an account.
+/// Deletes what belongs to an account.
 const ERASE: [&str; 7] = [
     "DELETE FROM accounts WHERE id = $1",
     "DELETE FROM api_keys WHERE owner = $1",

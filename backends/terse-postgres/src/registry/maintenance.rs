@@ -52,8 +52,8 @@ impl RegistryMaintenance for PostgresRegistry {
         Ok(limit as u64 - left)
     }
 
-    /// The server manages its files. What it keeps of deleted rows goes with its own vacuum and the
-    /// recycling of its log.
+    /// The server manages its files. Its vacuum and the recycling of its log remove what it keeps
+    /// of deleted rows.
     async fn scrub(&self) -> Answer<()> {
         Ok(())
     }

@@ -184,7 +184,7 @@ pub(super) fn webhook(row: &Row) -> Read<Webhook> {
     })
 }
 
-/// Reads [`WEBHOOK_COLUMNS`] and the number of the last loan.
+/// Reads [`WEBHOOK_COLUMNS`] and the number of the last claim.
 pub(super) fn lent(row: &Row) -> Read<(Webhook, u64)> {
     Ok((webhook(row)?, id(row, WEBHOOK)?))
 }

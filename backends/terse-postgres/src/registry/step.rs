@@ -13,7 +13,7 @@ use crate::failure::{Failure, corrupt};
 use crate::pool::{Pool, pause};
 use crate::sql::{Param, SqlTimestamp, params};
 
-/// How often a step is tried that met another one.
+/// How often a step that conflicts with another one is tried.
 const ATTEMPTS: u32 = 4;
 
 /// What a step excludes.
@@ -167,8 +167,8 @@ pub(super) async fn settled<A>(
     }
 }
 
-/// Runs a block in a transaction, again if it met another one. The block must not move what it
-/// uses.
+/// Runs a block in a transaction, again if it conflicted with another one. The block must not move
+/// what it uses.
 macro_rules! step {
     ($registry:expr, $lock:ident, |$step:ident| $body:block) => {{
         let mut tries = 1;

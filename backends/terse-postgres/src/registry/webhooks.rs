@@ -14,8 +14,8 @@ use super::{Answer, PostgresRegistry, all, at_most, bound, first};
 use crate::failure::Failure;
 use crate::sql::{SqlTimestamp, params};
 
-/// Webhooks in a range of ids that are enabled and not lent, have a due delivery, and whose owner
-/// is not suspended.
+/// Webhooks in a range of ids that are enabled and not claimed, have a due delivery, and whose
+/// owner is not suspended.
 const READY: &str = "FROM webhooks w LEFT JOIN accounts a ON a.id = w.owner \
      WHERE w.waiting > 0 AND w.disabled_at IS NULL AND w.id > $1 AND w.id <= $2 \
      AND (w.lent_until IS NULL OR w.lent_until <= $3 OR w.lent_until > $4) \
@@ -24,7 +24,7 @@ const READY: &str = "FROM webhooks w LEFT JOIN accounts a ON a.id = w.owner \
      AND (d.next_at <= $3 OR d.next_at > $5))";
 
 impl Step<'_> {
-    /// A webhook, optionally only if it belongs to this owner, and the number of its last loan. No
+    /// A webhook, optionally only if it belongs to this owner, and the number of its last claim. No
     /// other transaction can change it until this one ends.
     async fn webhook(
         &self,

@@ -1,4 +1,5 @@
--- Who counts each journal: the epoch of its last opener, and the generation of the last forgetting.
+-- The journals: the epoch of the last process that opened each, and the generation at which
+-- positions were last forgotten.
 CREATE TABLE click_journals (
     id         bytea PRIMARY KEY,
     epoch      bigint NOT NULL,
@@ -13,7 +14,7 @@ CREATE TABLE click_positions (
     PRIMARY KEY (journal, segment)
 );
 
--- Whose clicks are summed up, and their sum since ever. Times are milliseconds since 1970. A `sum`
+-- The subjects whose clicks are summed up, and their sums of all time. Times are milliseconds since 1970. A `sum`
 -- is in terse's own format: a checksum, a sketch of the visitors, and all dimensions.
 CREATE TABLE click_subjects (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -107,7 +107,7 @@ CREATE TABLE link_changes (
 CREATE INDEX link_changes_xid ON link_changes (xid);
 CREATE INDEX link_changes_at ON link_changes (at);
 
--- Events that wait to be handed over, with the link as it was then in terse's own format.
+-- Events that wait for their deliveries, with the link as it was then in terse's own format.
 CREATE TABLE link_outbox (
     id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind  text NOT NULL,

@@ -1,5 +1,5 @@
 -- One row: the version counts the changes that the redirect plane must know of, and means nothing
--- without its incarnation. Whoever changes accounts, credentials or domains locks it first.
+-- without its incarnation. A write of accounts, credentials or domains locks it first.
 CREATE TABLE registry_store (
     one         boolean PRIMARY KEY DEFAULT true CHECK (one),
     incarnation bigint NOT NULL,
@@ -12,7 +12,7 @@ CREATE TABLE registry_facts (
     value bytea NOT NULL
 );
 
--- Ids are never given out again; those below 1000 are reserved.
+-- Ids are never reused; those below 1000 are reserved.
 CREATE TABLE accounts (
     id            bigint GENERATED ALWAYS AS IDENTITY (START WITH 1000) PRIMARY KEY,
     name          text COLLATE "C" NOT NULL,
@@ -101,7 +101,7 @@ CREATE INDEX reports_state ON reports (state, id);
 CREATE INDEX reports_settled ON reports (at) WHERE state <> 'open';
 CREATE INDEX reports_account ON reports (account) WHERE account IS NOT NULL;
 
--- `actor` is NULL where terse acted; `about` is the account that the record tells something of.
+-- `actor` is NULL where terse acted; `about` is the account that the record is about.
 CREATE TABLE audit (
     number  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at      timestamptz NOT NULL,
@@ -118,7 +118,8 @@ CREATE INDEX audit_act ON audit (act, number);
 CREATE INDEX audit_about ON audit (about) WHERE about IS NOT NULL;
 CREATE INDEX audit_at ON audit (at);
 
--- `waiting` counts the deliveries that wait; `loan` and `lent_until` say who sends them.
+-- `waiting` counts the deliveries that wait; `loan` is the number of the last claim by a sender,
+-- which lasts until `lent_until`.
 CREATE TABLE webhooks (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     owner        bigint NOT NULL,
@@ -139,7 +140,7 @@ CREATE TABLE webhooks (
 CREATE INDEX webhooks_owner ON webhooks (owner);
 CREATE INDEX webhooks_waiting ON webhooks (id) WHERE waiting > 0 AND disabled_at IS NULL;
 
--- The body is empty once a delivery is settled.
+-- A settled delivery keeps its body, so that it can be sent again.
 CREATE TABLE deliveries (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     webhook    bigint NOT NULL,

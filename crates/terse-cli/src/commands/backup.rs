@@ -81,7 +81,7 @@ impl BackupArgs {
         let empty = std::fs::read_dir(&self.dir).map(|mut entries| entries.next().is_none());
         ensure!(
             empty.unwrap_or(!self.dir.exists()),
-            "{} is there already and not empty",
+            "{} exists already and is not empty",
             self.dir.display()
         );
         let folder = self
@@ -96,7 +96,7 @@ impl BackupArgs {
             let path = partial.path().join(of.name);
             (of.copy)(&of.path, &path).with_context(|| format!("copying {}", of.name))?;
             let count = (of.verify)(&path)
-                .with_context(|| format!("the copy of {} is not sound", of.name))?;
+                .with_context(|| format!("the copy of {} is damaged", of.name))?;
             let file = File::open(&path)?;
             file.sync_all()?;
             Ok(Copied { sha256: digest_of(&file)?, bytes: file.metadata()?.len(), count })
@@ -120,7 +120,7 @@ impl BackupArgs {
         sync_folder(folder)?;
         // For the metrics of a server on this folder. Not fatal: the backup is complete.
         if let Err(error) = File::create(files.data_dir.join(LAST_BACKUP)) {
-            eprintln!("the time of the backup was not noted: {error}");
+            eprintln!("the time of the backup could not be recorded: {error}");
         }
         if json {
             let mut shown = json!(manifest);
@@ -154,7 +154,7 @@ impl RestoreArgs {
         let _lock = (files.lock)().context("stop the server first")?;
         ensure!(
             self.force || !target.exists(),
-            "there is a store already: {}; --force moves it aside and goes on",
+            "there is a store already: {}; --force moves it aside and continues",
             target.display()
         );
         // Move nothing until all files have been copied and verified.
@@ -224,7 +224,7 @@ impl RestoreArgs {
             found == sha256,
             "the backup is damaged: the checksum of {name} is not the one in {MANIFEST}"
         );
-        (of.verify)(&incoming).with_context(|| format!("{name} in the backup is not sound"))?;
+        (of.verify)(&incoming).with_context(|| format!("{name} in the backup is damaged"))?;
         (of.skip_ahead)(&incoming)?;
         Ok(Arrived { file: incoming, place: place.to_owned(), _folder: arriving })
     }

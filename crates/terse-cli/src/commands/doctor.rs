@@ -15,7 +15,7 @@ use crate::data_files::DataFile;
 use crate::terminal::{one_line, say};
 
 /// Check the settings, the data folder and this machine, and say how to solve problems. If a server
-/// runs on the data folder, it checks itself, with its own settings.
+/// runs on the data folder, that server makes the checks, with its own settings.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  terse doctor\n  terse doctor --deep --json\n\nExit code 1 if there \
@@ -25,7 +25,7 @@ pub struct DoctorArgs {
     /// Read the whole store, too; takes a while for a large one
     #[arg(long)]
     deep: bool,
-    /// Let a deletion continue that stopped and named this number; the other checks are skipped
+    /// Confirm the deletion by age that stopped in this round, and check nothing else
     #[arg(long, value_name = "ROUND", conflicts_with = "deep")]
     confirm: Option<u64>,
 }
@@ -36,7 +36,7 @@ pub struct DoctorChecks {
     pub base_url: Url,
     /// Where it listens.
     pub listen: SocketAddr,
-    /// How long a link of an anonymous visitor lives; `None` if they may make none.
+    /// How long a link without an owner lives; `None` if `anonymous.create` is off.
     pub anonymous_ttl: Option<String>,
     /// The data folder.
     pub data_dir: PathBuf,
@@ -94,7 +94,7 @@ pub enum LocalServer {
     Stopped,
     /// One runs, with this process id if it is known.
     Running(Option<u32>),
-    /// The folder cannot tell, and why.
+    /// Not known, and why.
     Unknown(String),
 }
 
@@ -221,7 +221,7 @@ fn address(url: &Url, listen: SocketAddr) -> Finding {
         return finding(
             what,
             CheckResult::Warning,
-            format!("{text} cannot be visited from elsewhere"),
+            format!("{text} cannot be reached from the public Internet"),
             "set base_url to the address that visitors use",
         );
     }
@@ -246,7 +246,7 @@ fn anonymous(ttl: Option<&str>, listen: SocketAddr) -> Finding {
         Some(ttl) if !listen.ip().is_loopback() => finding(
             what,
             CheckResult::Warning,
-            format!("anyone who reaches {listen} can make links for {ttl}"),
+            format!("anyone who reaches {listen} can create links that expire after {ttl}"),
             "set anonymous.create = false unless this is meant",
         ),
         Some(_) => finding(what, CheckResult::Good, "allowed, on this machine only", ""),
@@ -269,7 +269,7 @@ fn folder(path: &Path, (reserve, reserve_shown): &(u64, String)) -> Vec<Finding>
             finding(
                 what,
                 CheckResult::Good,
-                format!("{shown} does not exist yet; the first start makes it"),
+                format!("{shown} does not exist yet; the first start creates it"),
                 "",
             )
         }];
@@ -299,8 +299,8 @@ fn folder(path: &Path, (reserve, reserve_shown): &(u64, String)) -> Vec<Finding>
             _ => CheckResult::Good,
         };
         let advice = match free < reserve >> 20 {
-            true => "make room: clicks are counted and not stored one by one",
-            false => "make room: without it, no link can be made",
+            true => "free disk space: clicks are counted and not stored one by one",
+            false => "free disk space: without it no link can be created",
         };
         let found = format!("{free} MiB free, storage.reserve = {reserve_shown}");
         findings.push(finding("space", verdict, found, advice));

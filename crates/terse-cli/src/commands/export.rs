@@ -14,7 +14,7 @@ use crate::client::ApiClient;
 use crate::terminal::say;
 use crate::transfer::{Format, Writer};
 
-/// Write all links to a CSV or JSON lines file, oldest first.
+/// Write all links to a file, as CSV, JSON lines or one JSON list, oldest first.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ pub struct ExportArgs {
     /// The file, or - for standard output
     #[arg(value_name = "FILE|-", default_value = "-")]
     file: PathBuf,
-    /// The format [default: jsonl if the file name ends in .jsonl, .ndjson or .json, else csv]
+    /// The format [default: by the file name: .jsonl and .ndjson, .json, else csv]
     #[arg(long)]
     format: Option<Format>,
     /// Include deleted links that can still be restored

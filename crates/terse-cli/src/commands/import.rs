@@ -83,7 +83,7 @@ struct Work<'a> {
     /// The call that imports rows, with its parameters.
     path: &'static str,
     done: Done,
-    /// What the rows of a dry run take.
+    /// What the rows of a dry run occupy.
     claims: ImportClaims,
     shown: Vec<Refused>,
     report: Option<ImportReport>,
@@ -92,7 +92,7 @@ struct Work<'a> {
 /// Rows to send, and where the file continues after them.
 struct Batch {
     rows: Vec<Row>,
-    /// Rows that are not sent, and what becomes of them.
+    /// Rows that are not sent, and whether each is refused or skipped.
     unsent: Vec<(Refused, &'static str)>,
     offset: u64,
     line: u64,
@@ -101,7 +101,7 @@ struct Batch {
     last: bool,
 }
 
-/// What became of the rows of a batch.
+/// The results of the rows of a batch.
 #[derive(Default)]
 struct Sent {
     created: u64,
@@ -111,7 +111,7 @@ struct Sent {
     importable: Option<Vec<Importable>>,
 }
 
-/// A row of a dry run that the server would take if it were the only one.
+/// A row of a dry run that the server would import if it were the only one.
 struct Importable {
     line: u64,
     short_code: Option<String>,
@@ -327,7 +327,7 @@ fn key_of(row: &Row) -> u64 {
     hasher.finish()
 }
 
-/// Rows in rounds of which none has two rows that claim the same.
+/// Splits rows into rounds, so that no two rows of one round claim the same code or target.
 fn rounds(rows: &[Row]) -> Vec<Vec<&Row>> {
     let (mut rounds, mut seen) = (Vec::<Vec<&Row>>::new(), HashMap::<u64, usize>::new());
     for row in rows {
@@ -447,8 +447,8 @@ impl Sent {
 }
 
 impl Sent {
-    /// Corrects the result of a dry run for rows that meet an earlier row of the file, which the
-    /// server does not know.
+    /// Corrects the result of a dry run for rows that repeat or contradict an earlier row of the
+    /// file, which the server does not know.
     fn after_earlier_rows(&mut self, claims: &mut ImportClaims) {
         let Some(mut importable) = self.importable.take() else { return };
         importable.sort_by_key(|row| row.line);
@@ -473,8 +473,8 @@ impl Sent {
     }
 }
 
-/// What a row takes, as the server would compare it: without the fields that two rows for the same
-/// link may differ in.
+/// What a row occupies, as the server would compare it: without the fields in which two rows for
+/// the same link may differ.
 fn claim_of(row: &Row) -> Option<RowClaim> {
     let text = |name: &str| row.body.get(name).and_then(Value::as_str).unwrap_or_default();
     let target = text("long_url").trim();

@@ -46,9 +46,9 @@ pub enum Command {
     Stats(stats::StatsArgs),
     /// Show the links with the most clicks right now
     Top(top::TopArgs),
-    /// Import links from a CSV or JSON lines file
+    /// Import links from a CSV or JSON file
     Import(import::ImportArgs),
-    /// Export all links to a CSV or JSON lines file
+    /// Export all links to a CSV or JSON file
     Export(export::ExportArgs),
     /// Manage accounts
     User(user::UserArgs),

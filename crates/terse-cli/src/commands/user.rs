@@ -48,7 +48,8 @@ enum Act {
         /// A new name
         #[arg(long = "name", value_name = "NAME")]
         new_name: Option<String>,
-        /// The plan whose limits apply to all keys of the account; "" for the usual limits
+        /// How many links the account may create with all its keys, as in 500/h; "" for the usual
+        /// limit
         #[arg(long)]
         plan: Option<String>,
         #[command(flatten)]

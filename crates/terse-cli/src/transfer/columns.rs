@@ -65,7 +65,7 @@ impl Source {
         }
     }
 
-    /// Its name for people.
+    /// Its name in messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Kutt => "Kutt",
@@ -109,7 +109,7 @@ impl Columns {
             });
             if let Some((_, other)) = again {
                 return Err(if other == name {
-                    format!("the column {name:?} is there twice")
+                    format!("the column {name:?} appears twice")
                 } else {
                     format!("the columns {other:?} and {name:?} mean the same")
                 });
@@ -122,7 +122,7 @@ impl Columns {
         if !unknown.is_empty() && !ignore_unknown {
             unknown.truncate(5);
             return Err(format!(
-                "unknown columns: {}; --ignore-unknown passes over them",
+                "unknown columns: {}; --ignore-unknown ignores them",
                 unknown.join(", ")
             ));
         }

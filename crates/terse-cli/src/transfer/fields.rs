@@ -1,7 +1,7 @@
 //! The fields of a link in a file, and how each becomes JSON for the API.
 //!
 //! The API validates every value. This module handles only what the API does not know: time formats
-//! of other shorteners, and rows that are marked as not to be followed.
+//! of other shorteners, and rows that are marked as blocked or deleted.
 
 use serde_json::{Map, Value};
 use terse_core::Timestamp;
@@ -201,7 +201,7 @@ impl Gathered {
                 self.set(field, value);
                 return Ok(true);
             }
-            // Shlink: people and bots apart, and in all.
+            // Shlink writes humans, bots and their sum.
             (Column::Clicks, Value::Object(mut summary)) => {
                 let total = summary.remove("total").unwrap_or_default();
                 return self.put_json(column, total, tag_separators);

@@ -167,7 +167,7 @@ enum ScanState {
     CellStart,
     Plain,
     Quoted,
-    /// Behind a quote inside quotes: the end, or half of a doubled one.
+    /// After a quote inside quotes: the end, or half of a doubled one.
     QuoteInQuotes,
 }
 

@@ -261,7 +261,7 @@ impl Rows {
                 self.unused.insert(cut(&name, 40));
             }
             if !known && !self.ignore_unknown {
-                let reason = "unknown field; --ignore-unknown passes over it".to_owned();
+                let reason = "unknown field; --ignore-unknown ignores it".to_owned();
                 return Err((Some(cut(&name, 40)), reason));
             }
         }

@@ -44,7 +44,7 @@ const GENERIC: &str = concat!(
     r"(?:[a-z]{2}[^u]|[abd-z]u|^u)bot[/;)]"
 );
 
-/// Tells bots from browsers by their user agent.
+/// Distinguishes bots from browsers by their user agent.
 #[derive(Debug)]
 pub(crate) struct BotDetector {
     literals: AhoCorasick,

@@ -1,5 +1,5 @@
-//! Bounded caches: what enrichment found out about a text, so that the next click with the same
-//! text costs a look-up.
+//! Bounded caches of what enrichment derives from a text, so that the next click with the same text
+//! costs only a look-up.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

@@ -16,15 +16,16 @@ use super::user_agents::{UserAgent, UserAgentParser};
 /// again takes about ten microseconds.
 const CACHED_USER_AGENTS: usize = 4096;
 
-/// Tells the device, system and country of a visitor, with the same values as the click statistics.
+/// Determines the device, system and country of a visitor, with the same values as the click
+/// statistics.
 ///
 /// [`classify`](VisitorClassifier::classify) runs on the serving threads and takes no lock: it
 /// reads the parser from a `OnceLock` and the geo database and the cache from lock-free maps. Only
-/// [`prepare`](VisitorClassifier::prepare) and [`refresh`](UserAgentClassifier::refresh) lock, one
-/// another, while they load data. Both run off the serving threads.
+/// [`prepare`](VisitorClassifier::prepare) and [`refresh`](UserAgentClassifier::refresh) take a
+/// lock, against each other, while they load data. Neither runs on a serving thread.
 ///
-/// The parser and the geo database are loaded when a link first has rules that need them. They are
-/// copies of their own: the click pipeline holds another and changes it at its own pace.
+/// The parser and the geo database are loaded when a link first has rules that need them. The click
+/// pipeline has its own copies and refreshes them separately.
 pub struct UserAgentClassifier {
     file: Option<PathBuf>,
     parser: OnceLock<UserAgentParser>,
@@ -222,7 +223,7 @@ mod tests {
         let classifier = UserAgentClassifier::new(Some(path.clone()));
         let country =
             || classifier.classify(None, Some(address)).country.as_deref().map(str::to_owned);
-        // Without the file there is no country, and the process goes on.
+        // Without the file there is no country, and the process continues.
         classifier.prepare(ALL);
         assert_eq!(country(), None);
         std::fs::write(&path, mmdb::file(&mmdb::flat("DE", "Berlin"))).unwrap();

@@ -1,4 +1,4 @@
-//! What enrichment found out about a text, and its number in the batch that grows.
+//! What enrichment derives from a text, and the number of the text in the growing batch.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher};
@@ -34,14 +34,14 @@ pub(crate) type ByHash<V> = HashMap<u64, V, BuildHasherDefault<HashedKey>>;
 struct Entry<T> {
     key: Box<[u8]>,
     value: T,
-    /// In which batch the value has which number.
+    /// The batch in which the value has this number.
     batch: u64,
     number: u32,
 }
 
 /// A bounded cache from texts to values, in two generations as
 /// [`BoundedCache`](super::cache::BoundedCache). The first click of a batch with a text adds its
-/// value to the batch; for all others the number is there, and nothing is copied or allocated.
+/// value to the batch; all others find its number, and copy and allocate nothing.
 #[derive(Debug)]
 pub(crate) struct Interner<T> {
     young: ByHash<Entry<T>>,

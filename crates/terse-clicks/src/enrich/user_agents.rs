@@ -12,7 +12,7 @@ const SYSTEMS: &str = include_str!("../../data/systems.json");
 /// A family name can be a part of the user agent itself.
 const MAX_FAMILY_LEN: usize = 60;
 
-/// Families that the parser tells apart by platform and the statistics count as one browser.
+/// Families that the parser distinguishes by platform and the statistics count as one browser.
 const BROWSER_FAMILIES: &[(&str, &str)] = &[
     ("Chrome Mobile", "Chrome"),
     ("Chrome Mobile iOS", "Chrome"),

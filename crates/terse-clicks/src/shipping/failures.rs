@@ -11,7 +11,7 @@ use tracing::warn;
 use super::{Shipping, covered_by};
 use crate::segment::Segment;
 
-/// A failure that goes on is logged again after this long.
+/// A failure that continues is logged again after this long.
 const LOG_INTERVAL_MS: u64 = 60_000;
 
 impl Shipping {

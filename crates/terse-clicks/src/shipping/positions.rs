@@ -34,7 +34,7 @@ impl Shipping {
         self.identity.set_generation(generation)
     }
 
-    /// Takes the store's word for how far these segments were counted.
+    /// Sets how far these segments were counted to what the store says.
     pub(super) fn take_positions(&mut self, positions: &[Position]) {
         self.counted.extend(positions.iter().map(|position| (position.segment, position.to)));
     }
@@ -54,7 +54,7 @@ impl Shipping {
         if now < self.next_forget {
             return Ok(());
         }
-        // Many at once, so that it costs little.
+        // Forgets many positions in one call, which costs little.
         self.next_forget = now + self.pace.keep_positions / 10;
         self.note_gone(now);
         let due = self

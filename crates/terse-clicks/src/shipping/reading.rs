@@ -17,9 +17,9 @@ use crate::gathering::Gathering;
 
 /// If a click waits longer than this, the thread has fallen behind.
 const BEHIND_MS: i64 = 1000;
-/// Serving threads journal a click when they have taken its time; one that is interrupted in
-/// between is a little late. Clicks younger than this wait, so that clicks of several threads are
-/// counted in the order of time.
+/// A serving thread first takes the time of a click and then journals it; a thread that is
+/// interrupted in between is a little late. The shipper reads only clicks older than this, so that
+/// it counts clicks of several threads in the order of time.
 const SETTLE_MS: i64 = 50;
 /// All segments are read up to the same time before any is read further. This is the longest step.
 const MAX_STEP_MS: i64 = 250;
@@ -47,8 +47,8 @@ pub(super) struct ReadAt {
 }
 
 impl Shipping {
-    /// Reads some of what is there into the batch that grows, the earliest first. `ending`: also
-    /// the latest clicks.
+    /// Reads some unread clicks into the growing batch, the earliest first. `ending`: also the
+    /// latest clicks.
     pub(super) fn read(&mut self, ending: bool) -> Unread {
         let now = self.clock.now().as_ms();
         let (mut failed, mut panicked) = (None, false);
@@ -68,7 +68,7 @@ impl Shipping {
             || state.gathering.bytes() >= self.pace.batch_bytes
             || covered >= self.flush_bytes
         {
-            // What waits behind a full batch may be late.
+            // The batch is full: unread clicks may have waited for long.
             self.behind = true;
             return Unread::NoRoom;
         }
@@ -78,7 +78,7 @@ impl Shipping {
         let mut broken: HashSet<Age> = HashSet::new();
         let mut waiting: Vec<(i64, Age)> = Vec::new();
         let mut step_ms = self.step_ms;
-        // A click of the future was made before the clock was set back: it need not wait.
+        // A click in the future was made before the clock was set back: it need not wait.
         let too_young =
             |at_ms: i64, alive: bool| alive && !ending && at_ms > now - SETTLE_MS && at_ms <= now;
         let unread = loop {
@@ -170,8 +170,8 @@ impl Shipping {
         unread
     }
 
-    /// Un-reads what is later than the next unread click of any segment: it belongs into the next
-    /// batch, behind that click.
+    /// Puts back rows that are later than the next unread click of any segment: they belong in the
+    /// next batch, after that click.
     fn give_back(&mut self, gathering: &mut Gathering) {
         let mut next = i64::MAX;
         for (segment, alive) in self.folder.segments_mut() {
@@ -179,7 +179,7 @@ impl Shipping {
                 next = next.min(at_ms);
             }
         }
-        // The first record of each segment that is given back; all behind it are too.
+        // The first record of each segment that is put back; all later ones are, too.
         let mut from: HashMap<Age, u64> = HashMap::new();
         for at in self.read_at.iter().filter(|at| at.at_ms > next) {
             from.entry(at.age)
@@ -187,7 +187,8 @@ impl Shipping {
                 .or_insert(at.start);
         }
         let stays = |at: &ReadAt| from.get(&at.age).is_none_or(|start| at.start < *start);
-        // Where clocks were set back, no record may be early enough: then the order is as read.
+        // If clocks were set back, perhaps no record is early enough. Then the order is that of
+        // reading.
         if from.is_empty() || !self.read_at.iter().any(stays) {
             self.read_at.clear();
             return;
@@ -200,14 +201,14 @@ impl Shipping {
         gathering.forget_unreadable(unreadable as u64);
         for (age, start) in &from {
             if let Some((segment, _)) = self.folder.segment_mut(*age) {
-                // The first record begins behind the header, the position before it is 0.
+                // The first record begins after the header; the position before it is 0.
                 segment.go_to(if *start == HEADER as u64 { 0 } else { *start });
             }
         }
         self.read_at.clear();
     }
 
-    /// Drops what is in memory, and goes on reading where the store is.
+    /// Drops what is in memory, and continues reading at the store's positions.
     pub(super) fn read_again(&mut self) {
         self.pending.clear();
         self.spans.clear();
@@ -219,8 +220,8 @@ impl Shipping {
     }
 }
 
-/// Reads a record into the batch. A record that makes the enricher panic must not end the counting
-/// of all others, again at every start. Whether it became a row.
+/// Reads a record into the batch. A record that makes the enricher panic must not stop the counting
+/// of all others at every start. Returns whether it became a row.
 pub(super) fn read_record(
     gathering: &mut Gathering,
     enricher: &mut Enricher,

@@ -93,13 +93,13 @@ impl Shipping {
         Ok(())
     }
 
-    /// Has the batch counted, once. Offers the same batch until the store has counted it: reading
-    /// it anew would make each visitor a repeat of themselves.
+    /// Passes the same batch to the store until the store has counted it. Does not read it anew
+    /// from the journal: then each click would count as a repeat of itself.
     async fn settle(&mut self, batch: &Arc<Batch>, unreadable: u64) -> Result<(), Fenced> {
         let mut wait = self.pace.retry_delay;
         loop {
             match self.add(batch).await {
-                // `Already`: an earlier try was counted, and its answer was lost.
+                // `Already`: the store counted an earlier attempt, and its answer was lost.
                 Ok(Added::Done | Added::Already) => {
                     self.done(batch, unreadable);
                     return Ok(());
@@ -124,7 +124,8 @@ impl Shipping {
         }
     }
 
-    /// One try. Meanwhile the next batch grows, and the journal is kept within its bound.
+    /// One attempt. Meanwhile the shipper reads the next batch and keeps the journal within its
+    /// bound.
     async fn add(&mut self, batch: &Arc<Batch>) -> Result<Added, StoreError> {
         let store = Arc::clone(&self.store);
         let mut adding = pin!(timeout(self.pace.timeout, store.add(batch)));

@@ -152,7 +152,7 @@ impl Erasures {
         for id in self.registry.suspended().await? {
             let suspended = self.registry.account(id).await?.and_then(|account| account.suspended);
             if suspended.as_ref().is_some_and(Suspension::is_erasure) {
-                let why = Some("finishing what was begun".to_owned());
+                let why = Some("continuing an erasure that was interrupted".to_owned());
                 let by = Attribution { actor: Actor::Terse, at: self.links.now(), why };
                 unfinished.push(self.erasure(id, by));
             }

@@ -177,14 +177,15 @@ impl KeyBounds {
     fn apply(&self, key: &mut ParsedKey) -> Result<(), AccountError> {
         match (key.plan, self.highest) {
             (Some(plan), Some(highest)) if !is_within(plan, highest) => {
-                let detail = format!("only an admin gives more than {highest}");
+                let detail = format!("only an admin can give more than {highest}");
                 return Err(AccountError::forbidden(detail).on("plan"));
             }
             (plan, _) => key.plan = plan.or(self.default),
         }
         match (key.expires_at, self.expires_at) {
             (Some(at), Some(end)) if at > end => {
-                let detail = format!("this key ends at {end}, and creates none that ends later");
+                let detail =
+                    format!("this key expires at {end}, and creates none that expires later");
                 Err(AccountError::forbidden(detail).on("expires_at"))
             }
             (at, end) => {

@@ -48,8 +48,8 @@ impl Accounts {
     }
 
     /// Changes the caller's own account. A new password requires the current one. An account
-    /// without a password sets its first only in a session, or else a leaked key could take over
-    /// the account. A new password ends all sessions but the caller's.
+    /// without a password sets its first one only in a session, so that a leaked key cannot take
+    /// over the account. A new password ends all sessions but the caller's.
     pub async fn edit_profile(
         &self,
         principal: &Principal,

@@ -12,7 +12,7 @@ use crate::registry::{
 /// The longest token, in bytes.
 const MAX_TOKEN_LEN: usize = 512;
 
-/// The way in which an account signs up.
+/// How an account is created at sign-up.
 #[derive(Clone, Debug)]
 pub enum SignUp<'a> {
     /// The set-up link with this token: the first admin.
@@ -61,8 +61,8 @@ impl Accounts {
         self.add(way, NewAccount { password, ..self.draft(name, None) }).await
     }
 
-    /// Counts a sign-in at an OpenID Connect provider that `proof` completes. One that succeeds
-    /// does not count.
+    /// Counts an attempt to sign in with an OpenID Connect provider; `proof` completes it. A
+    /// successful attempt does not count.
     pub async fn sign_in_foreign<T, E: From<LimitReached>>(
         &self,
         address: IpAddr,

@@ -167,7 +167,7 @@ pub struct Click {
     /// Whether it is a human's click less than ten seconds after another by the same visitor on the
     /// same link, such as the second half of a double click.
     pub repeat: bool,
-    /// Whether it has to do with the warning page of its link. A view of that page is no click.
+    /// Whether it is a view of the link's warning page, which is not a click, or a click after one.
     pub warning: Warning,
     /// See [`Dimension::Referrer`].
     pub referrer: Option<Interned>,

@@ -103,7 +103,8 @@ pub struct Delta {
     /// Human visitors; `None` if no visitor is known.
     pub visitors: Option<Sketch>,
     values: Vec<Value>,
-    /// The place of each key, once there are many. Most deltas have few: a box is smaller.
+    /// The index of each key in `values`, once there are many. Boxed, because most deltas have few
+    /// values and need no index.
     #[allow(clippy::box_collection, reason = "see above")]
     index: Option<Box<HashMap<u32, u32, RandomState>>>,
 }

@@ -563,7 +563,7 @@ mod tests {
         );
     }
 
-    /// A checksum protects the bytes; what is not a chunk all the same must not panic.
+    /// A checksum protects the bytes. Even so, bytes that are not a chunk must not cause a panic.
     #[test]
     fn other_bytes_are_not_a_chunk() {
         let PlainChunk { heads, bodies } = chunk(&clicks(40, 9));

@@ -183,9 +183,9 @@ pub struct Opened {
     pub epoch: u32,
     /// The generation of the last [`ClickIngest::forget`]; 0 if there was none.
     ///
-    /// The owner of a folder raises the folder's generation on disk before it has positions
-    /// forgotten. So a folder of a lower generation than this is an old copy, and a segment in it
-    /// without a position may have been counted already.
+    /// The owner of a folder raises the folder's generation on disk before it asks the store to
+    /// forget positions. So a folder of a lower generation than this is an old copy, and a segment
+    /// in it without a position may have been counted already.
     pub generation: u64,
     /// The position in each segment of this journal that is not forgotten.
     pub positions: Vec<Position>,
@@ -199,7 +199,7 @@ pub struct Opened {
 ///
 /// Every journal has one holder at a time. [`open`](Self::open) hands out an epoch and fences all
 /// earlier ones, so that neither a process that was paused nor one on a copied folder can count a
-/// click twice or have another's positions forgotten.
+/// click twice or delete the positions of another.
 ///
 /// Each promise has a test in `terse_testkit::click_store!`.
 #[async_trait]

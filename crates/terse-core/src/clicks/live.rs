@@ -299,7 +299,7 @@ impl Minute {
     }
 }
 
-/// Tells clicks of a link apart that differ in what a store keeps of them.
+/// A hash of what a store keeps of a click: two clicks of a link with the same hash look the same.
 fn fingerprint(link: &LinkId, click: &Click) -> u64 {
     let mut hasher = DefaultHasher::new();
     let place = (click.referrer.as_deref(), click.country.as_deref(), click.city.as_deref());
@@ -369,7 +369,7 @@ mod tests {
         let stored = [own.clone(), other.clone()];
         live.publish_stored(&link("abc"), &stored);
         live.publish_stored(&link("abc"), &stored);
-        // Another that is alike is another.
+        // A second click that looks the same is shown too.
         let more = [own.clone(), other.clone(), other.clone()];
         live.publish_stored(&link("abc"), &more);
         live.publish_stored(&link("other"), &[click("other", 1)]);

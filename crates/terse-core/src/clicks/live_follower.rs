@@ -2,7 +2,7 @@
 //!
 //! A node publishes its own clicks from memory ([`Live::publish`]). Where several nodes share a
 //! store of clicks, it also reads the latest stored clicks of the links that are watched here, and
-//! publishes those that it has not shown. It asks nothing while no link is watched.
+//! publishes those that it has not shown. It reads nothing while no link is watched.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::clock::Clock;
 use crate::store::StoreError;
 use crate::time::Timestamp;
 
-/// A click that is stored later than this is not shown: longer than `clicks.flush` and the polls of
-/// many links take.
+/// Clicks that are stored later than this are not shown. Longer than `clicks.flush` and the polls
+/// of many links together.
 const WINDOW: Duration = Duration::from_secs(30);
-/// The most links that one poll asks for. Others come next.
+/// The most links that one poll reads. The next poll reads the others.
 const LINKS: usize = 50;
 /// The most clicks per link and poll. Of a busier link, some are left out.
 const CLICKS: usize = 5_000;

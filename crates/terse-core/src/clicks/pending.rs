@@ -100,7 +100,7 @@ pub trait PendingClicks: Send + Sync + 'static {
     /// Leaves out the clicks of an owner's links.
     fn erase_owner(&self, owner: OwnerId, erased_at: Timestamp);
 
-    /// Has everything stored that is in memory now, and waits for it, but not for long.
+    /// Stores everything that is in memory now. Waits for that, but not for long.
     async fn flush(&self);
 }
 
@@ -118,7 +118,7 @@ impl WithPending {
         Self { store, pending, live: None }
     }
 
-    /// Erasures also reach the clicks of the last hour.
+    /// Erasures also remove clicks from the list of the busiest links.
     #[must_use]
     pub fn and_live(self, live: Arc<Live>) -> Self {
         Self { live: Some(live), ..self }
@@ -177,8 +177,8 @@ impl ClickReports for WithPending {
     ) -> Result<ReportSnapshot<Vec<RankedLink>>, StoreError> {
         let own = self.pending.journal();
         let pending = self.pending.links(query.owner, query.period);
-        // A link in memory may rise in the ranking; so each is counted, and more of the others are
-        // asked for, since as many may leave the part of the ranking that the query asks for.
+        // A link with clicks in memory may rise in the ranking. So the store counts each of them,
+        // and returns as many more links as may lose their place.
         let in_memory = pending.iter().flat_map(|batch| &batch.links).map(|found| &found.link);
         let mut wanted: Vec<LinkId> = in_memory.chain(also).cloned().collect();
         wanted.sort_unstable();

@@ -15,7 +15,7 @@ pub struct Retention {
     /// deleted. Without it, only their age counts.
     pub max_raw: Option<u64>,
     /// The sums of days that ended by this time may be written: no more clicks are expected. A
-    /// store that sums up hours when it is asked does nothing.
+    /// store whose reports sum up hours does nothing.
     pub days_before: Timestamp,
     /// The hours of days that ended by this time are deleted; their days stay.
     pub hours_before: Timestamp,

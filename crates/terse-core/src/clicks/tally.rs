@@ -148,8 +148,8 @@ impl Values {
         if self.named.len() <= cap {
             return;
         }
-        // Ties are broken differently each time, so that of many values seen once, those that are
-        // seen again can be kept by name.
+        // Breaks ties differently each time. So of many values seen once, a value that is seen
+        // again may be kept by name.
         let turn = FixedState::with_seed(self.sum().all());
         let rank =
             |(value, count): &(Interned, Count)| (Reverse(count.all()), turn.hash_one(value));

@@ -174,7 +174,7 @@ impl RateLimits {
         if verdict.allowed {
             return Ok(());
         }
-        Err(LimitReached::new(verdict, "too many links were asked for that are not there"))
+        Err(LimitReached::new(verdict, "too many requests for links that do not exist"))
     }
 
     /// Counts a password that a signed-in account gives to confirm an action.
@@ -344,8 +344,8 @@ impl Allowance {
 }
 
 impl Allowance {
-    /// Whose buckets have this limit. A decision tells how large the bucket is, not whose it is:
-    /// where two have the same limit, either may have decided, and messages name both.
+    /// Whose buckets have this limit. A decision contains the size of the bucket, but not whose it
+    /// is. If two buckets have the same limit, either may have decided, and messages name both.
     fn in_words(&self, limit: Limit) -> String {
         let word = |whose| match whose {
             Whose::Account(_) => "with all keys of the account",

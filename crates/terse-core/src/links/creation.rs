@@ -132,9 +132,9 @@ impl LinkCreation {
         Self { links, limits, passwords, metrics }
     }
 
-    /// Admits a caller to creating links: checks the key's scope and whether anonymous links are
-    /// allowed, and counts the request. Adapters call it before they read the body, so that a flood
-    /// of requests is refused cheaply.
+    /// Checks whether a caller may create links: the key's scope, and whether anonymous links are
+    /// allowed. Counts the request. Adapters call it before they read the body, so that a flood of
+    /// requests is refused cheaply.
     pub async fn admit(
         &self,
         principal: &Principal,

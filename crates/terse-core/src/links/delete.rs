@@ -69,9 +69,9 @@ impl Links {
         }
     }
 
-    /// Makes every node forget what it has of a link, in its memory and in shared copies; the next
-    /// visitor's link is read from the store. For a row that was removed or replaced in the store
-    /// by other means: what terse changes, nodes forget by themselves. Only for admins.
+    /// Makes every node forget its copies of a link, in its memory and in the shared cache, so that
+    /// the next visit reads the store. Needed only after a row of the store was removed or replaced
+    /// without terse: nodes notice by themselves what terse changes. Only for admins.
     pub async fn forget(&self, principal: &Principal, key: &LinkKey) -> Result<(), LinkError> {
         principal.require(Role::Admin)?;
         self.store.announce(key).await?;

@@ -22,12 +22,12 @@ use crate::validation::ValidationErrorKind;
 pub enum ImportPreview {
     /// It would create the link.
     New,
-    /// The link is there already.
+    /// The link exists already.
     Existing,
 }
 
-/// What a row of an import takes: its code, or, without one, a link that a later row would get
-/// back. A row that always gets a new link takes nothing.
+/// What a row of an import occupies: its code or, without one, a link that a later row with the
+/// same content would reuse. A row that always creates a new link occupies nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct RowClaim {
     name: u64,
@@ -50,7 +50,8 @@ impl RowClaim {
             let (domain, target) = (new.domain.as_str(), new.target.as_str());
             return Some(Self::of_code(domain, code.as_str(), target));
         }
-        // Times that depend on when the row is read, and clicks, do not tell two links apart.
+        // Ignores clicks, and times that depend on when the row is read: they do not distinguish
+        // links.
         let start = Timestamp::from_ms(0);
         let same = Link {
             created_at: start,
@@ -70,11 +71,12 @@ fn hash(what: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// What the rows of an import take, so that a dry run foresees rows that meet an earlier one.
+/// What the rows of an import occupy, so that a dry run foresees rows that repeat or contradict an
+/// earlier one.
 #[derive(Debug, Default)]
 pub struct ImportClaims(HashMap<u64, u64>);
 
-/// What a row meets among the rows before it.
+/// How a row relates to the rows before it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RowClash {
     /// Nothing.
@@ -100,8 +102,9 @@ impl ImportClaims {
 }
 
 impl Links {
-    /// Says what [`import`](Self::import) would do, and writes nothing. The claim shows whether
-    /// the row meets another one of its file. A code that a write takes in between is not foreseen.
+    /// Says what [`import`](Self::import) would do, and writes nothing. The claim shows whether the
+    /// row repeats or contradicts another row of its file. Does not foresee that another write
+    /// takes the code in between.
     pub async fn preview_import(
         &self,
         caller: Caller,

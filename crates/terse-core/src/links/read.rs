@@ -14,14 +14,15 @@ pub enum ListedOwner {
     /// The caller's own.
     #[default]
     Caller,
-    /// Those of this owner; for the owner, for admins, and links also for moderators.
+    /// Those of this owner. The owner and admins may ask for it; moderators for links, not for
+    /// clicks.
     Owner(OwnerId),
-    /// All that the caller may see: everybody's, or the caller's own.
+    /// All that the caller may see: those of all owners, or the caller's own.
     All,
 }
 
 impl ListedOwner {
-    /// The owner whose links this principal lists; `None` for everybody's.
+    /// The owner whose links this principal lists; `None` for all owners.
     pub(super) fn seen_by(self, principal: &Principal) -> Result<Option<OwnerId>, LinkError> {
         let sees_all = principal.role >= Role::Moderator;
         match self {
@@ -35,7 +36,7 @@ impl ListedOwner {
         }
     }
 
-    /// The owner whose clicks this principal reads; `None` for everybody's. A moderator sees the
+    /// The owner whose clicks this principal reads; `None` for all owners. A moderator sees the
     /// links of others, but not their clicks.
     pub fn clicks_seen_by(self, principal: &Principal) -> Result<Option<OwnerId>, AccessError> {
         let sees_all = principal.caller.sees_all();

@@ -14,8 +14,8 @@ use crate::registry::{
 use crate::screening::{ListMatch, REPORTED, UNREACHABLE};
 use crate::store::StoreError;
 
-/// How often the changes of an owner to one link may be recorded: an owner can change the target to
-/// and fro as often as they like.
+/// The shortest time between two records about changes of one link by its owner, who can change the
+/// target back and forth any number of times.
 const OWNER_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Keeps no records: for programs without a registry.
@@ -149,9 +149,9 @@ pub(crate) fn moderation_json(link: &Link) -> Value {
     })
 }
 
-/// Whether the screening decided something new: another status, or other reasons for a warning. Of
-/// a change of the target by the owner, what makes the status worse, or ends the validity of a
-/// moderator's decision.
+/// Whether the screening decided something new: another status, or other reasons for a warning. If
+/// the owner changed the target, only if the link got a warning or a block, or if a moderator's
+/// decision no longer applies.
 fn is_decision(old: &Link, new: &Link) -> bool {
     let reasons = |link: &Link| link.flags.without(UNREACHABLE);
     let differs = new.moderation != old.moderation

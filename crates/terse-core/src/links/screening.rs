@@ -29,7 +29,7 @@ impl Links {
         link.flags.iter().filter_map(sentence).collect()
     }
 
-    /// The canonical form of a host that a moderator wants to block with all names below it, or why
+    /// The canonical form of a host that a moderator wants to block with all its subdomains, or why
     /// it cannot be blocked.
     pub fn blockable(&self, typed: &str) -> Result<String, ValidationError> {
         let refuse = |detail: &'static str| {
@@ -40,7 +40,7 @@ impl Links {
         // Such an entry would match nothing.
         if host.contains('*') || host.split('.').any(str::is_empty) {
             return Err(refuse(
-                "a host with all names below it is meant anyway; leave out stars and empty labels",
+                "a block always covers all subdomains; leave out stars and empty labels",
             ));
         }
         let is_ours = |own: &String| {

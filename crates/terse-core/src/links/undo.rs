@@ -93,7 +93,7 @@ impl Links {
             return Err(ValidationError::new(
                 ValidationErrorKind::InvalidExpiry,
                 "revision",
-                "at that revision the link had an end that is past",
+                "the expiry of that revision has passed",
             )
             .into());
         }

@@ -5,7 +5,7 @@ use crate::host::canonical_host;
 use crate::principal::Principal;
 use crate::registry::{BlockedHost, RegistryError, Role};
 
-/// The largest number of blocked hosts; more belong into a blocklist file.
+/// The largest number of blocked hosts; more belong in a blocklist file.
 const MAX_HOSTS: usize = 10_000;
 
 impl Moderation {

@@ -121,7 +121,7 @@ impl Moderation {
     }
 
     /// The reports that an account wrote, among the next `limit` reports in a state after `after`,
-    /// and where to go on; `None` behind the last report.
+    /// and where to continue; `None` after the last report.
     pub async fn reports_by(
         &self,
         account: OwnerId,

@@ -230,7 +230,7 @@ impl Due {
                     // A receiver that accepted later events works: it refuses only this one.
                     if self.webhook.delivered_at.is_none_or(|at| at < self.delivery.created_at) {
                         disable = Some(format!(
-                            "the receiver took nothing in {} attempts",
+                            "the receiver accepted nothing in {} attempts",
                             delivery.attempts
                         ));
                     }

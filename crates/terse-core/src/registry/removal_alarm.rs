@@ -38,7 +38,7 @@ pub struct RemovalAlarm {
     pub round: u64,
     /// Why it stopped.
     pub kind: AlarmKind,
-    /// The same for people.
+    /// Why it stopped, as a sentence for the operator.
     pub why: String,
     /// What became of it.
     pub state: AlarmState,

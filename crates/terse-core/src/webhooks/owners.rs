@@ -1,4 +1,4 @@
-//! What the web side and the jobs of webhooks share.
+//! State that API and pages share with the jobs that send webhooks.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -69,7 +69,7 @@ impl WebhookOwners {
         self.0.read().unwrap_or_else(PoisonError::into_inner).added
     }
 
-    /// Takes over the list that was read from the registry.
+    /// Replaces the list by the one that was read from the registry.
     pub fn replace(&self, owners: Vec<OwnerId>, added: u64) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.added == added {

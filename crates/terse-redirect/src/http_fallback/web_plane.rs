@@ -1,4 +1,4 @@
-//! What the fallback needs of the API and the pages.
+//! The trait through which the fallback calls the API and the pages.
 
 use std::net::IpAddr;
 
@@ -87,7 +87,7 @@ pub struct PasswordVisit {
     pub html: bool,
 }
 
-/// What becomes of a visit of a link that has a password.
+/// The decision about a visit of a link that has a password.
 #[derive(Debug)]
 pub enum PasswordDecision<B> {
     /// The visitor knows the password.

@@ -1,7 +1,7 @@
 //! Samples failed visits: the journal records all of them on an ordinary day, and few of them while
 //! a scanner tries codes.
 
-/// So many failures per second are all written.
+/// Up to this many failures per second, all are written.
 const UNSAMPLED: u32 = 64;
 /// Up to this number one in [`SAMPLE_1_IN`] is written, past it one in [`HIGH_RATE_SAMPLE_1_IN`].
 const HIGH_RATE: u32 = 4096;

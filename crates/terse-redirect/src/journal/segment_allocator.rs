@@ -25,8 +25,8 @@ const SHRINK_AFTER: Duration = Duration::from_mins(1);
 const INTERVAL: Duration = Duration::from_millis(200);
 /// The allocator logs problems at most this often.
 const WARN_INTERVAL: Duration = Duration::from_mins(1);
-/// The reader keeps the finished segments within the bound. With so many more per thread the reader
-/// is not running, and the allocator makes no more.
+/// The reader keeps the finished segments within the bound. If this many more exist per thread, the
+/// reader is not running, and the allocator makes no more.
 const LEEWAY: u64 = 2;
 /// The suffix of files that the reader set aside as damaged. The reader does not delete them, so
 /// they do not count against the bound.
@@ -37,7 +37,7 @@ pub(super) struct ThreadQueue {
     pub(super) spares: SyncSender<Segment>,
     pub(super) left: Arc<AtomicUsize>,
     pub(super) spent: Receiver<Segment>,
-    /// Clicks that were lost for want of a segment.
+    /// Clicks that were lost because there was no segment.
     pub(super) lost: Arc<AtomicU64>,
     /// The minimum number of spares.
     min_spares: usize,

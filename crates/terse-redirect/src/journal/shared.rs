@@ -44,7 +44,8 @@ pub struct JournalSettings {
     /// The size of a segment.
     pub segment_bytes: usize,
     /// The size limit of the folder, without the segments in use. The reader drops the oldest
-    /// segments past it. Two segments per thread past it, the allocator makes no more.
+    /// segments past it. When the folder exceeds it by two segments per thread, the allocator makes
+    /// no more.
     pub limit_bytes: u64,
     /// How much of an address is recorded.
     pub address: AddressDetail,

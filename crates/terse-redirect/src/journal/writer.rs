@@ -20,7 +20,7 @@ pub(crate) struct Writer {
     left: Arc<AtomicUsize>,
     /// Full segments, which the allocator unmaps.
     spent: SyncSender<Segment>,
-    /// Clicks lost for want of a segment, which the allocator logs.
+    /// Clicks lost because there was no segment; the allocator logs them.
     lost: Arc<AtomicU64>,
     segment_allocator: Thread,
 }

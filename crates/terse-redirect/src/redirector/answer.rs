@@ -52,8 +52,9 @@ impl Redirector {
             Some(answer) => answer,
             None => self.look_up_and_answer(visitor, client_addr).await,
         };
-        // The other answers are counted where they are made. A page is made by `answer_now` and
-        // again here, and counts once. A password that is sent is not asked for.
+        // Other answers are counted where they are made. `answer_now` and this function both make a
+        // page for one visit; it is counted here only. A visitor who sends a password is not
+        // counted as asked for one.
         let asks = visitor.method != VisitMethod::Post;
         if asks && let Answered::Warned | Answered::PasswordAsked = answer.answered {
             self.counts.count(answer.answered);
@@ -346,7 +347,7 @@ impl Redirector {
 enum OtherMethod<'a> {
     /// The answer that GET gets: the link has 307 or 308, or cannot be followed.
     LikeGet,
-    /// The web side reads the password form.
+    /// The web plane reads the password form.
     Form(&'a Link),
     /// 405.
     Refused,

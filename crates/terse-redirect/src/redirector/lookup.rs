@@ -125,7 +125,7 @@ impl Redirector {
         if matches!(loaded, Ok(Err(StoreError::Corrupt(_)))) {
             unread.damaged = Some((domain, code.into()));
         } else if answered {
-            // Other links say nothing about this one.
+            // Forgets a damaged link only when that link itself was read.
             unread.damaged.take_if(|(of, damaged)| (*of, &**damaged) == (domain, code));
         }
         drop(unread);
@@ -161,7 +161,8 @@ impl Redirector {
     }
 
     /// The link with what this node knows and the store may not know yet: it is blocked if its
-    /// owner is suspended or the screen blocks one of its targets. Lesser flags wait for the store.
+    /// owner is suspended or the screen blocks one of its targets. Warnings are not applied here:
+    /// the scan writes them to the store.
     pub(super) fn as_known_now(&self, link: Link) -> Link {
         let mut link = self.suspended.applied(link);
         let screened = link.moderated_by == ModerationSource::Screen

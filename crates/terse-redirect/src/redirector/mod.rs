@@ -194,7 +194,7 @@ impl Redirector {
                 self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
             last.or(damaged)
         };
-        // Once for each of both.
+        // Once for the last look-up that failed, once for a damaged link.
         for _ in 0..2 {
             let Some((domain, code)) = unread() else { return true };
             let _ = self.fetch(self.routes.name(domain, &code), domain, &code, true).await;
@@ -237,7 +237,7 @@ impl Redirector {
             let found = futures_util::future::join_all(look_ups).await;
             loaded += found.iter().flatten().count();
             if found.iter().any(Option::is_none) {
-                // The store is busy or away: visitors need it more.
+                // The store is busy or away: leave it to visitors.
                 break;
             }
         }

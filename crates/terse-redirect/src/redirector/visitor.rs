@@ -37,8 +37,8 @@ pub struct Visitor<'a> {
     pub method: VisitMethod,
     /// Whether the visitor has seen the warning page and goes on.
     pub past_warning: bool,
-    /// The hash of the password that the visitor has proven to know. It admits to a link as long as
-    /// the link has the same hash.
+    /// The hash of the password that the visitor has proven to know. It opens a link as long as the
+    /// link has the same hash.
     pub password: Option<&'a PasswordHash>,
     /// The headers that a click records.
     pub headers: VisitorHeaders<'a>,
@@ -84,7 +84,7 @@ impl<'a> Visitor<'a> {
 pub enum Reply {
     /// A complete response.
     Response(Response<Bytes>),
-    /// The web side renders a page for the link with this code: the warning page for
+    /// The web plane renders a page for the link with this code: the warning page for
     /// [`Answered::Warned`], the password form for [`Answered::PasswordAsked`]. In loose mode the
     /// link's own code can differ from the requested one.
     Page(Answered, Code),
@@ -106,7 +106,7 @@ impl Answer {
         Self { reply: Reply::WrongMethod, answered: Answered::WrongMethod, link: None }
     }
 
-    /// A page of the web side.
+    /// A page of the web plane.
     pub(super) fn page(answered: Answered, link: &Link) -> Self {
         let link_followed = FollowedLink {
             owner: link.owner.0,
@@ -125,6 +125,6 @@ impl Answer {
 pub(crate) struct FollowedLink {
     pub(crate) owner: u64,
     pub(crate) created_ms: i64,
-    /// The link's own code, if the visitor spelled it otherwise.
+    /// The link's own code, if the requested code differs from it by case.
     pub(crate) canonical_code: Option<Code>,
 }

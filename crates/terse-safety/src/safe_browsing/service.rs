@@ -1,4 +1,4 @@
-//! Google Safe Browsing: fetches the lists, asks for whole hashes, and screens links again that
+//! Google Safe Browsing: fetches the lists, requests full hashes, and screens links again that
 //! could not be screened.
 //!
 //! A failure here never prevents the creation of a link or a redirect: a link whose target could
@@ -29,12 +29,12 @@ use updates::Updates;
 /// How long the creation of a link waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// How often jobs check whether something is due. They use the clock of the service, which tests
-/// move.
+/// control.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How many links may wait to be screened again. The next re-scan finds those beyond it.
 const MAX_REVISITS: usize = 10_000;
-/// How many prefixes are asked for at once. The protocol would take a thousand, but they have to
-/// fit into a URL.
+/// How many prefixes one request contains. The protocol allows a thousand, but they have to fit
+/// into a URL.
 const MAX_ASKED: usize = 100;
 
 /// How the server is reached.
@@ -55,7 +55,7 @@ pub struct SafeBrowsingService {
     client: Client,
     clock: Clock,
     held: Mutex<LoadedList>,
-    /// What was asked and answered.
+    /// Counters of requests and results.
     pub counts: SafeBrowsingCounts,
     queue: mpsc::Sender<Revisit>,
     waiting: Mutex<Option<mpsc::Receiver<Revisit>>>,

@@ -136,7 +136,7 @@ impl LoadedList {
             // The check below refuses a list that blocks our own hosts; single short links of ours
             // are ignored.
             ListEffect::Block => Vec::new(),
-            // A list of new domains has our own while it is new: skip the entry.
+            // A list of newly registered domains may contain one of ours: skip that entry.
             ListEffect::Warn => ours.clone(),
         };
         let guard = ProtectedHosts { own_hosts, allow_platforms: !from_elsewhere };

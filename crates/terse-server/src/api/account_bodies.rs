@@ -50,7 +50,7 @@ pub(crate) struct UserBody {
 pub(crate) struct IdentityBody {
     /// The provider.
     issuer: String,
-    /// The provider's id of the person.
+    /// The provider's id of the account.
     subject: String,
 }
 

@@ -13,7 +13,7 @@ use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::Web;
 
-/// A part of the list of everyone's links.
+/// A page of the links of all owners.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "links": [], "next_cursor": null }))]
 pub(crate) struct ModeratedList {

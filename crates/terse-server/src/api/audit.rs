@@ -30,7 +30,7 @@ struct AuditLine {
     /// What was done, such as `link_judged` (by a moderator), `link_screened` (by lists, flags or
     /// reports), `host_blocked` or `user_suspended`.
     act: &'static str,
-    /// To what, such as `link:/x7Kq`, `host:evil.example` or `account:1000`.
+    /// To what, such as `link:/x7Kq`, `host:evil.example` or `user:1000`.
     subject: String,
     /// Why.
     #[schema(required = true)]

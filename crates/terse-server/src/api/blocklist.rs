@@ -1,4 +1,4 @@
-//! Hosts that moderators have blocked, each with all names below it.
+//! Hosts that moderators have blocked, each with all its subdomains.
 
 use crate::describe;
 use crate::describe::ToSchema;

@@ -69,7 +69,7 @@ pub(crate) struct ItemResult {
     /// Its index in the request, from 0.
     #[schema(minimum = 0)]
     index: usize,
-    /// The status it would have been answered with alone.
+    /// The status that the item would have got in a request of its own.
     #[schema(minimum = 200, maximum = 599)]
     status: u16,
     /// The link; in camelCase if the item was.
@@ -217,7 +217,7 @@ fn flag(params: &mut Params, name: &'static str) -> Result<bool, Problem> {
     }
 }
 
-/// What becomes of a row that is imported after those before it.
+/// The result of a row in a dry run, given the rows before it.
 fn after_earlier_rows(
     preview: ImportPreview,
     clash: Option<RowClash>,

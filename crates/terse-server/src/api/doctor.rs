@@ -39,7 +39,7 @@ pub(crate) struct Findings {
 
 /// Check the server
 ///
-/// The server checks its own settings, its data folder and its machine. `terse doctor` asks this.
+/// The server checks its own settings, its data folder and its machine. `terse doctor` uses this.
 #[describe::path(get, path = "/api/v1/admin/doctor", operation_id = "check_server", tag = "Admin",
     responses((status = 200, description = "What the server found", body = Findings),
         super::answers::AdminListProblems),

@@ -274,7 +274,7 @@ async fn write_audit(
     }
 }
 
-/// A line of the audit log, without the identity of other accounts.
+/// An audit record, without the identity of other accounts.
 fn audit_line(entry: &AuditEntry, owner: OwnerId) -> Value {
     let by = match entry.actor {
         Actor::Owner(id) if id == owner => "you",

@@ -57,7 +57,7 @@ pub(crate) struct KeyBody {
     id: u64,
     /// Its name.
     name: String,
-    /// How it begins.
+    /// Its first characters, to recognise it.
     prefix: String,
     /// What it permits.
     #[schema(schema_with = super::schemas::scope)]

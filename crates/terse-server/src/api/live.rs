@@ -32,7 +32,7 @@ const BEGIN: &[u8] = b"retry: 2000\n\n";
 /// How often the stream checks that the client may still read: its key, its session or the link may
 /// have ended.
 const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// How long the stream waits for a client to take its end.
+/// How long the stream waits for a client to read its end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The largest number of clicks per portion.
 const TOGETHER: usize = 64;

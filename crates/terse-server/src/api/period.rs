@@ -13,7 +13,7 @@ use super::stats_shapes::MAX_TOP;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 
-/// The longest period without `from`. No click here is older.
+/// The longest period without `from`. No click is older.
 const MAX_PERIOD: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The parameters of a query about clicks, not yet parsed.

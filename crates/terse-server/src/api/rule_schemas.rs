@@ -9,7 +9,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 use super::schemas::DATE_TIME;
 
-const ABOUT: &str = "Which visitors go elsewhere than to `long_url`: the first rule whose \
+const ABOUT: &str = "Rules that send some visitors to another target. The first rule whose \
     conditions all hold decides. Null and an \
     empty list are no rules.";
 

@@ -71,7 +71,7 @@ pub(crate) struct CreateLinkBody {
     /// The password that visitors must enter: 1 to 1,024 octets. Only its hash is stored.
     #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 1024)]
     pub(crate) password: Option<PasswordFields>,
-    /// Which visitors go elsewhere than to `long_url`.
+    /// Rules that send some visitors to another target.
     #[schema(schema_with = super::rule_schemas::rules_or_null)]
     pub(crate) rules: Option<RawRules>,
     /// A short domain of this server. The primary one by default.
@@ -205,7 +205,7 @@ pub(crate) struct ImportLink {
     notes: Option<String>,
     /// Whether it is archived.
     archived: Option<bool>,
-    /// Which visitors go elsewhere than to `long_url`.
+    /// Rules that send some visitors to another target.
     #[schema(schema_with = super::rule_schemas::rules_or_null)]
     rules: Option<RawRules>,
     /// A short domain of this server.
@@ -461,7 +461,7 @@ pub(crate) struct LinkBody {
     /// The status it redirects with.
     #[schema(schema_with = super::schemas::redirect)]
     redirect: u16,
-    /// Which visitors go elsewhere than to `long_url`.
+    /// Rules that send some visitors to another target.
     #[schema(required = true, schema_with = super::rule_schemas::rules_or_null)]
     rules: Option<Value>,
     /// Whether a visitor's query is passed on.

@@ -155,7 +155,7 @@ macro_rules! stats_bodies {
             /// Values of `utm_content`.
             #[schema(max_items = 21)]
             pub(super) utm_contents: Vec<Named>,
-            /// Why clicks count as bots'.
+            /// Why clicks count as clicks by bots.
             #[schema(max_items = 21)]
             pub(super) bot_reasons: Vec<Named>,
             $($last)*

@@ -1,7 +1,7 @@
 //! Responses that are sent while they are produced.
 //!
-//! A task of the back-office runtime produces them portion by portion, only as fast as the client
-//! reads. The thread that sends them also serves redirects and must not do this work.
+//! A task on the runtime of the web plane produces them portion by portion, only as fast as the
+//! client reads. The thread that sends them also serves redirects and must not do this work.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -17,8 +17,8 @@ enum Portion {
     End,
 }
 
-/// Takes the portions of a response. If it is dropped without `end`, the response fails, so no
-/// client takes a part for the whole.
+/// Takes the portions of a response. If it is dropped without `end`, the response fails, so that no
+/// client mistakes a part for the whole.
 pub(super) struct Sender(mpsc::Sender<Portion>);
 
 impl Sender {

@@ -35,7 +35,7 @@ pub(crate) struct CreateWebhook {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "enabled": true }))]
 pub(crate) struct PatchWebhook {
-    /// Another address.
+    /// Another URL.
     #[schema(min_length = 8, max_length = 2048, pattern = "^https?://", nullable = false)]
     url: Option<String>,
     /// Other events, in place of those before.
@@ -59,7 +59,7 @@ pub(crate) struct PatchWebhook {
     "last_delivered_at": null, "secret": null
 }))]
 pub(crate) struct WebhookBody {
-    /// Its name.
+    /// Its id.
     id: String,
     /// Where events are sent.
     url: String,
@@ -70,10 +70,10 @@ pub(crate) struct WebhookBody {
     created_at: String,
     /// Whether events are sent.
     enabled: bool,
-    /// Since when they are not.
+    /// Since when no events are sent.
     #[schema(required = true, format = DateTime)]
     disabled_at: Option<String>,
-    /// Why they are not.
+    /// Why no events are sent.
     #[schema(required = true)]
     disabled_reason: Option<String>,
     /// How many events wait to be sent.

@@ -1,6 +1,6 @@
-//! Which site asked a browser to send a request: the one check against cross-site forgery.
+//! Which site made a browser send a request: the one check against cross-site request forgery.
 //!
-//! A browser sends our cookies with every request to us, whichever page asked for it. So a request
+//! A browser sends our cookies with every request to us, whichever page caused it. So a request
 //! that a cookie authorises, or that sets one, must be [`Origin::Own`]. A request without any
 //! credential may also be [`Origin::Unknown`]: programs name no origin, and without a cookie
 //! another site gains nothing. [`Origin::Foreign`] is always refused.
@@ -36,8 +36,8 @@ impl Origin {
         let Some((scheme, sender)) = origin.split_once("://") else { return Self::Foreign };
         // HTTP/2 sends the host in `:authority`.
         let host = text("host").or_else(|| uri.authority().map(axum::http::uri::Authority::as_str));
-        // All domains have the scheme of `base_url`. By its address, or as localhost, a server is
-        // also opened without TLS, past its proxy.
+        // All domains have the scheme of `base_url`. A request to an IP address or to localhost may
+        // come without TLS, past the proxy.
         let is_scheme = base.split_once("://").is_none_or(|(ours, _)| {
             scheme.eq_ignore_ascii_case(ours) || is_direct(sender) && scheme == "http"
         });

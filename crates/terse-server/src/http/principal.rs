@@ -24,7 +24,7 @@ pub(crate) async fn principal_of(
     }
 }
 
-/// The principal of a request that changes nothing: which site asked for it does not matter.
+/// The principal of a request that changes nothing: which site caused it does not matter.
 pub(crate) async fn reader_of(state: &App, headers: &HeaderMap) -> Result<Principal, Problem> {
     principal_of(state, &Method::GET, &Uri::default(), headers).await
 }

@@ -137,7 +137,7 @@ pub(crate) struct ProblemBody {
     about: String,
     /// The kind of problem, as text.
     title: &'static str,
-    /// The HTTP status, again.
+    /// The HTTP status of the response.
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
     /// The kind of problem, for programs; stable.

@@ -24,7 +24,7 @@ use crate::passwords::Passwords;
 use crate::site::Site;
 use crate::stats::ApiStats;
 
-/// The services and settings that the binary passes to the web side.
+/// The services and settings that the binary passes to the web plane.
 #[derive(Clone)]
 pub struct AppState {
     /// The links: the policy and the store.
@@ -110,7 +110,7 @@ pub(crate) struct App {
     pub(crate) turns: HeavyRequests,
 }
 
-/// Bounds the requests that take much memory or many reads. A request without a turn gets 503.
+/// Bounds the requests that take much memory or many reads. A request beyond the bound gets 503.
 pub(crate) struct HeavyRequests {
     /// Bodies that are long lists of links.
     pub(crate) large_bodies: Semaphore,
@@ -199,7 +199,7 @@ impl App {
         }
     }
 
-    /// The operator as pages show it. The only place that decides which values are in force.
+    /// The operator as pages show it.
     pub(crate) fn site(&self) -> Arc<Site> {
         Arc::clone(&self.site)
     }

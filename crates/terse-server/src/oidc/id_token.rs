@@ -5,8 +5,8 @@ use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_he
 use serde::Deserialize;
 use subtle::ConstantTimeEq as _;
 
-/// The signature algorithms that public keys verify. Never `none`, and never a shared secret: the
-/// client secret would let this server's own clients sign tokens.
+/// The signature algorithms that public keys verify. Never `none`, and never a shared secret:
+/// anyone who knows the client secret could sign tokens.
 const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -74,7 +74,7 @@ pub(super) fn verify(
     // A token ends at `exp`, not a second later.
     validation.reject_tokens_expiring_in_less_than = 1;
     let claims = decode::<Claims>(token, &key, &validation).map_err(invalid)?.claims;
-    // Another audience could present its copy of the token here.
+    // With several audiences, another one could present its copy of the token here.
     let only_us = match &claims.aud {
         Audience::One(one) => one == expected.client_id,
         Audience::Many(many) => many.iter().all(|one| one == expected.client_id),

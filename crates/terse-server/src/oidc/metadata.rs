@@ -52,7 +52,7 @@ impl Metadata {
             authorization_endpoint: endpoint(issuer, &document.authorization_endpoint)?,
             token_endpoint: endpoint(issuer, &token_endpoint)?,
             secret_in_body: supports("client_secret_post") && !supports("client_secret_basic"),
-            // A key of an unknown kind does not make the others useless.
+            // Skips keys of an unknown kind.
             keys: set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).collect(),
         })
     }

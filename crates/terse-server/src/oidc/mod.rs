@@ -1,8 +1,9 @@
 //! Sign-in with OpenID Connect: the authorization code flow with PKCE, at one provider.
 //!
-//! `OidcProvider` reads the provider's metadata at the first sign-in, so a provider that is unavailable
-//! stops nothing else. A signed cookie ([`Flow`]) carries `state`, `nonce` and the PKCE verifier
-//! from the request to the callback. The provider's ID token says who signed in.
+//! `OidcProvider` reads the provider's metadata at the first sign-in, so while the provider is
+//! unavailable only this way of signing in fails. A signed cookie ([`Flow`]) carries `state`,
+//! `nonce` and the PKCE verifier from the request to the callback. The provider's ID token says who
+//! signed in.
 
 mod flow;
 mod http;

@@ -196,7 +196,7 @@ impl OidcProvider {
                 cache.metadata = Some(Arc::clone(&metadata));
                 Ok(metadata)
             }
-            // Old metadata serves while the provider does not answer.
+            // Uses the old metadata while the provider does not answer.
             Err(error) => cache.metadata.clone().ok_or(error),
         }
     }

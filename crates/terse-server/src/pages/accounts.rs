@@ -1,4 +1,4 @@
-//! All accounts, for admins: invitations, roles and suspensions.
+//! The page of all accounts, for admins: invitations, roles and suspensions.
 
 use askama::Template;
 use axum::extract::State;

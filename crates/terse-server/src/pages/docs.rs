@@ -85,7 +85,7 @@ pub(crate) fn docs_page(frame: PageFrame, document: &str) -> String {
         });
     }
     for (path, item) in document["paths"].as_object().into_iter().flatten() {
-        // Methods in the order of a link's life, not in the order of the document.
+        // Methods in the order in which an owner uses them, not in the order of the document.
         for method in ["post", "get", "patch", "put", "delete"] {
             let Some(operation) = item.get(method) else { continue };
             let call = Call::new(&document, path, method, operation);
@@ -165,7 +165,7 @@ impl Call {
     }
 }
 
-/// Whether an answer goes on for as long as the client listens.
+/// Whether an answer is a stream that does not end by itself.
 fn is_endless(operation: &Value) -> bool {
     operation["responses"]["200"]["content"]["text/event-stream"].is_object()
 }

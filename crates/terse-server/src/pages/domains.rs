@@ -1,4 +1,4 @@
-//! The short domains. Admins add and change them, and see in plain words what DNS says about each.
+//! The page of short domains. Admins add and change them, and see the DNS record of each.
 
 use std::net::IpAddr;
 
@@ -91,7 +91,7 @@ impl Dns {
             }
             DnsState::NoRecord => {
                 let text = "No DNS record was found. Add one of these where you manage the domain; \
-                    it may take an hour until everybody sees it:";
+                    it may take an hour to take effect everywhere:";
                 ("no DNS record", "bad", text.to_owned(), true)
             }
             DnsState::Unknown => {
@@ -165,14 +165,14 @@ impl DomainsPage {
         let is_admin = member.principal.require(Role::Admin).is_ok();
         let primary = hosts.primary_host().to_owned();
         let mut addresses = Vec::new();
-        // Only an admin can mend a record, so only an admin's page makes lookups.
+        // Only an admin can correct a record, so only an admin's page makes lookups.
         if is_admin {
             let expected = state.domain_checks.expected().await;
             let checks = rows.iter().map(|row| state.domain_checks.check(&row.name, &expected));
             let found = join_all(checks).await;
             for (row, state) in rows.iter_mut().zip(found) {
                 let mut dns = Dns::new(&state, &primary);
-                // Once is enough for what is wrong with the server's own name.
+                // A problem with the server's own name is shown once, at the primary domain.
                 if state == DnsState::LocalServer && !row.is_primary {
                     dns.found.clear();
                 }
@@ -284,7 +284,8 @@ pub(super) async fn remove(
         Err(ModerationError::DomainInUse) => {
             let page = DomainsPage::of(&state, &member, 0);
             form_again(ModerationError::DomainInUse, page, failed, |page, problem| {
-                // The field with this name is that of a new domain, so the problem stands above.
+                // The field with this name is that of a new domain, so the problem is shown above
+                // the list.
                 let words = format!("{domain} stays. {}", sentence(problem));
                 page.wrong = Some((String::new(), words));
             })

@@ -43,7 +43,7 @@ pub(super) fn span(of: Duration) -> String {
     if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
 }
 
-/// A number with its thousands apart.
+/// A number with separated thousands.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -56,7 +56,7 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
-/// A text of at most `most` characters: its beginning and its end, which tell URLs apart.
+/// A text of at most `most` characters: its beginning and its end, which distinguish URLs.
 pub(super) fn middle_cut(text: &str, most: usize) -> String {
     let count = text.chars().count();
     if count <= most {

@@ -1,4 +1,4 @@
-//! What every page shows around its content: the operator's name, logo and contacts, and the way to
+//! What every page shows around its content: the operator's name, logo and contacts, and a link to
 //! the visitor's account.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::site::Site;
 /// Whether the visitor is signed in, as far as a page knows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Visitor {
-    /// The page is the same for everybody.
+    /// The page is the same for all visitors.
     Anyone,
     SignedOut,
     SignedIn,
@@ -29,7 +29,7 @@ impl Visitor {
     }
 }
 
-/// The surroundings of one page.
+/// The header and footer of one page.
 #[derive(Clone)]
 pub(crate) struct PageFrame {
     site: Arc<Site>,

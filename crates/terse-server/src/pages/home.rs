@@ -86,7 +86,7 @@ struct Made {
 }
 
 impl Made {
-    /// The link, if the preview shows as much of it to everybody.
+    /// The link, if the public preview shows it too.
     fn visible(link: &Link, state: &App) -> Option<Self> {
         let status = link.status(state.links.now());
         let shown = matches!(status, LinkStatus::Active | LinkStatus::Suspicious);

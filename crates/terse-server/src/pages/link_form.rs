@@ -145,7 +145,7 @@ struct LinkForm {
     crawlable: bool,
     /// The rules as JSON.
     rules: String,
-    /// The rules as rows; `None` if the JSON is what counts.
+    /// The rules as rows; `None` if the JSON applies.
     rows: Option<Vec<RuleRow>>,
     /// A button of the rules that was pressed instead of Save.
     row_action: Option<RowAction>,
@@ -196,7 +196,7 @@ impl LinkForm {
         }
     }
 
-    /// Takes the rules: the rows, unless the form says that the JSON counts.
+    /// Takes the rules: the rows, unless the form says that the JSON applies.
     fn take_rules(&mut self, fields: &mut Params) {
         let rows = take_rows(fields);
         self.rows = if fields.take("as_json").is_some() { None } else { rows };
@@ -230,7 +230,7 @@ impl LinkForm {
         }
     }
 
-    /// The zone of the times in the form. The cookie may have come after the form was shown.
+    /// The zone of the times in the form. The cookie may be newer than the form.
     fn zone(&self, shell: &Shell) -> TimeZone {
         named_zone(&self.tz).unwrap_or_else(|| shell.zone().clone())
     }

@@ -44,7 +44,7 @@ struct Change {
     after: String,
 }
 
-/// The fields that an owner can change, in words.
+/// The fields that an owner can change, as texts for the page.
 fn told(link: &Link, shell: &Shell) -> [(&'static str, String); 12] {
     let time = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| shell.moment(at));
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
@@ -57,7 +57,7 @@ fn told(link: &Link, shell: &Shell) -> [(&'static str, String); 12] {
         ("Notes", link.notes.as_ref().map(|text| text.as_str().to_owned()).unwrap_or_default()),
         ("Expires", time(link.expires_at)),
         ("Valid from", link.valid_from.map(|at| shell.moment(at)).unwrap_or_default()),
-        ("Most clicks", link.max_clicks.map(|most| most.to_string()).unwrap_or_default()),
+        ("Maximum clicks", link.max_clicks.map(|most| most.to_string()).unwrap_or_default()),
         ("Redirect", link.redirect.status().to_string()),
         ("Passes the query on", yes(link.forward_query)),
         ("Search engines may follow", yes(link.crawlable)),

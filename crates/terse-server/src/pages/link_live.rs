@@ -24,7 +24,7 @@ use crate::http::state::{App, Web};
 const SHOWN: usize = 50;
 /// How many clicks are read to find the latest, which the store gives last.
 const READ: usize = 1000;
-/// The spans before the last click in which the latest are looked for, the longest first.
+/// The page searches the latest clicks in these spans before the last click, the longest first.
 const SPANS: [Duration; 5] = [
     Duration::from_secs(30 * 86_400),
     Duration::from_secs(86_400),

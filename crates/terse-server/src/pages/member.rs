@@ -53,7 +53,7 @@ impl Member {
         self.reports = waiting.await.map_or(0, |waiting| waiting.len());
     }
 
-    /// The surroundings of a page that belongs to this entry of the side bar.
+    /// The frame of a page that belongs to this entry of the side bar.
     pub(super) fn shell(&self, state: &App, current: &'static str) -> Shell {
         Shell::new(state, &self.headers, &self.here.account, current).with_reports(self.reports)
     }
@@ -89,7 +89,8 @@ impl FromRequest<Arc<App>> for MemberForm {
     async fn from_request(request: Request, state: &Arc<App>) -> Result<Self, Response> {
         let headers = request.headers().clone();
         let OwnForm(fields) = OwnForm::from_request(request, state).await?;
-        // The request does not say which page the form is on, so the sign-in page leads to none.
+        // The request does not say which page the form is on, so signing in does not lead back to
+        // it.
         Ok(Self { member: Member::of(state, headers, "").await?, fields })
     }
 }

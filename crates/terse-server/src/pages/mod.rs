@@ -137,7 +137,7 @@ fn connections() -> Router<Arc<App>> {
         .route("/domains/remove", post(domains::remove))
 }
 
-/// The pages of those who run the server. Accounts without the role get 404.
+/// The pages for moderators and admins. Accounts without the role get 404.
 fn running() -> Router<Arc<App>> {
     Router::new()
         .route("/moderation", get(moderation::show))

@@ -28,7 +28,8 @@ use crate::value_lists::Lists;
 
 /// How many links each list shows.
 const LISTED: usize = 7;
-/// More links than are listed: the busiest by all clicks are not those by humans.
+/// More links than are listed, because the busiest links by all clicks need not be the busiest by
+/// humans.
 const CANDIDATES: usize = 1000;
 /// The minutes of the list of busy links.
 const BUSY_MINUTES: i64 = 60;

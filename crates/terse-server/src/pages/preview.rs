@@ -123,8 +123,8 @@ async fn warning(
     } else {
         target.to_string()
     };
-    // Through terse, which counts that the visitor went on. A pass is missing only at the end of
-    // time.
+    // The button leads through terse, which counts that the visitor went on. There is no pass only
+    // if its expiry would be after the year 9999.
     let pass = WarningPass(&state.pass_key).give(&link.key, address, state.links.now());
     let on = match (pass, query) {
         (Some(pass), "") => format!("/{}/go?pass={pass}", link.key.code),
@@ -211,8 +211,8 @@ async fn by_state(
     }
 }
 
-/// Answers 404 for a link that visitors do not see, or 429 after too many requests for such links:
-/// that slows scanners down.
+/// Answers 404 for a link that visitors do not see, or 429 after too many requests for such links,
+/// which slows scanners down.
 pub(super) fn not_shown(error: LinkError) -> Response {
     match error {
         LinkError::NotFound => message(&NOT_FOUND),

@@ -220,7 +220,8 @@ impl RuleRow {
             [] => {}
             [(url, _)] => put("to", vec![url.as_str().into()]),
             many => {
-                // A weight that is no number goes on as it is: the service says what is allowed.
+                // A weight that is not a number is passed on as it is: the service refuses it and
+                // says what is allowed.
                 let weight = |text: &str| match text {
                     "" => json!(1),
                     text => text.parse::<u64>().map_or_else(|_| text.into(), Value::from),

@@ -35,7 +35,7 @@ const ENTRIES: [(&str, &str, &str); 5] = [
 ];
 /// How many of them are in the bar of a phone. The others are behind "More".
 const ON_PHONE: usize = 2;
-/// The same for those who run the server, with the least role that sees each.
+/// The same for moderators and admins, with the least role that sees each.
 const ADMIN_ENTRIES: [(&str, &str, &str, Role); 3] = [
     ("/moderation", "Moderation", "moderation", Role::Moderator),
     ("/accounts", "Accounts", "accounts", Role::Admin),
@@ -45,7 +45,7 @@ const ADMIN_ENTRIES: [(&str, &str, &str, Role); 3] = [
 /// Up to how many reported links are counted.
 pub(super) const MOST_REPORTS: usize = 100;
 
-/// The surroundings of a page of the dashboard.
+/// The frame of a page of the dashboard.
 #[derive(Clone)]
 pub(super) struct Shell {
     frame: PageFrame,

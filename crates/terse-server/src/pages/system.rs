@@ -1,4 +1,4 @@
-//! The state of the server, for admins: what it finds when it checks itself.
+//! The System page, for admins: what the server finds when it checks itself.
 
 use askama::Template;
 use axum::extract::State;
@@ -85,7 +85,7 @@ pub(super) async fn show(
     app_page(StatusCode::OK, html(&page))
 }
 
-/// Lets a removal continue that stopped because it would take many links.
+/// Lets a removal continue that stopped because it would delete many links.
 pub(super) async fn confirm_removal(
     State(state): Web,
     AdminForm(MemberForm { member, mut fields }): AdminForm,

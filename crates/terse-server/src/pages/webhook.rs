@@ -51,7 +51,7 @@ struct DeliveryRow {
     result: String,
     at: String,
     exact: String,
-    /// What the button says; `None` if the event can no longer be sent.
+    /// The label of the button; `None` if the event can no longer be sent.
     resend: Option<&'static str>,
 }
 

@@ -152,7 +152,7 @@ impl WebhooksPage {
     }
 }
 
-/// The page for a failure that the form cannot tell.
+/// The page for a failure that is not a problem of the form.
 pub(super) fn failed(error: &WebhookError) -> Response {
     tracing::error!(%error, "a page of webhooks failed");
     message(&UNAVAILABLE)

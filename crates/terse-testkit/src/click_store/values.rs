@@ -106,7 +106,7 @@ pub async fn past_the_cap_values_are_other_and_nothing_is_lost(store: ClickStore
         let found = of_link(&store, &link("abc"), period).await.tally;
         for dimension in &Dimension::ALL[..12] {
             let values = found.values(*dimension).unwrap();
-            // A store may make the sum since ever from the sums of hours.
+            // A store may make the sum of all time from the sums of hours.
             let named = values.named().count();
             assert!((MAX_VALUES_PER_HOUR..=cap).contains(&named), "{dimension:?}: {named}");
             assert_eq!(values.sum(), humans(total as u64), "{dimension:?}");

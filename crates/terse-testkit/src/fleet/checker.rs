@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::history::{Action, History, Operation, Outcome, VisitAnswer};
 
-/// How long a change, a block, or an alias that was asked for too early may take to reach a node.
+/// How long a change or a block may take to reach a node, and how long a node may answer 404 for a
+/// new alias that a visitor asked for before it existed.
 const FRESH_MS: u64 = 5_000;
 /// How long after a fault errors are allowed.
 const RECOVERY_MS: u64 = 10_000;
@@ -22,7 +23,7 @@ pub enum Predicate {
     Fresh,
     /// An answered visit is counted once.
     Clicks,
-    /// A limited link redirects at most so often.
+    /// A link with `max_clicks` redirects at most that many times.
     Limit,
     /// A node that has lost its lease does nothing more.
     Fence,

@@ -22,7 +22,7 @@ pub enum VisitAnswer {
     Nothing,
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
     /// The answer says that it was done.
@@ -66,7 +66,7 @@ pub enum Action {
         /// The link.
         key: String,
     },
-    /// Took the block back.
+    /// Removed a block.
     Unblock {
         /// The link.
         key: String,
@@ -131,7 +131,7 @@ pub struct Operation {
     pub returned: u64,
     /// Which node was asked.
     pub node: usize,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
     /// What it was.
     pub action: Action,
@@ -196,7 +196,7 @@ pub struct History {
 }
 
 impl History {
-    /// One line per operation in the order of calls, and the faults, for a person.
+    /// One line per operation in the order of calls, and the faults, for a human reader.
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "faults {:?}\ncuts {:?}\nstore away {:?}\nhealed at {:?}\neffects {:?}\ndrained {:?}\n",

@@ -1,4 +1,4 @@
-//! The end of links: expiry, purging, quarantine.
+//! Expiry, purging and quarantine of links.
 
 use std::collections::HashSet;
 

@@ -105,7 +105,7 @@ pub async fn a_request_answered_with_an_existing_link_is_remembered(store: LinkS
     let first = create(0).await;
     put(&store, &first).await;
     let existing = Inserted::Existing(Box::new(first.clone()));
-    // In the same millisecond too, a replay tells that the request did not create the link.
+    // In the same millisecond too, a replay says that the request did not create the link.
     assert_eq!(insert(&store, &create(0).await, request(2, 1)).await, existing);
     let replayed = Inserted::Replayed { link: Some(Box::new(first.clone())), created: false };
     assert_eq!(insert(&store, &create(0).await, request(2, 1)).await, replayed);

@@ -14,7 +14,7 @@ pub(super) struct Outbox {
     webhooks_made: u64,
     deliveries_made: u64,
     webhooks: BTreeMap<WebhookId, Webhook>,
-    /// How often each was lent, and until when.
+    /// The number of the last claim of each, and until when it lasts.
     loans: BTreeMap<WebhookId, (u64, Option<Timestamp>)>,
     deliveries: BTreeMap<DeliveryId, Delivery>,
     /// Every event that a webhook ever got.
@@ -128,7 +128,7 @@ impl Outbox {
         due
     }
 
-    /// `None` if there is nothing to settle; otherwise the audit line that goes with it.
+    /// `None` if there is nothing to settle; otherwise the audit record to write with it.
     pub(super) fn settle(
         &mut self,
         settlement: Settlement,

@@ -24,7 +24,7 @@ pub async fn expired_rows_are_pruned(store: RegistryHandle) {
     let prune = async || store.prune(now, KEEP, 1000).await.unwrap();
     let later = Timestamp::from_ms(now.as_ms() + 1);
     let forgotten = now.saturating_sub(EXPIRED_KEY_RETENTION);
-    // The audit line about the account.
+    // The audit record about the account.
     assert_eq!(prune().await, 1);
     assert_eq!(prune().await, 0);
     for (n, expires_at) in [(1, now), (2, later)] {

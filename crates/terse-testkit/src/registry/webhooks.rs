@@ -257,7 +257,7 @@ pub async fn what_is_due_is_lent_to_one(store: RegistryHandle) {
     );
     assert_eq!(names(&lent), ["evt_1", "evt_1"]);
     assert!(due(&store, 10).await.is_empty());
-    // Once it is settled, the next delivery is due; the other is still lent.
+    // Once it is settled, the next delivery is due; the other is still claimed.
     assert!(settle(&store, &lent[0], 200, 20).await);
     let next = due(&store, 30).await;
     assert_eq!((names(&next), next[0].webhook.id), (vec!["evt_2"], one.id));
@@ -388,7 +388,7 @@ pub async fn of_too_many_that_wait_the_oldest_go(store: RegistryHandle) {
     let found = store.deliveries(ann, webhook.id, 100_000).await.unwrap();
     assert_eq!(found.first().unwrap().event, format!("evt_{}", MAX_WAITING_PER_WEBHOOK + 4));
     assert!(first.is_some_and(|first| !found.contains(&first)));
-    // If the lent delivery was among those dropped, it cannot be settled.
+    // If the claimed delivery was among those dropped, it cannot be settled.
     let is_there = found.iter().any(|one| one.id == oldest.delivery.id);
     assert_eq!(settle(&store, &oldest, 200, HOUR).await, is_there);
     assert_eq!(due(&store, HOUR).await.len(), 1, "either way the loan is over");
@@ -418,7 +418,7 @@ pub async fn few_of_the_settled_are_kept(store: RegistryHandle) {
     assert_eq!(deliveries(&store, &webhook).await.len(), 1, "what waits is not over");
 }
 
-/// Whatever is kept longer.
+/// Even if other rows are kept longer.
 pub async fn settled_deliveries_are_kept_for_a_month(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let webhook = hook(&store, ann).await;

@@ -1,4 +1,4 @@
-//! Writes a delivery into the registry for every webhook that wants an event.
+//! Writes a delivery into the registry for every webhook that subscribes to an event.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -98,8 +98,8 @@ pub struct OutboxDelivery {
 }
 
 impl OutboxDelivery {
-    /// Without webhooks it runs at its interval only: what was written while they were on must not
-    /// stay.
+    /// Without webhooks it runs at its interval only, to remove events that were written while
+    /// webhooks were on.
     pub fn new(drain: OutboxDrain, events: Option<&WebhookEvents>) -> Self {
         let wake = events.map(|events| Arc::clone(&events.outbox)).unwrap_or_default();
         Self { drain, wake }

@@ -99,7 +99,7 @@ pub(super) async fn open_clicks(
         .context("opening the store of clicks")?;
     let embedded_clicks = Arc::new(opened.with_context(|| {
         let advice =
-            "the links are not affected: restore a backup, or move this file away to count anew";
+            "the links are not affected: restore a backup, or move this file away to count again";
         format!("opening the store of clicks {} ({advice})", path.display())
     })?);
     Ok((embedded_clicks, disk_reserve))
@@ -130,7 +130,7 @@ pub(crate) fn data_files(config: &Config) -> DataFiles {
             }),
             skip_ahead: Box::new(|file| {
                 terse_embedded::skip_ahead(file)
-                    .context("skipping the codes that may have been given out since")
+                    .context("skipping the codes that may have been issued since")
             }),
         },
         clicks: DataFile {
@@ -168,7 +168,7 @@ pub(crate) fn data_files(config: &Config) -> DataFiles {
             }),
             skip_ahead: Box::new(|file| {
                 terse_embedded::skip_ahead_registry(file)
-                    .context("skipping the ids that may have been given out since")
+                    .context("skipping the ids that may have been issued since")
             }),
         },
         lock: Box::new(move || Ok(Box::new(DataDir::open(&data_dir)?.lock()?))),

@@ -1,8 +1,8 @@
 //! Moves the files of an embedded store into an empty PostgreSQL database.
 //!
-//! The data folder is locked meanwhile, so that nothing changes. A move that was interrupted goes
-//! on where it stopped. In the end everything is read back and compared; only then do nodes start
-//! on the database.
+//! The command locks the data folder meanwhile, so that nothing changes. A move that was
+//! interrupted continues where it stopped. In the end the command reads everything back and
+//! compares it; only then do nodes start on the database.
 
 use std::sync::Arc;
 
@@ -39,7 +39,8 @@ pub(crate) fn migrate(
         .with_context(|| format!("there is no store in {}", config.data_dir.display()))?;
     let _lock = folder.lock().context("stop the server first: nothing may change meanwhile")?;
     let runtime = Runtime::new().context("starting the threads")?;
-    // As a start does: upgrades the files, and skips codes and account ids that lost writes gave out.
+    // Like the start of a server: upgrades the files, and skips codes and account ids that lost
+    // writes may have issued.
     (runtime.block_on(embedded::open(config))?.close)();
     Move {
         config,
@@ -73,7 +74,7 @@ impl Move<'_> {
         let begun = DatabaseImport::begin(&self.options, self.links.identity(), &leases);
         let mut import = self.runtime.block_on(begun)?;
         if import.position() > i64::MIN {
-            (self.say)("an earlier move goes on".to_owned());
+            (self.say)("continuing an earlier move".to_owned());
         }
         let links = self.move_links(&mut import)?;
         let rows = self.move_tables(&import)?;

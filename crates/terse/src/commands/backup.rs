@@ -6,7 +6,7 @@ use terse_cli::DataFiles;
 use crate::backends;
 use crate::config::Config;
 
-/// The files to copy. A database is its server's to copy.
+/// The files to copy. Refuses a database, whose server has backups of its own.
 pub(crate) fn files(config: &Config) -> anyhow::Result<DataFiles> {
     ensure!(
         !config.is_shared(),

@@ -12,8 +12,8 @@ use crate::cli::LocalContext;
 use crate::config::PostgresUrl;
 
 /// Move the data folder into an empty PostgreSQL database: links, accounts, clicks. Stop the server
-/// first. A move that was interrupted goes on when the command is run again. In the end everything
-/// is read back and compared. The files stay as they are.
+/// first. If the move is interrupted, run the command again: it continues. In the end it reads
+/// everything back and compares it. The files stay as they are.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -149,7 +149,7 @@ fn tls(config: &Config) -> Result<(), (&'static str, String)> {
     Ok(())
 }
 
-/// The filter of the log takes any word for the name of a module, so this check is stricter.
+/// The log filter accepts any word as the name of a module, so this check is stricter.
 fn log_level(text: &str) -> Result<(), String> {
     let is_level = |word: &str| {
         let levels = ["error", "warn", "info", "debug", "trace", "off"];
@@ -266,10 +266,7 @@ fn domains(config: &Config) -> Result<(), (&'static str, String)> {
             ("domains", format!("{host:?} is not a host name (no scheme, port or path)"))
         })?;
         if !seen.insert(domain.as_str().to_owned()) {
-            return Err((
-                "domains",
-                format!("{host:?} is there twice, or is the host of base_url"),
-            ));
+            return Err(("domains", format!("{host:?} appears twice, or is the host of base_url")));
         }
     }
     Ok(())

@@ -15,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 const LINES: u32 = 10;
 
 /// Writes the lines of another format, but only a few warnings and errors a minute of each place in
-/// the source: strangers can cause some of them. The next line says how many were left out.
+/// the source, because clients can cause some of them. The next line says how many were left out.
 pub(super) struct LimitedFormat<F> {
     lines: F,
     clock: Clock,

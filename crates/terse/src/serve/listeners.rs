@@ -160,8 +160,8 @@ pub(super) fn local_url(address: SocketAddr) -> String {
     format!("http://{host}:{}", address.port())
 }
 
-/// The addresses at which clients reach the listener. The unspecified address stands for all of this
-/// machine: its own, and the one that leads to other machines.
+/// The addresses at which clients reach the listener. For the unspecified address: the loopback
+/// address, and the address towards other machines.
 pub(super) fn reachable(listener: SocketAddr) -> Vec<SocketAddr> {
     if !listener.ip().is_unspecified() {
         return vec![listener];

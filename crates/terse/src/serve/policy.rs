@@ -170,7 +170,7 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<RedirectSetti
         redirect_per_address: config.limits.redirect_per_ip,
         redirect_per_code: config.limits.redirect_per_code,
         guesses_per_address: config.limits.guesses_per_ip,
-        // With another address, visitors may have no https at all.
+        // Without a TLS listener and an https `base_url`, visitors may have no https at all.
         hsts: Some(config.tls.hsts.get()).filter(|age| {
             let https = config.tls.listen.is_some() || config.base_url().scheme() == "https";
             !age.is_zero() && https

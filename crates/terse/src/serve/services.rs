@@ -85,7 +85,7 @@ impl Services {
         })
     }
 
-    /// Reads the registry and where the feed of changes ends, and adds the jobs that follow both.
+    /// Reads the registry and the end of the change feed, and adds the jobs that follow both.
     /// Called before the first request: no link that a moderator has blocked may be created or
     /// followed.
     pub(super) async fn follow(

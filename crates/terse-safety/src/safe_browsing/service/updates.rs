@@ -84,7 +84,7 @@ impl Job for Updates {
     }
 
     async fn run(&mut self, _context: &JobContext) -> Result<NextRun, BoxError> {
-        // By the clock of the service, which tests move.
+        // By the clock of the service, which tests control.
         if self.service.clock.steady() < self.due {
             return Ok(NextRun::Interval);
         }
