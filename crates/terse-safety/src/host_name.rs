@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use psl::{Suffix, Type};
 use terse_core::is_public_address;
+use terse_suffix_list::public_suffix;
 use url::Host;
 
 /// A host as the URL parser serialises it, without a trailing dot. `None` for an invalid host.
@@ -79,18 +79,12 @@ fn address(host: &str) -> Option<IpAddr> {
     }
 }
 
-/// Not inlined, because the compiled public suffix list is large.
-#[inline(never)]
-fn public_suffix(host: &str) -> Option<Suffix<'_>> {
-    psl::suffix(host.as_bytes())
-}
-
 /// The kind of public suffix that a whole host is, if it is one.
 pub(crate) fn suffix_kind(host: &str) -> Option<SuffixKind> {
     let suffix = public_suffix(host)?;
-    (suffix.as_bytes().len() == host.len()).then(|| match suffix.typ() {
-        Some(Type::Private) => SuffixKind::Platform,
-        _ => SuffixKind::Registry,
+    (suffix.len == host.len()).then(|| match suffix.is_private {
+        true => SuffixKind::Platform,
+        false => SuffixKind::Registry,
     })
 }
 
@@ -120,7 +114,7 @@ impl<'a> DomainParts<'a> {
         if crate::url_parts::is_address(host) {
             return None;
         }
-        let suffix = public_suffix(host)?.as_bytes().len();
+        let suffix = public_suffix(host)?.len;
         let (rest, suffix) = host.split_at_checked(host.len().checked_sub(suffix)?)?;
         let rest = rest.strip_suffix('.')?;
         let (subdomains, label) = rest.rsplit_once('.').unwrap_or(("", rest));
