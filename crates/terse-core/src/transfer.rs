@@ -141,6 +141,8 @@ pub const TABLES: &[Table] = &[
             ("suspended_why", Text),
             ("revision", Int),
             ("plan", Text),
+            ("reset_token", Bytes),
+            ("reset_expires_at", Time),
         ],
     ),
     table(

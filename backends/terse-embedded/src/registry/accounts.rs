@@ -26,7 +26,8 @@ const ADD: &str = "INSERT INTO users (name, role, created_at, password, issuer, 
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1)";
 const CHANGE: &str = "UPDATE users SET name = ?2, role = ?3, password = ?4, issuer = ?5, subject \
     = ?6, \
-     suspended_at = ?7, suspended_why = ?8, revision = ?9, plan = ?10 WHERE id = ?1";
+     suspended_at = ?7, suspended_why = ?8, revision = ?9, plan = ?10, reset_token = ?11, \
+     reset_expires_at = ?12 WHERE id = ?1";
 pub(crate) const ERASE: [&str; 7] = [
     "DELETE FROM users WHERE id = ?1",
     "DELETE FROM keys WHERE owner = ?1",
@@ -130,7 +131,7 @@ impl RegistryWrites {
         let Some(effect) = change.effect(&before) else {
             return Ok(before);
         };
-        let Account { name, role, password, identity, suspended, plan, revision, .. } =
+        let Account { name, role, password, identity, suspended, plan, reset, revision, .. } =
             &effect.account;
         self.refuse_taken(Some(*id), name, identity.as_ref())?;
         if !effect.account.governs() {
@@ -152,7 +153,9 @@ impl RegistryWrites {
             at,
             why,
             revision,
-            plan
+            plan,
+            reset.as_ref().map(|reset| reset.token.0),
+            reset.as_ref().map(|reset| reset.expires_at.as_ms())
         ];
         self.run(CHANGE, row)?;
         self.create_first_admin(&effect.account)?;
@@ -217,6 +220,11 @@ impl AccountStore for EmbeddedRegistry {
     async fn account_by_identity(&self, identity: &ForeignIdentity) -> Answer<Option<Account>> {
         let identity = identity.clone();
         self.look(move |queries| queries.account_by_identity(&identity)).await
+    }
+
+    async fn account_by_reset(&self, token: &Token) -> Answer<Option<Account>> {
+        let token = *token;
+        self.look(move |queries| queries.account_by_reset(&token)).await
     }
 
     async fn accounts(&self, after: Option<OwnerId>, limit: usize) -> Answer<Vec<Account>> {

@@ -24,6 +24,7 @@ const PAGE: usize = 100;
 Examples:
   terse user add ann --role admin --password-file password.txt
   terse user invite --role user
+  terse user reset ann
   terse user suspend bob --why 'sends spam'")]
 pub struct UserArgs {
     #[command(subcommand)]
@@ -77,6 +78,11 @@ enum Act {
         /// Confirm: this cannot be undone
         #[arg(long)]
         yes: bool,
+    },
+    /// Print a reset link, with which the holder of an account chooses a new password
+    Reset {
+        /// A name, or a number
+        user: String,
     },
     /// Print an invitation: a link that creates one account
     Invite {
@@ -165,6 +171,17 @@ impl UserArgs {
                     say(&json!({ "user": user, "done": answer.status != 202 }).to_string())?;
                 } else {
                     say(&format!("{done}: {}", one_line(user)))?;
+                }
+                Ok(true)
+            }
+            Act::Reset { user } => {
+                let path = format!("{}/reset_link", path_of(&api, user)?);
+                let made = api.expect(&Method::POST, &path, None)?.body;
+                say(if context.json { made.to_string() } else { one_line(text(&made, "url")) }
+                    .as_str())?;
+                if !context.json {
+                    let end = one_line(text(&made, "expires_at"));
+                    eprintln!("It works once, until {end}. An earlier link no longer works.");
                 }
                 Ok(true)
             }

@@ -11,6 +11,7 @@ mod error;
 mod invitations;
 mod keys;
 mod profile;
+mod resets;
 mod secret;
 mod sessions;
 mod sign_up;

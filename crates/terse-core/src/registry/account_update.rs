@@ -12,7 +12,7 @@ pub struct AccountUpdate {
     pub account: Account,
     /// The records for the audit log, in this order.
     pub lines: Vec<AuditRecord>,
-    /// Whether all its sessions end.
+    /// Whether all its sessions end, and with them its reset link.
     pub ends_sessions: bool,
     /// Whether the registry version changes, so that the redirect plane reads it again.
     pub bumps_version: bool,
@@ -44,18 +44,25 @@ impl AccountChange {
             after.suspended = suspended.clone();
         }
         let is_judged = after.suspended != before.suspended;
-        if !is_changed && !is_judged {
+        let now_suspended = after.suspended.is_some() && before.suspended.is_none();
+        let ends_sessions = new_password || after.role < before.role || now_suspended;
+        if let Some(reset) = &self.reset {
+            after.reset = reset.clone();
+        } else if ends_sessions {
+            after.reset = None;
+        }
+        let is_reset = new_password && before.reset.is_some() && self.reset == Some(None);
+        if !is_changed && !is_judged && after.reset == before.reset {
             return None;
         }
         after.revision = Revision(before.revision.0 + 1);
         let mut lines = Vec::new();
         if is_changed {
-            lines.push(AuditRecord::account_changed(
-                AuditAction::UserChanged,
-                before,
-                &changed,
-                new_password,
-            ));
+            let act = if is_reset { AuditAction::ResetLinkUsed } else { AuditAction::UserChanged };
+            lines.push(AuditRecord::account_changed(act, before, &changed, new_password));
+        }
+        if let Some(reset) = after.reset.as_ref().filter(|_| after.reset != before.reset) {
+            lines.push(AuditRecord::reset_link_made(after.id, reset));
         }
         if is_judged {
             let act = if after.suspended.is_some() {
@@ -65,9 +72,8 @@ impl AccountChange {
             };
             lines.push(AuditRecord::account_changed(act, &changed, &after, false));
         }
-        let now_suspended = after.suspended.is_some() && before.suspended.is_none();
         Some(AccountUpdate {
-            ends_sessions: new_password || after.role < before.role || now_suspended,
+            ends_sessions,
             bumps_version: after.suspended.is_some() != before.suspended.is_some(),
             account: after,
             lines,
@@ -79,7 +85,9 @@ impl AccountChange {
 mod tests {
     use super::*;
     use crate::link::OwnerId;
-    use crate::registry::{AccountName, ForeignIdentity, NewAccount, Role, Suspension};
+    use crate::registry::{
+        AccountName, ForeignIdentity, NewAccount, PasswordReset, Role, Suspension, Token,
+    };
     use crate::time::Timestamp;
 
     fn ann() -> Account {
@@ -145,8 +153,62 @@ mod tests {
             identity: Some(None),
             suspended: Some(None),
             plan: Some(None),
+            reset: Some(None),
         };
         assert!(same.effect(&ann()).is_none() && AccountChange::default().effect(&ann()).is_none());
+    }
+
+    #[test]
+    fn a_reset_link_ends_with_the_password_a_lesser_role_and_a_suspension() {
+        let change = AccountChange::default;
+        let link = |n: u8| {
+            Some(PasswordReset { token: Token([n; 32]), expires_at: Timestamp::from_ms(9) })
+        };
+        let offered = AccountChange { reset: Some(link(1)), ..change() }.effect(&ann()).unwrap();
+        assert!(!offered.ends_sessions && offered.account.reset == link(1));
+        assert_eq!(offered.lines[0].act, AuditAction::ResetLinkMade);
+        let before = offered.account;
+        let new = || Some(Some("$argon2id$new".to_owned()));
+        let renamed = AccountChange { name: AccountName::parse("Bob"), ..change() };
+        for (what, change, left, act) in [
+            ("name", renamed, link(1), AuditAction::UserChanged),
+            (
+                "other link",
+                AccountChange { reset: Some(link(2)), ..change() },
+                link(2),
+                AuditAction::ResetLinkMade,
+            ),
+            (
+                "password",
+                AccountChange { password: new(), ..change() },
+                None,
+                AuditAction::UserChanged,
+            ),
+            (
+                "role",
+                AccountChange { role: Some(Role::User), ..change() },
+                None,
+                AuditAction::UserChanged,
+            ),
+            (
+                "suspension",
+                AccountChange { suspended: Some(suspension("spam")), ..change() },
+                None,
+                AuditAction::UserSuspended,
+            ),
+            (
+                "its use",
+                AccountChange { password: new(), reset: Some(None), ..change() },
+                None,
+                AuditAction::ResetLinkUsed,
+            ),
+        ] {
+            let effect = change.effect(&before).unwrap();
+            assert_eq!(effect.account.reset, left, "{what}");
+            assert_eq!(effect.lines.iter().map(|line| line.act).collect::<Vec<_>>(), [act]);
+        }
+        let same = AccountChange { reset: Some(link(1)), ..change() };
+        assert!(same.effect(&before).is_none());
     }
 
     #[test]

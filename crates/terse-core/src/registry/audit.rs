@@ -37,6 +37,10 @@ pub enum AuditAction {
     UserReinstated,
     /// An account was erased.
     UserErased,
+    /// A reset link of an account was made.
+    ResetLinkMade,
+    /// An account got a new password by its reset link.
+    ResetLinkUsed,
     /// A key was created.
     KeyAdded,
     /// A key was revoked.
@@ -73,12 +77,14 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::UserAdded,
         Self::UserChanged,
         Self::UserSuspended,
         Self::UserReinstated,
         Self::UserErased,
+        Self::ResetLinkMade,
+        Self::ResetLinkUsed,
         Self::KeyAdded,
         Self::KeyRevoked,
         Self::Invited,
@@ -105,6 +111,8 @@ impl AuditAction {
             Self::UserSuspended => "user_suspended",
             Self::UserReinstated => "user_reinstated",
             Self::UserErased => "user_erased",
+            Self::ResetLinkMade => "reset_link_made",
+            Self::ResetLinkUsed => "reset_link_used",
             Self::KeyAdded => "key_added",
             Self::KeyRevoked => "key_revoked",
             Self::Invited => "invited",

@@ -26,7 +26,8 @@ mod webhook;
 mod webhook_store;
 
 pub use account::{
-    Account, AccountChange, AccountName, ForeignIdentity, NewAccount, Role, Suspension,
+    Account, AccountChange, AccountName, ForeignIdentity, NewAccount, PasswordReset, Role,
+    Suspension,
 };
 pub use account_store::{AccountStore, ChangeAccount, FIRST_ACCOUNT};
 pub use account_update::AccountUpdate;

@@ -54,14 +54,14 @@ impl KeyUse for Seen {
     }
 }
 
-struct Bench {
-    accounts: Accounts,
-    registry: Arc<MemoryRegistry>,
+pub(crate) struct Bench {
+    pub(crate) accounts: Accounts,
+    pub(crate) registry: Arc<MemoryRegistry>,
     seen: Arc<Seen>,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (registry, seen) = (Arc::new(MemoryRegistry::new()), Arc::new(Seen::default()));
         let limits = RateLimits {
             limiter: Arc::new(FixedLimiter::default()),
@@ -82,7 +82,7 @@ impl Bench {
         Self { accounts, registry, seen }
     }
 
-    async fn account(&self, name: &str, role: Role) -> Account {
+    pub(crate) async fn account(&self, name: &str, role: Role) -> Account {
         let draft = AccountDraft {
             name: name.to_owned(),
             role: Some(role.as_str().to_owned()),
@@ -92,7 +92,7 @@ impl Bench {
     }
 }
 
-fn principal(account: &Account) -> Principal {
+pub(crate) fn principal(account: &Account) -> Principal {
     Principal::of_account(account, Scope::Full, Credential::Nothing)
 }
 

@@ -6,4 +6,5 @@ mod erasing;
 mod events;
 mod link_codec;
 mod permissions;
+mod resets;
 mod screening;

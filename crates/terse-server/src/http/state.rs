@@ -210,5 +210,10 @@ impl App {
     }
 }
 
+/// The reset link with this token.
+pub(crate) fn reset_url(state: &App, token: &str) -> String {
+    format!("{}/login/reset?token={token}", state.links.rules().hosts.api_base())
+}
+
 /// The extractor for the state.
 pub(crate) type Web = State<Arc<App>>;

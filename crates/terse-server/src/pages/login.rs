@@ -17,6 +17,9 @@ use crate::http::state::{App, Web};
 /// The page after a sign-in that names no other page.
 pub(super) const HOME: &str = "/dashboard";
 
+/// After a password was set by a reset link.
+const NEW_PASSWORD: &str = "Your password is changed. Sign in with it.";
+
 #[derive(Template)]
 #[template(path = "login.html")]
 struct Login {
@@ -27,6 +30,8 @@ struct Login {
     provider: Option<String>,
     name: String,
     next: String,
+    /// The message about the action that was just done.
+    done: Option<&'static str>,
     wrong: Option<FormError>,
 }
 
@@ -38,6 +43,7 @@ impl Login {
             provider: state.provider(),
             name,
             next,
+            done: None,
             wrong: None,
         }
     }
@@ -48,12 +54,15 @@ pub(super) async fn show(
     headers: HeaderMap,
     params: Result<Params, Problem>,
 ) -> Response {
-    let next = params.ok().and_then(|mut params| params.take("next")).unwrap_or_default();
+    let mut params = params.ok();
+    let mut take = |name| params.as_mut().and_then(|params| params.take(name));
+    let (next, done) = (take("next").unwrap_or_default(), take("done"));
     match signed_in(&state, &headers).await {
         Ok(Some(_)) => go(inside(&next)),
         Ok(None) => {
             let next = if inside(&next) == HOME { String::new() } else { next };
-            let login = Login::new(&state, &headers, String::new(), next);
+            let mut login = Login::new(&state, &headers, String::new(), next);
+            login.done = (done.as_deref() == Some("reset")).then_some(NEW_PASSWORD);
             private_page(StatusCode::OK, html(&login))
         }
         Err(error) => away(&error),

@@ -30,6 +30,7 @@ mod overview;
 mod password;
 mod preview;
 mod report;
+mod reset;
 mod rule_form;
 mod session;
 mod shell;
@@ -92,6 +93,7 @@ fn account_pages() -> Router<Arc<App>> {
         .route("/join", get(signup::join).post(signup::joined))
         .route("/signup", get(signup::sign_up).post(signup::signed_up))
         .route("/login", get(login::show).post(login::sign_in))
+        .route("/login/reset", get(reset::show).post(reset::set))
         .route("/logout", post(login::sign_out))
         .merge(dashboard())
         .merge(connections())
@@ -147,6 +149,7 @@ fn running() -> Router<Arc<App>> {
         .route("/accounts", get(accounts::show))
         .route("/accounts/invite", post(accounts::invite))
         .route("/accounts/change", post(accounts::change))
+        .route("/accounts/reset", post(accounts::reset))
         .route("/system", get(system::show))
         .route("/system/removal", post(system::confirm_removal))
 }

@@ -23,6 +23,7 @@ mod owners;
 mod pages;
 mod rankings;
 mod reports;
+mod resets;
 mod revisions;
 mod stats;
 mod timing;

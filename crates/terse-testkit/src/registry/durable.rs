@@ -6,7 +6,7 @@ use std::time::Duration;
 use terse_core::OwnerId;
 use terse_core::registry::{
     AccountChange, AlarmKind, AlarmState, AuditAction, ForeignIdentity, Invitation, NewAccount,
-    NewKey, NodeId, RemovalAlarm, ReportState, Role, Scope, WebhookChange,
+    NewKey, NodeId, PasswordReset, RemovalAlarm, ReportState, Role, Scope, WebhookChange,
 };
 
 use super::domains::{blocked, place};
@@ -42,6 +42,13 @@ pub async fn fill(store: &RegistryHandle) {
         ..AccountChange::default()
     };
     change(store, bob.id, renamed).await.unwrap();
+    let reset = |n| Some(PasswordReset { token: token(n), expires_at: timestamp(9) });
+    let offer = |n| AccountChange { reset: Some(reset(n)), ..AccountChange::default() };
+    change(store, bob.id, offer(801)).await.unwrap();
+    let password = Some(Some("$argon2id$reset".to_owned()));
+    let used = AccountChange { password, reset: Some(None), ..AccountChange::default() };
+    change(store, bob.id, used).await.unwrap();
+    change(store, ann.id, offer(802)).await.unwrap();
     for what in [suspend(), reinstate(), suspend()] {
         change(store, bob.id, what).await.unwrap();
     }
@@ -118,6 +125,7 @@ pub async fn everything(store: &RegistryHandle) -> String {
             &account.password,
             &account.identity,
         ));
+        tell(&(&account.reset, &account.plan));
         tell(&(&account.suspended, account.revision, store.keys(account.id).await.unwrap()));
         tell(&store.sessions(account.id, timestamp(1)).await.unwrap());
         assert_eq!(store.account_by_name(&account.name).await.unwrap(), Some(account));
