@@ -64,6 +64,7 @@ pub(crate) const REGISTRY: Part = Part {
     steps: &[
         Step { needs: 1, sql: include_str!("schema/registry_1.sql"), if_possible: "" },
         Step { needs: 1, sql: include_str!("schema/registry_2.sql"), if_possible: "" },
+        Step { needs: 1, sql: include_str!("schema/registry_3.sql"), if_possible: "" },
     ],
 };
 

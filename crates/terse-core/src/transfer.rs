@@ -143,6 +143,9 @@ pub const TABLES: &[Table] = &[
             ("plan", Text),
             ("reset_token", Bytes),
             ("reset_expires_at", Time),
+            ("totp_seed", Bytes),
+            ("totp_step", Int),
+            ("recovery_codes", Bytes),
         ],
     ),
     table(

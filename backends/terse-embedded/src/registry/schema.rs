@@ -14,6 +14,7 @@ pub(crate) const REGISTRY: Shape = Shape {
         include_str!("schema_5.sql"),
         include_str!("schema_6.sql"),
         include_str!("schema_7.sql"),
+        include_str!("schema_8.sql"),
     ],
 };
 

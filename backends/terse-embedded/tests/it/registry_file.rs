@@ -11,7 +11,8 @@ use terse_core::registry::{
     AccountChange, AccountName, AccountStore, Actor, AdminKeyStore, Attribution, BlockedHost,
     BlocklistStore, ChangeAccount, Claim, CredentialStore, EventKind, JobLease, NewAccount,
     NewEvent, NewKey, NewWebhook, NodeId, PasswordReset, RegistryError, RegistryMaintenance,
-    RegistrySnapshots, Role, Salts, Scope, Session, Token, WebhookId, WebhookStore,
+    RegistrySnapshots, Role, Salts, Scope, Session, Token, TotpSeed, TwoFactor, WebhookId,
+    WebhookStore,
 };
 use terse_core::{Insert, LinkStore as _, OwnerId, StoreError, Target};
 use terse_embedded::{
@@ -404,10 +405,12 @@ async fn the_admin_key_and_the_salts_of_an_earlier_version_move_into_the_registr
 
 /// Removes what versions after 6 added.
 const WITHOUT_SINCE_6: &str = "DROP INDEX users_resets; ALTER TABLE users DROP COLUMN reset_token;
-    ALTER TABLE users DROP COLUMN reset_expires_at; PRAGMA user_version = 6;";
+    ALTER TABLE users DROP COLUMN reset_expires_at; ALTER TABLE users DROP COLUMN totp_seed;
+    ALTER TABLE users DROP COLUMN totp_step; ALTER TABLE users DROP COLUMN recovery_codes;
+    PRAGMA user_version = 6;";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_of_schema_version_6_opens_and_takes_a_reset_link() {
+async fn a_file_of_schema_version_6_takes_a_reset_link_and_two_factor_sign_in() {
     let folder = Folder::new();
     let ann = {
         let registry = folder.open();
@@ -420,7 +423,10 @@ async fn a_file_of_schema_version_6_opens_and_takes_a_reset_link() {
     assert_eq!(registry.account(ann.id).await.unwrap().as_ref(), Some(&ann));
     assert_eq!(registry.key(&token(ann.id)).await.unwrap().unwrap().1, ann);
     let reset = PasswordReset { token: Token([9; 32]), expires_at: timestamp(9) };
-    let change = AccountChange { reset: Some(Some(reset)), ..AccountChange::default() };
+    let two_factor =
+        TwoFactor { seed: TotpSeed([3; 16]), last_step: 7, recovery: vec![Token([4; 32]); 2] };
+    let two_factor = Some(Some(two_factor));
+    let change = AccountChange { reset: Some(Some(reset)), two_factor, ..AccountChange::default() };
     let change = ChangeAccount { id: ann.id, change, expected: Some(ann.revision) };
     let changed = registry.change_account(change, by()).await.unwrap();
     assert_eq!(registry.account_by_reset(&Token([9; 32])).await.unwrap(), Some(changed));

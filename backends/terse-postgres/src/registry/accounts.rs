@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use terse_core::OwnerId;
 use terse_core::registry::{
     Account, AccountName, AccountStore, Actor, Attribution, AuditRecord, ChangeAccount,
-    ForeignIdentity, NewAccount, RegistryError, Role, Token, redact_account,
+    ForeignIdentity, NewAccount, RegistryError, Role, Token, TwoFactor, redact_account,
 };
 
 use super::rows::{self, ACCOUNT_COLUMNS, AUDIT_COLUMNS, id};
@@ -127,11 +127,14 @@ impl Step<'_> {
         }
         let (issuer, subject) = parts(identity.as_ref());
         let since = suspended.as_ref().map(|suspension| SqlTimestamp(suspension.at));
+        let two_factor = effect.account.two_factor.as_ref();
+        let recovery = two_factor.map(TwoFactor::stored_recovery);
         let why = suspended.as_ref().map(|suspension| suspension.why.as_str());
         self.run(
             "UPDATE accounts SET name = $2, role = $3, password = $4, issuer = $5, subject = $6, \
              suspended_at = $7, suspended_why = $8, revision = $9, plan = $10, reset_token = $11, \
-             reset_expires_at = $12 WHERE id = $1",
+             reset_expires_at = $12, totp_seed = $13, totp_step = $14, recovery_codes = $15 \
+             WHERE id = $1",
             params![
                 id.0.cast_signed(),
                 name.as_str(),
@@ -144,7 +147,10 @@ impl Step<'_> {
                 revision.0.cast_signed(),
                 *plan,
                 reset.as_ref().map(|reset| &reset.token.0[..]),
-                reset.as_ref().map(|reset| SqlTimestamp(reset.expires_at))
+                reset.as_ref().map(|reset| SqlTimestamp(reset.expires_at)),
+                two_factor.map(|state| &state.seed.0[..]),
+                two_factor.map(|state| state.last_step.cast_signed()),
+                recovery.as_deref()
             ],
         )
         .await?;

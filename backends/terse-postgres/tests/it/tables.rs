@@ -59,14 +59,15 @@ async fn a_registry_is_found_as_it_was_left() {
 
 /// Removes what later versions added to the tables of the first one.
 const REGISTRY_1: &str = "ALTER TABLE accounts DROP COLUMN reset_token, \
-    DROP COLUMN reset_expires_at; UPDATE terse_schema SET version = 1 WHERE part = 'registry'";
+    DROP COLUMN reset_expires_at, DROP COLUMN totp_seed, DROP COLUMN totp_step, \
+    DROP COLUMN recovery_codes; UPDATE terse_schema SET version = 1 WHERE part = 'registry'";
 
 #[tokio::test]
 async fn a_registry_of_the_first_version_is_brought_up_to_date() {
     use terse_core::registry::prelude::*;
     use terse_core::registry::{
         AccountChange, AccountName, Actor, Attribution, ChangeAccount, NewAccount, PasswordReset,
-        Role, Token,
+        Role, Token, TotpSeed, TwoFactor,
     };
     let server = PostgresServer::shared();
     let url = server.fresh();
@@ -88,7 +89,9 @@ async fn a_registry_of_the_first_version_is_brought_up_to_date() {
     assert_eq!(registry.account(ann.id).await.unwrap().as_ref(), Some(&ann));
     let token = Token([9; 32]);
     let reset = PasswordReset { token, expires_at: timestamp(9) };
-    let change = AccountChange { reset: Some(Some(reset)), ..AccountChange::default() };
+    let two_factor = TwoFactor { seed: TotpSeed([3; 16]), last_step: 7, recovery: vec![token; 2] };
+    let two_factor = Some(Some(two_factor));
+    let change = AccountChange { reset: Some(Some(reset)), two_factor, ..AccountChange::default() };
     let change = ChangeAccount { id: ann.id, change, expected: Some(ann.revision) };
     let changed = registry.change_account(change, by()).await.unwrap();
     assert_eq!(registry.account_by_reset(&token).await.unwrap(), Some(changed));

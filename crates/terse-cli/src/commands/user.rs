@@ -84,6 +84,11 @@ enum Act {
         /// A name, or a number
         user: String,
     },
+    /// Turn two-factor sign-in of an account off, whose holder lost the device
+    TwoFactorOff {
+        /// A name, or a number
+        user: String,
+    },
     /// Print an invitation: a link that creates one account
     Invite {
         /// The role: user, moderator or admin
@@ -184,6 +189,13 @@ impl UserArgs {
                     eprintln!("It works once, until {end}. An earlier link no longer works.");
                 }
                 Ok(true)
+            }
+            Act::TwoFactorOff { user } => {
+                let path = format!("{}/two_factor", path_of(&api, user)?);
+                let changed = api.expect(&Method::DELETE, &path, None)?.body;
+                print_account(context, &changed, |user| {
+                    format!("two-factor sign-in is off: {}", user.name)
+                })
             }
             Act::Invite { role, ttl } => {
                 let mut body = json!({ "role": role });

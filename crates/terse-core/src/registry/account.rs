@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::key::Token;
+use super::two_factor::TwoFactor;
 use crate::link::{OwnerId, Revision};
 use crate::time::Timestamp;
 
@@ -142,6 +143,8 @@ pub struct Account {
     pub plan: Option<String>,
     /// The reset link that was made last, if it was not used. It may have expired.
     pub reset: Option<PasswordReset>,
+    /// Two-factor sign-in, if the account turned it on.
+    pub two_factor: Option<TwoFactor>,
     /// Counts the changes of the account.
     pub revision: Revision,
 }
@@ -167,6 +170,7 @@ impl NewAccount {
             suspended: None,
             plan: None,
             reset: None,
+            two_factor: None,
             revision: Revision(1),
         }
     }
@@ -217,6 +221,8 @@ pub struct AccountChange {
     pub plan: Option<Option<String>>,
     /// A reset link in place of an earlier one, or `Some(None)` to use it up.
     pub reset: Option<Option<PasswordReset>>,
+    /// Another state of two-factor sign-in, or `Some(None)` to turn it off.
+    pub two_factor: Option<Option<TwoFactor>>,
 }
 
 #[cfg(test)]
@@ -256,6 +262,7 @@ mod tests {
             suspended: None,
             plan: None,
             reset: None,
+            two_factor: None,
             revision: Revision(1),
         };
         assert!(!format!("{account:?}").contains("secret"));

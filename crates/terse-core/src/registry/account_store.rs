@@ -59,7 +59,7 @@ pub trait AccountStore: Send + Sync + 'static {
     /// Changes an account and returns it as it is now. Refuses to remove the last admin who is not
     /// suspended (`LastAdmin`). A new password, a lesser role and a suspension end all its sessions
     /// and its reset link in the same step. Suspending and reinstating have audit records of their
-    /// own and change the version.
+    /// own and change the version. The use of a code of an authenticator app has none.
     async fn change_account(
         &self,
         change: ChangeAccount,

@@ -51,8 +51,12 @@ impl AccountChange {
         } else if ends_sessions {
             after.reset = None;
         }
+        if let Some(two_factor) = &self.two_factor {
+            after.two_factor = two_factor.clone();
+        }
         let is_reset = new_password && before.reset.is_some() && self.reset == Some(None);
-        if !is_changed && !is_judged && after.reset == before.reset {
+        let is_same = after.reset == before.reset && after.two_factor == before.two_factor;
+        if !is_changed && !is_judged && is_same {
             return None;
         }
         after.revision = Revision(before.revision.0 + 1);
@@ -64,6 +68,7 @@ impl AccountChange {
         if let Some(reset) = after.reset.as_ref().filter(|_| after.reset != before.reset) {
             lines.push(AuditRecord::reset_link_made(after.id, reset));
         }
+        lines.extend(two_factor_line(before, &after));
         if is_judged {
             let act = if after.suspended.is_some() {
                 AuditAction::UserSuspended
@@ -81,12 +86,24 @@ impl AccountChange {
     }
 }
 
+/// What the audit log tells of two-factor sign-in; nothing about an accepted code of the app.
+fn two_factor_line(before: &Account, after: &Account) -> Option<AuditRecord> {
+    let act = match (&before.two_factor, &after.two_factor) {
+        (None, Some(_)) => AuditAction::TwoFactorOn,
+        (Some(_), None) => AuditAction::TwoFactorOff,
+        (Some(old), Some(new)) if old.recovery != new.recovery => AuditAction::RecoveryCodeUsed,
+        _ => return None,
+    };
+    Some(AuditRecord::two_factor_changed(act, before, after))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::link::OwnerId;
     use crate::registry::{
-        AccountName, ForeignIdentity, NewAccount, PasswordReset, Role, Suspension, Token,
+        AccountName, ForeignIdentity, NewAccount, PasswordReset, Role, Suspension, Token, TotpSeed,
+        TwoFactor,
     };
     use crate::time::Timestamp;
 
@@ -154,6 +171,7 @@ mod tests {
             suspended: Some(None),
             plan: Some(None),
             reset: Some(None),
+            two_factor: Some(None),
         };
         assert!(same.effect(&ann()).is_none() && AccountChange::default().effect(&ann()).is_none());
     }
@@ -209,6 +227,34 @@ mod tests {
         }
         let same = AccountChange { reset: Some(link(1)), ..change() };
         assert!(same.effect(&before).is_none());
+    }
+
+    #[test]
+    fn two_factor_sign_in_is_recorded_and_ends_no_session() {
+        let state = |last_step, left| TwoFactor {
+            seed: TotpSeed([1; 16]),
+            last_step,
+            recovery: vec![Token([3; 32]); left],
+        };
+        let change =
+            |two_factor| AccountChange { two_factor: Some(two_factor), ..AccountChange::default() };
+        let mut account = ann();
+        for (n, (after, act)) in (2..).zip([
+            (Some(state(5, 10)), Some(AuditAction::TwoFactorOn)),
+            (Some(state(6, 10)), None),
+            (Some(state(6, 9)), Some(AuditAction::RecoveryCodeUsed)),
+            (None, Some(AuditAction::TwoFactorOff)),
+        ]) {
+            let effect = change(after.clone()).effect(&account).unwrap();
+            assert_eq!(
+                effect.lines.iter().map(|line| line.act).collect::<Vec<_>>(),
+                act.as_slice()
+            );
+            assert!(!effect.ends_sessions && !effect.bumps_version);
+            assert_eq!((&effect.account.two_factor, effect.account.revision.0), (&after, n));
+            assert!(change(after).effect(&effect.account).is_none());
+            account = effect.account;
+        }
     }
 
     #[test]

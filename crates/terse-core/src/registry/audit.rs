@@ -41,6 +41,12 @@ pub enum AuditAction {
     ResetLinkMade,
     /// An account got a new password by its reset link.
     ResetLinkUsed,
+    /// An account turned two-factor sign-in on.
+    TwoFactorOn,
+    /// Two-factor sign-in of an account was turned off.
+    TwoFactorOff,
+    /// An account signed in with a recovery code.
+    RecoveryCodeUsed,
     /// A key was created.
     KeyAdded,
     /// A key was revoked.
@@ -77,7 +83,7 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 26] = [
         Self::UserAdded,
         Self::UserChanged,
         Self::UserSuspended,
@@ -85,6 +91,9 @@ impl AuditAction {
         Self::UserErased,
         Self::ResetLinkMade,
         Self::ResetLinkUsed,
+        Self::TwoFactorOn,
+        Self::TwoFactorOff,
+        Self::RecoveryCodeUsed,
         Self::KeyAdded,
         Self::KeyRevoked,
         Self::Invited,
@@ -113,6 +122,9 @@ impl AuditAction {
             Self::UserErased => "user_erased",
             Self::ResetLinkMade => "reset_link_made",
             Self::ResetLinkUsed => "reset_link_used",
+            Self::TwoFactorOn => "two_factor_on",
+            Self::TwoFactorOff => "two_factor_off",
+            Self::RecoveryCodeUsed => "recovery_code_used",
             Self::KeyAdded => "key_added",
             Self::KeyRevoked => "key_revoked",
             Self::Invited => "invited",

@@ -110,6 +110,15 @@ impl AuditRecord {
         Self::about(AuditAction::ResetLinkMade, account, None, Some(after))
     }
 
+    /// Two-factor sign-in of an account was turned on or off, or a recovery code was used.
+    pub(crate) fn two_factor_changed(act: AuditAction, before: &Account, after: &Account) -> Self {
+        let state = |account: &Account| {
+            let left = account.two_factor.as_ref().map(|two_factor| two_factor.recovery.len());
+            json!({ "two_factor": left.is_some(), "recovery_codes": left })
+        };
+        Self::about(act, after.id, Some(state(before)), Some(state(after)))
+    }
+
     /// A key was created.
     pub fn key_added(key: &ApiKey) -> Self {
         let after = told_key(key);

@@ -8,3 +8,4 @@ mod link_codec;
 mod permissions;
 mod resets;
 mod screening;
+mod two_factor;

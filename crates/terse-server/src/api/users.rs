@@ -304,3 +304,23 @@ pub(super) async fn reset_link(
     let made = ResetLink { url: reset_url(&state, &secret), expires_at: end.to_string() };
     Ok((StatusCode::CREATED, axum::Json(made)))
 }
+
+/// Turn two-factor sign-in off
+///
+/// For the holder of an account who lost the device and the recovery codes. Does nothing if it is
+/// off.
+#[describe::path(delete, path = "/api/v1/admin/users/{id}/two_factor",
+    operation_id = "remove_two_factor", tag = "Admin",
+    params(("id" = u64, Path, description = "The account's number", minimum = 1)),
+    responses((status = 200, description = "The account as it is \
+        now", body = UserBody), super::answers::RevokeOfOthersProblems),
+    security(("key" = [])))]
+pub(super) async fn remove_two_factor(
+    State(state): Web,
+    Admin(principal): Admin,
+    _: NoParams,
+    Name(id): Name,
+) -> Result<axum::Json<UserBody>, Problem> {
+    let changed = state.accounts.remove_two_factor(&principal, account_id(&id)?).await?;
+    Ok(axum::Json(UserBody::from(&changed)))
+}

@@ -51,6 +51,7 @@ struct AccountRow {
     name: String,
     role: &'static str,
     is_me: bool,
+    two_factor: bool,
     /// Why it is suspended, and since when.
     suspended: Option<(String, String)>,
     made: String,
@@ -64,6 +65,7 @@ impl AccountRow {
             name: account.name.to_string(),
             role: account.role.as_str(),
             is_me: account.id == member.here.account.id,
+            two_factor: account.two_factor.is_some(),
             suspended: account.suspended.map(|found| (found.why, ago(found.at, now))),
             made: ago(account.created_at, now),
             made_exact: shell.moment(account.created_at),
@@ -80,6 +82,7 @@ fn said(word: &str) -> Option<&'static str> {
         "role" => "The role is changed.",
         "suspended" => "The account is suspended: its keys, sessions and links.",
         "reinstated" => "The account is reinstated.",
+        "two-factor-off" => "Two-factor sign-in of the account is off.",
         _ => return None,
     })
 }
@@ -192,6 +195,12 @@ pub(super) async fn change(
     let (id, action, role) = (take("id"), take("action"), take("role"));
     let why = Some(take("why").trim().to_owned()).filter(|why| !why.is_empty());
     let Ok(id) = id.parse().map(OwnerId) else { return message(&BAD_FORM) };
+    if action == "two-factor-off" {
+        return match state.accounts.remove_two_factor(&member.principal, id).await {
+            Ok(_) => go("/accounts?done=two-factor-off"),
+            Err(error) => refused(&state, &member, error).await,
+        };
+    }
     let (edit, done) = match action.as_str() {
         "role" => (AccountEdit { role: Some(role), why, ..AccountEdit::default() }, "role"),
         "suspend" => {

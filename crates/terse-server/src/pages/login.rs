@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use terse_core::accounts::AccountError;
+use terse_core::accounts::{AccountError, SignInStep};
 
 use super::form::{FormError, OwnForm, sentence, shown_again};
 use super::session::{begin, end, go, go_with, guard, private_page, signed_in};
@@ -79,13 +79,68 @@ pub(super) async fn sign_in(
     let (name, password, next) = (take("name"), take("password"), take("next"));
     let signed_in = async {
         fields.done()?;
-        let account = state.accounts.check_password(address, &name, password).await?;
-        Ok(begin(&state, &headers, &account).await?)
+        match state.accounts.check_password(address, &name, password).await? {
+            SignInStep::Done(account) => {
+                Ok(go_with(inside(&next), begin(&state, &headers, &account).await?))
+            }
+            SignInStep::Code { ticket } => {
+                let page = CodePage::new(&state, &headers, ticket, next.clone());
+                Ok(private_page(StatusCode::OK, html(&page)))
+            }
+        }
     };
     match signed_in.await {
-        Ok(cookie) => go_with(inside(&next), cookie),
+        Ok(response) => response,
         Err(problem) => again(&state, &headers, name, next, &problem),
     }
+}
+
+/// The second page: the code of an authenticator app, or a recovery code.
+#[derive(Template)]
+#[template(path = "login_code.html")]
+struct CodePage {
+    frame: PageFrame,
+    ticket: String,
+    next: String,
+    wrong: Option<FormError>,
+}
+
+impl CodePage {
+    fn new(state: &App, headers: &HeaderMap, ticket: String, next: String) -> Self {
+        Self { frame: PageFrame::of(state, headers), ticket, next, wrong: None }
+    }
+}
+
+/// The second page cannot be opened without a password.
+pub(super) async fn show_code() -> Response {
+    go("/login")
+}
+
+pub(super) async fn check_code(
+    State(state): Web,
+    Peer(address): Peer,
+    headers: HeaderMap,
+    OwnForm(mut fields): OwnForm,
+) -> Response {
+    let mut take = |name| fields.take(name).unwrap_or_default();
+    let (ticket, code, next) = (take("ticket"), take("code"), take("next"));
+    let signed_in = async {
+        let account = state.accounts.check_code(address, &ticket, &code).await?;
+        begin(&state, &headers, &account).await
+    };
+    let error = match signed_in.await {
+        Ok(cookie) => return go_with(inside(&next), cookie),
+        Err(error) => error,
+    };
+    if matches!(error, AccountError::SignInOver) {
+        return again(&state, &headers, String::new(), next, &error.into());
+    }
+    let problem = Problem::from(error);
+    let mut page = CodePage::new(&state, &headers, ticket, next);
+    page.wrong = Some(("code", sentence(&problem)));
+    let mut response = shown_again(&problem, html(&page));
+    guard(response.headers_mut());
+    response
 }
 
 pub(super) async fn sign_out(State(state): Web, headers: HeaderMap, _: OwnForm) -> Response {

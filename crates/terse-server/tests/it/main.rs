@@ -27,5 +27,6 @@ mod resets;
 mod revisions;
 mod stats;
 mod timing;
+mod two_factor;
 mod web;
 mod webhooks;

@@ -454,6 +454,16 @@ fn an_account_gets_a_plan_and_loses_it_again() {
 }
 
 #[test]
+fn two_factor_sign_in_is_turned_off_for_a_lost_device() {
+    let (_temp, data) = store();
+    done(&data, &["user", "add", "ann"]);
+    let said = done(&data, &["user", "two-factor-off", "ann"]);
+    assert!(said.out.contains("two-factor sign-in is off: ann"), "{}", said.out);
+    let told = done(&data, &["--json", "user", "two-factor-off", "ann"]).json();
+    assert_eq!(told["two_factor"], false);
+}
+
+#[test]
 fn a_reset_link_is_printed() {
     let (_temp, data) = store();
     done(&data, &["user", "add", "ann"]);
