@@ -141,6 +141,11 @@ pub const TABLES: &[Table] = &[
             ("suspended_why", Text),
             ("revision", Int),
             ("plan", Text),
+            ("reset_token", Bytes),
+            ("reset_expires_at", Time),
+            ("totp_seed", Bytes),
+            ("totp_step", Int),
+            ("recovery_codes", Bytes),
         ],
     ),
     table(

@@ -55,6 +55,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         classifier: Arc::new(terse_core::rules::NoClassifier),
         cursor_key: [0; 32],
         pass_key: [0; 32],
+        two_factor_key: terse_core::accounts::TwoFactorKey::new([0; 32]),
         reporter_key: [0; 32],
         limits: RateLimits::off(),
         stats: Arc::new(ApiStats::default()),

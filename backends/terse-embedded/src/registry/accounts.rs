@@ -5,7 +5,7 @@ use rusqlite::params;
 use terse_core::OwnerId;
 use terse_core::registry::{
     Account, AccountName, AccountStore, Actor, Attribution, AuditRecord, ChangeAccount,
-    ForeignIdentity, NewAccount, RegistryError, Role, Token, redact_account,
+    ForeignIdentity, NewAccount, RegistryError, Role, Token, TwoFactor, redact_account,
 };
 
 use crate::failure::Failure;
@@ -26,7 +26,8 @@ const ADD: &str = "INSERT INTO users (name, role, created_at, password, issuer, 
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1)";
 const CHANGE: &str = "UPDATE users SET name = ?2, role = ?3, password = ?4, issuer = ?5, subject \
     = ?6, \
-     suspended_at = ?7, suspended_why = ?8, revision = ?9, plan = ?10 WHERE id = ?1";
+     suspended_at = ?7, suspended_why = ?8, revision = ?9, plan = ?10, reset_token = ?11, \
+     reset_expires_at = ?12, totp_seed = ?13, totp_step = ?14, recovery_codes = ?15 WHERE id = ?1";
 pub(crate) const ERASE: [&str; 7] = [
     "DELETE FROM users WHERE id = ?1",
     "DELETE FROM keys WHERE owner = ?1",
@@ -130,7 +131,7 @@ impl RegistryWrites {
         let Some(effect) = change.effect(&before) else {
             return Ok(before);
         };
-        let Account { name, role, password, identity, suspended, plan, revision, .. } =
+        let Account { name, role, password, identity, suspended, plan, reset, revision, .. } =
             &effect.account;
         self.refuse_taken(Some(*id), name, identity.as_ref())?;
         if !effect.account.governs() {
@@ -142,6 +143,7 @@ impl RegistryWrites {
             suspended.as_ref().map(|since| &since.why),
         );
         let revision = filed(revision.0);
+        let two_factor = effect.account.two_factor.as_ref();
         let row = params![
             filed(id.0),
             name.as_str(),
@@ -152,7 +154,12 @@ impl RegistryWrites {
             at,
             why,
             revision,
-            plan
+            plan,
+            reset.as_ref().map(|reset| reset.token.0),
+            reset.as_ref().map(|reset| reset.expires_at.as_ms()),
+            two_factor.map(|state| state.seed.0),
+            two_factor.map(|state| filed(state.last_step)),
+            two_factor.map(TwoFactor::stored_recovery)
         ];
         self.run(CHANGE, row)?;
         self.create_first_admin(&effect.account)?;
@@ -217,6 +224,11 @@ impl AccountStore for EmbeddedRegistry {
     async fn account_by_identity(&self, identity: &ForeignIdentity) -> Answer<Option<Account>> {
         let identity = identity.clone();
         self.look(move |queries| queries.account_by_identity(&identity)).await
+    }
+
+    async fn account_by_reset(&self, token: &Token) -> Answer<Option<Account>> {
+        let token = *token;
+        self.look(move |queries| queries.account_by_reset(&token)).await
     }
 
     async fn accounts(&self, after: Option<OwnerId>, limit: usize) -> Answer<Vec<Account>> {

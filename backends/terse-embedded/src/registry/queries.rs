@@ -15,6 +15,8 @@ pub(crate) const ACCOUNT_BY_NAME: &str =
     concat!("SELECT ", user_columns!(), " FROM users u WHERE u.name = ?1");
 pub(crate) const ACCOUNT_BY_IDENTITY: &str =
     concat!("SELECT ", user_columns!(), " FROM users u WHERE u.issuer = ?1 AND u.subject = ?2");
+pub(crate) const ACCOUNT_BY_RESET: &str =
+    concat!("SELECT ", user_columns!(), " FROM users u WHERE u.reset_token = ?1");
 pub(crate) const ACCOUNTS: &str =
     concat!("SELECT ", user_columns!(), " FROM users u WHERE u.id > ?1 ORDER BY u.id LIMIT ?2");
 pub(crate) const SUSPENDED: &str =
@@ -103,6 +105,10 @@ impl RegistryQueries {
         self.one(ACCOUNT_BY_IDENTITY, [&identity.issuer, &identity.subject], |row| {
             rows::account(row, 0)
         })
+    }
+
+    pub(crate) fn account_by_reset(&self, token: &Token) -> Result<Option<Account>, Failure> {
+        self.one(ACCOUNT_BY_RESET, [token.0], |row| rows::account(row, 0))
     }
 
     pub(crate) fn accounts(

@@ -4,8 +4,8 @@ use rusqlite::Row;
 use terse_core::registry::{
     AbuseReport, Account, AccountName, Actor, ApiKey, AuditAction, AuditEntry, BlockedHost,
     Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events,
-    ForeignIdentity, Invitation, KeyId, ReportId, ReportState, Role, Scope, Session, Suspension,
-    Token, Webhook, WebhookId,
+    ForeignIdentity, Invitation, KeyId, PasswordReset, ReportId, ReportState, Role, Scope, Session,
+    Suspension, Token, TwoFactor, Webhook, WebhookId,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Revision, Target, Timestamp};
 
@@ -13,8 +13,8 @@ use crate::failure::{Failure, corrupt};
 
 type Read<T> = Result<T, Failure>;
 
-/// The number of columns of an account.
-pub(crate) const ACCOUNT: usize = 11;
+/// The number of columns of a user.
+pub(crate) const ACCOUNT: usize = 16;
 /// The number of columns of a webhook.
 pub(crate) const WEBHOOK: usize = 12;
 
@@ -22,7 +22,8 @@ pub(crate) const WEBHOOK: usize = 12;
 macro_rules! user_columns {
     () => {
         "u.id, u.name, u.role, u.created_at, u.password, u.issuer, u.subject, u.suspended_at, \
-         u.suspended_why, u.revision, u.plan"
+         u.suspended_why, u.revision, u.plan, u.reset_token, u.reset_expires_at, \
+         u.totp_seed, u.totp_step, u.recovery_codes"
     };
 }
 /// The columns of keys, as [`key`] reads them.
@@ -111,6 +112,19 @@ pub(crate) fn account(row: &Row<'_>, at: usize) -> Read<Account> {
         (None, None) => None,
         _ => return Err(half().into()),
     };
+    let reset = match (row.get(at + 11)?, maybe_timestamp(row, at + 12)?) {
+        (Some(token), Some(expires_at)) => Some(PasswordReset { token: Token(token), expires_at }),
+        (None, None) => None,
+        _ => return Err(half().into()),
+    };
+    let two_factor = match (row.get(at + 13)?, row.get(at + 14)?, row.get(at + 15)?) {
+        (Some(seed), Some(step), Some(recovery)) => {
+            let (seed, recovery): (Vec<u8>, Vec<u8>) = (seed, recovery);
+            Some(TwoFactor::from_stored(&seed, step, &recovery).ok_or_else(half)?)
+        }
+        (None, None, None) => None,
+        _ => return Err(half().into()),
+    };
     Ok(Account {
         id: OwnerId(id),
         name: word(row, at + 1, "user's name", AccountName::parse)?,
@@ -121,6 +135,8 @@ pub(crate) fn account(row: &Row<'_>, at: usize) -> Read<Account> {
         suspended,
         revision: Revision(number(row, at + 9)?),
         plan: row.get(at + 10)?,
+        reset,
+        two_factor,
     })
 }
 

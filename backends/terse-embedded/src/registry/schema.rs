@@ -13,6 +13,8 @@ pub(crate) const REGISTRY: Shape = Shape {
         include_str!("schema_4.sql"),
         include_str!("schema_5.sql"),
         include_str!("schema_6.sql"),
+        include_str!("schema_7.sql"),
+        include_str!("schema_8.sql"),
     ],
 };
 
@@ -34,6 +36,7 @@ mod tests {
             (queries::ACCOUNT_BY_ID, "INTEGER PRIMARY KEY (rowid=?)"),
             (queries::ACCOUNT_BY_NAME, "users_names (name=?)"),
             (queries::ACCOUNT_BY_IDENTITY, "users_identities (issuer=? AND subject=?)"),
+            (queries::ACCOUNT_BY_RESET, "users_resets (reset_token=?)"),
             (queries::ACCOUNTS, "INTEGER PRIMARY KEY (rowid>?)"),
             (queries::SUSPENDED, "users_suspended"),
             (queries::KEY_BY_TOKEN, "keys_tokens (token=?)"),

@@ -27,7 +27,8 @@ const SKIP: &str = "
     UPDATE meta SET value = random() & 0x7fffffffffffffff WHERE name = 'incarnation';
     UPDATE leases SET node = NULL, token = token + 1000000;
     DELETE FROM sessions;
-    DELETE FROM invitations;";
+    DELETE FROM invitations;
+    UPDATE users SET reset_token = NULL, reset_expires_at = NULL;";
 
 /// The result of a verification.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -66,8 +67,8 @@ pub fn backup_registry(db: &Path, to: &Path) -> Result<(), BackupError> {
 }
 
 /// Makes an old copy safe to use again. It skips a million ids of each kind, because links and logs
-/// elsewhere may refer to ids issued since. It deletes sessions and invitations, because some may
-/// have been ended or used since. Keys revoked since are valid again; the copy cannot know them. No
+/// elsewhere may refer to ids issued since. It deletes sessions, invitations and reset links, because
+/// some may have been ended or used since. Keys revoked since are valid again; the copy cannot know them. No
 /// other process may have the file open.
 pub fn skip_ahead_registry(db: &Path) -> Result<(), EmbeddedOpenError> {
     inspect_registry(db)?;

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use terse_core::registry::{
-    AccountName, AccountStore, Actor, AdminKeyStore, Attribution, BlockedHost, BlocklistStore,
-    Claim, CredentialStore, EventKind, JobLease, NewAccount, NewEvent, NewKey, NewWebhook, NodeId,
-    RegistryError, RegistryMaintenance, RegistrySnapshots, Role, Salts, Scope, Session, Token,
-    WebhookId, WebhookStore,
+    AccountChange, AccountName, AccountStore, Actor, AdminKeyStore, Attribution, BlockedHost,
+    BlocklistStore, ChangeAccount, Claim, CredentialStore, EventKind, JobLease, NewAccount,
+    NewEvent, NewKey, NewWebhook, NodeId, PasswordReset, RegistryError, RegistryMaintenance,
+    RegistrySnapshots, Role, Salts, Scope, Session, Token, TotpSeed, TwoFactor, WebhookId,
+    WebhookStore,
 };
 use terse_core::{Insert, LinkStore as _, OwnerId, StoreError, Target};
 use terse_embedded::{
@@ -402,6 +403,40 @@ async fn the_admin_key_and_the_salts_of_an_earlier_version_move_into_the_registr
     assert!(!kept.unwrap());
 }
 
+/// Removes what versions after 6 added.
+const WITHOUT_SINCE_6: &str = "DROP INDEX users_resets; ALTER TABLE users DROP COLUMN reset_token;
+    ALTER TABLE users DROP COLUMN reset_expires_at; ALTER TABLE users DROP COLUMN totp_seed;
+    ALTER TABLE users DROP COLUMN totp_step; ALTER TABLE users DROP COLUMN recovery_codes;
+    PRAGMA user_version = 6;";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_schema_version_6_takes_a_reset_link_and_two_factor_sign_in() {
+    let folder = Folder::new();
+    let ann = {
+        let registry = folder.open();
+        let ann = registry.add_account(new("ann"), by()).await.unwrap();
+        registry.add_key(new_key(ann.id), by()).await.unwrap();
+        ann
+    };
+    sql(&folder.db(), WITHOUT_SINCE_6);
+    let registry = folder.open();
+    assert_eq!(registry.account(ann.id).await.unwrap().as_ref(), Some(&ann));
+    assert_eq!(registry.key(&token(ann.id)).await.unwrap().unwrap().1, ann);
+    let reset = PasswordReset { token: Token([9; 32]), expires_at: timestamp(9) };
+    let two_factor =
+        TwoFactor { seed: TotpSeed([3; 16]), last_step: 7, recovery: vec![Token([4; 32]); 2] };
+    let two_factor = Some(Some(two_factor));
+    let change = AccountChange { reset: Some(Some(reset)), two_factor, ..AccountChange::default() };
+    let change = ChangeAccount { id: ann.id, change, expected: Some(ann.revision) };
+    let changed = registry.change_account(change, by()).await.unwrap();
+    assert_eq!(registry.account_by_reset(&Token([9; 32])).await.unwrap(), Some(changed));
+    assert!(verify_registry(&folder.db()).unwrap().is_clean());
+    drop(registry);
+    // A copy that is used again has no reset links.
+    skip_ahead_registry(&folder.db()).unwrap();
+    assert_eq!(folder.open().account_by_reset(&Token([9; 32])).await.unwrap(), None);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_of_schema_version_3_opens_and_keeps_what_it_had() {
     let folder = Folder::new();
@@ -410,6 +445,7 @@ async fn a_file_of_schema_version_3_opens_and_keeps_what_it_had() {
         registry.add_account(new("ann"), by()).await.unwrap();
     }
     // As version 3 left it, after five changes.
+    sql(&folder.db(), WITHOUT_SINCE_6);
     sql(
         &folder.db(),
         "ALTER TABLE users DROP COLUMN plan;
@@ -452,6 +488,7 @@ async fn a_delivery_that_exists_twice_is_kept_once() {
         }
         (owner, webhook)
     };
+    sql(&folder.db(), WITHOUT_SINCE_6);
     sql(
         &folder.db(),
         "ALTER TABLE users DROP COLUMN plan;

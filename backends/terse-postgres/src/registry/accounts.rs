@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use terse_core::OwnerId;
 use terse_core::registry::{
     Account, AccountName, AccountStore, Actor, Attribution, AuditRecord, ChangeAccount,
-    ForeignIdentity, NewAccount, RegistryError, Role, redact_account,
+    ForeignIdentity, NewAccount, RegistryError, Role, Token, TwoFactor, redact_account,
 };
 
 use super::rows::{self, ACCOUNT_COLUMNS, AUDIT_COLUMNS, id};
@@ -119,7 +119,7 @@ impl Step<'_> {
         let Some(effect) = change.effect(&before) else {
             return Ok(before);
         };
-        let Account { name, role, password, identity, suspended, plan, revision, .. } =
+        let Account { name, role, password, identity, suspended, plan, reset, revision, .. } =
             &effect.account;
         self.refuse_taken(Some(*id), name, identity.as_ref()).await?;
         if !effect.account.governs() {
@@ -127,10 +127,14 @@ impl Step<'_> {
         }
         let (issuer, subject) = parts(identity.as_ref());
         let since = suspended.as_ref().map(|suspension| SqlTimestamp(suspension.at));
+        let two_factor = effect.account.two_factor.as_ref();
+        let recovery = two_factor.map(TwoFactor::stored_recovery);
         let why = suspended.as_ref().map(|suspension| suspension.why.as_str());
         self.run(
             "UPDATE accounts SET name = $2, role = $3, password = $4, issuer = $5, subject = $6, \
-             suspended_at = $7, suspended_why = $8, revision = $9, plan = $10 WHERE id = $1",
+             suspended_at = $7, suspended_why = $8, revision = $9, plan = $10, reset_token = $11, \
+             reset_expires_at = $12, totp_seed = $13, totp_step = $14, recovery_codes = $15 \
+             WHERE id = $1",
             params![
                 id.0.cast_signed(),
                 name.as_str(),
@@ -141,7 +145,12 @@ impl Step<'_> {
                 since,
                 why,
                 revision.0.cast_signed(),
-                *plan
+                *plan,
+                reset.as_ref().map(|reset| &reset.token.0[..]),
+                reset.as_ref().map(|reset| SqlTimestamp(reset.expires_at)),
+                two_factor.map(|state| &state.seed.0[..]),
+                two_factor.map(|state| state.last_step.cast_signed()),
+                recovery.as_deref()
             ],
         )
         .await?;
@@ -217,6 +226,12 @@ impl AccountStore for PostgresRegistry {
         );
         let params = params![identity.issuer.as_str(), identity.subject.as_str()];
         let rows = self.look(&sql, params).await?;
+        Ok(first(&rows, |row| rows::account(row, 0))?)
+    }
+
+    async fn account_by_reset(&self, token: &Token) -> Answer<Option<Account>> {
+        let sql = format!("SELECT {ACCOUNT_COLUMNS} FROM accounts a WHERE a.reset_token = $1");
+        let rows = self.look(&sql, params![&token.0[..]]).await?;
         Ok(first(&rows, |row| rows::account(row, 0))?)
     }
 

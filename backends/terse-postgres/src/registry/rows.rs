@@ -3,8 +3,8 @@
 use terse_core::registry::{
     AbuseReport, Account, AccountName, Actor, ApiKey, AuditAction, AuditEntry, BlockedHost,
     Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events,
-    ForeignIdentity, Invitation, KeyId, ReportId, ReportState, Role, Scope, Session, Suspension,
-    Token, Webhook, WebhookId,
+    ForeignIdentity, Invitation, KeyId, PasswordReset, ReportId, ReportState, Role, Scope, Session,
+    Suspension, Token, TwoFactor, Webhook, WebhookId,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Revision, StoreError, Target, Timestamp};
 use tokio_postgres::Row;
@@ -16,13 +16,14 @@ use crate::sql::SqlTimestamp;
 type Read<T> = Result<T, Failure>;
 
 /// The number of columns of an account.
-pub(super) const ACCOUNT: usize = 11;
+pub(super) const ACCOUNT: usize = 16;
 /// The number of columns of a webhook.
 pub(super) const WEBHOOK: usize = 12;
 
 /// The columns of accounts, as [`account`] reads them.
 pub(super) const ACCOUNT_COLUMNS: &str = "a.id, a.name, a.role, a.created_at, a.password, \
-     a.issuer, a.subject, a.suspended_at, a.suspended_why, a.revision, a.plan";
+     a.issuer, a.subject, a.suspended_at, a.suspended_why, a.revision, a.plan, a.reset_token, \
+     a.reset_expires_at, a.totp_seed, a.totp_step, a.recovery_codes";
 /// The columns of keys, as [`key`] reads them.
 pub(super) const KEY_COLUMNS: &str = "k.id, k.owner, k.name, k.prefix, k.scope, k.created_at, \
      k.expires_at, k.plan, k.last_used_at";
@@ -82,6 +83,17 @@ pub(super) fn account(row: &Row, at: usize) -> Read<Account> {
         (None, None) => None,
         _ => return Err(half().into()),
     };
+    let reset = match maybe_time(row, at + 12)? {
+        Some(expires_at) => Some(PasswordReset { token: token(row, at + 11)?, expires_at }),
+        None => None,
+    };
+    let two_factor = match (get(row, at + 13)?, get(row, at + 14)?, get(row, at + 15)?) {
+        (Some(seed), Some(step), Some(recovery)) => {
+            Some(TwoFactor::from_stored(seed, step, recovery).ok_or_else(half)?)
+        }
+        (None, None, None) => None,
+        _ => return Err(half().into()),
+    };
     Ok(Account {
         id: OwnerId(number),
         name: word(row, at + 1, "name of an account", AccountName::parse)?,
@@ -92,6 +104,8 @@ pub(super) fn account(row: &Row, at: usize) -> Read<Account> {
         suspended,
         revision: Revision(id(row, at + 9)?),
         plan: get(row, at + 10)?,
+        reset,
+        two_factor,
     })
 }
 

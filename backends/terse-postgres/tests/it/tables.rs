@@ -57,6 +57,46 @@ async fn a_registry_is_found_as_it_was_left() {
     assert_eq!(everything(&open().await).await, before);
 }
 
+/// Removes what later versions added to the tables of the first one.
+const REGISTRY_1: &str = "ALTER TABLE accounts DROP COLUMN reset_token, \
+    DROP COLUMN reset_expires_at, DROP COLUMN totp_seed, DROP COLUMN totp_step, \
+    DROP COLUMN recovery_codes; UPDATE terse_schema SET version = 1 WHERE part = 'registry'";
+
+#[tokio::test]
+async fn a_registry_of_the_first_version_is_brought_up_to_date() {
+    use terse_core::registry::prelude::*;
+    use terse_core::registry::{
+        AccountChange, AccountName, Actor, Attribution, ChangeAccount, NewAccount, PasswordReset,
+        Role, Token, TotpSeed, TwoFactor,
+    };
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    let open = || PostgresRegistry::open(PostgresOptions::new(url.clone()));
+    let by = || Attribution { actor: Actor::Terse, at: timestamp(0), why: None };
+    let name = AccountName::parse("ann").unwrap();
+    let new = NewAccount {
+        name,
+        role: Role::User,
+        password: None,
+        identity: None,
+        created_at: timestamp(0),
+    };
+    let first = open().await.unwrap();
+    let ann = first.add_account(new, by()).await.unwrap();
+    drop(first);
+    server.sql(&url, REGISTRY_1);
+    let registry = open().await.unwrap();
+    assert_eq!(registry.account(ann.id).await.unwrap().as_ref(), Some(&ann));
+    let token = Token([9; 32]);
+    let reset = PasswordReset { token, expires_at: timestamp(9) };
+    let two_factor = TwoFactor { seed: TotpSeed([3; 16]), last_step: 7, recovery: vec![token; 2] };
+    let two_factor = Some(Some(two_factor));
+    let change = AccountChange { reset: Some(Some(reset)), two_factor, ..AccountChange::default() };
+    let change = ChangeAccount { id: ann.id, change, expected: Some(ann.revision) };
+    let changed = registry.change_account(change, by()).await.unwrap();
+    assert_eq!(registry.account_by_reset(&token).await.unwrap(), Some(changed));
+}
+
 #[tokio::test]
 async fn what_is_wrong_with_a_url_is_said() {
     let server = PostgresServer::shared();

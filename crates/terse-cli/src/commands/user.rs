@@ -24,6 +24,7 @@ const PAGE: usize = 100;
 Examples:
   terse user add ann --role admin --password-file password.txt
   terse user invite --role user
+  terse user reset ann
   terse user suspend bob --why 'sends spam'")]
 pub struct UserArgs {
     #[command(subcommand)]
@@ -78,6 +79,16 @@ enum Act {
         /// Confirm: this cannot be undone
         #[arg(long)]
         yes: bool,
+    },
+    /// Print a reset link, with which the holder of an account chooses a new password
+    Reset {
+        /// A name, or a number
+        user: String,
+    },
+    /// Turn two-factor sign-in of an account off, whose holder lost the device
+    TwoFactorOff {
+        /// A name, or a number
+        user: String,
     },
     /// Print an invitation: a link that creates one account
     Invite {
@@ -168,6 +179,24 @@ impl UserArgs {
                     say(&format!("{done}: {}", one_line(user)))?;
                 }
                 Ok(true)
+            }
+            Act::Reset { user } => {
+                let path = format!("{}/reset_link", path_of(&api, user)?);
+                let made = api.expect(&Method::POST, &path, None)?.body;
+                say(if context.json { made.to_string() } else { one_line(text(&made, "url")) }
+                    .as_str())?;
+                if !context.json {
+                    let end = one_line(text(&made, "expires_at"));
+                    eprintln!("It works once, until {end}. An earlier link no longer works.");
+                }
+                Ok(true)
+            }
+            Act::TwoFactorOff { user } => {
+                let path = format!("{}/two_factor", path_of(&api, user)?);
+                let changed = api.expect(&Method::DELETE, &path, None)?.body;
+                print_account(context, &changed, |user| {
+                    format!("two-factor sign-in is off: {}", user.name)
+                })
             }
             Act::Invite { role, ttl } => {
                 let mut body = json!({ "role": role });

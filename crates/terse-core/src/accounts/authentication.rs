@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{AccountError, Accounts, BearerSecret};
+use super::{AccountError, Accounts, BearerSecret, SignInStep};
 use crate::principal::{Credential, Principal};
 use crate::registry::{Account, AccountName, Scope, Token};
 
@@ -49,7 +49,7 @@ impl Accounts {
         Ok(Principal::of_account(account, Scope::Full, Credential::Session(*token)))
     }
 
-    /// The account with this name and password. A wrong name takes as long as a wrong password and
+    /// Signs in with a name and a password, or finds that a code is needed too. A wrong name takes as long as a wrong password and
     /// gets the same answer. Attempts count by address and by name, whether or not an account has
     /// it; a successful one does not count.
     pub async fn check_password(
@@ -57,7 +57,7 @@ impl Accounts {
         address: IpAddr,
         name: &str,
         password: String,
-    ) -> Result<Account, AccountError> {
+    ) -> Result<SignInStep, AccountError> {
         let attempt = self.limits.sign_in(address, Some(name)).await?;
         let account = match AccountName::parse(name) {
             Some(name) => self.registry.account_by_name(&name).await?,
@@ -67,7 +67,7 @@ impl Accounts {
         let right = self.passwords.verify(password, kept).await?;
         let account = account.filter(|_| right).ok_or(AccountError::WrongCredentials)?;
         self.limits.succeeded(attempt).await;
-        Ok(account)
+        Ok(self.after_password(account))
     }
 
     /// Checks that the caller of a session or key knows the account's password, so that a session

@@ -33,6 +33,15 @@ pub enum AccountError {
         /// The field that contained it.
         field: &'static str,
     },
+    /// The code is not one of the account, or was used.
+    #[error("the code is wrong or was already used")]
+    WrongCode {
+        /// The field that contained it.
+        field: &'static str,
+    },
+    /// Too much time has passed since the password was given, or the account was changed since.
+    #[error("this took too long; sign in again")]
+    SignInOver,
     /// The caller may not do this.
     #[error("{detail}")]
     Forbidden {

@@ -11,10 +11,13 @@ mod error;
 mod invitations;
 mod keys;
 mod profile;
+mod resets;
 mod secret;
 mod sessions;
 mod sign_up;
 mod suspension;
+mod two_factor;
+mod two_factor_key;
 
 pub use admin::{AccountDraft, AccountEdit, role_of};
 pub use authentication::SignedIn;
@@ -25,6 +28,8 @@ pub use profile::{ErasureProof, OwnSubject, ProfileEdit};
 pub use secret::BearerSecret;
 pub use sessions::SessionSecret;
 pub use sign_up::{ForeignAccount, SignUp};
+pub use two_factor::{RECOVERY_CODES, SignInStep, TwoFactorOffer};
+pub use two_factor_key::TwoFactorKey;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +96,7 @@ pub struct Accounts {
     passwords: Arc<dyn PasswordHasher>,
     limits: RateLimits,
     policy: AccountPolicy,
+    two_factor: TwoFactorKey,
     refresh: Arc<dyn RefreshHook>,
     key_use: Arc<dyn KeyUse>,
     clock: Clock,
@@ -98,16 +104,18 @@ pub struct Accounts {
 
 impl Accounts {
     /// Wires the service.
+    #[allow(clippy::too_many_arguments, reason = "the parts that the service calls")]
     pub fn new(
         registry: Arc<dyn Registry>,
         passwords: Arc<dyn PasswordHasher>,
         limits: RateLimits,
         policy: AccountPolicy,
+        two_factor: TwoFactorKey,
         refresh: Arc<dyn RefreshHook>,
         key_use: Arc<dyn KeyUse>,
         clock: Clock,
     ) -> Self {
-        Self { registry, passwords, limits, policy, refresh, key_use, clock }
+        Self { registry, passwords, limits, policy, two_factor, refresh, key_use, clock }
     }
 
     /// The operator's settings.

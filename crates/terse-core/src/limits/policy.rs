@@ -24,6 +24,11 @@ const REQUESTS_PER_LINK: u32 = 10;
 /// to guess it.
 const PASSWORD_CHECKS: Limit = Limit::per_minute(10);
 
+/// How many wrong codes of two-factor sign-in an account may get.
+const CODE_CHECKS: Limit = Limit::per_hour(20);
+/// Distinguishes the buckets of codes from those of passwords: no account has such a high number.
+const CODES: u64 = 1 << 62;
+
 /// How often an account may create an API key. Each key has its own limit of links, so without this
 /// an account could create any number of links.
 const NEW_KEYS: Limit = Limit::per_hour(20);
@@ -186,6 +191,23 @@ impl RateLimits {
         }
         let detail = format!("too many passwords were tried; try again in {}", wait(verdict.retry));
         Err(LimitReached::new(verdict, detail))
+    }
+
+    /// Counts a code of two-factor sign-in. An attacker who knows the password has few guesses.
+    pub async fn try_code(&self, owner: u64) -> Result<(), LimitReached> {
+        let verdict =
+            self.count(LimitedAction::SignIn, Whose::Key(CODES | owner), CODE_CHECKS, 1).await;
+        if verdict.allowed {
+            return Ok(());
+        }
+        let detail = format!("too many codes were tried; try again in {}", wait(verdict.retry));
+        Err(LimitReached::new(verdict, detail))
+    }
+
+    /// Gives the attempt back: the code was right.
+    pub async fn right_code(&self, owner: u64) {
+        let whose = Whose::Key(CODES | owner);
+        self.limiter.give_back(&takes(LimitedAction::SignIn, whose, CODE_CHECKS, 1)).await;
     }
 
     /// Counts an API key that an account creates for itself.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::key::Token;
+use super::two_factor::TwoFactor;
 use crate::link::{OwnerId, Revision};
 use crate::time::Timestamp;
 
@@ -110,6 +112,15 @@ impl Suspension {
     }
 }
 
+/// A link with which the holder of an account sets a new password, once. An account has at most one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PasswordReset {
+    /// The hash of the token in the link.
+    pub token: Token,
+    /// When it expires.
+    pub expires_at: Timestamp,
+}
+
 /// An account. While it is suspended, its keys, sessions and links do not work: all three check the
 /// account, so one write switches them off, and one switches them on again.
 #[derive(Clone, PartialEq)]
@@ -130,6 +141,10 @@ pub struct Account {
     pub suspended: Option<Suspension>,
     /// How many links it may create with all its keys, such as `500/h`; the usual limit if absent.
     pub plan: Option<String>,
+    /// The reset link that was made last, if it was not used. It may have expired.
+    pub reset: Option<PasswordReset>,
+    /// Two-factor sign-in, if the account turned it on.
+    pub two_factor: Option<TwoFactor>,
     /// Counts the changes of the account.
     pub revision: Revision,
 }
@@ -154,6 +169,8 @@ impl NewAccount {
             identity,
             suspended: None,
             plan: None,
+            reset: None,
+            two_factor: None,
             revision: Revision(1),
         }
     }
@@ -202,6 +219,10 @@ pub struct AccountChange {
     pub suspended: Option<Option<Suspension>>,
     /// Another plan, or `Some(None)` for the usual limit.
     pub plan: Option<Option<String>>,
+    /// A reset link in place of an earlier one, or `Some(None)` to use it up.
+    pub reset: Option<Option<PasswordReset>>,
+    /// Another state of two-factor sign-in, or `Some(None)` to turn it off.
+    pub two_factor: Option<Option<TwoFactor>>,
 }
 
 #[cfg(test)]
@@ -240,6 +261,8 @@ mod tests {
             identity: None,
             suspended: None,
             plan: None,
+            reset: None,
+            two_factor: None,
             revision: Revision(1),
         };
         assert!(!format!("{account:?}").contains("secret"));

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use super::account::{Account, AccountChange, AccountName, ForeignIdentity, NewAccount};
 use super::audit::Attribution;
+use super::key::Token;
 use super::store::RegistryError;
 use crate::link::{OwnerId, Revision};
 
@@ -45,6 +46,9 @@ pub trait AccountStore: Send + Sync + 'static {
         identity: &ForeignIdentity,
     ) -> Result<Option<Account>, RegistryError>;
 
+    /// The account whose reset link has this token, expired or not.
+    async fn account_by_reset(&self, token: &Token) -> Result<Option<Account>, RegistryError>;
+
     /// Up to `limit` accounts after `after`, the oldest first.
     async fn accounts(
         &self,
@@ -54,8 +58,8 @@ pub trait AccountStore: Send + Sync + 'static {
 
     /// Changes an account and returns it as it is now. Refuses to remove the last admin who is not
     /// suspended (`LastAdmin`). A new password, a lesser role and a suspension end all its sessions
-    /// in the same step. Suspending and reinstating have audit records of their own and change the
-    /// version.
+    /// and its reset link in the same step. Suspending and reinstating have audit records of their
+    /// own and change the version. The use of a code of an authenticator app has none.
     async fn change_account(
         &self,
         change: ChangeAccount,

@@ -12,7 +12,7 @@ pub struct AccountUpdate {
     pub account: Account,
     /// The records for the audit log, in this order.
     pub lines: Vec<AuditRecord>,
-    /// Whether all its sessions end.
+    /// Whether all its sessions end, and with them its reset link.
     pub ends_sessions: bool,
     /// Whether the registry version changes, so that the redirect plane reads it again.
     pub bumps_version: bool,
@@ -44,19 +44,31 @@ impl AccountChange {
             after.suspended = suspended.clone();
         }
         let is_judged = after.suspended != before.suspended;
-        if !is_changed && !is_judged {
+        let now_suspended = after.suspended.is_some() && before.suspended.is_none();
+        let ends_sessions = new_password || after.role < before.role || now_suspended;
+        if let Some(reset) = &self.reset {
+            after.reset = reset.clone();
+        } else if ends_sessions {
+            after.reset = None;
+        }
+        if let Some(two_factor) = &self.two_factor {
+            after.two_factor = two_factor.clone();
+        }
+        let is_reset = new_password && before.reset.is_some() && self.reset == Some(None);
+        let is_same = after.reset == before.reset && after.two_factor == before.two_factor;
+        if !is_changed && !is_judged && is_same {
             return None;
         }
         after.revision = Revision(before.revision.0 + 1);
         let mut lines = Vec::new();
         if is_changed {
-            lines.push(AuditRecord::account_changed(
-                AuditAction::UserChanged,
-                before,
-                &changed,
-                new_password,
-            ));
+            let act = if is_reset { AuditAction::ResetLinkUsed } else { AuditAction::UserChanged };
+            lines.push(AuditRecord::account_changed(act, before, &changed, new_password));
         }
+        if let Some(reset) = after.reset.as_ref().filter(|_| after.reset != before.reset) {
+            lines.push(AuditRecord::reset_link_made(after.id, reset));
+        }
+        lines.extend(two_factor_line(before, &after));
         if is_judged {
             let act = if after.suspended.is_some() {
                 AuditAction::UserSuspended
@@ -65,9 +77,8 @@ impl AccountChange {
             };
             lines.push(AuditRecord::account_changed(act, &changed, &after, false));
         }
-        let now_suspended = after.suspended.is_some() && before.suspended.is_none();
         Some(AccountUpdate {
-            ends_sessions: new_password || after.role < before.role || now_suspended,
+            ends_sessions,
             bumps_version: after.suspended.is_some() != before.suspended.is_some(),
             account: after,
             lines,
@@ -75,11 +86,25 @@ impl AccountChange {
     }
 }
 
+/// What the audit log tells of two-factor sign-in; nothing about an accepted code of the app.
+fn two_factor_line(before: &Account, after: &Account) -> Option<AuditRecord> {
+    let act = match (&before.two_factor, &after.two_factor) {
+        (None, Some(_)) => AuditAction::TwoFactorOn,
+        (Some(_), None) => AuditAction::TwoFactorOff,
+        (Some(old), Some(new)) if old.recovery != new.recovery => AuditAction::RecoveryCodeUsed,
+        _ => return None,
+    };
+    Some(AuditRecord::two_factor_changed(act, before, after))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::link::OwnerId;
-    use crate::registry::{AccountName, ForeignIdentity, NewAccount, Role, Suspension};
+    use crate::registry::{
+        AccountName, ForeignIdentity, NewAccount, PasswordReset, Role, Suspension, Token, TotpSeed,
+        TwoFactor,
+    };
     use crate::time::Timestamp;
 
     fn ann() -> Account {
@@ -145,8 +170,91 @@ mod tests {
             identity: Some(None),
             suspended: Some(None),
             plan: Some(None),
+            reset: Some(None),
+            two_factor: Some(None),
         };
         assert!(same.effect(&ann()).is_none() && AccountChange::default().effect(&ann()).is_none());
+    }
+
+    #[test]
+    fn a_reset_link_ends_with_the_password_a_lesser_role_and_a_suspension() {
+        let change = AccountChange::default;
+        let link = |n: u8| {
+            Some(PasswordReset { token: Token([n; 32]), expires_at: Timestamp::from_ms(9) })
+        };
+        let offered = AccountChange { reset: Some(link(1)), ..change() }.effect(&ann()).unwrap();
+        assert!(!offered.ends_sessions && offered.account.reset == link(1));
+        assert_eq!(offered.lines[0].act, AuditAction::ResetLinkMade);
+        let before = offered.account;
+        let new = || Some(Some("$argon2id$new".to_owned()));
+        let renamed = AccountChange { name: AccountName::parse("Bob"), ..change() };
+        for (what, change, left, act) in [
+            ("name", renamed, link(1), AuditAction::UserChanged),
+            (
+                "other link",
+                AccountChange { reset: Some(link(2)), ..change() },
+                link(2),
+                AuditAction::ResetLinkMade,
+            ),
+            (
+                "password",
+                AccountChange { password: new(), ..change() },
+                None,
+                AuditAction::UserChanged,
+            ),
+            (
+                "role",
+                AccountChange { role: Some(Role::User), ..change() },
+                None,
+                AuditAction::UserChanged,
+            ),
+            (
+                "suspension",
+                AccountChange { suspended: Some(suspension("spam")), ..change() },
+                None,
+                AuditAction::UserSuspended,
+            ),
+            (
+                "its use",
+                AccountChange { password: new(), reset: Some(None), ..change() },
+                None,
+                AuditAction::ResetLinkUsed,
+            ),
+        ] {
+            let effect = change.effect(&before).unwrap();
+            assert_eq!(effect.account.reset, left, "{what}");
+            assert_eq!(effect.lines.iter().map(|line| line.act).collect::<Vec<_>>(), [act]);
+        }
+        let same = AccountChange { reset: Some(link(1)), ..change() };
+        assert!(same.effect(&before).is_none());
+    }
+
+    #[test]
+    fn two_factor_sign_in_is_recorded_and_ends_no_session() {
+        let state = |last_step, left| TwoFactor {
+            seed: TotpSeed([1; 16]),
+            last_step,
+            recovery: vec![Token([3; 32]); left],
+        };
+        let change =
+            |two_factor| AccountChange { two_factor: Some(two_factor), ..AccountChange::default() };
+        let mut account = ann();
+        for (n, (after, act)) in (2..).zip([
+            (Some(state(5, 10)), Some(AuditAction::TwoFactorOn)),
+            (Some(state(6, 10)), None),
+            (Some(state(6, 9)), Some(AuditAction::RecoveryCodeUsed)),
+            (None, Some(AuditAction::TwoFactorOff)),
+        ]) {
+            let effect = change(after.clone()).effect(&account).unwrap();
+            assert_eq!(
+                effect.lines.iter().map(|line| line.act).collect::<Vec<_>>(),
+                act.as_slice()
+            );
+            assert!(!effect.ends_sessions && !effect.bumps_version);
+            assert_eq!((&effect.account.two_factor, effect.account.revision.0), (&after, n));
+            assert!(change(after).effect(&effect.account).is_none());
+            account = effect.account;
+        }
     }
 
     #[test]

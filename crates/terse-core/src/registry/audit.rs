@@ -37,6 +37,16 @@ pub enum AuditAction {
     UserReinstated,
     /// An account was erased.
     UserErased,
+    /// A reset link of an account was made.
+    ResetLinkMade,
+    /// An account got a new password by its reset link.
+    ResetLinkUsed,
+    /// An account turned two-factor sign-in on.
+    TwoFactorOn,
+    /// Two-factor sign-in of an account was turned off.
+    TwoFactorOff,
+    /// An account signed in with a recovery code.
+    RecoveryCodeUsed,
     /// A key was created.
     KeyAdded,
     /// A key was revoked.
@@ -73,12 +83,17 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 26] = [
         Self::UserAdded,
         Self::UserChanged,
         Self::UserSuspended,
         Self::UserReinstated,
         Self::UserErased,
+        Self::ResetLinkMade,
+        Self::ResetLinkUsed,
+        Self::TwoFactorOn,
+        Self::TwoFactorOff,
+        Self::RecoveryCodeUsed,
         Self::KeyAdded,
         Self::KeyRevoked,
         Self::Invited,
@@ -105,6 +120,11 @@ impl AuditAction {
             Self::UserSuspended => "user_suspended",
             Self::UserReinstated => "user_reinstated",
             Self::UserErased => "user_erased",
+            Self::ResetLinkMade => "reset_link_made",
+            Self::ResetLinkUsed => "reset_link_used",
+            Self::TwoFactorOn => "two_factor_on",
+            Self::TwoFactorOff => "two_factor_off",
+            Self::RecoveryCodeUsed => "recovery_code_used",
             Self::KeyAdded => "key_added",
             Self::KeyRevoked => "key_revoked",
             Self::Invited => "invited",

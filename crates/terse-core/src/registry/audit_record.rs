@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::account::{Account, AccountName};
+use super::account::{Account, AccountName, PasswordReset};
 use super::audit::{AuditAction, AuditEntry};
 use super::domain_config::{BlockedHost, DomainConfig};
 use super::key::{ApiKey, Invitation};
@@ -102,6 +102,21 @@ impl AuditRecord {
         let mut before = account_json(account);
         let _name = clear(&mut before);
         Self::about(AuditAction::UserErased, account.id, Some(before), None)
+    }
+
+    /// A reset link of an account was made.
+    pub(crate) fn reset_link_made(account: OwnerId, reset: &PasswordReset) -> Self {
+        let after = json!({ "expires_at": reset.expires_at.to_string() });
+        Self::about(AuditAction::ResetLinkMade, account, None, Some(after))
+    }
+
+    /// Two-factor sign-in of an account was turned on or off, or a recovery code was used.
+    pub(crate) fn two_factor_changed(act: AuditAction, before: &Account, after: &Account) -> Self {
+        let state = |account: &Account| {
+            let left = account.two_factor.as_ref().map(|two_factor| two_factor.recovery.len());
+            json!({ "two_factor": left.is_some(), "recovery_codes": left })
+        };
+        Self::about(act, after.id, Some(state(before)), Some(state(after)))
     }
 
     /// A key was created.

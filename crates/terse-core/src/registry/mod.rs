@@ -22,11 +22,13 @@ mod salts;
 mod snapshot;
 mod store;
 mod suspended;
+mod two_factor;
 mod webhook;
 mod webhook_store;
 
 pub use account::{
-    Account, AccountChange, AccountName, ForeignIdentity, NewAccount, Role, Suspension,
+    Account, AccountChange, AccountName, ForeignIdentity, NewAccount, PasswordReset, Role,
+    Suspension,
 };
 pub use account_store::{AccountStore, ChangeAccount, FIRST_ACCOUNT};
 pub use account_update::AccountUpdate;
@@ -54,6 +56,7 @@ pub use salts::Salts;
 pub use snapshot::{RegistrySnapshot, RegistrySnapshots, RegistryVersion};
 pub use store::{Registry, RegistryError};
 pub use suspended::Suspended;
+pub use two_factor::{TotpSeed, TwoFactor};
 pub use webhook::{
     Disabled, EventKind, Events, MAX_WEBHOOKS_PER_OWNER, NewWebhook, Webhook, WebhookChange,
     WebhookId, WebhookKey, receiver,

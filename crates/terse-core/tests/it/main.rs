@@ -6,4 +6,6 @@ mod erasing;
 mod events;
 mod link_codec;
 mod permissions;
+mod resets;
 mod screening;
+mod two_factor;

@@ -55,6 +55,7 @@ impl Services {
             Arc::new(Plain),
             limits.clone(),
             policy,
+            terse_core::accounts::TwoFactorKey::new([7; 32]),
             nothing.clone(),
             nothing.clone(),
             Clock::default(),

@@ -12,7 +12,7 @@ use crate::http::problem::Problem;
 #[derive(Serialize, ToSchema)]
 #[schema(as = User, example = json!({
     "id": 1000, "name": "ann", "role": "user", "created_at": "2026-11-15T21:00:00Z",
-    "has_password": true, "identity": null,
+    "has_password": true, "two_factor": false, "identity": null,
     "suspended": null, "plan": null, "revision": 1
 }))]
 pub(crate) struct UserBody {
@@ -30,6 +30,8 @@ pub(crate) struct UserBody {
     created_at: String,
     /// Whether the account has a password.
     has_password: bool,
+    /// Whether signing in with the password also needs a code.
+    two_factor: bool,
     /// The identity at an OpenID Connect provider, if the account has one.
     #[schema(required = true)]
     identity: Option<IdentityBody>,
@@ -76,6 +78,7 @@ impl From<&Account> for UserBody {
             role: account.role.as_str(),
             created_at: account.created_at.to_string(),
             has_password: account.password.is_some(),
+            two_factor: account.two_factor.is_some(),
             identity: identity.map(|who| IdentityBody {
                 issuer: who.issuer.clone(),
                 subject: who.subject.clone(),

@@ -100,7 +100,7 @@ problems! {
     EraseUserProblems: CALL [NOT_FOUND LAST_ADMIN CONFLICT];
     /// Creating a key of another account.
     CreateUserKeyProblems: CALL BODY [INVALID_EXPIRY NOT_FOUND TOO_MANY CONFLICT];
-    /// Revoking a key of another account, or an invitation.
+    /// Revoking a key of another account, or an invitation, or making a reset link.
     RevokeOfOthersProblems: CALL [NOT_FOUND CONFLICT];
     /// Creating an invitation.
     InviteProblems: CALL BODY [TOO_MANY CONFLICT];

@@ -98,6 +98,8 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/api/v1/admin/users/{id}", get(users::get).patch(users::patch).delete(users::erase))
         .route("/api/v1/admin/users/{id}/suspend", post(users::suspend))
         .route("/api/v1/admin/users/{id}/reinstate", post(users::reinstate))
+        .route("/api/v1/admin/users/{id}/reset_link", post(users::reset_link))
+        .route("/api/v1/admin/users/{id}/two_factor", delete(users::remove_two_factor))
         .route("/api/v1/admin/users/{id}/keys", get(keys::list_of_user).post(keys::create_of_user))
         .route("/api/v1/admin/users/{id}/keys/{key}", delete(keys::revoke_of_user))
         .route("/api/v1/invitations", get(invitations::list).post(invitations::create))

@@ -17,7 +17,7 @@ use crate::http::cursor::Seal;
 use crate::http::extract::{Admin, Moderator, Name};
 use crate::http::params::{NoParams, Params, whole_number};
 use crate::http::problem::Problem;
-use crate::http::state::Web;
+use crate::http::state::{Web, reset_url};
 
 /// An account to create.
 #[derive(Deserialize, ToSchema)]
@@ -80,6 +80,19 @@ pub(crate) struct ReinstateUser {
     /// Why, for the audit log.
     #[schema(max_length = 1000)]
     why: Option<String>,
+}
+
+/// A reset link of an account.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "url": "https://go.example/login/reset?token=terse_…", "expires_at": "2026-11-16T21:00:00Z"
+}))]
+pub(crate) struct ResetLink {
+    /// The link to send to the holder of the account. It is shown this once and works once.
+    url: String,
+    /// When it expires.
+    #[schema(format = DateTime)]
+    expires_at: String,
 }
 
 /// A part of the accounts.
@@ -267,5 +280,47 @@ pub(super) async fn reinstate(
     let ReinstateUser { why } = parse_object(&body)?;
     let why = why.as_deref().map(reason).transpose()?;
     let changed = state.accounts.reinstate(&principal, account_id(&id)?, why).await?;
+    Ok(axum::Json(UserBody::from(&changed)))
+}
+
+/// Make a reset link
+///
+/// The answer has a link with which the holder of the account chooses a new password, once, within
+/// a day. A new link invalidates the earlier one, and so does a new password. Its use ends all
+/// sessions of the account.
+#[describe::path(post, path = "/api/v1/admin/users/{id}/reset_link",
+    operation_id = "create_reset_link", tag = "Admin",
+    params(("id" = u64, Path, description = "The account's number", minimum = 1)),
+    responses((status = 201, description = "The \
+        link", body = ResetLink), super::answers::RevokeOfOthersProblems),
+    security(("key" = [])))]
+pub(super) async fn reset_link(
+    State(state): Web,
+    Admin(principal): Admin,
+    _: NoParams,
+    Name(id): Name,
+) -> Result<(StatusCode, axum::Json<ResetLink>), Problem> {
+    let (secret, end) = state.accounts.make_reset(&principal, account_id(&id)?).await?;
+    let made = ResetLink { url: reset_url(&state, &secret), expires_at: end.to_string() };
+    Ok((StatusCode::CREATED, axum::Json(made)))
+}
+
+/// Turn two-factor sign-in off
+///
+/// For the holder of an account who lost the device and the recovery codes. Does nothing if it is
+/// off.
+#[describe::path(delete, path = "/api/v1/admin/users/{id}/two_factor",
+    operation_id = "remove_two_factor", tag = "Admin",
+    params(("id" = u64, Path, description = "The account's number", minimum = 1)),
+    responses((status = 200, description = "The account as it is \
+        now", body = UserBody), super::answers::RevokeOfOthersProblems),
+    security(("key" = [])))]
+pub(super) async fn remove_two_factor(
+    State(state): Web,
+    Admin(principal): Admin,
+    _: NoParams,
+    Name(id): Name,
+) -> Result<axum::Json<UserBody>, Problem> {
+    let changed = state.accounts.remove_two_factor(&principal, account_id(&id)?).await?;
     Ok(axum::Json(UserBody::from(&changed)))
 }

@@ -404,8 +404,9 @@ impl From<AccountError> for Problem {
             AccountError::Suspended => &SUSPENDED,
             AccountError::WrongCredentials
             | AccountError::Forbidden { .. }
+            | AccountError::SignInOver
             | AccountError::OwnAccount => &FORBIDDEN,
-            AccountError::WrongPassword { .. } => &WRONG_PASSWORD,
+            AccountError::WrongPassword { .. } | AccountError::WrongCode { .. } => &WRONG_PASSWORD,
             AccountError::NotFound(_) | AccountError::LinkOver => &NOT_FOUND,
             AccountError::NoAccount => &NO_ACCOUNT,
             AccountError::BeingErased => &CONFLICT,
@@ -421,7 +422,9 @@ impl From<AccountError> for Problem {
             AccountError::Password(error) => error.into(),
             AccountError::Registry(error) => error.into(),
             AccountError::UnknownKey | AccountError::ExpiredKey => problem.on("Authorization"),
-            AccountError::WrongPassword { field } => problem.on(field),
+            AccountError::WrongPassword { field } | AccountError::WrongCode { field } => {
+                problem.on(field)
+            }
             AccountError::Forbidden { field: Some(field), .. } => problem.on(field),
             AccountError::OwnAccount => {
                 Self::new(&FORBIDDEN, "this is your own account; DELETE /api/v1/account erases it")

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use terse_core::accounts::{Accounts, Erasures, KeyUse, RefreshHook};
+use terse_core::accounts::{Accounts, Erasures, KeyUse, RefreshHook, TwoFactorKey};
 use terse_core::clicks::{ClickStore, Live};
 use terse_core::limits::RateLimits;
 use terse_core::moderation::Moderation;
@@ -51,6 +51,8 @@ pub struct AppState {
     pub cursor_key: [u8; 32],
     /// Signs the access cookies of links with a password. The same on every node of a fleet.
     pub pass_key: [u8; 32],
+    /// Derives the secrets of two-factor sign-in. The same on every node of a fleet.
+    pub two_factor_key: TwoFactorKey,
     /// Hashes reporters, to count them without storing who they are. The same on every node of a
     /// fleet.
     pub reporter_key: [u8; 32],
@@ -145,6 +147,7 @@ impl App {
             Arc::new(state.passwords.clone()),
             state.limits.clone(),
             state.accounts.policy(),
+            state.two_factor_key,
             Arc::clone(&refresh),
             state.used_keys.clone(),
             state.links.clock().clone(),
@@ -208,6 +211,11 @@ impl App {
     pub(crate) fn provider(&self) -> Option<String> {
         self.oidc.as_ref().map(|oidc| oidc.settings().name.clone())
     }
+}
+
+/// The reset link with this token.
+pub(crate) fn reset_url(state: &App, token: &str) -> String {
+    format!("{}/login/reset?token={token}", state.links.rules().hosts.api_base())
 }
 
 /// The extractor for the state.

@@ -34,6 +34,8 @@ struct AccountPage {
     role: &'static str,
     since: String,
     has_password: bool,
+    /// How many recovery codes are left, if two-factor sign-in is on.
+    two_factor: Option<usize>,
     /// The OpenID Connect provider's name, and whether this account is connected to it.
     provider: Option<(String, bool)>,
     keys: Vec<Key>,
@@ -94,6 +96,7 @@ impl AccountPage {
             role: account.role.as_str(),
             since: shell.moment(account.created_at),
             has_password: account.password.is_some(),
+            two_factor: account.two_factor.as_ref().map(|state| state.recovery.len()),
             provider: state.provider().map(|provider| (provider, account.identity.is_some())),
             keys: keys.into_iter().map(|key| Key::new(key, &shell, now)).collect(),
             fresh: None,
@@ -126,6 +129,7 @@ fn said(word: &str) -> Option<&'static str> {
         "signed-out" => "All other browsers are signed out.",
         "connected" => "Connected. You can use it to sign in from now on.",
         "disconnected" => "Disconnected. You can no longer sign in with it.",
+        "two-factor-off" => "Two-factor sign-in is off.",
         "password" => "Your password is changed. All other browsers are signed out.",
         _ => return None,
     })
@@ -248,6 +252,15 @@ pub(super) async fn change_password(
             };
             again(&state, &member, KeyForm::default(), field, &problem).await
         }
+    }
+}
+
+pub(super) async fn turn_off_two_factor(State(state): Web, form: MemberForm) -> Response {
+    let MemberForm { member, mut fields } = form;
+    let proof = fields.take("proof").unwrap_or_default();
+    match state.accounts.turn_off_two_factor(&member.here.account, proof).await {
+        Ok(_) => go("/account?done=two-factor-off"),
+        Err(error) => again(&state, &member, KeyForm::default(), "two-factor", &error.into()).await,
     }
 }
 

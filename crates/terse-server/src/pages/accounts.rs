@@ -17,7 +17,7 @@ use super::shell::Shell;
 use super::{BAD_FORM, NOT_FOUND, html, message};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
-use crate::http::state::{App, Web};
+use crate::http::state::{App, Web, reset_url};
 
 /// Accounts per page.
 const PAGE: usize = 25;
@@ -31,11 +31,19 @@ struct AccountsPage {
     /// The path of the next page.
     next: Option<String>,
     is_first: bool,
-    /// The link of the invitation that was just created; the page shows it only this once.
-    invitation: Option<(String, String)>,
+    /// The link that was just made; the page shows it only this once.
+    fresh: Option<FreshLink>,
     open: usize,
     done: Option<&'static str>,
     wrong: Option<String>,
+}
+
+/// A link that is shown once.
+struct FreshLink {
+    url: String,
+    end: String,
+    /// The account of a reset link; none for an invitation.
+    account: Option<String>,
 }
 
 struct AccountRow {
@@ -43,6 +51,7 @@ struct AccountRow {
     name: String,
     role: &'static str,
     is_me: bool,
+    two_factor: bool,
     /// Why it is suspended, and since when.
     suspended: Option<(String, String)>,
     made: String,
@@ -56,6 +65,7 @@ impl AccountRow {
             name: account.name.to_string(),
             role: account.role.as_str(),
             is_me: account.id == member.here.account.id,
+            two_factor: account.two_factor.is_some(),
             suspended: account.suspended.map(|found| (found.why, ago(found.at, now))),
             made: ago(account.created_at, now),
             made_exact: shell.moment(account.created_at),
@@ -72,6 +82,7 @@ fn said(word: &str) -> Option<&'static str> {
         "role" => "The role is changed.",
         "suspended" => "The account is suspended: its keys, sessions and links.",
         "reinstated" => "The account is reinstated.",
+        "two-factor-off" => "Two-factor sign-in of the account is off.",
         _ => return None,
     })
 }
@@ -93,7 +104,7 @@ async fn page_for(
             .map(|account| AccountRow::new(account, member, &shell, now))
             .collect(),
         is_first: after.is_none(),
-        invitation: None,
+        fresh: None,
         open,
         done: None,
         wrong: None,
@@ -142,7 +153,34 @@ pub(super) async fn invite(
         Ok(mut page) => {
             let base = state.links.rules().hosts.api_base();
             let end = page.shell.moment(invitation.expires_at);
-            page.invitation = Some((format!("{base}/join?token={secret}"), end));
+            let url = format!("{base}/join?token={secret}");
+            page.fresh = Some(FreshLink { url, end, account: None });
+            app_page(StatusCode::CREATED, html(&page))
+        }
+        Err(error) => away(&error),
+    }
+}
+
+/// Makes a reset link for an account.
+pub(super) async fn reset(
+    State(state): Web,
+    AdminForm(MemberForm { member, mut fields }): AdminForm,
+) -> Response {
+    let id = fields.take("id").and_then(|id| id.parse().ok()).map(OwnerId);
+    let Some(id) = id else { return message(&BAD_FORM) };
+    let made = async {
+        let (secret, end) = state.accounts.make_reset(&member.principal, id).await?;
+        Ok((secret, end, state.accounts.name_of(id).await?))
+    };
+    let (secret, end, account) = match made.await {
+        Ok(made) => made,
+        Err(error) => return refused(&state, &member, error).await,
+    };
+    match page_for(&state, &member, None).await {
+        Ok(mut page) => {
+            let url = reset_url(&state, &secret);
+            let end = page.shell.moment(end);
+            page.fresh = Some(FreshLink { url, end, account });
             app_page(StatusCode::CREATED, html(&page))
         }
         Err(error) => away(&error),
@@ -157,6 +195,12 @@ pub(super) async fn change(
     let (id, action, role) = (take("id"), take("action"), take("role"));
     let why = Some(take("why").trim().to_owned()).filter(|why| !why.is_empty());
     let Ok(id) = id.parse().map(OwnerId) else { return message(&BAD_FORM) };
+    if action == "two-factor-off" {
+        return match state.accounts.remove_two_factor(&member.principal, id).await {
+            Ok(_) => go("/accounts?done=two-factor-off"),
+            Err(error) => refused(&state, &member, error).await,
+        };
+    }
     let (edit, done) = match action.as_str() {
         "role" => (AccountEdit { role: Some(role), why, ..AccountEdit::default() }, "role"),
         "suspend" => {

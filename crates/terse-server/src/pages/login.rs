@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use terse_core::accounts::AccountError;
+use terse_core::accounts::{AccountError, SignInStep};
 
 use super::form::{FormError, OwnForm, sentence, shown_again};
 use super::session::{begin, end, go, go_with, guard, private_page, signed_in};
@@ -17,6 +17,9 @@ use crate::http::state::{App, Web};
 /// The page after a sign-in that names no other page.
 pub(super) const HOME: &str = "/dashboard";
 
+/// After a password was set by a reset link.
+const NEW_PASSWORD: &str = "Your password is changed. Sign in with it.";
+
 #[derive(Template)]
 #[template(path = "login.html")]
 struct Login {
@@ -27,6 +30,8 @@ struct Login {
     provider: Option<String>,
     name: String,
     next: String,
+    /// The message about the action that was just done.
+    done: Option<&'static str>,
     wrong: Option<FormError>,
 }
 
@@ -38,6 +43,7 @@ impl Login {
             provider: state.provider(),
             name,
             next,
+            done: None,
             wrong: None,
         }
     }
@@ -48,12 +54,15 @@ pub(super) async fn show(
     headers: HeaderMap,
     params: Result<Params, Problem>,
 ) -> Response {
-    let next = params.ok().and_then(|mut params| params.take("next")).unwrap_or_default();
+    let mut params = params.ok();
+    let mut take = |name| params.as_mut().and_then(|params| params.take(name));
+    let (next, done) = (take("next").unwrap_or_default(), take("done"));
     match signed_in(&state, &headers).await {
         Ok(Some(_)) => go(inside(&next)),
         Ok(None) => {
             let next = if inside(&next) == HOME { String::new() } else { next };
-            let login = Login::new(&state, &headers, String::new(), next);
+            let mut login = Login::new(&state, &headers, String::new(), next);
+            login.done = (done.as_deref() == Some("reset")).then_some(NEW_PASSWORD);
             private_page(StatusCode::OK, html(&login))
         }
         Err(error) => away(&error),
@@ -70,13 +79,68 @@ pub(super) async fn sign_in(
     let (name, password, next) = (take("name"), take("password"), take("next"));
     let signed_in = async {
         fields.done()?;
-        let account = state.accounts.check_password(address, &name, password).await?;
-        Ok(begin(&state, &headers, &account).await?)
+        match state.accounts.check_password(address, &name, password).await? {
+            SignInStep::Done(account) => {
+                Ok(go_with(inside(&next), begin(&state, &headers, &account).await?))
+            }
+            SignInStep::Code { ticket } => {
+                let page = CodePage::new(&state, &headers, ticket, next.clone());
+                Ok(private_page(StatusCode::OK, html(&page)))
+            }
+        }
     };
     match signed_in.await {
-        Ok(cookie) => go_with(inside(&next), cookie),
+        Ok(response) => response,
         Err(problem) => again(&state, &headers, name, next, &problem),
     }
+}
+
+/// The second page: the code of an authenticator app, or a recovery code.
+#[derive(Template)]
+#[template(path = "login_code.html")]
+struct CodePage {
+    frame: PageFrame,
+    ticket: String,
+    next: String,
+    wrong: Option<FormError>,
+}
+
+impl CodePage {
+    fn new(state: &App, headers: &HeaderMap, ticket: String, next: String) -> Self {
+        Self { frame: PageFrame::of(state, headers), ticket, next, wrong: None }
+    }
+}
+
+/// The second page cannot be opened without a password.
+pub(super) async fn show_code() -> Response {
+    go("/login")
+}
+
+pub(super) async fn check_code(
+    State(state): Web,
+    Peer(address): Peer,
+    headers: HeaderMap,
+    OwnForm(mut fields): OwnForm,
+) -> Response {
+    let mut take = |name| fields.take(name).unwrap_or_default();
+    let (ticket, code, next) = (take("ticket"), take("code"), take("next"));
+    let signed_in = async {
+        let account = state.accounts.check_code(address, &ticket, &code).await?;
+        begin(&state, &headers, &account).await
+    };
+    let error = match signed_in.await {
+        Ok(cookie) => return go_with(inside(&next), cookie),
+        Err(error) => error,
+    };
+    if matches!(error, AccountError::SignInOver) {
+        return again(&state, &headers, String::new(), next, &error.into());
+    }
+    let problem = Problem::from(error);
+    let mut page = CodePage::new(&state, &headers, ticket, next);
+    page.wrong = Some(("code", sentence(&problem)));
+    let mut response = shown_again(&problem, html(&page));
+    guard(response.headers_mut());
+    response
 }
 
 pub(super) async fn sign_out(State(state): Web, headers: HeaderMap, _: OwnForm) -> Response {

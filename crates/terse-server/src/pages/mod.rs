@@ -30,11 +30,13 @@ mod overview;
 mod password;
 mod preview;
 mod report;
+mod reset;
 mod rule_form;
 mod session;
 mod shell;
 mod signup;
 mod system;
+mod two_factor;
 mod webhook;
 mod webhooks;
 mod window;
@@ -92,6 +94,8 @@ fn account_pages() -> Router<Arc<App>> {
         .route("/join", get(signup::join).post(signup::joined))
         .route("/signup", get(signup::sign_up).post(signup::signed_up))
         .route("/login", get(login::show).post(login::sign_in))
+        .route("/login/code", get(login::show_code).post(login::check_code))
+        .route("/login/reset", get(reset::show).post(reset::set))
         .route("/logout", post(login::sign_out))
         .merge(dashboard())
         .merge(connections())
@@ -101,6 +105,8 @@ fn account_pages() -> Router<Arc<App>> {
         .route("/account/keys/revoke", post(account::revoke_key))
         .route("/account/sessions/end", post(account::end_sessions))
         .route("/account/password", post(account::change_password))
+        .route("/account/two-factor", get(two_factor::show).post(two_factor::turn_on))
+        .route("/account/two-factor/off", post(account::turn_off_two_factor))
         .route("/account/delete", post(account::delete))
         .route("/account/connect", post(oidc::connect))
         .route("/account/disconnect", post(oidc::disconnect))
@@ -147,6 +153,7 @@ fn running() -> Router<Arc<App>> {
         .route("/accounts", get(accounts::show))
         .route("/accounts/invite", post(accounts::invite))
         .route("/accounts/change", post(accounts::change))
+        .route("/accounts/reset", post(accounts::reset))
         .route("/system", get(system::show))
         .route("/system/removal", post(system::confirm_removal))
 }

@@ -174,7 +174,7 @@ pub(super) async fn signed_up(
 }
 
 /// The token in the query; empty if there is none.
-fn token_in(params: Result<Params, Problem>) -> String {
+pub(super) fn token_in(params: Result<Params, Problem>) -> String {
     params
         .ok()
         .and_then(|mut params| params.take("token"))

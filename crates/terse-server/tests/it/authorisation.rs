@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use terse_core::clicks::{Click, ClickTarget, LinkId};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
-    AccountChange, Actor, Attribution, ChangeAccount, Invitation, KeyId, Registry, Role, Scope,
-    Suspension, Token,
+    AccountChange, Actor, Attribution, ChangeAccount, Invitation, KeyId, PasswordReset, Registry,
+    Role, Scope, Suspension, Token,
 };
 use terse_core::{Code, Domain, LinkKey, LinkReader, OwnerId, Timestamp};
 use terse_server::AdminKeys;
@@ -149,6 +149,13 @@ impl World {
         let change = AccountChange { suspended: suspension, ..AccountChange::default() };
         web.registry
             .change_account(ChangeAccount { id: suspended, change, expected: None }, by())
+            .await
+            .unwrap();
+        let token = Token(AdminKeys::hash("terse_reset"));
+        let reset = Some(Some(PasswordReset { token, expires_at: Timestamp::MAX }));
+        let change = AccountChange { reset, ..AccountChange::default() };
+        web.registry
+            .change_account(ChangeAccount { id: victim, change, expected: None }, by())
             .await
             .unwrap();
         let cookie = web.sign_in(OWNER.1, "cookie").await;

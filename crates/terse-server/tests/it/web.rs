@@ -267,6 +267,7 @@ impl Web {
             classifier: Arc::new(Watching),
             cursor_key: [9; 32],
             pass_key: [8; 32],
+            two_factor_key: terse_core::accounts::TwoFactorKey::new([7; 32]),
             reporter_key: [8; 32],
             limits,
             stats: stats.clone(),

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use terse_core::OwnerId;
 use terse_core::registry::{
     Account, AccountName, AccountStore, Attribution, AuditEntry, AuditRecord, ChangeAccount,
-    ForeignIdentity, NewAccount, RegistryError, redact_account,
+    ForeignIdentity, NewAccount, RegistryError, Token, redact_account,
 };
 
 use super::{Answer, MemoryRegistry};
@@ -34,6 +34,13 @@ impl AccountStore for MemoryRegistry {
             .values()
             .find(|account| account.identity.as_ref() == Some(identity))
             .cloned())
+    }
+
+    async fn account_by_reset(&self, token: &Token) -> Answer<Option<Account>> {
+        let state = self.enter().await?;
+        let has =
+            |account: &&Account| account.reset.as_ref().is_some_and(|one| one.token == *token);
+        Ok(state.accounts.values().find(has).cloned())
     }
 
     async fn accounts(&self, after: Option<OwnerId>, limit: usize) -> Answer<Vec<Account>> {

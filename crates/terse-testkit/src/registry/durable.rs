@@ -6,11 +6,13 @@ use std::time::Duration;
 use terse_core::OwnerId;
 use terse_core::registry::{
     AccountChange, AlarmKind, AlarmState, AuditAction, ForeignIdentity, Invitation, NewAccount,
-    NewKey, NodeId, RemovalAlarm, ReportState, Role, Scope, WebhookChange,
+    NewKey, NodeId, PasswordReset, RemovalAlarm, ReportState, Role, Scope, TwoFactor,
+    WebhookChange,
 };
 
 use super::domains::{blocked, place};
 use super::reports::report;
+use super::two_factor::{on, set};
 use super::webhooks::{due, event, hook, settle};
 use super::{
     RegistryHandle, add, add_as, add_key, by, change, log, name, new, new_key, reinstate, sign_in,
@@ -42,6 +44,16 @@ pub async fn fill(store: &RegistryHandle) {
         ..AccountChange::default()
     };
     change(store, bob.id, renamed).await.unwrap();
+    let reset = |n| Some(PasswordReset { token: token(n), expires_at: timestamp(9) });
+    let offer = |n| AccountChange { reset: Some(reset(n)), ..AccountChange::default() };
+    change(store, bob.id, offer(801)).await.unwrap();
+    let password = Some(Some("$argon2id$reset".to_owned()));
+    let used = AccountChange { password, reset: Some(None), ..AccountChange::default() };
+    change(store, bob.id, used).await.unwrap();
+    change(store, ann.id, offer(802)).await.unwrap();
+    for what in [on(5, 10), on(6, 9), set(None), on(7, 2)] {
+        change(store, ann.id, what).await.unwrap();
+    }
     for what in [suspend(), reinstate(), suspend()] {
         change(store, bob.id, what).await.unwrap();
     }
@@ -118,6 +130,9 @@ pub async fn everything(store: &RegistryHandle) -> String {
             &account.password,
             &account.identity,
         ));
+        tell(&(&account.reset, &account.plan, &account.two_factor));
+        let recovery = account.two_factor.as_ref().map(TwoFactor::stored_recovery);
+        tell(&(account.two_factor.as_ref().map(|state| state.seed.to_text()), recovery));
         tell(&(&account.suspended, account.revision, store.keys(account.id).await.unwrap()));
         tell(&store.sessions(account.id, timestamp(1)).await.unwrap());
         assert_eq!(store.account_by_name(&account.name).await.unwrap(), Some(account));

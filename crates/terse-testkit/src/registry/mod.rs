@@ -17,9 +17,11 @@ mod jobs;
 mod keys;
 mod prune;
 mod reports;
+mod resets;
 mod salts;
 mod sessions;
 mod setup;
+mod two_factor;
 mod versions;
 mod webhooks;
 
@@ -45,9 +47,11 @@ pub use jobs::*;
 pub use keys::*;
 pub use prune::*;
 pub use reports::*;
+pub use resets::*;
 pub use salts::*;
 pub use sessions::*;
 pub use setup::*;
+pub use two_factor::*;
 pub use versions::*;
 pub use webhooks::*;
 
@@ -92,6 +96,11 @@ macro_rules! registry {
             a_suspension_ends_all_sessions_and_is_undone
             other_changes_leave_sessions_alone
             a_suspension_reaches_keys_and_the_version
+            a_reset_link_is_found_until_it_is_used
+            a_new_reset_link_replaces_the_earlier_one
+            what_ends_sessions_ends_the_reset_link
+            two_factor_sign_in_is_kept_with_the_account
+            an_accepted_code_is_no_line_of_the_log
             an_erased_account_leaves_nothing_but_its_id
             an_erased_name_is_free_and_its_id_is_not
             an_erased_name_is_taken_out_of_the_log
@@ -177,6 +186,8 @@ macro_rules! registry {
             two_admins_deposed_through_two_handles_leave_one
             a_name_taken_through_two_handles_is_taken_once
             a_session_ended_through_one_handle_is_ended_for_the_other
+            a_reset_link_is_used_once_through_two_handles
+            a_code_is_accepted_once_through_two_handles
             a_set_up_link_is_taken_once_through_two_handles
         }
     };

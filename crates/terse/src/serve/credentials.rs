@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use terse_core::Hosts;
+use terse_core::accounts::TwoFactorKey;
 use terse_core::registry::Token;
 use terse_server::{AccountSettings, AdminKeys, OidcProvider, OidcSettings, Passwords};
 
@@ -14,6 +15,11 @@ use crate::outgoing::ProviderHttp;
 /// Signs the access cookies of links with a password; the same on every node.
 pub(super) fn pass_key(store: &Stores) -> [u8; 32] {
     store.links.identity().derive("terse link passes v1")
+}
+
+/// Derives the secrets of two-factor sign-in; the same on every node.
+pub(super) fn two_factor_key(store: &Stores) -> TwoFactorKey {
+    TwoFactorKey::new(store.links.identity().derive("terse two-factor v1"))
 }
 
 /// The keys with all permissions, the admin key if this start generated it, and a key for local

@@ -47,6 +47,7 @@ impl WebParts<'_> {
             classifier: services.classifier.clone(),
             cursor_key: store.links.identity().derive("terse list cursors v1"),
             pass_key: credentials::pass_key(store),
+            two_factor_key: credentials::two_factor_key(store),
             reporter_key: store.links.identity().derive("terse reporters v1"),
             limits: RateLimits {
                 limiter: Arc::clone(&services.shared.limiter),
@@ -119,6 +120,7 @@ pub(crate) async fn in_process_api(
         classifier: Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone())),
         cursor_key,
         pass_key: credentials::pass_key(&store),
+        two_factor_key: credentials::two_factor_key(&store),
         reporter_key,
         // An operator with access to the store has no limits.
         limits: RateLimits::off(),

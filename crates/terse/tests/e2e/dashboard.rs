@@ -20,14 +20,14 @@ const BROWSERS: [&str; 3] = [
 ];
 
 /// A server with an account `ann`, and an API key of hers.
-struct World {
+pub(crate) struct World {
     _temp: tempfile::TempDir,
-    terse: Served,
+    pub(crate) terse: Served,
     key: String,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (temp, data) = folder();
         let settings = [
             "safety.allow_private_targets=true",
@@ -60,7 +60,7 @@ impl World {
     }
 
     /// Asks the API; returns its answer.
-    fn api(&self, method: &str, path: &str, body: &Value) -> Value {
+    pub(crate) fn api(&self, method: &str, path: &str, body: &Value) -> Value {
         let request = http::Request::builder()
             .method(method)
             .uri(format!("{}/api/v1{path}", self.terse.url))
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    async fn sign_in(&self, browser: &Browser, next: &str) {
+    pub(crate) async fn sign_in(&self, browser: &Browser, next: &str) {
         browser.open(&format!("{}/login?next={next}", self.terse.url)).await;
         browser.fill("#name", "ann").await;
         browser.fill("#password", "correct horse battery").await;

@@ -1,6 +1,7 @@
 //! Browser tests of the pages with the real binary.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod accounts;
 mod axe;
 mod browser;
 mod dashboard;

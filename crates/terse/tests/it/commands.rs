@@ -454,6 +454,29 @@ fn an_account_gets_a_plan_and_loses_it_again() {
 }
 
 #[test]
+fn two_factor_sign_in_is_turned_off_for_a_lost_device() {
+    let (_temp, data) = store();
+    done(&data, &["user", "add", "ann"]);
+    let said = done(&data, &["user", "two-factor-off", "ann"]);
+    assert!(said.out.contains("two-factor sign-in is off: ann"), "{}", said.out);
+    let told = done(&data, &["--json", "user", "two-factor-off", "ann"]).json();
+    assert_eq!(told["two_factor"], false);
+}
+
+#[test]
+fn a_reset_link_is_printed() {
+    let (_temp, data) = store();
+    done(&data, &["user", "add", "ann"]);
+    let said = done(&data, &["user", "reset", "ann"]);
+    assert!(said.out.contains("/login/reset?token=terse_"), "{}", said.out);
+    assert!(said.err.contains("It works once, until "), "{}", said.err);
+    let made = done(&data, &["--json", "user", "reset", "ann"]).json();
+    assert!(made["url"].as_str().unwrap() != said.out.trim() && made["expires_at"].is_string());
+    let refused = run(&data, &["user", "reset", "bob"]);
+    assert!(refused.code == 1 && refused.err.contains("no account"), "{}", refused.err);
+}
+
+#[test]
 fn an_admin_sees_their_own_links_unless_they_ask_for_others() {
     let (_temp, data) = store();
     let made = "https://example.com/mine";
