@@ -134,7 +134,7 @@ async fn finish(State(state): Web, mut request: Request, next: Next) -> Response
     let asked = request.headers().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let api = is_api(request.uri().path());
-    let frame = PageFrame::of(&state, request.headers());
+    let frame = PageFrame::translated(&state, request.headers());
     let preflight = if api { state.http.cors.preflight(&method, &asked) } else { None };
     let answered = async {
         match preflight {

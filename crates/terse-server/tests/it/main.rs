@@ -11,6 +11,7 @@ mod fake;
 mod fake_clicks;
 mod focus;
 mod http;
+mod languages;
 mod layers;
 mod limits;
 mod link_form;

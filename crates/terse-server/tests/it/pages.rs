@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{Role, Scope};
-use terse_core::{Hosts, Logo, Operator};
+use terse_core::{Hosts, Logo, Operator, PageLanguage};
 
 use crate::web::{Answer, OWNER, Web};
 
@@ -239,7 +239,7 @@ async fn a_preview_tells_but_never_follows() {
             && text.contains("just now")
     );
     assert!(
-        text.contains("“&#34;&#62;&#60;script&#62;")
+        text.contains("<dt>Title</dt><dd>&#34;&#62;&#60;script&#62;")
             && text.contains("rel=\"noreferrer nofollow noopener\"")
     );
     assert!(!text.contains("http-equiv"));
@@ -455,7 +455,7 @@ async fn what_is_not_there_is_a_page_for_people_and_a_problem_for_programs() {
 #[test]
 fn pages_for_the_redirect_plane_are_ready() {
     let hosts = Hosts::new(&"https://go.example/".parse().unwrap(), &[], vec![]).unwrap();
-    let pages = terse_server::pages(&operator(), &hosts);
+    let pages = terse_server::pages(&operator(), &hosts, PageLanguage::English);
     for (page, words) in [
         (&pages.not_found, "Not found"),
         (&pages.gone, "has expired"),
