@@ -6,12 +6,14 @@
 
 pub mod accounts;
 mod aliases;
+mod branding;
 mod changes;
 pub mod clicks;
 mod clock;
 mod clock_guard;
 mod code;
 mod codes;
+mod colour;
 mod create_link;
 mod domain;
 mod domain_check;
@@ -54,6 +56,9 @@ mod validation;
 pub mod webhooks;
 
 pub use aliases::UnwantedAliases;
+pub use branding::{
+    AccentColour, Branding, FooterLink, MAX_BRANDING_LOGO, MAX_FOOTER_LINKS, OperatorInForce,
+};
 pub use changes::{
     CHANGES_KEPT, Change, ChangeCursor, ChangeFeed, ChangeFollower, ChangePage, NoRouteCache,
     OnChange, RouteCache, SharedCache,
@@ -65,6 +70,7 @@ pub use codes::{
     Alphabet, CodeRequest, CodeSource, CodeSourceError, Hashed, MAX_CODE_LENGTH, MIN_CODE_LENGTH,
     Numbered, Numbering, Random, Snowflake,
 };
+pub use colour::Colour;
 pub use create_link::{CreateBounds, CreateLink, NewLink};
 pub use domain::{Domain, Hosts};
 pub use domain_check::{

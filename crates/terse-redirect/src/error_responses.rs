@@ -168,6 +168,30 @@ pub struct ErrorResponses {
     responses: Vec<ErrorResponse>,
 }
 
+/// The responses in force. Serving threads read them without a lock.
+pub(crate) struct CurrentResponses {
+    /// One entry, under 0.
+    current: papaya::HashMap<u8, ErrorResponses, foldhash::fast::RandomState>,
+}
+
+impl CurrentResponses {
+    pub(crate) fn new(responses: ErrorResponses) -> Self {
+        let current = Self { current: papaya::HashMap::default() };
+        current.replace(responses);
+        current
+    }
+
+    pub(crate) fn replace(&self, responses: ErrorResponses) {
+        self.current.pin().insert(0, responses);
+    }
+
+    /// Reads the responses. There are always some: they are replaced, never removed.
+    pub(crate) fn with<T>(&self, read: impl FnOnce(&ErrorResponses) -> T) -> T {
+        let pinned = self.current.pin();
+        read(pinned.get(&0).expect("the responses are never removed"))
+    }
+}
+
 /// One response in all its forms.
 struct ErrorResponse {
     problem: PreparedResponse,

@@ -227,7 +227,9 @@ fn write_failure(
     let &LinkRequest { domain, code, .. } = request;
     if !redirector.fallbacks.write(domain, answered, code, (date, close), out) {
         let page = head.html().then(|| PageLanguage::preferred(request.headers.languages));
-        redirector.error_responses.write(answered, page, date, close, out);
+        redirector
+            .error_responses
+            .with(|responses| responses.write(answered, page, date, close, out));
     }
 }
 

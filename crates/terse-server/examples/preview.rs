@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         registry: Arc::new(terse_testkit::MemoryRegistry::new()),
         registry_refresh: Arc::new(terse_core::accounts::NoRefresh),
         passwords: Passwords::new(1),
-        operator: Operator::default(),
+        operator: Arc::default(),
         accounts: AccountSettings::closed(),
         used_keys: Arc::new(terse_core::accounts::NoKeyUse),
         classifier: Arc::new(terse_core::rules::NoClassifier),

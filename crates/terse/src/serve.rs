@@ -185,7 +185,7 @@ impl Server {
         let (links_store, safety, redirector) =
             (Arc::clone(links_store), Arc::clone(safety), Arc::clone(redirector));
         let outgoing = Arc::clone(&services.integrations.counts);
-        let refusal_pages = RefusalPages::new(&services.operator, &hosts);
+        let refusal_pages = RefusalPages::new(Arc::clone(&services.operator), &hosts);
         let notices = Arc::<Notices>::default();
         notices.set("store", store.notice());
         let parts = jobs::JobParts { config, clock: &clock, store: &store, notices: &notices };

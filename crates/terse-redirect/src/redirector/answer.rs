@@ -339,7 +339,7 @@ impl Redirector {
             }
         }
         let page = visitor.html.then(|| PageLanguage::preferred(visitor.headers.languages));
-        self.error_responses.response(answered, page)
+        self.error_responses.with(|responses| responses.response(answered, page))
     }
 }
 

@@ -56,7 +56,7 @@ impl FromRequest<Arc<App>> for OwnForm {
 }
 
 /// The error page for a form that could not be read.
-fn refusal(problem: &Problem) -> Response {
+pub(super) fn refusal(problem: &Problem) -> Response {
     message(&VisitorMessage { status: problem.status(), ..BAD_FORM })
 }
 

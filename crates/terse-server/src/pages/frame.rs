@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use terse_core::{Contact, Operator, PageLanguage, PageUrl};
+use terse_core::{Contact, FooterLink, Operator, PageLanguage, PageUrl};
 
 use crate::http::cookies::{cookie, session_cookie};
 use crate::http::state::App;
@@ -103,6 +103,15 @@ impl PageFrame {
         self.site.logo_path()
     }
 
+    /// The style sheet with the operator's accent colour.
+    pub(super) fn style(&self) -> Option<&str> {
+        self.site.style_path()
+    }
+
+    pub(super) fn links(&self) -> &[FooterLink] {
+        &self.site.operator().links
+    }
+
     pub(super) fn imprint(&self) -> Option<&PageUrl> {
         self.site.operator().imprint.as_ref()
     }
@@ -117,8 +126,13 @@ impl PageFrame {
 
     /// Whether the footer has a line about the operator.
     pub(super) fn has_operator(&self) -> bool {
-        let Operator { name, imprint, abuse_contact, security_contact, .. } = self.site.operator();
-        name.is_some() || imprint.is_some() || abuse_contact.is_some() || security_contact.is_some()
+        let Operator { name, imprint, abuse_contact, security_contact, links, .. } =
+            self.site.operator();
+        name.is_some()
+            || imprint.is_some()
+            || abuse_contact.is_some()
+            || security_contact.is_some()
+            || !links.is_empty()
     }
 
     pub(super) fn is_signed_in(&self) -> bool {

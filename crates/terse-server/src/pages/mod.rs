@@ -7,6 +7,7 @@
 mod account;
 mod accounts;
 mod assets;
+mod branding;
 mod chart;
 mod docs;
 mod domains;
@@ -35,6 +36,7 @@ mod session;
 mod shell;
 mod signup;
 mod system;
+mod upload;
 mod webhook;
 mod webhooks;
 mod window;
@@ -47,7 +49,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
-use terse_core::{Hosts, Operator, PageLanguage};
+use terse_core::{Hosts, Operator, OperatorInForce, PageLanguage};
 
 pub(crate) use assets::{app_css, app_js, css, docs_js, js};
 pub(crate) use docs::{DOCS_CSP, docs_page};
@@ -57,7 +59,7 @@ pub(crate) use password::{PasswordProblem, password_page};
 use crate::http::refusal::refusal;
 use crate::http::state::App;
 use crate::messages::{Catalogue, MessageText, catalogue, fill};
-use crate::site::Site;
+use crate::site::{CurrentSite, Site};
 
 /// The `Content-Security-Policy` of every page: only our own style sheet and script, nothing from
 /// other sites.
@@ -148,6 +150,7 @@ fn running() -> Router<Arc<App>> {
         .route("/accounts", get(accounts::show))
         .route("/accounts/invite", post(accounts::invite))
         .route("/accounts/change", post(accounts::change))
+        .route("/branding", get(branding::show).post(branding::save))
         .route("/system", get(system::show))
         .route("/system/removal", post(system::confirm_removal))
 }
@@ -264,7 +267,7 @@ pub struct Pages {
 /// Renders the pages for the redirect plane. They load one style sheet and the operator's logo from
 /// this server.
 pub fn pages(operator: &Operator, hosts: &Hosts, language: PageLanguage) -> Pages {
-    let site = Arc::new(Site::new(operator.clone(), hosts));
+    let site = Arc::new(Site::new(Arc::new(operator.clone()), hosts));
     let frame = PageFrame::new(site, Visitor::Anyone).in_language(language);
     let rendered = |message: VisitorMessage| {
         let (status, words) = (message.status, (message.words)(frame.m()));
@@ -293,16 +296,19 @@ struct Refusal<'a> {
 
 /// Makes the pages for requests that are refused before routing.
 pub struct RefusalPages {
-    frame: PageFrame,
+    site: CurrentSite,
     primary_host: String,
 }
 
 impl RefusalPages {
     /// With the operator's name and contacts.
-    pub fn new(operator: &Operator, hosts: &Hosts) -> Self {
-        let site = Arc::new(Site::new(operator.clone(), hosts));
+    pub fn new(operator: Arc<OperatorInForce>, hosts: &Hosts) -> Self {
         let primary_host = hosts.primary_host().to_owned();
-        Self { frame: PageFrame::new(site, Visitor::Anyone), primary_host }
+        Self { site: CurrentSite::new(operator, hosts.clone()), primary_host }
+    }
+
+    fn frame(&self) -> PageFrame {
+        PageFrame::new(self.site.get(), Visitor::Anyone)
     }
 
     /// The answer to a refused request: a page in this language, or a problem document with this
@@ -330,7 +336,7 @@ impl RefusalPages {
             StatusCode::INTERNAL_SERVER_ERROR => catalogue(language).failed,
             _ => return self.rare(status, detail),
         };
-        let frame = self.frame.clone().in_language(language);
+        let frame = self.frame().in_language(language);
         let (status_code, MessageText { heading, text, hint }) = (status.as_u16(), words);
         let text = &match status {
             StatusCode::MISDIRECTED_REQUEST => fill(text, &self.primary_host),
@@ -344,7 +350,7 @@ impl RefusalPages {
     fn rare(&self, status: StatusCode, text: &str) -> Response {
         let heading = status.canonical_reason().unwrap_or("Request refused");
         let hint = "Check the address where you found it.";
-        let frame = &self.frame;
+        let frame = &self.frame();
         page(status, html(&Refusal { frame, status: status.as_u16(), heading, text, hint }))
     }
 }

@@ -107,7 +107,7 @@ fn pages_for_the_redirect_plane_exist_in_every_language() {
 fn a_refused_request_is_answered_in_the_visitors_language() {
     let hosts =
         terse_core::Hosts::new(&"https://go.example/".parse().unwrap(), &[], vec![]).unwrap();
-    let pages = terse_server::RefusalPages::new(&terse_core::Operator::default(), &hosts);
+    let pages = terse_server::RefusalPages::new(Default::default(), &hosts);
     let status = axum::http::StatusCode::MISDIRECTED_REQUEST;
     let answer = pages.answer(status, "unknown_host", "detail", Some(PageLanguage::French));
     assert_eq!(answer.headers()["content-language"], "fr");

@@ -3,6 +3,7 @@
 
 mod admin_pages;
 mod authorisation;
+mod branding;
 mod clicks;
 mod connection_pages;
 mod create;

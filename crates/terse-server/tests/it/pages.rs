@@ -474,6 +474,7 @@ fn operator() -> Operator {
         imprint: Some("https://example.org/imprint".parse().unwrap()),
         abuse_contact: Some("abuse@example.org".parse().unwrap()),
         security_contact: Some("https://example.org/security".parse().unwrap()),
+        ..Operator::default()
     }
 }
 

@@ -8,7 +8,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, Response, StatusCode};
 use futures_util::FutureExt as _;
 use serde_json::Value;
-use terse_core::accounts::{ErasureError, Erasures, NoKeyUse, NoRefresh};
+use terse_core::accounts::{ErasureError, Erasures, NoKeyUse, RefreshHook};
 use terse_core::clicks::Live;
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
@@ -60,6 +60,19 @@ impl Screening for Watchful {
 
     fn sentence(&self, flag: &str) -> Option<&'static str> {
         (flag == "odd").then_some("It is <odd>.")
+    }
+}
+
+/// Applies the branding, as the registry watcher of a server does.
+struct ApplyBranding {
+    registry: Arc<MemoryRegistry>,
+    operator: Arc<OperatorInForce>,
+}
+
+#[async_trait::async_trait]
+impl RefreshHook for ApplyBranding {
+    async fn refresh(&self) {
+        self.operator.apply(&self.registry.branding().await.unwrap());
     }
 }
 
@@ -220,6 +233,7 @@ impl Web {
         operator: Operator,
         http: HttpSettings,
     ) -> Self {
+        let operator = Arc::new(OperatorInForce::new(operator));
         let base = url::Url::parse("https://go.example/").unwrap();
         let hosts =
             Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
@@ -259,9 +273,12 @@ impl Web {
             links,
             keys,
             registry: registry.clone(),
-            registry_refresh: Arc::new(NoRefresh),
+            registry_refresh: Arc::new(ApplyBranding {
+                registry: registry.clone(),
+                operator: operator.clone(),
+            }),
             passwords: Passwords::new(1),
-            operator,
+            operator: Arc::clone(&operator),
             accounts: AccountSettings::closed(),
             used_keys: Arc::new(NoKeyUse),
             classifier: Arc::new(Watching),

@@ -195,7 +195,8 @@ pub(super) fn operator(config: &Config) -> anyhow::Result<Operator> {
         }
         None => None,
     };
-    Ok(Operator { name, logo, imprint, abuse_contact, security_contact })
+    let (accent, links) = (None, Vec::new());
+    Ok(Operator { name, logo, imprint, abuse_contact, security_contact, accent, links })
 }
 
 /// The pages that the redirect plane sends by itself.

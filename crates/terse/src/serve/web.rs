@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
 use terse_core::accounts::{KeyUse, NoKeyUse, NoRefresh, RefreshHook};
-use terse_core::{Clock, Links, NoLookup, NoRouteCache, Operator};
+use terse_core::{Clock, Links, NoLookup, NoRouteCache};
 use terse_outgoing::SystemLookup;
 use terse_safety::LazyScreen;
 use terse_server::{AdminKeys, AppState, CorsOrigins, HttpSettings, RateLimits, RequestLog};
@@ -41,7 +41,7 @@ impl WebParts<'_> {
             registry: Arc::clone(&store.registry),
             registry_refresh,
             passwords: credentials::passwords(),
-            operator: services.operator.clone(),
+            operator: Arc::clone(&services.operator),
             accounts: credentials::accounts(config, &services.links.rules().hosts, store)?,
             used_keys,
             classifier: services.classifier.clone(),
@@ -113,7 +113,7 @@ pub(crate) async fn in_process_api(
         registry_refresh: Arc::new(NoRefresh),
         passwords: credentials::passwords(),
         // Commands show no pages.
-        operator: Operator::default(),
+        operator: Arc::default(),
         accounts,
         used_keys: Arc::new(NoKeyUse),
         classifier: Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone())),
