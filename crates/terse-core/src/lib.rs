@@ -23,6 +23,7 @@ mod http_client;
 mod identity;
 mod insert;
 pub mod job;
+mod job_board;
 pub mod limits;
 mod link;
 pub mod link_codec;
@@ -83,6 +84,7 @@ pub use http_client::{
 };
 pub use identity::{CodeHash, Identity};
 pub use insert::{FoldedAlias, Insert, Inserted, MustBeAbsent, Request, ReuseKey};
+pub use job_board::{JobBoard, JobRun, JobStatus, RunJobError};
 pub use link::{
     Link, LinkKey, LinkStatus, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision,
 };

@@ -61,6 +61,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         clicks: fake_clicks::FakeClicks::new(),
         live: Arc::default(),
         webhooks: None,
+        jobs: Arc::default(),
         self_check: Arc::new(NoSelfCheck),
         lookup: Arc::new(terse_core::NoLookup),
         http: terse_server::HttpSettings::default(),

@@ -175,7 +175,8 @@ impl Server {
         let parts = web::WebParts { config, store: &store };
         let used_keys = Arc::<UsedKeys>::default();
         let (refresh, uses) = (Arc::new(registry_refresh), Arc::clone(&used_keys));
-        let state = parts.state(&services, &click_plane, keys, (refresh, uses), stopping)?;
+        let state =
+            parts.state(&services, &click_plane, keys, (refresh, uses), jobs.board(), stopping)?;
         let api = Arc::clone(&state.stats);
         let password_gate = PasswordGate::new(state.clone());
         let web = terse_server::router(state);

@@ -11,8 +11,8 @@ use terse_core::registry::Registry;
 use terse_core::rules::VisitorClassifier;
 use terse_core::webhooks::{OwnerWebhooks, Webhooks};
 use terse_core::{
-    DomainChecks, LinkCreation, Links, NameLookup, OperatorInForce, PublicLinks, Removals,
-    SelfCheck,
+    DomainChecks, JobBoard, LinkCreation, Links, NameLookup, OperatorInForce, PublicLinks,
+    Removals, SelfCheck,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -65,6 +65,8 @@ pub struct AppState {
     pub live: Arc<Live>,
     /// Webhooks; `None` if they are off.
     pub webhooks: Option<Webhooks>,
+    /// The background jobs of this node.
+    pub jobs: Arc<JobBoard>,
     /// Checks the process, for `terse doctor`.
     pub self_check: Arc<dyn SelfCheck>,
     /// Resolves names, to check the DNS records of short domains.
@@ -104,6 +106,7 @@ pub(crate) struct App {
     pub(crate) clicks: Arc<dyn ClickStore>,
     pub(crate) live: Arc<Live>,
     pub(crate) webhooks: Option<OwnerWebhooks>,
+    pub(crate) jobs: Arc<JobBoard>,
     pub(crate) self_check: Arc<dyn SelfCheck>,
     pub(crate) domain_checks: DomainChecks,
     pub(crate) http: HttpSettings,
@@ -193,6 +196,7 @@ impl App {
             clicks: state.clicks,
             live: state.live,
             webhooks,
+            jobs: state.jobs,
             self_check: state.self_check,
             http: state.http,
             stop: state.stop,

@@ -153,6 +153,7 @@ fn running() -> Router<Arc<App>> {
         .route("/branding", get(branding::show).post(branding::save))
         .route("/system", get(system::show))
         .route("/system/removal", post(system::confirm_removal))
+        .route("/system/jobs", post(system::run_job))
 }
 
 /// A page with a single message, without its frame.

@@ -104,6 +104,7 @@ pub(crate) struct Web {
     pub(crate) live: Arc<Live>,
     pub(crate) erasures: Erasures,
     pub(crate) stop: watch::Sender<bool>,
+    pub(crate) jobs: Arc<JobBoard>,
 }
 
 pub(crate) struct Answer {
@@ -234,6 +235,7 @@ impl Web {
         http: HttpSettings,
     ) -> Self {
         let operator = Arc::new(OperatorInForce::new(operator));
+        let jobs = Arc::<JobBoard>::default();
         let base = url::Url::parse("https://go.example/").unwrap();
         let hosts =
             Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
@@ -295,12 +297,13 @@ impl Web {
                 owners: Arc::default(),
                 wake: Arc::default(),
             }),
+            jobs: jobs.clone(),
             self_check: Arc::new(NoSelfCheck),
             lookup: Arc::new(Records),
             http,
             stop: stopped,
         });
-        Self { router, registry, store, clock, stats, clicks, live, erasures, stop }
+        Self { router, registry, store, clock, stats, clicks, live, erasures, stop, jobs }
     }
 
     /// Creates an account with a key of this name that has all permissions.
