@@ -19,6 +19,7 @@ mod link;
 mod link_form;
 mod link_history;
 mod link_live;
+mod link_qr;
 mod link_rules;
 mod link_stats;
 mod links;
@@ -123,6 +124,7 @@ fn dashboard() -> Router<Arc<App>> {
         .route("/links/{code}/edit", get(link_form::edit).post(link_form::change))
         .route("/links/{code}/values", get(link_stats::values))
         .route("/links/{code}/live", get(link_live::show))
+        .route("/links/{code}/qr", get(link_qr::show))
         .route("/links/{code}/rules", get(link_rules::show))
         .route("/links/{code}/history", get(link_history::show))
         .route("/links/{code}/archive", post(link::archive))
