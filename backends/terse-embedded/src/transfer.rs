@@ -109,7 +109,8 @@ fn query(table: &Table) -> Option<&'static str> {
         (StoreFile::Links, "outbox") => "SELECT kind, at, event, link FROM outbox ORDER BY id",
         (StoreFile::Registry, "facts") => {
             "SELECT name, CASE name WHEN 'had_admin' THEN x'' ELSE CAST(value AS BLOB) END \
-             FROM meta WHERE name IN ('setup', 'had_admin', 'admin_key', 'removal_alarm')"
+             FROM meta \
+             WHERE name IN ('setup', 'had_admin', 'admin_key', 'removal_alarm', 'branding')"
         }
         (StoreFile::Registry, "accounts") => {
             "SELECT id, name, role, created_at, password, issuer, subject, suspended_at, \

@@ -6,12 +6,14 @@
 
 pub mod accounts;
 mod aliases;
+mod branding;
 mod changes;
 pub mod clicks;
 mod clock;
 mod clock_guard;
 mod code;
 mod codes;
+mod colour;
 mod create_link;
 mod domain;
 mod domain_check;
@@ -21,6 +23,7 @@ mod http_client;
 mod identity;
 mod insert;
 pub mod job;
+mod job_board;
 pub mod limits;
 mod link;
 pub mod link_codec;
@@ -33,6 +36,7 @@ mod notices;
 mod operator;
 mod outbox;
 mod outcome;
+mod page_language;
 mod password;
 mod patch;
 mod principal;
@@ -53,6 +57,9 @@ mod validation;
 pub mod webhooks;
 
 pub use aliases::UnwantedAliases;
+pub use branding::{
+    AccentColour, Branding, FooterLink, MAX_BRANDING_LOGO, MAX_FOOTER_LINKS, OperatorInForce,
+};
 pub use changes::{
     CHANGES_KEPT, Change, ChangeCursor, ChangeFeed, ChangeFollower, ChangePage, NoRouteCache,
     OnChange, RouteCache, SharedCache,
@@ -64,6 +71,7 @@ pub use codes::{
     Alphabet, CodeRequest, CodeSource, CodeSourceError, Hashed, MAX_CODE_LENGTH, MIN_CODE_LENGTH,
     Numbered, Numbering, Random, Snowflake,
 };
+pub use colour::Colour;
 pub use create_link::{CreateBounds, CreateLink, NewLink};
 pub use domain::{Domain, Hosts};
 pub use domain_check::{
@@ -76,6 +84,7 @@ pub use http_client::{
 };
 pub use identity::{CodeHash, Identity};
 pub use insert::{FoldedAlias, Insert, Inserted, MustBeAbsent, Request, ReuseKey};
+pub use job_board::{JobBoard, JobRun, JobStatus, RunJobError};
 pub use link::{
     Link, LinkKey, LinkStatus, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision,
 };
@@ -90,6 +99,7 @@ pub use notices::Notices;
 pub use operator::{Contact, Logo, Operator, OperatorName, PageUrl};
 pub use outbox::{EventId, Outbox, OutboxDrain, OutboxEntry, OutboxEvent, OutboxPage};
 pub use outcome::{Answered, ExceededLimit, VisitDecision};
+pub use page_language::PageLanguage;
 pub use password::{PasswordError, PasswordHash, PasswordHasher};
 pub use patch::{MAX_TTL, Patch, PatchField};
 pub use principal::{AccessError, Credential, Principal};

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use url::Url;
 
+use crate::branding::{AccentColour, FooterLink};
+
 /// The longest name in characters.
 const MAX_NAME: usize = 64;
 /// The longest contact or URL in octets.
@@ -25,6 +27,10 @@ pub struct Operator {
     pub abuse_contact: Option<Contact>,
     /// Where to report security problems of the server.
     pub security_contact: Option<Contact>,
+    /// In place of the usual accent colour.
+    pub accent: Option<AccentColour>,
+    /// Further links in the footer of pages.
+    pub links: Vec<FooterLink>,
 }
 
 /// The name of an operator: 1 to 64 characters on one line.

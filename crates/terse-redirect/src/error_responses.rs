@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use terse_core::limits::Limit;
-use terse_core::{Answered, ExceededLimit};
+use terse_core::{Answered, ExceededLimit, PageLanguage};
 
 use crate::settings::RedirectSettings;
 
@@ -44,9 +44,20 @@ fn index(answered: Answered) -> usize {
     }
 }
 
-/// The HTML pages for browsers, and the policy they are served under.
+/// The HTML pages for browsers in all languages, and the policy they are served under.
 #[derive(Clone, Debug, Default)]
 pub struct FailurePages {
+    /// The pages, by language.
+    pub pages: [LanguagePages; PageLanguage::COUNT],
+    /// Where to ask about a blocked link, for programs. The page has it already.
+    pub contact: Option<String>,
+    /// The `Content-Security-Policy` of all pages.
+    pub policy: String,
+}
+
+/// The HTML pages in one language.
+#[derive(Clone, Debug, Default)]
+pub struct LanguagePages {
     /// For 404.
     pub not_found: String,
     /// For 410, if the link has expired.
@@ -59,52 +70,48 @@ pub struct FailurePages {
     pub unavailable: String,
     /// For 429.
     pub limited: String,
-    /// The contact for questions about a blocked link, for answers to programs. The page already
-    /// contains it.
-    pub contact: Option<String>,
-    /// The `Content-Security-Policy` of all pages.
-    pub policy: String,
 }
 
+/// The page of an answer.
+type PageOf = fn(&LanguagePages) -> &String;
+
 /// What one answer says: its status, its limit, and its texts for programs and browsers.
-struct Description<'a> {
+struct Description {
     status: StatusCode,
     limit: Limit,
     title: &'static str,
     detail: Cow<'static, str>,
-    page: &'a str,
+    page: PageOf,
 }
 
-fn describe<'a>(
-    answered: Answered,
-    pages: &'a FailurePages,
-    settings: &RedirectSettings,
-) -> Description<'a> {
-    let (status, title, detail, page) = match answered {
-        Answered::Gone => (StatusCode::GONE, "Expired", "This link has expired.", &pages.gone),
+fn describe(answered: Answered, pages: &FailurePages, settings: &RedirectSettings) -> Description {
+    let (status, title, detail, page): (_, _, _, PageOf) = match answered {
+        Answered::Gone => {
+            (StatusCode::GONE, "Expired", "This link has expired.", |pages| &pages.gone)
+        }
         Answered::UsedUp => (
             StatusCode::GONE,
             "Used up",
             "This link has been followed as often as its owner allowed.",
-            &pages.used_up,
+            |pages| &pages.used_up,
         ),
         Answered::PrefetchRefused => (
             StatusCode::SERVICE_UNAVAILABLE,
             "Not prefetched",
             "This link has a limited number of clicks. A prefetch does not spend one.",
-            &pages.unavailable,
+            |pages| &pages.unavailable,
         ),
         Answered::Blocked => (
             StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS,
             "Blocked",
             "This link was blocked.",
-            &pages.blocked,
+            |pages| &pages.blocked,
         ),
         Answered::Unavailable => (
             StatusCode::SERVICE_UNAVAILABLE,
             "Unavailable",
             "The link cannot be looked up right now. Please try again in a moment.",
-            &pages.unavailable,
+            |pages| &pages.unavailable,
         ),
         Answered::Limited(limit) => {
             let detail = match limit {
@@ -118,7 +125,7 @@ fn describe<'a>(
                     "This link is followed too often. Please try again later."
                 }
             };
-            (StatusCode::TOO_MANY_REQUESTS, "Too many requests", detail, &pages.limited)
+            (StatusCode::TOO_MANY_REQUESTS, "Too many requests", detail, |pages| &pages.limited)
         }
         Answered::NotFound
         | Answered::NeverIssued
@@ -126,7 +133,7 @@ fn describe<'a>(
         | Answered::Warned
         | Answered::PasswordAsked
         | Answered::WrongMethod => {
-            (StatusCode::NOT_FOUND, "Not found", "There is no such link.", &pages.not_found)
+            (StatusCode::NOT_FOUND, "Not found", "There is no such link.", |pages| &pages.not_found)
         }
     };
     let limit = match answered {
@@ -156,9 +163,39 @@ pub(crate) struct PreparedResponse {
     head: Vec<u8>,
 }
 
-/// All prepared responses, each as a problem document and as a page.
+/// All prepared responses, each as a problem document and as a page in every language.
 pub struct ErrorResponses {
-    responses: Vec<[PreparedResponse; 2]>,
+    responses: Vec<ErrorResponse>,
+}
+
+/// The responses in force. Serving threads read them without a lock.
+pub(crate) struct CurrentResponses {
+    /// One entry, under 0.
+    current: papaya::HashMap<u8, ErrorResponses, foldhash::fast::RandomState>,
+}
+
+impl CurrentResponses {
+    pub(crate) fn new(responses: ErrorResponses) -> Self {
+        let current = Self { current: papaya::HashMap::default() };
+        current.replace(responses);
+        current
+    }
+
+    pub(crate) fn replace(&self, responses: ErrorResponses) {
+        self.current.pin().insert(0, responses);
+    }
+
+    /// Reads the responses. There are always some: they are replaced, never removed.
+    pub(crate) fn with<T>(&self, read: impl FnOnce(&ErrorResponses) -> T) -> T {
+        let pinned = self.current.pin();
+        read(pinned.get(&0).expect("the responses are never removed"))
+    }
+}
+
+/// One response in all its forms.
+struct ErrorResponse {
+    problem: PreparedResponse,
+    pages: [PreparedResponse; PageLanguage::COUNT],
 }
 
 impl ErrorResponses {
@@ -179,10 +216,14 @@ impl ErrorResponses {
                 detail = detail
             );
             let (json, html) = ("application/problem+json", "text/html; charset=utf-8");
-            [
-                PreparedResponse::new(&description, json, problem, None),
-                PreparedResponse::new(&description, html, page.to_owned(), Some(&pages.policy)),
-            ]
+            ErrorResponse {
+                problem: PreparedResponse::new(&description, json, problem, None),
+                pages: PageLanguage::ALL.map(|language| {
+                    let body = page(&pages.pages[language as usize]).clone();
+                    let form = Some((language, pages.policy.as_str()));
+                    PreparedResponse::new(&description, html, body, form)
+                }),
+            }
         };
         Self { responses: PREPARED.map(prepare).into() }
     }
@@ -191,30 +232,39 @@ impl ErrorResponses {
     pub(crate) fn write(
         &self,
         answered: Answered,
-        html: bool,
+        page: Option<PageLanguage>,
         date: &[u8],
         close: bool,
         out: &mut Vec<u8>,
     ) {
-        self.get(answered, html).write(date, close, out);
+        self.get(answered, page).write(date, close, out);
     }
 
     /// A response for hyper.
-    pub(crate) fn response(&self, answered: Answered, html: bool) -> Response<Bytes> {
-        self.get(answered, html).response()
+    pub(crate) fn response(
+        &self,
+        answered: Answered,
+        page: Option<PageLanguage>,
+    ) -> Response<Bytes> {
+        self.get(answered, page).response()
     }
 
-    fn get(&self, answered: Answered, html: bool) -> &PreparedResponse {
-        &self.responses[index(answered)][usize::from(html)]
+    /// The page in this language, or the problem document.
+    fn get(&self, answered: Answered, page: Option<PageLanguage>) -> &PreparedResponse {
+        let response = &self.responses[index(answered)];
+        match page {
+            Some(language) => &response.pages[language as usize],
+            None => &response.problem,
+        }
     }
 }
 
 impl PreparedResponse {
     fn new(
-        description: &Description<'_>,
+        description: &Description,
         content_type: &'static str,
         body: String,
-        policy: Option<&str>,
+        page: Option<(PageLanguage, &str)>,
     ) -> Self {
         let &Description { status, limit, .. } = description;
         let mut headers = HeaderMap::new();
@@ -223,7 +273,7 @@ impl PreparedResponse {
             header::CACHE_CONTROL,
             HeaderValue::from_static("private, max-age=0, no-store"),
         );
-        headers.insert(header::VARY, HeaderValue::from_static("accept"));
+        headers.insert(header::VARY, HeaderValue::from_static("accept, accept-language"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         if status == StatusCode::SERVICE_UNAVAILABLE {
@@ -239,8 +289,13 @@ impl PreparedResponse {
             headers.insert("ratelimit-remaining", HeaderValue::from_static("0"));
             headers.insert("ratelimit-reset", seconds);
         }
-        if let Some(policy) = policy.and_then(|policy| HeaderValue::from_str(policy).ok()) {
-            headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+        if let Some((language, policy)) = page {
+            let tag = HeaderValue::from_static(language.tag());
+            headers.insert(header::CONTENT_LANGUAGE, tag);
+            headers.extend(
+                HeaderValue::from_str(policy)
+                    .map(|policy| (header::CONTENT_SECURITY_POLICY, policy)),
+            );
             headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         }
         headers.insert(header::CONTENT_LENGTH, body.len().into());

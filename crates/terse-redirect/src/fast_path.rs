@@ -7,7 +7,7 @@
 
 use std::mem::MaybeUninit;
 
-use terse_core::{Answered, VisitDecision};
+use terse_core::{Answered, PageLanguage, VisitDecision};
 
 use crate::client_addr::ClientAddr;
 use crate::now::Now;
@@ -122,7 +122,7 @@ pub fn answer<'a>(
     (request.domain, request.code, request.query) = (domain, code, query);
 
     let fail = |answered: Answered, out: &mut Vec<u8>| {
-        write_failure(redirector, (domain, code), answered, &head, (date, close), out);
+        write_failure(redirector, request, answered, &head, (date, close), out);
         FastPathResult::Answered(AnsweredRequest {
             used,
             answered,
@@ -218,14 +218,18 @@ pub fn answer<'a>(
 #[cold]
 fn write_failure(
     redirector: &Redirector,
-    (domain, code): (u16, &str),
+    request: &LinkRequest<'_>,
     answered: Answered,
     head: &RequestHead<'_>,
     (date, close): (&[u8], bool),
     out: &mut Vec<u8>,
 ) {
+    let &LinkRequest { domain, code, .. } = request;
     if !redirector.fallbacks.write(domain, answered, code, (date, close), out) {
-        redirector.error_responses.write(answered, head.html(), date, close, out);
+        let page = head.html().then(|| PageLanguage::preferred(request.headers.languages));
+        redirector
+            .error_responses
+            .with(|responses| responses.write(answered, page, date, close, out));
     }
 }
 

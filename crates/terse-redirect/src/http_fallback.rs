@@ -11,7 +11,7 @@ use futures_util::future::Either as Sooner;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
-use terse_core::{Answered, Code, Hosts};
+use terse_core::{Answered, Code, Hosts, PageLanguage};
 use tokio::runtime::Handle;
 use tokio::task::JoinError;
 
@@ -171,10 +171,10 @@ impl<W: WebPlane> FallbackParts<W> {
     }
 
     async fn open(&self, mut request: Request<Incoming>, handler: VisitHandler) -> Answer<W> {
-        let html = prefers_html(&request);
+        let page = preferred_page(&request);
         let place = match self.check(&request) {
             Ok(place) => place,
-            Err(refusal) => return self.refuse(&refusal, html),
+            Err(refusal) => return self.refuse(&refusal, page),
         };
         if let Some(response) = self.on_another_host(&request, place, &handler) {
             return response;
@@ -184,7 +184,7 @@ impl<W: WebPlane> FallbackParts<W> {
         };
         let code = match code_in(request.uri().path()) {
             Ok(code) => code,
-            Err(refusal) => return self.refuse(&refusal, html),
+            Err(refusal) => return self.refuse(&refusal, page),
         };
         if let Some(code) = code.as_ref().filter(|_| is_about_report(&request)) {
             // A report must not follow the link.
@@ -200,7 +200,7 @@ impl<W: WebPlane> FallbackParts<W> {
         // The body of a request that is redirected is not read.
         match handler.answer(Visitor::of(&request, domain, &code)).await {
             Reply::Response(response) => ours(response),
-            Reply::WrongMethod => self.wrong_method(html),
+            Reply::WrongMethod => self.wrong_method(page),
             Reply::Page(Answered::PasswordAsked, own) if request.method() == Method::POST => {
                 let (head, form) = request.into_parts();
                 let request = Request::from_parts(head, ());
@@ -238,7 +238,7 @@ impl<W: WebPlane> FallbackParts<W> {
         let visitor = Visitor::of(&request, domain, code.as_str()).past_warning(query);
         let mut response = match handler.answer(visitor).await {
             Reply::Response(response) => ours(response),
-            Reply::WrongMethod => self.wrong_method(prefers_html(&request)),
+            Reply::WrongMethod => self.wrong_method(preferred_page(&request)),
             // The link has a password, or its rules wait for something.
             Reply::Page(_, own) => {
                 let visit = password_visit(&request, own, &handler);
@@ -270,18 +270,18 @@ impl<W: WebPlane> FallbackParts<W> {
     ) -> Answer<W> {
         let visit = password_visit(&request, own, &handler);
         let decision = self.web_runtime.spawn(self.web.check_cookie(visit)).await;
-        let (visitor, html) = (Visitor::of(&request, domain, code), prefers_html(&request));
+        let (visitor, page) = (Visitor::of(&request, domain, code), preferred_page(&request));
         let reply = match &decision {
             Ok(PasswordDecision::Open { knows, .. }) => {
                 handler.answer(Visitor { password: Some(knows), ..visitor }).await
             }
             // The link has just lost its password.
             Ok(PasswordDecision::NoPassword) => handler.answer(visitor).await,
-            Ok(PasswordDecision::Closed(_)) | Err(_) => return self.closed(decision, html),
+            Ok(PasswordDecision::Closed(_)) | Err(_) => return self.closed(decision, page),
         };
         match reply {
             Reply::Response(response) => ours(response),
-            Reply::WrongMethod => self.wrong_method(html),
+            Reply::WrongMethod => self.wrong_method(page),
             // The link changed in between; the next request sees the change.
             Reply::Page(_, own) => see_other(&own),
         }
@@ -298,9 +298,9 @@ impl<W: WebPlane> FallbackParts<W> {
     ) -> Answer<W> {
         let visit = password_visit(&request, own.clone(), &handler);
         let decision = self.web_runtime.spawn(self.web.check_password(visit, form)).await;
-        let html = prefers_html(&request);
+        let page = preferred_page(&request);
         let Ok(PasswordDecision::Open { knows, pass }) = decision else {
-            return self.closed(decision, html);
+            return self.closed(decision, page);
         };
         let visitor =
             Visitor { password: Some(&knows), ..Visitor::of(&request, domain, own.as_str()) };
@@ -313,7 +313,7 @@ impl<W: WebPlane> FallbackParts<W> {
                 ours(response)
             }
             Reply::Page(_, own) => see_other(&own),
-            Reply::WrongMethod => self.wrong_method(html),
+            Reply::WrongMethod => self.wrong_method(page),
         };
         if let Some(pass) = pass.filter(|_| response.status().is_redirection()) {
             response.headers_mut().insert(header::SET_COOKIE, pass);
@@ -325,14 +325,14 @@ impl<W: WebPlane> FallbackParts<W> {
     fn closed(
         &self,
         decision: Result<PasswordDecision<W::Body>, JoinError>,
-        html: bool,
+        page: Option<PageLanguage>,
     ) -> Answer<W> {
         match decision {
             Ok(PasswordDecision::Closed(response)) => response.map(Either::Right),
             Ok(PasswordDecision::Open { .. } | PasswordDecision::NoPassword) => {
-                self.wrong_method(html)
+                self.wrong_method(page)
             }
-            Err(error) => self.failed(&error, html),
+            Err(error) => self.failed(&error, page),
         }
     }
 
@@ -363,7 +363,7 @@ impl<W: WebPlane> FallbackParts<W> {
             (HostRole::Api, Purpose::Link) => "this host serves no links",
         };
         let refusal = Refusal::new(StatusCode::NOT_FOUND, "not_found", detail);
-        Some(self.refuse(&refusal, prefers_html(request)))
+        Some(self.refuse(&refusal, preferred_page(request)))
     }
 
     /// Whether a request comes from this machine and addresses it by a local name, as commands do.
@@ -429,7 +429,7 @@ impl<W: WebPlane> FallbackParts<W> {
         forwarded_query: Option<String>,
     ) -> Answer<W> {
         // The client's address, not that of a proxy.
-        let (client, html) = (handler.client(request.headers()), prefers_html(&request));
+        let (client, page) = (handler.client(request.headers()), preferred_page(&request));
         let uri = request.uri().clone();
         name_host(&uri, request.headers_mut());
         let api = uri.path().starts_with("/api/") || uri.path() == "/openapi.json";
@@ -440,29 +440,29 @@ impl<W: WebPlane> FallbackParts<W> {
                 false => "this node does not serve pages: its setting `roles` leaves out `web`",
             };
             let refusal = Refusal::new(StatusCode::NOT_FOUND, "not_found", missing);
-            return self.refuse(&refusal, html);
+            return self.refuse(&refusal, page);
         }
         let answer = self.web.answer(request, client, forwarded_query);
         match self.web_runtime.spawn(answer).await {
             Ok(response) => response.map(Either::Right),
-            Err(error) => self.failed(&error, html),
+            Err(error) => self.failed(&error, page),
         }
     }
 
-    fn refuse(&self, refusal: &Refusal, html: bool) -> Answer<W> {
-        self.web.refuse(refusal, html).map(Either::Right)
+    fn refuse(&self, refusal: &Refusal, page: Option<PageLanguage>) -> Answer<W> {
+        self.web.refuse(refusal, page).map(Either::Right)
     }
 
-    fn failed(&self, error: &JoinError, html: bool) -> Answer<W> {
+    fn failed(&self, error: &JoinError, page: Option<PageLanguage>) -> Answer<W> {
         tracing::error!(%error, "a request could not be finished");
         let detail = "something went wrong on our side; it was logged";
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        self.refuse(&Refusal::new(status, "internal_error", detail), html)
+        self.refuse(&Refusal::new(status, "internal_error", detail), page)
     }
 
-    fn wrong_method(&self, html: bool) -> Answer<W> {
+    fn wrong_method(&self, page: Option<PageLanguage>) -> Answer<W> {
         let (status, detail) = (StatusCode::METHOD_NOT_ALLOWED, "this link answers GET and HEAD");
-        let mut answer = self.refuse(&Refusal::new(status, "method_not_allowed", detail), html);
+        let mut answer = self.refuse(&Refusal::new(status, "method_not_allowed", detail), page);
         answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         answer
     }
@@ -488,10 +488,13 @@ fn see_other<B>(code: &Code) -> Response<Either<Full<Bytes>, B>> {
     ours(redirect(StatusCode::SEE_OTHER, &format!("/{code}")).unwrap_or_default())
 }
 
-/// Whether the client prefers a page to a problem document, as browsers do.
-fn prefers_html<B>(request: &Request<B>) -> bool {
+/// The language of the page for a client that prefers pages to problem documents, as browsers do.
+fn preferred_page<B>(request: &Request<B>) -> Option<PageLanguage> {
     let accepts = request.headers().get_all(header::ACCEPT).iter();
-    accepts.map(HeaderValue::as_bytes).any(accepts_html)
+    let html = accepts.map(HeaderValue::as_bytes).any(accepts_html);
+    let languages = request.headers().get(header::ACCEPT_LANGUAGE);
+    let languages = languages.map(HeaderValue::as_bytes).unwrap_or_default();
+    html.then(|| PageLanguage::preferred(languages))
 }
 
 /// Describes a visit of a link with a password.
@@ -500,5 +503,5 @@ fn password_visit(request: &Request<()>, code: Code, handler: &VisitHandler) -> 
     name_host(request.uri(), &mut headers);
     let client = handler.client(&headers);
     let uri: Uri = request.uri().clone();
-    PasswordVisit { code, uri, client, headers, html: prefers_html(request) }
+    PasswordVisit { code, uri, client, headers, html: preferred_page(request).is_some() }
 }

@@ -49,7 +49,7 @@ mod workers;
 
 pub use client_addr::ClientAddr;
 pub use counts::RedirectCounts;
-pub use error_responses::{ErrorResponses, FailurePages};
+pub use error_responses::{ErrorResponses, FailurePages, LanguagePages};
 pub use host_table::HostTable;
 pub use http_fallback::{
     FallbackParts, HttpFallback, PasswordDecision, PasswordVisit, Refusal, Serves, WebPlane,

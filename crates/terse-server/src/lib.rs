@@ -15,6 +15,7 @@ mod dry_run;
 mod http;
 mod keys;
 mod link_json;
+mod messages;
 mod oidc;
 mod pages;
 mod password_gate;

@@ -21,7 +21,7 @@ use crate::http::problem::{
     WRONG_PASSWORD,
 };
 use crate::http::state::{App, AppState};
-use crate::pages::{self, PageFrame, password_page};
+use crate::pages::{self, PageFrame, PasswordProblem, password_page};
 use crate::passwords::MAX_PASSWORD_LEN;
 use crate::warning_pass::WarningPass;
 
@@ -149,22 +149,18 @@ impl PasswordGate {
         let base = state.links.rules().hosts.base_of(&link.key.domain).to_owned();
         if Origin::of(state, &request.uri, &request.headers) == Origin::Foreign {
             // Another site could make its visitors' browsers guess passwords.
-            return Ok(GateDecision::Closed(self.wrong_password(
-                request,
-                &link,
-                "Type the password here, please.",
-            )));
+            return Ok(GateDecision::Closed(
+                self.wrong_password(request, &link, |m| m.password_here),
+            ));
         }
         let typed = typed(&request.headers, body);
         let protected = (&link.key, &password);
         let client = request.client;
         let passwords = &state.passwords;
         if !state.public_links.try_password(passwords, protected, client, typed).await? {
-            return Ok(GateDecision::Closed(self.wrong_password(
-                request,
-                &link,
-                "This is not the password.",
-            )));
+            return Ok(GateDecision::Closed(
+                self.wrong_password(request, &link, |m| m.password_wrong),
+            ));
         }
         let pass = AccessCookies::new(&state.pass_key).give(
             &link,
@@ -178,7 +174,7 @@ impl PasswordGate {
         &self,
         request: &PasswordRequest,
         link: &Link,
-        message: &'static str,
+        problem: PasswordProblem,
     ) -> Response {
         if request.html {
             return password_page(
@@ -187,7 +183,7 @@ impl PasswordGate {
                 link,
                 request.uri.query(),
                 StatusCode::FORBIDDEN,
-                Some(message),
+                Some(problem),
             );
         }
         closed_to_caches(
@@ -203,7 +199,7 @@ impl PasswordGate {
             return closed_to_caches(problem.into_response());
         }
         let verdict = problem.verdict().copied();
-        let frame = PageFrame::of(&self.0, &request.headers);
+        let frame = PageFrame::translated(&self.0, &request.headers);
         let mut response = pages::framed(pages::trouble(problem.status()), &frame);
         if let Some(verdict) = verdict {
             limit_headers::add(&verdict, response.headers_mut());

@@ -15,6 +15,7 @@ use crate::http::problem::{self, Problem, SentBody};
 use crate::http::request_id::{self, RequestId, RequestLog};
 use crate::http::state::{App, AppState, Web};
 use crate::pages::{PageFrame, Visitor};
+use crate::site::Site;
 use crate::{api, pages};
 
 /// Longer than any request should take. After it, the client gets 503 and may try again.
@@ -59,6 +60,8 @@ struct Described(Mutex<Cached>);
 #[derive(Default)]
 struct Cached {
     hosts: Vec<String>,
+    /// What the pages were made with.
+    site: Option<Arc<Site>>,
     document: Arc<str>,
     /// The page, for each kind of visitor that has asked for it.
     pages: Vec<(Visitor, Bytes)>,
@@ -85,11 +88,15 @@ impl Described {
     fn with<T>(&self, state: &App, read: impl FnOnce(&mut Cached) -> T) -> T {
         let hosts = state.links.rules().hosts.names();
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let site = state.site();
+        if !cached.site.as_ref().is_some_and(|made| Arc::ptr_eq(made, &site)) {
+            (cached.site, cached.pages) = (Some(site), Vec::new());
+        }
         if cached.hosts != hosts {
             let api = state.links.rules().hosts.api_host().is_some();
             let api = api.then(|| state.links.rules().hosts.api_base());
             let document = api::document(&hosts, api.as_deref()).into();
-            *cached = Cached { hosts, document, pages: Vec::new() };
+            (cached.hosts, cached.document, cached.pages) = (hosts, document, Vec::new());
         }
         read(&mut cached)
     }
@@ -134,7 +141,7 @@ async fn finish(State(state): Web, mut request: Request, next: Next) -> Response
     let asked = request.headers().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let api = is_api(request.uri().path());
-    let frame = PageFrame::of(&state, request.headers());
+    let frame = PageFrame::translated(&state, request.headers());
     let preflight = if api { state.http.cors.preflight(&method, &asked) } else { None };
     let answered = async {
         match preflight {

@@ -13,7 +13,7 @@ use terse_core::registry::{
     BlockedHost, DomainConfig, FIRST_ACCOUNT, ForeignIdentity, Invitation, KeyId, NewAccount,
     RegistryError, ReportId, Role, Session, Token,
 };
-use terse_core::{Domain, OwnerId, StoreError};
+use terse_core::{Branding, Domain, OwnerId, StoreError};
 
 mod accounts;
 mod credentials;
@@ -53,6 +53,7 @@ struct State {
     invitations: Vec<Invitation>,
     domain_configs: BTreeMap<Domain, DomainConfig>,
     blocked: BTreeMap<String, BlockedHost>,
+    branding: Branding,
     reports: BTreeMap<ReportId, ([u8; 16], AbuseReport)>,
     outbox: Outbox,
     jobs: Jobs,

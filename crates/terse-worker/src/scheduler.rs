@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt as _;
-use terse_core::BoxError;
 use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::registry::{FencingToken, JobLease, RegistryError};
+use terse_core::{BoxError, JobBoard, Timestamp};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -39,6 +39,7 @@ pub type CountsByJob = BTreeMap<&'static str, Arc<JobCounts>>;
 pub struct Scheduler {
     jobs: Vec<Box<dyn Job>>,
     counts: CountsByJob,
+    board: Arc<JobBoard>,
     keeper: LeaseKeeper,
     jitter: bool,
 }
@@ -54,7 +55,8 @@ pub struct RunningJobs {
 impl Scheduler {
     /// Without jobs yet. Jobs that need the lease run while `keeper` holds it.
     pub fn new(keeper: LeaseKeeper) -> Self {
-        Self { jobs: Vec::new(), counts: BTreeMap::new(), keeper, jitter: true }
+        let (jobs, counts, board) = (Vec::new(), BTreeMap::new(), Arc::default());
+        Self { jobs, counts, board, keeper, jitter: true }
     }
 
     /// Runs jobs exactly at their interval, for tests that count runs.
@@ -82,6 +84,11 @@ impl Scheduler {
         self.counts.clone()
     }
 
+    /// When each job ran last, and requests to run one now.
+    pub fn board(&self) -> Arc<JobBoard> {
+        Arc::clone(&self.board)
+    }
+
     /// Starts every job in a task of its own.
     pub fn start(self, runtime: &Handle) -> RunningJobs {
         let (stop_jobs, stop) = watch::channel(false);
@@ -92,7 +99,10 @@ impl Scheduler {
             let counts = self.counts.get(job.name()).cloned().unwrap_or_default();
             let (stop, lease, jitter) = (stop.clone(), self.keeper.held(), self.jitter);
             let leases = self.keeper.leases();
-            jobs.spawn_on(JobTask { job, counts, stop, lease, leases, jitter }.run(), runtime);
+            let wanted = self.board.add(job.name(), job.interval(), job.needs_lease());
+            let board = Arc::clone(&self.board);
+            let task = JobTask { job, counts, board, wanted, stop, lease, leases, jitter };
+            jobs.spawn_on(task.run(), runtime);
         }
         let keeper = needs_lease.then(|| runtime.spawn(self.keeper.run(stop_keeping)));
         RunningJobs { jobs, keeper, stop_jobs, stop_keeper }
@@ -119,6 +129,9 @@ impl RunningJobs {
 struct JobTask {
     job: Box<dyn Job>,
     counts: Arc<JobCounts>,
+    board: Arc<JobBoard>,
+    /// Notified when an admin wants the job to run.
+    wanted: Arc<Notify>,
     stop: watch::Receiver<bool>,
     lease: watch::Receiver<Option<FencingToken>>,
     leases: Arc<dyn JobLease>,
@@ -138,7 +151,14 @@ impl JobTask {
         let (mut due, mut failures) = (Instant::now(), 0);
         while self.wait(due).await {
             let Some(context) = self.context().await else { break };
-            let ended = match self.run_once(&context).await {
+            self.board.begin(self.job.name(), now());
+            let ended = self.run_once(&context).await;
+            let outcome = ended.as_ref().ok().map(|ended| match ended {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            });
+            self.board.end(self.job.name(), now(), outcome);
+            let ended = match ended {
                 Ok(ended) => ended,
                 Err(Interrupted::Shutdown) => break,
                 Err(Interrupted::LeaseLost) => continue,
@@ -174,6 +194,7 @@ impl JobTask {
             biased;
             _ = self.stop.wait_for(|stop| *stop) => false,
             () = sleep_until(due) => true,
+            () = self.wanted.notified() => true,
             () = self.job.wake() => true,
         }
     }
@@ -266,6 +287,12 @@ impl JobTask {
         };
         delay + delay * share / 1000 / JITTER
     }
+}
+
+/// The time of the wall clock, as the dashboard shows it.
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_ms(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Whether a run ended because its token is not current any more.

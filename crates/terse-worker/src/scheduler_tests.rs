@@ -187,6 +187,23 @@ async fn a_job_runs_at_the_start_and_then_at_its_interval() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_admin_lets_a_job_run_before_its_interval_is_over() {
+    let mut node = Node::new(&Arc::default(), "a");
+    let job = node.job(Work::Fail, false, 3600);
+    let (board, admin) = (node.scheduler.board(), terse_core::Principal::OPERATOR);
+    let running = node.start();
+    pass(1).await;
+    assert_eq!(job.begun(), 1);
+    board.run_now(&admin, "test").unwrap();
+    pass(0).await;
+    assert_eq!(job.begun(), 2);
+    let status = board.list(&admin).unwrap().remove(0);
+    assert_eq!((status.failures, status.running_since), (2, None));
+    assert_eq!(status.last.unwrap().error.as_deref(), Some("no"));
+    assert!(running.stop(Duration::from_secs(1)).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leased_job_runs_on_the_holder_only_and_moves_with_the_lease() {
     let lease = Arc::<FakeLease>::default();
     lease.give_to("b");

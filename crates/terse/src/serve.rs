@@ -175,7 +175,8 @@ impl Server {
         let parts = web::WebParts { config, store: &store };
         let used_keys = Arc::<UsedKeys>::default();
         let (refresh, uses) = (Arc::new(registry_refresh), Arc::clone(&used_keys));
-        let state = parts.state(&services, &click_plane, keys, (refresh, uses), stopping)?;
+        let state =
+            parts.state(&services, &click_plane, keys, (refresh, uses), jobs.board(), stopping)?;
         let api = Arc::clone(&state.stats);
         let password_gate = PasswordGate::new(state.clone());
         let web = terse_server::router(state);
@@ -185,7 +186,7 @@ impl Server {
         let (links_store, safety, redirector) =
             (Arc::clone(links_store), Arc::clone(safety), Arc::clone(redirector));
         let outgoing = Arc::clone(&services.integrations.counts);
-        let refusal_pages = RefusalPages::new(&services.operator, &hosts);
+        let refusal_pages = RefusalPages::new(Arc::clone(&services.operator), &hosts);
         let notices = Arc::<Notices>::default();
         notices.set("store", store.notice());
         let parts = jobs::JobParts { config, clock: &clock, store: &store, notices: &notices };

@@ -8,6 +8,7 @@ mod account_ids;
 mod accounts;
 mod admin_key;
 mod adopt;
+mod branding;
 mod credentials;
 mod jobs;
 mod lists;

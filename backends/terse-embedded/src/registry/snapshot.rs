@@ -27,6 +27,7 @@ impl RegistryQueries {
             suspended: self.suspended()?,
             domains: self.domain_configs()?,
             blocked_hosts: self.blocked_hosts()?,
+            branding: self.branding()?,
         })
     }
 }

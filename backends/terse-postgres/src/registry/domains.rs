@@ -1,14 +1,15 @@
-//! Short domains that were added at run time, and hosts that moderators blocked.
+//! Short domains that were added at run time, hosts that moderators blocked, and the look of
+//! pages.
 
 use async_trait::async_trait;
 use terse_core::registry::{
-    Attribution, AuditRecord, BlockedHost, BlocklistStore, DomainConfig, DomainStore,
-    RegistryError, RegistrySnapshot, RegistrySnapshots, RegistryVersion,
+    Attribution, AuditRecord, BlockedHost, BlocklistStore, BrandingStore, DomainConfig,
+    DomainStore, RegistryError, RegistrySnapshot, RegistrySnapshots, RegistryVersion,
 };
-use terse_core::{Domain, OwnerId, Target};
+use terse_core::{Branding, Domain, OwnerId, Target};
 
 use super::accounts::SUSPENDED;
-use super::rows::{self, id};
+use super::rows::{self, get, id};
 use super::step::step;
 use super::{Answer, PostgresRegistry, all, first};
 use crate::failure::{Failure, corrupt};
@@ -16,6 +17,7 @@ use crate::sql::{SqlTimestamp, params};
 
 const DOMAINS: &str = "SELECT domain, root, not_found, expired FROM domains ORDER BY domain";
 const BLOCKED_HOSTS: &str = "SELECT host, at, why FROM blocked_hosts ORDER BY host";
+const BRANDING: &str = "SELECT value FROM registry_facts WHERE name = 'branding'";
 const VERSION: &str = "SELECT incarnation, version FROM registry_store";
 
 #[async_trait]
@@ -57,6 +59,40 @@ impl DomainStore for PostgresRegistry {
                 .ok_or(RegistryError::Missing)?;
             step.change_version();
             step.write(&AuditRecord::domain_removed(&removed), &by).await?;
+            Ok(())
+        })
+    }
+}
+
+fn branding(rows: &[tokio_postgres::Row]) -> Result<Branding, Failure> {
+    Ok(first(rows, one_branding)?.unwrap_or_default())
+}
+
+fn one_branding(row: &tokio_postgres::Row) -> Result<Branding, Failure> {
+    let text = str::from_utf8(get(row, 0)?).map_err(|error| corrupt(error.to_string()))?;
+    Branding::from_stored(text).map_err(|error| corrupt(error.to_string()).into())
+}
+
+#[async_trait]
+impl BrandingStore for PostgresRegistry {
+    async fn branding(&self) -> Answer<Branding> {
+        Ok(branding(&self.look(BRANDING, &[]).await?)?)
+    }
+
+    async fn put_branding(&self, branding: Branding, by: Attribution) -> Answer<()> {
+        step!(self, Registry, |step| {
+            let before = step.one(BRANDING, &[], one_branding).await?.unwrap_or_default();
+            if before == branding {
+                return Ok(());
+            }
+            step.run(
+                "INSERT INTO registry_facts VALUES ('branding', $1) \
+                 ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                params![branding.to_stored().into_bytes()],
+            )
+            .await?;
+            step.change_version();
+            step.write(&AuditRecord::branding_changed(&before, &branding), &by).await?;
             Ok(())
         })
     }
@@ -114,12 +150,14 @@ impl PostgresRegistry {
         let suspended = transaction.query(SUSPENDED, &[]).await?;
         let domains = transaction.query(DOMAINS, &[]).await?;
         let blocked_hosts = transaction.query(BLOCKED_HOSTS, &[]).await?;
+        let set = transaction.query(BRANDING, &[]).await?;
         transaction.commit().await?;
         Ok(RegistrySnapshot {
             version,
             suspended: all(&suspended, |row| Ok(OwnerId(id(row, 0)?)))?,
             domains: all(&domains, rows::domain_config)?,
             blocked_hosts: all(&blocked_hosts, rows::blocked_host)?,
+            branding: branding(&set)?,
         })
     }
 }

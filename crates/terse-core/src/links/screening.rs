@@ -20,13 +20,14 @@ use crate::validation::{ValidationError, ValidationErrorKind};
 const PREPARED: usize = 4;
 
 impl Links {
-    /// The reasons for a link's warning, in sentences for visitors.
-    pub fn reasons(&self, link: &Link) -> Vec<&'static str> {
+    /// The reasons for a link's warning: the flags that visitors are told of, each with a sentence
+    /// in English.
+    pub fn reasons<'a>(&self, link: &'a Link) -> Vec<(&'a str, &'static str)> {
         let sentence = |flag: &str| match flag {
             REPORTED => Some("Several visitors have reported it."),
             flag => self.screen.sentence(flag),
         };
-        link.flags.iter().filter_map(sentence).collect()
+        link.flags.iter().filter_map(|flag| Some((flag, sentence(flag)?))).collect()
     }
 
     /// The canonical form of a host that a moderator wants to block with all its subdomains, or why

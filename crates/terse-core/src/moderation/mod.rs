@@ -1,17 +1,19 @@
 //! The one service for what moderators and admins do: statuses of links, blocked hosts, reports,
-//! bans, short domains, and the audit log.
+//! bans, short domains, the look of pages, and the audit log.
 //!
 //! The service writes every action to the audit log before it acts: a crash in between can leave a
 //! record without its action, but never an action without its record.
 
 mod bans;
 mod blocklist;
+mod branding;
 mod decisions;
 mod domains;
 mod error;
 mod reports;
 mod status;
 
+pub use branding::{BrandingDraft, LogoChange};
 pub use decisions::ReportDecision;
 pub use domains::DomainDraft;
 pub use error::ModerationError;

@@ -79,11 +79,13 @@ pub enum AuditAction {
     WebhookRemoved,
     /// A removal that had stopped was confirmed.
     RemovalConfirmed,
+    /// The look of pages was changed.
+    BrandingChanged,
 }
 
 impl AuditAction {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 22] = [
         Self::UserAdded,
         Self::UserChanged,
         Self::UserSuspended,
@@ -110,6 +112,7 @@ impl AuditAction {
         Self::WebhookDisabled,
         Self::WebhookRemoved,
         Self::RemovalConfirmed,
+        Self::BrandingChanged,
     ];
 
     /// The stable name, stored and displayed.
@@ -141,6 +144,7 @@ impl AuditAction {
             Self::WebhookDisabled => "webhook_disabled",
             Self::WebhookRemoved => "webhook_removed",
             Self::RemovalConfirmed => "removal_confirmed",
+            Self::BrandingChanged => "branding_changed",
         }
     }
 

@@ -9,6 +9,7 @@ use super::key::{ApiKey, Invitation};
 use super::removal_alarm::RemovalAlarm;
 use super::report::ReportState;
 use super::webhook::Webhook;
+use crate::branding::Branding;
 use crate::link::{LinkKey, OwnerId};
 use crate::target::Target;
 use crate::time::Timestamp;
@@ -41,6 +42,9 @@ pub mod subject {
     pub fn domain(domain: &Domain) -> String {
         format!("domain:{}", domain.as_str())
     }
+
+    /// The look of pages.
+    pub const BRANDING: &str = "branding";
 
     /// A removal that had stopped.
     pub fn removal(round: u64) -> String {
@@ -229,6 +233,12 @@ impl AuditRecord {
         let told = json!({ "round": alarm.round, "why": alarm.why });
         let subject = subject::removal(alarm.round);
         Self::new(AuditAction::RemovalConfirmed, subject, None, Some(told))
+    }
+
+    /// The look of pages was changed.
+    pub fn branding_changed(before: &Branding, after: &Branding) -> Self {
+        let (before, after) = (before.audited(), after.audited());
+        Self::new(AuditAction::BrandingChanged, subject::BRANDING.into(), Some(before), Some(after))
     }
 
     /// Reports about a link were settled.

@@ -8,6 +8,7 @@ mod admin_key;
 mod audit;
 mod audit_log;
 mod audit_record;
+mod branding_store;
 mod credential_store;
 mod delivery;
 mod domain_config;
@@ -36,6 +37,7 @@ pub use admin_key::AdminKeyStore;
 pub use audit::{Actor, Attribution, AuditAction, AuditEntry};
 pub use audit_log::{AuditLog, AuditQuery};
 pub use audit_record::{AuditRecord, redact_account, subject};
+pub use branding_store::BrandingStore;
 pub use credential_store::{CredentialStore, MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER};
 pub use delivery::{
     Claim, Delivery, DeliveryId, DeliveryResult, DeliveryState, Due, Enqueued,
@@ -68,8 +70,8 @@ pub use webhook_store::WebhookStore;
 pub mod prelude {
     pub use super::{
         AccountStore as _, AdminKeyStore as _, AuditLog as _, BlocklistStore as _,
-        CredentialStore as _, DomainStore as _, JobLease as _, JobProgress as _,
-        RegistryMaintenance as _, RegistrySnapshots as _, RemovalAlarms as _, ReportStore as _,
-        Salts as _, WebhookStore as _,
+        BrandingStore as _, CredentialStore as _, DomainStore as _, JobLease as _,
+        JobProgress as _, RegistryMaintenance as _, RegistrySnapshots as _, RemovalAlarms as _,
+        ReportStore as _, Salts as _, WebhookStore as _,
     };
 }

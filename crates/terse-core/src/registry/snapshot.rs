@@ -4,10 +4,11 @@ use async_trait::async_trait;
 
 use super::domain_config::{BlockedHost, DomainConfig};
 use super::store::RegistryError;
+use crate::branding::Branding;
 use crate::link::OwnerId;
 
-/// The version of the data that the redirect plane needs: suspended owners, blocked hosts and short
-/// domains. Two reads with the same version found the same content.
+/// The version of the data that the redirect plane needs: suspended owners, blocked hosts, short
+/// domains and the look of pages. Two reads with the same version found the same content.
 ///
 /// Versions have no order: a restored backup counts again from an earlier number, under another
 /// incarnation. A reader compares for inequality and reads again.
@@ -31,6 +32,8 @@ pub struct RegistrySnapshot {
     pub domains: Vec<DomainConfig>,
     /// Hosts that moderators blocked, by name.
     pub blocked_hosts: Vec<BlockedHost>,
+    /// What admins have set for the look of pages.
+    pub branding: Branding,
 }
 
 /// Versions of the registry and their content.

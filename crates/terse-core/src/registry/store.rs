@@ -3,6 +3,7 @@
 use super::account_store::AccountStore;
 use super::admin_key::AdminKeyStore;
 use super::audit_log::AuditLog;
+use super::branding_store::BrandingStore;
 use super::credential_store::CredentialStore;
 use super::domain_store::{BlocklistStore, DomainStore};
 use super::lease::{JobLease, JobProgress};
@@ -52,6 +53,7 @@ pub trait Registry:
     + CredentialStore
     + DomainStore
     + BlocklistStore
+    + BrandingStore
     + ReportStore
     + WebhookStore
     + AuditLog
@@ -70,6 +72,7 @@ impl<R> Registry for R where
         + CredentialStore
         + DomainStore
         + BlocklistStore
+        + BrandingStore
         + ReportStore
         + WebhookStore
         + AuditLog

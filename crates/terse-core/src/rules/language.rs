@@ -9,19 +9,26 @@ const MAX_TAG_LEN: usize = 35;
 /// and invalid tags are ignored.
 pub fn preferred_language(languages: &str) -> Option<&str> {
     let mut best: Option<(&str, u16)> = None;
-    for item in languages.split(',').take(MAX_LANGUAGES) {
-        let mut parts = item.split(';');
-        let tag = parts.next().unwrap_or_default().trim();
-        let weight = match parts.next() {
-            None => Some(1000),
-            Some(weight) => thousandths(weight.trim()),
-        };
-        let Some(weight) = weight.filter(|weight| *weight > 0 && is_tag(tag)) else { continue };
-        if best.is_none_or(|(_, highest)| weight > highest) {
+    for (tag, weight) in weighted_ranges(languages) {
+        if weight > 0 && tag != "*" && best.is_none_or(|(_, highest)| weight > highest) {
             best = Some((tag, weight));
         }
     }
     best.map(|(tag, _)| tag)
+}
+
+/// The language ranges of an `Accept-Language` header, with their weights in thousandths. Leaves
+/// out invalid ones.
+pub(crate) fn weighted_ranges(languages: &str) -> impl Iterator<Item = (&str, u16)> {
+    languages.split(',').take(MAX_LANGUAGES).filter_map(|item| {
+        let mut parts = item.split(';');
+        let range = parts.next().unwrap_or_default().trim();
+        let weight = match parts.next() {
+            None => 1000,
+            Some(weight) => thousandths(weight.trim())?,
+        };
+        (range == "*" || is_tag(range)).then_some((range, weight))
+    })
 }
 
 /// `q=0.85` in thousandths.
@@ -31,8 +38,11 @@ fn thousandths(text: &str) -> Option<u16> {
         return None;
     }
     let (whole, rest) = number.trim().split_once('.').unwrap_or((number.trim(), ""));
-    let digits = rest.len() <= 3 && rest.bytes().all(|byte| byte.is_ascii_digit());
-    let rest: u16 = format!("{rest:0<3}").parse().ok().filter(|_| digits)?;
+    if rest.len() > 3 || !rest.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let digit = |place: usize| rest.as_bytes().get(place).map_or(0, |byte| u16::from(byte - b'0'));
+    let rest = digit(0) * 100 + digit(1) * 10 + digit(2);
     match whole {
         "0" => Some(rest),
         "1" if rest == 0 => Some(1000),

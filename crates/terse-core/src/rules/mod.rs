@@ -33,10 +33,11 @@ mod weekly;
 pub use country::parse_country;
 pub use explain::{Explanation, RuleEvaluation, RuleMatch};
 pub use language::preferred_language;
+pub(crate) use language::weighted_ranges;
 pub use parse::{ParsedRules, TargetInput};
 pub use platform::{DEVICES, SYSTEMS};
 pub use raw_rules::RawRules;
-pub use rule::{RequiredTraits, Rules};
+pub use rule::{RequiredTraits, RuleFactors, Rules};
 pub use visit::{
     NoClassifier, SplitKey, VisitContext, VisitorClassifier, VisitorTraits, truncate_user_agent,
 };

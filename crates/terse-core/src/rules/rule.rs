@@ -58,6 +58,23 @@ pub struct RequiredTraits {
     pub country: bool,
 }
 
+/// What the rules of a link decide by.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct RuleFactors {
+    /// The visitor's device or system.
+    pub device: bool,
+    /// The visitor's language.
+    pub language: bool,
+    /// The visitor's country.
+    pub country: bool,
+    /// Parameters of the short link.
+    pub query: bool,
+    /// The time of the visit.
+    pub time: bool,
+    /// Whether a rule divides its visitors among several targets.
+    pub divides: bool,
+}
+
 impl Rules {
     /// The maximum number of rules per link.
     pub const MAX_RULES: usize = 20;
@@ -79,32 +96,16 @@ impl Rules {
         }
     }
 
-    /// What decides where a visitor goes, as a sentence for visitors.
-    pub fn describe(&self) -> String {
+    /// What decides where a visitor goes.
+    pub fn factors(&self) -> RuleFactors {
         let any = |has: fn(&Rule) -> bool| self.0.iter().any(has);
-        let factors = [
-            (any(|rule| !rule.device.is_empty() || !rule.os.is_empty()), "device"),
-            (any(|rule| !rule.language.is_empty()), "language"),
-            (any(|rule| !rule.country.is_empty()), "country"),
-            (any(|rule| !rule.query.is_empty()), "parameters of the short link"),
-            (any(|rule| rule.from.or(rule.until).is_some() || rule.weekly.is_some()), "time"),
-        ];
-        let factors: Vec<&str> =
-            factors.into_iter().filter(|(used, _)| *used).map(|(_, name)| name).collect();
-        let splits = any(|rule| matches!(rule.to, Destination::Split(_)));
-        let by = match factors.as_slice() {
-            [] => String::new(),
-            [only] => (*only).to_owned(),
-            [first @ .., last] => format!("{} and {last}", first.join(", ")),
-        };
-        match (by.is_empty(), splits) {
-            (true, true) => "This link divides its visitors among several targets.".into(),
-            (true, false) => "This link sends its visitors to another target.".into(),
-            (false, false) => format!("Where this link leads depends on {by}."),
-            (false, true) => format!(
-                "Where this link leads depends on {by}, and it divides some visitors among \
-                 several targets."
-            ),
+        RuleFactors {
+            device: any(|rule| !rule.device.is_empty() || !rule.os.is_empty()),
+            language: any(|rule| !rule.language.is_empty()),
+            country: any(|rule| !rule.country.is_empty()),
+            query: any(|rule| !rule.query.is_empty()),
+            time: any(|rule| rule.from.or(rule.until).is_some() || rule.weekly.is_some()),
+            divides: any(|rule| matches!(rule.to, Destination::Split(_))),
         }
     }
 

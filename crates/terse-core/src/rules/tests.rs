@@ -503,21 +503,21 @@ proptest! {
 fn rules_say_what_decides() {
     let url = "https://example.com/a";
     let split = json!([{"url": url, "weight": 3}, {"url": "https://example.com/b"}]);
+    let none = RuleFactors::default();
     for (rules, want) in [
-        (json!([{"to": split}]), "This link divides its visitors among several targets."),
-        (json!([{"device": "mobile", "to": url}]), "Where this link leads depends on device."),
+        (json!([{"to": split}]), RuleFactors { divides: true, ..none }),
+        (json!([{"device": "mobile", "to": url}]), RuleFactors { device: true, ..none }),
         (
             json!([{"os": "iOS", "country": "DE", "to": url}, {"days": "mon", "to": url}]),
-            "Where this link leads depends on device, country and time.",
+            RuleFactors { device: true, country: true, time: true, ..none },
         ),
         (
-            json!([{"language": "de", "to": split}]),
-            "Where this link leads depends on language, and it divides some visitors among \
-             several targets.",
+            json!([{"language": "de", "query": {"name": "a"}, "to": split}]),
+            RuleFactors { language: true, query: true, divides: true, ..none },
         ),
-        (json!([{"to": url}]), "This link sends its visitors to another target."),
+        (json!([{"to": url}]), none),
     ] {
         let parsed = Rules::parse(&rules, &TargetRules::default()).unwrap().unwrap();
-        assert_eq!(parsed.rules.describe(), want, "{rules}");
+        assert_eq!(parsed.rules.factors(), want, "{rules}");
     }
 }

@@ -250,7 +250,7 @@ async fn an_odd_target_is_made_with_a_warning_but_not_for_the_operator() {
     let link = make(&links, OWNER, "https://good.example/!").await.unwrap();
     assert_eq!(
         (link.moderation, links.reasons(&link)),
-        (ModerationStatus::Suspicious, vec!["It is loud."])
+        (ModerationStatus::Suspicious, vec![("exclaimed", "It is loud.")])
     );
     // Flags of the entered text survive a re-scan.
     assert_eq!(links.rescreen(&link.key).await.unwrap(), None);
@@ -344,7 +344,7 @@ async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
         );
         assert_eq!(
             (warned.reusable, links.reasons(&warned)),
-            (true, vec!["Several visitors have reported it."]),
+            (true, vec![(REPORTED, "Several visitors have reported it.")]),
             "a new link must not get around the reports"
         );
         assert_eq!(links.warn(&link.key, link.created_at).await.unwrap(), None);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::{Body, Incoming};
-use terse_core::{Code, PasswordHash};
+use terse_core::{Code, PageLanguage, PasswordHash};
 
 /// The API and the pages: answers every request that is not a redirect, and decides about visits
 /// of links with a password. Its futures run on a runtime of their own, where slow requests do not
@@ -25,9 +25,8 @@ pub trait WebPlane: Send + Sync + 'static {
         forwarded_query: Option<String>,
     ) -> impl Future<Output = Response<Self::Body>> + Send + 'static;
 
-    /// The answer to a request that is refused: a page if the client prefers one (`html`), or a
-    /// problem document.
-    fn refuse(&self, refusal: &Refusal, html: bool) -> Response<Self::Body>;
+    /// The answer to a request that is refused: a page in this language, or a problem document.
+    fn refuse(&self, refusal: &Refusal, page: Option<PageLanguage>) -> Response<Self::Body>;
 
     /// Completes a response that [`WebPlane::answer`] did not make. `request_id` is the id that the
     /// request had in `X-Request-Id`.

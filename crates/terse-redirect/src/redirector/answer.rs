@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use terse_core::clicks::RequestFlags;
 use terse_core::{
-    Answered, ClickSpend, ExceededLimit, Link, LinkKey, ModerationStatus, RouteCache as _,
-    StoreError, VisitDecision,
+    Answered, ClickSpend, ExceededLimit, Link, LinkKey, ModerationStatus, PageLanguage,
+    RouteCache as _, StoreError, VisitDecision,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -339,7 +339,8 @@ impl Redirector {
                 return response;
             }
         }
-        self.error_responses.response(answered, visitor.html)
+        let page = visitor.html.then(|| PageLanguage::preferred(visitor.headers.languages));
+        self.error_responses.with(|responses| responses.response(answered, page))
     }
 }
 

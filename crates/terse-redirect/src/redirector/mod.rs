@@ -22,7 +22,7 @@ pub use visitor::{Reply, VisitMethod, Visitor};
 
 use crate::batch::LookupBatcher;
 use crate::counts::{Counter as _, Counts, RedirectCounts, SLOW_NANOS, SharedCounter};
-use crate::error_responses::{ErrorResponses, FailurePages};
+use crate::error_responses::{CurrentResponses, ErrorResponses, FailurePages};
 use crate::fallbacks::Fallbacks;
 use crate::host_table::HostTable;
 use crate::limiter::RedirectLimiter;
@@ -67,7 +67,7 @@ pub struct Redirector {
     rules: RuleEvaluator,
     pub(crate) routes: Routes,
     pub(crate) hosts: HostTable,
-    pub(crate) error_responses: ErrorResponses,
+    pub(crate) error_responses: CurrentResponses,
     pub(crate) fallbacks: Fallbacks,
     pub(crate) limiter: RedirectLimiter,
     pub(crate) settings: RedirectSettings,
@@ -103,7 +103,7 @@ impl Redirector {
             rules: RuleEvaluator::default(),
             routes: Routes::new(settings.cache_bytes, settings.negative_entries),
             hosts: HostTable::new(hosts, port),
-            error_responses: ErrorResponses::new(pages, &settings),
+            error_responses: CurrentResponses::new(ErrorResponses::new(pages, &settings)),
             fallbacks: Fallbacks::default(),
             limiter: RedirectLimiter::new(
                 settings.redirect_per_address,
@@ -136,6 +136,11 @@ impl Redirector {
         let outdated =
             self.routes.all().into_iter().filter(|(_, route)| route.is_outdated_by(&*self.screen));
         outdated.map(|(name, _)| self.single_flight.invalidate(name, &self.routes)).count()
+    }
+
+    /// Replaces the pages of errors, as when the look of pages has changed.
+    pub fn set_failure_pages(&self, pages: &FailurePages) {
+        self.error_responses.replace(ErrorResponses::new(pages, &self.settings));
     }
 
     /// The number of the domain that a `Host` value names.

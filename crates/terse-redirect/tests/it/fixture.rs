@@ -11,10 +11,11 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tempfile::TempDir;
-use terse_core::{Clock, Code, Hosts, Insert, Link, LinkStore, is_reserved};
+use terse_core::{Clock, Code, Hosts, Insert, Link, LinkStore, PageLanguage, is_reserved};
 use terse_redirect::{
-    AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, RedirectSettings,
-    Redirector, Reply, VisitHandler, VisitMethod, Visitor, VisitorHeaders, Workers,
+    AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, LanguagePages,
+    RedirectSettings, Redirector, Reply, VisitHandler, VisitMethod, Visitor, VisitorHeaders,
+    Workers,
 };
 use terse_testkit::MemoryStore;
 
@@ -37,7 +38,13 @@ impl Fixture {
         let clock = Clock::default();
         let base = "http://go.example/".parse().expect("a URL");
         let hosts = Hosts::new(&base, &["127.0.0.1"], vec![]).expect("hosts");
-        let pages = FailurePages { not_found: "<p>not here</p>".into(), ..FailurePages::default() };
+        let pages = FailurePages {
+            pages: PageLanguage::ALL.map(|language| LanguagePages {
+                not_found: format!("<p lang={}>not here</p>", language.tag()),
+                ..LanguagePages::default()
+            }),
+            ..FailurePages::default()
+        };
         let redirector = Arc::new(Redirector::new(
             store.clone(),
             store.clone(),

@@ -53,6 +53,35 @@ async fn slow_answers_are_counted_and_an_unreadable_store_is_known() {
     assert!(fixture.redirector.reads_links().await);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_for_a_browser_is_in_its_language_on_both_paths() {
+    let fixture = Fixture::new(|_| ());
+    let served = fixture.serve();
+    for (accepted, tag) in [
+        ("", "en"),
+        ("Accept-Language: de-CH,en;q=0.9\r\n", "de"),
+        ("Accept-Language: en;q=0.2,pt-BR;q=0.9,nl\r\n", "pt"),
+        ("Accept-Language: zh-CN\r\n", "zh-Hans"),
+    ] {
+        for (method, body) in [("GET", true), ("HEAD", false)] {
+            let answer = served.exchange(
+                format!(
+                    "{method} /none123 HTTP/1.1\r\nHost: go.example\r\nAccept: text/html\r\n\
+                     {accepted}\r\n"
+                )
+                .as_bytes(),
+            );
+            assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+            assert!(answer.contains(&format!("\r\ncontent-language: {tag}\r\n")), "{answer}");
+            assert!(answer.contains("\r\nvary: accept, accept-language\r\n"), "{answer}");
+            assert_eq!(answer.contains(&format!("<p lang={tag}>")), body, "{answer}");
+        }
+    }
+    let program = served
+        .exchange(b"GET /none123 HTTP/1.1\r\nHost: go.example\r\nAccept-Language: de\r\n\r\n");
+    assert!(program.contains("There is no such link.") && !program.contains("content-language"));
+}
+
 #[tokio::test]
 async fn a_missing_link_is_cached_as_missing_until_it_is_created() {
     let fixture = Fixture::new(|_| ());

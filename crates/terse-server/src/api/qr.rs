@@ -3,7 +3,6 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use qrcode::EcLevel;
 use sha2::{Digest, Sha256};
 
 use crate::describe;
@@ -12,63 +11,12 @@ use crate::http::host::{hex, key_of, short_url};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::Web;
-use crate::qr::{Drawing, Matrix};
-
-/// Reads the parameters of a drawing.
-fn drawing(mut params: Params) -> Result<Drawing, Problem> {
-    let mut drawing = Drawing::default();
-    match params.take("format").as_deref() {
-        None | Some("svg") => {}
-        Some("png") => drawing.png = true,
-        Some(_) => return Err(Problem::invalid("format", "svg or png")),
-    }
-    if let Some(text) = params.take("size") {
-        drawing.size = number("size", &text, 64, 2048)?;
-    }
-    if let Some(text) = params.take("margin") {
-        drawing.margin = number("margin", &text, 0, 16)?;
-    }
-    drawing.level = match params.take("level").as_deref() {
-        Some("L") => EcLevel::L,
-        None | Some("M") => EcLevel::M,
-        Some("Q") => EcLevel::Q,
-        Some("H") => EcLevel::H,
-        Some(_) => return Err(Problem::invalid("level", "one of L, M, Q and H")),
-    };
-    if let Some(text) = params.take("fg") {
-        drawing.ink = colour("fg", &text)?;
-    }
-    if let Some(text) = params.take("bg") {
-        drawing.paper = colour("bg", &text)?;
-    }
-    params.done()?;
-    Ok(drawing)
-}
-
-fn number(field: &'static str, text: &str, least: u32, most: u32) -> Result<u32, Problem> {
-    let digits = (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits
-        .then(|| text.parse().ok())
-        .flatten()
-        .filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| Problem::invalid(field, format!("a whole number from {least} to {most}")))
-}
-
-fn colour(field: &'static str, text: &str) -> Result<[u8; 3], Problem> {
-    let digits = text.strip_prefix('#').unwrap_or(text);
-    let hex = digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let number = hex.then(|| u32::from_str_radix(digits, 16).ok()).flatten();
-    let [_, red, green, blue] = number
-        .ok_or_else(|| {
-            Problem::invalid(field, "a colour as six hexadecimal digits, such as 1a2b3c")
-        })?
-        .to_be_bytes();
-    Ok([red, green, blue])
-}
+use crate::qr::{Drawing, Matrix, Pixels};
 
 /// The QR code of a short link
 ///
-/// For links that exist and are neither deleted nor blocked.
+/// For links that exist and are neither deleted nor blocked. Colours that scanners cannot tell apart
+/// are refused.
 #[describe::path(get, path = "/{code}/qr", operation_id = "draw_qr", tag = "Pages",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
@@ -84,8 +32,10 @@ fn colour(field: &'static str, text: &str) -> Result<[u8; 3], Problem> {
             description = "The error correction level, `M` by default", nullable = false),
         ("fg" = Option<String>, Query, description = "The foreground colour, 000000 by default",
             pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false),
-        ("bg" = Option<String>, Query, description = "The background colour, ffffff by default",
-            pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false)),
+        ("bg" = Option<String>, Query, description = "The background colour, ffffff by default; \
+            lighter than the foreground", pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false),
+        ("logo" = Option<bool>, Query, description = "Whether the logo of this server is in the \
+            middle; the level is then `H`. A PNG can have a PNG logo only.", nullable = false)),
     responses((status = 200, description = "The image", content((String = "image/svg+xml"),
         (String = "image/png"))),
         super::answers::QrProblems))]
@@ -94,21 +44,34 @@ pub(super) async fn draw(
     Peer(address): Peer,
     uri: Uri,
     headers: HeaderMap,
-    params: Params,
+    mut params: Params,
     Name(code): Name,
 ) -> Result<Response, Problem> {
-    let drawing = drawing(params)?;
+    let drawing = Drawing::parse(&mut params)?;
+    params.done()?;
     let key = key_of(&state, &uri, &headers, &code);
     let link = state.public_links.find_for_qr(key.as_ref(), address).await?;
     let text = short_url(&link.key, &state.links.rules().hosts);
     let matrix = Matrix::of(&text, drawing.level)
-        .ok_or_else(|| Problem::invalid("level", "too long for a QR code"))?;
+        .ok_or_else(|| Problem::invalid("level", "too long for a QR code"))?
+        .with_room(drawing.logo);
+    let site = state.site();
+    let logo = site.operator().logo.as_ref().filter(|_| drawing.logo);
+    if drawing.logo && logo.is_none() {
+        return Err(Problem::invalid("logo", "this server has no logo"));
+    }
     let (kind, bytes) = match drawing.png {
-        false => ("image/svg+xml", matrix.svg(&drawing).into_bytes()),
-        true => (
-            "image/png",
-            matrix.png(&drawing).ok_or_else(|| Problem::invalid("size", "this cannot be drawn"))?,
-        ),
+        false => ("image/svg+xml", matrix.svg(&drawing, logo).into_bytes()),
+        true => {
+            let pixels = logo
+                .map(|logo| Pixels::of(logo).ok_or("the logo is no PNG; ask for format=svg"))
+                .transpose()
+                .map_err(|why| Problem::invalid("logo", why))?;
+            let bytes = matrix
+                .png(&drawing, pixels.as_ref())
+                .ok_or_else(|| Problem::invalid("size", "this cannot be drawn"))?;
+            ("image/png", bytes)
+        }
     };
     let etag = format!("\"{}\"", hex(&Sha256::digest(&bytes)[..8]));
     let known =

@@ -8,6 +8,7 @@ pub(crate) mod cursor;
 pub(crate) mod extract;
 pub(crate) mod host;
 pub(crate) mod limit_headers;
+pub(crate) mod multipart;
 pub(crate) mod origin;
 pub(crate) mod params;
 pub(crate) mod principal;

@@ -11,7 +11,8 @@ use terse_core::registry::Registry;
 use terse_core::rules::VisitorClassifier;
 use terse_core::webhooks::{OwnerWebhooks, Webhooks};
 use terse_core::{
-    DomainChecks, LinkCreation, Links, NameLookup, Operator, PublicLinks, Removals, SelfCheck,
+    DomainChecks, JobBoard, LinkCreation, Links, NameLookup, OperatorInForce, PublicLinks,
+    Removals, SelfCheck,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -21,7 +22,7 @@ use crate::accounts::AccountSettings;
 use crate::keys::AdminKeys;
 use crate::oidc::OidcProvider;
 use crate::passwords::Passwords;
-use crate::site::Site;
+use crate::site::{CurrentSite, Site};
 use crate::stats::ApiStats;
 
 /// The services and settings that the binary passes to the web plane.
@@ -39,7 +40,7 @@ pub struct AppState {
     /// Hashes and checks passwords.
     pub passwords: Passwords,
     /// Who runs this server.
-    pub operator: Operator,
+    pub operator: Arc<OperatorInForce>,
     /// Who may create an account, and how long sessions last.
     pub accounts: AccountSettings,
     /// Records which keys were used.
@@ -66,6 +67,8 @@ pub struct AppState {
     pub live: Arc<Live>,
     /// Webhooks; `None` if they are off.
     pub webhooks: Option<Webhooks>,
+    /// The background jobs of this node.
+    pub jobs: Arc<JobBoard>,
     /// Checks the process, for `terse doctor`.
     pub self_check: Arc<dyn SelfCheck>,
     /// Resolves names, to check the DNS records of short domains.
@@ -92,7 +95,7 @@ pub(crate) struct App {
     pub(crate) creation: LinkCreation,
     pub(crate) keys: AdminKeys,
     pub(crate) passwords: Passwords,
-    site: Arc<Site>,
+    site: CurrentSite,
     pub(crate) accounts: Arc<Accounts>,
     pub(crate) moderation: Moderation,
     pub(crate) erasures: Erasures,
@@ -105,6 +108,7 @@ pub(crate) struct App {
     pub(crate) clicks: Arc<dyn ClickStore>,
     pub(crate) live: Arc<Live>,
     pub(crate) webhooks: Option<OwnerWebhooks>,
+    pub(crate) jobs: Arc<JobBoard>,
     pub(crate) self_check: Arc<dyn SelfCheck>,
     pub(crate) domain_checks: DomainChecks,
     pub(crate) http: HttpSettings,
@@ -177,7 +181,7 @@ impl App {
         });
         Self {
             domain_checks: DomainChecks::new(state.lookup, state.links.rules().hosts.clone()),
-            site: Arc::new(Site::new(state.operator, &state.links.rules().hosts)),
+            site: CurrentSite::new(state.operator, state.links.rules().hosts.clone()),
             public_links: PublicLinks::new(Arc::clone(&state.links), state.limits),
             links: state.links,
             creation,
@@ -195,6 +199,7 @@ impl App {
             clicks: state.clicks,
             live: state.live,
             webhooks,
+            jobs: state.jobs,
             self_check: state.self_check,
             http: state.http,
             stop: state.stop,
@@ -204,7 +209,7 @@ impl App {
 
     /// The operator as pages show it.
     pub(crate) fn site(&self) -> Arc<Site> {
-        Arc::clone(&self.site)
+        self.site.get()
     }
 
     /// The name of the OpenID Connect provider that accounts can sign in with.

@@ -76,6 +76,13 @@ pub(super) async fn asset(State(state): Web, Name(name): Name) -> Response {
     if let Some(logo) = state.site().logo_at(&format!("/assets/{name}")) {
         return logo_response(logo);
     }
+    if let Some(style) = state.site().style_at(&format!("/assets/{name}")) {
+        let headers = [
+            (header::CONTENT_TYPE, "text/css; charset=utf-8"),
+            (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        ];
+        return (headers, style.to_owned()).into_response();
+    }
     let found = [&*CSS, &*JS, &*APP_CSS, &*APP_JS, &*DOCS_JS]
         .into_iter()
         .find(|asset| asset.path.strip_prefix("/assets/") == Some(&*name));

@@ -8,20 +8,13 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
-use super::{Message, message, page};
+use super::{BAD_FORM, CROSS_SITE, VisitorMessage, message, page};
 use crate::http::body::{SMALL, read};
 use crate::http::limit_headers;
 use crate::http::origin::Origin;
 use crate::http::params::Params;
 use crate::http::problem::{INVALID_REQUEST, Problem, UNSUPPORTED_MEDIA_TYPE};
 use crate::http::state::App;
-
-const FOREIGN: Message = Message {
-    status: 403,
-    heading: "Request from another site",
-    text: "Another website tried to send our form in your name. We refused the request.",
-    hint: "If you want to do this, start from our own page.",
-};
 
 /// The largest number of fields: those of a link with as many rules as the form shows.
 const MAX_FIELDS: usize = 400;
@@ -56,20 +49,15 @@ impl FromRequest<Arc<App>> for OwnForm {
     async fn from_request(request: Request, state: &Arc<App>) -> Result<Self, Response> {
         let (head, body) = request.into_parts();
         if Origin::of(state, &head.uri, &head.headers) != Origin::Own {
-            return Err(message(&FOREIGN));
+            return Err(message(&CROSS_SITE));
         }
         fields(&head.headers, body).await.map(Self).map_err(|problem| refusal(&problem))
     }
 }
 
 /// The error page for a form that could not be read.
-fn refusal(problem: &Problem) -> Response {
-    message(&Message {
-        status: problem.status(),
-        heading: "The form could not be read",
-        text: "Your browser sent something other than our form.",
-        hint: "Go back, reload the page and try again.",
-    })
+pub(super) fn refusal(problem: &Problem) -> Response {
+    message(&VisitorMessage { status: problem.status(), ..BAD_FORM })
 }
 
 /// A problem as a sentence. Details start in lower case because they follow a field name elsewhere.

@@ -3,11 +3,14 @@
 
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
-use terse_core::{Contact, Operator, PageUrl};
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use terse_core::{Contact, FooterLink, Operator, PageLanguage, PageUrl};
 
 use crate::http::cookies::{cookie, session_cookie};
 use crate::http::state::App;
+use crate::messages::{Catalogue, catalogue};
 use crate::site::Site;
 
 /// Whether the visitor is signed in, as far as a page knows.
@@ -34,16 +37,52 @@ impl Visitor {
 pub(crate) struct PageFrame {
     site: Arc<Site>,
     visitor: Visitor,
+    language: PageLanguage,
 }
 
 impl PageFrame {
     pub(crate) fn new(site: Arc<Site>, visitor: Visitor) -> Self {
-        Self { site, visitor }
+        Self { site, visitor, language: PageLanguage::English }
     }
 
     /// The frame of the response to a request.
     pub(crate) fn of(state: &App, headers: &HeaderMap) -> Self {
         Self::new(state.site(), Visitor::of(state, headers))
+    }
+
+    /// The frame of a page in the language that the visitor prefers.
+    pub(crate) fn translated(state: &App, headers: &HeaderMap) -> Self {
+        let languages = headers.get(header::ACCEPT_LANGUAGE).map(HeaderValue::as_bytes);
+        let language = PageLanguage::preferred(languages.unwrap_or_default());
+        Self::of(state, headers).in_language(language)
+    }
+
+    pub(crate) fn in_language(self, language: PageLanguage) -> Self {
+        Self { language, ..self }
+    }
+
+    /// A page whose language depends on the visitor.
+    pub(crate) fn page(&self, status: StatusCode, html: impl Into<Body>) -> Response {
+        let mut response = super::page(status, html);
+        self.mark_language(&mut response);
+        response
+    }
+
+    /// Says in which language a response is, and that it depends on the visitor.
+    pub(crate) fn mark_language(&self, response: &mut Response) {
+        let headers = response.headers_mut();
+        let tag = HeaderValue::from_static(self.language.tag());
+        headers.insert(header::CONTENT_LANGUAGE, tag);
+        headers.insert(header::VARY, HeaderValue::from_static("accept-language"));
+    }
+
+    /// The words of the page.
+    pub(crate) fn m(&self) -> &'static Catalogue {
+        catalogue(self.language)
+    }
+
+    pub(super) fn lang(&self) -> &'static str {
+        self.language.tag()
     }
 
     /// The operator's name, or that of the software.
@@ -64,6 +103,15 @@ impl PageFrame {
         self.site.logo_path()
     }
 
+    /// The style sheet with the operator's accent colour.
+    pub(super) fn style(&self) -> Option<&str> {
+        self.site.style_path()
+    }
+
+    pub(super) fn links(&self) -> &[FooterLink] {
+        &self.site.operator().links
+    }
+
     pub(super) fn imprint(&self) -> Option<&PageUrl> {
         self.site.operator().imprint.as_ref()
     }
@@ -78,8 +126,13 @@ impl PageFrame {
 
     /// Whether the footer has a line about the operator.
     pub(super) fn has_operator(&self) -> bool {
-        let Operator { name, imprint, abuse_contact, security_contact, .. } = self.site.operator();
-        name.is_some() || imprint.is_some() || abuse_contact.is_some() || security_contact.is_some()
+        let Operator { name, imprint, abuse_contact, security_contact, links, .. } =
+            self.site.operator();
+        name.is_some()
+            || imprint.is_some()
+            || abuse_contact.is_some()
+            || security_contact.is_some()
+            || !links.is_empty()
     }
 
     pub(super) fn is_signed_in(&self) -> bool {

@@ -22,8 +22,13 @@ use crate::qr::Matrix;
 /// The longest target in the head of the page, in characters.
 const TARGET: usize = 160;
 /// The tabs, by the last part of their path.
-const TABS: [(&str, &str); 4] =
-    [("", "Statistics"), ("live", "Live"), ("rules", "Rules"), ("history", "History")];
+const TABS: [(&str, &str); 5] = [
+    ("", "Statistics"),
+    ("live", "Live"),
+    ("rules", "Rules"),
+    ("qr", "QR code"),
+    ("history", "History"),
+];
 
 /// What every page of a link shows: what it is, and what can be done with it.
 pub(super) struct LinkHead {

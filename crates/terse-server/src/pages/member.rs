@@ -29,7 +29,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    async fn of(state: &App, headers: HeaderMap, next: &str) -> Result<Self, Response> {
+    pub(super) async fn of(state: &App, headers: HeaderMap, next: &str) -> Result<Self, Response> {
         let here = match signed_in(state, &headers).await {
             Ok(Some(here)) => here,
             Ok(None) if next.is_empty() => return Err(go("/login")),
@@ -105,7 +105,7 @@ pub(super) struct ModeratorForm(pub(super) MemberForm);
 pub(super) struct AdminForm(pub(super) MemberForm);
 
 /// Answers a lesser role as if the page did not exist. The services check the role again.
-fn refused(member: &Member, role: Role) -> Option<Response> {
+pub(super) fn refused(member: &Member, role: Role) -> Option<Response> {
     member.principal.require(role).is_err().then(|| message(&NOT_FOUND))
 }
 

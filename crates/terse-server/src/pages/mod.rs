@@ -7,6 +7,7 @@
 mod account;
 mod accounts;
 mod assets;
+mod branding;
 mod chart;
 mod docs;
 mod domains;
@@ -18,6 +19,7 @@ mod link;
 mod link_form;
 mod link_history;
 mod link_live;
+mod link_qr;
 mod link_rules;
 mod link_stats;
 mod links;
@@ -36,7 +38,7 @@ mod session;
 mod shell;
 mod signup;
 mod system;
-mod two_factor;
+mod upload;
 mod webhook;
 mod webhooks;
 mod window;
@@ -49,16 +51,17 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
-use terse_core::{Hosts, Operator};
+use terse_core::{Hosts, Operator, OperatorInForce, PageLanguage};
 
 pub(crate) use assets::{app_css, app_js, css, docs_js, js};
 pub(crate) use docs::{DOCS_CSP, docs_page};
 pub(crate) use frame::{PageFrame, Visitor};
-pub(crate) use password::password_page;
+pub(crate) use password::{PasswordProblem, password_page};
 
 use crate::http::refusal::refusal;
 use crate::http::state::App;
-use crate::site::Site;
+use crate::messages::{Catalogue, MessageText, catalogue, fill};
+use crate::site::{CurrentSite, Site};
 
 /// The `Content-Security-Policy` of every page: only our own style sheet and script, nothing from
 /// other sites.
@@ -126,6 +129,7 @@ fn dashboard() -> Router<Arc<App>> {
         .route("/links/{code}/edit", get(link_form::edit).post(link_form::change))
         .route("/links/{code}/values", get(link_stats::values))
         .route("/links/{code}/live", get(link_live::show))
+        .route("/links/{code}/qr", get(link_qr::show))
         .route("/links/{code}/rules", get(link_rules::show))
         .route("/links/{code}/history", get(link_history::show))
         .route("/links/{code}/archive", post(link::archive))
@@ -153,9 +157,10 @@ fn running() -> Router<Arc<App>> {
         .route("/accounts", get(accounts::show))
         .route("/accounts/invite", post(accounts::invite))
         .route("/accounts/change", post(accounts::change))
-        .route("/accounts/reset", post(accounts::reset))
+        .route("/branding", get(branding::show).post(branding::save))
         .route("/system", get(system::show))
         .route("/system/removal", post(system::confirm_removal))
+        .route("/system/jobs", post(system::run_job))
 }
 
 /// A page with a single message, without its frame.
@@ -168,13 +173,54 @@ struct Message {
     hint: &'static str,
 }
 
-impl Message {
-    /// The words before the operator's contact, on pages that name it.
-    fn contact_words(&self) -> Option<&'static str> {
-        match self.status {
-            410 => Some("If you have questions about this link, contact"),
-            451 => Some("If you think that this is a mistake, contact"),
-            _ => None,
+/// A message that is shown in the visitor's language.
+#[derive(Clone, Copy, Debug)]
+struct VisitorMessage {
+    status: u16,
+    words: fn(&'static Catalogue) -> &'static MessageText,
+}
+
+/// What a response says. [`framed`] writes it as a page.
+#[derive(Clone, Copy, Debug)]
+enum AnyMessage {
+    English(Message),
+    Translated(VisitorMessage),
+}
+
+impl From<&Message> for AnyMessage {
+    fn from(message: &Message) -> Self {
+        Self::English(*message)
+    }
+}
+
+impl From<&VisitorMessage> for AnyMessage {
+    fn from(message: &VisitorMessage) -> Self {
+        Self::Translated(*message)
+    }
+}
+
+impl AnyMessage {
+    fn status(&self) -> u16 {
+        match self {
+            Self::English(message) => message.status,
+            Self::Translated(message) => message.status,
+        }
+    }
+
+    fn page(&self, frame: &PageFrame) -> Response {
+        let status = self.status();
+        let code = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+        match self {
+            Self::English(message) => {
+                let frame = frame.clone().in_language(PageLanguage::English);
+                let Message { heading, text, hint, .. } = *message;
+                let words = MessageText { heading, text, hint };
+                page(code, html(&MessagePage { frame: &frame, status, words: &words }))
+            }
+            Self::Translated(message) => {
+                let words = (message.words)(frame.m());
+                frame.page(code, html(&MessagePage { frame, status, words }))
+            }
         }
     }
 }
@@ -183,72 +229,33 @@ impl Message {
 #[template(path = "message.html")]
 struct MessagePage<'a> {
     frame: &'a PageFrame,
-    message: Message,
+    status: u16,
+    words: &'a MessageText,
 }
 
-const NOT_FOUND: Message = Message {
-    status: 404,
-    heading: "Not found",
-    text: "There is no link at this address. It may be mistyped, or its owner has deleted it.",
-    hint: "Upper-case and lower-case letters matter. Check the link where you found it.",
-};
-const EXPIRED: Message = Message {
-    status: 410,
-    heading: "This link has expired",
-    text: "Its expiry time has passed, so it no longer leads anywhere.",
-    hint: "Ask the person who gave it to you for a new one.",
-};
-const USED_UP: Message = Message {
-    status: 410,
-    heading: "This link is used up",
-    text: "It could be followed a limited number of times, and has expired after the last one.",
-    hint: "Ask the person who gave it to you for a new one.",
-};
-const BLOCKED: Message = Message {
-    status: 451,
-    heading: "This link is blocked",
-    text: "It was blocked because of where it leads or because of its owner. We do not show its \
-        target.",
-    hint: "You did nothing wrong by following it. The link was not opened.",
-};
-const UNAVAILABLE: Message = Message {
-    status: 503,
-    heading: "Temporarily unavailable",
-    text: "We cannot look this up right now. Links and accounts are not affected.",
-    hint: "Try again in a few seconds.",
-};
-const LIMITED: Message = Message {
-    status: 429,
-    heading: "Too many requests",
-    text: "There were too many requests from your network or from all visitors together.",
-    hint: "Wait a minute and try again.",
-};
-const TOO_MANY_TRIES: Message = Message {
-    status: 429,
-    heading: "Too many attempts",
-    text: "The password was wrong too often, from your network or from all visitors together.",
-    hint: "Ask the person who gave you the link for the password, and try again later.",
-};
-const BAD_FORM: Message = Message {
-    status: 400,
-    heading: "The form could not be read",
-    text: "Your browser sent something other than our form.",
-    hint: "Go back, reload the page and try again.",
-};
-const WRONG_METHOD: Message = Message {
-    status: 405,
-    heading: "No page here",
-    text: "This address has no page of its own. It only accepts our forms.",
-    hint: "Start again from the home page.",
-};
-const CROSS_SITE: Message = Message {
-    status: 403,
-    heading: "Request from another site",
-    text: "Another website tried to send our form in your name. We refused the request.",
-    hint: "If you want to do this, start from our own page.",
-};
+impl MessagePage<'_> {
+    /// The sentence with the operator's contact, on pages that have it.
+    fn contact(&self) -> Option<&'static str> {
+        match self.status {
+            410 => Some(self.frame.m().contact_question),
+            451 => Some(self.frame.m().contact_mistake),
+            _ => None,
+        }
+    }
+}
 
-/// Rendered pages for the redirect plane. None contains any part of the request.
+const NOT_FOUND: VisitorMessage = VisitorMessage { status: 404, words: |m| &m.not_found };
+const EXPIRED: VisitorMessage = VisitorMessage { status: 410, words: |m| &m.expired };
+const USED_UP: VisitorMessage = VisitorMessage { status: 410, words: |m| &m.used_up };
+const BLOCKED: VisitorMessage = VisitorMessage { status: 451, words: |m| &m.blocked };
+const UNAVAILABLE: VisitorMessage = VisitorMessage { status: 503, words: |m| &m.unavailable };
+const LIMITED: VisitorMessage = VisitorMessage { status: 429, words: |m| &m.limited };
+const TOO_MANY_TRIES: VisitorMessage = VisitorMessage { status: 429, words: |m| &m.too_many_tries };
+const BAD_FORM: VisitorMessage = VisitorMessage { status: 400, words: |m| &m.bad_form };
+const WRONG_METHOD: VisitorMessage = VisitorMessage { status: 405, words: |m| &m.wrong_method };
+const CROSS_SITE: VisitorMessage = VisitorMessage { status: 403, words: |m| &m.cross_site };
+
+/// Rendered pages for the redirect plane, in one language. None contains any part of the request.
 #[derive(Clone, Debug)]
 pub struct Pages {
     /// 404.
@@ -263,15 +270,17 @@ pub struct Pages {
     pub unavailable: String,
     /// 429.
     pub limited: String,
-    /// The `Content-Security-Policy` to send them with.
-    pub policy: &'static str,
 }
 
 /// Renders the pages for the redirect plane. They load one style sheet and the operator's logo from
 /// this server.
-pub fn pages(operator: &Operator, hosts: &Hosts) -> Pages {
-    let frame = PageFrame::new(Arc::new(Site::new(operator.clone(), hosts)), Visitor::Anyone);
-    let rendered = |message| html(&MessagePage { frame: &frame, message });
+pub fn pages(operator: &Operator, hosts: &Hosts, language: PageLanguage) -> Pages {
+    let site = Arc::new(Site::new(Arc::new(operator.clone()), hosts));
+    let frame = PageFrame::new(site, Visitor::Anyone).in_language(language);
+    let rendered = |message: VisitorMessage| {
+        let (status, words) = (message.status, (message.words)(frame.m()));
+        html(&MessagePage { frame: &frame, status, words })
+    };
     Pages {
         not_found: rendered(NOT_FOUND),
         gone: rendered(EXPIRED),
@@ -279,7 +288,6 @@ pub fn pages(operator: &Operator, hosts: &Hosts) -> Pages {
         blocked: rendered(BLOCKED),
         unavailable: rendered(UNAVAILABLE),
         limited: rendered(LIMITED),
-        policy: CSP,
     }
 }
 
@@ -295,49 +303,63 @@ struct Refusal<'a> {
 }
 
 /// Makes the pages for requests that are refused before routing.
-pub struct RefusalPages(PageFrame);
+pub struct RefusalPages {
+    site: CurrentSite,
+    primary_host: String,
+}
 
 impl RefusalPages {
     /// With the operator's name and contacts.
-    pub fn new(operator: &Operator, hosts: &Hosts) -> Self {
-        Self(PageFrame::new(Arc::new(Site::new(operator.clone(), hosts)), Visitor::Anyone))
+    pub fn new(operator: Arc<OperatorInForce>, hosts: &Hosts) -> Self {
+        let primary_host = hosts.primary_host().to_owned();
+        Self { site: CurrentSite::new(operator, hosts.clone()), primary_host }
     }
 
-    /// The answer to a refused request: a page if the client prefers one (`html`), or a problem
-    /// document with this stable code. `detail` says what is wrong.
+    fn frame(&self) -> PageFrame {
+        PageFrame::new(self.site.get(), Visitor::Anyone)
+    }
+
+    /// The answer to a refused request: a page in this language, or a problem document with this
+    /// stable code. `detail` says what is wrong.
     pub fn answer(
         &self,
         status: StatusCode,
         code: &'static str,
         detail: &str,
-        html: bool,
+        page: Option<PageLanguage>,
     ) -> Response {
-        let mut response = match html {
-            true => self.page(status, detail),
-            false => refusal(status, code, detail),
+        let mut response = match page {
+            Some(language) => self.page(status, detail, language),
+            None => refusal(status, code, detail),
         };
         let no_store = HeaderValue::from_static("no-store");
         response.headers_mut().insert(header::CACHE_CONTROL, no_store);
         response
     }
 
-    fn page(&self, status: StatusCode, text: &str) -> Response {
-        let (heading, hint) = match status {
-            StatusCode::MISDIRECTED_REQUEST => (
-                "This address is not set up",
-                "If you run this server: set base_url to the address in your browser's address \
-                 bar (as TERSE_BASE_URL or in terse.toml), or add its host to domains, and start \
-                 terse again.",
-            ),
-            _ => (
-                status.canonical_reason().unwrap_or("Request refused"),
-                "Check the address where you found it.",
-            ),
+    fn page(&self, status: StatusCode, detail: &str, language: PageLanguage) -> Response {
+        let words = match status {
+            StatusCode::MISDIRECTED_REQUEST => catalogue(language).unknown_host,
+            StatusCode::NOT_FOUND => catalogue(language).not_found,
+            StatusCode::INTERNAL_SERVER_ERROR => catalogue(language).failed,
+            _ => return self.rare(status, detail),
         };
-        page(
-            status,
-            html(&Refusal { frame: &self.0, status: status.as_u16(), heading, text, hint }),
-        )
+        let frame = self.frame().in_language(language);
+        let (status_code, MessageText { heading, text, hint }) = (status.as_u16(), words);
+        let text = &match status {
+            StatusCode::MISDIRECTED_REQUEST => fill(text, &self.primary_host),
+            _ => text.to_owned(),
+        };
+        let refusal = Refusal { frame: &frame, status: status_code, heading, text, hint };
+        frame.page(status, html(&refusal))
+    }
+
+    /// What browsers do not send by themselves, in English.
+    fn rare(&self, status: StatusCode, text: &str) -> Response {
+        let heading = status.canonical_reason().unwrap_or("Request refused");
+        let hint = "Check the address where you found it.";
+        let frame = &self.frame();
+        page(status, html(&Refusal { frame, status: status.as_u16(), heading, text, hint }))
     }
 }
 
@@ -363,20 +385,21 @@ pub(crate) fn page(status: StatusCode, html: impl Into<Body>) -> Response {
     response
 }
 
-/// The response with a message. [`framed`] writes its body: only there is the visitor known.
-fn message(message: &Message) -> Response {
-    let status = StatusCode::from_u16(message.status).unwrap_or(StatusCode::OK);
+/// The response with a message. [`framed`] writes its page: only there is the visitor known.
+fn message(message: impl Into<AnyMessage>) -> Response {
+    let message = message.into();
+    let status = StatusCode::from_u16(message.status()).unwrap_or(StatusCode::OK);
     let mut response = page(status, Body::empty());
-    response.extensions_mut().insert(*message);
+    response.extensions_mut().insert(message);
     response
 }
 
-/// Writes the body of a response that was made by [`message`].
+/// Writes the page of a response that was made by [`message`].
 pub(crate) fn framed(mut response: Response, frame: &PageFrame) -> Response {
-    match response.extensions_mut().remove::<Message>() {
-        Some(message) => response.map(|_| html(&MessagePage { frame, message }).into()),
-        None => response,
-    }
+    let Some(message) = response.extensions_mut().remove::<AnyMessage>() else { return response };
+    let (headers, body) = message.page(frame).into_parts();
+    response.headers_mut().extend(headers.headers);
+    response.map(|_| body)
 }
 
 pub(crate) fn not_found() -> Response {

@@ -6,10 +6,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use terse_core::{Link, LinkStatus};
 
-use super::format::{ago, moment};
-use super::{CSP, PageFrame, html, page};
+use super::preview::reasons;
+use super::{CSP, PageFrame, html};
 use crate::http::host::short_url;
 use crate::http::state::App;
+use crate::messages::Catalogue;
+
+/// What is wrong with a password, in the visitor's language.
+pub(crate) type PasswordProblem = fn(&'static Catalogue) -> &'static str;
 
 #[derive(Template)]
 #[template(path = "password.html")]
@@ -19,7 +23,7 @@ struct Password<'a> {
     action: String,
     suspicious: bool,
     reasons: Vec<&'static str>,
-    problem: Option<&'a str>,
+    problem: Option<&'static str>,
 }
 
 /// Asks for the password. `query` is the query of the visit; the link may forward it to the target.
@@ -29,22 +33,24 @@ pub(crate) fn password_page(
     link: &Link,
     query: Option<&str>,
     status: StatusCode,
-    problem: Option<&str>,
+    problem: Option<PasswordProblem>,
 ) -> Response {
     let suspicious = link.status(state.links.now()) == LinkStatus::Suspicious;
     let query = query
         .filter(|query| !query.is_empty())
         .map(|query| format!("?{query}"))
         .unwrap_or_default();
+    let frame = PageFrame::translated(state, headers);
+    let m = frame.m();
     let asking = Password {
-        frame: PageFrame::of(state, headers),
         code: link.key.code.as_str(),
         action: format!("/{}{query}", link.key.code),
         suspicious,
-        reasons: if suspicious { state.links.reasons(link) } else { Vec::new() },
-        problem,
+        reasons: if suspicious { reasons(state, link, m) } else { Vec::new() },
+        problem: problem.map(|problem| problem(m)),
+        frame,
     };
-    let mut response = page(status, html(&asking));
+    let mut response = asking.frame.page(status, html(&asking));
     let headers = response.headers_mut();
     // Browsers check `form-action` against the redirect that answers a form too, and this form
     // redirects to the link's target.
@@ -75,15 +81,17 @@ struct Closed<'a> {
 pub(super) fn closed_page(state: &App, link: &Link, headers: &HeaderMap) -> Response {
     let now = state.links.now();
     let warn = link.status(now) == LinkStatus::Suspicious;
+    let frame = PageFrame::translated(state, headers);
+    let m = frame.m();
     let closed = Closed {
-        frame: PageFrame::of(state, headers),
         code: link.key.code.as_str(),
         short: short_url(&link.key, &state.links.rules().hosts),
-        made: moment(link.created_at),
-        made_ago: ago(link.created_at, now),
+        made: m.moment(link.created_at),
+        made_ago: m.ago(link.created_at, now),
         made_at: link.created_at.to_string(),
         warn,
-        reasons: if warn { state.links.reasons(link) } else { Vec::new() },
+        reasons: if warn { reasons(state, link, m) } else { Vec::new() },
+        frame,
     };
-    page(StatusCode::OK, html(&closed))
+    closed.frame.page(StatusCode::OK, html(&closed))
 }

@@ -8,19 +8,16 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
-use terse_core::rules::Rules;
 use terse_core::{Link, LinkError, LinkStatus, Target};
 
-use super::format::{ago, moment};
 use super::password::{closed_page, password_page};
-use super::{
-    BLOCKED, EXPIRED, LIMITED, NOT_FOUND, PageFrame, UNAVAILABLE, USED_UP, html, message, page,
-};
+use super::{BLOCKED, EXPIRED, LIMITED, NOT_FOUND, PageFrame, UNAVAILABLE, USED_UP, html, message};
 use crate::access_cookies::AccessCookies;
 use crate::http::extract::{Name, Peer};
 use crate::http::host::{key_of, short_url, unicode_host};
 use crate::http::limit_headers;
 use crate::http::state::{App, Web};
+use crate::messages::Catalogue;
 use crate::resolve_target::{ForwardedQuery, resolve_target};
 use crate::router::nothing_here;
 use crate::warning_pass::WarningPass;
@@ -53,12 +50,12 @@ struct Preview<'a> {
 
 impl<'a> Preview<'a> {
     fn new(link: &'a Link, state: &App, frame: PageFrame, warn: bool) -> Self {
-        let now = state.links.now();
+        let (now, m) = (state.links.now(), frame.m());
         let host = link.target.host().unwrap_or_default();
         Self {
             frame,
             warn,
-            reasons: if warn { state.links.reasons(link) } else { Vec::new() },
+            reasons: if warn { reasons(state, link, m) } else { Vec::new() },
             short: short_url(&link.key, &state.links.rules().hosts),
             code: link.key.code.as_str(),
             target: link.target.as_str(),
@@ -66,13 +63,13 @@ impl<'a> Preview<'a> {
             host,
             secure: link.target.as_str().starts_with("https:"),
             title: link.title.as_ref().map(terse_core::Title::as_str),
-            made: moment(link.created_at),
-            made_ago: ago(link.created_at, now),
+            made: m.moment(link.created_at),
+            made_ago: m.ago(link.created_at, now),
             made_at: link.created_at.to_string(),
-            ends: link.expires_at.map(|at| (moment(at), at.to_string())),
+            ends: link.expires_at.map(|at| (m.moment(at), at.to_string())),
             visits_left: link.max_clicks.map(|max| max.saturating_sub(link.spent_clicks)),
             other_targets: other_targets(link, &link.target),
-            rules: described(link),
+            rules: described(link, m),
         }
     }
 }
@@ -87,13 +84,19 @@ struct Warning<'a> {
     on: &'a str,
     host: String,
     host_unicode: Option<String>,
-    reasons: &'a [&'static str],
+    reasons: Vec<&'static str>,
     other_targets: Vec<&'a str>,
     rules: String,
 }
 
-fn described(link: &Link) -> String {
-    link.rules.as_ref().map(Rules::describe).unwrap_or_default()
+fn described(link: &Link, m: &Catalogue) -> String {
+    link.rules.as_ref().map(|rules| m.rules(&rules.factors())).unwrap_or_default()
+}
+
+/// Why a page warns, in the words of its language.
+pub(super) fn reasons(state: &App, link: &Link, m: &Catalogue) -> Vec<&'static str> {
+    let reasons = state.links.reasons(link).into_iter();
+    reasons.map(|(flag, english)| m.reason(flag).unwrap_or(english)).collect()
 }
 
 /// The other targets of a link, each once.
@@ -131,18 +134,20 @@ async fn warning(
         (Some(pass), query) => format!("/{}/go?pass={pass}&{query}", link.key.code),
         (None, _) => whole.clone(),
     };
+    let frame = PageFrame::translated(state, headers);
+    let m = frame.m();
     let warning = Warning {
-        frame: PageFrame::of(state, headers),
         code: link.key.code.as_str(),
         target: &whole,
         on: &on,
         host_unicode: unicode_host(&host),
         host,
-        reasons: &state.links.reasons(link),
+        reasons: reasons(state, link, m),
         other_targets: other_targets(link, target),
-        rules: described(link),
+        rules: described(link, m),
+        frame,
     };
-    page(StatusCode::OK, html(&warning))
+    warning.frame.page(StatusCode::OK, html(&warning))
 }
 
 /// `/{code}+`, the preview. A path without the plus is no page: the redirect plane serves links.
@@ -203,9 +208,9 @@ async fn by_state(
         status => match stopped.filter(|_| status == LinkStatus::Suspicious) {
             Some(query) => warning(state, &link, headers, peer, query).await,
             None => {
-                let frame = PageFrame::of(state, headers);
+                let frame = PageFrame::translated(state, headers);
                 let shown = Preview::new(&link, state, frame, status == LinkStatus::Suspicious);
-                page(StatusCode::OK, html(&shown))
+                shown.frame.page(StatusCode::OK, html(&shown))
             }
         },
     }

@@ -10,7 +10,7 @@ use axum::response::Response;
 use terse_core::moderation::MAX_REPORT_TEXT;
 use terse_core::{Caller, LinkKey, LinkStatus};
 
-use super::form::{fields, sentence, shown_again};
+use super::form::{fields, shown_again};
 use super::preview::not_shown;
 use super::{BLOCKED, CROSS_SITE, NOT_FOUND, PageFrame, html, message, page};
 use crate::http::extract::{Name, Peer};
@@ -19,6 +19,7 @@ use crate::http::origin::Origin;
 use crate::http::principal::principal_of;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
+use crate::messages::fill;
 use crate::reporting::{self, Reason, Reporter};
 
 #[derive(Template)]
@@ -44,15 +45,17 @@ impl ReportForm {
         chosen: Option<Reason>,
         text: String,
     ) -> Self {
+        let frame = PageFrame::translated(state, headers);
+        let m = frame.m();
         let format = |reason| match reason {
-            Reason::Phishing => "Phishing: it imitates another site or asks for passwords or money",
-            Reason::Malware => "Malware: it spreads harmful software",
-            Reason::Spam => "Spam: it is unwanted advertising",
-            Reason::Illegal => "Illegal content",
-            Reason::Other => "Something else",
+            Reason::Phishing => m.report_phishing,
+            Reason::Malware => m.report_malware,
+            Reason::Spam => m.report_spam,
+            Reason::Illegal => m.report_illegal,
+            Reason::Other => m.report_other,
         };
         Self {
-            frame: PageFrame::of(state, headers),
+            frame,
             sent: false,
             code: key.code.to_string(),
             short: short_url(key, &state.links.rules().hosts),
@@ -78,11 +81,11 @@ pub(super) async fn show(
     let mut form = ReportForm::new(&state, &headers, &key, None, String::new());
     if uri.query() == Some("sent") {
         form.sent = true;
-        return page(StatusCode::OK, html(&form));
+        return form.frame.page(StatusCode::OK, html(&form));
     }
     match state.public_links.find(&key, address).await {
         Ok(link) if link.status(state.links.now()) == LinkStatus::Blocked => message(&BLOCKED),
-        Ok(_) => page(StatusCode::OK, html(&form)),
+        Ok(_) => form.frame.page(StatusCode::OK, html(&form)),
         Err(error) => not_shown(error),
     }
 }
@@ -152,6 +155,16 @@ fn refused(
     problem: &Problem,
 ) -> Response {
     let mut form = ReportForm::new(state, headers, key, reason, text);
-    form.problem = Some((problem.field() == Some("text"), sentence(problem)));
-    shown_again(problem, html(&form))
+    let m = form.frame.m();
+    let words = match (problem.field(), problem.status()) {
+        (Some("reason"), 400) => m.report_choose_problem.to_owned(),
+        (Some("text"), 400) => fill(m.report_long, MAX_REPORT_TEXT),
+        (_, 429) => format!("{} {}", m.limited.text, m.limited.hint),
+        (_, 500..) => format!("{} {}", m.unavailable.text, m.unavailable.hint),
+        _ => format!("{} {}", m.bad_form.text, m.bad_form.hint),
+    };
+    form.problem = Some((problem.field() == Some("text"), words));
+    let mut response = shown_again(problem, html(&form));
+    form.frame.mark_language(&mut response);
+    response
 }

@@ -35,10 +35,11 @@ const ENTRIES: [(&str, &str, &str); 5] = [
 ];
 /// How many of them are in the bar of a phone. The others are behind "More".
 const ON_PHONE: usize = 2;
-/// The same for moderators and admins, with the least role that sees each.
-const ADMIN_ENTRIES: [(&str, &str, &str, Role); 3] = [
+/// The same for those who run the server, with the least role that sees each.
+const ADMIN_ENTRIES: [(&str, &str, &str, Role); 4] = [
     ("/moderation", "Moderation", "moderation", Role::Moderator),
     ("/accounts", "Accounts", "accounts", Role::Admin),
+    ("/branding", "Branding", "branding", Role::Admin),
     ("/system", "System", "system", Role::Admin),
 ];
 
@@ -95,6 +96,11 @@ impl Shell {
 
     pub(super) fn logo(&self) -> Option<&str> {
         self.frame.logo()
+    }
+
+    /// The style sheet with the operator's accent colour.
+    pub(super) fn style(&self) -> Option<&str> {
+        self.frame.style()
     }
 
     /// Whether the page shows the software's own logo.

@@ -1,13 +1,16 @@
 //! The System page, for admins: what the server finds when it checks itself.
 
+use std::time::Duration;
+
 use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::moderation::ModerationError;
 use terse_core::registry::RemovalAlarm;
-use terse_core::{CheckResult, Finding};
+use terse_core::{CheckResult, Finding, JobStatus, Timestamp};
 
+use super::format::{ago, span};
 use super::member::{AdminForm, AdminPage, MemberForm};
 use super::session::{app_page, go};
 use super::shell::Shell;
@@ -26,9 +29,56 @@ struct SystemPage {
     findings: Vec<FindingRow>,
     /// Problems and warnings.
     open: usize,
+    jobs: Vec<JobRow>,
     /// A removal of links that waits for a confirmation.
     removal: Option<RemovalAlarm>,
-    done: bool,
+    done: Option<&'static str>,
+}
+
+/// A background job.
+struct JobRow {
+    name: &'static str,
+    every: String,
+    /// When the last run ended, exactly.
+    at: String,
+    last: String,
+    word: &'static str,
+    class: &'static str,
+    error: Option<String>,
+}
+
+impl JobRow {
+    fn new(job: JobStatus, shell: &Shell, now: Timestamp) -> Self {
+        let (word, class) = match (&job.running_since, &job.last) {
+            (Some(_), _) => ("running", "over"),
+            (None, Some(run)) if run.error.is_some() => ("failed", "bad"),
+            (None, Some(_)) => ("good", "good"),
+            (None, None) if job.needs_lease => ("not on this node", "over"),
+            (None, None) => ("waiting", "over"),
+        };
+        let last = job.last.as_ref();
+        Self {
+            name: job.name,
+            every: span(job.interval),
+            at: last.map(|run| shell.moment(run.ended_at)).unwrap_or_default(),
+            last: last.map_or_else(
+                || "never here".to_owned(),
+                |run| format!("{}, took {}", ago(run.ended_at, now), took(run.took)),
+            ),
+            word,
+            class,
+            error: job.last.and_then(|run| run.error),
+        }
+    }
+}
+
+/// A short duration.
+fn took(of: Duration) -> String {
+    match of.as_millis() {
+        ms @ 0..1000 => format!("{ms} ms"),
+        ms @ 1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        _ => span(of),
+    }
 }
 
 struct FindingRow {
@@ -72,14 +122,20 @@ pub(super) async fn show(
             return message(&UNAVAILABLE);
         }
     };
+    let Ok(jobs) = state.jobs.list(&member.principal) else { return message(&UNAVAILABLE) };
     let shell = member.shell(&state, "/system");
+    let now = state.links.now();
     let page = SystemPage {
+        jobs: jobs.into_iter().map(|job| JobRow::new(job, &shell, now)).collect(),
         version: env!("CARGO_PKG_VERSION"),
-        now: shell.moment(state.links.now()),
+        now: shell.moment(now),
         open: findings.iter().filter(|finding| finding.verdict != CheckResult::Good).count(),
         findings: findings.into_iter().map(FindingRow::from).collect(),
         removal,
-        done: params.is_ok_and(|mut params| params.take("done").is_some()),
+        done: params.ok().and_then(|mut params| match params.take("done")?.as_str() {
+            "job" => Some("The job was told to run."),
+            _ => Some("The removal continues."),
+        }),
         shell,
     };
     app_page(StatusCode::OK, html(&page))
@@ -99,5 +155,17 @@ pub(super) async fn confirm_removal(
             tracing::error!(%error, "a removal could not be confirmed");
             message(&UNAVAILABLE)
         }
+    }
+}
+
+/// Lets a job run before its interval is over.
+pub(super) async fn run_job(
+    State(state): Web,
+    AdminForm(MemberForm { member, mut fields }): AdminForm,
+) -> Response {
+    let name = fields.take("job").unwrap_or_default();
+    match state.jobs.run_now(&member.principal, &name) {
+        Ok(()) => go("/system?done=job#jobs"),
+        Err(_) => message(&BAD_FORM),
     }
 }

@@ -195,3 +195,31 @@ async fn a_browser_can_install_the_dashboard() {
     assert_eq!(manifest["start_url"], "/dashboard");
     assert_eq!(manifest["share_target"]["params"]["url"], "url");
 }
+
+#[tokio::test]
+async fn an_admin_sees_the_jobs_and_runs_one_now() {
+    let (web, [admin, moderator, _]) = world().await;
+    let text = open(&web, &admin, "/system").await.text();
+    assert!(text.contains("This node runs no jobs."), "{text}");
+    let wanted = web.jobs.add("sweep", std::time::Duration::from_secs(3600), false);
+    web.jobs.add("fleet job", std::time::Duration::from_secs(60), true);
+    let now = web.clock.now();
+    web.jobs.begin("sweep", now);
+    web.jobs.end("sweep", now, Some(Err(NASTY.to_owned())));
+    let text = open(&web, &admin, "/system").await.text();
+    for words in ["1 hour", "just now, took 0 ms", "failed", "not on this node", "&#60;script&#62;"]
+    {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert!(!text.contains("<script>"));
+    let told = wanted.notified();
+    tokio::pin!(told);
+    told.as_mut().enable();
+    assert_eq!(send(&web, &moderator, "/system/jobs", "job=sweep").await.status, 404);
+    assert_eq!(send(&web, &admin, "/system/jobs", "job=none").await.status, 400);
+    let ran = send(&web, &admin, "/system/jobs", "job=sweep").await;
+    assert_eq!(ran.header("location"), "/system?done=job#jobs");
+    tokio::time::timeout(std::time::Duration::from_secs(10), told).await.unwrap();
+    let text = open(&web, &admin, "/system?done=job").await.text();
+    assert!(text.contains("The job was told to run."));
+}

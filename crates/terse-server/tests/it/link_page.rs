@@ -265,3 +265,38 @@ async fn the_latest_clicks_are_found_among_many_old_ones() {
     assert!(text.contains("latest.example"), "{text}");
     assert_eq!(text.matches("<tr><td><time").count(), 50);
 }
+
+#[tokio::test]
+async fn the_qr_code_is_shown_as_it_will_be_downloaded() {
+    let page = Page::new().await;
+    let text = page.text("/links/abc/qr").await;
+    assert!(text.contains("aria-current=\"page\">QR code</a>"), "{text}");
+    let query = "size=1024&#38;margin=4&#38;level=M&#38;fg=000000&#38;bg=ffffff";
+    assert!(text.contains(&format!("/abc/qr?format=svg&amp;{query}")), "{text}");
+    assert!(!text.contains("name=\"logo\""), "this server has no logo");
+    let path = "/links/abc/qr?fg=%230a5c8f&bg=fff8e7&size=512&margin=&level=Q";
+    let text = page.text(path).await;
+    let query = "size=512&#38;margin=4&#38;level=Q&#38;fg=0a5c8f&#38;bg=fff8e7";
+    for words in [
+        &*format!("/abc/qr?format=png&amp;{query}\" download=\"abc.png\""),
+        "<path fill=\"#0a5c8f\"",
+        "<path fill=\"#fff8e7\"",
+        "<option selected>512</option>",
+        "value=\"Q\" selected",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    for (query, words) in [
+        ("fg=ffffff", "Darker than bg, or scanners cannot read the code."),
+        ("fg=999999&bg=bbbbbb", "More different from bg"),
+        ("margin=17", "A whole number from 0 to 16."),
+        ("bg=%22%3E%3Cscript%3E", "A colour as six hexadecimal digits"),
+    ] {
+        let answer = page.open(&format!("/links/abc/qr?{query}")).await;
+        let text = answer.text();
+        assert_eq!(answer.status, 400, "{query}");
+        assert!(text.contains(words) && text.contains("aria-invalid=\"true\""), "{text}");
+        assert!(!text.contains("<script>"));
+    }
+    assert_eq!(page.open("/links/none/qr").await.status, 404);
+}

@@ -3,6 +3,7 @@
 
 mod admin_pages;
 mod authorisation;
+mod branding;
 mod clicks;
 mod connection_pages;
 mod create;
@@ -11,6 +12,7 @@ mod fake;
 mod fake_clicks;
 mod focus;
 mod http;
+mod languages;
 mod layers;
 mod limits;
 mod link_form;

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{Role, Scope};
-use terse_core::{Hosts, Logo, Operator};
+use terse_core::{Hosts, Logo, Operator, PageLanguage};
 
 use crate::web::{Answer, OWNER, Web};
 
@@ -239,7 +239,7 @@ async fn a_preview_tells_but_never_follows() {
             && text.contains("just now")
     );
     assert!(
-        text.contains("“&#34;&#62;&#60;script&#62;")
+        text.contains("<dt>Title</dt><dd>&#34;&#62;&#60;script&#62;")
             && text.contains("rel=\"noreferrer nofollow noopener\"")
     );
     assert!(!text.contains("http-equiv"));
@@ -455,7 +455,7 @@ async fn what_is_not_there_is_a_page_for_people_and_a_problem_for_programs() {
 #[test]
 fn pages_for_the_redirect_plane_are_ready() {
     let hosts = Hosts::new(&"https://go.example/".parse().unwrap(), &[], vec![]).unwrap();
-    let pages = terse_server::pages(&operator(), &hosts);
+    let pages = terse_server::pages(&operator(), &hosts, PageLanguage::English);
     for (page, words) in [
         (&pages.not_found, "Not found"),
         (&pages.gone, "has expired"),
@@ -474,6 +474,7 @@ fn operator() -> Operator {
         imprint: Some("https://example.org/imprint".parse().unwrap()),
         abuse_contact: Some("abuse@example.org".parse().unwrap()),
         security_contact: Some("https://example.org/security".parse().unwrap()),
+        ..Operator::default()
     }
 }
 
@@ -605,6 +606,12 @@ async fn a_qr_code_can_be_read_back() {
         ("level=m", "level"),
         ("fg=red", "fg"),
         ("bg=%23fff", "bg"),
+        ("fg=ffffff&bg=000000", "fg"),
+        ("fg=cccccc", "fg"),
+        ("fg=000000&bg=111111", "fg"),
+        ("logo=yes", "logo"),
+        ("logo=true", "logo"),
+        ("logo=true&level=M", "level"),
         ("x=1", "x"),
     ] {
         web.page(&format!("/abc/qr?{query}")).await.is_problem(400, "invalid_request", field);
@@ -612,6 +619,60 @@ async fn a_qr_code_can_be_read_back() {
     web.page("/none/qr").await.is_problem(404, "not_found", "");
     assert_eq!(web.api("DELETE /api/v1/urls/abc", Value::Null).await.status, 204);
     web.page("/abc/qr").await.is_problem(404, "not_found", "");
+}
+
+/// A green square of 32 pixels with a transparent border.
+fn logo_png() -> Vec<u8> {
+    let inside = |n: usize| (4..28).contains(&n);
+    let pixels: Vec<u8> = (0..32 * 32)
+        .flat_map(|n| match inside(n / 32) && inside(n % 32) {
+            true => [0, 200, 0, 255],
+            false => [9, 9, 9, 0],
+        })
+        .collect();
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, 32, 32);
+    encoder.set_color(png::ColorType::Rgba);
+    encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
+    bytes
+}
+
+#[tokio::test]
+async fn a_qr_code_with_the_logo_in_the_middle_can_be_read_back() {
+    let logo = Some(Logo::parse(logo_png()).unwrap());
+    let web = Web::run_by(Operator { logo, ..Operator::default() });
+    let code = "a".repeat(64);
+    for alias in ["abc", &code] {
+        let link = json!({"long_url": "https://example.com/", "custom_alias": alias});
+        assert_eq!(web.api("POST /api/v1/urls", link).await.status, 201);
+        let want = format!("https://go.example/{alias}");
+        for query in ["size=300", "size=1024&margin=2&fg=0a1b2c&bg=ffeedd"] {
+            let png = web.page(&format!("/{alias}/qr?format=png&logo=true&{query}")).await;
+            assert_eq!(png.status, 200, "{}", png.text());
+            let mut reader =
+                png::Decoder::new(std::io::Cursor::new(&png.bytes)).read_info().unwrap();
+            let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+            let info = reader.next_frame(&mut pixels).unwrap();
+            assert_eq!(info.color_type, png::ColorType::Rgb);
+            let width = info.width as usize;
+            let middle = &pixels[3 * (width / 2 * width + width / 2)..][..3];
+            assert_eq!(middle, [0, 200, 0], "the logo is there");
+            let rows: Vec<Vec<bool>> = pixels
+                .chunks(3 * width)
+                .map(|row| row.chunks(3).map(|pixel| pixel[1] < 100).collect())
+                .collect();
+            assert_eq!(read(&rows), want, "png {query}");
+            let svg = web.page(&format!("/{alias}/qr?logo=true&{query}")).await.text();
+            assert!(svg.contains("href=\"data:image/png;base64,"), "{svg}");
+        }
+    }
+    let logo = Some(Logo::parse(b"<svg xmlns='http://www.w3.org/2000/svg'/>".to_vec()).unwrap());
+    let web = Web::run_by(Operator { logo, ..Operator::default() });
+    let link = json!({"long_url": "https://example.com/", "custom_alias": "abc"});
+    assert_eq!(web.api("POST /api/v1/urls", link).await.status, 201);
+    assert_eq!(web.page("/abc/qr?logo=true").await.status, 200);
+    let refused = web.page("/abc/qr?logo=true&format=png").await;
+    refused.is_problem(400, "invalid_request", "logo");
 }
 
 /// Rows of dark pixels.

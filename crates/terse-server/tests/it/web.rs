@@ -8,7 +8,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, Response, StatusCode};
 use futures_util::FutureExt as _;
 use serde_json::Value;
-use terse_core::accounts::{ErasureError, Erasures, NoKeyUse, NoRefresh};
+use terse_core::accounts::{ErasureError, Erasures, NoKeyUse, RefreshHook};
 use terse_core::clicks::Live;
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
@@ -63,6 +63,19 @@ impl Screening for Watchful {
     }
 }
 
+/// Applies the branding, as the registry watcher of a server does.
+struct ApplyBranding {
+    registry: Arc<MemoryRegistry>,
+    operator: Arc<OperatorInForce>,
+}
+
+#[async_trait::async_trait]
+impl RefreshHook for ApplyBranding {
+    async fn refresh(&self) {
+        self.operator.apply(&self.registry.branding().await.unwrap());
+    }
+}
+
 /// Creates the account with this id, which must be the next one, and a key with all permissions.
 fn enrol(registry: &MemoryRegistry, key: &str, owner: OwnerId, role: Role) {
     let (at, by) = (Timestamp::from_ms(1), || Attribution {
@@ -91,6 +104,7 @@ pub(crate) struct Web {
     pub(crate) live: Arc<Live>,
     pub(crate) erasures: Erasures,
     pub(crate) stop: watch::Sender<bool>,
+    pub(crate) jobs: Arc<JobBoard>,
 }
 
 pub(crate) struct Answer {
@@ -220,6 +234,8 @@ impl Web {
         operator: Operator,
         http: HttpSettings,
     ) -> Self {
+        let operator = Arc::new(OperatorInForce::new(operator));
+        let jobs = Arc::<JobBoard>::default();
         let base = url::Url::parse("https://go.example/").unwrap();
         let hosts =
             Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
@@ -259,9 +275,12 @@ impl Web {
             links,
             keys,
             registry: registry.clone(),
-            registry_refresh: Arc::new(NoRefresh),
+            registry_refresh: Arc::new(ApplyBranding {
+                registry: registry.clone(),
+                operator: operator.clone(),
+            }),
             passwords: Passwords::new(1),
-            operator,
+            operator: Arc::clone(&operator),
             accounts: AccountSettings::closed(),
             used_keys: Arc::new(NoKeyUse),
             classifier: Arc::new(Watching),
@@ -279,12 +298,13 @@ impl Web {
                 owners: Arc::default(),
                 wake: Arc::default(),
             }),
+            jobs: jobs.clone(),
             self_check: Arc::new(NoSelfCheck),
             lookup: Arc::new(Records),
             http,
             stop: stopped,
         });
-        Self { router, registry, store, clock, stats, clicks, live, erasures, stop }
+        Self { router, registry, store, clock, stats, clicks, live, erasures, stop, jobs }
     }
 
     /// Creates an account with a key of this name that has all permissions.

@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use terse_core::registry::{
-    AbuseReport, Attribution, AuditRecord, BlockedHost, BlocklistStore, DomainConfig, DomainStore,
-    NewReport, RegistryError, ReportId, ReportState, ReportStore, Reported, ReportedLink,
-    TEXTS_SHOWN,
+    AbuseReport, Attribution, AuditRecord, BlockedHost, BlocklistStore, BrandingStore,
+    DomainConfig, DomainStore, NewReport, RegistryError, ReportId, ReportState, ReportStore,
+    Reported, ReportedLink, TEXTS_SHOWN,
 };
-use terse_core::{Domain, LinkKey, Timestamp};
+use terse_core::{Branding, Domain, LinkKey, Timestamp};
 
 use super::{Answer, MemoryRegistry};
 
@@ -31,6 +31,23 @@ impl DomainStore for MemoryRegistry {
         let place = state.domain_configs.remove(domain).ok_or(RegistryError::Missing)?;
         state.change_version();
         state.write(AuditRecord::domain_removed(&place), by);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl BrandingStore for MemoryRegistry {
+    async fn branding(&self) -> Answer<Branding> {
+        Ok(self.enter().await?.branding.clone())
+    }
+
+    async fn put_branding(&self, branding: Branding, by: Attribution) -> Answer<()> {
+        let mut state = self.enter().await?;
+        let before = std::mem::replace(&mut state.branding, branding.clone());
+        if before != branding {
+            state.change_version();
+            state.write(AuditRecord::branding_changed(&before, &branding), by);
+        }
         Ok(())
     }
 }

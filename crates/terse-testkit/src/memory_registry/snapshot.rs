@@ -30,6 +30,7 @@ impl RegistrySnapshots for MemoryRegistry {
             suspended: state.suspended(),
             domains: state.domain_configs.values().cloned().collect(),
             blocked_hosts: state.blocked.values().cloned().collect(),
+            branding: state.branding.clone(),
         })
     }
 }

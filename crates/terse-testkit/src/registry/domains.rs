@@ -3,7 +3,7 @@
 use terse_core::registry::{
     AuditAction, BlockedHost, DomainConfig, RegistryError, RegistryVersion, Role, subject,
 };
-use terse_core::{Domain, Target};
+use terse_core::{Branding, Domain, FooterLink, Logo, Target};
 
 use super::{RegistryHandle, acts, add, add_key, by, change, log, refused, role, sign_in, token};
 use crate::timestamp;
@@ -74,6 +74,38 @@ pub async fn a_host_is_blocked_once_and_unblocked(store: RegistryHandle) {
         acts(&store).await,
         [AuditAction::HostBlocked, AuditAction::HostBlocked, AuditAction::HostUnblocked]
     );
+}
+
+pub(crate) fn branding() -> Branding {
+    Branding {
+        name: Some("Example & Sons".parse().unwrap()),
+        logo: Some(Logo::parse([b"\x89PNG\r\n\x1a\n".as_slice(), &[0, 255, 7]].concat()).unwrap()),
+        accent: Some("#0a5c8f".parse().unwrap()),
+        links: vec![FooterLink::parse("Privacy \u{2764}", "https://example.com/p?a=1").unwrap()],
+        abuse_contact: Some("abuse@example.com".parse().unwrap()),
+    }
+}
+
+pub async fn the_branding_is_put_replaced_and_taken_back(store: RegistryHandle) {
+    assert_eq!(store.branding().await.unwrap(), Branding::default());
+    let first = version(&store).await;
+    store.put_branding(branding(), by()).await.unwrap();
+    assert_eq!(store.branding().await.unwrap(), branding());
+    let second = version(&store).await;
+    assert_ne!(first, second, "other nodes must see it");
+    store.put_branding(branding(), by()).await.unwrap();
+    assert_eq!((version(&store).await, acts(&store).await.len()), (second, 1), "it is the same");
+    assert_eq!(store.snapshot().await.unwrap().branding, branding());
+    let bare = Branding { logo: None, links: vec![], ..branding() };
+    store.put_branding(bare.clone(), by()).await.unwrap();
+    assert_eq!(store.branding().await.unwrap(), bare);
+    store.put_branding(Branding::default(), by()).await.unwrap();
+    assert_eq!(store.branding().await.unwrap(), Branding::default());
+    assert_eq!(acts(&store).await, [AuditAction::BrandingChanged; 3]);
+    let lines = log(&store).await;
+    assert_eq!(lines[2].subject, subject::BRANDING);
+    assert!(lines[2].after.as_ref().unwrap().contains("Example & Sons"));
+    assert!(lines[1].before.as_ref().unwrap().contains("image/png"));
 }
 
 pub async fn the_version_changes_for_what_visitors_meet_alone(store: RegistryHandle) {

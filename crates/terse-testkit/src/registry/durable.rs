@@ -10,7 +10,7 @@ use terse_core::registry::{
     WebhookChange,
 };
 
-use super::domains::{blocked, place};
+use super::domains::{blocked, branding, place};
 use super::reports::report;
 use super::two_factor::{on, set};
 use super::webhooks::{due, event, hook, settle};
@@ -88,6 +88,7 @@ pub async fn fill(store: &RegistryHandle) {
         store.block_host(blocked(host), by()).await.unwrap();
     }
     store.remove_domain(&place("b.example").domain, by()).await.unwrap();
+    store.put_branding(branding(), by()).await.unwrap();
     store.unblock_host("b.example", by()).await.unwrap();
     for reporter in 1..=3 {
         store.report(report("abc", reporter)).await.unwrap();
@@ -151,6 +152,7 @@ pub async fn everything(store: &RegistryHandle) -> String {
     }
     tell(&store.invitations(timestamp(1), 100).await.unwrap());
     tell(&(store.domain_configs().await.unwrap(), store.blocked_hosts().await.unwrap()));
+    tell(&store.branding().await.unwrap().to_stored());
     for state in ReportState::ALL {
         tell(&store.reports(state, None, 1000).await.unwrap());
     }

@@ -131,6 +131,7 @@ macro_rules! registry {
             a_place_is_put_changed_and_removed
             a_place_as_it_is_leaves_no_trace
             a_host_is_blocked_once_and_unblocked
+            the_branding_is_put_replaced_and_taken_back
             the_version_changes_for_what_visitors_meet_alone
             one_reporter_counts_once_while_open
             reporters_are_counted_per_link

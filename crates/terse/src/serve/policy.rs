@@ -11,9 +11,9 @@ use terse_core::registry::{
 };
 use terse_core::{
     Alphabet, BlockedHosts, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy, LinkStore, Links,
-    Logo, Numbered, Operator, Random, Snowflake, TargetRules, UnwantedAliases,
+    Logo, Numbered, Operator, PageLanguage, Random, Snowflake, TargetRules, UnwantedAliases,
 };
-use terse_redirect::{ErrorStyle, FailurePages, RedirectSettings};
+use terse_redirect::{ErrorStyle, FailurePages, LanguagePages, RedirectSettings};
 use url::Url;
 
 use super::listeners;
@@ -195,21 +195,27 @@ pub(super) fn operator(config: &Config) -> anyhow::Result<Operator> {
         }
         None => None,
     };
-    Ok(Operator { name, logo, imprint, abuse_contact, security_contact })
+    let (accent, links) = (None, Vec::new());
+    Ok(Operator { name, logo, imprint, abuse_contact, security_contact, accent, links })
 }
 
 /// The pages that the redirect plane sends by itself.
 pub(super) fn failure_pages(operator: &Operator, hosts: &Hosts) -> FailurePages {
-    let pages = terse_server::pages(operator, hosts);
+    let pages = PageLanguage::ALL.map(|language| {
+        let pages = terse_server::pages(operator, hosts, language);
+        LanguagePages {
+            not_found: pages.not_found,
+            gone: pages.gone,
+            used_up: pages.used_up,
+            blocked: pages.blocked,
+            unavailable: pages.unavailable,
+            limited: pages.limited,
+        }
+    });
     FailurePages {
-        not_found: pages.not_found,
-        gone: pages.gone,
-        used_up: pages.used_up,
-        blocked: pages.blocked,
-        unavailable: pages.unavailable,
-        limited: pages.limited,
+        pages,
         contact: operator.abuse_contact.as_ref().map(ToString::to_string),
-        policy: pages.policy.to_owned(),
+        policy: terse_server::CSP.to_owned(),
     }
 }
 

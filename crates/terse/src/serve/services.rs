@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
-use terse_core::{ChangeFollower, Clock, Hosts, LinkStore, Links, OnChange, Operator};
+use terse_core::{ChangeFollower, Clock, Hosts, LinkStore, Links, OnChange, OperatorInForce};
 use terse_metrics::{ChangeDelays, Exposition, MetricsStore};
 use terse_redirect::{RedirectSettings, Redirector};
 use terse_safety::Safety;
@@ -24,7 +24,8 @@ pub(super) struct Services {
     pub(super) redirector: Arc<Redirector>,
     pub(super) links: Arc<Links>,
     pub(super) integrations: Integrations,
-    pub(super) operator: Operator,
+    pub(super) operator: Arc<OperatorInForce>,
+    hosts: Hosts,
     /// What this node shares with others beside the store.
     pub(super) shared: SharedServices,
     /// Measures how long changes took to reach this node.
@@ -44,7 +45,7 @@ impl Services {
         let link_store: Arc<dyn LinkStore> =
             Arc::new(MetricsStore::new(Arc::clone(&store.links), metrics));
         let classifier = Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone()));
-        let operator = policy::operator(config)?;
+        let operator = Arc::new(OperatorInForce::new(policy::operator(config)?));
         let screening = Arc::new(Safety::open(safety::settings(config), hosts, clock)?);
         let mut shared = SharedServices::open(config, &link_store, clock).await?;
         let on_change = ChangeDelays::register(metrics).observer(clock);
@@ -53,7 +54,7 @@ impl Services {
             link_store.clone(),
             hosts.clone(),
             port,
-            &policy::failure_pages(&operator, hosts),
+            &policy::failure_pages(&operator.current(), hosts),
             settings,
             clock.clone(),
         );
@@ -80,6 +81,7 @@ impl Services {
             links,
             integrations,
             operator,
+            hosts: hosts.clone(),
             shared,
             on_change,
         })
@@ -107,11 +109,16 @@ impl Services {
         Ok(refresh)
     }
 
-    /// Applies the registry to the redirect plane: suspended owners, blocked hosts, short domains.
+    /// Applies the registry to the redirect plane: suspended owners, blocked hosts, short domains,
+    /// and the look of pages.
     fn apply_registry(&self) -> ApplyRegistry {
         let (redirector, links) = (Arc::clone(&self.redirector), Arc::clone(&self.links));
-        let safety = Arc::clone(&self.safety);
+        let (safety, operator) = (Arc::clone(&self.safety), Arc::clone(&self.operator));
+        let hosts = self.hosts.clone();
         Arc::new(move |registry| {
+            if operator.apply(&registry.branding) {
+                redirector.set_failure_pages(&policy::failure_pages(&operator.current(), &hosts));
+            }
             redirector.set_domains(&registry.domains);
             links.suspended().replace(registry.suspended.iter().copied());
             redirector.suspend(&registry.suspended);

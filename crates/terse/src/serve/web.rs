@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
 use terse_core::accounts::{KeyUse, NoKeyUse, NoRefresh, RefreshHook};
-use terse_core::{Clock, Links, NoLookup, NoRouteCache, Operator};
+use terse_core::{Clock, JobBoard, Links, NoLookup, NoRouteCache};
 use terse_outgoing::SystemLookup;
 use terse_safety::LazyScreen;
 use terse_server::{AdminKeys, AppState, CorsOrigins, HttpSettings, RateLimits, RequestLog};
@@ -32,6 +32,7 @@ impl WebParts<'_> {
         click_plane: &ClickPlane,
         keys: AdminKeys,
         (registry_refresh, used_keys): (Arc<dyn RefreshHook>, Arc<dyn KeyUse>),
+        jobs: Arc<JobBoard>,
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<AppState> {
         let Self { config, store } = *self;
@@ -41,7 +42,7 @@ impl WebParts<'_> {
             registry: Arc::clone(&store.registry),
             registry_refresh,
             passwords: credentials::passwords(),
-            operator: services.operator.clone(),
+            operator: Arc::clone(&services.operator),
             accounts: credentials::accounts(config, &services.links.rules().hosts, store)?,
             used_keys,
             classifier: services.classifier.clone(),
@@ -64,6 +65,7 @@ impl WebParts<'_> {
             clicks: Arc::clone(&store.clicks),
             live: Arc::clone(&click_plane.live),
             webhooks: services.integrations.webhooks(),
+            jobs,
             self_check: Arc::new(doctor::checks(config)),
             lookup: Arc::<SystemLookup>::default(),
             http: http_settings(config)?,
@@ -114,7 +116,7 @@ pub(crate) async fn in_process_api(
         registry_refresh: Arc::new(NoRefresh),
         passwords: credentials::passwords(),
         // Commands show no pages.
-        operator: Operator::default(),
+        operator: Arc::default(),
         accounts,
         used_keys: Arc::new(NoKeyUse),
         classifier: Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone())),
@@ -128,6 +130,7 @@ pub(crate) async fn in_process_api(
         clicks: Arc::clone(&store.clicks),
         live: Arc::default(),
         webhooks: integrations.webhooks(),
+        jobs: Arc::default(),
         self_check: Arc::new(doctor::checks(config)),
         lookup: Arc::new(NoLookup),
         http: HttpSettings::default(),

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, Method, Request};
 use hyper::body::Incoming;
+use terse_core::PageLanguage;
 use terse_redirect::{PasswordDecision, PasswordVisit, Refusal, WebPlane};
 use terse_server::{
     ForwardedQuery, GateDecision, PasswordGate, PasswordRequest, Peer, RefusalPages, RequestLog,
@@ -40,8 +41,8 @@ impl WebPlane for Web {
         async { answer.await.unwrap_or_else(|never| match never {}) }
     }
 
-    fn refuse(&self, refusal: &Refusal, html: bool) -> Response {
-        self.refusal_pages.answer(refusal.status, refusal.code, &refusal.detail, html)
+    fn refuse(&self, refusal: &Refusal, page: Option<PageLanguage>) -> Response {
+        self.refusal_pages.answer(refusal.status, refusal.code, &refusal.detail, page)
     }
 
     /// Names the request in a problem, and logs it as the router logs the others.

@@ -139,12 +139,13 @@ impl Browser {
 }
 
 /// The pages that are looked at, by their names.
-const PAGES: [(&str, &str); 16] = [
+const PAGES: [(&str, &str); 18] = [
     ("webhooks", "/webhooks"),
     ("webhook", "/webhooks/1?done=test"),
     ("domains", "/domains"),
     ("moderation", "/moderation"),
     ("accounts", "/accounts"),
+    ("branding", "/branding"),
     ("system", "/system"),
     ("overview", "/dashboard"),
     ("links", "/links"),
@@ -153,6 +154,7 @@ const PAGES: [(&str, &str); 16] = [
     ("link", "/links/launch"),
     ("link-live", "/links/launch/live"),
     ("link-rules", "/links/launch/rules?try=1&country=AT&agent=iPhone"),
+    ("link-qr", "/links/launch/qr?fg=%230a5c8f"),
     ("link-history", "/links/launch/history"),
     ("link-values", "/links/launch/values?of=browsers"),
     ("account", "/account"),

@@ -1,0 +1,191 @@
+//! Japanese.
+
+use super::{Catalogue, MessageText, Plural};
+
+pub(super) const MESSAGES: Catalogue = Catalogue {
+    skip: "本文へ移動",
+    home_label: "{name}、ホーム",
+    site: "サイト",
+    sign_in: "ログイン",
+    dashboard: "ダッシュボード",
+    account: "アカウント",
+    add_plus: "短縮リンクの末尾に {plus} を付けると、リンク先を確認できます。",
+    run_by: "運営: {name}",
+    imprint: "運営者情報",
+    report_abuse: "不正利用を報告",
+    report_security: "セキュリティの問題を報告",
+    home_page: "ホームページへ",
+
+    not_found: MessageText {
+        heading: "見つかりません",
+        text: "このアドレスにリンクはありません。入力に誤りがあるか、所有者が削除した可能性が\
+            あります。",
+        hint: "大文字と小文字は区別されます。リンクの掲載元をご確認ください。",
+    },
+    expired: MessageText {
+        heading: "このリンクは期限切れです",
+        text: "有効期限が過ぎたため、このリンクはもう利用できません。",
+        hint: "リンクを受け取った相手に、新しいリンクをお求めください。",
+    },
+    used_up: MessageText {
+        heading: "このリンクは使用済みです",
+        text: "開ける回数に制限があり、最後の一回を終えて無効になりました。",
+        hint: "リンクを受け取った相手に、新しいリンクをお求めください。",
+    },
+    blocked: MessageText {
+        heading: "このリンクはブロックされています",
+        text: "リンク先または所有者を理由にブロックされました。リンク先は表示しません。",
+        hint: "リンクを開こうとしたことに問題はありません。リンクは開かれていません。",
+    },
+    unavailable: MessageText {
+        heading: "一時的に利用できません",
+        text: "ただいま確認できません。リンクやアカウントに影響はありません。",
+        hint: "数秒後にもう一度お試しください。",
+    },
+    limited: MessageText {
+        heading: "リクエストが多すぎます",
+        text: "お使いのネットワーク、または訪問者全体からのリクエストが多すぎます。",
+        hint: "1 分ほど待ってから、もう一度お試しください。",
+    },
+    too_many_tries: MessageText {
+        heading: "試行回数が多すぎます",
+        text: "お使いのネットワーク、または訪問者全体で、パスワードの誤りが多すぎます。",
+        hint: "リンクを受け取った相手にパスワードを確認し、後でもう一度お試しください。",
+    },
+    bad_form: MessageText {
+        heading: "フォームを読み取れませんでした",
+        text: "ブラウザーから送られた内容は、このサイトのフォームではありませんでした。",
+        hint: "前のページに戻り、再読み込みしてからもう一度お試しください。",
+    },
+    wrong_method: MessageText {
+        heading: "ここにページはありません",
+        text: "このアドレスにはページがなく、フォームの送信だけを受け付けます。",
+        hint: "ホームページからやり直してください。",
+    },
+    cross_site: MessageText {
+        heading: "別のサイトからのリクエスト",
+        text: "別のサイトがあなたの名前でフォームを送信しようとしたため、拒否しました。",
+        hint: "ご自身で行う場合は、このサイトのページから始めてください。",
+    },
+    failed: MessageText {
+        heading: "問題が発生しました",
+        text: "こちら側のエラーです。記録しました。",
+        hint: "数秒後にもう一度お試しください。",
+    },
+    unknown_host: MessageText {
+        heading: "このアドレスは設定されていません",
+        text: "このサーバーは {host} を担当しており、要求されたホストには対応していません。",
+        hint: "サーバーの管理者の方へ: base_url をブラウザーのアドレス欄のアドレスに設定するか \
+            (TERSE_BASE_URL または terse.toml)、そのホストを domains に追加して、terse を再起動\
+            してください。",
+    },
+
+    contact_question: "このリンクについてのお問い合わせ先: {contact}",
+    contact_mistake: "誤りだと思われる場合のお問い合わせ先: {contact}",
+    operator: "このサーバーの運営者",
+
+    not_opened_yet: "リンクはまだ開かれていません。",
+    only_preview: "これはプレビューです。リンクは開かれていません。",
+    not_opened: "リンクは開かれていません。",
+    report_link: "このリンクを報告",
+
+    password_heading: "パスワードが必要です",
+    password_lead: "このリンクはパスワードで保護されています。",
+    password_careful: "ご注意ください。このリンクは不審なリンクとして報告されています。",
+    password_signs: "ご注意ください。このリンクには詐欺でよく見られる特徴があります。",
+    password_then: "パスワードを入力すると、移動する前にリンク先を表示します。",
+    password: "パスワード",
+    password_about: "あなたのアカウントではなく、リンクのパスワードです。リンクを受け取った相手に\
+        お尋ねください。",
+    password_wrong: "パスワードが違います。",
+    password_here: "ここにパスワードを入力してください。",
+    go_on: "続ける",
+
+    preview_heading: "リンクのプレビュー",
+    preview_leads: "{link} のリンク先",
+    title: "タイトル",
+    created: "作成",
+    expires: "有効期限",
+    never: "なし",
+    clicks_left: "残りクリック数",
+    connection: "接続",
+    encrypted: "暗号化あり (https)",
+    not_encrypted: "暗号化なし (http)",
+    safety: "安全性",
+    suspicious: "不審",
+    no_problems: "既知の問題はありません",
+    go_on_anyway: "それでも続ける",
+    protected_heading: "パスワードで保護されています",
+    protected_lead: "{link} はパスワードで保護されています。リンク先を見るには、パスワードを入力\
+        してください。",
+    enter_password: "パスワードを入力",
+    international: "このドメイン名には国際文字が含まれています: {name}。別の文字に似た文字もある\
+        ため、名前をよくご確認ください。",
+
+    rules_divide: "このリンクは、訪問者を複数のリンク先に振り分けます。",
+    rules_elsewhere: "このリンクは、訪問者を別のリンク先に送ります。",
+    rules_depend: "このリンクの行き先は、{factors}によって変わります。",
+    rules_depend_divide: "このリンクの行き先は、{factors}によって変わり、一部の訪問者を複数の\
+        リンク先に振り分けます。",
+    factor_device: "デバイス",
+    factor_language: "言語",
+    factor_country: "国",
+    factor_query: "短縮リンクのパラメーター",
+    factor_time: "時刻",
+    comma: "、",
+    and: "、",
+    other_targets: "その他のリンク先:",
+
+    warning_heading: "不審なリンク",
+    warning_reported: "このリンクは不審なリンクとして報告されています。パスワードや金銭を盗もうと\
+        する可能性があります。",
+    warning_signs: "このリンクには詐欺でよく見られる特徴があります。",
+    warning_only_if: "このサイトを知っていて、移動するつもりだった場合だけ続けてください。",
+    back_to_safety: "安全なページに戻る",
+    go_on_to: "{host} へ進む",
+    reason_reported: "複数の訪問者が報告しています。",
+    reason_mixed_script: "サイト名に異なる文字体系の文字が混ざっていて、別の名前に見えることが\
+        あります。",
+    reason_look_alike: "サイト名が有名なサイトに似ていますが、そのサイトではありません。",
+    reason_userinfo: "サイト名の前にユーザー名があり、別のサイトのアドレスに見えることがあります。",
+    reason_misleading_at: "@ の後の文字列はサイト名に見えますが、サイト名ではありません。",
+    reason_numeric_host: "サイトに名前がなく、IP アドレスが使われています。",
+    reason_odd_address: "サイトに名前がなく、見分けにくい形の数字が使われています。",
+    reason_single_label: "サイト名に点がなく、別のネットワークでは別の場所を指すことがあります。",
+    reason_shortener: "リンク先は別の短縮リンクで、最終的な行き先が隠れています。",
+    reason_free_hosting: "このページは、誰でも無料でページを公開できるサービスにあります。",
+    reason_open_redirect: "アドレスは有名なサイトのものですが、別のサイトに転送されます。",
+    reason_disguised_text: "サイト名に、見えない文字や紛らわしい文字が使われています。",
+    reason_odd_slashes: "アドレスのスラッシュの数や種類が普通ではありません。",
+    reason_unscreened: "このサイトはまだ確認されていません。",
+    reason_hidden_text: "アドレスに、見えない文字や、末尾の表示順を変える文字が含まれています。",
+    reason_on_warn_list: "新しいサイトなど、注意が必要なサイトの一覧に載っています。",
+
+    report_heading: "リンクを報告",
+    report_lead: "{link} の問題は何ですか。",
+    report_reason: "理由",
+    report_choose: "理由を選択してください",
+    report_phishing: "フィッシング: 別のサイトを装う、またはパスワードや金銭を求める",
+    report_malware: "マルウェア: 有害なソフトウェアを広める",
+    report_spam: "スパム: 迷惑な広告",
+    report_illegal: "違法な内容",
+    report_other: "その他",
+    report_text: "ほかに伝えたいことはありますか。",
+    optional: "任意",
+    report_private: "IP アドレスは保存しません。ご自身の個人情報は書かないでください。",
+    report_send: "報告を送信",
+    report_preview: "リンクをプレビュー",
+    report_choose_problem: "理由を選択してください。",
+    report_long: "{most} 文字以内で入力してください。",
+    thanks_heading: "ありがとうございます",
+    thanks_text: "このサーバーの管理者が報告を受け取りました。同じリンクが複数の訪問者から報告\
+        されると、そのリンクの訪問者に警告が表示されます。",
+
+    date_time: "%Y年%-m月%-d日 %H:%M UTC",
+    just_now: "たった今",
+    minutes_ago: Plural { one: "1 分前", other: "{n} 分前" },
+    hours_ago: Plural { one: "1 時間前", other: "{n} 時間前" },
+    days_ago: Plural { one: "1 日前", other: "{n} 日前" },
+    months_ago: Plural { one: "1 か月前", other: "{n} か月前" },
+    years_ago: Plural { one: "1 年前", other: "{n} 年前" },
+};
