@@ -85,7 +85,7 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 27] = [
         Self::UserAdded,
         Self::UserChanged,
         Self::UserSuspended,

@@ -38,6 +38,7 @@ mod session;
 mod shell;
 mod signup;
 mod system;
+mod two_factor;
 mod upload;
 mod webhook;
 mod webhooks;
@@ -157,6 +158,7 @@ fn running() -> Router<Arc<App>> {
         .route("/accounts", get(accounts::show))
         .route("/accounts/invite", post(accounts::invite))
         .route("/accounts/change", post(accounts::change))
+        .route("/accounts/reset", post(accounts::reset))
         .route("/branding", get(branding::show).post(branding::save))
         .route("/system", get(system::show))
         .route("/system/removal", post(system::confirm_removal))
