@@ -61,7 +61,10 @@ pub(crate) const LINKS: Part = Part {
 /// Accounts, credentials, moderation, webhooks and jobs.
 pub(crate) const REGISTRY: Part = Part {
     name: "registry",
-    steps: &[Step { needs: 1, sql: include_str!("schema/registry_1.sql"), if_possible: "" }],
+    steps: &[
+        Step { needs: 1, sql: include_str!("schema/registry_1.sql"), if_possible: "" },
+        Step { needs: 1, sql: include_str!("schema/registry_2.sql"), if_possible: "" },
+    ],
 };
 
 /// Clicks and their sums.

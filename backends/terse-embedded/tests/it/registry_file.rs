@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use terse_core::registry::{
-    AccountName, AccountStore, Actor, AdminKeyStore, Attribution, BlockedHost, BlocklistStore,
-    Claim, CredentialStore, EventKind, JobLease, NewAccount, NewEvent, NewKey, NewWebhook, NodeId,
-    RegistryError, RegistryMaintenance, RegistrySnapshots, Role, Salts, Scope, Session, Token,
-    WebhookId, WebhookStore,
+    AccountName, AccountStore, AcmeRecordKind, AcmeStore, Actor, AdminKeyStore, Attribution,
+    BlockedHost, BlocklistStore, Claim, CredentialStore, EventKind, JobLease, NewAccount, NewEvent,
+    NewKey, NewWebhook, NodeId, RegistryError, RegistryMaintenance, RegistrySnapshots, Role, Salts,
+    Scope, Session, Token, WebhookId, WebhookStore,
 };
 use terse_core::{Insert, LinkStore as _, OwnerId, StoreError, Target};
 use terse_embedded::{
@@ -353,6 +353,24 @@ fn holds(path: &Path, bytes: &[u8]) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_copy_has_the_key_of_a_certificate() {
+    let folder = Folder::new();
+    let registry = folder.open();
+    let (node, ttl) = (NodeId::parse("a").unwrap(), std::time::Duration::from_secs(60));
+    let token = registry.acquire_lease("jobs", &node, ttl).await.unwrap().unwrap().token;
+    let (kind, key) = (AcmeRecordKind::Certificate, "BEGIN PRIVATE KEY MIGHAgEAMBMG");
+    let secret = terse_core::Secret::new(key);
+    registry.put_acme_record(token, kind, "go.example", Some(&secret)).await.unwrap();
+    let wal = folder.db().with_extension("db-wal");
+    let is_there = holds(&folder.db(), key.as_bytes()) || holds(&wal, key.as_bytes());
+    assert!(is_there, "the search works");
+    let copy = folder.0.path().join("copy.db");
+    registry.backup(&copy).unwrap();
+    assert!(!holds(&copy, key.as_bytes()));
+    assert!(verify_registry(&copy).unwrap().is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_salt_is_nowhere_and_no_copy_has_any() {
     let folder = Folder::new();
     let registry = folder.open();
@@ -412,7 +430,7 @@ async fn a_file_of_schema_version_3_opens_and_keeps_what_it_had() {
     // As version 3 left it, after five changes.
     sql(
         &folder.db(),
-        "ALTER TABLE users DROP COLUMN plan;
+        "ALTER TABLE users DROP COLUMN plan; DROP TABLE acme_records;
          DROP INDEX deliveries_of_event; DROP TABLE leases; DROP TABLE job_progress; DROP TABLE salts;
          DELETE FROM meta WHERE name IN ('version', 'incarnation');
          INSERT INTO meta VALUES ('watermark', 5); PRAGMA user_version = 3;",
@@ -454,7 +472,7 @@ async fn a_delivery_that_exists_twice_is_kept_once() {
     };
     sql(
         &folder.db(),
-        "ALTER TABLE users DROP COLUMN plan;
+        "ALTER TABLE users DROP COLUMN plan; DROP TABLE acme_records;
          DROP INDEX deliveries_of_event; PRAGMA user_version = 4;
          INSERT INTO deliveries (webhook, event, kind, body, created_at, state, attempts, next_at)
              SELECT webhook, event, kind, body, created_at, state, attempts, next_at

@@ -1,6 +1,7 @@
 //! The registry as a whole, and its errors.
 
 use super::account_store::AccountStore;
+use super::acme_store::AcmeStore;
 use super::admin_key::AdminKeyStore;
 use super::audit_log::AuditLog;
 use super::credential_store::CredentialStore;
@@ -62,6 +63,7 @@ pub trait Registry:
     + JobLease
     + JobProgress
     + RemovalAlarms
+    + AcmeStore
 {
 }
 
@@ -80,5 +82,6 @@ impl<R> Registry for R where
         + JobLease
         + JobProgress
         + RemovalAlarms
+        + AcmeStore
 {
 }

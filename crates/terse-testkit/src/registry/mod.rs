@@ -6,6 +6,7 @@
 #![allow(missing_docs, reason = "each function's name is the promise")]
 
 mod accounts;
+mod acme;
 mod audit;
 mod change;
 mod domains;
@@ -34,6 +35,7 @@ use terse_core::registry::{
 };
 
 pub use accounts::*;
+pub use acme::*;
 pub use audit::*;
 pub use change::*;
 pub use domains::*;
@@ -162,6 +164,7 @@ macro_rules! registry {
             an_alarm_is_confirmed_by_its_number
             a_snapshot_has_all_of_its_version
             every_day_has_a_salt_of_its_own
+            acme_records_are_replaced_and_removed
             ;
             two handles:
             one_node_at_a_time_holds_a_lease
@@ -178,6 +181,7 @@ macro_rules! registry {
             a_name_taken_through_two_handles_is_taken_once
             a_session_ended_through_one_handle_is_ended_for_the_other
             a_set_up_link_is_taken_once_through_two_handles
+            acme_records_reach_the_other_handle
         }
     };
 }
