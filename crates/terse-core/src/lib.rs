@@ -6,6 +6,7 @@
 
 pub mod accounts;
 mod aliases;
+mod certificate_status;
 mod changes;
 pub mod clicks;
 mod clock;
@@ -53,6 +54,7 @@ mod validation;
 pub mod webhooks;
 
 pub use aliases::UnwantedAliases;
+pub use certificate_status::{CertificateState, CertificateStatus, NoCertificates};
 pub use changes::{
     CHANGES_KEPT, Change, ChangeCursor, ChangeFeed, ChangeFollower, ChangePage, NoRouteCache,
     OnChange, RouteCache, SharedCache,
@@ -72,7 +74,8 @@ pub use domain_check::{
 pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};
 pub use http_client::{
-    GetResponse, HttpClient, OutgoingError, Oversize, PostResponse, RequestLimits, Validators,
+    ExchangeMethod, ExchangeRequest, ExchangeResponse, GetResponse, HttpClient, HttpExchange,
+    OutgoingError, Oversize, PostResponse, RequestLimits, Validators,
 };
 pub use identity::{CodeHash, Identity};
 pub use insert::{FoldedAlias, Insert, Inserted, MustBeAbsent, Request, ReuseKey};
