@@ -63,6 +63,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         webhooks: None,
         self_check: Arc::new(NoSelfCheck),
         lookup: Arc::new(terse_core::NoLookup),
+        certificates: Arc::new(NoCertificates),
         http: terse_server::HttpSettings::default(),
         stop,
     });

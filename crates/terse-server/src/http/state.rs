@@ -11,7 +11,8 @@ use terse_core::registry::Registry;
 use terse_core::rules::VisitorClassifier;
 use terse_core::webhooks::{OwnerWebhooks, Webhooks};
 use terse_core::{
-    DomainChecks, LinkCreation, Links, NameLookup, Operator, PublicLinks, Removals, SelfCheck,
+    CertificateStatus, DomainChecks, LinkCreation, Links, NameLookup, Operator, PublicLinks,
+    Removals, SelfCheck,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -68,6 +69,8 @@ pub struct AppState {
     pub self_check: Arc<dyn SelfCheck>,
     /// Resolves names, to check the DNS records of short domains.
     pub lookup: Arc<dyn NameLookup>,
+    /// Knows the certificates that this server orders.
+    pub certificates: Arc<dyn CertificateStatus>,
     /// How requests are answered and logged.
     pub http: HttpSettings,
     /// True once the server stops: event streams end then.
@@ -105,6 +108,7 @@ pub(crate) struct App {
     pub(crate) webhooks: Option<OwnerWebhooks>,
     pub(crate) self_check: Arc<dyn SelfCheck>,
     pub(crate) domain_checks: DomainChecks,
+    pub(crate) certificates: Arc<dyn CertificateStatus>,
     pub(crate) http: HttpSettings,
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) turns: HeavyRequests,
@@ -173,6 +177,7 @@ impl App {
             )
         });
         Self {
+            certificates: state.certificates,
             domain_checks: DomainChecks::new(state.lookup, state.links.rules().hosts.clone()),
             site: Arc::new(Site::new(state.operator, &state.links.rules().hosts)),
             public_links: PublicLinks::new(Arc::clone(&state.links), state.limits),
