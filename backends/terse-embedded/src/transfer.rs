@@ -148,6 +148,9 @@ fn query(table: &Table) -> Option<&'static str> {
         }
         (StoreFile::Registry, "job_progress") => "SELECT job, progress FROM job_progress",
         (StoreFile::Registry, "salts") => "SELECT day, salt FROM salts",
+        (StoreFile::Registry, "acme_records") => {
+            "SELECT kind, name, revision, value FROM acme_records"
+        }
         (StoreFile::Clicks, "journals") => "SELECT id, epoch, generation FROM journals",
         (StoreFile::Clicks, "positions") => {
             "SELECT journal, segment, place FROM positions WHERE journal <> x''"

@@ -65,6 +65,7 @@ pub(crate) const REGISTRY: Part = Part {
         Step { needs: 1, sql: include_str!("schema/registry_1.sql"), if_possible: "" },
         Step { needs: 1, sql: include_str!("schema/registry_2.sql"), if_possible: "" },
         Step { needs: 1, sql: include_str!("schema/registry_3.sql"), if_possible: "" },
+        Step { needs: 1, sql: include_str!("schema/registry_4.sql"), if_possible: "" },
     ],
 };
 

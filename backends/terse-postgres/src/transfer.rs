@@ -101,6 +101,7 @@ impl DatabaseImport {
         write(
             &import.pool,
             "WITH facts AS (DELETE FROM registry_facts), salts AS (DELETE FROM salts), \
+             acme AS (DELETE FROM acme_records), \
              store AS (INSERT INTO link_store (secret, alphabet, code_hash, incarnation) \
              VALUES ($1, $2, $3, 1) ON CONFLICT (one) DO UPDATE SET secret = excluded.secret, \
              alphabet = excluded.alphabet, code_hash = excluded.code_hash, \

@@ -36,6 +36,49 @@ pub trait HttpClient: Send + Sync {
     ) -> Result<PostResponse, OutgoingError>;
 }
 
+/// Sends single requests to a server that the operator chose and returns the whole responses, under
+/// the guard of [`HttpClient`]. Redirects are not followed.
+#[async_trait]
+pub trait HttpExchange: Send + Sync {
+    /// Sends a request. Any status is a response, not an error.
+    async fn exchange(
+        &self,
+        request: ExchangeRequest,
+        limits: RequestLimits,
+    ) -> Result<ExchangeResponse, OutgoingError>;
+}
+
+/// What a request of [`HttpExchange`] does.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ExchangeMethod {
+    /// Reads a document.
+    Get,
+    /// Reads the header of one.
+    Head,
+    /// Sends a body of this content type.
+    Post(String, Vec<u8>),
+}
+
+/// A request of [`HttpExchange`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ExchangeRequest {
+    /// Where it goes.
+    pub url: String,
+    /// What it does.
+    pub method: ExchangeMethod,
+}
+
+/// The response of [`HttpExchange`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ExchangeResponse {
+    /// The status.
+    pub status: u16,
+    /// The header fields whose values are text.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
 /// What to do with a body over the limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Oversize {
@@ -63,6 +106,9 @@ impl RequestLimits {
     /// Only whether the server responds within 2 s.
     pub const REACHABILITY: Self =
         Self { timeout: Duration::from_secs(2), max_body: 0, oversize: Oversize::Truncate };
+    /// A document of an API: 1 MiB within 10 s, never truncated.
+    pub const DOCUMENT: Self =
+        Self { timeout: Duration::from_secs(10), max_body: 1 << 20, oversize: Oversize::Refuse };
     /// A blocklist: 64 MiB within a minute, never truncated.
     pub const FEED: Self =
         Self { timeout: Duration::from_secs(60), max_body: 64 << 20, oversize: Oversize::Refuse };

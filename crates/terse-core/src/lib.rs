@@ -7,6 +7,7 @@
 pub mod accounts;
 mod aliases;
 mod branding;
+mod certificate_status;
 mod changes;
 pub mod clicks;
 mod clock;
@@ -60,6 +61,7 @@ pub use aliases::UnwantedAliases;
 pub use branding::{
     AccentColour, Branding, FooterLink, MAX_BRANDING_LOGO, MAX_FOOTER_LINKS, OperatorInForce,
 };
+pub use certificate_status::{CertificateState, CertificateStatus, NoCertificates};
 pub use changes::{
     CHANGES_KEPT, Change, ChangeCursor, ChangeFeed, ChangeFollower, ChangePage, NoRouteCache,
     OnChange, RouteCache, SharedCache,
@@ -80,7 +82,8 @@ pub use domain_check::{
 pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};
 pub use http_client::{
-    GetResponse, HttpClient, OutgoingError, Oversize, PostResponse, RequestLimits, Validators,
+    ExchangeMethod, ExchangeRequest, ExchangeResponse, GetResponse, HttpClient, HttpExchange,
+    OutgoingError, Oversize, PostResponse, RequestLimits, Validators,
 };
 pub use identity::{CodeHash, Identity};
 pub use insert::{FoldedAlias, Insert, Inserted, MustBeAbsent, Request, ReuseKey};

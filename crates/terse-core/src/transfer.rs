@@ -265,6 +265,12 @@ pub const TABLES: &[Table] = &[
     table(StoreFile::Registry, "job_progress", false, &[("job", Text), ("progress", Bytes)]),
     table(StoreFile::Registry, "salts", false, &[("day", Int), ("salt", Bytes)]),
     table(
+        StoreFile::Registry,
+        "acme_records",
+        false,
+        &[("kind", Text), ("name", Text), ("revision", Int), ("value", Text)],
+    ),
+    table(
         StoreFile::Clicks,
         "journals",
         false,

@@ -4,7 +4,10 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-use terse_core::{GetResponse, OutgoingError, Oversize, PostResponse, RequestLimits, Validators};
+use terse_core::{
+    ExchangeMethod, ExchangeResponse, GetResponse, OutgoingError, Oversize, PostResponse,
+    RequestLimits, Validators,
+};
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::transport::{Connector as _, RustlsConnector};
@@ -116,6 +119,29 @@ impl BlockingClient {
         let method = if body.is_some() { Method::POST } else { Method::GET };
         let response = self.hop(method, url, headers, body.unwrap_or_default(), deadline)?;
         read(response, url, limits, deadline)
+    }
+
+    /// Sends one request and reads its response with the header. A redirect is a response.
+    pub(crate) fn exchange(
+        &self,
+        url: &RequestUrl,
+        method: &ExchangeMethod,
+        headers: &HeaderMap,
+        limits: RequestLimits,
+        deadline: Instant,
+    ) -> Result<ExchangeResponse, OutgoingError> {
+        let (method, body) = match method {
+            ExchangeMethod::Get => (Method::GET, &[][..]),
+            ExchangeMethod::Head => (Method::HEAD, &[][..]),
+            ExchangeMethod::Post(_, body) => (Method::POST, &body[..]),
+        };
+        let response = self.hop(method, url, headers, body, deadline)?;
+        let text = |(name, value): (&HeaderName, &HeaderValue)| {
+            Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+        };
+        let headers = response.headers().iter().filter_map(text).collect();
+        let GetResponse { status, body, .. } = read(response, url, limits, deadline)?;
+        Ok(ExchangeResponse { status, headers, body })
     }
 
     fn hop(

@@ -5,7 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use terse_core::{GetResponse, HttpClient, OutgoingError, PostResponse, RequestLimits, Validators};
+use terse_core::{
+    ExchangeMethod, ExchangeRequest, ExchangeResponse, GetResponse, HttpClient, HttpExchange,
+    OutgoingError, PostResponse, RequestLimits, Validators,
+};
 use tokio::sync::oneshot;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -148,6 +151,27 @@ impl HttpClient for OutgoingClient {
         let client = Arc::clone(&self.client);
         self.run(self.settings.post_timeout, move |deadline| {
             client.post(&target, &all, &body, deadline)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl HttpExchange for OutgoingClient {
+    async fn exchange(
+        &self,
+        request: ExchangeRequest,
+        limits: RequestLimits,
+    ) -> Result<ExchangeResponse, OutgoingError> {
+        let ExchangeRequest { url, method } = request;
+        let target = RequestUrl::parse(&url, &self.client.policy)?;
+        let headers = match &method {
+            ExchangeMethod::Post(kind, body) => checked_headers(&[], Some((kind, body)))?,
+            ExchangeMethod::Get | ExchangeMethod::Head => HeaderMap::new(),
+        };
+        let client = Arc::clone(&self.client);
+        self.run(limits.timeout, move |deadline| {
+            client.exchange(&target, &method, &headers, limits, deadline)
         })
         .await
     }

@@ -28,8 +28,7 @@ pub struct OutgoingSettings {
     /// For tests: these addresses count as public.
     #[doc(hidden)]
     pub allow: Vec<SocketAddr>,
-    /// For tests: DER certificates that are trusted instead of the public roots.
-    #[doc(hidden)]
+    /// DER certificates that are trusted instead of the public roots, if there are any.
     pub trust_only: Vec<Vec<u8>>,
 }
 

@@ -26,6 +26,8 @@ use request::{
 };
 pub use web_plane::{PasswordDecision, PasswordVisit, Refusal, WebPlane};
 
+/// Where a certificate authority looks for the answer to a challenge (RFC 8555, section 8.3).
+const CHALLENGES: &str = "/.well-known/acme-challenge/";
 /// The longest request target.
 const MAX_TARGET: usize = 8 * 1024;
 
@@ -94,6 +96,9 @@ impl<W: WebPlane> FallbackService for HttpFallback<W> {
         _peer: SocketAddr,
         handler: VisitHandler,
     ) -> impl Future<Output = Response<Self::Body>> + 'static {
+        if let Some(response) = self.0.challenge_answer(&request) {
+            return Sooner::Left(std::future::ready(ours(response)));
+        }
         if handler.lacks_https(request.headers())
             && let Some(response) = self.0.to_https(&request, &handler)
         {
@@ -121,6 +126,19 @@ impl<W: WebPlane> FallbackService for HttpFallback<W> {
 }
 
 impl<W: WebPlane> FallbackParts<W> {
+    /// The answer to a challenge of a certificate authority, with or without https.
+    fn challenge_answer(&self, request: &Request<Incoming>) -> Option<Response<Bytes>> {
+        let token = request.uri().path().strip_prefix(CHALLENGES)?;
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return None;
+        }
+        let mut response = Response::new(self.web.challenge_answer(token)?);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Some(response)
+    }
+
     /// The redirect to https of a request without it; `None` for health checks, for what any host
     /// answers, for commands on this machine, and for requests that are refused.
     fn to_https(

@@ -16,6 +16,9 @@ use crate::permit::Permit;
 use crate::sources::Sources;
 use crate::stream::Stream;
 
+/// The protocol (ALPN) by which a certificate authority checks that a host is ours.
+const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
+
 /// Makes TLS connections of TCP connections.
 #[derive(Clone)]
 pub(crate) struct Handshakes {
@@ -73,6 +76,13 @@ impl Handshakes {
             Some(HandshakeKind::Resumed) => thread.counts.handshakes_resumed.add(1),
             _ => thread.counts.handshakes_full.add(1),
         }
-        Some(Stream::Tls(Box::new(stream)))
+        let is_challenge = stream.get_ref().1.alpn_protocol() == Some(CHALLENGE_PROTOCOL);
+        let stream = Stream::Tls(Box::new(stream));
+        // The authority has seen the certificate, and nothing else is sent there.
+        if is_challenge {
+            stream.close().await;
+            return None;
+        }
+        Some(stream)
     }
 }

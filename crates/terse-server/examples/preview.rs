@@ -65,6 +65,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         jobs: Arc::default(),
         self_check: Arc::new(NoSelfCheck),
         lookup: Arc::new(terse_core::NoLookup),
+        certificates: Arc::new(NoCertificates),
         http: terse_server::HttpSettings::default(),
         stop,
     });

@@ -2,8 +2,8 @@
 //!
 //! A backend tests its promises with one line: [`link_store!`], [`click_store!`], [`limiter!`] or
 //! [`registry!`]. Other tests use a [`MemoryStore`], a [`MemoryClickStore`] or a
-//! [`MemoryRegistry`]. A [`PostgresServer`] or a [`RedisServer`] is started for tests that need a
-//! real one, with a [`TcpProxy`] in front of it where connections must break. [`fleet`] checks what
+//! [`MemoryRegistry`]. A [`PostgresServer`], a [`RedisServer`] or a [`PebbleServer`] is
+//! started for tests that need a real one, with a [`TcpProxy`] in front of it where connections must break. [`fleet`] checks what
 //! the clients of several nodes have seen. This crate contains nothing about HTTP and nothing about
 //! any single backend.
 
@@ -20,6 +20,7 @@ mod log_lines;
 mod memory;
 mod memory_clicks;
 mod memory_registry;
+mod pebble_server;
 mod postgres_server;
 mod redis_server;
 #[doc(hidden)]
@@ -38,6 +39,7 @@ pub use log_lines::LogLines;
 pub use memory::MemoryStore;
 pub use memory_clicks::MemoryClickStore;
 pub use memory_registry::MemoryRegistry;
+pub use pebble_server::PebbleServer;
 pub use postgres_server::{PgBouncer, PostgresServer};
 pub use redis_server::RedisServer;
 pub use sample::{alias, generated, key, rules, timestamp};

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use acme::Acme;
 use jobs::Jobs;
 use outbox::Outbox;
 use terse_core::clicks::Salt;
@@ -16,6 +17,7 @@ use terse_core::registry::{
 use terse_core::{Branding, Domain, OwnerId, StoreError};
 
 mod accounts;
+mod acme;
 mod credentials;
 mod jobs;
 mod maintenance;
@@ -57,6 +59,7 @@ struct State {
     reports: BTreeMap<ReportId, ([u8; 16], AbuseReport)>,
     outbox: Outbox,
     jobs: Jobs,
+    acme: Acme,
     salts: BTreeMap<i64, Salt>,
     admin_key: Option<Token>,
     /// Each entry with the account that it is about.

@@ -1,6 +1,7 @@
-//! Certificates for encrypted connections: read from files, checked, chosen by the name that a
-//! client asks for, and replaced while the server runs.
+//! Certificates for encrypted connections: read from files or ordered by ACME, checked, chosen by
+//! the name that a client asks for, and replaced while the server runs.
 
+mod acme;
 mod certificate;
 mod certificates;
 mod files;
@@ -11,8 +12,9 @@ mod validity;
 
 pub use rustls::ServerConfig;
 
-pub use certificate::{Certificate, CertificateError};
-pub use certificates::{Certificates, server_config};
+pub use acme::{AcmeNode, AcmeSettings, CertificateOrders, CertificateSync, ChallengeKind};
+pub use certificate::{Certificate, CertificateError, read_roots};
+pub use certificates::{CHALLENGE_PROTOCOL, Certificates, server_config};
 pub use files::{CertificateFiles, readable_by_others};
 pub use findings::findings;
 pub use reload::CertificateReload;

@@ -58,7 +58,7 @@ impl CertificateReload {
         }
         let now = self.clock.now().as_ms() / 1000;
         let (name, ends) =
-            self.certificates.expiries().into_iter().min_by_key(|(_, ends)| *ends)?;
+            self.certificates.only_files().expiries().into_iter().min_by_key(|(_, ends)| *ends)?;
         match (ends - now).div_euclid(86_400) {
             ..0 => Some(format!("the certificate for {name} has expired")),
             days @ 0..EXPIRES_SOON_DAYS => {

@@ -521,11 +521,48 @@ settings! {
         pub handshake_timeout: Span = Span::secs(10),
         /// The most TLS handshakes at the same time. terse closes further connections.
         pub max_handshakes: u32 = 1024,
+        /// Certificates that terse orders itself.
+        pub acme: AcmeConfig = AcmeConfig::default(),
         /// How long browsers use nothing but https for a short domain after a visit, at most
         /// `3650d`. terse sends it as `Strict-Transport-Security` in answers at `tls.listen`;
         /// without `tls.listen`, if `base_url` is https and no trusted proxy sends
         /// `X-Forwarded-Proto: http`. `0s` sends no such field.
         pub hsts: Span = Span::secs(0),
+    }
+}
+
+settings! {
+    /// `[tls.acme]`: certificates that terse orders itself.
+    pub struct AcmeConfig {
+        /// Whether terse orders certificates for all short domains from a certificate authority
+        /// (ACME), and renews them; see tls.md. Hosts with a certificate in `tls.certificate` keep
+        /// it.
+        pub enabled: bool = false,
+        /// Whether you accept the terms of the certificate authority. Needed to order.
+        pub accept_terms: bool = false,
+        /// Your e-mail address, which the certificate authority may use to warn you.
+        pub email: Option<String> = None,
+        /// The URL of the certificate authority's directory. The default is Let's Encrypt.
+        pub directory: String = "https://acme-v02.api.letsencrypt.org/directory".into(),
+        /// A file in PEM format with the certificate that the directory's own is signed by, for a
+        /// certificate authority of your own. With it, the directory may be in a private network.
+        pub directory_ca: Option<PathBuf> = None,
+        /// How the authority checks that a domain is yours. `http-01`: at port 80, which must lead
+        /// to `listen`. `tls-alpn-01`: at port 443, which must lead to `tls.listen`. `auto`: the
+        /// second, and the other one after a failure.
+        pub challenge: AcmeChallenge = AcmeChallenge::Auto,
+    }
+}
+
+choice! {
+    /// How a certificate authority checks that a domain is ours.
+    pub enum AcmeChallenge ("`auto`, `http-01`, `tls-alpn-01`") {
+        /// Both in turn.
+        Auto = "auto",
+        /// A file at port 80.
+        Http01 = "http-01",
+        /// A TLS handshake at port 443.
+        TlsAlpn01 = "tls-alpn-01",
     }
 }
 

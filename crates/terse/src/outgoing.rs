@@ -9,8 +9,8 @@ use anyhow::Context as _;
 use terse_core::registry::{Registry, WebhookKey};
 use terse_core::webhooks::Webhooks;
 use terse_core::{
-    Clock, Hosts, HttpClient, Identity, LinkEvents, LinkStore, Links, NoEvents, OutboxDrain,
-    TargetRules,
+    Clock, Hosts, HttpClient, HttpExchange, Identity, LinkEvents, LinkStore, Links, NoEvents,
+    OutboxDrain, TargetRules,
 };
 use terse_outgoing::{OutgoingClient, OutgoingSettings};
 use terse_worker::{
@@ -27,6 +27,17 @@ pub(crate) fn client(config: &Config, allow_private: bool) -> Arc<dyn HttpClient
     let mut settings = OutgoingSettings::new(env!("CARGO_PKG_VERSION"), config.base_url().as_str());
     settings.allow_private = allow_private;
     Arc::new(OutgoingClient::new(settings))
+}
+
+/// The client for the certificate authority of `tls.acme`. With a root certificate of the operator's
+/// own, the authority is the operator's, and may be in a private network; others may not.
+pub(crate) fn authority_client(config: &Config) -> anyhow::Result<Arc<dyn HttpExchange>> {
+    let mut settings = OutgoingSettings::new(env!("CARGO_PKG_VERSION"), config.base_url().as_str());
+    if let Some(path) = &config.tls.acme.directory_ca {
+        let roots = terse_tls::read_roots(path).context("tls.acme.directory_ca")?;
+        (settings.trust_only, settings.allow_private) = (roots, true);
+    }
+    Ok(Arc::new(OutgoingClient::new(settings)))
 }
 
 /// The enabled integrations.

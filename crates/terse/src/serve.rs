@@ -123,7 +123,7 @@ impl Server {
     ) -> anyhow::Result<Self> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
 
-        let tls = config.tls.listen.is_some().then(|| Tls::open(config)).transpose()?;
+        let mut tls = config.tls.listen.is_some().then(|| Tls::open(config)).transpose()?;
 
         // Backends.
         let data_dir = DataDir::open(&config.data_dir)?;
@@ -137,6 +137,10 @@ impl Server {
         let base_url = config.base_url_at(address, tls_address);
         let addresses: Vec<_> = [Some(address), tls_address].into_iter().flatten().collect();
         let hosts = policy::hosts(config, &base_url, &addresses)?;
+        if let Some(tls) = &mut tls {
+            runtime.block_on(tls.read_ordered(config, &store, &hosts, &clock))?;
+        }
+        let acme = tls.as_ref().and_then(|tls| tls.acme.clone());
 
         // Services.
         let mut settings = policy::redirect_settings(config)?;
@@ -172,7 +176,7 @@ impl Server {
             store.clicks = click_plane.with_pending(&store.clicks);
         }
         let stopping = stopped.clone();
-        let parts = web::WebParts { config, store: &store };
+        let parts = web::WebParts { config, store: &store, acme: acme.clone() };
         let used_keys = Arc::<UsedKeys>::default();
         let (refresh, uses) = (Arc::new(registry_refresh), Arc::clone(&used_keys));
         let state =
@@ -193,9 +197,7 @@ impl Server {
         let certificates = tls.as_ref().map(|tls| Arc::clone(&tls.certificates));
         let tls = match tls_listener.zip(tls) {
             Some((listener, tls)) => {
-                let (server, reload) = tls.start(&clock, &notices)?;
-                jobs.add(reload);
-                Some((listener, server))
+                Some((listener, tls.start(config, &hosts, &clock, &notices, &mut jobs)?))
             }
             None => None,
         };
@@ -247,6 +249,7 @@ impl Server {
                 password_gate,
                 refusal_pages,
                 log: web::request_log(config),
+                acme,
             },
             web_runtime: runtime.handle().clone(),
             serves: Serves { redirects: roles.redirect, api: roles.api, pages: roles.web },

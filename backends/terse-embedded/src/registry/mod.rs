@@ -6,6 +6,7 @@
 
 mod account_ids;
 mod accounts;
+mod acme;
 mod admin_key;
 mod adopt;
 mod branding;

@@ -15,6 +15,7 @@ pub(crate) const REGISTRY: Shape = Shape {
         include_str!("schema_6.sql"),
         include_str!("schema_7.sql"),
         include_str!("schema_8.sql"),
+        include_str!("schema_9.sql"),
     ],
 };
 
@@ -24,7 +25,8 @@ mod tests {
 
     use super::*;
     use crate::registry::{
-        accounts, credentials, jobs, lists, moderation, outbox, prune, queries, salts, snapshot,
+        accounts, acme, credentials, jobs, lists, moderation, outbox, prune, queries, salts,
+        snapshot,
     };
     use crate::schema::tests::assert_plan;
 
@@ -78,6 +80,7 @@ mod tests {
             (jobs::RELEASE, "PRIMARY KEY (name=?)"),
             (jobs::IS_CURRENT, "PRIMARY KEY (name=?)"),
             (jobs::PROGRESS, "PRIMARY KEY (job=?)"),
+            (acme::REVISION, "acme_records_revision"),
             (salts::SALT, "INTEGER PRIMARY KEY (rowid=?)"),
             (snapshot::META_NUMBER, "PRIMARY KEY (name=?)"),
             (outbox::WEBHOOKS_OF, "webhooks_of (owner=?)"),

@@ -51,19 +51,20 @@ impl RegistryFileCheck {
 }
 
 /// Copies a registry file as it is now into a new file, even while another process has it open. The
-/// copy leaves out the salts: it may be kept for years, and with them it could identify the
-/// visitors of those days.
+/// copy may be kept for years, so it leaves out the salts, which could identify the visitors of
+/// those days, and the records of certificates, which have private keys: terse orders new ones.
 pub fn backup_registry(db: &Path, to: &Path) -> Result<(), BackupError> {
     let conn = connect_reader(&DbLocation::at(db))?;
-    // A file of an earlier version has no salts.
-    let has_salts: bool = conn.query_row(
-        "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'salts')",
-        [],
-        |row| row.get(0),
-    )?;
+    let mut without = String::from("PRAGMA secure_delete = ON;");
+    for table in ["salts", "acme_records"] {
+        // A file of an earlier version does not have them.
+        let exists = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = ?1)";
+        if conn.query_row(exists, [table], |row| row.get(0))? {
+            without += &format!("DELETE FROM {table};");
+        }
+    }
     drop(conn);
-    let without_salts = "PRAGMA secure_delete = ON; DELETE FROM salts";
-    backup::backup_without(db, to, if has_salts { without_salts } else { "" })
+    backup::backup_without(db, to, &without)
 }
 
 /// Makes an old copy safe to use again. It skips a million ids of each kind, because links and logs

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use terse_core::registry::{
-    AccountChange, AccountName, AccountStore, Actor, AdminKeyStore, Attribution, BlockedHost,
-    BlocklistStore, ChangeAccount, Claim, CredentialStore, EventKind, JobLease, NewAccount,
-    NewEvent, NewKey, NewWebhook, NodeId, PasswordReset, RegistryError, RegistryMaintenance,
-    RegistrySnapshots, Role, Salts, Scope, Session, Token, TotpSeed, TwoFactor, WebhookId,
-    WebhookStore,
+    AccountChange, AccountName, AccountStore, AcmeRecordKind, AcmeStore, Actor, AdminKeyStore,
+    Attribution, BlockedHost, BlocklistStore, ChangeAccount, Claim, CredentialStore, EventKind,
+    JobLease, NewAccount, NewEvent, NewKey, NewWebhook, NodeId, PasswordReset, RegistryError,
+    RegistryMaintenance, RegistrySnapshots, Role, Salts, Scope, Session, Token, TotpSeed,
+    TwoFactor, WebhookId, WebhookStore,
 };
 use terse_core::{Insert, LinkStore as _, OwnerId, StoreError, Target};
 use terse_embedded::{
@@ -354,6 +354,24 @@ fn holds(path: &Path, bytes: &[u8]) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_copy_has_the_key_of_a_certificate() {
+    let folder = Folder::new();
+    let registry = folder.open();
+    let (node, ttl) = (NodeId::parse("a").unwrap(), std::time::Duration::from_secs(60));
+    let token = registry.acquire_lease("jobs", &node, ttl).await.unwrap().unwrap().token;
+    let (kind, key) = (AcmeRecordKind::Certificate, "BEGIN PRIVATE KEY MIGHAgEAMBMG");
+    let secret = terse_core::Secret::new(key);
+    registry.put_acme_record(token, kind, "go.example", Some(&secret)).await.unwrap();
+    let wal = folder.db().with_extension("db-wal");
+    let is_there = holds(&folder.db(), key.as_bytes()) || holds(&wal, key.as_bytes());
+    assert!(is_there, "the search works");
+    let copy = folder.0.path().join("copy.db");
+    registry.backup(&copy).unwrap();
+    assert!(!holds(&copy, key.as_bytes()));
+    assert!(verify_registry(&copy).unwrap().is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_salt_is_nowhere_and_no_copy_has_any() {
     let folder = Folder::new();
     let registry = folder.open();
@@ -407,7 +425,7 @@ async fn the_admin_key_and_the_salts_of_an_earlier_version_move_into_the_registr
 const WITHOUT_SINCE_6: &str = "DROP INDEX users_resets; ALTER TABLE users DROP COLUMN reset_token;
     ALTER TABLE users DROP COLUMN reset_expires_at; ALTER TABLE users DROP COLUMN totp_seed;
     ALTER TABLE users DROP COLUMN totp_step; ALTER TABLE users DROP COLUMN recovery_codes;
-    PRAGMA user_version = 6;";
+    DROP TABLE acme_records; PRAGMA user_version = 6;";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_of_schema_version_6_takes_a_reset_link_and_two_factor_sign_in() {

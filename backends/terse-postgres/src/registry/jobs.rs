@@ -30,7 +30,7 @@ fn in_seconds(ttl: Duration) -> f64 {
 impl Step<'_> {
     /// Refuses a token that is not the current one of its lease. No other node gets the lease until
     /// this transaction ends.
-    async fn check_lease(&self, token: FencingToken) -> Result<(), WriteError> {
+    pub(super) async fn check_lease(&self, token: FencingToken) -> Result<(), WriteError> {
         let sql = format!("{IS_CURRENT} FOR SHARE");
         match self.any(&sql, params![token.lease, token.number.cast_signed()]).await? {
             true => Ok(()),

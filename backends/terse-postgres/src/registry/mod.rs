@@ -1,6 +1,7 @@
 //! The registry: accounts, credentials, moderation, webhooks and jobs.
 
 mod accounts;
+mod acme;
 mod audit;
 mod credentials;
 mod domains;

@@ -4,6 +4,7 @@
 mod account;
 mod account_store;
 mod account_update;
+mod acme_store;
 mod admin_key;
 mod audit;
 mod audit_log;
@@ -33,6 +34,7 @@ pub use account::{
 };
 pub use account_store::{AccountStore, ChangeAccount, FIRST_ACCOUNT};
 pub use account_update::AccountUpdate;
+pub use acme_store::{AcmeRecord, AcmeRecordKind, AcmeRecords, AcmeStore, MAX_ACME_RECORD_BYTES};
 pub use admin_key::AdminKeyStore;
 pub use audit::{Actor, Attribution, AuditAction, AuditEntry};
 pub use audit_log::{AuditLog, AuditQuery};
@@ -69,7 +71,7 @@ pub use webhook_store::WebhookStore;
 /// them in scope.
 pub mod prelude {
     pub use super::{
-        AccountStore as _, AdminKeyStore as _, AuditLog as _, BlocklistStore as _,
+        AccountStore as _, AcmeStore as _, AdminKeyStore as _, AuditLog as _, BlocklistStore as _,
         BrandingStore as _, CredentialStore as _, DomainStore as _, JobLease as _,
         JobProgress as _, RegistryMaintenance as _, RegistrySnapshots as _, RemovalAlarms as _,
         ReportStore as _, Salts as _, WebhookStore as _,

@@ -1,6 +1,7 @@
 //! The registry as a whole, and its errors.
 
 use super::account_store::AccountStore;
+use super::acme_store::AcmeStore;
 use super::admin_key::AdminKeyStore;
 use super::audit_log::AuditLog;
 use super::branding_store::BrandingStore;
@@ -64,6 +65,7 @@ pub trait Registry:
     + JobLease
     + JobProgress
     + RemovalAlarms
+    + AcmeStore
 {
 }
 
@@ -83,5 +85,6 @@ impl<R> Registry for R where
         + JobLease
         + JobProgress
         + RemovalAlarms
+        + AcmeStore
 {
 }

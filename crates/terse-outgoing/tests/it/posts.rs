@@ -4,8 +4,11 @@ use std::io::Write as _;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use terse_core::HttpClient as _;
 use terse_core::webhooks::{SIGNATURE_HEADER, WebhookSecret, sign, verify};
+use terse_core::{
+    ExchangeMethod, ExchangeRequest, HttpClient as _, HttpExchange as _, OutgoingError,
+    RequestLimits,
+};
 use terse_outgoing::{OutgoingClient, OutgoingSettings};
 
 use crate::rig::{
@@ -129,4 +132,35 @@ async fn a_silent_receiver_hits_the_deadline() {
         kind(client.post(&server.url("hook.test"), "text/plain", vec![0; 1 << 20], &[]).await),
         "too_slow"
     );
+}
+
+#[tokio::test]
+async fn an_exchange_returns_the_header_and_is_guarded() {
+    let exchange = |url: String, method| {
+        let request = ExchangeRequest { url, method };
+        async move |client: &OutgoingClient| client.exchange(request, RequestLimits::DOCUMENT).await
+    };
+    let answer = "HTTP/1.1 201 Created\r\nReplay-Nonce: abc\r\nContent-Length: 2\r\n\r\nok";
+    let server = Server::responding(answer.to_owned());
+    let client = client(&[&server]);
+    let post = ExchangeMethod::Post("application/jose+json".to_owned(), b"{}".to_vec());
+    let sent = exchange(server.url("ca.test"), post)(&client).await.unwrap();
+    assert_eq!((sent.status, &sent.body[..]), (201, &b"ok"[..]));
+    assert!(sent.headers.contains(&("replay-nonce".to_owned(), "abc".to_owned())), "{sent:?}");
+
+    let head = Server::responding("HTTP/1.1 200 OK\r\nReplay-Nonce: d\r\n\r\n".to_owned());
+    let client = crate::rig::client(&[&head]);
+    let sent = exchange(head.url("ca.test"), ExchangeMethod::Head)(&client).await.unwrap();
+    assert_eq!((sent.status, sent.body.len()), (200, 0));
+
+    let other = Server::start(|_| ());
+    let server = Server::responding(redirect(&other.url("site.test")));
+    let client = crate::rig::client(&[&server, &other]);
+    let sent = exchange(server.url("ca.test"), ExchangeMethod::Get)(&client).await.unwrap();
+    assert_eq!((sent.status, other.connections()), (302, 0));
+
+    // Without the exception that tests have, an address of this machine is refused.
+    let guarded = OutgoingClient::new(OutgoingSettings::default());
+    let refused = exchange(format!("http://127.0.0.1:{}/", 8080), ExchangeMethod::Get)(&guarded);
+    assert!(matches!(refused.await, Err(OutgoingError::RefusedAddress)));
 }

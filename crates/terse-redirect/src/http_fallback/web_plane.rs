@@ -28,6 +28,10 @@ pub trait WebPlane: Send + Sync + 'static {
     /// The answer to a request that is refused: a page in this language, or a problem document.
     fn refuse(&self, refusal: &Refusal, page: Option<PageLanguage>) -> Response<Self::Body>;
 
+    /// The answer to the challenge of a certificate authority that has this token; `None` if there is
+    /// no such challenge.
+    fn challenge_answer(&self, token: &str) -> Option<Bytes>;
+
     /// Completes a response that [`WebPlane::answer`] did not make. `request_id` is the id that the
     /// request had in `X-Request-Id`.
     fn complete(

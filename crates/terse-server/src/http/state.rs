@@ -11,8 +11,8 @@ use terse_core::registry::Registry;
 use terse_core::rules::VisitorClassifier;
 use terse_core::webhooks::{OwnerWebhooks, Webhooks};
 use terse_core::{
-    DomainChecks, JobBoard, LinkCreation, Links, NameLookup, OperatorInForce, PublicLinks,
-    Removals, SelfCheck,
+    CertificateStatus, DomainChecks, JobBoard, LinkCreation, Links, NameLookup, OperatorInForce,
+    PublicLinks, Removals, SelfCheck,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -73,6 +73,8 @@ pub struct AppState {
     pub self_check: Arc<dyn SelfCheck>,
     /// Resolves names, to check the DNS records of short domains.
     pub lookup: Arc<dyn NameLookup>,
+    /// Knows the certificates that this server orders.
+    pub certificates: Arc<dyn CertificateStatus>,
     /// How requests are answered and logged.
     pub http: HttpSettings,
     /// True once the server stops: event streams end then.
@@ -111,6 +113,7 @@ pub(crate) struct App {
     pub(crate) jobs: Arc<JobBoard>,
     pub(crate) self_check: Arc<dyn SelfCheck>,
     pub(crate) domain_checks: DomainChecks,
+    pub(crate) certificates: Arc<dyn CertificateStatus>,
     pub(crate) http: HttpSettings,
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) turns: HeavyRequests,
@@ -180,6 +183,7 @@ impl App {
             )
         });
         Self {
+            certificates: state.certificates,
             domain_checks: DomainChecks::new(state.lookup, state.links.rules().hosts.clone()),
             site: CurrentSite::new(state.operator, state.links.rules().hosts.clone()),
             public_links: PublicLinks::new(Arc::clone(&state.links), state.limits),

@@ -9,7 +9,9 @@ use axum::response::Response;
 use futures_util::future::join_all;
 use terse_core::moderation::{DomainDraft, ModerationError};
 use terse_core::registry::{DomainConfig, Role};
-use terse_core::{DnsState, Domain, ExpectedAddresses, Target, is_public_name};
+use terse_core::{
+    CertificateState, DnsState, Domain, ExpectedAddresses, Target, Timestamp, is_public_name,
+};
 
 use super::form::{problem_beside, problem_on, sentence, shown_problem};
 use super::member::{AdminForm, Member, MemberForm};
@@ -59,6 +61,47 @@ struct DomainRow {
     not_found: String,
     expired: String,
     dns: Option<Dns>,
+    certificate: Option<CertificateShown>,
+}
+
+/// The certificate that this server ordered, for display.
+struct CertificateShown {
+    word: &'static str,
+    class: &'static str,
+    /// What is wrong, and what to do.
+    found: String,
+}
+
+impl CertificateShown {
+    fn new(state: CertificateState) -> Self {
+        let (word, class, found) = match state {
+            CertificateState::Valid(until) => {
+                ("https", "good", format!("Its certificate is valid until {}.", day(until)))
+            }
+            CertificateState::Awaited => {
+                let found = "terse orders its certificate; that takes a minute.";
+                ("certificate ordered", "over", found.to_owned())
+            }
+            CertificateState::Failing { valid_until, problem, next_try } => {
+                let (word, class) = match valid_until {
+                    Some(_) => ("certificate not renewed", "attention"),
+                    None => ("no certificate", "bad"),
+                };
+                let ends = valid_until.map(|until| format!(" Valid until {}.", day(until)));
+                let found = format!(
+                    "{problem} terse tries again at {next_try}.{}",
+                    ends.unwrap_or_default()
+                );
+                (word, class, found)
+            }
+        };
+        Self { word, class, found }
+    }
+}
+
+/// The date of a time, in UTC.
+fn day(at: Timestamp) -> String {
+    at.to_string().split('T').next().unwrap_or_default().to_owned()
 }
 
 /// What DNS says, for display.
@@ -126,6 +169,7 @@ impl DomainRow {
             not_found: text(|config| &config.not_found),
             expired: text(|config| &config.expired),
             dns: None,
+            certificate: None,
         }
     }
 
@@ -170,6 +214,7 @@ impl DomainsPage {
             let expected = state.domain_checks.expected().await;
             let checks = rows.iter().map(|row| state.domain_checks.check(&row.name, &expected));
             let found = join_all(checks).await;
+            let state_of = &state.certificates;
             for (row, state) in rows.iter_mut().zip(found) {
                 let mut dns = Dns::new(&state, &primary);
                 // A problem with the server's own name is shown once, at the primary domain.
@@ -177,6 +222,8 @@ impl DomainsPage {
                     dns.found.clear();
                 }
                 row.dns = Some(dns);
+                let certificate = state_of.certificate_state(&row.name);
+                row.certificate = certificate.map(CertificateShown::new);
             }
             if let ExpectedAddresses::Known(known) = expected {
                 let kind = |address: &IpAddr| if address.is_ipv4() { "A" } else { "AAAA" };

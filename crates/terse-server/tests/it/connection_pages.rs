@@ -130,11 +130,15 @@ async fn the_page_of_domains_says_what_dns_says() {
         "no DNS record</span>",
         "CNAME new.example → go.example",
         "The DNS lookup gave no result.",
+        "Its certificate is valid until 2027-02-03.",
+        "no certificate</span>",
+        "Port 80 is &#60;closed&#62;. terse tries again at 2027-01-01T00:00:00Z.",
     ] {
         assert!(text.contains(words), "{words} in {text}");
     }
     let text = open(&web, &user, "/domains").await.text();
     assert!(text.contains("new.example") && !text.contains("DNS"), "{text}");
+    assert!(!text.contains("certificate"), "{text}");
     assert_eq!(send(&web, &user, "/domains", "domain=mine.example").await.status, 404);
     assert_eq!(send(&web, &user, "/domains/remove", "domain=new.example").await.status, 404);
     let body = "domain=new.example&root=https%3A%2F%2Fexample.com%2F&not_found=&expired=";

@@ -301,6 +301,7 @@ impl Web {
             jobs: jobs.clone(),
             self_check: Arc::new(NoSelfCheck),
             lookup: Arc::new(Records),
+            certificates: Arc::new(Records),
             http,
             stop: stopped,
         });
@@ -500,6 +501,21 @@ impl Web {
 
 /// The DNS of the tests.
 pub(crate) struct Records;
+
+impl CertificateStatus for Records {
+    fn certificate_state(&self, host: &str) -> Option<CertificateState> {
+        let at = |day: &str| Timestamp::parse(&format!("{day}T00:00:00Z")).unwrap();
+        match host {
+            "good.example" => Some(CertificateState::Valid(at("2027-02-03"))),
+            "b.example" => Some(CertificateState::Failing {
+                valid_until: None,
+                problem: "Port 80 is <closed>.".to_owned(),
+                next_try: at("2027-01-01"),
+            }),
+            _ => None,
+        }
+    }
+}
 
 #[async_trait::async_trait]
 impl NameLookup for Records {

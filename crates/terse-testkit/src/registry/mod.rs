@@ -6,6 +6,7 @@
 #![allow(missing_docs, reason = "each function's name is the promise")]
 
 mod accounts;
+mod acme;
 mod audit;
 mod change;
 mod domains;
@@ -36,6 +37,7 @@ use terse_core::registry::{
 };
 
 pub use accounts::*;
+pub use acme::*;
 pub use audit::*;
 pub use change::*;
 pub use domains::*;
@@ -172,6 +174,7 @@ macro_rules! registry {
             an_alarm_is_confirmed_by_its_number
             a_snapshot_has_all_of_its_version
             every_day_has_a_salt_of_its_own
+            acme_records_are_replaced_and_removed
             ;
             two handles:
             one_node_at_a_time_holds_a_lease
@@ -190,6 +193,7 @@ macro_rules! registry {
             a_reset_link_is_used_once_through_two_handles
             a_code_is_accepted_once_through_two_handles
             a_set_up_link_is_taken_once_through_two_handles
+            acme_records_reach_the_other_handle
         }
     };
 }

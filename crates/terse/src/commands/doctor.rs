@@ -1,10 +1,12 @@
 //! `terse doctor`: what is checked, by the settings.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use terse_cli::{DataFiles, DoctorChecks, LocalServer};
 use terse_core::{CheckResult, Finding};
+use terse_tls::AcmeNode;
 
 use crate::backends::{self, DataDir, DataDirError};
 use crate::config::Config;
@@ -41,6 +43,15 @@ pub(crate) fn checks(config: &Config) -> DoctorChecks {
     }
 }
 
+/// The checks of a running server, which knows the certificates that it ordered.
+pub(crate) fn checks_of_server(config: &Config, acme: Option<Arc<AcmeNode>>) -> DoctorChecks {
+    let mut checks = checks(config);
+    checks.others.extend(acme.map(|acme| -> Check { Box::new(move || acme.findings()) }));
+    checks
+}
+
+type Check = Box<dyn Fn() -> Vec<Finding> + Send + Sync>;
+
 /// The server of the data folder.
 pub(crate) fn server(config: &Config) -> LocalServer {
     match DataDir::existing(&config.data_dir).map(|dir| dir.lock()) {
@@ -58,6 +69,8 @@ fn certificates(config: &Config) -> Vec<Finding> {
     let base = config.base_url();
     let hosts = base.host_str().into_iter().chain(config.domains.iter().map(String::as_str));
     let hosts = hosts.chain(config.api.host.as_deref());
+    // A running server tells about the certificates that it ordered.
+    let hosts = hosts.filter(|_| !config.tls.acme.enabled);
     let keys = config.tls.key.0.iter().map(PathBuf::as_path);
     terse_tls::findings(crate::serve::open_files(config).as_ref(), keys, hosts, SystemTime::now())
 }

@@ -134,17 +134,45 @@ fn tls(config: &Config) -> Result<(), (&'static str, String)> {
             format!("must name a key for each tls.certificate (got {keys} for {certificates})");
         return Err(("tls.key", why));
     }
+    acme(config)?;
     let Some(listen) = tls.listen else {
         return match certificates {
+            0 if tls.acme.enabled => Err(("tls.acme.enabled", "needs tls.listen".into())),
             0 => Ok(()),
             _ => Err(("tls.certificate", "needs tls.listen".into())),
         };
     };
-    if certificates == 0 {
-        return Err(("tls.listen", "needs tls.certificate and tls.key".into()));
+    if certificates == 0 && !tls.acme.enabled {
+        let why = "needs tls.certificate and tls.key, or tls.acme.enabled";
+        return Err(("tls.listen", why.into()));
     }
     if listen.port() != 0 && (listen == config.listen || Some(listen) == config.admin.listen) {
         return Err(("tls.listen", "must differ from listen and admin.listen".into()));
+    }
+    Ok(())
+}
+
+/// Certificates that terse orders itself.
+fn acme(config: &Config) -> Result<(), (&'static str, String)> {
+    let acme = &config.tls.acme;
+    let directory = Url::parse(&acme.directory).ok().filter(|url| url.scheme() == "https");
+    if directory.is_none_or(|url| url.host().is_none()) {
+        let why = format!("must be a URL with https (got {:?})", acme.directory);
+        return Err(("tls.acme.directory", why));
+    }
+    let is_address = |email: &String| {
+        let (name, host) = email.split_once('@').unwrap_or_default();
+        let is_text = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
+        is_text(name) && is_text(host) && !email.contains([',', '?', '<', '>', ':', '/'])
+    };
+    if let Some(email) = acme.email.as_ref().filter(|email| !is_address(email)) {
+        let why = format!("must be an e-mail address such as you@example.org (got {email:?})");
+        return Err(("tls.acme.email", why));
+    }
+    if acme.enabled && !acme.accept_terms {
+        let why = "must be true to order certificates: read the terms of the certificate authority \
+                   (Let's Encrypt: https://letsencrypt.org/repository/) and accept them";
+        return Err(("tls.acme.accept_terms", why.into()));
     }
     Ok(())
 }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
 use terse_core::accounts::{KeyUse, NoKeyUse, NoRefresh, RefreshHook};
-use terse_core::{Clock, JobBoard, Links, NoLookup, NoRouteCache};
+use terse_core::{
+    CertificateStatus, Clock, JobBoard, Links, NoCertificates, NoLookup, NoRouteCache,
+};
 use terse_outgoing::SystemLookup;
 use terse_safety::LazyScreen;
 use terse_server::{AdminKeys, AppState, CorsOrigins, HttpSettings, RateLimits, RequestLog};
+use terse_tls::AcmeNode;
 use tokio::sync::watch;
 
 use super::services::Services;
@@ -23,6 +26,8 @@ use crate::outgoing::Integrations;
 pub(super) struct WebParts<'a> {
     pub(super) config: &'a Config,
     pub(super) store: &'a Stores,
+    /// If terse orders certificates itself.
+    pub(super) acme: Option<Arc<AcmeNode>>,
 }
 
 impl WebParts<'_> {
@@ -35,7 +40,11 @@ impl WebParts<'_> {
         jobs: Arc<JobBoard>,
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<AppState> {
-        let Self { config, store } = *self;
+        let Self { config, store, ref acme } = *self;
+        let certificates: Arc<dyn CertificateStatus> = match acme {
+            Some(acme) => Arc::clone(acme) as _,
+            None => Arc::new(NoCertificates),
+        };
         Ok(AppState {
             links: Arc::clone(&services.links),
             keys,
@@ -66,8 +75,9 @@ impl WebParts<'_> {
             live: Arc::clone(&click_plane.live),
             webhooks: services.integrations.webhooks(),
             jobs,
-            self_check: Arc::new(doctor::checks(config)),
+            self_check: Arc::new(doctor::checks_of_server(config, acme.clone())),
             lookup: Arc::<SystemLookup>::default(),
+            certificates,
             http: http_settings(config)?,
             stop,
         })
@@ -133,6 +143,7 @@ pub(crate) async fn in_process_api(
         jobs: Arc::default(),
         self_check: Arc::new(doctor::checks(config)),
         lookup: Arc::new(NoLookup),
+        certificates: Arc::new(NoCertificates),
         http: HttpSettings::default(),
         stop,
     };

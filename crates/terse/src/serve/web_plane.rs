@@ -1,9 +1,11 @@
 //! Connects the redirect plane's HTTP fallback to the API and the pages.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::body::Bytes;
 use axum::response::Response;
 use http::{HeaderValue, Method, Request};
 use hyper::body::Incoming;
@@ -13,6 +15,7 @@ use terse_server::{
     ForwardedQuery, GateDecision, PasswordGate, PasswordRequest, Peer, RefusalPages, RequestLog,
     name_problem,
 };
+use terse_tls::AcmeNode;
 use tower::ServiceExt as _;
 
 /// The API and the pages.
@@ -22,6 +25,8 @@ pub(super) struct Web {
     pub(super) refusal_pages: RefusalPages,
     /// Which requests are logged.
     pub(super) log: RequestLog,
+    /// Knows the challenges of certificate authorities.
+    pub(super) acme: Option<Arc<AcmeNode>>,
 }
 
 impl WebPlane for Web {
@@ -43,6 +48,10 @@ impl WebPlane for Web {
 
     fn refuse(&self, refusal: &Refusal, page: Option<PageLanguage>) -> Response {
         self.refusal_pages.answer(refusal.status, refusal.code, &refusal.detail, page)
+    }
+
+    fn challenge_answer(&self, token: &str) -> Option<Bytes> {
+        self.acme.as_ref()?.challenge_answer(token).map(Bytes::from)
     }
 
     /// Names the request in a problem, and logs it as the router logs the others.

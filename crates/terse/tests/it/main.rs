@@ -1,6 +1,7 @@
 //! Behaviour tests through the public interface.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod acme;
 mod api_host;
 mod bans;
 mod clicks;

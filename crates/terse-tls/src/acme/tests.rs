@@ -1,0 +1,214 @@
+//! Tests without an authority. `crates/terse/tests/it/acme.rs` has those with a real one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rcgen::{CertificateParams, KeyPair};
+use terse_core::job::{Job as _, JobContext};
+use terse_core::registry::prelude::*;
+use terse_core::registry::{AcmeRecordKind, FencingToken, NodeId, Registry};
+use terse_core::{
+    CertificateState, CertificateStatus as _, Clock, Domain, DomainChecks, ExchangeRequest,
+    ExchangeResponse, Hosts, HttpExchange, NoLookup, OutgoingError, RequestLimits, Secret,
+    Timestamp,
+};
+use terse_testkit::MemoryRegistry;
+
+use super::challenges::ChallengeKind;
+use super::records::{CertificateRecord, ChallengeRecord, OrderRecord, encode};
+use super::{AcmeNode, AcmeSettings, CertificateOrders};
+use crate::Certificates;
+
+/// Noon of a day in 2026.
+const NOW: i64 = 1_790_000_000_000;
+const DIRECTORY: &str = "https://ca.example/directory";
+
+struct Fixture {
+    registry: Arc<MemoryRegistry>,
+    token: FencingToken,
+    certificates: Arc<Certificates>,
+    hosts: Hosts,
+    clock: Clock,
+    node: Arc<AcmeNode>,
+}
+
+impl Fixture {
+    async fn new(base_url: &str, domains: &[&str]) -> Self {
+        let registry = Arc::new(MemoryRegistry::new());
+        let name = NodeId::parse("a").expect("a name");
+        let lease = registry.acquire_lease("jobs", &name, Duration::from_hours(24)).await;
+        let token = lease.expect("a lease").expect("a lease").token;
+        let further = domains.iter().filter_map(|domain| Domain::parse(domain)).collect();
+        let base_url = url::Url::parse(base_url).expect("a URL");
+        let hosts = Hosts::new(&base_url, &["localhost"], further).expect("hosts");
+        let (certificates, clock) =
+            (Arc::new(Certificates::default()), Clock::frozen(Timestamp::from_ms(NOW)));
+        let node = AcmeNode::open(
+            registry.clone() as Arc<dyn Registry>,
+            Arc::clone(&certificates),
+            hosts.clone(),
+            DIRECTORY.to_owned(),
+            clock.clone(),
+        );
+        let node = node.await.expect("a node");
+        Self { registry, token, certificates, hosts, clock, node }
+    }
+
+    async fn put(&self, kind: AcmeRecordKind, name: &str, value: Option<Secret>) {
+        let put = self.registry.put_acme_record(self.token, kind, name, value.as_ref());
+        put.await.expect("written");
+        self.node.refresh().await.expect("read");
+    }
+
+    fn orders(&self, http: Arc<dyn HttpExchange>) -> CertificateOrders {
+        let settings =
+            AcmeSettings { directory: DIRECTORY.to_owned(), email: None, challenge: None };
+        let checks = DomainChecks::new(Arc::new(NoLookup), self.hosts.clone());
+        CertificateOrders::new(Arc::clone(&self.node), http, settings, checks, false)
+    }
+}
+
+/// A certificate that is valid for about 90 days.
+fn certificate(host: &str) -> Secret {
+    let mut params = CertificateParams::new(vec![host.to_owned()]).expect("a name");
+    params.not_before = rcgen::date_time_ymd(2026, 9, 21);
+    params.not_after = rcgen::date_time_ymd(2026, 12, 20);
+    let key = KeyPair::generate().expect("a key");
+    let made = params.self_signed(&key).expect("a certificate");
+    encode(&CertificateRecord { chain: made.pem(), key: key.serialize_pem() }).expect("encoded")
+}
+
+#[tokio::test]
+async fn a_certificate_of_the_registry_is_used_until_it_is_due() {
+    let fixture = Fixture::new("https://go.example", &["s.example"]).await;
+    assert_eq!(fixture.node.due(), ["go.example", "s.example"]);
+    fixture.put(AcmeRecordKind::Certificate, "go.example", Some(certificate("go.example"))).await;
+    assert!(fixture.certificates.for_name("go.example").is_some());
+    assert_eq!(fixture.node.due(), ["s.example"]);
+    let state = fixture.node.certificate_state("go.example");
+    assert!(matches!(state, Some(CertificateState::Valid(_))), "{state:?}");
+    fixture.clock.advance(Duration::from_hours(24 * 64));
+    // One without a certificate is more urgent than one that must be renewed.
+    assert_eq!(fixture.node.due(), ["s.example", "go.example"]);
+
+    // What cannot be read is not used, and the others are.
+    fixture.put(AcmeRecordKind::Certificate, "s.example", Some(Secret::new("{}"))).await;
+    assert!(fixture.certificates.for_name("go.example").is_some());
+    assert!(fixture.certificates.for_name("s.example").is_none());
+    fixture.put(AcmeRecordKind::Certificate, "go.example", None).await;
+    assert!(fixture.certificates.for_name("go.example").is_none());
+}
+
+#[tokio::test]
+async fn a_failed_host_waits_and_the_others_go_on() {
+    let fixture = Fixture::new("https://go.example", &["s.example"]).await;
+    let failed = OrderRecord { failures: 2, next_at: NOW + 60_000, problem: "why".to_owned() };
+    fixture.put(AcmeRecordKind::Order, "go.example", Some(encode(&failed).expect("text"))).await;
+    assert_eq!(fixture.node.due(), ["s.example"]);
+    assert_eq!(fixture.node.notice().as_deref(), Some("no certificate for go.example: why"));
+    let said = format!("{:?}", fixture.node.findings());
+    assert!(said.contains("go.example has none") && said.contains("s.example has none yet"));
+    fixture.clock.advance(Duration::from_mins(1));
+    assert_eq!(fixture.node.due(), ["go.example", "s.example"]);
+}
+
+#[tokio::test]
+async fn only_public_names_of_ours_get_certificates() {
+    let domains = ["s.example", "localhost", "intranet", "10.0.0.1", "printer.local", "S.Example"];
+    let fixture = Fixture::new("https://go.example", &domains).await;
+    assert_eq!(fixture.node.ordered_hosts(), ["go.example", "s.example"]);
+    let local = Fixture::new("https://192.0.2.1", &[]).await;
+    assert_eq!(local.node.ordered_hosts(), Vec::<String>::new());
+
+    // A handshake for a host without a certificate starts the orders, if the host is ours, and not
+    // again at once.
+    let wanted = async || {
+        let notified = fixture.node.wanted.notified();
+        tokio::time::timeout(Duration::ZERO, notified).await.is_ok()
+    };
+    fixture.clock.advance(Duration::from_mins(1));
+    for (host, starts) in [
+        ("evil.example", false),
+        ("x.go.example", false),
+        ("S.example", true),
+        ("s.example", false),
+    ] {
+        fixture.node.note_missing(host);
+        assert_eq!(wanted().await, starts, "{host}");
+    }
+    fixture.clock.advance(Duration::from_mins(1));
+    fixture.node.note_missing("go.example");
+    assert!(wanted().await);
+}
+
+#[tokio::test]
+async fn challenges_are_answered_while_they_are_under_way() {
+    let fixture = Fixture::new("https://go.example", &[]).await;
+    let record = |kind| ChallengeRecord {
+        kind,
+        token: "token".to_owned(),
+        answer: "token.thumbprint".to_owned(),
+        digest: vec![7; 32],
+    };
+    let answer = || fixture.node.challenge_answer("token");
+    let put = async |kind| {
+        let value = encode(&record(kind)).expect("text");
+        fixture.put(AcmeRecordKind::Challenge, "go.example", Some(value)).await;
+    };
+    put(ChallengeKind::Http01).await;
+    assert_eq!(answer().as_deref(), Some("token.thumbprint"));
+    assert_eq!(fixture.node.challenge_answer("other"), None);
+    put(ChallengeKind::TlsAlpn01).await;
+    assert_eq!(answer(), None);
+    // An interrupted order left it; the next run removes it.
+    let mut orders = fixture.orders(Arc::new(Offline::default()));
+    let context = JobContext::leased(fixture.registry.clone(), fixture.token);
+    orders.run(&context).await.expect("a run");
+    assert!(fixture.node.known().challenges.is_empty());
+}
+
+/// An authority that cannot be reached.
+#[derive(Default)]
+struct Offline(AtomicUsize);
+
+#[async_trait]
+impl HttpExchange for Offline {
+    async fn exchange(
+        &self,
+        request: ExchangeRequest,
+        _: RequestLimits,
+    ) -> Result<ExchangeResponse, OutgoingError> {
+        assert_eq!(request.url, DIRECTORY);
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Err(OutgoingError::Timeout)
+    }
+}
+
+#[tokio::test]
+async fn while_the_authority_is_away_every_host_waits() {
+    let fixture = Fixture::new("https://go.example", &["s.example"]).await;
+    let http = Arc::new(Offline::default());
+    let mut orders = fixture.orders(http.clone());
+    let context = JobContext::leased(fixture.registry.clone(), fixture.token);
+    for (requests, pause) in
+        [(2, Duration::from_secs(59)), (2, Duration::from_secs(1)), (4, Duration::ZERO)]
+    {
+        orders.run(&context).await.expect("a run");
+        assert_eq!(http.0.load(Ordering::Relaxed), requests);
+        fixture.clock.advance(pause);
+    }
+    let state = fixture.node.certificate_state("s.example");
+    let Some(CertificateState::Failing { problem, valid_until: None, .. }) = state else {
+        panic!("{state:?}")
+    };
+    assert!(problem.starts_with("The certificate authority cannot be reached"), "{problem}");
+    // Another node holds the lease now.
+    let name = NodeId::parse("b").expect("a name");
+    fixture.registry.release_lease(fixture.token).await.expect("released");
+    fixture.registry.acquire_lease("jobs", &name, Duration::from_mins(1)).await.expect("a lease");
+    fixture.clock.advance(Duration::from_hours(1));
+    assert!(orders.run(&context).await.is_err(), "it is fenced");
+    assert_eq!(http.0.load(Ordering::Relaxed), 4, "and orders nothing");
+}
