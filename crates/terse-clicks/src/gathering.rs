@@ -18,8 +18,11 @@ const TARGET_BYTES: usize = 160;
 /// What a text takes beside its octets: it is in a list and in a map.
 const TEXT_BYTES: usize = 96;
 
-/// Numbers the batches of this process, so that numbers of texts in one batch are never used in
-/// another. Later batches have higher numbers.
+/// An odd number with bits all over.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Tells batches of this process apart, so that numbers of one are never taken for another's.
+/// Later ones have higher numbers.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Columns and sums of a batch, and the numbers that texts have in them.
@@ -30,6 +33,8 @@ pub struct Gathering {
     sums: Sums,
     /// Rows that were read and not added to the columns yet.
     rows: Vec<ClickRow>,
+    /// Used while rows are added: target and place of each.
+    by_target: Vec<u64>,
     unreadable: u64,
     /// When the earliest click was.
     first_ms: i64,
@@ -83,6 +88,7 @@ impl Default for Gathering {
             columns: ClickColumns::default(),
             sums: Sums::default(),
             rows: Vec::new(),
+            by_target: Vec::new(),
             unreadable: 0,
             first_ms: i64::MAX,
             text_bytes: 0,
@@ -127,7 +133,14 @@ impl Gathering {
             enricher.repeat(row, self);
             self.first_ms = self.first_ms.min(row.at_ms);
             self.columns.push(*row);
-            self.sums.add(&self.columns, row);
+        }
+        // One link after the other: the sum of a link stays in the processor's cache.
+        let place = |(row, at): (&ClickRow, u64)| u64::from(row.target) << 32 | at;
+        self.by_target.clear();
+        self.by_target.extend(rows.iter().zip(0..).map(place));
+        self.by_target.sort_unstable();
+        for place in &self.by_target {
+            self.sums.add(&self.columns, &rows[*place as u32 as usize]);
         }
         rows.clear();
         self.rows = rows;
@@ -164,7 +177,7 @@ impl Gathering {
         spans: Vec<JournalSpan>,
     ) -> (Batch, (SumIndex, LinkHashes)) {
         let Self { columns, sums, links, .. } = std::mem::take(self);
-        let (deltas, index) = sums.into_parts();
+        let (deltas, index) = sums.finish(&columns);
         (Batch::new(spans, columns, deltas), (index, links))
     }
 
@@ -207,7 +220,9 @@ impl Gathering {
             outcome => outcome,
         };
         let outcome = outcome.journal_byte().unwrap_or(u8::MAX);
-        let mut hash = hash.hash_one((link, record.created_ms, record.owner, outcome));
+        // Nearly always the same for one link, whose hash is a good one.
+        let rest = record.created_ms.cast_unsigned().rotate_left(32) ^ record.owner;
+        let mut hash = link ^ (rest ^ u64::from(outcome) << 56).wrapping_mul(SPREAD);
         while let Some(&number) = self.targets.get(&hash) {
             if is_target(&self.columns.targets[number as usize], record) {
                 return Some(number);
@@ -255,6 +270,11 @@ impl Gathering {
 
     pub(crate) fn columns(&self) -> &ClickColumns {
         &self.columns
+    }
+
+    /// Brings the sums of owners and of everything up to date.
+    pub(crate) fn sum_owners(&mut self) {
+        self.sums.sum_owners(&self.columns);
     }
 
     pub(crate) fn sums(&self) -> &Sums {

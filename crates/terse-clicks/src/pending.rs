@@ -290,7 +290,10 @@ impl Pending {
 
     /// What `look` finds in each batch that is in memory.
     fn each<T>(&self, look: impl Fn(BatchStart, &View<'_>, &Erased) -> T) -> Vec<T> {
-        let state = self.read();
+        Self::each_of(&self.read(), look)
+    }
+
+    fn each_of<T>(state: &State, look: impl Fn(BatchStart, &View<'_>, &Erased) -> T) -> Vec<T> {
         let mut found = Vec::new();
         if let Some(start) = state.start {
             let gathering = &state.gathering;
@@ -324,7 +327,14 @@ impl PendingClicks for Pending {
     }
 
     fn sums(&self, subject: &ClickSubject) -> Vec<PendingSum> {
-        self.each(|start, view, erased| PendingSum { start, hours: view.hours(subject, erased) })
+        let mut state = self.read();
+        if matches!(subject, ClickSubject::Owner(_) | ClickSubject::Everything) {
+            state.gathering.sum_owners();
+        }
+        Self::each_of(&state, |start, view, erased| PendingSum {
+            start,
+            hours: view.hours(subject, erased),
+        })
     }
 
     fn counts(&self, links: &[LinkId]) -> Vec<PendingCounts> {

@@ -13,8 +13,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 use terse_core::clicks::{
-    AgentTraits, ClickColumns, ClickKind, ClickNetwork, ClickRow, GeoLocation, Interned, Numbers,
-    Warning,
+    AgentTraits, ClickColumns, ClickKind, ClickNetwork, GeoLocation, Interned, Warning,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -49,8 +48,9 @@ pub(crate) struct StoredBlock {
 
 type Text<'a> = Option<&'a str>;
 
+/// The texts of a block.
 #[derive(Deserialize, Serialize)]
-struct StoredColumns<'a> {
+struct StoredLists<'a> {
     #[serde(borrow)]
     agents: Vec<[Text<'a>; 3]>,
     #[serde(borrow)]
@@ -63,6 +63,13 @@ struct StoredColumns<'a> {
     languages: Vec<Text<'a>>,
     #[serde(borrow)]
     campaigns: Vec<[Text<'a>; 5]>,
+}
+
+/// The columns behind the texts. [`PlainColumns`] writes them.
+#[derive(Deserialize)]
+struct StoredColumns<'a> {
+    #[serde(borrow)]
+    lists: StoredLists<'a>,
     at: Vec<i64>,
     number: Vec<i64>,
     subject: Vec<u32>,
@@ -78,15 +85,37 @@ struct StoredColumns<'a> {
     campaign: Vec<u32>,
 }
 
-fn differences(values: impl Iterator<Item = i64>) -> Vec<i64> {
-    let mut last = 0_i64;
-    values
-        .map(|value| {
+/// About how many octets a click takes before compression.
+const PLAIN_CLICK: usize = 32;
+
+/// Columns as postcard writes them. A block has a million numbers, and serde takes several times as
+/// long for each.
+struct PlainColumns(Vec<u8>);
+
+impl PlainColumns {
+    fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.0.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number as u8);
+    }
+
+    fn numbers(&mut self, numbers: impl ExactSizeIterator<Item = u64>) {
+        self.number(numbers.len() as u64);
+        numbers.for_each(|number| self.number(number));
+    }
+
+    /// The differences of numbers.
+    fn differences(&mut self, values: impl ExactSizeIterator<Item = i64>) {
+        let mut last = 0_i64;
+        self.numbers(values.map(|value| {
             let difference = value.wrapping_sub(last);
             last = value;
-            difference
-        })
-        .collect()
+            // The sign is the lowest bit.
+            (difference << 1 ^ difference >> 63).cast_unsigned()
+        }));
+    }
 }
 
 fn sums(differences: Vec<i64>) -> impl Iterator<Item = i64> {
@@ -117,10 +146,7 @@ impl Block {
         distinct.dedup();
         let places: HashMap<i64, u32, RandomState> =
             distinct.iter().zip(0..).map(|(subject, at)| (*subject, at)).collect();
-        let visitor: Vec<u8> =
-            columns.visitor.iter().flat_map(|visitor| visitor.to_le_bytes()).collect();
-        let kind: Vec<u8> = columns.kind.iter().map(|kind| kind.octet()).collect();
-        let stored = StoredColumns {
+        let lists = StoredLists {
             agents: columns
                 .agents
                 .iter()
@@ -145,20 +171,30 @@ impl Block {
                 .iter()
                 .map(|campaign| campaign.each_ref().map(Option::as_deref))
                 .collect(),
-            at: differences(columns.at_ms.iter().copied()),
-            number: differences(self.numbers.iter().map(|number| number.cast_signed())),
-            subject: self.subjects.iter().map(|subject| places[subject]).collect(),
-            took: columns.took_nanos.clone(),
-            visitor: &visitor,
-            kind: &kind,
-            agent: columns.agent.clone(),
-            network: columns.network.clone(),
-            referrer: columns.referrer.clone(),
-            language: columns.language.clone(),
-            campaign: columns.campaign.clone(),
         };
-        let plain = postcard::to_allocvec(&stored).ok()?;
-        let subjects = postcard::to_allocvec(&differences(distinct.into_iter())).ok()?;
+        let mut plain = PlainColumns(postcard::to_allocvec(&lists).ok()?);
+        plain.0.reserve(self.len() * PLAIN_CLICK);
+        plain.differences(columns.at_ms.iter().copied());
+        plain.differences(self.numbers.iter().map(|number| number.cast_signed()));
+        plain.numbers(self.subjects.iter().map(|subject| u64::from(places[subject])));
+        plain.numbers(columns.took_nanos.iter().copied());
+        plain.number((columns.visitor.len() * 8) as u64);
+        plain.0.extend(columns.visitor.iter().flat_map(|visitor| visitor.to_le_bytes()));
+        plain.number(columns.kind.len() as u64);
+        plain.0.extend(columns.kind.iter().map(|kind| kind.octet()));
+        for column in [
+            &columns.agent,
+            &columns.network,
+            &columns.referrer,
+            &columns.language,
+            &columns.campaign,
+        ] {
+            plain.numbers(column.iter().map(|number| u64::from(*number)));
+        }
+        let plain = plain.0;
+        let mut subjects = PlainColumns(Vec::new());
+        subjects.differences(distinct.into_iter());
+        let subjects = subjects.0;
         let mut data = vec![VERSION; HEAD];
         data.extend(zstd::bulk::compress(&plain, LEVEL).ok()?);
         let sum = checksum(id, &subjects, &data[HEAD..]);
@@ -183,6 +219,7 @@ impl Block {
         let length = usize::try_from(length).ok().filter(|length| *length <= MAX_LEN)?;
         let plain = zstd::bulk::decompress(data, length).ok()?;
         let stored: StoredColumns<'_> = postcard::from_bytes(&plain).ok()?;
+        let lists = stored.lists;
         let text = |text: Text<'_>| text.map(Interned::from);
         let count = stored.at.len();
         let visitor = stored
@@ -195,7 +232,7 @@ impl Block {
             stored.subject.iter().map(|at| distinct.get(*at as usize).copied()).collect();
         let columns = ClickColumns {
             targets: Vec::new(),
-            agents: stored
+            agents: lists
                 .agents
                 .into_iter()
                 .map(|[device, browser, system]| AgentTraits {
@@ -204,19 +241,19 @@ impl Block {
                     system: text(system),
                 })
                 .collect(),
-            places: stored
+            places: lists
                 .places
                 .into_iter()
                 .map(|[country, city]| GeoLocation { country: text(country), city: text(city) })
                 .collect(),
-            networks: stored
+            networks: lists
                 .networks
                 .into_iter()
                 .map(|(address, place)| ClickNetwork { address: text(address), place })
                 .collect(),
-            referrers: stored.referrers.into_iter().map(text).collect(),
-            languages: stored.languages.into_iter().map(text).collect(),
-            campaigns: stored.campaigns.into_iter().map(|campaign| campaign.map(text)).collect(),
+            referrers: lists.referrers.into_iter().map(text).collect(),
+            languages: lists.languages.into_iter().map(text).collect(),
+            campaigns: lists.campaigns.into_iter().map(|campaign| campaign.map(text)).collect(),
             at_ms: sums(stored.at).collect(),
             visitor: visitor.collect(),
             took_nanos: stored.took,
@@ -267,84 +304,6 @@ pub(crate) fn read_subjects(subjects: &[u8]) -> Option<Vec<i64>> {
     Some(sums(postcard::from_bytes(subjects).ok()?).collect())
 }
 
-/// Builds a block from clicks of one or several columns, which must come in the order of (time,
-/// number). It keeps only texts that the clicks refer to.
-#[derive(Default)]
-pub(crate) struct BlockBuilder {
-    block: Block,
-    agents: Numbers<AgentTraits>,
-    networks: Numbers<ClickNetwork>,
-    places: Numbers<GeoLocation>,
-    referrers: Numbers<Option<Interned>>,
-    languages: Numbers<Option<Interned>>,
-    campaigns: Numbers<[Option<Interned>; 5]>,
-}
-
-/// The numbers in the block of texts of other columns.
-pub(crate) struct Source<'c> {
-    columns: &'c ClickColumns,
-    agents: Vec<Option<u32>>,
-    networks: Vec<Option<u32>>,
-    referrers: Vec<Option<u32>>,
-    languages: Vec<Option<u32>>,
-    campaigns: Vec<Option<u32>>,
-}
-
-impl<'c> Source<'c> {
-    pub(crate) fn new(columns: &'c ClickColumns) -> Self {
-        Self {
-            columns,
-            agents: vec![None; columns.agents.len()],
-            networks: vec![None; columns.networks.len()],
-            referrers: vec![None; columns.referrers.len()],
-            languages: vec![None; columns.languages.len()],
-            campaigns: vec![None; columns.campaigns.len()],
-        }
-    }
-}
-
-impl BlockBuilder {
-    pub(crate) fn push(
-        &mut self,
-        source: &mut Source<'_>,
-        subject: i64,
-        number: u64,
-        row: ClickRow,
-    ) {
-        let (from, to) = (source.columns, &mut self.block.columns);
-        let (networks, places) = (&mut self.networks, &mut self.places);
-        let row = ClickRow {
-            target: 0,
-            weight: 1,
-            agent: *source.agents[row.agent as usize].get_or_insert_with(|| {
-                self.agents.of(&mut to.agents, from.agents[row.agent as usize].clone())
-            }),
-            network: *source.networks[row.network as usize].get_or_insert_with(|| {
-                let ClickNetwork { address, place } = from.networks[row.network as usize].clone();
-                let place = places.of(&mut to.places, from.places[place as usize].clone());
-                networks.of(&mut to.networks, ClickNetwork { address, place })
-            }),
-            referrer: *source.referrers[row.referrer as usize].get_or_insert_with(|| {
-                self.referrers.of(&mut to.referrers, from.referrers[row.referrer as usize].clone())
-            }),
-            language: *source.languages[row.language as usize].get_or_insert_with(|| {
-                self.languages.of(&mut to.languages, from.languages[row.language as usize].clone())
-            }),
-            campaign: *source.campaigns[row.campaign as usize].get_or_insert_with(|| {
-                self.campaigns.of(&mut to.campaigns, from.campaigns[row.campaign as usize].clone())
-            }),
-            ..row
-        };
-        to.push(row);
-        self.block.subjects.push(subject);
-        self.block.numbers.push(number);
-    }
-
-    pub(crate) fn finish(self) -> Block {
-        self.block
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use terse_core::clicks::{Batch, BotKind, Click, ClickTarget, LinkId};
@@ -352,6 +311,7 @@ mod tests {
     use terse_testkit::key;
 
     use super::*;
+    use crate::clicks::block_builder::{BlockBuilder, Source};
 
     fn clicks(count: u64) -> Vec<Click> {
         let link = LinkId { key: key("abc"), created_at: Timestamp::from_ms(5) };
@@ -377,7 +337,7 @@ mod tests {
 
     fn block(clicks: &[Click]) -> Block {
         let columns = Batch::of(vec![], clicks.iter().cloned()).clicks;
-        let (mut source, mut builder) = (Source::new(&columns), BlockBuilder::default());
+        let (mut source, mut builder) = (Source::new(&columns), BlockBuilder::of_one(0));
         for (row, n) in columns.rows().zip(0..) {
             builder.push(&mut source, 7 + i64::from(n % 4) * 1000, n as u64 + 50, row);
         }
@@ -419,7 +379,7 @@ mod tests {
     fn a_block_keeps_only_texts_of_its_clicks() {
         let clicks = clicks(100);
         let columns = Batch::of(vec![], clicks.iter().cloned()).clicks;
-        let (mut source, mut builder) = (Source::new(&columns), BlockBuilder::default());
+        let (mut source, mut builder) = (Source::new(&columns), BlockBuilder::of_one(0));
         builder.push(&mut source, 1, 1, columns.row(0));
         let block = builder.finish();
         assert_eq!((block.columns.referrers.len(), block.columns.networks.len()), (2, 2));

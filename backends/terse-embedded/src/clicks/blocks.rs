@@ -4,9 +4,10 @@
 use std::rc::Rc;
 
 use rusqlite::{OptionalExtension, Row, params};
-use terse_core::clicks::{Click, ClickColumns, ClickCursor, ClickRow, ClickTarget};
+use terse_core::clicks::{Click, ClickColumns, ClickCursor, ClickTarget};
 
-use crate::clicks::block::{Block, BlockBuilder, Source, StoredBlock, read_subjects};
+use crate::clicks::block::{Block, StoredBlock, read_subjects};
+use crate::clicks::block_builder::{BlockBuilder, Source};
 use crate::clicks::queries::ClickQueries;
 use crate::clicks::report::TimeRange;
 use crate::clicks::writes::ClickWrites;
@@ -128,18 +129,20 @@ fn damaged(id: i64) -> Failure {
 }
 
 impl ClickWrites {
-    /// Stores single clicks of links, with the rows of their links.
+    /// Stores single clicks of links, given the rows of their links and where they are in the
+    /// columns.
     pub(crate) fn add_block(
         &mut self,
         columns: &ClickColumns,
-        mut clicks: Vec<(i64, ClickRow)>,
+        mut clicks: Vec<(i64, u32)>,
     ) -> Result<(), Failure> {
         if clicks.is_empty() {
             return Ok(());
         }
-        clicks.sort_by_key(|(_, row)| row.at_ms);
-        let (mut source, mut builder) = (Source::new(columns), BlockBuilder::default());
+        clicks.sort_by_key(|(_, row)| columns.at_ms[*row as usize]);
+        let (mut source, mut builder) = (Source::new(columns), BlockBuilder::of_one(clicks.len()));
         for (subject, row) in clicks {
+            let row = columns.row(row as usize);
             builder.push(&mut source, subject, self.next_number, row);
             self.next_number += 1;
         }
@@ -195,7 +198,7 @@ impl ClickWrites {
         rows.sort_unstable();
         let mut sources: Vec<Source<'_>> =
             blocks.iter().map(|block| Source::new(&block.columns)).collect();
-        let mut builder = BlockBuilder::default();
+        let mut builder = BlockBuilder::of_several();
         for (_, number, from, row) in rows {
             let block = &blocks[from];
             let (subject, row) = (block.subjects[row], block.columns.row(row));

@@ -9,6 +9,7 @@
 //! counting continues from the plain numbers of the row.
 
 mod block;
+mod block_builder;
 mod blocks;
 mod bucket;
 mod erase;
@@ -21,6 +22,7 @@ mod prune;
 mod queries;
 mod raw;
 mod report;
+mod run_erase;
 mod run_merge;
 #[cfg(test)]
 mod run_tests;
@@ -31,6 +33,7 @@ mod sum;
 mod top;
 mod top_with_runs;
 mod verify;
+mod visit_limit;
 mod writes;
 
 pub use options::ClickOptions;

@@ -195,7 +195,7 @@ impl ClickQueries {
         while let Some(row) = rows.next()? {
             let id = row.get(0)?;
             let chunks = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-            let chunks = decode_chunks(chunks).ok_or_else(|| damaged(id))?;
+            let chunks = decode_chunks(id, chunks).ok_or_else(|| damaged(id))?;
             blocks.push(DeltaBlock { id, chunks });
         }
         Ok(blocks)
@@ -361,7 +361,7 @@ impl ClickWrites {
         while let Some(row) = rows.next()? {
             let id = row.get(0)?;
             let chunks = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-            match decode_chunks(chunks) {
+            match decode_chunks(id, chunks) {
                 Some(chunks) => blocks.push(DeltaBlock { id, chunks }),
                 None => give_up_if_damaged(Err(damaged(id)), id)?,
             }

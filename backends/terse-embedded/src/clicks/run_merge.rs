@@ -1,5 +1,4 @@
-//! Writes runs, merges them, turns the sums of finished days into rows, and takes out what was
-//! erased. See `runs`.
+//! Writes runs, merges them, and turns the sums of finished days into rows. See `runs`.
 //!
 //! A merge goes through the ids in steps. Each step writes the sums of its ids as chunks of the new
 //! run and deletes the chunks of the old runs that it has passed, so that their pages are used
@@ -27,8 +26,6 @@ const NEXT_RUN: &str = "SELECT coalesce(max(id), 0) + 1 FROM runs";
 
 /// A chunk ends when it has this many octets before compression.
 const CHUNK_BYTES: usize = 24 << 10;
-/// How many chunks one step of an erasure rewrites.
-const CHUNKS_A_STEP: usize = 200;
 
 /// Writes the chunks of a run.
 struct RunWriter<'w> {
@@ -77,23 +74,33 @@ impl<'w> RunWriter<'w> {
     }
 }
 
+/// A step of a merge.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MergeStep {
+    /// How many sums it has read.
+    pub(crate) read: u64,
+    /// How many times as many runs there are as one level may have.
+    pub(crate) piled: u64,
+}
+
 /// What a step reads.
-struct Part {
-    sums: Vec<(i64, Delta)>,
-    columns: SharedColumns,
+#[derive(Default)]
+pub(crate) struct Part {
+    pub(crate) sums: Vec<(i64, Delta)>,
+    pub(crate) columns: SharedColumns,
     /// How many sums were read.
     read: u64,
 }
 
 impl ClickWrites {
-    fn put_run(&self, run: &Run) -> Result<(), Failure> {
-        let chunks = encode_chunks(&run.chunks).ok_or_else(not_encoded)?;
+    pub(crate) fn put_run(&self, run: &Run) -> Result<(), Failure> {
+        let chunks = encode_chunks(run.id, &run.chunks).ok_or_else(not_encoded)?;
         let row = params![run.id, run.level, run.sums, run.clean_to, chunks];
         self.conn.prepare_cached(PUT_RUN)?.execute(row)?;
         Ok(())
     }
 
-    fn put_chunk(&self, id: i64, chunk: &mut DeltaChunkWriter) -> Result<(), Failure> {
+    pub(crate) fn put_chunk(&self, id: i64, chunk: &mut DeltaChunkWriter) -> Result<(), Failure> {
         let (heads, bodies) = seal_chunk(id, &chunk.finish()).ok_or_else(not_encoded)?;
         self.conn.prepare_cached(PUT_HEADS)?.execute(params![id, heads])?;
         self.conn.prepare_cached(PUT_BODIES)?.execute(params![id, bodies])?;
@@ -158,14 +165,13 @@ impl ClickWrites {
         Ok(())
     }
 
-    /// A step of a merge, if one has begun or a level has many runs. Returns how many sums were
-    /// read.
-    pub(crate) fn merge_runs_if_due(&mut self) -> Result<Option<u64>, Failure> {
-        // Rolls back: a refusal would commit a part of the step.
+    /// A step of a merge, if one has begun or a level has many runs.
+    pub(crate) fn merge_runs_if_due(&mut self) -> Result<Option<MergeStep>, Failure> {
+        // A refusal would keep a part of the step.
         self.try_merge_runs().map_err(Failure::after_writes)
     }
 
-    fn try_merge_runs(&mut self) -> Result<Option<u64>, Failure> {
+    fn try_merge_runs(&mut self) -> Result<Option<MergeStep>, Failure> {
         let runs = self.runs_to_merge()?;
         let merge = match runs.merge {
             Some(merge) => merge,
@@ -176,19 +182,22 @@ impl ClickWrites {
         };
         // Read again: there is a new run now, and the merge has begun.
         let runs = if runs.merge.is_some() { runs } else { self.runs_to_merge()? };
-        self.merge_runs(&runs, merge).map(Some)
+        let piled = (runs.runs.len() / self.limits.runs.max(2)) as u64;
+        let read = self.merge_runs(&runs, merge)?;
+        Ok(Some(MergeStep { read, piled }))
     }
 
-    /// The runs. Deletes a run whose list of chunks is damaged: it would stop all merges for ever.
-    fn runs_to_merge(&self) -> Result<Runs, Failure> {
+    /// The runs. A damaged list of chunks is made again from the chunks.
+    pub(crate) fn runs_to_merge(&self) -> Result<Runs, Failure> {
         loop {
             match self.runs() {
                 Err(Failure::Refused(error)) => {
                     let Some(id) = self.damaged_run()? else {
                         return Err(Failure::Refused(error));
                     };
-                    log_lost(&error, id);
-                    self.delete_run(id)?;
+                    tracing::error!(%error, run = id, "the list of a run's chunks is damaged and \
+                        is made again");
+                    self.mend_run(id)?;
                 }
                 runs => return runs,
             }
@@ -199,12 +208,43 @@ impl ClickWrites {
         let mut statement = self.conn.prepare_cached("SELECT id, chunks FROM runs")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
+            let id = row.get(0)?;
             let chunks = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-            if crate::clicks::runs::decode_chunks(chunks).is_none() {
-                return Ok(Some(row.get(0)?));
+            if crate::clicks::runs::decode_chunks(id, chunks).is_none() {
+                return Ok(Some(id));
             }
         }
         Ok(None)
+    }
+
+    /// Makes the list of a run's chunks from the chunks.
+    fn mend_run(&self, run: i64) -> Result<(), Failure> {
+        let mut statement =
+            self.conn.prepare_cached("SELECT id FROM run_heads WHERE id >= ?1 AND id < ?2")?;
+        let ids =
+            statement.query_map([chunk_id(run, 0), chunk_id(run + 1, 0)], |row| row.get(0))?;
+        let ids: Vec<i64> = ids.collect::<Result<_, _>>()?;
+        // Those that are gone were the first ones, and nobody reads them.
+        let mut last = i64::MIN;
+        let mut chunks = Vec::new();
+        for at in ids.iter().map(|id| (id - chunk_id(run, 0)) as usize) {
+            chunks.resize(at, ChunkIds { first: last, last });
+            // A damaged chunk is found again where it is read.
+            let heads = match self.run_heads(run, at) {
+                Err(Failure::Refused(_)) => Vec::new(),
+                heads => heads?,
+            };
+            let first = heads.first().map_or(last, |head| head.id);
+            last = heads.last().map_or(last, |head| head.id);
+            chunks.push(ChunkIds { first, last });
+        }
+        if chunks.is_empty() {
+            return self.delete_run(run);
+        }
+        let mut statement =
+            self.conn.prepare_cached("SELECT level, sums, clean_to FROM runs WHERE id = ?1")?;
+        let (level, sums, clean_to) = statement.query_row([run], |row| row.try_into())?;
+        self.put_run(&Run { id: run, level, sums, clean_to, chunks })
     }
 
     /// Begins to merge the lowest level that has enough runs.
@@ -268,7 +308,7 @@ impl ClickWrites {
     /// Reads the sums of runs with ids from `from` to before `end`, sorted by id.
     fn read_part(&self, all: &Runs, runs: &[&Run], from: i64, end: i64) -> Result<Part, Failure> {
         let erased = self.erased_subjects()?;
-        let mut part = Part { sums: Vec::new(), columns: SharedColumns::default(), read: 0 };
+        let mut part = Part::default();
         for run in runs {
             let from = from.max(all.begin(run));
             for at in run.chunks_in(from, end) {
@@ -284,7 +324,7 @@ impl ClickWrites {
         Ok(part)
     }
 
-    fn read_chunk(
+    pub(crate) fn read_chunk(
         &self,
         run: i64,
         at: usize,
@@ -325,14 +365,14 @@ impl ClickWrites {
     fn add_row(&self, id: i64, delta: &Delta, columns: &ClickColumns) -> Result<(), Failure> {
         let (day, subject, hour) = of_hour_id(id);
         let slot = Slot::Hour { subject, hour: day * 24 + hour };
-        let mut sum = Sum::default();
-        sum.add_delta(delta, columns);
         let mut statement = self.conn.prepare_cached(HOUR)?;
         let mut rows = statement.query([id])?;
-        if let Some(row) = rows.next()? {
-            sum.merge_or_mend(row, 0, slot)?;
-        }
+        let mut sum = match rows.next()? {
+            Some(row) => Sum::read_or_mend(row, 0, slot)?,
+            None => Sum::default(),
+        };
         drop(rows);
+        sum.add_delta(delta, columns);
         sum.tally.trim(MAX_VALUES_PER_HOUR);
         let Count { humans, bots } = sum.tally.clicks;
         let row = params![id, humans.cast_signed(), bots.cast_signed(), sum.encode(slot)];
@@ -375,51 +415,6 @@ impl ClickWrites {
             .execute([end])?;
         Ok((part.read, end < limit))
     }
-
-    /// Takes erased subjects out of runs. Returns whether there is more to do.
-    pub(crate) fn clean_runs(&mut self) -> Result<bool, Failure> {
-        let last = self.last_erased()?;
-        let erased = self.erased_subjects()?;
-        let mut left = CHUNKS_A_STEP;
-        for mut run in self.runs_to_merge()?.runs {
-            if run.clean_to >= last {
-                continue;
-            }
-            for at in 0..run.chunks.len() {
-                if left == 0 {
-                    return Ok(true);
-                }
-                left -= usize::from(self.clean_chunk(run.id, at, &erased)?);
-            }
-            run.clean_to = last;
-            self.put_run(&run)?;
-        }
-        Ok(false)
-    }
-
-    /// Takes erased subjects out of a chunk. Returns whether it had any.
-    fn clean_chunk(&self, run: i64, at: usize, erased: &HashSet<i64>) -> Result<bool, Failure> {
-        let id = chunk_id(run, at);
-        // A merge has deleted it.
-        if !self.conn.prepare_cached("SELECT 1 FROM run_heads WHERE id = ?1")?.exists([id])? {
-            return Ok(false);
-        }
-        let is_erased = |id: i64| erased.contains(&of_hour_id(id).1);
-        match self.run_heads(run, at) {
-            Ok(heads) if !heads.iter().any(|head| is_erased(head.id)) => return Ok(false),
-            _ => {}
-        }
-        let mut part = Part { sums: Vec::new(), columns: SharedColumns::default(), read: 0 };
-        match self.read_chunk(run, at, i64::MIN, i64::MAX, erased, &mut part) {
-            // A damaged chunk may hold any of them: its sums are dropped.
-            Err(Failure::Refused(error)) => log_lost(&error, run),
-            read => read?,
-        }
-        let mut chunk = DeltaChunkWriter::default();
-        part.sums.iter().for_each(|(id, delta)| chunk.push(*id, delta, &part.columns.columns));
-        self.put_chunk(id, &mut chunk)?;
-        Ok(true)
-    }
 }
 
 /// The sum of deltas of one hour.
@@ -433,7 +428,7 @@ fn not_encoded() -> Failure {
     corrupt("sums cannot be compressed").into()
 }
 
-fn log_lost(error: &impl std::fmt::Display, run: i64) {
+pub(crate) fn log_lost(error: &impl std::fmt::Display, run: i64) {
     tracing::error!(%error, run, "sums of clicks by hour are damaged and lost");
 }
 

@@ -12,7 +12,7 @@
 //!
 //! | table | content |
 //! |---|---|
-//! | `runs.chunks` | of each chunk, its first and its last id, each as the difference to the number before: postcard |
+//! | `runs.chunks` | of each chunk, its first and its last id, each as the difference to the number before: postcard; then 8 octets: their checksum, which lists of earlier versions do not have |
 //! | `run_heads.data` | octets 0 to 7: the checksum of the rest; the heads of the chunk |
 //! | `run_bodies.data` | octets 0 to 7: the checksum of the rest; the bodies of the chunk, compressed by zstd |
 //!
@@ -147,25 +147,37 @@ impl Runs {
     }
 }
 
-pub(crate) fn encode_chunks(chunks: &[ChunkIds]) -> Option<Vec<u8>> {
+/// The stored form of the list of a run's chunks.
+pub(crate) fn encode_chunks(run: i64, chunks: &[ChunkIds]) -> Option<Vec<u8>> {
     let mut last = 0_i64;
     let mut numbers = Vec::with_capacity(2 * chunks.len());
     for id in chunks.iter().flat_map(|chunk| [chunk.first, chunk.last]) {
         numbers.push(id.wrapping_sub(last));
         last = id;
     }
-    postcard::to_allocvec(&numbers).ok()
+    let mut bytes = postcard::to_allocvec(&numbers).ok()?;
+    bytes.extend(chunks_checksum(run, &bytes));
+    Some(bytes)
 }
 
-pub(crate) fn decode_chunks(bytes: &[u8]) -> Option<Vec<ChunkIds>> {
+/// From the stored form; `None` if it is not what was written for this run.
+pub(crate) fn decode_chunks(run: i64, bytes: &[u8]) -> Option<Vec<ChunkIds>> {
+    let (numbers, checksum): (Vec<i64>, _) = postcard::take_from_bytes(bytes).ok()?;
+    let list = &bytes[..bytes.len() - checksum.len()];
+    if !checksum.is_empty() && checksum != chunks_checksum(run, list) {
+        return None;
+    }
     let mut last = 0_i64;
-    let numbers: Vec<i64> = postcard::from_bytes(bytes).ok()?;
     let mut id = |difference: i64| {
         last = last.wrapping_add(difference);
         last
     };
     let pairs = numbers.chunks_exact(2);
     Some(pairs.map(|pair| ChunkIds { first: id(pair[0]), last: id(pair[1]) }).collect())
+}
+
+fn chunks_checksum(run: i64, list: &[u8]) -> [u8; 8] {
+    xxh3_64_with_seed(list, run.cast_unsigned()).to_le_bytes()
 }
 
 pub(crate) fn chunk_id(run: i64, at: usize) -> i64 {
@@ -206,7 +218,7 @@ impl ClickQueries {
         while let Some(row) = rows.next()? {
             let id = row.get(0)?;
             let chunks = row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?;
-            let chunks = decode_chunks(chunks).ok_or_else(|| damaged(id))?;
+            let chunks = decode_chunks(id, chunks).ok_or_else(|| damaged(id))?;
             let (level, sums, clean_to) = (row.get(1)?, row.get(2)?, row.get(3)?);
             found.runs.push(Run { id, level, sums, clean_to, chunks });
         }

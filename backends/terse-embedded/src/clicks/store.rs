@@ -125,13 +125,19 @@ impl EmbeddedClicks {
         }
     }
 
-    /// Merges some of the runs that batches left, if there are many. Merges more sums than the last
-    /// batch added, so that runs do not pile up.
+    /// Merges some of the runs that batches left, if there are many: twice as many sums as came
+    /// with the last batch. While runs of high levels are merged, those of low ones wait; the more
+    /// wait, the more is merged.
     async fn merge_some(&self, sums: u64) {
-        let mut left = sums;
-        while left > 0 {
+        let mut merged = 0;
+        loop {
             match self.threads.write(ClickWrites::merge_runs_if_due).await {
-                Ok(Some(merged)) => left = left.saturating_sub(merged.max(1)),
+                Ok(Some(step)) => {
+                    merged += step.read.max(1);
+                    if merged >= sums * step.piled.max(2) {
+                        return;
+                    }
+                }
                 Ok(None) => return,
                 Err(error) => {
                     // The batch is stored, and its run is merged after a later one.
@@ -189,7 +195,7 @@ impl ClickIngest for EmbeddedClicks {
         let (adding, sums) = (Arc::clone(batch), batch.sums.len());
         let added = self.threads.write(move |writes| writes.add(&adding)).await?;
         if sums >= self.run_from {
-            self.merge_some(2 * sums as u64).await;
+            self.merge_some(sums as u64).await;
         }
         Ok(added)
     }

@@ -156,23 +156,29 @@ impl Sum {
         }
     }
 
-    /// Like [`Self::merge_row`], for counting: of a damaged row, it adds only the plain numbers.
+    /// The stored sum of a row, for counting: of a damaged one, only the plain numbers.
+    pub(crate) fn read_or_mend(row: &Row<'_>, at: usize, slot: Slot) -> Result<Self, Failure> {
+        let mut stored = Self::default();
+        match stored.merge_row(row, at, slot) {
+            Ok(()) => Ok(stored),
+            Err(Failure::Refused(error)) => {
+                log_damage(&error);
+                let mut mended = Self::default();
+                mended.tally.clicks = count(row, at)?;
+                Ok(mended)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Adds the stored sum of a row before what this one has, see [`Self::read_or_mend`].
     pub(crate) fn merge_or_mend(
         &mut self,
         row: &Row<'_>,
         at: usize,
         slot: Slot,
     ) -> Result<(), Failure> {
-        let mut kept = Self::default();
-        match kept.merge_row(row, at, slot) {
-            Ok(()) => {}
-            Err(Failure::Refused(error)) => {
-                log_damage(&error);
-                kept = Self::default();
-                kept.tally.clicks = count(row, at)?;
-            }
-            Err(error) => return Err(error),
-        }
+        let mut kept = Self::read_or_mend(row, at, slot)?;
         kept.merge(self);
         *self = kept;
         Ok(())

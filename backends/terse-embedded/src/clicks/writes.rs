@@ -6,8 +6,8 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt as _};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use terse_core::clicks::{
-    Added, Batch, ClickRow, ClickSubject, Count, Delta, DeltaSubject, LinkId, MAX_VALUES_PER_HOUR,
-    MAX_VALUES_TOTAL, Warning,
+    Added, Batch, ClickSubject, Count, Delta, DeltaSubject, LinkId, MAX_VALUES_PER_HOUR,
+    MAX_VALUES_TOTAL,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -15,8 +15,10 @@ use crate::clicks::bucket::hour_id;
 use crate::clicks::fold::Progress;
 use crate::clicks::known_links::{KnownLink, KnownLinks};
 use crate::clicks::queries::{ClickQueries, filed};
+use crate::clicks::run_erase::CleanedRun;
 use crate::clicks::runs::RunLimits;
 use crate::clicks::sum::{Slot, Sum};
+use crate::clicks::visit_limit::{StoredLink, within_limit};
 use crate::disk_reserve::DiskReserve;
 use crate::failure::Failure;
 
@@ -34,9 +36,6 @@ pub(crate) const PUT_HOUR: &str =
 /// become "other" anyway; this bounds the cost of a flood of values.
 const MAX_VALUES_PER_BATCH: usize = 5 * MAX_VALUES_TOTAL;
 
-/// How many of one visitor's clicks on one link in a batch are stored one by one; all are counted.
-const MAX_ROWS_PER_VISITOR: usize = 8;
-
 /// The writer's side of a connection. Its caches hold what the file says, including what the
 /// present transaction has written.
 pub(crate) struct ClickWrites {
@@ -49,6 +48,8 @@ pub(crate) struct ClickWrites {
     stored_next_number: u64,
     pub(crate) limits: RunLimits,
     known: KnownLinks,
+    /// How far the last step of an erasure came.
+    pub(crate) cleaned: Option<CleanedRun>,
     /// Whether there may be tombstones of links.
     has_erased_links: bool,
 }
@@ -68,6 +69,7 @@ impl crate::database::Writes for ClickWrites {
 
     fn reload(&mut self) -> rusqlite::Result<()> {
         self.forget_places();
+        self.cleaned = None;
         let conn = &self.queries.conn;
         self.next_subject = conn.query_row(NEXT_SUBJECT, [], |row| row.get(0))?;
         self.next_block =
@@ -131,6 +133,7 @@ impl ClickWrites {
             stored_next_number: 1,
             limits: RunLimits::default(),
             known: KnownLinks::new(),
+            cleaned: None,
             has_erased_links: true,
         };
         crate::database::Writes::reload(&mut writes)?;
@@ -371,40 +374,19 @@ impl Group<'_> {
     }
 }
 
-/// The clicks of links that were not erased, with the rows of their links.
-fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, ClickRow)> {
-    let mut subjects = vec![None; batch.clicks.targets.len()];
-    let mut of_busy_links = 0;
+/// Where the clicks that are stored one by one are in the batch, with the rows of their links.
+fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, u32)> {
+    let mut links = vec![None; batch.clicks.targets.len()];
     for group in groups {
         let clicks: u64 = group.deltas().map(|delta| delta.clicks.all()).sum();
-        if matches!(group.who, DeltaSubject::Link(_)) && clicks > MAX_ROWS_PER_VISITOR as u64 {
-            of_busy_links += clicks as usize;
-        }
         for delta in group.deltas() {
             if let DeltaSubject::Link(target) = delta.subject {
-                subjects[target as usize] = Some((group.subject, group.after, clicks));
+                let (subject, after) = (group.subject, group.after);
+                links[target as usize] = Some(StoredLink { subject, after, clicks });
             }
         }
     }
-    // One visitor must not fill the disk.
-    let most = of_busy_links.min(batch.clicks.len());
-    let mut by_visitor: HashMap<(i64, u64), usize> = HashMap::with_capacity(most);
-    let kept = batch.clicks.rows().filter_map(|row| {
-        if row.warning == Warning::Shown {
-            return None;
-        }
-        let (subject, after, clicks) = subjects[row.target as usize]?;
-        let late = after.is_none_or(|after| row.at_ms > after.as_ms());
-        if row.visitor != 0 && clicks > MAX_ROWS_PER_VISITOR as u64 {
-            let rows = by_visitor.entry((subject, row.visitor)).or_default();
-            *rows += 1;
-            if *rows > MAX_ROWS_PER_VISITOR {
-                return None;
-            }
-        }
-        late.then_some((subject, row))
-    });
-    kept.collect()
+    within_limit(&batch.clicks, &links)
 }
 
 impl ClickWrites {
@@ -431,24 +413,30 @@ impl ClickWrites {
                 continue;
             }
             clicks.add(delta.clicks);
-            let mut sum = Sum::default();
-            sum.add_delta(delta, &batch.clicks);
-            sum.tally.trim(MAX_VALUES_PER_BATCH);
-            if progress.is_in_total(day, id) {
-                late.merge(&sum);
-            }
-            if progress.is_in_day(day, id) {
-                self.add_to_day(subject, day, sum.clone())?;
+            if is_late {
+                let mut sum = Sum::default();
+                sum.add_delta(delta, &batch.clicks);
+                sum.tally.trim(MAX_VALUES_PER_BATCH);
+                if progress.is_in_total(day, id) {
+                    late.merge(&sum);
+                }
+                if progress.is_in_day(day, id) {
+                    self.add_to_day(subject, day, sum)?;
+                }
             }
             if day < progress.hours_from {
                 continue;
             }
             let slot = Slot::Hour { subject, hour: delta.hour };
+            let mut sum = Sum::default();
             // A new subject has no rows yet, but two targets of one link may share an hour.
             if !new || !group.more.is_empty() {
-                let read = |row: &Row<'_>| Ok(sum.merge_or_mend(row, 0, slot));
-                statements.hour.query_row([id], read).optional()?.unwrap_or(Ok(()))?;
+                let read = |row: &Row<'_>| Ok(Sum::read_or_mend(row, 0, slot));
+                if let Some(stored) = statements.hour.query_row([id], read).optional()? {
+                    sum = stored?;
+                }
             }
+            sum.add_delta(delta, &batch.clicks);
             sum.tally.trim(MAX_VALUES_PER_HOUR);
             let Count { humans, bots } = sum.tally.clicks;
             let row = params![id, humans.cast_signed(), bots.cast_signed(), sum.encode(slot)];

@@ -49,7 +49,7 @@ impl Address {
         Some(match (precision, length) {
             (AddressPrecision::Omitted, _) => return None,
             (AddressPrecision::Full, 4 | 16) => self.ip().to_string().into(),
-            (_, ..=4) => format!("{a}.{b}.{c}.0/24").into(),
+            (_, ..=4) => network_text([a, b, c]),
             _ => {
                 let mut octets = self.octets;
                 // The first six octets of a 6to4 address hold a whole IPv4 address.
@@ -59,6 +59,25 @@ impl Address {
             }
         })
     }
+}
+
+/// A network of IPv4, without the cost of `format!`: there are many.
+fn network_text(octets: [u8; 3]) -> Interned {
+    let mut text = String::with_capacity("255.255.255.0/24".len());
+    for octet in octets {
+        for digit in [octet / 100, octet / 10 % 10, octet % 10] {
+            let is_leading = text.is_empty() || text.ends_with('.');
+            if digit != 0 || !is_leading {
+                text.push(char::from(b'0' + digit));
+            }
+        }
+        if text.is_empty() || text.ends_with('.') {
+            text.push('0');
+        }
+        text.push('.');
+    }
+    text.push_str("0/24");
+    text.into()
 }
 
 #[cfg(test)]
@@ -72,6 +91,8 @@ mod tests {
         for (bytes, precision, want) in [
             (&[203, 0, 113][..], AddressPrecision::Network, Some("203.0.113.0/24")),
             (&[203, 0, 113], AddressPrecision::Full, Some("203.0.113.0/24")),
+            (&[0, 10, 255], AddressPrecision::Network, Some("0.10.255.0/24")),
+            (&[100, 101, 9], AddressPrecision::Network, Some("100.101.9.0/24")),
             (&[203, 0, 113, 9], AddressPrecision::Network, Some("203.0.113.0/24")),
             (&[203, 0, 113, 9], AddressPrecision::Full, Some("203.0.113.9")),
             (&[203, 0, 113, 9], AddressPrecision::Omitted, None),

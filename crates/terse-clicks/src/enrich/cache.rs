@@ -60,12 +60,6 @@ impl<K: Eq + Hash, V: Clone> BoundedCache<K, V> {
         }
     }
 
-    /// Removes all entries.
-    pub(crate) fn clear(&mut self) {
-        self.young.clear();
-        self.old.clear();
-    }
-
     /// The number of entries.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -143,8 +137,6 @@ mod tests {
         }
         assert_eq!(cache.get("99999"), Some(99999));
         assert_eq!(cache.get("5"), None);
-        cache.clear();
-        assert_eq!(cache.get("often"), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What enrichment derives from a text, and the number of the text in the growing batch.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher};
 
 use foldhash::fast::RandomState;
@@ -30,9 +31,39 @@ impl Hasher for HashedKey {
 /// A map by hash.
 pub(crate) type ByHash<V> = HashMap<u64, V, BuildHasherDefault<HashedKey>>;
 
+/// The octets of a text. Short ones are in the entry itself: a look-up reads memory in one place.
+#[derive(Debug)]
+enum Key {
+    Short(u8, [u8; SHORT]),
+    Long(Box<[u8]>),
+}
+
+/// The longest text in the entry itself, so that a key is as long as with a pointer and a length.
+const SHORT: usize = 22;
+
+impl Key {
+    fn new(text: &[u8]) -> Self {
+        let mut short = [0; SHORT];
+        match short.get_mut(..text.len()) {
+            Some(begin) => {
+                begin.copy_from_slice(text);
+                Self::Short(text.len() as u8, short)
+            }
+            None => Self::Long(text.into()),
+        }
+    }
+
+    fn is(&self, text: &[u8]) -> bool {
+        match self {
+            Self::Short(length, octets) => octets.get(..usize::from(*length)) == Some(text),
+            Self::Long(octets) => **octets == *text,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Entry<T> {
-    key: Box<[u8]>,
+    key: Key,
     value: T,
     /// The batch in which the value has this number.
     batch: u64,
@@ -71,31 +102,34 @@ impl<T> Interner<T> {
         add: impl FnOnce(&T) -> u32,
     ) -> (&T, u32) {
         let hash = self.hash.hash_one(key);
-        if self.young.get(&hash).is_none_or(|entry| *entry.key != *key) {
-            // Also replaces a text with the same hash.
-            let known = self.old.remove(&hash).filter(|entry| *entry.key == *key);
-            let entry = known.unwrap_or_else(|| Entry {
-                key: key.into(),
+        if self.young.len() >= self.capacity && !self.young.contains_key(&hash) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        let (old, make) = (&mut self.old, |old: &mut ByHash<Entry<T>>| {
+            let known = old.remove(&hash).filter(|entry| entry.key.is(key));
+            known.unwrap_or_else(|| Entry {
+                key: Key::new(key),
                 value: compute(key),
                 batch: u64::MAX,
                 number: 0,
-            });
-            self.insert(hash, entry);
-        }
-        let entry = self.young.get_mut(&hash).expect("it was found or inserted above");
+            })
+        });
+        let entry = match self.young.entry(hash) {
+            MapEntry::Occupied(entry) => {
+                let entry = entry.into_mut();
+                // Replaces a text with the same hash.
+                if !entry.key.is(key) {
+                    *entry = make(old);
+                }
+                entry
+            }
+            MapEntry::Vacant(entry) => entry.insert(make(old)),
+        };
         if entry.batch != batch {
             entry.number = add(&entry.value);
             entry.batch = batch;
         }
         (&entry.value, entry.number)
-    }
-
-    /// Inserts into the young generation, which becomes the old one if it is full.
-    fn insert(&mut self, hash: u64, entry: Entry<T>) {
-        if self.young.len() >= self.capacity {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(hash, entry);
     }
 
     /// Removes all texts.
@@ -137,6 +171,22 @@ mod tests {
             }
         }
         assert_eq!((computed, added), (1, 3));
+    }
+
+    #[test]
+    fn texts_of_any_length_are_told_apart() {
+        let mut interner: Interner<usize> = Interner::new(1000);
+        let texts: Vec<Vec<u8>> = (0..60).map(|length| vec![0; length]).collect();
+        for _ in 0..2 {
+            for text in &texts {
+                let (length, _) = interner.number(text, 0, <[u8]>::len, |_| 1);
+                assert_eq!(*length, text.len());
+            }
+        }
+        for text in &texts {
+            let key = Key::new(text);
+            assert!(texts.iter().all(|other| key.is(other) == (other == text)));
+        }
     }
 
     #[test]

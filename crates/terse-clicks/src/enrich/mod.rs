@@ -40,7 +40,7 @@ use user_agents::{UserAgent, UserAgentParser};
 use crate::gathering::Gathering;
 
 /// Entries of one cache generation; each takes one or two hundred bytes.
-const ADDRESSES: usize = 16_384;
+const ADDRESSES: usize = 32_768;
 const AGENTS: usize = 4096;
 const REFERRERS: usize = 4096;
 const LANGUAGES: usize = 512;

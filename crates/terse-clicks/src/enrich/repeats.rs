@@ -1,11 +1,12 @@
 //! Detects repeated clicks: of one visitor's clicks on one link within ten seconds, the first
 //! counts as a human's and the others as repeats.
 
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher as _, Hash};
 
 use foldhash::quality::RandomState;
 
-use super::cache::BoundedCache;
+use super::intern::ByHash;
 
 const WINDOW_MS: u64 = 10_000;
 /// Visits of one cache generation. With more visits in ten seconds, some repeats count as humans'.
@@ -18,7 +19,11 @@ pub(crate) struct RepeatDetector {
     /// journals of several threads one after the other, so an earlier click can arrive later. With
     /// one time alone, that click would replace the later one, and repeats of the later one would
     /// be counted.
-    clicks: BoundedCache<u64, [i64; 2]>,
+    ///
+    /// In two generations, as in [`BoundedCache`](super::cache::BoundedCache). Where both have a
+    /// visit, the young one counts.
+    young: ByHash<[i64; 2]>,
+    old: ByHash<[i64; 2]>,
     /// A visit is identified by a 64-bit hash. A collision within ten seconds is less likely than a
     /// memory error.
     hash: RandomState,
@@ -26,7 +31,7 @@ pub(crate) struct RepeatDetector {
 
 impl RepeatDetector {
     pub(crate) fn new() -> Self {
-        Self { clicks: BoundedCache::new(CAPACITY), hash: RandomState::default() }
+        Self { young: ByHash::default(), old: ByHash::default(), hash: RandomState::default() }
     }
 
     /// Whether this click is a repeat. A click that is not starts a new window, so a visitor who
@@ -34,23 +39,36 @@ impl RepeatDetector {
     /// jumps in either direction makes no repeats.
     pub(crate) fn is_repeat(&mut self, visit: impl Hash, at_ms: i64) -> bool {
         let key = self.hash.hash_one(visit);
-        let times = self.clicks.get(&key);
-        let in_window = |time: i64| time.abs_diff(at_ms) < WINDOW_MS;
-        if times.is_some_and(|times| times.into_iter().any(in_window)) {
-            return true;
+        let in_window = |time: &i64| time.abs_diff(at_ms) < WINDOW_MS;
+        if self.young.len() >= CAPACITY {
+            std::mem::swap(&mut self.young, &mut self.old);
+            self.young.clear();
         }
-        self.clicks.insert(key, [at_ms, times.map_or(at_ms, |[last, _]| last)]);
-        false
+        let (times, entry) = match self.young.entry(key) {
+            Entry::Occupied(entry) => (Some(*entry.get()), Entry::Occupied(entry)),
+            entry => (self.old.get(&key).copied(), entry),
+        };
+        match times {
+            Some(times) if times.iter().any(in_window) => {
+                entry.insert_entry(times);
+                true
+            }
+            times => {
+                entry.insert_entry([at_ms, times.map_or(at_ms, |[last, _]| last)]);
+                false
+            }
+        }
     }
 
     /// Forgets all clicks.
     pub(crate) fn clear(&mut self) {
-        self.clicks.clear();
+        self.young.clear();
+        self.old.clear();
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.clicks.len()
+        self.young.len() + self.old.len()
     }
 }
 

@@ -192,6 +192,26 @@ impl ClickColumns {
         self.at_ms.is_empty()
     }
 
+    /// Makes room for so many further clicks.
+    pub fn reserve(&mut self, clicks: usize) {
+        self.at_ms.reserve(clicks);
+        self.visitor.reserve(clicks);
+        self.took_nanos.reserve(clicks);
+        self.kind.reserve(clicks);
+        self.warning.reserve(clicks);
+        for column in [
+            &mut self.target,
+            &mut self.weight,
+            &mut self.agent,
+            &mut self.network,
+            &mut self.referrer,
+            &mut self.language,
+            &mut self.campaign,
+        ] {
+            column.reserve(clicks);
+        }
+    }
+
     /// Adds a click whose numbers are in the lists already.
     pub fn push(&mut self, row: ClickRow) {
         self.at_ms.push(row.at_ms);

@@ -4,10 +4,8 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::click::{Click, ClickTarget, Dimension, LinkId};
-use super::columns::{
-    AgentTraits, ClickColumns, ClickKind, ClickNetwork, ClickRow, GeoLocation, Numbers, Warning,
-};
+use super::click::{ClickTarget, Dimension, LinkId};
+use super::columns::{AgentTraits, ClickColumns, ClickKind, ClickRow, GeoLocation, Warning};
 use super::mean::ExactMean;
 use super::report::{ClickSubject, Unit};
 use super::sketch::Sketch;
@@ -25,7 +23,6 @@ const MAX_PACKED_VALUES: usize = 100;
 const MAX_PACKED_SKETCH: usize = 2048;
 /// What an entry of an index takes in memory, about.
 const INDEX_ENTRY: usize = 10;
-const PLACES_ENTRY: usize = 40;
 
 /// The subject of a delta. A link is a number in [`ClickColumns::targets`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -134,8 +131,10 @@ impl Delta {
         Timestamp::from_ms(self.hour * HOUR)
     }
 
-    fn add(&mut self, row: &ClickRow, place: u32, orphan: bool) {
+    /// Adds a click. Returns how many octets its lists have grown by, about.
+    pub(crate) fn add(&mut self, row: &ClickRow, place: u32, orphan: bool) -> usize {
         let weight = row.weight;
+        let mut grown = 0;
         let (humans, bots) = match row.kind.bot() {
             None => (weight, 0),
             Some(_) => (0, weight),
@@ -143,10 +142,10 @@ impl Delta {
         match row.warning {
             Warning::None => {}
             Warning::Shown => {
-                return self.count((Property::Warning as u32) << PROPERTY_SHIFT | 1, humans, bots);
+                return self.count(Value::key(Property::Warning as u32, 1), humans, bots);
             }
             Warning::Passed => {
-                self.count((Property::Warning as u32) << PROPERTY_SHIFT | 2, humans, bots);
+                grown += self.count(Value::key(Property::Warning as u32, 2), humans, bots);
             }
         }
         self.clicks.humans += u64::from(humans);
@@ -154,7 +153,10 @@ impl Delta {
         self.took.add(row.took_nanos);
         self.last_ms = self.last_ms.max(row.at_ms);
         if row.visitor != 0 && bots == 0 {
-            self.visitors.get_or_insert_default().add(row.visitor);
+            let visitors = self.visitors.get_or_insert_default();
+            let before = visitors.memory();
+            visitors.add(row.visitor);
+            grown += visitors.memory() - before;
         }
         for (property, number) in [
             (Property::Agent, row.agent),
@@ -165,15 +167,17 @@ impl Delta {
             (Property::Kind, u32::from(row.kind.octet())),
         ] {
             if number != 0 {
-                self.count((property as u32) << PROPERTY_SHIFT | number, humans, bots);
+                grown += self.count(Value::key(property as u32, number), humans, bots);
             }
         }
         if orphan {
-            self.count((Property::Target as u32) << PROPERTY_SHIFT | row.target, humans, bots);
+            grown += self.count(Value::key(Property::Target as u32, row.target), humans, bots);
         }
+        grown
     }
 
-    fn count(&mut self, key: u32, humans: u32, bots: u32) {
+    /// Counts a value. Returns how many octets the lists have grown by, about.
+    fn count(&mut self, key: u32, humans: u32, bots: u32) -> usize {
         let at = match &self.index {
             Some(index) => index.get(&key).map(|&at| at as usize),
             None => self.values.iter().position(|value| value.key == key),
@@ -183,10 +187,11 @@ impl Delta {
                 (value.humans.checked_add(humans), value.bots.checked_add(bots))
         {
             (value.humans, value.bots) = (humans, bots);
-            return;
+            return 0;
         }
         // New, or too many for one entry: entries of one key add up.
         let new = self.values.len();
+        let before = self.memory();
         if new == 0 {
             self.values.reserve_exact(TYPICAL_VALUES);
         }
@@ -195,6 +200,7 @@ impl Delta {
             Some(index) => drop(index.insert(key, new as u32)),
             None => self.note_places(),
         }
+        self.memory() - before
     }
 
     /// Adds this to a sum. `columns` are those of the delta's batch.
@@ -269,7 +275,9 @@ impl Delta {
         if let Some(visitors) = &other.visitors {
             self.visitors.get_or_insert_default().merge(visitors);
         }
-        other.values.iter().for_each(|value| self.count(value.key, value.humans, value.bots));
+        for &Value { key, humans, bots } in &other.values {
+            self.count(key, humans, bots);
+        }
     }
 
     /// Whether a [`DeltaChunkWriter`](super::DeltaChunkWriter) takes it: it is small, and not of
@@ -307,214 +315,10 @@ impl Delta {
         }
     }
 
-    /// How many octets its lists take in memory, about.
+    /// How many octets its values take in memory, about.
     fn memory(&self) -> usize {
         self.values.capacity() * size_of::<Value>()
             + self.index.as_ref().map_or(0, |index| index.capacity() * INDEX_ENTRY)
-            + self.visitors.as_ref().map_or(0, Sketch::memory)
-    }
-}
-
-/// The delta of the hour that was counted last: nearly every click falls into the same one.
-#[derive(Clone, Copy, Debug)]
-struct Latest {
-    hour: i64,
-    delta: u32,
-}
-
-const NONE: Latest = Latest { hour: i64::MIN, delta: 0 };
-
-/// The sums of a batch while it grows. A click costs no look-up by text, and nothing is allocated
-/// for values that the sums have already.
-#[derive(Debug, Default)]
-pub struct Sums {
-    deltas: Vec<Delta>,
-    /// Per target: its latest delta, and its owner's place in `owners`.
-    targets: Vec<(Latest, u32)>,
-    owners: Vec<(OwnerId, Latest)>,
-    owner_places: HashMap<OwnerId, u32, RandomState>,
-    everything: Option<Latest>,
-    orphans: Option<Latest>,
-    /// What the lists of all deltas take in memory.
-    memory: usize,
-    /// All deltas, for clicks of other hours and for reports.
-    index: SumIndex,
-}
-
-/// Finds the deltas of a subject.
-#[derive(Debug, Default)]
-pub struct SumIndex {
-    places: HashMap<(DeltaSubject, i64), u32, RandomState>,
-    /// The hours that have deltas. Nearly always one or two.
-    hours: Vec<i64>,
-}
-
-impl SumIndex {
-    /// The places of a subject's deltas.
-    pub fn places(&self, subject: DeltaSubject) -> impl Iterator<Item = usize> {
-        let place = move |hour: &i64| self.places.get(&(subject, *hour));
-        self.hours.iter().filter_map(place).map(|&place| place as usize)
-    }
-}
-
-impl Sums {
-    /// Adds a click.
-    pub fn add(&mut self, columns: &ClickColumns, row: &ClickRow) {
-        let hour = row.at_ms.div_euclid(HOUR);
-        let place = columns.networks[row.network as usize].place;
-        match &columns.targets[row.target as usize] {
-            ClickTarget::Orphan(..) => {
-                let latest = self.orphans.unwrap_or(NONE);
-                let latest = self.latest(latest, DeltaSubject::Orphans, OwnerId(0), hour);
-                self.orphans = Some(latest);
-                self.add_to(latest, row, place, true);
-            }
-            ClickTarget::Link(_, owner) => {
-                let (latest, owner_place) = self.target(row.target, *owner);
-                let latest = self.latest(latest, DeltaSubject::Link(row.target), *owner, hour);
-                self.targets[row.target as usize].0 = latest;
-                self.add_to(latest, row, place, false);
-                let of_owner = self.owners[owner_place as usize].1;
-                let latest = self.latest(of_owner, DeltaSubject::Owner(*owner), *owner, hour);
-                self.owners[owner_place as usize].1 = latest;
-                self.add_to(latest, row, place, false);
-                let latest = self.everything.unwrap_or(NONE);
-                let latest = self.latest(latest, DeltaSubject::Everything, OwnerId(0), hour);
-                self.everything = Some(latest);
-                self.add_to(latest, row, place, false);
-            }
-        }
-    }
-
-    fn add_to(&mut self, latest: Latest, row: &ClickRow, place: u32, orphan: bool) {
-        let delta = &mut self.deltas[latest.delta as usize];
-        let before = delta.memory();
-        delta.add(row, place, orphan);
-        self.memory += delta.memory() - before;
-    }
-
-    fn target(&mut self, target: u32, owner: OwnerId) -> (Latest, u32) {
-        let at = target as usize;
-        if self.targets.len() <= at {
-            self.targets.resize(at + 1, (NONE, u32::MAX));
-        }
-        if self.targets[at].1 == u32::MAX {
-            let owners = &mut self.owners;
-            self.targets[at].1 = *self.owner_places.entry(owner).or_insert_with(|| {
-                owners.push((owner, NONE));
-                owners.len() as u32 - 1
-            });
-        }
-        self.targets[at]
-    }
-
-    fn latest(
-        &mut self,
-        latest: Latest,
-        subject: DeltaSubject,
-        owner: OwnerId,
-        hour: i64,
-    ) -> Latest {
-        if latest.hour == hour {
-            return latest;
-        }
-        let deltas = &mut self.deltas;
-        let SumIndex { places, hours } = &mut self.index;
-        let delta = *places.entry((subject, hour)).or_insert_with(|| {
-            deltas.push(Delta::new(subject, owner, hour));
-            // From the end: clicks come in the order of time.
-            if hours.iter().rev().all(|known| *known != hour) {
-                hours.push(hour);
-            }
-            deltas.len() as u32 - 1
-        });
-        Latest { hour, delta }
-    }
-
-    /// How many octets they take in memory, about.
-    pub fn memory(&self) -> usize {
-        self.memory
-            + self.deltas.capacity() * size_of::<Delta>()
-            + self.deltas.len() * PLACES_ENTRY
-            + self.targets.capacity() * size_of::<(Latest, u32)>()
-    }
-
-    /// How many subjects and hours there are.
-    pub fn len(&self) -> usize {
-        self.deltas.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.deltas.is_empty()
-    }
-
-    /// The deltas, in no order.
-    pub fn deltas(&self) -> &[Delta] {
-        &self.deltas
-    }
-
-    /// Finds the deltas of a subject.
-    pub fn index(&self) -> &SumIndex {
-        &self.index
-    }
-
-    /// The deltas, in no order.
-    pub fn into_deltas(self) -> Vec<Delta> {
-        self.deltas
-    }
-
-    /// The deltas, and what finds them.
-    pub fn into_parts(self) -> (Vec<Delta>, SumIndex) {
-        (self.deltas, self.index)
-    }
-}
-
-/// Builds columns and sums from clicks with texts. For tests and imports: the click pipeline finds
-/// the numbers of texts before it has a [`Click`].
-#[derive(Debug, Default)]
-pub struct ClickGatherer {
-    /// The clicks so far.
-    pub columns: ClickColumns,
-    /// Their sums.
-    pub sums: Sums,
-    targets: Numbers<ClickTarget>,
-    agents: Numbers<AgentTraits>,
-    networks: Numbers<ClickNetwork>,
-    places: Numbers<GeoLocation>,
-    referrers: Numbers<Option<super::Interned>>,
-    languages: Numbers<Option<super::Interned>>,
-    campaigns: Numbers<[Option<super::Interned>; 5]>,
-}
-
-impl ClickGatherer {
-    /// Adds a click.
-    pub fn push(&mut self, click: &Click) {
-        let columns = &mut self.columns;
-        let place = GeoLocation { country: click.country.clone(), city: click.city.clone() };
-        let place = self.places.of(&mut columns.places, place);
-        let network = ClickNetwork { address: click.address.clone(), place };
-        let agent = AgentTraits {
-            device: click.device.clone(),
-            browser: click.browser.clone(),
-            system: click.system.clone(),
-        };
-        let row = ClickRow {
-            at_ms: click.at.as_ms(),
-            visitor: click.visitor.unwrap_or(0),
-            took_nanos: click.took_nanos,
-            target: self.targets.of(&mut columns.targets, click.target.clone()),
-            weight: click.weight,
-            agent: self.agents.of(&mut columns.agents, agent),
-            network: self.networks.of(&mut columns.networks, network),
-            referrer: self.referrers.of(&mut columns.referrers, click.referrer.clone()),
-            language: self.languages.of(&mut columns.languages, click.language.clone()),
-            campaign: self.campaigns.of(&mut columns.campaigns, click.utm.clone()),
-            kind: click.kind(),
-            warning: click.warning,
-        };
-        columns.push(row);
-        self.sums.add(columns, &row);
     }
 }
 

@@ -8,8 +8,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::click::{Click, LinkId};
 use super::columns::ClickColumns;
-use super::delta::{self, ClickGatherer, Delta, DeltaSubject, Sums};
+use super::delta::{self, Delta, DeltaSubject};
 use super::report::ClickSubject;
+use super::sums::{ClickGatherer, Sums};
 use crate::store::StoreError;
 use crate::time::Timestamp;
 
@@ -100,7 +101,8 @@ impl Batch {
     pub fn of(spans: Vec<JournalSpan>, clicks: impl IntoIterator<Item = Click>) -> Self {
         let mut gatherer = ClickGatherer::default();
         clicks.into_iter().for_each(|click| gatherer.push(&click));
-        Self::new(spans, gatherer.columns, gatherer.sums.into_deltas())
+        let sums = gatherer.sums.finish(&gatherer.columns).0;
+        Self::new(spans, gatherer.columns, sums)
     }
 
     /// The id of a batch with these spans.
@@ -136,9 +138,7 @@ impl Batch {
                 sums.add(&self.clicks, &row);
             }
         }
-        let mut sums = sums.into_deltas();
-        sums.retain(|delta| delta.subject == DeltaSubject::Link(target));
-        sums
+        sums.into_link_deltas()
     }
 }
 

@@ -15,6 +15,7 @@ mod retention;
 mod series;
 mod sketch;
 mod store;
+mod sums;
 mod tally;
 mod top;
 
@@ -22,7 +23,7 @@ pub use click::{BotKind, Click, ClickTarget, Dimension, Interned, LinkId};
 pub use columns::{
     AgentTraits, ClickColumns, ClickKind, ClickNetwork, ClickRow, GeoLocation, Numbers, Warning,
 };
-pub use delta::{ClickGatherer, Delta, DeltaSubject, SumIndex, Sums};
+pub use delta::{Delta, DeltaSubject};
 pub use delta_chunk::{
     DeltaBodies, DeltaChunkWriter, DeltaHead, PlainChunk, Renumbering, SharedColumns, delta_heads,
 };
@@ -48,6 +49,7 @@ pub use retention::{ClickRetention, Pruned, Retention};
 pub use series::{Interval, Point, SeriesError, series};
 pub use sketch::Sketch;
 pub use store::{ClickStore, Salt};
+pub use sums::{ClickGatherer, SumIndex, Sums};
 pub use tally::{
     Count, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, REPEAT, Tally, Values,
     WARNED, WENT_ON,
