@@ -206,8 +206,8 @@ impl<W: WebPlane> FallbackParts<W> {
         };
         if let Some(code) = code.as_ref().filter(|_| is_about_report(&request)) {
             // A report must not follow the link.
-            let page = format!("/r/{code}/report");
-            return self.ask_web(elsewhere(request, &page), &handler, None).await;
+            let path = format!("/r/{code}/report");
+            return self.ask_web(elsewhere(request, &path), &handler, None).await;
         }
         if let Some(code) = goes_on(&request).filter(|_| self.serves.redirects) {
             return self.go_on(request.map(|_| ()), domain, code, handler).await;
@@ -225,13 +225,13 @@ impl<W: WebPlane> FallbackParts<W> {
                 self.answer_with_password(request, form, domain, own, handler).await
             }
             Reply::Page(Answered::Warned, code) => {
-                let page = format!("/r/{code}");
+                let path = format!("/r/{code}");
                 if request.method() != Method::HEAD {
                     *request.method_mut() = Method::GET;
                 }
                 // The warning page needs the query: rules may test it, and the link may forward it.
                 let query = request.uri().query().unwrap_or_default().to_owned();
-                self.ask_web(elsewhere(request, &page), &handler, Some(query)).await
+                self.ask_web(elsewhere(request, &path), &handler, Some(query)).await
             }
             Reply::Page(_, own) => {
                 let code = code.into_owned();
