@@ -85,6 +85,7 @@ impl Shipping {
         clock: Clock,
         limit_bytes: u64,
         pace: Pace,
+        priority: Priority,
         orders: watch::Receiver<Option<Order>>,
     ) -> Self {
         Self {
@@ -96,7 +97,7 @@ impl Shipping {
             counts,
             clock,
             bound: Bound::new(limit_bytes, pace.drop_after),
-            priority: Priority::new(),
+            priority,
             behind: false,
             pace,
             orders,

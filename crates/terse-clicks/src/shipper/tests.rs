@@ -137,7 +137,8 @@ impl FakeStore {
 }
 
 fn journal_of(folder: &Path) -> JournalId {
-    FolderIdentity::open(folder).unwrap().journal()
+    let disk = Arc::new(crate::disk::FileSystem::new(folder));
+    FolderIdentity::open(disk).unwrap().journal()
 }
 
 fn away() -> StoreError {
