@@ -72,6 +72,9 @@ struct State {
     faults: VecDeque<Option<Fault>>,
     always: Option<Fault>,
     away: bool,
+    /// Calls of `open` whose answers are lost, and which arrive after the next one.
+    late_opens: u32,
+    arriving_opens: u32,
     /// How long each batch takes.
     delay: Duration,
     stalled: Option<Sender<()>>,
@@ -152,9 +155,15 @@ impl ClickIngest for FakeStore {
         if state.away {
             return Err(away());
         }
-        let (epoch, generation) = state.journals.entry(journal).or_default();
-        *epoch += 1;
-        let (epoch, generation) = (*epoch, *generation);
+        if state.late_opens > 0 {
+            state.late_opens -= 1;
+            state.arriving_opens += 1;
+            return Err(away());
+        }
+        let late = std::mem::take(&mut state.arriving_opens);
+        let (current, generation) = state.journals.entry(journal).or_default();
+        let (epoch, generation) = (*current + 1, *generation);
+        *current = epoch + late;
         let positions = state.positions.iter().filter(|((of, _), _)| *of == journal);
         let positions =
             positions.map(|(&(journal, segment), &to)| Position { journal, segment, to }).collect();
