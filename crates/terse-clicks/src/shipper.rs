@@ -45,6 +45,9 @@ pub struct ShipperParts {
     pub keep: AddressPrecision,
     /// How much the journal may hold. Past it the oldest clicks are dropped.
     pub limit_bytes: u64,
+    /// What a batch may take in memory, about. There are at most two: one that is being stored, and
+    /// one that grows.
+    pub batch_bytes: usize,
     /// How long clicks may be in memory before they are stored.
     pub flush: Duration,
     /// The time.
@@ -74,7 +77,8 @@ impl Shipper {
     /// Starts the thread and gives the folder its identity. To be called before this process
     /// creates segments.
     pub fn start(parts: ShipperParts) -> io::Result<Self> {
-        let pace = Pace { flush: parts.flush, ..Pace::default() };
+        let (flush, batch_bytes) = (parts.flush, parts.batch_bytes);
+        let pace = Pace { flush, batch_bytes, ..Pace::default() };
         Self::start_at(parts, pace)
     }
 

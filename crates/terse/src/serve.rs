@@ -220,6 +220,7 @@ impl Server {
             job_counts,
             oldest_report,
             click_plane: click_plane.metrics(),
+            clicks: click_plane.counts(),
             shared_cache,
         };
         exposition.add(parts.sources(), started.map_or(0.0, |since| since.as_secs_f64()));

@@ -252,6 +252,7 @@ fn start_within(
         places: None,
         keep: AddressPrecision::Network,
         limit_bytes,
+        batch_bytes: pace.batch_bytes,
         flush: pace.flush,
         clock: Clock::default(),
     };
@@ -333,6 +334,7 @@ fn a_geo_database_that_cannot_be_read_fails_the_start() {
         places: Some(temp.path().join("missing.mmdb")),
         keep: AddressPrecision::Network,
         limit_bytes: u64::MAX,
+        batch_bytes: usize::MAX,
         flush: Duration::ZERO,
         clock: Clock::default(),
     };
