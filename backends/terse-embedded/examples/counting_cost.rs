@@ -63,6 +63,7 @@ fn count(folder: &Path) {
         places: None,
         keep: AddressPrecision::Network,
         limit_bytes: u64::MAX,
+        batch_bytes: 24 << 20,
         flush: Duration::from_secs(5),
         clock: Clock::default(),
     };

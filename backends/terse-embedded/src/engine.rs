@@ -218,3 +218,28 @@ pub(crate) fn checkpoint(conn: &Connection, how: &str) -> rusqlite::Result<bool>
     let busy: i64 = statement.query_row([], |row| row.get(0))?;
     Ok(busy == 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_caches_of_all_connections_stay_within_their_share() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("links.db");
+        create(&path).unwrap();
+        for (bytes, readers) in [(4 << 20, 3), (8 << 20, 1), (64 << 20, 5), (1 << 30, 8)] {
+            let site =
+                DbLocation { caches: CacheSizes::of(bytes, readers), ..DbLocation::at(&path) };
+            let (writer, _) = connect_writer(&site).unwrap();
+            let cache = |conn: &Connection| {
+                // A negative number is in KiB.
+                let size = conn.query_row("PRAGMA cache_size", [], |row| row.get::<_, i64>(0));
+                (-size.unwrap()).cast_unsigned() * 1024
+            };
+            let all: u64 = (0..readers).map(|_| cache(&connect_reader(&site).unwrap())).sum();
+            let all = all + cache(&writer);
+            assert!(all <= bytes && all > bytes / 2, "{all} of {bytes}");
+        }
+    }
+}

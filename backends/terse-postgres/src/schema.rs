@@ -55,6 +55,7 @@ pub(crate) const LINKS: Part = Part {
             if_possible: include_str!("schema/links_1_search.sql"),
         },
         Step { needs: 1, sql: include_str!("schema/links_2.sql"), if_possible: "" },
+        Step { needs: 1, sql: include_str!("schema/links_3.sql"), if_possible: "" },
     ],
 };
 

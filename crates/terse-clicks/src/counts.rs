@@ -11,6 +11,8 @@ pub struct ShipperCounts {
     pub recorded: AtomicU64,
     /// Clicks that are read and wait in memory until they are stored.
     pub in_memory: AtomicU64,
+    /// What these clicks take in memory, about.
+    pub in_memory_bytes: AtomicU64,
     /// Batches that the store has counted.
     pub batches: AtomicU64,
     /// Visits in the oldest segments, which were deleted because the journal was over its bound. If
@@ -42,6 +44,7 @@ impl Default for ShipperCounts {
         Self {
             recorded: AtomicU64::default(),
             in_memory: AtomicU64::default(),
+            in_memory_bytes: AtomicU64::default(),
             batches: AtomicU64::default(),
             dropped: AtomicU64::default(),
             unreadable: AtomicU64::default(),
@@ -58,6 +61,12 @@ impl Default for ShipperCounts {
 }
 
 impl ShipperCounts {
+    /// Notes how many clicks are in memory, and what they take.
+    pub(crate) fn set_in_memory(&self, (clicks, bytes): (u64, usize)) {
+        self.in_memory.store(clicks, Ordering::Relaxed);
+        self.in_memory_bytes.store(bytes as u64, Ordering::Relaxed);
+    }
+
     /// Writes all counters.
     pub fn write_metrics(&self, to: &mut Metrics) {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);

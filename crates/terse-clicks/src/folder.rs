@@ -1,15 +1,16 @@
 //! The folder of the journal: which segments exist, and which can be deleted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, DirEntry, File};
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use terse_core::Timestamp;
 use terse_core::clicks::{HEADER, SegmentHeader};
 use tracing::warn;
 
+use crate::disk::{FileSystem, JournalDisk};
 use crate::segment::Segment;
 
 const SEGMENT: &str = ".clicks";
@@ -24,19 +25,17 @@ const MAX_DAMAGED: usize = 16;
 
 /// Whether a segment holds its header and otherwise zeros. One other octet keeps it: a power cut
 /// may have torn a record.
-fn is_unused(path: &Path) -> io::Result<bool> {
-    let mut file = File::open(path)?;
-    let mut head = [0; HEADER];
-    file.read_exact(&mut head)?;
-    if SegmentHeader::decode(&head).is_none() {
+fn is_unused(disk: &dyn JournalDisk, name: &str) -> io::Result<bool> {
+    if header_of(disk, name)?.is_none() {
         return Ok(false);
     }
     let mut part = vec![0; 256 * 1024];
+    let mut place = HEADER as u64;
     loop {
-        match file.read(&mut part)? {
+        match disk.read(name, &mut part, place)? {
             0 => return Ok(true),
             count if part[..count].iter().any(|&octet| octet != 0) => return Ok(false),
-            _ => {}
+            count => place += count as u64,
         }
     }
 }
@@ -47,7 +46,7 @@ pub(crate) type Age = (i64, u64);
 /// The segments of a journal.
 #[derive(Debug)]
 pub struct Folder {
-    path: PathBuf,
+    disk: Arc<dyn JournalDisk>,
     run: u64,
     began: Timestamp,
     ended: bool,
@@ -57,18 +56,21 @@ pub struct Folder {
 impl Folder {
     /// The folder of the process `run`, which began writing at `began` or later.
     pub fn new(path: PathBuf, run: u64, began: Timestamp) -> Self {
-        Self { path, run, began, ended: false, segments: BTreeMap::new() }
+        Self::on(Arc::new(FileSystem::new(path)), run, began)
+    }
+
+    /// The same on another disk.
+    pub(crate) fn on(disk: Arc<dyn JournalDisk>, run: u64, began: Timestamp) -> Self {
+        Self { disk, run, began, ended: false, segments: BTreeMap::new() }
     }
 
     /// Deletes segments that a killed process had prepared and never wrote to: they take room that
     /// clicks need, and a server that is killed again and again would fill its bound with them.
     /// Call it before this process creates segments.
     pub fn sweep_unused(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.path)? {
-            let path = entry?.path();
-            let ours = path.to_str().is_some_and(|name| name.ends_with(SEGMENT));
-            if ours && is_unused(&path).unwrap_or(false) {
-                fs::remove_file(&path)?;
+        for name in self.disk.names()? {
+            if name.ends_with(SEGMENT) && is_unused(&*self.disk, &name).unwrap_or(false) {
+                self.disk.remove(&name)?;
             }
         }
         Ok(())
@@ -114,12 +116,9 @@ impl Folder {
     /// Reads the folder again for new and deleted segments.
     pub fn look(&mut self) -> io::Result<()> {
         let mut there = BTreeSet::new();
-        for entry in fs::read_dir(&self.path)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let Some(name) = name.to_str() else { continue };
+        for name in self.disk.names()? {
             if name.ends_with(UNFINISHED) {
-                self.sweep(&entry);
+                self.sweep(&name);
                 continue;
             }
             let Some(stem) = name.strip_suffix(SEGMENT) else { continue };
@@ -128,14 +127,14 @@ impl Folder {
                 there.insert(age);
                 continue;
             }
-            match header_of(&entry.path()) {
+            match header_of(&*self.disk, &name) {
                 Ok(Some(header)) if age == Some((header.made_ms, header.id)) => {
                     let age = (header.made_ms, header.id);
                     there.insert(age);
-                    self.segments
-                        .insert(age, Segment::new(header, entry.path(), entry.metadata()?.len()));
+                    let (disk, length) = (Arc::clone(&self.disk), self.disk.length(&name)?);
+                    self.segments.insert(age, Segment::new(header, disk, name, length));
                 }
-                Ok(_) => self.set_aside(age, &entry.path()),
+                Ok(_) => self.set_aside(age, &name),
                 // Deleted since the folder was read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -158,19 +157,18 @@ impl Folder {
         &mut self,
         counted: &HashMap<u64, u64>,
     ) -> io::Result<(usize, PathBuf)> {
-        let aside = self.path.join(OUTDATED);
         let outdated = |segment: &&Segment| {
             segment.header.run != self.run && !counted.contains_key(&segment.header.id)
         };
         let outdated: Vec<Age> = self.segments().filter(outdated).map(Segment::age).collect();
         for age in &outdated {
-            fs::create_dir_all(&aside)?;
             let Some(segment) = self.segments.get(age) else { continue };
-            fs::rename(segment.path(), aside.join(name_of(&segment.header)))?;
+            let aside = format!("{OUTDATED}/{}", name_of(&segment.header));
+            self.disk.rename(segment.name(), &aside)?;
             self.segments.remove(age);
         }
         self.sync()?;
-        Ok((outdated.len(), aside))
+        Ok((outdated.len(), self.disk.path_of(OUTDATED)))
     }
 
     /// Deletes segments. If one cannot be deleted, the others still are.
@@ -178,7 +176,7 @@ impl Folder {
         let mut failed = None;
         for age in ages {
             let Some(segment) = self.segments.get(age) else { continue };
-            match fs::remove_file(segment.path()) {
+            match self.disk.remove(segment.name()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => failed = Some(error),
                 _ => drop(self.segments.remove(age)),
             }
@@ -189,41 +187,36 @@ impl Folder {
     /// Syncs the folder, so that a power cut does not bring deleted segments back. Positions may be
     /// forgotten only then: a segment without a position counts as one that was never counted.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        self.disk.sync()
     }
 
     /// Removes an unfinished file of another process.
-    fn sweep(&self, entry: &DirEntry) {
-        let path = entry.path();
-        let dead = match header_of(&path) {
+    fn sweep(&self, name: &str) {
+        let dead = match header_of(&*self.disk, name) {
             Ok(Some(header)) => !self.is_alive(&header),
-            Ok(None) => {
-                let changed = entry.metadata().and_then(|metadata| metadata.modified());
-                changed.is_ok_and(|at| {
-                    SystemTime::now().duration_since(at).is_ok_and(|age| age > UNFINISHED_FOR)
-                })
-            }
+            Ok(None) => self.disk.since_written(name).is_some_and(|age| age > UNFINISHED_FOR),
             Err(_) => false,
         };
-        if dead && let Err(error) = fs::remove_file(&path) {
+        if dead && let Err(error) = self.disk.remove(name) {
+            let path = self.disk.path_of(name);
             warn!(path = %path.display(), %error, "an unfinished segment cannot be removed");
         }
     }
 
-    /// Handles a file that does not begin like a segment. If this process may be writing its header
-    /// right now, the file stays; otherwise it is moved aside for inspection.
-    fn set_aside(&self, age: Option<Age>, path: &Path) {
+    /// Handles a file that does not begin as a segment does. This process may be writing its header
+    /// right now; any other is moved aside for inspection.
+    fn set_aside(&self, age: Option<Age>, name: &str) {
         if !self.ended && age.is_some_and(|(made_ms, _)| made_ms >= self.began.as_ms()) {
             return;
         }
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(DAMAGED);
-        let kept = fs::read_dir(&self.path).into_iter().flatten().flatten();
-        let kept = kept
-            .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.ends_with(DAMAGED)))
-            .count();
-        let moved =
-            if kept < MAX_DAMAGED { fs::rename(path, aside) } else { fs::remove_file(path) };
+        let names = self.disk.names().unwrap_or_default();
+        let kept = names.iter().filter(|name| name.ends_with(DAMAGED)).count();
+        let moved = if kept < MAX_DAMAGED {
+            self.disk.rename(name, &format!("{name}{DAMAGED}"))
+        } else {
+            self.disk.remove(name)
+        };
+        let path = self.disk.path_of(name);
         match moved {
             Ok(()) => {
                 warn!(path = %path.display(), "a damaged segment of the journal was moved aside");
@@ -250,17 +243,18 @@ fn age_of(stem: &str) -> Option<Age> {
     .then_some(age)
 }
 
-fn header_of(path: &Path) -> io::Result<Option<SegmentHeader>> {
+fn header_of(disk: &dyn JournalDisk, name: &str) -> io::Result<Option<SegmentHeader>> {
     let mut bytes = [0; HEADER];
-    match File::open(path)?.read_exact(&mut bytes) {
-        Ok(()) => Ok(SegmentHeader::decode(&bytes)),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        Err(error) => Err(error),
-    }
+    let read = disk.read(name, &mut bytes, 0)?;
+    Ok(SegmentHeader::decode(&bytes[..read]))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+    use std::path::Path;
+    use std::time::SystemTime;
+
     use super::*;
     use crate::written::Written;
 

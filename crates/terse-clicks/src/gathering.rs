@@ -183,7 +183,7 @@ impl Gathering {
 
     /// How much memory it takes, about.
     pub(crate) fn bytes(&self) -> usize {
-        self.columns.len() * ROW_BYTES
+        (self.columns.len() + self.rows.len()) * ROW_BYTES
             + self.sums.memory()
             + self.columns.targets.len() * TARGET_BYTES
             + self.text_bytes

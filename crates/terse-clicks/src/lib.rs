@@ -6,11 +6,13 @@
 
 mod bound;
 mod counts;
+mod disk;
 mod enrich;
 mod folder;
 mod gathering;
 mod geo_refresh;
 mod identity;
+mod local_shipper;
 mod pace;
 mod pending;
 mod priority;
@@ -21,9 +23,14 @@ mod shipping;
 mod written;
 
 pub use counts::ShipperCounts;
+pub use disk::JournalDisk;
 pub use enrich::{AddressPrecision, Enricher, UserAgentClassifier};
 pub use folder::Folder;
 pub use gathering::Gathering;
 pub use geo_refresh::GeoRefresh;
+#[doc(hidden)]
+pub use local_shipper::LocalShipper;
+#[doc(hidden)]
+pub use pace::Pace;
 pub use segment::{Segment, Until};
 pub use shipper::{Shipper, ShipperParts};

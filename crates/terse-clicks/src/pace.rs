@@ -6,28 +6,28 @@ use tokio::time::Instant;
 
 /// How fast the shipper works.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    /// The time between two polls of a journal without new clicks.
-    pub(crate) idle: Duration,
-    /// The longest time of a call of the store.
-    pub(crate) timeout: Duration,
-    /// The wait before a call is repeated; doubles up to `max_retry_delay`.
-    pub(crate) retry_delay: Duration,
+pub struct Pace {
+    /// Between two polls of a journal in which nothing happens.
+    pub idle: Duration,
+    /// What a call of the store may take.
+    pub timeout: Duration,
+    /// Before a call is repeated; doubles up to `max_retry_delay`.
+    pub retry_delay: Duration,
     /// See `retry_delay`.
-    pub(crate) max_retry_delay: Duration,
+    pub max_retry_delay: Duration,
     /// How long the store must fail before a journal over its bound drops clicks.
-    pub(crate) drop_after: Duration,
+    pub drop_after: Duration,
     /// How long clicks may be in memory before they are stored.
-    pub(crate) flush: Duration,
-    /// The most records of a batch; a batch of this size is stored at once.
-    pub(crate) batch: usize,
+    pub flush: Duration,
+    /// Records of one batch; a batch of so many is stored at once.
+    pub batch: usize,
     /// What a batch may take in memory, about; a larger one is stored at once. There are at most
     /// two: one that is being stored, and one that grows.
-    pub(crate) batch_bytes: usize,
-    /// How long the position of a segment is kept after its file is gone. An attempt of this epoch
-    /// that timed out may still reach the store. It must find the position: a segment without a
-    /// position counts as not counted.
-    pub(crate) keep_positions: Duration,
+    pub batch_bytes: usize,
+    /// How long the position of a segment is kept after its file is gone. A try of this epoch that
+    /// timed out may still reach the store; it must not find the segment without a position, which
+    /// means that nothing of it was counted.
+    pub keep_positions: Duration,
 }
 
 impl Default for Pace {

@@ -60,10 +60,12 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// How many clicks there are.
-    pub(crate) fn clicks(&self) -> u64 {
-        let on_the_way = self.on_the_way.as_ref().map_or(0, |on| on.batch.clicks.len());
-        (self.gathering.columns().len() + on_the_way) as u64
+    /// How many clicks there are, and what they take in memory, about.
+    pub(crate) fn size(&self) -> (u64, usize) {
+        let on_the_way = self.on_the_way.as_ref();
+        let (clicks, bytes) = on_the_way.map_or((0, 0), |on| (on.batch.clicks.len(), on.bytes));
+        let growing = &self.gathering;
+        ((growing.columns().len() + clicks) as u64, growing.bytes() + bytes)
     }
 }
 
@@ -74,6 +76,8 @@ struct OnTheWay {
     start: BatchStart,
     first_ms: i64,
     batch: Arc<Batch>,
+    /// What it takes in memory, about.
+    bytes: usize,
     index: Arc<(SumIndex, LinkHashes)>,
 }
 
@@ -246,7 +250,7 @@ impl Pending {
         let mut state = self.lock();
         let start = spans.first().map(|span| BatchStart { segment: span.segment, from: span.from });
         let (number, unreadable) = (state.gathering.number(), state.gathering.unreadable());
-        let first_ms = state.gathering.first_ms();
+        let (first_ms, bytes) = (state.gathering.first_ms(), state.gathering.bytes());
         let (batch, index) = state.gathering.finish_with_index(spans);
         let (batch, index) = (Arc::new(batch), Arc::new(index));
         state.start = None;
@@ -255,17 +259,18 @@ impl Pending {
             start,
             first_ms,
             batch: Arc::clone(&batch),
+            bytes,
             index,
         });
         (batch, unreadable)
     }
 
     /// Notes that the batch on its way is stored, or will be read again. Returns how many clicks
-    /// are left in memory.
-    pub(crate) fn arrived(&self) -> u64 {
+    /// are left in memory, and what they take.
+    pub(crate) fn arrived(&self) -> (u64, usize) {
         let mut state = self.lock();
         let arrived = state.on_the_way.take();
-        let left = state.clicks();
+        let left = state.size();
         drop(state);
         if let Some(OnTheWay { number, .. }) = arrived {
             self.settled.send_replace(number + 1);

@@ -37,6 +37,11 @@ impl Priority {
         Self { can_raise, low: false, normal }
     }
 
+    /// One that never changes.
+    pub(crate) fn fixed() -> Self {
+        Self { can_raise: false, low: false, normal: 0 }
+    }
+
     /// Lowers the priority of the present thread, or makes it normal.
     pub(crate) fn set(&mut self, low: bool) {
         if !self.can_raise || low == self.low {

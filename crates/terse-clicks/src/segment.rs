@@ -1,11 +1,12 @@
 //! One segment of the journal, read step by step.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use terse_core::clicks::{Frame, HEADER, MAX_FRAME_SIZE, Record, SegmentHeader, read_frame};
+
+use crate::disk::JournalDisk;
 
 /// Octets per read; fewer for one record, and for a segment that had nothing new the last time.
 const CHUNK: usize = 256 * 1024;
@@ -30,7 +31,8 @@ pub enum Until {
 pub struct Segment {
     /// Its header.
     pub header: SegmentHeader,
-    path: PathBuf,
+    disk: Arc<dyn JournalDisk>,
+    name: String,
     length: u64,
     read_to: u64,
     until: Until,
@@ -43,10 +45,16 @@ pub struct Segment {
 
 impl Segment {
     /// A segment of which nothing was read yet.
-    pub(crate) fn new(header: SegmentHeader, path: PathBuf, length: u64) -> Self {
+    pub(crate) fn new(
+        header: SegmentHeader,
+        disk: Arc<dyn JournalDisk>,
+        name: String,
+        length: u64,
+    ) -> Self {
         Self {
             header,
-            path,
+            disk,
+            name,
             length,
             read_to: 0,
             until: Until::Enough,
@@ -61,9 +69,14 @@ impl Segment {
         (self.header.made_ms, self.header.id)
     }
 
+    /// The name of its file.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Its file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn path(&self) -> PathBuf {
+        self.disk.path_of(&self.name)
     }
 
     /// How long its file is.
@@ -138,7 +151,6 @@ impl Segment {
         if self.until == Until::End || most == 0 {
             return Ok(self.until);
         }
-        let file = File::open(&self.path)?;
         let want = if self.until == Until::Now || most == 1 { GLANCE } else { CHUNK };
         let mut want = want.max(WHOLE);
         let mut chunk = self.read_to.max(HEADER as u64);
@@ -146,7 +158,7 @@ impl Segment {
         self.next_ms = None;
         self.until = loop {
             buffer.resize(buffer.len().max(want), 0);
-            let have = fill(&file, &mut buffer[..want], chunk)?;
+            let have = self.disk.read(&self.name, &mut buffer[..want], chunk)?;
             let bytes = &buffer[..have];
             let mut at = 0;
             let ended = loop {
@@ -181,32 +193,21 @@ impl Segment {
     }
 }
 
-fn fill(file: &File, buffer: &mut [u8], mut place: u64) -> io::Result<usize> {
-    let mut have = 0;
-    while have < buffer.len() {
-        match file.read_at(&mut buffer[have..], place) {
-            Ok(0) => break,
-            Ok(count) => {
-                have += count;
-                place += count as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(have)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::disk::FileSystem;
     use crate::written::{Written, number_of};
 
     const ID: u64 = 5;
 
     fn open(folder: &Path, written: &Written) -> Segment {
         let path = written.save(folder);
-        Segment::new(written.header, path, written.bytes.len() as u64)
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let disk = Arc::new(FileSystem::new(folder));
+        Segment::new(written.header, disk, name, written.bytes.len() as u64)
     }
 
     fn numbers(segment: &mut Segment, alive: bool, most: usize) -> (Vec<u32>, Until) {

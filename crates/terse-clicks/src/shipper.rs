@@ -17,11 +17,13 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{error, warn};
 
 use crate::counts::ShipperCounts;
+use crate::disk::{FileSystem, JournalDisk};
 use crate::enrich::{AddressPrecision, Enricher};
 use crate::folder::Folder;
 use crate::identity::FolderIdentity;
 use crate::pace::{Order, Pace};
 use crate::pending::Pending;
+use crate::priority::Priority;
 use crate::shipping::Shipping;
 
 /// How long the thread may take to react to the order to end.
@@ -43,6 +45,9 @@ pub struct ShipperParts {
     pub keep: AddressPrecision,
     /// How much the journal may hold. Past it the oldest clicks are dropped.
     pub limit_bytes: u64,
+    /// What a batch may take in memory, about. There are at most two: one that is being stored, and
+    /// one that grows.
+    pub batch_bytes: usize,
     /// How long clicks may be in memory before they are stored.
     pub flush: Duration,
     /// The time.
@@ -72,36 +77,19 @@ impl Shipper {
     /// Starts the thread and gives the folder its identity. Call it before this process creates
     /// segments.
     pub fn start(parts: ShipperParts) -> io::Result<Self> {
-        let pace = Pace { flush: parts.flush, ..Pace::default() };
+        let (flush, batch_bytes) = (parts.flush, parts.batch_bytes);
+        let pace = Pace { flush, batch_bytes, ..Pace::default() };
         Self::start_at(parts, pace)
     }
 
     pub(crate) fn start_at(parts: ShipperParts, pace: Pace) -> io::Result<Self> {
-        let ShipperParts { folder, run, store, live, places, keep, limit_bytes, clock, .. } = parts;
-        std::fs::create_dir_all(&folder)?;
-        let now = clock.now();
-        let enricher = Enricher::new(places, keep, now)?;
-        let identity = FolderIdentity::open(&folder)?;
-        let folder = Folder::new(folder, run, now);
-        folder.sweep_unused()?;
-        let counts = Arc::new(ShipperCounts::default());
-        let pending = Arc::new(Pending::default());
+        std::fs::create_dir_all(&parts.folder)?;
+        let disk = Arc::new(FileSystem::new(&parts.folder));
         let (orders, receiver) = watch::channel(None);
         let (complete_sender, ended) = channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let shipping = Shipping::new(
-            folder,
-            identity,
-            enricher,
-            store,
-            live,
-            Arc::clone(&counts),
-            Arc::clone(&pending),
-            clock,
-            limit_bytes,
-            pace,
-            receiver.clone(),
-        );
+        let prepared = prepare(parts, disk, pace, Priority::new(), receiver.clone())?;
+        let Prepared { shipping, counts, pending } = prepared;
         let watched = Watched {
             counts: Arc::clone(&counts),
             pending: Arc::clone(&pending),
@@ -162,7 +150,46 @@ impl Drop for Shipper {
     }
 }
 
-/// Notes that the thread has ended, and logs an error if it was not stopped.
+/// A shipper that does not run yet.
+pub(crate) struct Prepared {
+    pub(crate) shipping: Shipping,
+    pub(crate) counts: Arc<ShipperCounts>,
+    pub(crate) pending: Arc<Pending>,
+}
+
+/// Gives the journal on this disk its identity and deletes segments that were never written to.
+pub(crate) fn prepare(
+    parts: ShipperParts,
+    disk: Arc<dyn JournalDisk>,
+    pace: Pace,
+    priority: Priority,
+    orders: watch::Receiver<Option<Order>>,
+) -> io::Result<Prepared> {
+    let ShipperParts { run, store, live, places, keep, limit_bytes, clock, .. } = parts;
+    let now = clock.now();
+    let enricher = Enricher::new(places, keep, now)?;
+    let identity = FolderIdentity::open(Arc::clone(&disk))?;
+    let folder = Folder::on(disk, run, now);
+    folder.sweep_unused()?;
+    let (counts, pending) = (Arc::<ShipperCounts>::default(), Arc::<Pending>::default());
+    let shipping = Shipping::new(
+        folder,
+        identity,
+        enricher,
+        store,
+        live,
+        Arc::clone(&counts),
+        Arc::clone(&pending),
+        clock,
+        limit_bytes,
+        pace,
+        priority,
+        orders,
+    );
+    Ok(Prepared { shipping, counts, pending })
+}
+
+/// Notes that the thread has ended, and logs it if there was no order.
 struct Watched {
     counts: Arc<ShipperCounts>,
     pending: Arc<Pending>,

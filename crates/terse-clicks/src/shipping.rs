@@ -30,6 +30,9 @@ use reading::{ReadAt, Unread};
 /// its segments then.
 const FLUSHED_PART: u64 = 4;
 
+/// So many calls to open the journal may be late, at most.
+const MAX_LATE_OPENS: u32 = 8;
+
 /// Another process has opened the journal.
 struct Fenced;
 
@@ -50,6 +53,9 @@ pub(crate) struct Shipping {
     orders: watch::Receiver<Option<Order>>,
     /// The epoch in which the store knows this process as the journal's holder.
     epoch: u32,
+    /// How many calls failed that were to open the journal. Each may reach the store after the one
+    /// that succeeds.
+    lost_opens: u32,
     /// How far the store has counted each segment, as far as the shipper knows.
     counted: HashMap<u64, u64>,
     /// Segments whose files are gone, and since when: their positions are to be forgotten.
@@ -85,6 +91,7 @@ impl Shipping {
         clock: Clock,
         limit_bytes: u64,
         pace: Pace,
+        priority: Priority,
         orders: watch::Receiver<Option<Order>>,
     ) -> Self {
         Self {
@@ -96,11 +103,12 @@ impl Shipping {
             counts,
             clock,
             bound: Bound::new(limit_bytes, pace.drop_after),
-            priority: Priority::new(),
+            priority,
             behind: false,
             pace,
             orders,
             epoch: 0,
+            lost_opens: 0,
             counted: HashMap::new(),
             gone: VecDeque::new(),
             next_forget: Instant::now(),
@@ -121,22 +129,35 @@ impl Shipping {
     /// waits. If threads may still write, it ends when it has counted what was there, and cannot
     /// know whether that was everything. Returns whether everything was counted.
     pub(crate) async fn run(mut self) -> bool {
-        match self.ship().await {
-            Ok(complete) => complete,
-            Err(Fenced) => {
-                self.counts.fenced.store(true, Ordering::Relaxed);
-                // The other process counts these.
-                self.pending.clear();
-                error!(
-                    journal = %self.identity.journal(),
-                    "another process has opened this journal: this one stops counting clicks and \
-                     leaves the journal's files as they are. No two nodes may use the same data \
-                     folder or copies of it. Stop one of them, delete the journal folder of the \
-                     copy, and restart"
-                );
-                false
+        loop {
+            match self.ship().await {
+                Ok(complete) => return complete,
+                Err(Fenced) if self.was_own_call() => {
+                    warn!("a late call of this process opened the journal; opening it again");
+                    self.on_the_way.clear();
+                    self.read_again();
+                }
+                Err(Fenced) => break,
             }
         }
+        self.counts.fenced.store(true, Ordering::Relaxed);
+        // The other process counts these.
+        self.pending.clear();
+        error!(
+            journal = %self.identity.journal(),
+            "another process has opened this journal: this one stops counting clicks and leaves \
+             the journal's files as they are. No two nodes may use the same data folder or copies \
+             of it. Stop one of them, delete the journal folder of the copy, and restart"
+        );
+        false
+    }
+
+    /// Whether a call of this process, whose answer was lost, may have opened the journal after the
+    /// call that succeeded. Each such call counts once: another process may do the same.
+    fn was_own_call(&mut self) -> bool {
+        let may_be = self.lost_opens > 0;
+        self.lost_opens = self.lost_opens.saturating_sub(1);
+        may_be
     }
 
     async fn ship(&mut self) -> Result<bool, Fenced> {
@@ -160,7 +181,7 @@ impl Shipping {
             if order.is_some_and(|order| order.writers_gone) {
                 self.folder.end();
             }
-            self.poll();
+            let seen = self.poll();
             self.enricher.refresh(self.clock.now());
             let unread = self.read(order.is_some());
             // A shipper that ends stores full batches too, and then the rest.
@@ -178,7 +199,8 @@ impl Shipping {
                 Some(Order { writers_gone: false, .. }) => return Ok(false),
                 // What was read while the last batch was being stored is stored, too.
                 Some(_) if self.since.is_some() => continue,
-                Some(_) if self.folder.segments().next().is_none() => return Ok(true),
+                // A folder that cannot be read may hold segments that were never seen.
+                Some(_) if seen && self.folder.segments().next().is_none() => return Ok(true),
                 _ => {}
             }
             tokio::select! {
@@ -203,7 +225,10 @@ impl Shipping {
                     self.take_positions(&opened.positions);
                     return opened;
                 }
-                Err(error) => self.store_failed(&error),
+                Err(error) => {
+                    self.lost_opens = (self.lost_opens + 1).min(MAX_LATE_OPENS);
+                    self.store_failed(&error);
+                }
             }
             self.pause(&mut wait).await;
         }

@@ -146,6 +146,11 @@ impl Routes {
         ring.used -= if missing { 1 } else { old.bytes() };
     }
 
+    /// Calls `visit` for each cached route.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(&Route)) {
+        self.map.pin().iter().for_each(|(_, route)| visit(route));
+    }
+
     /// All cached routes.
     pub(crate) fn all(&self) -> Vec<(u64, Route)> {
         self.map.pin().iter().map(|(name, route)| (*name, route.clone())).collect()

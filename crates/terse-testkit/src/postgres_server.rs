@@ -134,6 +134,26 @@ impl PostgresServer {
         name
     }
 
+    /// A dump of a database, as `pg_dump` makes it.
+    pub fn dump(&self, database: &str) -> Vec<u8> {
+        let mut dump = program("pg_dump", None);
+        let output = dump.arg(self.url(database)).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    }
+
+    /// Replaces a database by a dump of it. Ends all connections to it.
+    pub fn restore(&self, database: &str, dump: &[u8]) {
+        self.sql("postgres", &format!("DROP DATABASE {database} WITH (FORCE)"));
+        self.sql("postgres", &format!("CREATE DATABASE {database} TEMPLATE template0"));
+        let mut psql = program("psql", None);
+        psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", "-"]).arg(self.url(database));
+        psql.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut psql = psql.spawn().unwrap();
+        std::io::Write::write_all(&mut psql.stdin.take().unwrap(), dump).unwrap();
+        assert!(psql.wait().unwrap().success(), "the dump is restored");
+    }
+
     /// Runs statements in a database (or a URL) and returns what `psql` prints, unadorned.
     pub fn sql(&self, database: &str, sql: &str) -> String {
         let place = if database.contains("://") { database.to_owned() } else { self.url(database) };

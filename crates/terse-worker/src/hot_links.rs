@@ -1,6 +1,6 @@
 //! Keeps the codes of popular links in a file, and reads these links into memory after a restart.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,13 +33,13 @@ pub struct HotLinks {
     first_run: bool,
 }
 
-/// The links in use.
-type InUse = Arc<dyn Fn() -> Vec<LinkKey> + Send + Sync>;
+/// Passes each link in use to its argument.
+type InUse = Arc<dyn Fn(&mut dyn FnMut(LinkKey)) + Send + Sync>;
 
 impl HotLinks {
-    /// `in_use`: the links in use; `live`: the clicks of the last hour.
+    /// `in_use` passes each link in use to its argument; `live`: the clicks of the last hour.
     pub fn new(
-        in_use: impl Fn() -> Vec<LinkKey> + Send + Sync + 'static,
+        in_use: impl Fn(&mut dyn FnMut(LinkKey)) + Send + Sync + 'static,
         live: Arc<Live>,
         clock: Clock,
         data_dir: &Path,
@@ -51,8 +51,10 @@ impl HotLinks {
     /// Writes the file.
     pub fn save(&self) -> io::Result<()> {
         let busiest = self.live.busiest(None, MINUTES, self.clock.now(), MAX_LINKS);
-        let busiest = busiest.into_iter().map(|busy| busy.link.key);
-        let links = most_visited_first(busiest, read(&self.path), &(self.in_use)());
+        let busiest = busiest.into_iter().map(|busy| busy.link.key).collect();
+        let mut kept = KeptLinks::new(busiest, read(&self.path));
+        (self.in_use)(&mut |key| kept.add(key));
+        let links = kept.most_visited_first();
         let folder = self.path.parent().unwrap_or(Path::new("."));
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         let mut text = String::new();
@@ -81,18 +83,51 @@ fn read(path: &Path) -> Vec<LinkKey> {
 }
 
 /// The links to keep: those with the most visits of the last hour, then other links in use, and of
-/// these the ones that were kept before first. The visits before a restart are no longer known, so
-/// these links keep the order of the file.
-fn most_visited_first(
-    busiest: impl IntoIterator<Item = LinkKey>,
-    kept_before: Vec<LinkKey>,
-    in_use: &[LinkKey],
-) -> Vec<LinkKey> {
-    let still_in_use: HashSet<&LinkKey> = in_use.iter().collect();
-    let kept_before = kept_before.into_iter().filter(|key| still_in_use.contains(key));
-    let mut seen = HashSet::new();
-    let all = busiest.into_iter().chain(kept_before).chain(in_use.iter().cloned());
-    all.filter(|key| seen.insert(key.clone())).take(MAX_LINKS).collect()
+/// these the ones that were kept before first. The visits before a restart are no longer known; the
+/// order of the file stands for them.
+///
+/// However many links are in use, it holds at most three times [`MAX_LINKS`].
+struct KeptLinks {
+    busiest: Vec<LinkKey>,
+    /// The links of the file, each with its place in it, and whether it is still in use.
+    before: HashMap<LinkKey, (usize, bool)>,
+    /// Other links in use, as many as may be kept.
+    others: Vec<LinkKey>,
+}
+
+impl KeptLinks {
+    fn new(busiest: Vec<LinkKey>, before: Vec<LinkKey>) -> Self {
+        let before = before.into_iter().zip(0..).map(|(key, place)| (key, (place, false)));
+        Self { busiest, before: before.collect(), others: Vec::new() }
+    }
+
+    /// Takes note of a link in use.
+    fn add(&mut self, key: LinkKey) {
+        if let Some((_, in_use)) = self.before.get_mut(&key) {
+            *in_use = true;
+        } else if self.others.len() < MAX_LINKS {
+            self.others.push(key);
+        }
+    }
+
+    /// How many links it holds in memory.
+    #[cfg(test)]
+    fn held(&self) -> usize {
+        self.busiest.len() + self.before.len() + self.others.len()
+    }
+
+    fn most_visited_first(self) -> Vec<LinkKey> {
+        let mut before: Vec<(usize, LinkKey)> = self
+            .before
+            .into_iter()
+            .filter_map(|(key, (place, in_use))| in_use.then_some((place, key)))
+            .collect();
+        before.sort_unstable_by_key(|(place, _)| *place);
+        let before = before.into_iter().map(|(_, key)| key);
+        let mut seen = HashSet::new();
+        let all = self.busiest.into_iter().chain(before).chain(self.others);
+        all.filter(|key| seen.insert(key.clone())).take(MAX_LINKS).collect()
+    }
 }
 
 /// The link of a line: its domain, a space, its code.
@@ -137,10 +172,22 @@ mod tests {
     fn of_more_links_than_are_kept_those_with_the_most_visits_are() {
         let (in_use, busiest) = (keys(0, 2 * MAX_LINKS), keys(15_000, 15_100));
         let before = [keys(90_000, 90_010), keys(12_000, 12_050), keys(15_000, 15_001)].concat();
-        let kept = most_visited_first(busiest.clone(), before, &in_use);
+        let mut kept = KeptLinks::new(busiest.clone(), before);
+        in_use.into_iter().for_each(|key| kept.add(key));
+        let kept = kept.most_visited_first();
         assert_eq!(kept.len(), MAX_LINKS);
         assert_eq!(kept[..100], busiest);
         assert_eq!(kept[100..150], keys(12_000, 12_050), "not what is no longer in use");
         assert_eq!(kept.iter().collect::<HashSet<_>>().len(), MAX_LINKS);
+    }
+
+    #[test]
+    fn the_links_held_in_memory_do_not_grow_with_the_links_in_use() {
+        let mut kept = KeptLinks::new(keys(0, MAX_LINKS), keys(5_000, 5_000 + MAX_LINKS));
+        for round in 0..20 {
+            keys(round * MAX_LINKS, (round + 1) * MAX_LINKS).into_iter().for_each(|k| kept.add(k));
+            assert!(kept.held() <= 3 * MAX_LINKS, "{} after {round}", kept.held());
+        }
+        assert_eq!(kept.most_visited_first().len(), MAX_LINKS);
     }
 }

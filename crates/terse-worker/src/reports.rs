@@ -71,9 +71,10 @@ impl ReportRepair {
         if *count >= REPORTERS_TO_WARN && self.links.warn(link, *created_at).await?.is_some() {
             return Ok(true);
         }
-        // A later link may have the code: it is another one, with reports of its own.
+        // Another link may have the code, also one that an import brought back with an earlier
+        // creation time. It has reports of its own.
         let there = self.links.preview(link).await?;
-        if there.is_some_and(|there| there.created_at <= *created_at) {
+        if there.is_some_and(|there| there.created_at == *created_at) {
             return Ok(false);
         }
         let by = Attribution {
@@ -171,5 +172,12 @@ mod tests {
         let two = open.iter().filter(|reported| reported.link == key("two"));
         let two: Vec<_> = two.map(|reported| (reported.created_at, reported.count)).collect();
         assert_eq!(two, [(timestamp(0), 2)]);
+        // An import brings a link back with an earlier creation time than the former link had.
+        report_created(&registry, key("two"), timestamp(9), 0).await;
+        assert_eq!(job.settle_all(&context).await.unwrap(), 1);
+        let open = registry.reported(ReportState::Open, None, 10).await.unwrap();
+        let two = open.iter().filter(|reported| reported.link == key("two"));
+        let two: Vec<_> = two.map(|reported| (reported.created_at, reported.count)).collect();
+        assert_eq!(two, [(timestamp(0), 2)], "the link that is there keeps its reports");
     }
 }

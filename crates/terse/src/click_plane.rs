@@ -66,6 +66,7 @@ impl ClickPlane {
                 places: settings.geo_database.clone(),
                 keep,
                 limit_bytes: settings.journal_size.bytes(),
+                batch_bytes: MemoryPlan::of(config).click_batch(),
                 flush: settings.flush.get(),
                 clock: clock.clone(),
             };
@@ -139,6 +140,11 @@ impl ClickPlane {
         let (clicks, links, guard) = (Arc::clone(clicks), Arc::clone(links), Arc::clone(guard));
         let counts = Arc::clone(&self.pruned);
         ClickRetentionJob::new(clicks, links, clock.clone(), guard, settings, counts)
+    }
+
+    /// What the shipper has done.
+    pub(crate) fn counts(&self) -> Arc<ShipperCounts> {
+        Arc::clone(&self.counts)
     }
 
     /// The metrics of the click plane.

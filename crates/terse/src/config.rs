@@ -571,7 +571,8 @@ settings! {
     pub struct MemoryConfig {
         /// The memory that terse plans with, at least `64MiB`. An eighth is for cached links
         /// (`cache.size`), five sixteenths are for the caches of the stores, an eighth is for
-        /// HTTP/2 connections, and the rest for everything else.
+        /// HTTP/2 connections, three thirty-seconds are for clicks that are not stored yet (at most
+        /// 48 MiB), and the rest for everything else.
         pub budget: ByteSize = ByteSize::mib(512),
     }
 }

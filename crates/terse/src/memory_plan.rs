@@ -7,9 +7,11 @@ use crate::config::{ByteSize, Config};
 /// What a client may send on an HTTP/2 connection before terse reads it, and what terse keeps of
 /// its answers.
 const HTTP2_CONNECTION: u64 = 64 << 10;
+/// A batch has at most 100,000 clicks; more memory would not make it larger.
+const MAX_CLICK_BATCHES: u64 = 48 << 20;
 
 /// The most memory of each kind, in bytes. What is left of the budget is for everything else:
-/// tables of limits, connections, batches of clicks, and the program itself.
+/// tables of limits, connections, journal segments, and the program itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct MemoryPlan {
     pub(crate) budget: u64,
@@ -21,6 +23,9 @@ pub(crate) struct MemoryPlan {
     pub(crate) registry: u64,
     /// The windows of HTTP/2 connections.
     pub(crate) http2: u64,
+    /// Clicks that are read from the journal and not stored yet: a batch that is being stored, and
+    /// one that grows.
+    pub(crate) click_batches: u64,
 }
 
 impl MemoryPlan {
@@ -36,6 +41,7 @@ impl MemoryPlan {
             click_store: budget / 8,
             registry: budget / 16,
             http2: budget / 8,
+            click_batches: (budget / 32 * 3).min(MAX_CLICK_BATCHES),
         }
     }
 
@@ -44,6 +50,11 @@ impl MemoryPlan {
     /// its own journal, which can wait for the disk. Each busy thread has about nine in memory.
     pub(crate) fn journal_segment(&self) -> usize {
         usize::try_from(self.budget / 256).unwrap_or(usize::MAX).clamp(512 << 10, 2 << 20)
+    }
+
+    /// What one batch of clicks may take.
+    pub(crate) fn click_batch(&self) -> usize {
+        usize::try_from(self.click_batches / 2).unwrap_or(usize::MAX)
     }
 
     /// How many HTTP/2 connections fit.
@@ -72,13 +83,14 @@ impl MemoryPlan {
     }
 
     /// Every kind with a bound, by its name in metrics.
-    pub(crate) fn limits(&self) -> [(&'static str, u64); 5] {
+    pub(crate) fn limits(&self) -> [(&'static str, u64); 6] {
         [
             ("links", self.links),
             ("link_store", self.link_store),
             ("click_store", self.click_store),
             ("registry", self.registry),
             ("http2", self.http2),
+            ("click_batches", self.click_batches),
         ]
     }
 }
@@ -94,7 +106,7 @@ mod tests {
             config.memory.budget = budget.parse().unwrap();
             let plan = MemoryPlan::of(&config);
             let sum: u64 = plan.limits().iter().map(|(_, bytes)| bytes).sum();
-            assert!(sum <= plan.budget * 9 / 16, "{budget}: {plan:?}");
+            assert!(sum <= plan.budget * 21 / 32, "{budget}: {plan:?}");
             let windows = MemoryPlan::of_http2(plan.http2_connections());
             assert!(windows <= plan.http2 && plan.http2_connections() >= 128, "{budget}");
         }

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use terse_core::clicks::LiveFollower;
 use terse_core::registry::Salts;
-use terse_core::{Clock, Notices};
+use terse_core::{Clock, LinkKey, Notices};
 use terse_metrics::{Exposition, HealthEndpoints};
 use terse_redirect::{
     FallbackParts, HttpFallback, Listeners, RedirectSettings, Redirector, Serves, Workers,
@@ -223,6 +223,7 @@ impl Server {
             job_counts,
             oldest_report,
             click_plane: click_plane.metrics(),
+            clicks: click_plane.counts(),
             shared_cache,
         };
         exposition.add(parts.sources(), started.map_or(0.0, |since| since.as_secs_f64()));
@@ -258,7 +259,7 @@ impl Server {
         });
         let journal = click_plane.journal.clone();
         let (in_use, live) = (Arc::clone(&redirector), Arc::clone(&click_plane.live));
-        let in_use = move || in_use.links_in_use();
+        let in_use = move |visit: &mut dyn FnMut(LinkKey)| in_use.for_each_link_in_use(visit);
         let hot_links = HotLinks::new(in_use, live, clock.clone(), &config.data_dir);
         jobs.add(hot_links.clone());
         let listeners = Listeners { plain, tls, outlive };

@@ -22,7 +22,7 @@ pub(crate) const EARLIER: &str = "SELECT id FROM reports \
 pub(crate) const REPORTERS: &str =
     "SELECT count(*) FROM reports WHERE domain = ?1 AND code = ?2 AND born = ?3 AND state = 'open'";
 pub(crate) const SETTLE: &str = "UPDATE reports SET state = ?4 \
-     WHERE domain = ?1 AND code = ?2 AND born <= ?3 AND state = 'open'";
+     WHERE domain = ?1 AND code = ?2 AND born = ?3 AND state = 'open'";
 const REPORT: &str = "INSERT INTO reports (domain, code, born, reporter, account, reason, text, \
     at, state) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'open')";

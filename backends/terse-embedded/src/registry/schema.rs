@@ -101,7 +101,7 @@ mod tests {
             (outbox::EMPTY_OF, "webhooks_of (owner=?)"),
             (prune::DELIVERIES, "deliveries_by_age (created_at<?)"),
             (moderation::REPORTERS, "reports_of (domain=? AND code=? AND state=? AND born=?)"),
-            (moderation::SETTLE, "reports_of (domain=? AND code=? AND state=? AND born<?)"),
+            (moderation::SETTLE, "reports_of (domain=? AND code=? AND state=? AND born=?)"),
             (prune::SESSIONS, "sessions_ending (expires_at<?)"),
             (prune::INVITATIONS, "invitations_ending (expires_at<?)"),
             (prune::KEYS, "keys_expiring (expires_at>? AND expires_at<?)"),

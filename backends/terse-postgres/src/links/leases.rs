@@ -28,10 +28,11 @@ impl PostgresLinks {
         let before = locked(&transaction).await?;
         let mut leases = before;
         let next = &mut leases[usize::from(length)];
-        // A caller that knows a higher number got it before this database was restored.
-        let restored = at_least.min(all) > *next;
+        // A caller that knows a higher number got it before this database was restored. A caller
+        // that knows none would get numbers that were leased since the dump was made.
+        let restored = restored_from_dump(&transaction).await? || at_least.min(all) > *next;
         if restored {
-            *next = at_least.min(all);
+            *next = (*next).max(at_least.min(all));
             leases = self.skipped(leases);
         }
         let start = leases[usize::from(length)].saturating_add(skip);
@@ -46,6 +47,10 @@ impl PostgresLinks {
         if restored {
             let sql = "UPDATE link_store SET incarnation = incarnation + 1";
             transaction.execute(sql, &[]).await?;
+            tracing::warn!(
+                "the database was restored from an older copy: new codes continue far behind all \
+                 that may have been issued since"
+            );
         }
         transaction.commit().await?;
         Ok(start..end)
@@ -82,6 +87,22 @@ impl PostgresLinks {
         }
         leases
     }
+}
+
+/// Whether the tables were restored from a dump since the last lease. Notes that they were.
+async fn restored_from_dump(transaction: &Transaction<'_>) -> Result<bool, Failure> {
+    let sql = "SELECT s.tables_id, d.oid::text || '.' || 'link_leases'::regclass::oid::text \
+               FROM link_store s, pg_database d WHERE d.datname = current_database()";
+    let row = transaction.query_opt(sql, &[]).await?;
+    let row = row.ok_or_else(|| corrupt("the store has no identity"))?;
+    let (noted, present) = (row.get::<_, Option<String>>(0), row.get::<_, String>(1));
+    if noted.as_ref() == Some(&present) {
+        return Ok(false);
+    }
+    let sql = "UPDATE link_store SET tables_id = $1";
+    transaction.execute(sql, params![present.as_str()]).await?;
+    // A new store, or one that was moved here, has none yet.
+    Ok(noted.is_some())
 }
 
 /// The leases, which no other transaction can change until this one ends.

@@ -104,7 +104,7 @@ impl ReportStore for PostgresRegistry {
             let count = step
                 .run(
                     "UPDATE reports SET state = $4 WHERE domain = $1 AND code = $2 \
-                     AND link_created_at <= $3 AND state = 'open'",
+                     AND link_created_at = $3 AND state = 'open'",
                     params![
                         link.domain.as_str(),
                         link.code.as_str(),

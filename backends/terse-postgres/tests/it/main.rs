@@ -6,4 +6,5 @@ mod contract;
 mod faults;
 mod feed;
 mod pooler;
+mod restored;
 mod tables;

@@ -72,6 +72,9 @@ struct State {
     faults: VecDeque<Option<Fault>>,
     always: Option<Fault>,
     away: bool,
+    /// Calls of `open` whose answers are lost, and which arrive after the next one.
+    late_opens: u32,
+    arriving_opens: u32,
     /// How long each batch takes.
     delay: Duration,
     stalled: Option<Sender<()>>,
@@ -137,7 +140,8 @@ impl FakeStore {
 }
 
 fn journal_of(folder: &Path) -> JournalId {
-    FolderIdentity::open(folder).unwrap().journal()
+    let disk = Arc::new(crate::disk::FileSystem::new(folder));
+    FolderIdentity::open(disk).unwrap().journal()
 }
 
 fn away() -> StoreError {
@@ -151,9 +155,15 @@ impl ClickIngest for FakeStore {
         if state.away {
             return Err(away());
         }
-        let (epoch, generation) = state.journals.entry(journal).or_default();
-        *epoch += 1;
-        let (epoch, generation) = (*epoch, *generation);
+        if state.late_opens > 0 {
+            state.late_opens -= 1;
+            state.arriving_opens += 1;
+            return Err(away());
+        }
+        let late = std::mem::take(&mut state.arriving_opens);
+        let (current, generation) = state.journals.entry(journal).or_default();
+        let (epoch, generation) = (*current + 1, *generation);
+        *current = epoch + late;
         let positions = state.positions.iter().filter(|((of, _), _)| *of == journal);
         let positions =
             positions.map(|(&(journal, segment), &to)| Position { journal, segment, to }).collect();
@@ -242,6 +252,7 @@ fn start_within(
         places: None,
         keep: AddressPrecision::Network,
         limit_bytes,
+        batch_bytes: pace.batch_bytes,
         flush: pace.flush,
         clock: Clock::default(),
     };
@@ -323,6 +334,7 @@ fn a_geo_database_that_cannot_be_read_fails_the_start() {
         places: Some(temp.path().join("missing.mmdb")),
         keep: AddressPrecision::Network,
         limit_bytes: u64::MAX,
+        batch_bytes: usize::MAX,
         flush: Duration::ZERO,
         clock: Clock::default(),
     };

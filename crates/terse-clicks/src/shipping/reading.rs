@@ -25,6 +25,9 @@ const SETTLE_MS: i64 = 50;
 const MAX_STEP_MS: i64 = 250;
 /// Records that are read while reports wait.
 const ROUND: usize = 4096;
+/// What a record takes in memory, at most in general. Near the bound of a batch, fewer are read at a
+/// time, so that the batch does not grow past it.
+const RECORD_BYTES: usize = 1024;
 
 /// Why reading ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -74,7 +77,9 @@ impl Shipping {
         }
         self.behind = false;
         let first = state.gathering.columns().len();
-        let most = self.pace.batch.min(state.gathering.len() + ROUND);
+        let room_bytes = self.pace.batch_bytes.saturating_sub(state.gathering.bytes());
+        let round = ROUND.min(room_bytes / RECORD_BYTES + 1);
+        let most = self.pace.batch.min(state.gathering.len() + round);
         let mut broken: HashSet<Age> = HashSet::new();
         let mut waiting: Vec<(i64, Age)> = Vec::new();
         let mut step_ms = self.step_ms;
@@ -158,7 +163,7 @@ impl Shipping {
             self.since.get_or_insert_with(Instant::now);
         }
         self.live.publish_from(state.gathering.columns(), first, self.clock.now());
-        self.counts.in_memory.store(state.clicks(), Ordering::Relaxed);
+        self.counts.set_in_memory(state.size());
         drop(state);
         if let Some(error) = failed {
             self.file_failed(&error);

@@ -42,7 +42,7 @@ impl Shipping {
         let (batch, unreadable) = self.pending.send(spans);
         let settled = self.settle(&batch, unreadable).await;
         self.on_the_way.clear();
-        self.counts.in_memory.store(self.pending.arrived(), Ordering::Relaxed);
+        self.counts.set_in_memory(self.pending.arrived());
         self.note_lag();
         settled
     }

@@ -31,9 +31,9 @@ pub trait ReportStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ReportedLink>, RegistryError>;
 
-    /// Settles all open reports about a link, and about earlier links with its code, and returns how
-    /// many. Reports about links that were created after `created_at` stay open. Writes an audit
-    /// record if there were any.
+    /// Settles all open reports about the link that was created at this time, and returns how many.
+    /// Reports about other links that had its code stay open. Writes an audit record if there were
+    /// any.
     async fn settle_reports(
         &self,
         link: &LinkKey,

@@ -70,6 +70,20 @@ impl Redirector {
         self.answer(&visitor, unknown).await.reply
     }
 
+    /// The same, with the owner and the creation time of the link that a redirect followed: what a
+    /// journal records of it.
+    #[doc(hidden)]
+    pub async fn answer_for_journal(
+        self: &Arc<Self>,
+        visitor: Visitor<'_>,
+    ) -> (Reply, Option<(u64, i64)>) {
+        let unknown =
+            ClientAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), &self.settings.proxies);
+        let Answer { reply, answered, link } = self.answer(&visitor, unknown).await;
+        let followed = link.filter(|_| answered == Answered::Redirected);
+        (reply, followed.map(|link| (link.owner, link.created_ms)))
+    }
+
     async fn look_up_and_answer(
         self: &Arc<Self>,
         visitor: &Visitor<'_>,

@@ -212,17 +212,20 @@ impl Redirector {
         &self.routes
     }
 
-    /// The links that were visited within their time to live.
-    pub fn links_in_use(&self) -> Vec<LinkKey> {
+    /// Calls `visit` for each link that was visited within its time to live, one after the other:
+    /// there may be millions of them.
+    pub fn for_each_link_in_use(&self, visit: &mut dyn FnMut(LinkKey)) {
         let now = self.now();
-        let in_use = self.routes.all().into_iter().filter(|(_, route)| {
-            route.is_fresh(now) && route.head().decision != VisitDecision::NotFound
-        });
         let key = |route: &Route| {
             let code = Code::parse(std::str::from_utf8(route.code()).ok()?)?;
             Some(LinkKey { domain: self.hosts.name(route.head().domain).clone(), code })
         };
-        in_use.filter_map(|(_, route)| key(&route)).collect()
+        self.routes.for_each(|route| {
+            let in_use = route.is_fresh(now) && route.head().decision != VisitDecision::NotFound;
+            if let Some(key) = in_use.then(|| key(route)).flatten() {
+                visit(key);
+            }
+        });
     }
 
     /// Reads links into memory before they are visited, a few at a time, until half of the memory

@@ -188,7 +188,7 @@ impl ReportStore for MemoryRegistry {
             .map(|(_, report)| report)
             .filter(|report| report.state == ReportState::Open);
         let meant = |report: &&mut AbuseReport| {
-            settled != ReportState::Open && report.link == *link && report.created_at <= created_at
+            settled != ReportState::Open && report.link == *link && report.created_at == created_at
         };
         for report in open.filter(meant) {
             report.state = settled;

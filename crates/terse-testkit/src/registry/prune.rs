@@ -47,7 +47,7 @@ pub async fn expired_rows_are_pruned(store: RegistryHandle) {
         store.report(report).await.unwrap();
         if settled {
             store
-                .settle_reports(&key(code), timestamp(-4), ReportState::Cleared, at(now))
+                .settle_reports(&key(code), timestamp(-5), ReportState::Cleared, at(now))
                 .await
                 .unwrap();
         }

@@ -1,10 +1,11 @@
 //! The components whose metrics this process shows.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use terse_cli::LAST_BACKUP;
+use terse_clicks::ShipperCounts;
 use terse_core::Notices;
 use terse_core::metrics::MetricsSource;
 use terse_metrics::{ReadsLinks, write_folder_metrics};
@@ -35,6 +36,7 @@ pub(super) struct MetricsParts<'a> {
     pub(super) job_counts: jobs::Counts,
     pub(super) oldest_report: Arc<OldestReport>,
     pub(super) click_plane: MetricsSource,
+    pub(super) clicks: Arc<ShipperCounts>,
     pub(super) shared_cache: Option<MetricsSource>,
 }
 
@@ -42,7 +44,7 @@ impl MetricsParts<'_> {
     /// One source for each component.
     pub(super) fn sources(self) -> Vec<MetricsSource> {
         let Self { data_dir, memory, notices, redirector, workers, certificates, .. } = self;
-        let Self { api, safety, outgoing, jobs, job_counts, oldest_report, .. } = self;
+        let Self { api, safety, outgoing, jobs, job_counts, oldest_report, clicks, .. } = self;
         let (reserve, queue) = (Arc::clone(&self.store.disk_reserve), self.store.queue_depth());
         let last_backup = data_dir.join(LAST_BACKUP);
         let (threads, routes) = (Arc::clone(&workers), Arc::clone(&redirector));
@@ -62,7 +64,11 @@ impl MetricsParts<'_> {
             Box::new(move |to| {
                 let http2 = workers.get().map_or(0, |workers| workers.http2_connections());
                 let links = routes.routes().bytes() as u64;
-                let in_use = [("links", links), ("http2", MemoryPlan::of_http2(http2))];
+                let in_use = [
+                    ("links", links),
+                    ("http2", MemoryPlan::of_http2(http2)),
+                    ("click_batches", clicks.in_memory_bytes.load(Ordering::Relaxed)),
+                ];
                 memory.write_metrics(&in_use, to);
             }),
             self.click_plane,

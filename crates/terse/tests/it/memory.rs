@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use terse_testkit::wait_until;
 
 use crate::harness::TestTerse;
 use crate::process::{Served, folder};
@@ -41,6 +42,61 @@ fn cached_links_stay_within_their_share_of_the_budget() {
     assert!(used > limit / 2 && used <= limit, "{used} of {limit}");
     assert!(metric(&numbers, "terse_cache_routes") < 1100, "some made room for others");
     assert_eq!(terse.get(&format!("/{}", codes[0])).status, 302, "and are read again");
+}
+
+#[test]
+fn every_kind_of_memory_has_its_share_of_the_budget() {
+    let terse = TestTerse::with(|config| config.memory.budget = "64MiB".parse().unwrap());
+    let numbers = terse.get("/metrics").text();
+    let limit = |kind: &str| {
+        metric(&numbers, &format!(r#"terse_memory_limit_bytes{{kind="{kind}"}}"#)) >> 20
+    };
+    let kinds = ["links", "link_store", "click_store", "registry", "http2", "click_batches"];
+    assert_eq!(kinds.map(limit), [8, 8, 8, 4, 8, 6]);
+    let all = numbers.lines().filter(|line| line.starts_with("terse_memory_limit_bytes{"));
+    assert_eq!(all.count(), kinds.len(), "a kind that is not in this list:\n{numbers}");
+}
+
+#[test]
+fn the_windows_of_http_2_connections_count_while_they_are_open() {
+    const EACH: u64 = 64 << 10;
+    let terse = TestTerse::start();
+    let in_use = || metric(&terse.get("/metrics").text(), r#"terse_memory_bytes{kind="http2"}"#);
+    assert_eq!(in_use(), 0);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+    let clients: Vec<_> = (0..3)
+        .map(|_| {
+            let connect = async {
+                let stream = tokio::net::TcpStream::connect(terse.address).await.unwrap();
+                let (client, connection) = h2::client::handshake(stream).await.unwrap();
+                tokio::spawn(connection);
+                client.ready().await.unwrap()
+            };
+            runtime.block_on(connect)
+        })
+        .collect();
+    wait_until("three connections", || in_use() == 3 * EACH);
+    drop(clients);
+    wait_until("no connection", || in_use() == 0);
+}
+
+#[test]
+fn clicks_count_as_memory_until_they_are_stored() {
+    let terse = TestTerse::with(|config| config.clicks.flush = "1m".parse().unwrap());
+    let in_use =
+        || metric(&terse.get("/metrics").text(), r#"terse_memory_bytes{kind="click_batches"}"#);
+    assert_eq!(in_use(), 0);
+    terse.alias("ok1234", "https://example.com/ok");
+    assert_eq!(terse.get("/ok1234").status, 302);
+    wait_until("a click in memory", || in_use() > 0);
+    let one = in_use();
+    for n in 0..20 {
+        terse.alias(&format!("other-{n}"), "https://example.com/other");
+        assert_eq!(terse.get(&format!("/other-{n}")).status, 302);
+    }
+    // A link that is new to the batch takes more than a click on one that it has.
+    wait_until("more clicks in memory", || in_use() > one + 20 * 200);
 }
 
 /// glibc reserves address space of 64 MiB, aligned to it, for each heap beside the main one.

@@ -90,7 +90,8 @@ impl History {
             let returned = write.returned?;
             let at_once = write.node == node || (self.generated && index == 1);
             let from = if at_once { Some(returned) } else { trouble.settled(returned) };
-            from.is_some_and(|from| from <= called).then_some(index)
+            // Within one millisecond either may have come first.
+            from.is_some_and(|from| from < called).then_some(index)
         };
         self.writes.iter().enumerate().filter_map(must).max().unwrap_or(0)
     }

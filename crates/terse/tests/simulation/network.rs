@@ -27,7 +27,7 @@ pub(crate) enum Weather {
 }
 
 impl Weather {
-    const ALL: [Self; 4] = [Self::Fine, Self::Slow, Self::Flaky, Self::Down];
+    pub(crate) const ALL: [Self; 4] = [Self::Fine, Self::Slow, Self::Flaky, Self::Down];
 }
 
 /// The store as one node reaches it.
@@ -72,7 +72,7 @@ impl SimStore {
     }
 }
 
-fn lost() -> StoreError {
+pub(crate) fn lost() -> StoreError {
     StoreError::Unavailable("lost on the way".into())
 }
 

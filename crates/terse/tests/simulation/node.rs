@@ -12,9 +12,9 @@ use terse_redirect::{
 };
 use terse_testkit::{MemoryClickStore, MemoryRegistry};
 use terse_worker::{Reaper, RemovalGuard};
-use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::alive::Alive;
 use crate::dice::Dice;
 use crate::network::SimStore;
 
@@ -22,13 +22,21 @@ const DAY: Duration = Duration::from_hours(24);
 /// How long a cached link is used. Short, so that a schedule sees several.
 pub(crate) const CACHE_TTL: Duration = Duration::from_secs(8);
 
+/// The answer to a visit, and owner and creation time of the link that it followed.
+#[derive(Clone, Debug)]
+pub(crate) struct VisitAnswer {
+    pub(crate) status: u16,
+    pub(crate) location: Option<String>,
+    pub(crate) followed: Option<(u64, i64)>,
+}
+
 /// A running node. Dropping it is a crash: nothing of it is left but the store.
 pub(crate) struct Node {
     pub(crate) links: Arc<Links>,
     pub(crate) redirector: Arc<Redirector>,
     pub(crate) limiter: Arc<LocalLimiter>,
     /// Ends what runs on this node when it is dropped.
-    pub(crate) alive: watch::Sender<()>,
+    pub(crate) alive: Alive,
 }
 
 impl Node {
@@ -72,7 +80,7 @@ impl Node {
             clock.clone(),
         ));
         let limiter = Arc::new(LocalLimiter::new(clock.clone()));
-        Self { links, redirector, limiter, alive: watch::channel(()).0 }
+        Self { links, redirector, limiter, alive: Alive::default() }
     }
 
     /// Reads the change feed every second, as a node does.
@@ -84,8 +92,8 @@ impl Node {
         }
     }
 
-    /// Status and location of a visit.
-    pub(crate) async fn visit(redirector: &Arc<Redirector>, code: &str) -> (u16, Option<String>) {
+    /// The answer to a visit.
+    pub(crate) async fn visit(redirector: &Arc<Redirector>, code: &str) -> VisitAnswer {
         let visitor = Visitor {
             domain: 0,
             code,
@@ -96,11 +104,12 @@ impl Node {
             password: None,
             headers: VisitorHeaders::default(),
         };
-        match redirector.answer_uncounted(visitor).await {
+        let (reply, followed) = redirector.answer_for_journal(visitor).await;
+        match reply {
             Reply::Response(response) => {
                 let location = response.headers().get("location");
                 let location = location.map(|value| value.to_str().unwrap().to_owned());
-                (response.status().as_u16(), location)
+                VisitAnswer { status: response.status().as_u16(), location, followed }
             }
             Reply::Page(..) | Reply::WrongMethod => panic!("no link has a page"),
         }

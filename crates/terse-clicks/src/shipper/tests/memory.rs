@@ -119,6 +119,35 @@ fn while_the_store_is_away_clicks_are_read_into_a_bounded_memory() {
 }
 
 #[test]
+fn batches_in_memory_stay_within_their_bytes_while_the_store_is_away() {
+    const BYTES: usize = 100_000;
+    let temp = tempfile::tempdir().unwrap();
+    let store = Arc::new(FakeStore::default());
+    store.state().always = Some(Fault::Hangs);
+    // Each click has a link of its own, which takes more memory than another click on one link.
+    let mut written = Written::new(10, 99, 1000, 1 << 20);
+    for n in 0..3000 {
+        let code = format!("code{n}");
+        let record = Record { code: code.as_bytes(), ..click(n) };
+        assert!(written.try_add_record(&record));
+    }
+    written.save(temp.path());
+    let pace = Pace { batch: 100_000, batch_bytes: BYTES, ..SLOW };
+    let shipper = start(temp.path(), 1, &store, pace);
+    let counts = shipper.counts();
+    let bytes = || counts.in_memory_bytes.load(Ordering::Relaxed) as usize;
+    wait_until("filling both batches", || bytes() >= 2 * BYTES);
+    let calls = store.state().calls;
+    wait_until("trying again", || store.state().calls > calls + 1);
+    // The last record of each may go past the bound.
+    assert!(bytes() < 2 * (BYTES + 4096), "{}", bytes());
+    store.state().always = None;
+    assert!(shipper.stop(SOON, true));
+    assert_counted_once(&store, 3000);
+    assert_eq!(bytes(), 0);
+}
+
+#[test]
 fn what_was_erased_is_not_in_memory_any_more() {
     let temp = tempfile::tempdir().unwrap();
     let store = Arc::new(FakeStore::default());
@@ -203,6 +232,7 @@ fn clicks_are_made_known_once_they_are_counted() {
         places: None,
         keep: AddressPrecision::Network,
         limit_bytes: u64::MAX,
+        batch_bytes: usize::MAX,
         flush: Duration::ZERO,
         clock: Clock::default(),
     };

@@ -53,6 +53,20 @@ fn two_nodes_on_one_store_leave_each_others_positions_alone() {
     assert_counted_once(&store, 150);
 }
 
+#[test]
+fn a_late_call_of_the_process_itself_does_not_end_its_counting() {
+    let temp = tempfile::tempdir().unwrap();
+    let clicks = dead(temp.path(), 1..3, 10, 0);
+    let store = Arc::new(FakeStore::default());
+    store.state().late_opens = 2;
+    let shipper = start(temp.path(), 1, &store, FAST);
+    let counts = shipper.counts();
+    wait_until("counting", || store.counted().len() == clicks as usize);
+    assert!(!counts.fenced.load(Ordering::Relaxed));
+    assert!(shipper.stop(SOON, true));
+    assert_counted_once(&store, clicks);
+}
+
 fn copy_folder(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
