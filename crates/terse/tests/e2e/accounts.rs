@@ -27,7 +27,7 @@ impl Browser {
         self.open(&format!("{url}/login")).await;
         self.fill("#name", "ann").await;
         self.fill("#password", password).await;
-        self.press("form[action='/login'] button").await;
+        self.press("form[action='/login'] button[type=submit]").await;
     }
 }
 
@@ -56,13 +56,13 @@ fn two_factor_sign_in_is_turned_on_used_and_turned_off() {
         let mut last = 0;
         browser.fill("#password", PASSWORD).await;
         browser.fill("#code", "000000").await;
-        browser.press("form[action='/account/two-factor'] button").await;
+        browser.press("form[action='/account/two-factor'] button[type=submit]").await;
         browser.wait("#code[aria-invalid]").await;
         browser.check_state("two-factor-refused").await;
         assert_eq!(browser.text("#secret").await, secret, "the app keeps its secret");
         browser.fill("#password", PASSWORD).await;
         browser.fill("#code", &next_code(&secret, &mut last)).await;
-        browser.press("form[action='/account/two-factor'] button").await;
+        browser.press("form[action='/account/two-factor'] button[type=submit]").await;
         browser.wait("ul.codes").await;
         browser.check_state("two-factor-codes").await;
         let codes = browser.text("ul.codes").await;
@@ -70,7 +70,7 @@ fn two_factor_sign_in_is_turned_on_used_and_turned_off() {
         assert_eq!(codes.len(), 10, "{codes:?}");
         browser.open(&format!("{url}/account")).await;
         browser.check_state("account-two-factor").await;
-        browser.press("form[action='/logout'] button").await;
+        browser.press("form[action='/logout'] button[type=submit]").await;
         browser.wait("a[href='/login']").await;
 
         browser.give_password(url, PASSWORD).await;
@@ -81,32 +81,32 @@ fn two_factor_sign_in_is_turned_on_used_and_turned_off() {
         browser.give_password(url, PASSWORD).await;
         browser.wait("#code").await;
         browser.fill("#code", "000000").await;
-        browser.press("form[action='/login/code'] button").await;
+        browser.press("form[action='/login/code'] button[type=submit]").await;
         browser.wait("#code[aria-invalid]").await;
         browser.check_state("login-code-refused").await;
         browser.fill("#code", &next_code(&secret, &mut last)).await;
-        browser.press("form[action='/login/code'] button").await;
+        browser.press("form[action='/login/code'] button[type=submit]").await;
         browser.wait("nav.side").await;
         browser.press("a.me").await;
         browser.wait("#off").await;
-        browser.press("form[action='/logout'] button").await;
+        browser.press("form[action='/logout'] button[type=submit]").await;
         browser.wait("a[href='/login']").await;
 
         browser.give_password(url, PASSWORD).await;
         browser.wait("#code").await;
         browser.fill("#code", codes[4]).await;
-        browser.press("form[action='/login/code'] button").await;
+        browser.press("form[action='/login/code'] button[type=submit]").await;
         browser.wait("nav.side").await;
         browser.press("a.me").await;
         browser.wait("#off").await;
         assert!(browser.text("main").await.contains("9 recovery codes are left"));
         browser.fill("#off", "wrong").await;
-        browser.press("form[action='/account/two-factor/off'] button").await;
+        browser.press("form[action='/account/two-factor/off'] button[type=submit]").await;
         browser.wait("#off[aria-invalid]").await;
         browser.fill("#off", PASSWORD).await;
-        browser.press("form[action='/account/two-factor/off'] button").await;
+        browser.press("form[action='/account/two-factor/off'] button[type=submit]").await;
         browser.wait(".done").await;
-        browser.press("form[action='/logout'] button").await;
+        browser.press("form[action='/logout'] button[type=submit]").await;
         browser.wait("a[href='/login']").await;
         browser.give_password(url, PASSWORD).await;
         browser.wait("nav.side").await;
@@ -125,16 +125,16 @@ fn a_forgotten_password_is_replaced_by_a_reset_link_without_scripts() {
         browser.picture("reset").await;
         browser.fill("#password", "another long one").await;
         browser.fill("#again", "another long two").await;
-        browser.press("form[action='/login/reset'] button").await;
+        browser.press("form[action='/login/reset'] button[type=submit]").await;
         browser.wait("#password[aria-invalid]").await;
         browser.fill("#password", "another long one").await;
         browser.fill("#again", "another long one").await;
-        browser.press("form[action='/login/reset'] button").await;
+        browser.press("form[action='/login/reset'] button[type=submit]").await;
         browser.wait(".done").await;
         browser.check_page().await;
         browser.fill("#name", "ann").await;
         browser.fill("#password", "another long one").await;
-        browser.press("form[action='/login'] button").await;
+        browser.press("form[action='/login'] button[type=submit]").await;
         browser.wait("nav.side").await;
         browser.open(link).await;
         assert!(browser.text("h1").await.contains("no longer valid"));
