@@ -89,7 +89,7 @@ pub(crate) type LogLength = Arc<AtomicU32>;
 pub(crate) fn connect_writer(site: &DbLocation) -> rusqlite::Result<(Connection, LogLength)> {
     let mut conn = open(site, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.busy_timeout(Duration::from_secs(5))?;
-    close_quietly(&conn, true)?;
+    keep_log_on_close(&conn, true)?;
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
@@ -125,7 +125,7 @@ pub(crate) fn connect_writer(site: &DbLocation) -> rusqlite::Result<(Connection,
 /// Sets whether closing this connection leaves the log as it is. By default, the last connection to
 /// close copies the log into the file and deletes it: correct at a normal end, but not after a
 /// failed sync.
-pub(crate) fn close_quietly(conn: &Connection, quietly: bool) -> rusqlite::Result<()> {
+pub(crate) fn keep_log_on_close(conn: &Connection, quietly: bool) -> rusqlite::Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, quietly).map(|_| ())
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn connect_reader(site: &DbLocation) -> rusqlite::Result<Connection> 
 /// A connection without any settings applied. Closing it leaves the log as it is.
 pub(crate) fn connect_bare(site: &DbLocation) -> rusqlite::Result<Connection> {
     let conn = open(site, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    close_quietly(&conn, true)?;
+    keep_log_on_close(&conn, true)?;
     Ok(conn)
 }
 

@@ -74,7 +74,7 @@ impl std::fmt::Display for Failure {
 
 /// Whether SQLite failed because of one job and not because of the disk, so that the other jobs can
 /// still run.
-pub(crate) fn concerns_one(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_single_job_error(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
         Some(

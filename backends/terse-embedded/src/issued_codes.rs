@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::leases::{self, Leases};
 use rusqlite::Connection;
-use terse_core::{Absence, Domain, LinkKey, MAX_CODE_LENGTH, Numbering};
+use terse_core::{AbsenceCertainty, Domain, LinkKey, MAX_CODE_LENGTH, Numbering};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// The largest number of codes that only look generated to keep in memory.
@@ -87,19 +87,19 @@ impl IssuedCodes {
         domain: &Domain,
         code: &str,
         numbering: &Numbering,
-    ) -> Absence {
+    ) -> AbsenceCertainty {
         let Some((length, n)) = numbering.number(code.as_bytes()) else {
-            return Absence::Unknown;
+            return AbsenceCertainty::Unknown;
         };
         if n < self.leased(length) {
-            return Absence::Unknown;
+            return AbsenceCertainty::Unknown;
         }
         let alike = self.alike.read().unwrap_or_else(PoisonError::into_inner);
         // Checked under the lock, because the set is emptied when it overflows.
         if self.too_many.load(Ordering::Acquire) || alike.contains(&hash(domain.as_str(), code)) {
-            Absence::Unknown
+            AbsenceCertainty::Unknown
         } else {
-            Absence::Certain
+            AbsenceCertainty::Certain
         }
     }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::{
-    Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Clock, CodeLease,
-    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStatus, LinkStore,
-    LinkVersion, ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore,
-    Request, Revision, StoreError, TagCount, Timestamp, Updated,
+    AbsenceCertainty, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Clock,
+    CodeLease, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStatus,
+    LinkStore, LinkVersion, ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page,
+    PurgeBefore, Request, Revision, StoreError, TagCount, Timestamp, Updated,
 };
 
 use crate::backup::BackupError;
@@ -270,7 +270,7 @@ impl LinkReader for Embedded {
         self.threads.read(LOOKUP, move |queries| queries.get_folded(&key)).await
     }
 
-    fn surely_absent(&self, domain: &Domain, code: &str) -> Absence {
+    fn surely_absent(&self, domain: &Domain, code: &str) -> AbsenceCertainty {
         self.issued.surely_absent(domain, code, &self.numbering)
     }
 }

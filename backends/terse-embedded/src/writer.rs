@@ -18,8 +18,8 @@ use tokio::sync::oneshot;
 
 use crate::connection_gate::{ConnectionGate, Permit};
 use crate::database::{Database, Writes};
-use crate::engine::{LogLength, backfilled, checkpoint, close_quietly, connect_writer};
-use crate::failure::{Failure, concerns_one, corrupt, drops_pages, unavailable};
+use crate::engine::{LogLength, backfilled, checkpoint, connect_writer, keep_log_on_close};
+use crate::failure::{Failure, corrupt, drops_pages, is_single_job_error, unavailable};
 use crate::health::Health;
 use crate::queue::{Dequeued, Queue, QueueReceiver};
 use crate::reader::ReadJob;
@@ -131,7 +131,7 @@ impl<T: Database> Writer<T> {
             let Dequeued::Items(mut jobs) = self.queue.take(T::MAX_WRITES_PER_COMMIT) else {
                 // No error, and all other connections are closed: SQLite may delete the log.
                 state.writes.log_ends();
-                if let Err(error) = close_quietly(state.writes.conn(), false) {
+                if let Err(error) = keep_log_on_close(state.writes.conn(), false) {
                     tracing::warn!(%error, "the log stays beside the {} file", T::NAME);
                 }
                 return;
@@ -263,7 +263,7 @@ impl<S: Writes> WriterState<S> {
                         mended
                     } => {}
                 // Only this job fails: the others are tried again, together.
-                Err(TransactionError { error, over: Some(one) }) if concerns_one(&error) => {
+                Err(TransactionError { error, over: Some(one) }) if is_single_job_error(&error) => {
                     tracing::error!(%error, "SQLite refused one write; the others are tried again");
                     jobs.remove(one).refuse(corrupt(error.to_string()));
                 }

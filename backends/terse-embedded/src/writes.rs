@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use terse_core::{
-    ClickSpend, CodeLease, Domain, FoldedAlias, Insert, Inserted, Link, LinkKey, MAX_CODE_LENGTH,
-    MIN_CODE_LENGTH, MustBeAbsent, OutboxEvent, OwnerId, Request, ReuseKey, Revision, StoreError,
-    Timestamp, Updated,
+    ClickSpend, CodeLease, Domain, FoldedAlias, Insert, InsertCondition, Inserted, Link, LinkKey,
+    MAX_CODE_LENGTH, MIN_CODE_LENGTH, OutboxEvent, OwnerId, Request, ReuseKey, Revision,
+    StoreError, Timestamp, Updated,
 };
 
 use crate::failure::Failure;
@@ -319,8 +319,8 @@ impl LinkWrites {
     }
 
     /// Whether something exists that an insert on this domain requires to be absent.
-    fn exists(&self, domain: &Domain, what: &MustBeAbsent) -> Result<bool, Failure> {
-        if let MustBeAbsent::Issued(code) = what {
+    fn exists(&self, domain: &Domain, what: &InsertCondition) -> Result<bool, Failure> {
+        if let InsertCondition::Issued(code) = what {
             return Ok(self.number_id(code, |length| self.issued.leased(length)).is_some());
         }
         let Some(domain) = self.domain_id(domain)? else {
@@ -332,15 +332,15 @@ impl LinkWrites {
             Ok(statement.query_row(params![domain, folded, except], |row| row.get(0))?)
         };
         match what {
-            MustBeAbsent::Alias { folded, except } => alike(ALIAS_ALIKE, folded, *except),
-            MustBeAbsent::QuarantinedAlias { folded, except } => {
+            InsertCondition::Alias { folded, except } => alike(ALIAS_ALIKE, folded, *except),
+            InsertCondition::QuarantinedAlias { folded, except } => {
                 alike(QUARANTINED_ALIAS, folded, *except)
             }
-            MustBeAbsent::QuarantinedCode(code) => {
+            InsertCondition::QuarantinedCode(code) => {
                 let mut statement = self.conn.prepare_cached(QUARANTINED_CODE)?;
                 Ok(statement.query_row(params![domain, code.as_str()], |row| row.get(0))?)
             }
-            MustBeAbsent::Issued(_) => Ok(false),
+            InsertCondition::Issued(_) => Ok(false),
         }
     }
 

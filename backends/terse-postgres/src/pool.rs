@@ -131,7 +131,7 @@ impl Pool {
 
     /// One statement that writes, and its commit, in one round trip. It is never repeated: if the
     /// connection is lost, it may have happened. Look-ups never wait behind it.
-    pub(crate) async fn write_once(
+    pub(crate) async fn write_unrepeatable(
         &self,
         sql: &str,
         params: &[Param<'_>],
@@ -192,7 +192,7 @@ impl Pool {
     }
 
     /// Takes a connection, for a caller that sends `BEGIN` together with its first statements.
-    pub(crate) async fn unbegun(&self) -> Result<Transaction<'_>, Failure> {
+    pub(crate) async fn take_connection(&self) -> Result<Transaction<'_>, Failure> {
         self.writes.take().await
     }
 }

@@ -350,7 +350,7 @@ impl DatabaseImport {
 }
 
 async fn write(pool: &Pool, sql: &str, params: &[Param<'_>]) -> Result<(), DatabaseImportError> {
-    pool.write_once(sql, params).await?;
+    pool.write_unrepeatable(sql, params).await?;
     Ok(())
 }
 

@@ -120,7 +120,7 @@ async fn announce(inner: Arc<Inner>, mut news: mpsc::Receiver<News>, node: u64) 
         }
         inner.put_links(&links, Instant::now()).await;
         // Before the message, because a node that receives the message reads the copy.
-        if changes.is_empty() || !inner.bury(&changes).await {
+        if changes.is_empty() || !inner.write_tombstones(&changes).await {
             continue;
         }
         let text = written(node, &changes);

@@ -15,7 +15,7 @@ const MOST: usize = 100_000;
 
 /// What this node knows of recent changes.
 #[derive(Default)]
-pub(crate) struct Floors(Mutex<State>);
+pub(crate) struct MinimumRevisions(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -41,7 +41,7 @@ impl Floor {
     }
 }
 
-impl Floors {
+impl MinimumRevisions {
     /// Notes a change; `false` if this or a later one is known.
     pub(crate) fn learn(&self, change: &Change) -> bool {
         match change.revision {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn only_copies_of_the_known_revision_or_later_are_used() {
-        let floors = Floors::default();
+        let floors = MinimumRevisions::default();
         assert!(floors.allow(&key("a"), Revision(1)));
         assert!(floors.raise(&key("a"), Revision(3)));
         assert!(!floors.raise(&key("a"), Revision(3)) && !floors.raise(&key("a"), Revision(2)));
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_link_that_is_avoided_keeps_its_floor() {
-        let floors = Floors::default();
+        let floors = MinimumRevisions::default();
         let (later, much_later) = (Instant::now() + UNKNOWN * 2, Instant::now() + KEPT * 2);
         floors.raise(&key("a"), Revision(3));
         floors.avoid(&key("a"));
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn no_copy_is_used_while_there_are_too_many_changes() {
-        let floors = Floors::default();
+        let floors = MinimumRevisions::default();
         for n in 0..=MOST {
             floors.raise(&key(&format!("k{n}")), Revision(2));
         }

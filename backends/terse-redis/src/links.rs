@@ -2,7 +2,7 @@
 //!
 //! A node uses a copy only if all of these hold, so that it never goes back to an older revision:
 //! the store's changes of the last eight minutes were replayed into Redis since it was last away;
-//! the copy is not older than what this node knows of the link ([`Floors`]); and it was written
+//! the copy is not older than what this node knows of the link ([`MinimumRevisions`]); and it was written
 //! after the last time that this node missed changes. A copy that is five minutes old is read from
 //! the store again, and used only if the store does not answer.
 
@@ -15,14 +15,14 @@ use futures_util::future::join_all;
 use redis::{RedisResult, Script};
 use terse_core::metrics::Metrics;
 use terse_core::{
-    Absence, Change, Domain, Link, LinkKey, LinkReader, LinkStore, Revision, SharedCache,
+    AbsenceCertainty, Change, Domain, Link, LinkKey, LinkReader, LinkStore, Revision, SharedCache,
     StoreError, Timestamp, link_codec,
 };
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::client::{Redis, RedisUnavailable};
-use crate::floors::Floors;
+use crate::floors::MinimumRevisions;
 use crate::value::{self, Copy, PUT};
 
 /// The longest time that a copy is kept.
@@ -85,7 +85,7 @@ pub(crate) struct Inner {
     pub(crate) options: LinkOptions,
     /// The prefix of all keys of this store.
     pub(crate) prefix: String,
-    pub(crate) floors: Floors,
+    pub(crate) floors: MinimumRevisions,
     put: Script,
     incarnation: RwLock<u64>,
     replays: Replays,
@@ -107,7 +107,7 @@ impl RedisLinks {
             store,
             options,
             prefix,
-            floors: Floors::default(),
+            floors: MinimumRevisions::default(),
             put: Script::new(PUT),
             incarnation: RwLock::new(0),
             replays: Replays::default(),
@@ -227,7 +227,7 @@ impl Inner {
     }
 
     /// Writes tombstones. A failure opens the breaker, so that the changes are replayed.
-    pub(crate) async fn bury(&self, changes: &[Change]) -> bool {
+    pub(crate) async fn write_tombstones(&self, changes: &[Change]) -> bool {
         let mut all_written = true;
         for some in changes.chunks(PIPELINED) {
             let mut writes = Vec::with_capacity(some.len());
@@ -275,10 +275,10 @@ impl Inner {
     }
 
     /// From now on this node uses only copies that are written from now on.
-    fn distrust(&self) {
+    fn reject_existing_copies(&self) {
         let from = self.redis.now_ms() + i64::try_from(MAX_FILL.as_millis()).unwrap_or(0);
         self.trusted_from_ms.fetch_max(from, Ordering::AcqRel);
-        self.replays.distrust();
+        self.replays.reject_existing_copies();
         self.again.notify_one();
     }
 
@@ -293,7 +293,7 @@ impl Inner {
                 for change in &changes {
                     self.floors.learn(change);
                 }
-                if !self.bury(&changes).await {
+                if !self.write_tombstones(&changes).await {
                     return Err(StoreError::Busy);
                 }
             }
@@ -335,7 +335,7 @@ impl Replays {
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    fn distrust(&self) {
+    fn reject_existing_copies(&self) {
         self.distrusted.fetch_add(1, Ordering::AcqRel);
     }
 }
@@ -434,7 +434,7 @@ impl LinkReader for RedisLinks {
         self.inner.store.get_folded(key).await
     }
 
-    fn surely_absent(&self, domain: &Domain, code: &str) -> Absence {
+    fn surely_absent(&self, domain: &Domain, code: &str) -> AbsenceCertainty {
         self.inner.store.surely_absent(domain, code)
     }
 }
@@ -447,12 +447,12 @@ impl SharedCache for RedisLinks {
 
     async fn invalidate(&self, changes: &[Change]) {
         if self.inner.redis.is_up() {
-            self.inner.bury(changes).await;
+            self.inner.write_tombstones(changes).await;
         }
     }
 
-    fn distrust(&self) {
-        self.inner.distrust();
+    fn reject_existing_copies(&self) {
+        self.inner.reject_existing_copies();
     }
 }
 
@@ -467,10 +467,10 @@ mod tests {
         let begun = replays.begin();
         replays.finish(1, begun);
         assert!(replays.is_done(1) && !replays.is_done(2), "each epoch has its own");
-        replays.distrust();
+        replays.reject_existing_copies();
         assert!(!replays.is_done(1));
         let begun = replays.begin();
-        replays.distrust();
+        replays.reject_existing_copies();
         replays.finish(1, begun);
         assert!(!replays.is_done(1), "changes were missed after it began");
         replays.finish(1, replays.begin());

@@ -9,8 +9,8 @@ mod counts;
 mod disk;
 mod enrich;
 mod folder;
-mod gathering;
 mod geo_refresh;
+mod growing_batch;
 mod identity;
 mod local_shipper;
 mod pace;
@@ -26,8 +26,8 @@ pub use counts::ShipperCounts;
 pub use disk::JournalDisk;
 pub use enrich::{AddressPrecision, Enricher, UserAgentClassifier};
 pub use folder::Folder;
-pub use gathering::Gathering;
 pub use geo_refresh::GeoRefresh;
+pub use growing_batch::GrowingBatch;
 #[doc(hidden)]
 pub use local_shipper::LocalShipper;
 #[doc(hidden)]

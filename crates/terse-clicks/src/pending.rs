@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Batch, BatchStart, ClickColumns, ClickSubject, ClickTarget, Count, Delta, DeltaSubject,
-    JournalId, JournalSpan, LinkId, PendingClicks, PendingCounts, PendingHour, PendingLinks,
-    PendingSum, Period, RankedLink, SumIndex, Tally, Unit,
+    Batch, BatchStart, ClickColumns, ClickSubject, ClickSum, ClickTarget, Count, Delta, JournalId,
+    JournalSpan, LinkId, PendingClicks, PendingCounts, PendingHour, PendingLinks, PendingSum,
+    Period, RankedLink, SumIndex, SumSubject, Unit,
 };
 use terse_core::{LinkKey, OwnerId, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::gathering::{Gathering, LinkHashes};
+use crate::growing_batch::{GrowingBatch, LinkHashes};
 use crate::priority::PriorityBoost;
 
 /// How long a caller waits until what is in memory is stored.
@@ -53,7 +53,7 @@ pub(crate) struct Pending {
 pub(crate) struct State {
     pub(crate) journal: Option<JournalId>,
     /// The batch that grows, and where it begins once it has clicks.
-    pub(crate) gathering: Gathering,
+    pub(crate) gathering: GrowingBatch,
     pub(crate) start: Option<BatchStart>,
     on_the_way: Option<OnTheWay>,
     erased: Erased,
@@ -138,14 +138,14 @@ impl View<'_> {
                 && (erased.is_empty() || !erased.hides(target, self.first_ms))
         };
         self.links.find(links.iter()).filter(is_link).flat_map(move |(target, at)| {
-            let places = self.index.places(DeltaSubject::Link(target));
+            let places = self.index.places(SumSubject::Link(target));
             places.map(move |place| (&self.deltas[place], at))
         })
     }
 
     fn hours(&self, subject: &ClickSubject, erased: &Erased) -> Vec<PendingHour> {
         let hour = |delta: &Delta| {
-            let mut tally = Tally::default();
+            let mut tally = ClickSum::default();
             delta.add_to(self.columns, &mut tally);
             PendingHour { start: delta.start(), tally, visitors: delta.visitors.clone() }
         };
@@ -156,9 +156,9 @@ impl View<'_> {
                 self.of_links(link, erased).map(|(delta, _)| hour(delta)).collect()
             }
             ClickSubject::Owner(owner) if erased.owners.contains_key(owner) => Vec::new(),
-            ClickSubject::Owner(owner) => of(DeltaSubject::Owner(*owner)),
-            ClickSubject::Everything => of(DeltaSubject::Everything),
-            ClickSubject::Orphans => of(DeltaSubject::Orphans),
+            ClickSubject::Owner(owner) => of(SumSubject::Owner(*owner)),
+            ClickSubject::Everything => of(SumSubject::Everything),
+            ClickSubject::Orphans => of(SumSubject::Orphans),
         }
     }
 
@@ -174,7 +174,7 @@ impl View<'_> {
     fn links(&self, owner: Option<OwnerId>, period: Period, erased: &Erased) -> Vec<RankedLink> {
         let mut sums: HashMap<u32, Count> = HashMap::new();
         for delta in self.deltas {
-            if let DeltaSubject::Link(target) = delta.subject
+            if let SumSubject::Link(target) = delta.subject
                 && owner.is_none_or(|owner| owner == delta.owner)
                 && period.touches(delta.start(), Unit::Hour)
                 && delta.clicks != Count::default()
@@ -282,7 +282,7 @@ impl Pending {
     pub(crate) fn clear(&self) {
         let mut state = self.lock();
         let number = state.gathering.number();
-        state.gathering = Gathering::default();
+        state.gathering = GrowingBatch::default();
         (state.start, state.on_the_way) = (None, None);
         drop(state);
         self.settled.send_replace(number + 1);

@@ -24,7 +24,7 @@ use crate::identity::FolderIdentity;
 use crate::pace::{Order, Pace};
 use crate::pending::Pending;
 use crate::priority::Priority;
-use crate::shipping::Shipping;
+use crate::shipping::ShipperLoop;
 
 /// How long the thread may take to react to the order to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -152,7 +152,7 @@ impl Drop for Shipper {
 
 /// A shipper that does not run yet.
 pub(crate) struct Prepared {
-    pub(crate) shipping: Shipping,
+    pub(crate) shipping: ShipperLoop,
     pub(crate) counts: Arc<ShipperCounts>,
     pub(crate) pending: Arc<Pending>,
 }
@@ -172,7 +172,7 @@ pub(crate) fn prepare(
     let folder = Folder::on(disk, run, now);
     folder.sweep_unused()?;
     let (counts, pending) = (Arc::<ShipperCounts>::default(), Arc::<Pending>::default());
-    let shipping = Shipping::new(
+    let shipping = ShipperLoop::new(
         folder,
         identity,
         enricher,

@@ -37,7 +37,7 @@ const MAX_LATE_OPENS: u32 = 8;
 struct Fenced;
 
 /// The loop of the shipper's thread.
-pub(crate) struct Shipping {
+pub(crate) struct ShipperLoop {
     folder: Folder,
     identity: FolderIdentity,
     enricher: Enricher,
@@ -78,7 +78,7 @@ pub(crate) struct Shipping {
     panic_logged_ms: Option<i64>,
 }
 
-impl Shipping {
+impl ShipperLoop {
     #[expect(clippy::too_many_arguments, reason = "its only caller takes them out of one struct")]
     pub(crate) fn new(
         folder: Folder,
@@ -278,7 +278,7 @@ impl Shipping {
     }
 }
 
-impl Drop for Shipping {
+impl Drop for ShipperLoop {
     fn drop(&mut self) {
         self.pending.boost.end();
     }

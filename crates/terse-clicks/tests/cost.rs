@@ -2,7 +2,7 @@
 //! values that were seen before.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use terse_clicks::{AddressPrecision, Enricher, Gathering};
+use terse_clicks::{AddressPrecision, Enricher, GrowingBatch};
 use terse_core::Timestamp;
 use terse_core::clicks::Record;
 use terse_testkit::CountingAllocator;
@@ -28,7 +28,7 @@ fn a_click_with_known_values_allocates_nothing() {
     }
     let precision = AddressPrecision::Network;
     let mut enricher = Enricher::new(None, precision, Timestamp::from_ms(0)).unwrap();
-    let mut gathering = Gathering::default();
+    let mut gathering = GrowingBatch::default();
     let mut read = |clicks: std::ops::Range<u64>| {
         for n in clicks {
             let record = Record {

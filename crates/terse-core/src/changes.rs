@@ -124,7 +124,7 @@ pub trait SharedCache: Send + Sync + 'static {
     async fn invalidate(&self, changes: &[Change]);
 
     /// This node has missed changes: it no longer uses any copy that exists now.
-    fn distrust(&self);
+    fn reject_existing_copies(&self);
 }
 
 /// How many changes the follower reads at a time.
@@ -180,7 +180,7 @@ impl ChangeFollower {
             let page = self.feed.changes(after, PAGE).await?;
             if page.gap {
                 if let Some(shared) = &self.shared {
-                    shared.distrust();
+                    shared.reject_existing_copies();
                 }
                 self.cache.forget_all();
             }

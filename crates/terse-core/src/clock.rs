@@ -23,7 +23,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that moves only when [`Clock::advance`] or [`Clock::set_wall_off`] moves it, for
+    /// A clock that moves only when [`Clock::advance`] or [`Clock::shift_wall_clock`] moves it, for
     /// simulations.
     pub fn frozen(at: Timestamp) -> Self {
         Self { frozen_at: Some(at), ..Self::default() }
@@ -41,7 +41,7 @@ impl Clock {
     }
 
     /// Sets the wall clock forward or back, for all its clones. The steady clock does not change.
-    pub fn set_wall_off(&self, by_ms: i64) {
+    pub fn shift_wall_clock(&self, by_ms: i64) {
         self.wall_off_ms.fetch_add(by_ms, Ordering::Relaxed);
     }
 

@@ -19,7 +19,7 @@ const SETTLE_IMPLAUSIBLE: Duration = Duration::from_hours(24);
 
 /// Why the system time is not trusted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ClockDoubt {
+pub enum ClockProblem {
     /// It jumped, and is trusted again once it has been steady for an hour.
     #[error("the system time jumped by {} s", .by_ms / 1000)]
     Jumped {
@@ -67,7 +67,7 @@ impl ClockGuard {
         wall: Timestamp,
         steady: Duration,
         newest: Option<Timestamp>,
-    ) -> Result<(), ClockDoubt> {
+    ) -> Result<(), ClockProblem> {
         let now = Reading { wall, steady };
         let first = || match newest {
             Some(newest) if wall.saturating_sub(IMPLAUSIBLE) > newest => {
@@ -91,9 +91,9 @@ impl ClockGuard {
         let is_recent = newest.is_some_and(|newest| newest >= wall.saturating_sub(IMPLAUSIBLE));
         match is_implausible {
             true if settled < SETTLE_IMPLAUSIBLE || !is_recent => {
-                Err(ClockDoubt::Implausible { by_ms: ahead })
+                Err(ClockProblem::Implausible { by_ms: ahead })
             }
-            false if settled < SETTLE => Err(ClockDoubt::Jumped { by_ms: ahead }),
+            false if settled < SETTLE => Err(ClockProblem::Jumped { by_ms: ahead }),
             _ => {
                 self.accept(wall, steady);
                 Ok(())
@@ -119,7 +119,7 @@ mod tests {
     const HOUR: i64 = 3_600_000;
 
     /// Checks readings of (system time, monotonic time, newest write), all in milliseconds.
-    fn judge(guard: &mut ClockGuard, wall: i64, steady: i64, newest: i64) -> Option<ClockDoubt> {
+    fn judge(guard: &mut ClockGuard, wall: i64, steady: i64, newest: i64) -> Option<ClockProblem> {
         let steady = Duration::from_millis(steady.cast_unsigned());
         let newest = Some(Timestamp::from_ms(newest));
         guard.judge(Timestamp::from_ms(wall), steady, newest).err()
@@ -133,7 +133,7 @@ mod tests {
         let (wall, steady) = (start + 40 * DAY, 40 * DAY);
         // A step of the time service is no jump.
         assert_eq!(judge(&mut guard, wall + 60_000, steady, start), None);
-        let far = ClockDoubt::Implausible { by_ms: 60 * DAY - 60_000 };
+        let far = ClockProblem::Implausible { by_ms: 60 * DAY - 60_000 };
         assert_eq!(judge(&mut guard, wall + 60 * DAY, steady, start), Some(far));
         // Back again: trusted at once.
         assert_eq!(judge(&mut guard, wall + 3000, steady + 3000, start), None);
@@ -144,12 +144,12 @@ mod tests {
         for by in [2 * HOUR, -2 * HOUR] {
             let (mut guard, start) = (ClockGuard::default(), 1000 * DAY);
             assert_eq!(judge(&mut guard, start, 0, start), None);
-            let doubt = ClockDoubt::Jumped { by_ms: by };
+            let doubt = ClockProblem::Jumped { by_ms: by };
             assert_eq!(judge(&mut guard, start + by, 0, start), Some(doubt));
             let late = HOUR - 1;
             assert_eq!(judge(&mut guard, start + by + late, late, start), Some(doubt));
             // Another jump begins the hour again.
-            let other = ClockDoubt::Jumped { by_ms: by + HOUR };
+            let other = ClockProblem::Jumped { by_ms: by + HOUR };
             assert_eq!(judge(&mut guard, start + by + 2 * HOUR, HOUR, start), Some(other));
             assert_eq!(
                 judge(&mut guard, start + by + 3 * HOUR - 1, 2 * HOUR - 1, start),
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_start_far_from_the_newest_write_needs_a_newer_write_or_a_confirmation() {
         let (newest, start) = (1000 * DAY, 1060 * DAY);
-        let far = |by_ms| Some(ClockDoubt::Implausible { by_ms });
+        let far = |by_ms| Some(ClockProblem::Implausible { by_ms });
         let mut guard = ClockGuard::default();
         assert_eq!(judge(&mut guard, start, 0, newest), far(60 * DAY));
         assert_eq!(judge(&mut guard, start + 2 * DAY, 2 * DAY, newest), far(60 * DAY), "no write");

@@ -30,7 +30,7 @@ pub struct FoldedAlias {
 
 /// Something that must not exist on the link's domain, or the insert is refused with `CodeTaken`.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum MustBeAbsent {
+pub enum InsertCondition {
     /// Aliases with this folded form, unless `except` owns all of them.
     Alias {
         /// The folded form.
@@ -124,7 +124,7 @@ pub struct Insert {
     /// The link. No other link may have its key.
     pub link: Link,
     /// What else must not exist.
-    pub absent: Vec<MustBeAbsent>,
+    pub absent: Vec<InsertCondition>,
     /// The record to write if the code is an alias. The store also takes this exact code out of
     /// quarantine.
     pub alias: Option<FoldedAlias>,
@@ -149,13 +149,13 @@ impl Insert {
         let code = &link.key.code;
         let mut absent = Vec::with_capacity(3);
         if link.generated {
-            absent.push(MustBeAbsent::QuarantinedCode(code.clone()));
+            absent.push(InsertCondition::QuarantinedCode(code.clone()));
         } else {
             let except = Some(link.owner).filter(|owner| *owner != OwnerId::ANONYMOUS);
-            absent.push(MustBeAbsent::Alias { folded: code.folded(), except });
-            absent.push(MustBeAbsent::QuarantinedAlias { folded: code.folded(), except });
+            absent.push(InsertCondition::Alias { folded: code.folded(), except });
+            absent.push(InsertCondition::QuarantinedAlias { folded: code.folded(), except });
             if link.owner != OwnerId::ADMIN {
-                absent.push(MustBeAbsent::Issued(code.clone()));
+                absent.push(InsertCondition::Issued(code.clone()));
             }
         }
         let alias =

@@ -67,7 +67,7 @@ pub use changes::{
     OnChange, RouteCache, SharedCache,
 };
 pub use clock::Clock;
-pub use clock_guard::{ClockDoubt, ClockGuard};
+pub use clock_guard::{ClockGuard, ClockProblem};
 pub use code::{AliasMinimum, Code, is_reserved};
 pub use codes::{
     Alphabet, CodeRequest, CodeSource, CodeSourceError, Hashed, MAX_CODE_LENGTH, MIN_CODE_LENGTH,
@@ -86,16 +86,16 @@ pub use http_client::{
     OutgoingError, Oversize, PostResponse, RequestLimits, Validators,
 };
 pub use identity::{CodeHash, Identity};
-pub use insert::{FoldedAlias, Insert, Inserted, MustBeAbsent, Request, ReuseKey};
+pub use insert::{FoldedAlias, Insert, InsertCondition, Inserted, Request, ReuseKey};
 pub use job_board::{JobBoard, JobRun, JobStatus, RunJobError};
 pub use link::{
     Link, LinkKey, LinkStatus, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision,
 };
-pub use link_reader::{Absence, ClickSpend, ClickSpender, LinkReader};
+pub use link_reader::{AbsenceCertainty, ClickSpend, ClickSpender, LinkReader};
 pub use links::{
-    Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, ImportClaims,
-    ImportPreview, LinkCreation, LinkError, LinkPolicy, Links, ListedOwner, Listing, PublicLinks,
-    RowClaim, RowClash, TagReport,
+    Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, ImportPreview,
+    ImportRowConflict, ImportRowKey, LinkCreation, LinkError, LinkPolicy, Links, Listing,
+    OwnerFilter, PublicLinks, SeenImportRows, TagReport,
 };
 pub use log_limit::LogLimit;
 pub use notices::Notices;

@@ -8,7 +8,7 @@ use crate::store::StoreError;
 
 /// What a reader knows about a code without reading anything.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Absence {
+pub enum AbsenceCertainty {
     /// No such link exists: its number was never leased and no alias has this code. Only a store
     /// that sees every lease and every alias before they are committed can answer this; the
     /// embedded store does.
@@ -41,8 +41,8 @@ pub trait LinkReader: Send + Sync + 'static {
     async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError>;
 
     /// Whether the code can exist at all, by arithmetic alone. Must be cheap and must not block.
-    fn surely_absent(&self, _domain: &Domain, _code: &str) -> Absence {
-        Absence::Unknown
+    fn surely_absent(&self, _domain: &Domain, _code: &str) -> AbsenceCertainty {
+        AbsenceCertainty::Unknown
     }
 }
 

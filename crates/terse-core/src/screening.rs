@@ -43,7 +43,7 @@ pub trait Screening: Send + Sync + 'static {
     async fn prepare(&self, _target: &Target) {}
 
     /// Whether an external request would add information about a target. Must not block.
-    fn is_unsure(&self, _target: &Target) -> bool {
+    fn needs_lookup(&self, _target: &Target) -> bool {
         false
     }
 

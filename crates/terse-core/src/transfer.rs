@@ -3,7 +3,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::clicks::{ClickSubject, Sketch, Tally, Unit};
+use crate::clicks::{ClickSubject, ClickSum, Sketch, Unit};
 use crate::link::{Link, OwnerId};
 use crate::link_codec;
 use crate::store::LinkVersion;
@@ -43,9 +43,9 @@ pub struct MovedSums {
     /// Of a link: its owner.
     pub owner: OwnerId,
     /// All of them.
-    pub total: (Tally, Sketch),
+    pub total: (ClickSum, Sketch),
     /// Those of each hour or day that has some.
-    pub buckets: Vec<(Unit, Timestamp, Tally, Sketch)>,
+    pub buckets: Vec<(Unit, Timestamp, ClickSum, Sketch)>,
 }
 
 /// A value in a row.

@@ -10,10 +10,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use terse_core::{
-    Absence, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeLease,
-    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion,
-    ListQuery, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request, Revision,
-    StoreError, TagCount, Timestamp, Updated,
+    AbsenceCertainty, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
+    CodeLease, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore,
+    LinkVersion, ListQuery, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request,
+    Revision, StoreError, TagCount, Timestamp, Updated,
 };
 
 use crate::exposition::Exposition;
@@ -113,7 +113,7 @@ impl LinkReader for MetricsStore {
         self.count("get_folded", self.store.get_folded(key)).await
     }
 
-    fn surely_absent(&self, domain: &Domain, code: &str) -> Absence {
+    fn surely_absent(&self, domain: &Domain, code: &str) -> AbsenceCertainty {
         self.store.surely_absent(domain, code)
     }
 }

@@ -92,7 +92,7 @@ impl Clicks {
             at_ms,
             took_nanos,
             outcome: visit.answered,
-            marks: headers.flags.with(RequestFlags::QUIET, opted_out),
+            marks: headers.flags.with(RequestFlags::DO_NOT_TRACK, opted_out),
             weight,
             owner: visit.owner,
             created_ms: visit.created_ms,
@@ -104,7 +104,7 @@ impl Clicks {
         if opted_out {
             // The user agent of a bot says nothing about a person.
             let nameless = headers.agent.trim_ascii().is_empty();
-            record.marks = record.marks.with(RequestFlags::NAMELESS, nameless);
+            record.marks = record.marks.with(RequestFlags::NO_USER_AGENT, nameless);
             record.agent = if names_a_bot(headers.agent) { headers.agent } else { b"" };
         } else {
             let address = visit.client_addr.client(&visit.redirector.settings.proxies, headers);

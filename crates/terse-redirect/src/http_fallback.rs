@@ -20,7 +20,7 @@ use crate::redirector::{Redirector, Reply, Visitor};
 use crate::visit_handler::VisitHandler;
 use crate::workers::FallbackService;
 use request::{
-    OPERATING, Purpose, answers_for_any_host, code_in, elsewhere, goes_on, host_of,
+    OPERATING, Purpose, answers_for_any_host, code_in, elsewhere, has_warning_pass, host_of,
     is_about_report, is_api_host, name_host, pass_and_query, purpose_of, target_length,
     without_port,
 };
@@ -44,7 +44,7 @@ pub struct FallbackParts<W> {
     /// The runtime on which it does so.
     pub web_runtime: Handle,
     /// What this node serves.
-    pub serves: Serves,
+    pub serves: ServedRoles,
     /// The hosts of links, API and pages.
     pub hosts: Hosts,
     /// The port of https URLs; `None` for the usual one.
@@ -53,7 +53,7 @@ pub struct FallbackParts<W> {
 
 /// What a node serves.
 #[derive(Clone, Copy, Debug)]
-pub struct Serves {
+pub struct ServedRoles {
     /// Redirects.
     pub redirects: bool,
     /// The API.
@@ -99,7 +99,7 @@ impl<W: WebPlane> FallbackService for HttpFallback<W> {
         if let Some(response) = self.0.challenge_answer(&request) {
             return Sooner::Left(std::future::ready(ours(response)));
         }
-        if handler.lacks_https(request.headers())
+        if handler.should_redirect_to_https(request.headers())
             && let Some(response) = self.0.to_https(&request, &handler)
         {
             return Sooner::Left(std::future::ready(ours(response)));
@@ -209,7 +209,7 @@ impl<W: WebPlane> FallbackParts<W> {
             let path = format!("/r/{code}/report");
             return self.ask_web(elsewhere(request, &path), &handler, None).await;
         }
-        if let Some(code) = goes_on(&request).filter(|_| self.serves.redirects) {
+        if let Some(code) = has_warning_pass(&request).filter(|_| self.serves.redirects) {
             return self.go_on(request.map(|_| ()), domain, code, handler).await;
         }
         let Some(code) = code.filter(|_| self.serves.redirects) else {
@@ -250,7 +250,7 @@ impl<W: WebPlane> FallbackParts<W> {
         handler: VisitHandler,
     ) -> Answer<W> {
         let (pass, query) = pass_and_query(request.uri().query().unwrap_or_default());
-        if !self.web.goes_on(&password_visit(&request, code.clone(), &handler), pass) {
+        if !self.web.has_warning_pass(&password_visit(&request, code.clone(), &handler), pass) {
             return see_other(&code);
         }
         let visitor = Visitor::of(&request, domain, code.as_str()).past_warning(query);

@@ -52,7 +52,7 @@ pub use counts::RedirectCounts;
 pub use error_responses::{ErrorResponses, FailurePages, LanguagePages};
 pub use host_table::HostTable;
 pub use http_fallback::{
-    FallbackParts, HttpFallback, PasswordDecision, PasswordVisit, Refusal, Serves, WebPlane,
+    FallbackParts, HttpFallback, PasswordDecision, PasswordVisit, Refusal, ServedRoles, WebPlane,
 };
 pub use journal::{AddressDetail, Journal, JournalSettings};
 pub use now::Now;
@@ -62,4 +62,4 @@ pub use routes::Routes;
 pub use settings::{ErrorStyle, RedirectSettings};
 pub use visit_handler::VisitHandler;
 pub use visitor_headers::VisitorHeaders;
-pub use workers::{FallbackService, Listeners, Outlive, Workers};
+pub use workers::{FallbackService, Listeners, SocketsToKeep, Workers};

@@ -46,7 +46,7 @@ impl TransportSecurity {
 }
 
 /// Whether a visitor sent a request without https, although terse has a listener for it.
-pub(crate) fn lacks_https(headers: &HeaderMap, from: &ClientAddr) -> bool {
+pub(crate) fn should_redirect_to_https(headers: &HeaderMap, from: &ClientAddr) -> bool {
     let mut schemes = headers.get_all(FORWARDED_PROTO).iter().peekable();
     let proxied = from.is_trusted_proxy()
         && schemes.peek().is_some()

@@ -9,7 +9,7 @@ use crate::clicks::Visit;
 use crate::client_addr::ClientAddr;
 use crate::connection::Thread;
 use crate::redirector::{Answer, Reply, VisitMethod, Visitor};
-use crate::transport_security::lacks_https;
+use crate::transport_security::should_redirect_to_https;
 use crate::visitor_headers::VisitorHeaders;
 
 /// Answers the visit of one request, on the thread that serves its connection. It writes the visit
@@ -37,8 +37,9 @@ impl VisitHandler {
 
     /// Whether the visitor should use https and does not: the request came over the listener without
     /// TLS, and no trusted proxy says that the visitor has https.
-    pub fn lacks_https(&self, headers: &http::HeaderMap) -> bool {
-        self.thread.redirector.settings.https_only && lacks_https(headers, &self.client_addr)
+    pub fn should_redirect_to_https(&self, headers: &http::HeaderMap) -> bool {
+        self.thread.redirector.settings.https_only
+            && should_redirect_to_https(headers, &self.client_addr)
     }
 
     /// Answers from memory, or returns `None`. A plain `fn`, so that the compiler keeps `.await`

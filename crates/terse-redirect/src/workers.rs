@@ -47,13 +47,13 @@ pub struct Listeners {
     /// For TLS, with its certificates.
     pub tls: Option<(TcpListener, Arc<ServerConfig>)>,
     /// Which of them stay open after this process.
-    pub outlive: Outlive,
+    pub outlive: SocketsToKeep,
 }
 
 /// Which sockets stay open after this process, for the next one: the threads leave it the
 /// connections that they have not accepted.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Outlive {
+pub struct SocketsToKeep {
     /// The one for connections without TLS.
     pub plain: bool,
     /// The one for TLS.
@@ -62,7 +62,7 @@ pub struct Outlive {
 
 impl From<TcpListener> for Listeners {
     fn from(plain: TcpListener) -> Self {
-        Self { plain, tls: None, outlive: Outlive::default() }
+        Self { plain, tls: None, outlive: SocketsToKeep::default() }
     }
 }
 
@@ -295,7 +295,7 @@ struct Worker<D> {
     fallback: D,
     /// `None` without a listener for TLS.
     handshakes: Option<Handshakes>,
-    outlive: Outlive,
+    outlive: SocketsToKeep,
 }
 
 /// Accepts a connection; waits for ever without a listener.

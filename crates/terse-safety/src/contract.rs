@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn registries_cannot_be_blocked() {
-        for (host, blockable) in [
+        for (host, parse_blockable_host) in [
             ("com", false),
             ("co.uk", false),
             ("localhost", false),
@@ -97,7 +97,11 @@ mod tests {
             ("github.io", true),
             ("8.8.8.8", true),
         ] {
-            assert_eq!(Screening::is_blockable(&Screen::default(), host), blockable, "{host}");
+            assert_eq!(
+                Screening::is_blockable(&Screen::default(), host),
+                parse_blockable_host,
+                "{host}"
+            );
         }
     }
 }

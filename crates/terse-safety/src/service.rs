@@ -198,7 +198,7 @@ impl Safety {
     }
 
     /// The screen, with requests to Safe Browsing if a key is configured.
-    pub fn judging(&self) -> Arc<dyn Screening> {
+    pub fn screen_with_lookup(&self) -> Arc<dyn Screening> {
         Arc::new(ScreenWithLookup {
             screen: Arc::clone(&self.screen),
             service: self.service.clone(),

@@ -82,7 +82,7 @@ impl PasswordGate {
     }
 
     /// Whether a visitor goes on from the warning page of a link: with the pass that the page gave.
-    pub fn goes_on(&self, request: &PasswordRequest, pass: &str) -> bool {
+    pub fn has_warning_pass(&self, request: &PasswordRequest, pass: &str) -> bool {
         let state = &self.0;
         key_of(state, &request.uri, &request.headers, request.code.as_str()).is_some_and(|key| {
             WarningPass(&state.pass_key).is_good(pass, &key, request.client, state.links.now())

@@ -2,7 +2,7 @@
 
 use crate::describe::ToSchema;
 use serde::Serialize;
-use terse_core::clicks::{Bots, Dimension, REPEAT, Tally, Values};
+use terse_core::clicks::{Bots, ClickSum, Dimension, REPEAT, Values};
 
 /// A value and its number of clicks.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
@@ -15,7 +15,7 @@ pub(crate) struct Named {
 
 /// Makes the lists of values and their clicks.
 pub(crate) struct Lists<'a> {
-    pub(crate) tally: &'a Tally,
+    pub(crate) tally: &'a ClickSum,
     pub(crate) bots: Bots,
     /// The largest number of values listed by name.
     pub(crate) most: usize,

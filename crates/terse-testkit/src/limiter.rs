@@ -38,7 +38,7 @@ macro_rules! limiter {
             a_subject_named_twice_pays_twice
             racing_takes_of_several_buckets_take_all_or_none
             of_racing_takes_no_more_than_the_limit_are_allowed
-            whoever_did_much_is_remembered_among_many_others
+            a_busy_caller_is_remembered_among_many_others
         }
     };
 }
@@ -260,7 +260,7 @@ pub async fn of_racing_takes_no_more_than_the_limit_are_allowed(given: Given) {
     assert!((1000..1010).contains(&sum), "{sum}");
 }
 
-pub async fn whoever_did_much_is_remembered_among_many_others(given: Given) {
+pub async fn a_busy_caller_is_remembered_among_many_others(given: Given) {
     let limit = Limit::per_hour(30);
     assert_eq!(allowed(&given, key(u64::MAX), limit, 31).await, 30);
     // Side by side: a limiter on another server answers many at a time.

@@ -9,12 +9,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::registry::EventKind;
 use terse_core::{
-    Absence, Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
-    Clock, Code, CodeHash, CodeLease, Cursor, Domain, EventId, FoldedAlias, Identity, Insert,
-    Inserted, Link, LinkKey, LinkReader, LinkStatus, LinkStore, LinkVersion, ListQuery,
-    MAX_CODE_LENGTH, MAX_REVISIONS, MIN_CODE_LENGTH, ModerationStatus, MustBeAbsent, Numbering,
-    Outbox, OutboxEntry, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request, Revision,
-    Sort, StoreError, TagCount, Timestamp, Updated,
+    AbsenceCertainty, Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend,
+    ClickSpender, Clock, Code, CodeHash, CodeLease, Cursor, Domain, EventId, FoldedAlias, Identity,
+    Insert, InsertCondition, Inserted, Link, LinkKey, LinkReader, LinkStatus, LinkStore,
+    LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS, MIN_CODE_LENGTH, ModerationStatus,
+    Numbering, Outbox, OutboxEntry, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request,
+    Revision, Sort, StoreError, TagCount, Timestamp, Updated,
 };
 
 /// Stores links only in memory. Tests can make it fail, make it slow, and count its reads.
@@ -206,21 +206,21 @@ impl State {
         self.pruned + self.changes.len() as u64
     }
 
-    fn exists(&self, domain: &Domain, what: &MustBeAbsent, numbering: &Numbering) -> bool {
+    fn exists(&self, domain: &Domain, what: &InsertCondition, numbering: &Numbering) -> bool {
         match what {
-            MustBeAbsent::Alias { folded, except } => self.aliases.iter().any(|(key, alias)| {
+            InsertCondition::Alias { folded, except } => self.aliases.iter().any(|(key, alias)| {
                 key.domain == *domain && alias.folded == *folded && Some(alias.owner) != *except
             }),
-            MustBeAbsent::QuarantinedCode(code) => {
+            InsertCondition::QuarantinedCode(code) => {
                 let key = LinkKey { domain: domain.clone(), code: code.clone() };
                 self.held.contains_key(&key)
             }
-            MustBeAbsent::QuarantinedAlias { folded, except } => {
+            InsertCondition::QuarantinedAlias { folded, except } => {
                 self.held.iter().any(|(key, (owner, _))| {
                     key.domain == *domain && key.code.folded() == *folded && Some(*owner) != *except
                 })
             }
-            MustBeAbsent::Issued(code) => numbering
+            InsertCondition::Issued(code) => numbering
                 .number(code.as_str().as_bytes())
                 .is_some_and(|(length, n)| n < self.leased.get(&length).copied().unwrap_or(0)),
         }
@@ -289,19 +289,19 @@ impl LinkReader for MemoryStore {
         Ok(only.filter(|_| alike.next().is_none()).cloned())
     }
 
-    fn surely_absent(&self, domain: &Domain, code: &str) -> Absence {
+    fn surely_absent(&self, domain: &Domain, code: &str) -> AbsenceCertainty {
         let (Some((length, n)), Some(code)) =
             (self.numbering.number(code.as_bytes()), Code::parse(code))
         else {
-            return Absence::Unknown;
+            return AbsenceCertainty::Unknown;
         };
         let key = LinkKey { domain: domain.clone(), code };
         let state = self.state();
         let leased = n < state.leased.get(&length).copied().unwrap_or(0);
         match (leased || state.serials.contains_key(&key), self.unsure.load(Ordering::SeqCst)) {
-            (true, _) => Absence::Unknown,
-            (false, true) => Absence::Likely,
-            (false, false) => Absence::Certain,
+            (true, _) => AbsenceCertainty::Unknown,
+            (false, true) => AbsenceCertainty::Likely,
+            (false, false) => AbsenceCertainty::Certain,
         }
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::clicks::{
     Added, Batch, Bucket, Click, ClickCursor, ClickIngest, ClickPage, ClickReport, ClickReports,
-    ClickRetention, ClickSubject, ClickTarget, Count, Forgotten, JournalId, JournalSpan, LinkId,
-    MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Period, Position, Pruned,
-    RankedLink, RawQuery, ReportSnapshot, Retention, Sketch, Tally, TopQuery, UnfinishedBatch,
+    ClickRetention, ClickSubject, ClickSum, ClickTarget, Count, Forgotten, JournalId, JournalSpan,
+    LinkId, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Period, Position,
+    Pruned, RankedLink, RawQuery, ReportSnapshot, Retention, Sketch, TopQuery, UnfinishedBatch,
     Unit, Warning,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
@@ -59,7 +59,7 @@ struct SubjectClicks {
 
 #[derive(Clone, Debug, Default)]
 struct Sum {
-    tally: Tally,
+    tally: ClickSum,
     visitors: Sketch,
 }
 

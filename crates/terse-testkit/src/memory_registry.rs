@@ -11,7 +11,7 @@ use outbox::Outbox;
 use terse_core::clicks::Salt;
 use terse_core::registry::{
     AbuseReport, Account, AccountName, Actor, ApiKey, Attribution, AuditEntry, AuditRecord,
-    BlockedHost, DomainConfig, FIRST_ACCOUNT, ForeignIdentity, Invitation, KeyId, NewAccount,
+    BlockedHost, DomainConfig, FIRST_ACCOUNT, Invitation, KeyId, NewAccount, OidcIdentity,
     RegistryError, ReportId, Role, Session, Token,
 };
 use terse_core::{Branding, Domain, OwnerId, StoreError};
@@ -121,7 +121,7 @@ impl State {
         &self,
         but: Option<OwnerId>,
         name: &AccountName,
-        identity: Option<&ForeignIdentity>,
+        identity: Option<&OidcIdentity>,
     ) -> bool {
         let has = |account: &&Account| {
             account.name == *name || identity.is_some() && account.identity.as_ref() == identity
@@ -167,8 +167,11 @@ impl State {
 
     /// Whether this account is the only active admin.
     fn is_last_admin(&self, account: &Account) -> bool {
-        account.governs()
-            && !self.accounts.values().any(|other| other.id != account.id && other.governs())
+        account.is_active_admin()
+            && !self
+                .accounts
+                .values()
+                .any(|other| other.id != account.id && other.is_active_admin())
     }
 
     fn account(&self, id: OwnerId) -> Answer<&Account> {

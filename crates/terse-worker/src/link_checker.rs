@@ -160,7 +160,7 @@ impl LinkChecker {
                 }
                 Some(false) => {
                     context.check_lease().await?;
-                    self.links.mark_reach(&candidate.key, &candidate.target, false).await?;
+                    self.links.set_unreachable(&candidate.key, &candidate.target, false).await?;
                 }
             }
         }
@@ -249,7 +249,7 @@ impl LinkChecker {
         if answers {
             self.failing.remove(&candidate.key);
             if candidate.marked {
-                self.links.mark_reach(&candidate.key, &candidate.target, true).await?;
+                self.links.set_unreachable(&candidate.key, &candidate.target, true).await?;
             }
             return Ok(());
         }
@@ -267,7 +267,7 @@ impl LinkChecker {
         if failing.failures >= FAILURES {
             self.failing.remove(&candidate.key);
             if !candidate.marked {
-                self.links.mark_reach(&candidate.key, &candidate.target, false).await?;
+                self.links.set_unreachable(&candidate.key, &candidate.target, false).await?;
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use terse_core::job::JobContext;
 use terse_core::registry::{AlarmKind, AlarmState, Registry, RegistryError, RemovalAlarm};
-use terse_core::{BoxError, Clock, ClockDoubt, ClockGuard, Links, Notices, Timestamp};
+use terse_core::{BoxError, Clock, ClockGuard, ClockProblem, Links, Notices, Timestamp};
 
 /// The topic of the notices.
 const TOPIC: &str = "removals";
@@ -86,7 +86,7 @@ impl RemovalGuard {
             self.read_newest().await?;
         }
         let mut judged = self.judge();
-        if matches!(judged, (_, Err(ClockDoubt::Implausible { .. }))) {
+        if matches!(judged, (_, Err(ClockProblem::Implausible { .. }))) {
             // A newer write may make it plausible.
             self.read_newest().await?;
             judged = self.judge();
@@ -97,7 +97,7 @@ impl RemovalGuard {
                 self.end_alarm(context, AlarmKind::Clock).await?;
                 Ok(Some(now))
             }
-            (_, Err(doubt @ ClockDoubt::Jumped { .. })) => {
+            (_, Err(doubt @ ClockProblem::Jumped { .. })) => {
                 let text = format!(
                     "{doubt}: nothing is deleted by age until it has been steady for an hour"
                 );
@@ -105,7 +105,7 @@ impl RemovalGuard {
                 self.notices.set(TOPIC, Some(text));
                 Ok(None)
             }
-            (now, Err(doubt @ ClockDoubt::Implausible { .. })) => {
+            (now, Err(doubt @ ClockProblem::Implausible { .. })) => {
                 if !self.alarm(context, AlarmKind::Clock, &doubt.to_string()).await? {
                     return Ok(None);
                 }
@@ -183,7 +183,7 @@ impl RemovalGuard {
         Ok(self.registry.put_job_progress(token, what.progress, &progress).await?)
     }
 
-    fn judge(&self) -> (Timestamp, Result<(), ClockDoubt>) {
+    fn judge(&self) -> (Timestamp, Result<(), ClockProblem>) {
         let (now, steady) = (self.clock.now(), self.clock.steady());
         let mut state = self.lock();
         let newest = state.newest.flatten();

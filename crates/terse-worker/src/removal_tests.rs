@@ -112,13 +112,13 @@ async fn a_clock_that_is_wrong_for_seconds_deletes_nothing() {
     let mut fixture = Fixture::new().await;
     fixture.put("monthly", 20, Some(30 * DAY)).await;
     fixture.run().await;
-    fixture.clock.set_wall_off(ms(60 * DAY));
+    fixture.clock.shift_wall_clock(ms(60 * DAY));
     fixture.run().await;
     fixture.run().await;
     assert_eq!(fixture.counts(), (0, 0));
     let notice = fixture.notice().unwrap();
     assert!(notice.contains("days ahead") && notice.contains("--confirm 1"), "{notice}");
-    fixture.clock.set_wall_off(-ms(60 * DAY));
+    fixture.clock.shift_wall_clock(-ms(60 * DAY));
     fixture.run().await;
     assert_eq!((fixture.counts(), fixture.notice()), ((0, 0), None));
     // When their time has really come, they are marked, and deleted a week later.
@@ -134,7 +134,7 @@ async fn a_clock_that_is_wrong_for_seconds_deletes_nothing() {
 async fn a_start_with_a_wrong_clock_deletes_nothing() {
     let mut fixture = Fixture::new().await;
     fixture.put("monthly", 20, Some(30 * DAY)).await;
-    fixture.clock.set_wall_off(ms(60 * DAY));
+    fixture.clock.shift_wall_clock(ms(60 * DAY));
     fixture.run().await;
     fixture.run().await;
     assert_eq!(fixture.counts(), (0, 0));

@@ -136,7 +136,7 @@ impl Rescan {
     async fn scan(&self, context: &JobContext, found: Vec<Link>) -> Result<u64, BoxError> {
         let (links, mut changed) = (Arc::clone(&self.links), 0);
         let scan = move || -> Vec<_> {
-            found.iter().for_each(|link| links.revisit_if_unsure(link));
+            found.iter().for_each(|link| links.queue_rescreen_if_undecided(link));
             found
                 .into_iter()
                 .filter(|link| links.screened(link).is_some())

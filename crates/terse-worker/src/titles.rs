@@ -80,7 +80,7 @@ impl Job for TitleFetcher {
             let (links, client) = (Arc::clone(&self.links), Arc::clone(&self.client));
             let counts = Arc::clone(&self.counts);
             reading.spawn(async move {
-                let counter = match entitle(&links, &*client, untitled).await {
+                let counter = match set_fetched_title(&links, &*client, untitled).await {
                     true => &counts.titles,
                     false => &counts.untitled,
                 };
@@ -93,7 +93,7 @@ impl Job for TitleFetcher {
 }
 
 /// Reads a page and gives its title to the link. `false` if the link got none.
-async fn entitle(links: &Links, client: &dyn HttpClient, untitled: UntitledLink) -> bool {
+async fn set_fetched_title(links: &Links, client: &dyn HttpClient, untitled: UntitledLink) -> bool {
     let UntitledLink { key, target } = untitled;
     let fetched = match client.get(target.as_str(), RequestLimits::PAGE).await {
         Ok(fetched) => fetched,
@@ -104,7 +104,7 @@ async fn entitle(links: &Links, client: &dyn HttpClient, untitled: UntitledLink)
     };
     let title = title_of(&fetched).and_then(|title| Title::parse(&title).ok().flatten());
     match title {
-        Some(title) => match links.entitle(&key, &target, title).await {
+        Some(title) => match links.set_fetched_title(&key, &target, title).await {
             Ok(link) => link.is_some(),
             Err(error) => {
                 tracing::warn!(%error, "a fetched title could not be saved");

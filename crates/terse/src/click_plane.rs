@@ -117,7 +117,7 @@ impl ClickPlane {
         match &*shipper {
             Some(shipper) => {
                 let with = WithPending::new(Arc::clone(clicks), shipper.pending());
-                Arc::new(with.and_live(Arc::clone(&self.live)))
+                Arc::new(with.with_live(Arc::clone(&self.live)))
             }
             None => Arc::clone(clicks),
         }

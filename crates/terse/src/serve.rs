@@ -23,7 +23,7 @@ use terse_core::registry::Salts;
 use terse_core::{Clock, LinkKey, Notices};
 use terse_metrics::{Exposition, HealthEndpoints};
 use terse_redirect::{
-    FallbackParts, HttpFallback, Listeners, RedirectSettings, Redirector, Serves, Workers,
+    FallbackParts, HttpFallback, Listeners, RedirectSettings, Redirector, ServedRoles, Workers,
 };
 use terse_server::{PasswordGate, RefusalPages};
 use terse_worker::{
@@ -253,7 +253,7 @@ impl Server {
                 acme,
             },
             web_runtime: runtime.handle().clone(),
-            serves: Serves { redirects: roles.redirect, api: roles.api, pages: roles.web },
+            serves: ServedRoles { redirects: roles.redirect, api: roles.api, pages: roles.web },
             hosts: hosts.clone(),
             https_port: https_port(&base_url, tls_address),
         });

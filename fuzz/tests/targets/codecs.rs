@@ -1,6 +1,6 @@
 //! What terse writes to disks and caches and reads again: links, and records of the journal.
 
-use terse_clicks::{AddressPrecision, Enricher, Gathering};
+use terse_clicks::{AddressPrecision, Enricher, GrowingBatch};
 use terse_core::clicks::{Frame, Journaled, Record, RequestFlags, SegmentHeader, read_frame};
 use terse_core::{Answered, Clock, link_codec};
 use xxhash_rust::xxh3::xxh3_64;
@@ -74,7 +74,7 @@ fn journal() {
             };
             assert_eq!(next, end);
             let mut enricher = enricher.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let mut gathering = Gathering::default();
+            let mut gathering = GrowingBatch::default();
             gathering.read(&read, &mut enricher);
             gathering.add_in_order(&mut enricher);
             assert_eq!(gathering.len(), 1);

@@ -96,7 +96,7 @@ impl ClickQueries {
         let click = |found: Found| {
             let (at_ms, number) = (found.cursor.0, found.cursor.1.cast_unsigned());
             let row = found.block.columns.row(found.row);
-            let click = found.block.columns.click_of(&row, target.clone());
+            let click = found.block.columns.click_with_target(&row, target.clone());
             (ClickCursor { at_ms, number }, click)
         };
         Ok(found.into_iter().map(click).collect())

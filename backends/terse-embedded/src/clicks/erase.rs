@@ -48,7 +48,7 @@ impl ClickWrites {
                 erased_at.as_ms()
             ])?;
         }
-        self.forget_places();
+        self.clear_link_cache();
         Ok(())
     }
 
@@ -75,7 +75,7 @@ impl ClickWrites {
         if done && let Some(id) = self.id(&ClickSubject::Owner(owner))? {
             self.delete(id)?;
         }
-        self.forget_places();
+        self.clear_link_cache();
         Ok(done)
     }
 

@@ -306,7 +306,7 @@ mod tests {
                     }
                 }
                 if step == 2 && seed % 2 == 0 {
-                    while writes.settle_runs(DAYS).unwrap().1 {}
+                    while writes.write_finished_days(DAYS).unwrap().1 {}
                     age(&writes);
                 }
                 let hours_from = writes.progress().unwrap().hours_from;

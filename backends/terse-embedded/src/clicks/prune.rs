@@ -31,7 +31,8 @@ impl ClickWrites {
         // Sums in blocks and runs become rows first: only rows are folded.
         self.merge_deltas()?;
         let more_deltas = self.is_merging()?;
-        let (_, more_runs) = self.settle_runs(fold_before).map_err(Failure::after_writes)?;
+        let (_, more_runs) =
+            self.write_finished_days(fold_before).map_err(Failure::after_writes)?;
         let is_waiting = more_runs || self.old_totals()?.first < hour_id(fold_before, 0, 0);
         let (hours, more_hours) = match is_waiting {
             true => (0, true),
@@ -43,7 +44,7 @@ impl ClickWrites {
             self.drop_tombstones(retention.tombstones_before, left)?;
         if tombstones > 0 {
             // The cache of links also remembers tombstones.
-            self.forget_places();
+            self.clear_link_cache();
         }
         let more = more_deltas
             || more_raw

@@ -388,7 +388,7 @@ impl ClickWrites {
 
     /// Makes rows of some sums of days before this one. Returns how many sums were read, and
     /// whether there are more.
-    pub(crate) fn settle_runs(&mut self, before: i64) -> Result<(u64, bool), Failure> {
+    pub(crate) fn write_finished_days(&mut self, before: i64) -> Result<(u64, bool), Failure> {
         let runs = self.runs_to_merge()?;
         let limit = hour_id(before, 0, 0);
         if runs.settled_to >= limit || runs.is_empty() {

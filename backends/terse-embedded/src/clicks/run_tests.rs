@@ -77,7 +77,7 @@ impl PartialEq for Answer {
     }
 }
 
-fn answer(tally: &terse_core::clicks::Tally, visitors: u64) -> Answer {
+fn answer(tally: &terse_core::clicks::ClickSum, visitors: u64) -> Answer {
     let mut values = BTreeMap::new();
     for &dimension in Dimension::ALL {
         for (value, count) in tally.values(dimension).into_iter().flat_map(Values::named) {
@@ -89,7 +89,7 @@ fn answer(tally: &terse_core::clicks::Tally, visitors: u64) -> Answer {
 
 /// Counts click by click.
 fn slow_answer<'c>(clicks: impl Iterator<Item = &'c Click>) -> Answer {
-    let mut tally = terse_core::clicks::Tally::default();
+    let mut tally = terse_core::clicks::ClickSum::default();
     let mut visitors = BTreeSet::new();
     for click in clicks {
         tally.add(click);

@@ -1,7 +1,7 @@
 //! The stored form of a sum.
 
 use rusqlite::Row;
-use terse_core::clicks::{ClickColumns, Count, Delta, Sketch, Tally};
+use terse_core::clicks::{ClickColumns, ClickSum, Count, Delta, Sketch};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::failure::{Failure, corrupt};
@@ -42,7 +42,7 @@ impl Slot {
 /// Clicks and visitors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sum {
-    pub(crate) tally: Tally,
+    pub(crate) tally: ClickSum,
     pub(crate) visitors: Sketch,
     /// Whether the sketch holds any visitor.
     visited: bool,
@@ -204,7 +204,7 @@ pub(crate) fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<Count> {
 
 #[cfg(test)]
 mod tests {
-    use terse_core::clicks::{Batch, Click, ClickTarget, DeltaSubject};
+    use terse_core::clicks::{Batch, Click, ClickTarget, SumSubject};
     use terse_core::{OwnerId, Timestamp};
     use terse_testkit::key;
 
@@ -221,7 +221,7 @@ mod tests {
             ..Click::bare(Timestamp::from_ms(n), ClickTarget::Link(link.clone(), OwnerId(1)))
         });
         let batch = Batch::of(vec![], clicks);
-        let link = batch.sums.iter().find(|delta| delta.subject == DeltaSubject::Link(0)).unwrap();
+        let link = batch.sums.iter().find(|delta| delta.subject == SumSubject::Link(0)).unwrap();
         sum.add_delta(link, &batch.clicks);
         assert_eq!((sum.tally.clicks.humans, sum.visitors.count() > 190), (200, true));
         let slot = Slot::Hour { subject: 5, hour: -7 };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt as _};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use terse_core::clicks::{
-    Added, Batch, ClickSubject, Count, Delta, DeltaSubject, LinkId, MAX_VALUES_PER_HOUR,
-    MAX_VALUES_TOTAL,
+    Added, Batch, ClickSubject, Count, Delta, LinkId, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL,
+    SumSubject,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -68,7 +68,7 @@ impl crate::database::Writes for ClickWrites {
     }
 
     fn reload(&mut self) -> rusqlite::Result<()> {
-        self.forget_places();
+        self.clear_link_cache();
         self.cleaned = None;
         let conn = &self.queries.conn;
         self.next_subject = conn.query_row(NEXT_SUBJECT, [], |row| row.get(0))?;
@@ -173,12 +173,12 @@ impl ClickWrites {
     fn groups<'b>(&mut self, batch: &'b Batch) -> Result<Vec<Group<'b>>, Failure> {
         // The group of each target: a link and its owner.
         let mut of_targets = vec![Place::Unknown; batch.clicks.targets.len()];
-        let mut of_others: HashMap<DeltaSubject, Place> = HashMap::new();
+        let mut of_others: HashMap<SumSubject, Place> = HashMap::new();
         let mut rows: HashMap<i64, u32> = HashMap::with_capacity(batch.sums.len());
         let mut groups: Vec<Group<'b>> = Vec::with_capacity(batch.sums.len());
         for delta in &batch.sums {
             let place = match delta.subject {
-                DeltaSubject::Link(target) => &mut of_targets[target as usize],
+                SumSubject::Link(target) => &mut of_targets[target as usize],
                 other => of_others.entry(other).or_insert(Place::Unknown),
             };
             match *place {
@@ -228,14 +228,14 @@ impl ClickWrites {
             more: Vec::new(),
         };
         let target = match delta.subject {
-            DeltaSubject::Link(target) => target,
-            DeltaSubject::Owner(owner) => {
+            SumSubject::Link(target) => target,
+            SumSubject::Owner(owner) => {
                 return Ok(self.other_subject(&ClickSubject::Owner(owner))?.map(whole));
             }
-            DeltaSubject::Everything => {
+            SumSubject::Everything => {
                 return Ok(self.other_subject(&ClickSubject::Everything)?.map(whole));
             }
-            DeltaSubject::Orphans => {
+            SumSubject::Orphans => {
                 return Ok(self.other_subject(&ClickSubject::Orphans)?.map(whole));
             }
         };
@@ -304,7 +304,7 @@ impl ClickWrites {
     }
 
     /// Empties the cache of links, and looks for tombstones from now on.
-    pub(crate) fn forget_places(&mut self) {
+    pub(crate) fn clear_link_cache(&mut self) {
         self.known.clear();
         self.has_erased_links = true;
     }
@@ -355,7 +355,7 @@ impl Deref for DeltaRef<'_> {
 
 /// What a batch adds to one subject.
 struct Group<'b> {
-    who: DeltaSubject,
+    who: SumSubject,
     /// For a link, its latest owner.
     owner: OwnerId,
     /// The row of the subject, and whether it is to be inserted.
@@ -380,7 +380,7 @@ fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, u32)> {
     for group in groups {
         let clicks: u64 = group.deltas().map(|delta| delta.clicks.all()).sum();
         for delta in group.deltas() {
-            if let DeltaSubject::Link(target) = delta.subject {
+            if let SumSubject::Link(target) = delta.subject {
                 let (subject, after) = (group.subject, group.after);
                 links[target as usize] = Some(StoredLink { subject, after, clicks });
             }
@@ -464,7 +464,7 @@ impl ClickWrites {
             return Ok(());
         }
         let (kind, domain, code, created_at, owner) = match group.who {
-            DeltaSubject::Link(target) => match batch.link(target) {
+            SumSubject::Link(target) => match batch.link(target) {
                 Some(LinkId { key, created_at }) => (
                     0,
                     key.domain.as_str(),
@@ -474,9 +474,9 @@ impl ClickWrites {
                 ),
                 None => return Ok(()),
             },
-            DeltaSubject::Owner(owner) => other(&ClickSubject::Owner(owner)),
-            DeltaSubject::Everything => other(&ClickSubject::Everything),
-            DeltaSubject::Orphans => other(&ClickSubject::Orphans),
+            SumSubject::Owner(owner) => other(&ClickSubject::Owner(owner)),
+            SumSubject::Everything => other(&ClickSubject::Everything),
+            SumSubject::Orphans => other(&ClickSubject::Orphans),
         };
         statements.new_subject.execute(params![
             subject,

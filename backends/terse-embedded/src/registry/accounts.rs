@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use rusqlite::params;
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Account, AccountName, AccountStore, Actor, Attribution, AuditRecord, ChangeAccount,
-    ForeignIdentity, NewAccount, RegistryError, Role, Token, TwoFactor, redact_account,
+    Account, AccountName, AccountStore, Actor, Attribution, AuditRecord, ChangeAccount, NewAccount,
+    OidcIdentity, RegistryError, Role, Token, TwoFactor, redact_account,
 };
 
 use crate::failure::Failure;
@@ -99,11 +99,11 @@ impl RegistryWrites {
         &self,
         but: Option<OwnerId>,
         name: &AccountName,
-        identity: Option<&ForeignIdentity>,
+        identity: Option<&OidcIdentity>,
     ) -> Result<(), WriteError> {
         let but = but.map_or(-1, |id| filed(id.0));
         let mut taken = self.any(NAME_TAKEN, params![name.as_str(), but])?;
-        if let Some(ForeignIdentity { issuer, subject }) = identity {
+        if let Some(OidcIdentity { issuer, subject }) = identity {
             taken |= self.any(IDENTITY_TAKEN, params![issuer, subject, but])?;
         }
         if taken { Err(RegistryError::NameTaken.into()) } else { Ok(()) }
@@ -134,7 +134,7 @@ impl RegistryWrites {
         let Account { name, role, password, identity, suspended, plan, reset, revision, .. } =
             &effect.account;
         self.refuse_taken(Some(*id), name, identity.as_ref())?;
-        if !effect.account.governs() {
+        if !effect.account.is_active_admin() {
             self.refuse_last_admin(&before)?;
         }
         let (issuer, subject) = parts(identity.as_ref());
@@ -176,7 +176,7 @@ impl RegistryWrites {
     }
 
     fn refuse_last_admin(&self, account: &Account) -> Result<(), WriteError> {
-        if account.governs() && !self.any(OTHER_ADMIN, [filed(account.id.0)])? {
+        if account.is_active_admin() && !self.any(OTHER_ADMIN, [filed(account.id.0)])? {
             return Err(RegistryError::LastAdmin.into());
         }
         Ok(())
@@ -202,7 +202,7 @@ impl RegistryWrites {
     }
 }
 
-fn parts(identity: Option<&ForeignIdentity>) -> (Option<&str>, Option<&str>) {
+fn parts(identity: Option<&OidcIdentity>) -> (Option<&str>, Option<&str>) {
     (identity.map(|identity| &*identity.issuer), identity.map(|identity| &*identity.subject))
 }
 
@@ -221,7 +221,7 @@ impl AccountStore for EmbeddedRegistry {
         self.look(move |queries| queries.account_by_name(&name)).await
     }
 
-    async fn account_by_identity(&self, identity: &ForeignIdentity) -> Answer<Option<Account>> {
+    async fn account_by_identity(&self, identity: &OidcIdentity) -> Answer<Option<Account>> {
         let identity = identity.clone();
         self.look(move |queries| queries.account_by_identity(&identity)).await
     }

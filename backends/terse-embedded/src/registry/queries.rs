@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Params, Row, params};
 use terse_core::registry::{
-    Account, AccountName, ApiKey, ForeignIdentity, Invitation, Session, Token,
+    Account, AccountName, ApiKey, Invitation, OidcIdentity, Session, Token,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -100,7 +100,7 @@ impl RegistryQueries {
 
     pub(crate) fn account_by_identity(
         &self,
-        identity: &ForeignIdentity,
+        identity: &OidcIdentity,
     ) -> Result<Option<Account>, Failure> {
         self.one(ACCOUNT_BY_IDENTITY, [&identity.issuer, &identity.subject], |row| {
             rows::account(row, 0)

@@ -3,9 +3,9 @@
 use rusqlite::Row;
 use terse_core::registry::{
     AbuseReport, Account, AccountName, Actor, ApiKey, AuditAction, AuditEntry, BlockedHost,
-    Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events,
-    ForeignIdentity, Invitation, KeyId, PasswordReset, ReportId, ReportState, Role, Scope, Session,
-    Suspension, Token, TwoFactor, Webhook, WebhookId,
+    Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events, Invitation,
+    KeyId, OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, Session, Suspension,
+    Token, TwoFactor, Webhook, WebhookId,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Revision, Target, Timestamp};
 
@@ -103,7 +103,7 @@ pub(crate) fn account(row: &Row<'_>, at: usize) -> Read<Account> {
     let id = number(row, at)?;
     let half = || corrupt(format!("user {id} is half written"));
     let identity = match (row.get(at + 5)?, row.get(at + 6)?) {
-        (Some(issuer), Some(subject)) => Some(ForeignIdentity { issuer, subject }),
+        (Some(issuer), Some(subject)) => Some(OidcIdentity { issuer, subject }),
         (None, None) => None,
         _ => return Err(half().into()),
     };

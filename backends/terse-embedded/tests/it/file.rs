@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use terse_core::registry::EventKind;
 use terse_core::rules::Rules;
 use terse_core::{
-    Absence, Alphabet, ChangeCursor, ChangeFeed as _, ClickSpender as _, CodeRequest,
+    AbsenceCertainty, Alphabet, ChangeCursor, ChangeFeed as _, ClickSpender as _, CodeRequest,
     CodeSource as _, Domain, Flags, Hashed, Insert, Inserted, Link, LinkKey, LinkReader as _,
     LinkStore, ListQuery, ModerationSource, ModerationStatus, Notes, Numbering, Outbox as _,
     OutboxEvent, OwnerId, Request, Revision, Sort, StoreError, TagCount, Tags, Target, Updated,
@@ -63,12 +63,12 @@ async fn what_was_written_is_there_when_opened_again() {
     assert_eq!(*store.identity().secret(), secret);
     for code in [&code[..], "named", &squatted] {
         assert!(store.get(&key(code)).await.unwrap().is_some());
-        assert_eq!(store.surely_absent(&key(code).domain, code), Absence::Unknown);
+        assert_eq!(store.surely_absent(&key(code).domain, code), AbsenceCertainty::Unknown);
     }
     let unknown = Numbering::new(store.identity()).code(7, 5001);
     assert_eq!(
         store.surely_absent(&key(unknown.as_str()).domain, unknown.as_str()),
-        Absence::Certain,
+        AbsenceCertainty::Certain,
         "never given out, and no alias has this shape"
     );
     assert_eq!(store.lease(7, 10, u64::MAX, 0).await.unwrap(), 10..20);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Added, Batch, ClickIngest, ClickTarget, Delta, DeltaSubject, Forgotten, JournalId, JournalSpan,
-    MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Position, Warning,
+    Added, Batch, ClickIngest, ClickTarget, Delta, Forgotten, JournalId, JournalSpan,
+    MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Position, SumSubject, Warning,
 };
 use terse_core::{StoreError, Timestamp};
 
@@ -108,7 +108,7 @@ impl PostgresClicks {
             .map(|(target, erased_at)| batch.sums_after(*target, *erased_at))
             .collect();
         let is_cut = |delta: &&Delta| match delta.subject {
-            DeltaSubject::Link(target) => !erased.links.contains_key(&target),
+            SumSubject::Link(target) => !erased.links.contains_key(&target),
             _ => true,
         };
         let counted: Vec<&Delta> = batch
@@ -251,13 +251,13 @@ impl Erased {
     /// Whether a sum belongs to an erased owner.
     fn leaves_out(&self, batch: &Batch, delta: &Delta) -> bool {
         match delta.subject {
-            DeltaSubject::Link(target) => batch
+            SumSubject::Link(target) => batch
                 .clicks
                 .targets
                 .get(target as usize)
                 .is_some_and(|target| self.is_owner_erased(target)),
-            DeltaSubject::Owner(owner) => self.owners.contains(&owner.0.cast_signed()),
-            DeltaSubject::Everything | DeltaSubject::Orphans => false,
+            SumSubject::Owner(owner) => self.owners.contains(&owner.0.cast_signed()),
+            SumSubject::Everything | SumSubject::Orphans => false,
         }
     }
 }
@@ -278,7 +278,7 @@ async fn lock_subjects(
     for delta in counted {
         if let Some(subject) = batch.subject(delta.subject) {
             let owner = match delta.subject {
-                DeltaSubject::Link(_) => delta.owner.0.cast_signed(),
+                SumSubject::Link(_) => delta.owner.0.cast_signed(),
                 _ => 0,
             };
             keys.insert(SubjectKey::of(&subject), owner);
@@ -346,7 +346,7 @@ async fn count(
         let (total, owner) = totals.entry(locked.id).or_default();
         total.add_delta(delta, &batch.clicks);
         *owner = match delta.subject {
-            DeltaSubject::Link(_) => delta.owner.0.cast_signed(),
+            SumSubject::Link(_) => delta.owner.0.cast_signed(),
             _ => 0,
         };
         let slot = Slot { subject: locked.id, unit: HOUR, start: delta.start().as_ms() };

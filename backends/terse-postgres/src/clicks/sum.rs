@@ -1,7 +1,7 @@
 //! The stored form of a sum.
 
 use terse_core::StoreError;
-use terse_core::clicks::{ClickColumns, Delta, Sketch, Tally};
+use terse_core::clicks::{ClickColumns, ClickSum, Delta, Sketch};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::failure::corrupt;
@@ -28,7 +28,7 @@ impl Slot {
 /// Clicks and visitors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sum {
-    pub(super) tally: Tally,
+    pub(super) tally: ClickSum,
     pub(super) visitors: Sketch,
     /// Whether the sketch holds any visitor.
     visited: bool,
@@ -36,7 +36,7 @@ pub(super) struct Sum {
 
 impl Sum {
     /// A sum that another store has made.
-    pub(super) fn of(tally: Tally, visitors: Sketch) -> Self {
+    pub(super) fn of(tally: ClickSum, visitors: Sketch) -> Self {
         let visited = visitors.count() > 0;
         Self { tally, visitors, visited }
     }

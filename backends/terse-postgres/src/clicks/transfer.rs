@@ -1,6 +1,6 @@
 //! Writes the sums and single clicks that `terse migrate` reads from another store.
 
-use terse_core::clicks::{Click, Sketch, Tally, Unit, Warning};
+use terse_core::clicks::{Click, ClickSum, Sketch, Unit, Warning};
 use terse_core::transfer::MovedSums;
 use terse_core::{StoreError, Timestamp};
 
@@ -104,6 +104,6 @@ impl<'a> SumsWriter<'a> {
     }
 }
 
-fn encoded(tally: &Tally, visitors: &Sketch, slot: Slot) -> Vec<u8> {
+fn encoded(tally: &ClickSum, visitors: &Sketch, slot: Slot) -> Vec<u8> {
     Sum::of(tally.clone(), visitors.clone()).encode(slot)
 }

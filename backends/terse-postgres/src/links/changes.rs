@@ -195,7 +195,7 @@ pub(crate) async fn record(
 
 /// Writes a change row of a link that has not changed.
 pub(crate) async fn announce(pool: &Pool, key: &LinkKey) -> Result<(), StoreError> {
-    pool.write_once(
+    pool.write_unrepeatable(
         "INSERT INTO link_changes (domain, code, revision) VALUES ($1, $2, $3)",
         params![key.domain.as_str(), key.code.as_str(), Revision::UNKNOWN.0.cast_signed()],
     )
@@ -206,7 +206,7 @@ pub(crate) async fn announce(pool: &Pool, key: &LinkKey) -> Result<(), StoreErro
 /// Removes rows that every reader has seen or counts as missed.
 pub(crate) async fn prune(pool: &Pool) {
     let pruned = pool
-        .write_once(
+        .write_unrepeatable(
             "DELETE FROM link_changes WHERE id IN (SELECT id FROM link_changes \
              WHERE at < clock_timestamp() - make_interval(secs => $1) ORDER BY at LIMIT $2 \
              FOR UPDATE SKIP LOCKED)",

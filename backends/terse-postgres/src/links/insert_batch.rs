@@ -9,8 +9,8 @@
 use std::collections::{HashMap, HashSet};
 
 use terse_core::{
-    Code, EventId, Insert, Inserted, Link, LinkKey, MustBeAbsent, Numbering, OutboxEvent, OwnerId,
-    Request, ReuseKey, Revision, StoreError, Timestamp, link_codec,
+    Code, EventId, Insert, InsertCondition, Inserted, Link, LinkKey, Numbering, OutboxEvent,
+    OwnerId, Request, ReuseKey, Revision, StoreError, Timestamp, link_codec,
 };
 use tokio_postgres::Row;
 use xxhash_rust::xxh3::xxh3_64;
@@ -114,7 +114,7 @@ pub(crate) async fn write(
     if batch.is_empty() {
         return Ok(Vec::new());
     }
-    let mut transaction = pool.unbegun().await?;
+    let mut transaction = pool.take_connection().await?;
     let found = read(&transaction, batch).await?;
     let decisions: Vec<Decision> =
         batch.iter().map(|waiting| decide(waiting, &found, numbering)).collect();
@@ -133,7 +133,7 @@ pub(crate) async fn preview(
     numbering: &Numbering,
     batch: &[Waiting],
 ) -> Result<Vec<Result<Inserted, StoreError>>, Failure> {
-    let transaction = pool.unbegun().await?;
+    let transaction = pool.take_connection().await?;
     let found = read(&transaction, batch).await?;
     transaction.rollback().await?;
     Ok(batch.iter().map(|waiting| decide(waiting, &found, numbering).answer()).collect())
@@ -252,7 +252,7 @@ fn decide(waiting: &Waiting, found: &Found, numbering: &Numbering) -> Decision {
     {
         return Decision::WriteRequest(Box::new(existing.clone()));
     }
-    let exists = |what: &MustBeAbsent| is_there(link, what, found, numbering);
+    let exists = |what: &InsertCondition| is_there(link, what, found, numbering);
     if found.links.contains_key(&link.key) || absent.iter().any(exists) {
         return Decision::Answer(Err(StoreError::CodeTaken));
     }
@@ -330,21 +330,21 @@ fn existing<'a>(reuse: &ReuseKey, found: &'a Found) -> Option<&'a Link> {
 }
 
 /// Whether something exists that the insert requires to be absent.
-fn is_there(link: &Link, what: &MustBeAbsent, found: &Found, numbering: &Numbering) -> bool {
+fn is_there(link: &Link, what: &InsertCondition, found: &Found, numbering: &Numbering) -> bool {
     let at = |folded: &str| (link.key.domain.as_str().to_owned(), folded.to_owned());
     let quarantined = |folded: &str| found.quarantined.get(&at(folded)).into_iter().flatten();
     match what {
-        MustBeAbsent::Alias { folded, except } => found
+        InsertCondition::Alias { folded, except } => found
             .aliases
             .get(&at(folded))
             .is_some_and(|owners| owners.iter().any(|owner| Some(*owner) != *except)),
-        MustBeAbsent::QuarantinedAlias { folded, except } => {
+        InsertCondition::QuarantinedAlias { folded, except } => {
             quarantined(folded).any(|(_, owner)| Some(*owner) != *except)
         }
-        MustBeAbsent::QuarantinedCode(code) => {
+        InsertCondition::QuarantinedCode(code) => {
             quarantined(&code.folded()).any(|(held, _)| held == code.as_str())
         }
-        MustBeAbsent::Issued(code) => is_leased(code, found, numbering),
+        InsertCondition::Issued(code) => is_leased(code, found, numbering),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The link store.
 
 mod changes;
-mod chores;
+mod expiry;
 mod insert_batch;
 mod inserts;
 mod leases;
@@ -95,7 +95,7 @@ impl std::fmt::Debug for PostgresLinks {
 async fn identity(pool: &Pool, alphabet: Alphabet) -> Result<Identity, StoreError> {
     let new = Identity::generate(alphabet)
         .map_err(|error| unavailable(format!("no random numbers: {error}")))?;
-    pool.write_once(
+    pool.write_unrepeatable(
         "INSERT INTO link_store (secret, alphabet, code_hash, incarnation) \
          VALUES ($1, $2, $3, 1) ON CONFLICT (one) DO NOTHING",
         params![&new.secret()[..], new.alphabet.as_str(), new.code_hash.as_str()],
@@ -178,7 +178,7 @@ impl Outbox for PostgresLinks {
         let ids: Vec<i64> =
             positions.iter().filter_map(|position| i64::try_from(*position).ok()).collect();
         self.pool
-            .write_once("DELETE FROM link_outbox WHERE id = ANY($1)", params![ids])
+            .write_unrepeatable("DELETE FROM link_outbox WHERE id = ANY($1)", params![ids])
             .await
             .map(drop)
     }
@@ -219,7 +219,7 @@ impl LinkStore for PostgresLinks {
 
     async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError> {
         self.pool
-            .write_once(
+            .write_unrepeatable(
                 "DELETE FROM link_revisions WHERE domain = $1 AND code = $2",
                 params![key.domain.as_str(), key.code.as_str()],
             )

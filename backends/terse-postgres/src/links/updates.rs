@@ -104,7 +104,7 @@ impl PostgresLinks {
     pub(super) async fn spend_click(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
         let rows = self
             .pool
-            .write_once(
+            .write_unrepeatable(
                 "WITH spent AS (UPDATE links SET spent_clicks = spent_clicks + 1 \
                  WHERE domain = $1 AND code = $2 AND spent_clicks < max_clicks RETURNING true) \
                  SELECT l.max_clicks IS NULL OR EXISTS (SELECT FROM spent) \

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Account, AccountName, AccountStore, Actor, Attribution, AuditRecord, ChangeAccount,
-    ForeignIdentity, NewAccount, RegistryError, Role, Token, TwoFactor, redact_account,
+    Account, AccountName, AccountStore, Actor, Attribution, AuditRecord, ChangeAccount, NewAccount,
+    OidcIdentity, RegistryError, Role, Token, TwoFactor, redact_account,
 };
 
 use super::rows::{self, ACCOUNT_COLUMNS, AUDIT_COLUMNS, id};
@@ -71,13 +71,13 @@ impl Step<'_> {
         &self,
         but: Option<OwnerId>,
         name: &AccountName,
-        identity: Option<&ForeignIdentity>,
+        identity: Option<&OidcIdentity>,
     ) -> Result<(), WriteError> {
         let but = but.map_or(-1, |id| id.0.cast_signed());
         let sql = "SELECT true FROM accounts \
              WHERE lower(name) = lower($1 COLLATE \"C\") AND id <> $2";
         let mut taken = self.any(sql, params![name.as_str(), but]).await?;
-        if let Some(ForeignIdentity { issuer, subject }) = identity {
+        if let Some(OidcIdentity { issuer, subject }) = identity {
             let sql = "SELECT true FROM accounts WHERE issuer = $1 AND subject = $2 AND id <> $3";
             taken |= self.any(sql, params![issuer.as_str(), subject.as_str(), but]).await?;
         }
@@ -100,7 +100,9 @@ impl Step<'_> {
     async fn refuse_last_admin(&self, account: &Account) -> Result<(), WriteError> {
         let other = "SELECT true FROM accounts \
              WHERE role = 'admin' AND suspended_at IS NULL AND id <> $1 LIMIT 1";
-        if account.governs() && !self.any(other, params![account.id.0.cast_signed()]).await? {
+        if account.is_active_admin()
+            && !self.any(other, params![account.id.0.cast_signed()]).await?
+        {
             return Err(RegistryError::LastAdmin.into());
         }
         Ok(())
@@ -122,7 +124,7 @@ impl Step<'_> {
         let Account { name, role, password, identity, suspended, plan, reset, revision, .. } =
             &effect.account;
         self.refuse_taken(Some(*id), name, identity.as_ref()).await?;
-        if !effect.account.governs() {
+        if !effect.account.is_active_admin() {
             self.refuse_last_admin(&before).await?;
         }
         let (issuer, subject) = parts(identity.as_ref());
@@ -191,7 +193,7 @@ impl Step<'_> {
     }
 }
 
-fn parts(identity: Option<&ForeignIdentity>) -> (Option<&str>, Option<&str>) {
+fn parts(identity: Option<&OidcIdentity>) -> (Option<&str>, Option<&str>) {
     (identity.map(|identity| &*identity.issuer), identity.map(|identity| &*identity.subject))
 }
 
@@ -220,7 +222,7 @@ impl AccountStore for PostgresRegistry {
         Ok(first(&rows, |row| rows::account(row, 0))?)
     }
 
-    async fn account_by_identity(&self, identity: &ForeignIdentity) -> Answer<Option<Account>> {
+    async fn account_by_identity(&self, identity: &OidcIdentity) -> Answer<Option<Account>> {
         let sql = format!(
             "SELECT {ACCOUNT_COLUMNS} FROM accounts a WHERE a.issuer = $1 AND a.subject = $2"
         );

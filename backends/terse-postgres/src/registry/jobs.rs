@@ -61,7 +61,7 @@ impl JobLease for PostgresRegistry {
     ) -> Answer<Option<Lease>> {
         let rows = self
             .pool
-            .write_once(
+            .write_unrepeatable(
                 "INSERT INTO job_leases AS l (name, node, token, expires_at) \
                  VALUES ($1, $2, 1, clock_timestamp() + make_interval(secs => $3)) \
                  ON CONFLICT (name) DO UPDATE SET node = excluded.node, token = l.token + 1, \
@@ -80,7 +80,7 @@ impl JobLease for PostgresRegistry {
     async fn renew_lease(&self, token: FencingToken, ttl: Duration) -> Answer<Timestamp> {
         let rows = self
             .pool
-            .write_once(
+            .write_unrepeatable(
                 "UPDATE job_leases SET expires_at = clock_timestamp() + make_interval(secs => $3) \
                  WHERE name = $1 AND token = $2 AND node IS NOT NULL RETURNING expires_at",
                 params![token.lease, token.number.cast_signed(), in_seconds(ttl)],
@@ -91,7 +91,7 @@ impl JobLease for PostgresRegistry {
 
     async fn release_lease(&self, token: FencingToken) -> Answer<()> {
         self.pool
-            .write_once(
+            .write_unrepeatable(
                 "UPDATE job_leases SET node = NULL, token = token + 1 \
                  WHERE name = $1 AND token = $2",
                 params![token.lease, token.number.cast_signed()],

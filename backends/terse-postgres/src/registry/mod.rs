@@ -58,7 +58,7 @@ impl PostgresRegistry {
         let direct = Connector::new(direct, options.connect_timeout)?;
         schema::REGISTRY.migrate(&direct).await?;
         let random = i64::from(getrandom::u32().unwrap_or(1));
-        pool.write_once(
+        pool.write_unrepeatable(
             "INSERT INTO registry_store (incarnation, version) VALUES ($1, 0) \
              ON CONFLICT (one) DO NOTHING",
             params![random],

@@ -2,9 +2,9 @@
 
 use terse_core::registry::{
     AbuseReport, Account, AccountName, Actor, ApiKey, AuditAction, AuditEntry, BlockedHost,
-    Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events,
-    ForeignIdentity, Invitation, KeyId, PasswordReset, ReportId, ReportState, Role, Scope, Session,
-    Suspension, Token, TwoFactor, Webhook, WebhookId,
+    Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events, Invitation,
+    KeyId, OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, Session, Suspension,
+    Token, TwoFactor, Webhook, WebhookId,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Revision, StoreError, Target, Timestamp};
 use tokio_postgres::Row;
@@ -74,7 +74,7 @@ pub(super) fn account(row: &Row, at: usize) -> Read<Account> {
     let number = id(row, at)?;
     let half = || corrupt(format!("account {number} is half written"));
     let identity = match (get(row, at + 5)?, get(row, at + 6)?) {
-        (Some(issuer), Some(subject)) => Some(ForeignIdentity { issuer, subject }),
+        (Some(issuer), Some(subject)) => Some(OidcIdentity { issuer, subject }),
         (None, None) => None,
         _ => return Err(half().into()),
     };

@@ -216,7 +216,7 @@ async fn after_missed_changes_no_earlier_copy_is_used() {
     let link = alias("gap", "https://example.com/1");
     put(&store, &link).await;
     a.warm(&link).await;
-    a.links.distrust();
+    a.links.reject_existing_copies();
     until("copies are in use", async || a.links.is_ready()).await;
     let before = a.links.counts();
     a.links.get(&link.key).await.unwrap();

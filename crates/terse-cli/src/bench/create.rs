@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::CreateOptions;
 use super::callers::spread;
 use super::report::BenchReport;
-use super::tally::Tally;
+use super::tally::ClickSum;
 use super::wire::BenchConnection;
 
 /// How long a create may take after the end, for example to wait for the disk.
@@ -25,7 +25,7 @@ pub(super) fn run(options: CreateOptions) -> anyhow::Result<BenchReport> {
     let tally = spread(threads, callers, move |index| {
         let options = Arc::clone(&options);
         async move {
-            let mut tally = Tally::default();
+            let mut tally = ClickSum::default();
             let calls = calls(&options, run, index, end, &mut tally);
             if tokio::time::timeout_at((end + GRACE).into(), calls).await.is_err() {
                 tally.errors.timeout += 1;
@@ -36,7 +36,13 @@ pub(super) fn run(options: CreateOptions) -> anyhow::Result<BenchReport> {
     Ok(BenchReport::new("create", begin.elapsed().min(seconds), tally))
 }
 
-async fn calls(options: &CreateOptions, run: u64, index: usize, end: Instant, tally: &mut Tally) {
+async fn calls(
+    options: &CreateOptions,
+    run: u64,
+    index: usize,
+    end: Instant,
+    tally: &mut ClickSum,
+) {
     let mut head = format!(
         "POST /api/v1/urls HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n",
         options.url.host()

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::LoadOptions;
 use super::callers::spread;
 use super::report::BenchReport;
-use super::tally::Tally;
+use super::tally::ClickSum;
 use super::wire::BenchConnection;
 use terse_core::Secret;
 
@@ -80,8 +80,8 @@ pub(super) fn run(options: &LoadOptions) -> anyhow::Result<BenchReport> {
     Ok(BenchReport::new("load", elapsed, tally).with_links(options.links))
 }
 
-async fn fill(filling: Arc<Filling>) -> anyhow::Result<Tally> {
-    let mut tally = Tally::default();
+async fn fill(filling: Arc<Filling>) -> anyhow::Result<ClickSum> {
+    let mut tally = ClickSum::default();
     let mut open = None;
     loop {
         let batch = filling.next.fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use anyhow::bail;
 use super::callers::spread;
 use super::paths::{Paths, Picker};
 use super::report::BenchReport;
-use super::tally::Tally;
+use super::tally::ClickSum;
 use super::wire::BenchConnection;
 use super::{PathChoice, RedirectOptions};
 
@@ -54,7 +54,7 @@ pub(super) fn run(options: RedirectOptions) -> anyhow::Result<BenchReport> {
     let tally = spread(threads, connections, move |index| {
         let plan = Arc::clone(&shared);
         async move {
-            let mut tally = Tally::default();
+            let mut tally = ClickSum::default();
             if tokio::time::timeout_at((plan.end + GRACE).into(), visits(&plan, index, &mut tally))
                 .await
                 .is_err()
@@ -74,7 +74,7 @@ pub(super) fn run(options: RedirectOptions) -> anyhow::Result<BenchReport> {
 }
 
 /// One visitor after another on one connection, or on a connection each.
-async fn visits(plan: &Plan, index: usize, tally: &mut Tally) {
+async fn visits(plan: &Plan, index: usize, tally: &mut ClickSum) {
     let options = &plan.options;
     let expected = if options.pick == PathChoice::Unknown { 404 } else { 302 };
     let all = usize::try_from(options.connections).unwrap_or(usize::MAX);

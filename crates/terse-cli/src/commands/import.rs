@@ -13,7 +13,7 @@ use clap::Args;
 use http::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use terse_core::{Clock, ImportClaims, RowClaim, RowClash};
+use terse_core::{Clock, ImportRowConflict, ImportRowKey, SeenImportRows};
 
 use crate::CommandContext;
 use crate::client::ApiClient;
@@ -84,7 +84,7 @@ struct Work<'a> {
     path: &'static str,
     done: Done,
     /// What the rows of a dry run occupy.
-    claims: ImportClaims,
+    claims: SeenImportRows,
     shown: Vec<Refused>,
     report: Option<ImportReport>,
 }
@@ -115,7 +115,7 @@ struct Sent {
 struct Importable {
     line: u64,
     short_code: Option<String>,
-    claim: RowClaim,
+    claim: ImportRowKey,
     is_new: bool,
 }
 
@@ -155,7 +155,7 @@ impl ImportArgs {
             true => "/api/v1/admin/import?dry_run=true",
             false => "/api/v1/admin/import?brief=true",
         };
-        let claims = ImportClaims::default();
+        let claims = SeenImportRows::default();
         let mut work = Work { api: &api, path, done, claims, shown: Vec::new(), report };
         let bar = progress(size, context.json);
         if resumed {
@@ -449,16 +449,16 @@ impl Sent {
 impl Sent {
     /// Corrects the result of a dry run for rows that repeat or contradict an earlier row of the
     /// file, which the server does not know.
-    fn after_earlier_rows(&mut self, claims: &mut ImportClaims) {
+    fn after_earlier_rows(&mut self, claims: &mut SeenImportRows) {
         let Some(mut importable) = self.importable.take() else { return };
         importable.sort_by_key(|row| row.line);
         for row in importable {
             let clash = claims.add(row.claim);
-            if clash == RowClash::None || clash == RowClash::Same && !row.is_new {
+            if clash == ImportRowConflict::None || clash == ImportRowConflict::Same && !row.is_new {
                 continue;
             }
             *(if row.is_new { &mut self.created } else { &mut self.existing }) -= 1;
-            if clash == RowClash::Same {
+            if clash == ImportRowConflict::Same {
                 self.existing += 1;
                 continue;
             }
@@ -475,12 +475,12 @@ impl Sent {
 
 /// What a row occupies, as the server would compare it: without the fields in which two rows for
 /// the same link may differ.
-fn claim_of(row: &Row) -> Option<RowClaim> {
+fn claim_of(row: &Row) -> Option<ImportRowKey> {
     let text = |name: &str| row.body.get(name).and_then(Value::as_str).unwrap_or_default();
     let target = text("long_url").trim();
     let target = url::Url::parse(target).map_or_else(|_| target.to_owned(), String::from);
     match row.code() {
-        Some(code) => Some(RowClaim::of_code(text("domain"), &code, &target)),
+        Some(code) => Some(ImportRowKey::of_code(text("domain"), &code, &target)),
         None if row.body.get("reuse") == Some(&Value::Bool(false)) => None,
         None => {
             let mut body = row.body.clone();
@@ -488,7 +488,7 @@ fn claim_of(row: &Row) -> Option<RowClaim> {
             for name in ["created_at", "imported_clicks"] {
                 body.remove(name);
             }
-            Some(RowClaim::of_content(Value::from(body).to_string()))
+            Some(ImportRowKey::of_content(Value::from(body).to_string()))
         }
     }
 }

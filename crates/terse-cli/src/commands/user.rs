@@ -213,7 +213,7 @@ impl UserArgs {
 }
 
 /// An account of a response, safe to print.
-struct Told {
+struct ShownAccount {
     id: u64,
     name: String,
     role: String,
@@ -222,13 +222,13 @@ struct Told {
 fn print_account(
     context: &CommandContext,
     user: &Value,
-    sentence: impl FnOnce(Told) -> String,
+    sentence: impl FnOnce(ShownAccount) -> String,
 ) -> anyhow::Result<bool> {
     if context.json {
         say(&user.to_string())?;
     } else {
         let id = user.get("id").and_then(Value::as_u64).unwrap_or_default();
-        say(&sentence(Told {
+        say(&sentence(ShownAccount {
             id,
             name: one_line(text(user, "name")),
             role: one_line(text(user, "role")),

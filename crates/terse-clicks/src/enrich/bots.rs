@@ -98,7 +98,7 @@ impl BotDetector {
     pub(crate) fn kind_of(&self, agent: &str) -> Option<BotKind> {
         let agent = agent.trim();
         if agent.is_empty() {
-            return Some(BotKind::Nameless);
+            return Some(BotKind::NoUserAgent);
         }
         let bytes = agent.as_bytes();
         let literals = self.literals.find_overlapping_iter(agent).filter(|found| {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn bots_are_recognised_by_name() {
-        use BotKind::{Ai, Crawler, Monitor, Nameless, Preview, Tool};
+        use BotKind::{Ai, Crawler, Monitor, NoUserAgent, Preview, Tool};
         let bots = BotDetector::shipped();
         for (agent, want) in [
             ("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", Crawler),
@@ -244,12 +244,12 @@ mod tests {
                  HeadlessChrome/126.0.0.0 Safari/537.36",
                 Tool,
             ),
-            ("", Nameless),
-            ("  ", Nameless),
+            ("", NoUserAgent),
+            ("  ", NoUserAgent),
         ] {
             assert_eq!(bots.kind_of(agent), Some(want), "{agent}");
             // The journal keeps the names of bots that ask not to be tracked.
-            assert_eq!(names_a_bot(agent.as_bytes()), want != Nameless, "{agent}");
+            assert_eq!(names_a_bot(agent.as_bytes()), want != NoUserAgent, "{agent}");
         }
     }
 

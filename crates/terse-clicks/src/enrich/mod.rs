@@ -37,7 +37,7 @@ use intern::Interner;
 use repeats::RepeatDetector;
 use user_agents::{UserAgent, UserAgentParser};
 
-use crate::gathering::Gathering;
+use crate::growing_batch::GrowingBatch;
 
 /// Entries of one cache generation; each takes one or two hundred bytes.
 const ADDRESSES: usize = 32_768;
@@ -124,7 +124,7 @@ impl Enricher {
     pub(crate) fn enrich(
         &mut self,
         record: &Record<'_>,
-        batch: &mut Gathering,
+        batch: &mut GrowingBatch,
     ) -> Option<ClickRow> {
         #[cfg(test)]
         assert_ne!(record.agent, samples::PANICS, "the test asks for a panic");
@@ -153,7 +153,7 @@ impl Enricher {
             _ if record.marks.has(RequestFlags::WENT_ON) => Warning::Passed,
             _ => Warning::None,
         };
-        let quiet = record.marks.has(RequestFlags::QUIET);
+        let quiet = record.marks.has(RequestFlags::DO_NOT_TRACK);
         let named_bot =
             if quiet { self.quiet_bot(record) } else { self.add_details(&mut row, record, batch) };
         let bot = if record.marks.has(RequestFlags::HEAD) {
@@ -168,7 +168,7 @@ impl Enricher {
     }
 
     /// Whether a human's click is a repeat. Call it in the order of time.
-    pub(crate) fn repeat(&mut self, row: &mut ClickRow, batch: &Gathering) {
+    pub(crate) fn repeat(&mut self, row: &mut ClickRow, batch: &GrowingBatch) {
         let is_click = row.warning != Warning::Shown;
         if row.visitor == 0 || row.kind != ClickKind::HUMAN || !is_click {
             return;
@@ -182,8 +182,8 @@ impl Enricher {
 
     /// The kind of bot that asks not to be tracked. Nothing else of its user agent is kept.
     fn quiet_bot(&mut self, record: &Record<'_>) -> Option<BotKind> {
-        if record.marks.has(RequestFlags::NAMELESS) {
-            return Some(BotKind::Nameless);
+        if record.marks.has(RequestFlags::NO_USER_AGENT) {
+            return Some(BotKind::NoUserAgent);
         }
         if record.agent.is_empty() {
             return None;
@@ -196,7 +196,7 @@ impl Enricher {
         &mut self,
         row: &mut ClickRow,
         record: &Record<'_>,
-        batch: &mut Gathering,
+        batch: &mut GrowingBatch,
     ) -> Option<BotKind> {
         let number = batch.number();
         let parser = &mut self.parser;

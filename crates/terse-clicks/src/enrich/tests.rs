@@ -10,7 +10,7 @@ fn enricher() -> Enricher {
 impl Enricher {
     /// The click of a record in a batch of its own.
     fn click(&mut self, record: &Record<'_>) -> Option<Click> {
-        let mut gathering = Gathering::default();
+        let mut gathering = GrowingBatch::default();
         gathering.read(record, self);
         gathering.add_in_order(self);
         gathering.columns().iter().next()
@@ -72,21 +72,21 @@ fn a_visit_without_a_redirect_is_an_orphan() {
 
 #[test]
 fn a_visitor_who_asked_not_to_be_tracked_is_only_counted() {
-    let quiet = RequestFlags::QUIET;
+    let quiet = RequestFlags::DO_NOT_TRACK;
     let click = enricher().click(&Record { marks: quiet, ..record() }).unwrap();
     let bare = Click { took_nanos: 42_000, ..Click::bare(click.at, click.target.clone()) };
     assert_eq!(click, bare);
     let nameless = enricher().click(&Record { agent: b"", ..record() }).unwrap();
-    assert_eq!(nameless.bot, Some(BotKind::Nameless));
+    assert_eq!(nameless.bot, Some(BotKind::NoUserAgent));
 }
 
 #[test]
 fn a_bot_that_asks_not_to_be_tracked_is_a_bot() {
-    let quiet = RequestFlags::QUIET;
+    let quiet = RequestFlags::DO_NOT_TRACK;
     for (marks, agent, want) in [
         (quiet, &b"Mozilla/5.0 (compatible; Googlebot/2.1)"[..], Some(BotKind::Crawler)),
         (quiet, b"curl/8.0", Some(BotKind::Tool)),
-        (quiet.with(RequestFlags::NAMELESS, true), b"", Some(BotKind::Nameless)),
+        (quiet.with(RequestFlags::NO_USER_AGENT, true), b"", Some(BotKind::NoUserAgent)),
         (quiet, b"", None),
     ] {
         let click = enricher().click(&Record { marks, agent, ..record() }).unwrap();
@@ -100,7 +100,7 @@ fn of_several_kinds_of_bot_the_most_certain_is_reported() {
     let curl: &[u8] = b"curl/8.0";
     for (marks, agent, want) in [
         (RequestFlags::HEAD.with(RequestFlags::PREFETCH, true), curl, BotKind::Head),
-        (RequestFlags::HEAD.with(RequestFlags::QUIET, true), b"", BotKind::Head),
+        (RequestFlags::HEAD.with(RequestFlags::DO_NOT_TRACK, true), b"", BotKind::Head),
         (RequestFlags::PREFETCH, curl, BotKind::Prefetch),
         (RequestFlags::default(), curl, BotKind::Tool),
     ] {

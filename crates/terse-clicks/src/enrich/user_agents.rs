@@ -69,7 +69,7 @@ impl UserAgentParser {
     pub(crate) fn parse(&self, agent: &[u8]) -> UserAgent {
         let agent = &*String::from_utf8_lossy(agent);
         let bot = self.bots.kind_of(agent);
-        if bot == Some(BotKind::Nameless) {
+        if bot == Some(BotKind::NoUserAgent) {
             return UserAgent { bot, ..UserAgent::default() };
         }
         let browser =
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(found.browser.as_deref(), Some("Googlebot"));
         assert_eq!(
             agents.parse(b""),
-            UserAgent { bot: Some(BotKind::Nameless), ..UserAgent::default() }
+            UserAgent { bot: Some(BotKind::NoUserAgent), ..UserAgent::default() }
         );
     }
 

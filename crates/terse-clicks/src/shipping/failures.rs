@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering;
 use terse_core::StoreError;
 use tracing::warn;
 
-use super::{Shipping, covered_by};
+use super::{ShipperLoop, covered_by};
 use crate::segment::Segment;
 
 /// A failure that continues is logged again after this long.
 const LOG_INTERVAL_MS: u64 = 60_000;
 
-impl Shipping {
+impl ShipperLoop {
     pub(super) fn note_lag(&self) {
         let in_memory = self.spans.values().chain(&self.on_the_way);
         let covered: u64 = in_memory.clone().map(covered_by).sum();

@@ -7,13 +7,13 @@ use terse_core::clicks::{Forgotten, Position};
 use tokio::time::{Instant, timeout};
 use tracing::error;
 
-use super::{Fenced, Shipping, timed_out};
+use super::{Fenced, ShipperLoop, timed_out};
 use crate::segment::{Segment, Until};
 
 /// Positions that are forgotten in one call.
 const MAX_FORGOTTEN: usize = 10_000;
 
-impl Shipping {
+impl ShipperLoop {
     /// If positions were forgotten that this folder does not know of, the folder is an old copy.
     /// The store may have counted and forgotten any segment in it that has no position. These are
     /// moved aside: a click that is missing is better than one that is counted twice.

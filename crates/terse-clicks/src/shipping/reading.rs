@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use tracing::error;
 
 use super::failures::is_due;
-use super::{Shipping, covered_by};
+use super::{ShipperLoop, covered_by};
 use crate::enrich::Enricher;
 use crate::folder::Age;
-use crate::gathering::Gathering;
+use crate::growing_batch::GrowingBatch;
 
 /// If a click waits longer than this, the thread has fallen behind.
 const BEHIND_MS: i64 = 1000;
@@ -49,7 +49,7 @@ pub(super) struct ReadAt {
     readable: bool,
 }
 
-impl Shipping {
+impl ShipperLoop {
     /// Reads some unread clicks into the growing batch, the earliest first. `ending`: also the
     /// latest clicks.
     pub(super) fn read(&mut self, ending: bool) -> Unread {
@@ -177,7 +177,7 @@ impl Shipping {
 
     /// Puts back rows that are later than the next unread click of any segment: they belong in the
     /// next batch, after that click.
-    fn give_back(&mut self, gathering: &mut Gathering) {
+    fn give_back(&mut self, gathering: &mut GrowingBatch) {
         let mut next = i64::MAX;
         for (segment, alive) in self.folder.segments_mut() {
             if let Ok(Some(at_ms)) = segment.next_ms(&mut self.buffer, alive) {
@@ -228,7 +228,7 @@ impl Shipping {
 /// Reads a record into the batch. A record that makes the enricher panic must not stop the counting
 /// of all others at every start. Returns whether it became a row.
 pub(super) fn read_record(
-    gathering: &mut Gathering,
+    gathering: &mut GrowingBatch,
     enricher: &mut Enricher,
     record: &Record<'_>,
     panicked: &mut bool,

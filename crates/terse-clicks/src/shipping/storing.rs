@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, error, info, warn};
 
 use super::reading::{Unread, read_record};
-use super::{Fenced, Shipping, covered_by, timed_out};
+use super::{Fenced, ShipperLoop, covered_by, timed_out};
 use crate::segment::Segment;
 
-impl Shipping {
+impl ShipperLoop {
     /// Whether the batch that grows is to be stored: it is large or old, a report waits for it, or
     /// the shipper ends.
     pub(super) fn is_due(&self, ending: bool) -> bool {

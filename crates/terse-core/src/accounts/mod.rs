@@ -24,10 +24,10 @@ pub use authentication::SignedIn;
 pub use erasure::{Erased, Erasure, ErasureError, Erasures};
 pub use error::AccountError;
 pub use keys::{KeyDraft, MAX_KEY_NAME};
-pub use profile::{ErasureProof, OwnSubject, ProfileEdit};
+pub use profile::{ErasureConfirmation, OwnSubject, ProfileEdit};
 pub use secret::BearerSecret;
 pub use sessions::SessionSecret;
-pub use sign_up::{ForeignAccount, SignUp};
+pub use sign_up::{OidcAccount, SignUp};
 pub use two_factor::{RECOVERY_CODES, SignInStep, TwoFactorOffer};
 pub use two_factor_key::TwoFactorKey;
 

@@ -3,7 +3,7 @@
 use super::{AccountError, Accounts, Erased, Erasures, invalid};
 use crate::principal::{Credential, Principal};
 use crate::registry::{
-    Account, AccountChange, AccountName, ForeignIdentity, RegistryError, Webhook, subject,
+    Account, AccountChange, AccountName, OidcIdentity, RegistryError, Webhook, subject,
 };
 use crate::validation::ValidationError;
 
@@ -20,7 +20,7 @@ pub struct ProfileEdit {
 
 /// Confirms that the caller intends to erase the account.
 #[derive(Clone, Debug, Default)]
-pub struct ErasureProof {
+pub struct ErasureConfirmation {
     /// The password, where the account has one.
     pub password: Option<String>,
     /// The name of the account, where it has no password.
@@ -111,7 +111,7 @@ impl Accounts {
         &self,
         erasures: &Erasures,
         principal: &Principal,
-        proof: ErasureProof,
+        proof: ErasureConfirmation,
     ) -> Result<Erased, AccountError> {
         let account = self.own_account(principal).await?;
         self.confirm_erasure(&account, proof).await?;
@@ -123,7 +123,7 @@ impl Accounts {
     async fn confirm_erasure(
         &self,
         account: &Account,
-        proof: ErasureProof,
+        proof: ErasureConfirmation,
     ) -> Result<(), AccountError> {
         match (&account.password, proof.password, proof.confirm) {
             (Some(_), Some(password), _) => self.prove(account, password, "password").await,
@@ -137,7 +137,7 @@ impl Accounts {
     pub async fn connect(
         &self,
         account: &Account,
-        identity: ForeignIdentity,
+        identity: OidcIdentity,
     ) -> Result<Account, AccountError> {
         let change = AccountChange { identity: Some(Some(identity)), ..AccountChange::default() };
         match self.change(account, change, self.by(account.id, None)).await {

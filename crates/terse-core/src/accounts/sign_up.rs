@@ -6,7 +6,7 @@ use super::profile::{account_name, check_password};
 use super::{AccountError, Accounts, BearerSecret};
 use crate::limits::LimitReached;
 use crate::registry::{
-    Account, AccountName, Actor, Attribution, ForeignIdentity, NewAccount, RegistryError, Role,
+    Account, AccountName, Actor, Attribution, NewAccount, OidcIdentity, RegistryError, Role,
 };
 
 /// The longest token, in bytes.
@@ -25,9 +25,9 @@ pub enum SignUp<'a> {
 
 /// A user that an OpenID Connect provider has authenticated.
 #[derive(Clone, Debug)]
-pub struct ForeignAccount {
+pub struct OidcAccount {
     /// Their identity at the provider.
-    pub identity: ForeignIdentity,
+    pub identity: OidcIdentity,
     /// Names to try, the best first.
     pub names: Vec<String>,
 }
@@ -63,7 +63,7 @@ impl Accounts {
 
     /// Counts an attempt to sign in with an OpenID Connect provider; `proof` completes it. A
     /// successful attempt does not count.
-    pub async fn sign_in_foreign<T, E: From<LimitReached>>(
+    pub async fn sign_in_oidc<T, E: From<LimitReached>>(
         &self,
         address: IpAddr,
         proof: impl Future<Output = Result<T, E>>,
@@ -77,17 +77,17 @@ impl Accounts {
     /// The account with an OpenID Connect identity.
     pub async fn by_identity(
         &self,
-        identity: &ForeignIdentity,
+        identity: &OidcIdentity,
     ) -> Result<Option<Account>, AccountError> {
         Ok(self.registry.account_by_identity(identity).await?)
     }
 
     /// Creates an account for an OpenID Connect identity, under its name there or a similar one.
     /// `IdentityTaken` if an account has the identity already.
-    pub async fn sign_up_foreign(
+    pub async fn sign_up_oidc(
         &self,
         way: &SignUp<'_>,
-        person: &ForeignAccount,
+        person: &OidcAccount,
     ) -> Result<Account, AccountError> {
         let mut random = [0; 4];
         getrandom::fill(&mut random)?;
@@ -112,7 +112,7 @@ impl Accounts {
         Err(RegistryError::NameTaken.into())
     }
 
-    fn draft(&self, name: AccountName, identity: Option<ForeignIdentity>) -> NewAccount {
+    fn draft(&self, name: AccountName, identity: Option<OidcIdentity>) -> NewAccount {
         let created_at = self.clock.now();
         NewAccount { name, role: Role::User, password: None, identity, created_at }
     }

@@ -50,7 +50,7 @@ pub enum BotKind {
     /// A library or a command-line tool.
     Tool,
     /// The request had no user agent.
-    Nameless,
+    NoUserAgent,
     /// A prefetch: the click may never follow.
     Prefetch,
     /// A HEAD request.
@@ -65,7 +65,7 @@ impl BotKind {
         Self::Ai,
         Self::Monitor,
         Self::Tool,
-        Self::Nameless,
+        Self::NoUserAgent,
         Self::Prefetch,
         Self::Head,
     ];
@@ -78,7 +78,7 @@ impl BotKind {
             Self::Ai => "ai",
             Self::Monitor => "monitor",
             Self::Tool => "tool",
-            Self::Nameless => "nameless",
+            Self::NoUserAgent => "nameless",
             Self::Prefetch => "prefetch",
             Self::Head => "head",
         }

@@ -253,11 +253,11 @@ impl ClickColumns {
 
     /// The click that a row of these columns stands for.
     pub fn click(&self, row: &ClickRow) -> Click {
-        self.click_of(row, self.targets[row.target as usize].clone())
+        self.click_with_target(row, self.targets[row.target as usize].clone())
     }
 
     /// The same, with a target that is not in these columns.
-    pub fn click_of(&self, row: &ClickRow, target: ClickTarget) -> Click {
+    pub fn click_with_target(&self, row: &ClickRow, target: ClickTarget) -> Click {
         let agent = &self.agents[row.agent as usize];
         let network = &self.networks[row.network as usize];
         let place = &self.places[network.place as usize];

@@ -9,7 +9,7 @@ use super::columns::{AgentTraits, ClickColumns, ClickKind, ClickRow, GeoLocation
 use super::mean::ExactMean;
 use super::report::{ClickSubject, Unit};
 use super::sketch::Sketch;
-use super::tally::{Count, REPEAT, Tally, WARNED, WENT_ON};
+use super::tally::{ClickSum, Count, REPEAT, WARNED, WENT_ON};
 use crate::link::OwnerId;
 use crate::time::Timestamp;
 
@@ -26,7 +26,7 @@ const INDEX_ENTRY: usize = 10;
 
 /// The subject of a delta. A link is a number in [`ClickColumns::targets`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum DeltaSubject {
+pub enum SumSubject {
     /// A link.
     Link(u32),
     /// All links of an owner.
@@ -86,7 +86,7 @@ impl Value {
 #[derive(Clone, Debug)]
 pub struct Delta {
     /// The subject.
-    pub subject: DeltaSubject,
+    pub subject: SumSubject,
     /// For a link, its latest owner.
     pub owner: OwnerId,
     /// The hour, since 1970.
@@ -107,7 +107,7 @@ pub struct Delta {
 }
 
 impl Delta {
-    pub(crate) fn new(subject: DeltaSubject, owner: OwnerId, hour: i64) -> Self {
+    pub(crate) fn new(subject: SumSubject, owner: OwnerId, hour: i64) -> Self {
         Self {
             subject,
             owner,
@@ -123,7 +123,7 @@ impl Delta {
 
     /// Clicks of which only the number is known.
     pub fn bare(hour: i64, clicks: Count) -> Self {
-        Self { clicks, ..Self::new(DeltaSubject::Everything, OwnerId(0), hour) }
+        Self { clicks, ..Self::new(SumSubject::Everything, OwnerId(0), hour) }
     }
 
     /// When the hour begins.
@@ -204,7 +204,7 @@ impl Delta {
     }
 
     /// Adds this to a sum. `columns` are those of the delta's batch.
-    pub fn add_to(&self, columns: &ClickColumns, tally: &mut Tally) {
+    pub fn add_to(&self, columns: &ClickColumns, tally: &mut ClickSum) {
         tally.clicks.add(self.clicks);
         tally.took.merge(&self.took.in_milliseconds());
         let last = (self.last_ms != i64::MIN).then(|| Timestamp::from_ms(self.last_ms));
@@ -285,7 +285,7 @@ impl Delta {
     pub fn is_packable(&self) -> bool {
         self.values.len() <= MAX_PACKED_VALUES
             && self.visitors.as_ref().is_none_or(|visitors| visitors.memory() <= MAX_PACKED_SKETCH)
-            && self.subject != DeltaSubject::Orphans
+            && self.subject != SumSubject::Orphans
     }
 
     pub(crate) fn values(&self) -> &[Value] {
@@ -323,12 +323,12 @@ impl Delta {
 }
 
 /// The subject that a delta of these columns is about.
-pub(crate) fn subject_of(columns: &ClickColumns, subject: DeltaSubject) -> Option<ClickSubject> {
+pub(crate) fn subject_of(columns: &ClickColumns, subject: SumSubject) -> Option<ClickSubject> {
     Some(match subject {
-        DeltaSubject::Link(target) => ClickSubject::Link(link_of(columns, target)?.clone()),
-        DeltaSubject::Owner(owner) => ClickSubject::Owner(owner),
-        DeltaSubject::Everything => ClickSubject::Everything,
-        DeltaSubject::Orphans => ClickSubject::Orphans,
+        SumSubject::Link(target) => ClickSubject::Link(link_of(columns, target)?.clone()),
+        SumSubject::Owner(owner) => ClickSubject::Owner(owner),
+        SumSubject::Everything => ClickSubject::Everything,
+        SumSubject::Orphans => ClickSubject::Orphans,
     })
 }
 

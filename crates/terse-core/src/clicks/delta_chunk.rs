@@ -16,7 +16,7 @@ use foldhash::fast::RandomState;
 
 use super::click::Interned;
 use super::columns::{AgentTraits, ClickColumns, GeoLocation, Numbers};
-use super::delta::{Delta, DeltaSubject, Property, Value};
+use super::delta::{Delta, Property, SumSubject, Value};
 use super::mean::ExactMean;
 use super::report::Unit;
 use super::sketch::Sketch;
@@ -341,7 +341,7 @@ impl DeltaBodies {
     pub fn delta(&self, head: &DeltaHead, hour: i64) -> Option<Delta> {
         let mut body = self.plain.get(self.start..)?.get(head.start..head.end)?;
         let body = &mut body;
-        let mut delta = Delta::new(DeltaSubject::Everything, OwnerId(0), hour);
+        let mut delta = Delta::new(SumSubject::Everything, OwnerId(0), hour);
         delta.clicks = head.clicks;
         let count = take(body)?;
         let sum = if count > 0 { take(body)? } else { 0 };
@@ -467,7 +467,7 @@ impl Renumbering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clicks::{Click, ClickGatherer, ClickTarget, LinkId, Sums, Tally};
+    use crate::clicks::{Click, ClickGatherer, ClickSum, ClickTarget, LinkId, Sums};
     use crate::link::LinkKey;
     use crate::{Code, Domain, Timestamp};
 
@@ -496,14 +496,14 @@ mod tests {
         gatherer
     }
 
-    fn tally_of(delta: &Delta, columns: &ClickColumns) -> (Tally, Option<Vec<u8>>) {
-        let mut tally = Tally::default();
+    fn tally_of(delta: &Delta, columns: &ClickColumns) -> (ClickSum, Option<Vec<u8>>) {
+        let mut tally = ClickSum::default();
         delta.add_to(columns, &mut tally);
         (tally, delta.visitors.as_ref().map(Sketch::encode))
     }
 
     fn of_links(sums: &Sums) -> Vec<&Delta> {
-        let is_link = |delta: &&Delta| matches!(delta.subject, DeltaSubject::Link(_));
+        let is_link = |delta: &&Delta| matches!(delta.subject, SumSubject::Link(_));
         sums.deltas().iter().filter(is_link).collect()
     }
 

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::click::{Click, LinkId};
 use super::columns::ClickColumns;
-use super::delta::{self, Delta, DeltaSubject};
+use super::delta::{self, Delta, SumSubject};
 use super::report::ClickSubject;
 use super::sums::{ClickGatherer, Sums};
 use crate::store::StoreError;
@@ -116,7 +116,7 @@ impl Batch {
     }
 
     /// The subject of one of its sums.
-    pub fn subject(&self, subject: DeltaSubject) -> Option<ClickSubject> {
+    pub fn subject(&self, subject: SumSubject) -> Option<ClickSubject> {
         delta::subject_of(&self.clicks, subject)
     }
 

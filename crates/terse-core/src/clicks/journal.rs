@@ -78,9 +78,9 @@ impl RequestFlags {
     pub const PREFETCH: Self = Self(2);
     /// The visitor asked not to be tracked: the record holds no details, except the user agent of
     /// a bot, see [`names_a_bot`].
-    pub const QUIET: Self = Self(4);
-    /// The request had no user agent. Set only together with `QUIET`.
-    pub const NAMELESS: Self = Self(8);
+    pub const DO_NOT_TRACK: Self = Self(4);
+    /// The request had no user agent. Set only together with `DO_NOT_TRACK`.
+    pub const NO_USER_AGENT: Self = Self(8);
 
     /// The visitor saw the warning page of the link and went on.
     pub const WENT_ON: Self = Self(16);
@@ -403,7 +403,7 @@ mod tests {
             at_ms: 1_763_000_000_123,
             took_nanos: 42_007,
             outcome: Answered::Gone,
-            marks: RequestFlags::HEAD.with(RequestFlags::QUIET, true),
+            marks: RequestFlags::HEAD.with(RequestFlags::DO_NOT_TRACK, true),
             weight: 64,
             visitor: u64::MAX,
             owner: 7,

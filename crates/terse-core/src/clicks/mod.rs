@@ -23,7 +23,7 @@ pub use click::{BotKind, Click, ClickTarget, Dimension, Interned, LinkId};
 pub use columns::{
     AgentTraits, ClickColumns, ClickKind, ClickNetwork, ClickRow, GeoLocation, Numbers, Warning,
 };
-pub use delta::{Delta, DeltaSubject};
+pub use delta::{Delta, SumSubject};
 pub use delta_chunk::{
     DeltaBodies, DeltaChunkWriter, DeltaHead, PlainChunk, Renumbering, SharedColumns, delta_heads,
 };
@@ -51,7 +51,7 @@ pub use sketch::Sketch;
 pub use store::{ClickStore, Salt};
 pub use sums::{ClickGatherer, SumIndex, Sums};
 pub use tally::{
-    Count, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, REPEAT, Tally, Values,
+    ClickSum, Count, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, REPEAT, Values,
     WARNED, WENT_ON,
 };
 pub use top::{Rank, RankedLink, TopQuery};

@@ -14,7 +14,7 @@ use super::report::{
 use super::retention::{ClickRetention, Pruned, Retention};
 use super::sketch::Sketch;
 use super::store::ClickStore;
-use super::tally::{Count, MAX_VALUES_TOTAL, Tally};
+use super::tally::{ClickSum, Count, MAX_VALUES_TOTAL};
 use super::top::{RankedLink, TopQuery};
 use crate::link::{LinkKey, OwnerId};
 use crate::store::StoreError;
@@ -53,7 +53,7 @@ pub struct PendingHour {
     /// When the hour begins.
     pub start: Timestamp,
     /// Its clicks.
-    pub tally: Tally,
+    pub tally: ClickSum,
     /// Its visitors.
     pub visitors: Option<Sketch>,
 }
@@ -120,7 +120,7 @@ impl WithPending {
 
     /// Erasures also remove clicks from the list of the busiest links.
     #[must_use]
-    pub fn and_live(self, live: Arc<Live>) -> Self {
+    pub fn with_live(self, live: Arc<Live>) -> Self {
         Self { live: Some(live), ..self }
     }
 }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::click::{Click, ClickTarget, LinkId};
 use super::ingest::{JournalId, Position};
 use super::sketch::Sketch;
-use super::tally::{Count, MAX_VALUES_TOTAL, Tally};
+use super::tally::{ClickSum, Count, MAX_VALUES_TOTAL};
 use super::top::{RankedLink, TopQuery};
 use crate::link::OwnerId;
 use crate::principal::{AccessError, Principal};
@@ -137,7 +137,7 @@ pub struct Bucket {
 #[derive(Clone, Debug, Default)]
 pub struct ClickReport {
     /// Their sum.
-    pub tally: Tally,
+    pub tally: ClickSum,
     /// The different visitors, each counted once a day.
     pub visitors: Sketch,
     /// The clicks of the current hour and the 23 before it, whatever the period.

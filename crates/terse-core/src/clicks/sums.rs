@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 
 use super::click::{Click, ClickTarget, Interned};
 use super::columns::{AgentTraits, ClickColumns, ClickNetwork, ClickRow, GeoLocation, Numbers};
-use super::delta::{Delta, DeltaSubject};
+use super::delta::{Delta, SumSubject};
 use super::report::Unit;
 use crate::link::OwnerId;
 
@@ -46,14 +46,14 @@ pub struct Sums {
 /// Finds the deltas of a subject.
 #[derive(Debug, Default)]
 pub struct SumIndex {
-    places: HashMap<(DeltaSubject, i64), u32, RandomState>,
+    places: HashMap<(SumSubject, i64), u32, RandomState>,
     /// The hours that have deltas. Nearly always one or two.
     hours: Vec<i64>,
 }
 
 impl SumIndex {
     /// The places of a subject's deltas.
-    pub fn places(&self, subject: DeltaSubject) -> impl Iterator<Item = usize> {
+    pub fn places(&self, subject: SumSubject) -> impl Iterator<Item = usize> {
         let place = move |hour: &i64| self.places.get(&(subject, *hour));
         self.hours.iter().filter_map(place).map(|&place| place as usize)
     }
@@ -67,7 +67,7 @@ impl Sums {
         match &columns.targets[row.target as usize] {
             ClickTarget::Orphan(..) => {
                 let latest = self.orphans.unwrap_or(NONE);
-                let latest = self.latest(latest, DeltaSubject::Orphans, OwnerId(0), hour);
+                let latest = self.latest(latest, SumSubject::Orphans, OwnerId(0), hour);
                 self.orphans = Some(latest);
                 self.add_to(latest, row, place, true);
             }
@@ -77,7 +77,7 @@ impl Sums {
                     self.targets.resize(at + 1, NONE);
                 }
                 let latest = self.targets[at];
-                let latest = self.latest(latest, DeltaSubject::Link(row.target), *owner, hour);
+                let latest = self.latest(latest, SumSubject::Link(row.target), *owner, hour);
                 self.targets[at] = latest;
                 self.add_to(latest, row, place, false);
             }
@@ -94,7 +94,7 @@ impl Sums {
             let hour = row.at_ms.div_euclid(HOUR);
             let place = columns.networks[row.network as usize].place;
             for (subject, owner) in
-                [(DeltaSubject::Owner(*owner), *owner), (DeltaSubject::Everything, OwnerId(0))]
+                [(SumSubject::Owner(*owner), *owner), (SumSubject::Everything, OwnerId(0))]
             {
                 let latest = self.latest(NONE, subject, owner, hour);
                 self.add_to(latest, &row, place, false);
@@ -107,8 +107,8 @@ impl Sums {
     fn merge_into_owners(&mut self) {
         let mut of_owners: HashMap<(OwnerId, i64), Delta, RandomState> = HashMap::default();
         for delta in &self.deltas {
-            if let DeltaSubject::Link(_) = delta.subject {
-                let subject = DeltaSubject::Owner(delta.owner);
+            if let SumSubject::Link(_) = delta.subject {
+                let subject = SumSubject::Owner(delta.owner);
                 let sum = of_owners.entry((delta.owner, delta.hour));
                 sum.or_insert_with(|| Delta::new(subject, delta.owner, delta.hour)).merge(delta);
             }
@@ -116,7 +116,7 @@ impl Sums {
         let mut of_everything: HashMap<i64, Delta, RandomState> = HashMap::default();
         for delta in of_owners.values() {
             let sum = of_everything.entry(delta.hour);
-            sum.or_insert_with(|| Delta::new(DeltaSubject::Everything, OwnerId(0), delta.hour))
+            sum.or_insert_with(|| Delta::new(SumSubject::Everything, OwnerId(0), delta.hour))
                 .merge(delta);
         }
         for delta in of_owners.into_values().chain(of_everything.into_values()) {
@@ -130,13 +130,7 @@ impl Sums {
         self.memory += delta.add(row, place, orphan);
     }
 
-    fn latest(
-        &mut self,
-        latest: Latest,
-        subject: DeltaSubject,
-        owner: OwnerId,
-        hour: i64,
-    ) -> Latest {
+    fn latest(&mut self, latest: Latest, subject: SumSubject, owner: OwnerId, hour: i64) -> Latest {
         if latest.hour == hour {
             return latest;
         }
@@ -175,7 +169,7 @@ impl Sums {
     /// The deltas of links and of orphans, in no order.
     pub(crate) fn into_link_deltas(mut self) -> Vec<Delta> {
         self.deltas
-            .retain(|delta| matches!(delta.subject, DeltaSubject::Link(_) | DeltaSubject::Orphans));
+            .retain(|delta| matches!(delta.subject, SumSubject::Link(_) | SumSubject::Orphans));
         self.deltas
     }
 
@@ -240,7 +234,7 @@ impl ClickGatherer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clicks::{BotKind, Dimension, LinkId, Sketch, Tally, Warning};
+    use crate::clicks::{BotKind, ClickSum, Dimension, LinkId, Sketch, Warning};
     use crate::code::Code;
     use crate::domain::Domain;
     use crate::link::LinkKey;
@@ -262,7 +256,7 @@ mod tests {
     }
 
     /// Sums of the same clicks, in an order that does not depend on how they were made.
-    fn sums(reports_after: &[usize]) -> Vec<(String, Tally, u64)> {
+    fn sums(reports_after: &[usize]) -> Vec<(String, ClickSum, u64)> {
         let mut gatherer = ClickGatherer::default();
         for n in 0..400 {
             gatherer.push(&click(n));
@@ -276,7 +270,7 @@ mod tests {
             .enumerate()
             .map(|(at, delta)| {
                 assert!(index.places(delta.subject).any(|place| place == at));
-                let mut tally = Tally::default();
+                let mut tally = ClickSum::default();
                 delta.add_to(&gatherer.columns, &mut tally);
                 let visitors = delta.visitors.as_ref().map_or(0, Sketch::count);
                 (format!("{:?} {}", delta.subject, delta.hour), tally, visitors)

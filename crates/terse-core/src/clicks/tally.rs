@@ -164,7 +164,7 @@ impl Values {
 
 /// A sum of clicks.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct ClickSum {
     /// How many.
     pub clicks: Count,
     /// How long their answers took, in milliseconds.
@@ -174,7 +174,7 @@ pub struct Tally {
     values: Vec<Values>,
 }
 
-impl Tally {
+impl ClickSum {
     /// Adds a click.
     pub fn add(&mut self, click: &Click) {
         let weight = u64::from(click.weight);
@@ -294,7 +294,7 @@ impl Tally {
         tally.merge_stored(bytes).then_some(tally)
     }
 
-    /// Adds another sum in its stored form, without decoding it into a `Tally` first. If these
+    /// Adds another sum in its stored form, without decoding it into a `ClickSum` first. If these
     /// bytes are not a sum, nothing changes and the result is false.
     #[must_use]
     pub fn merge_stored(&mut self, bytes: &[u8]) -> bool {
@@ -365,8 +365,8 @@ mod tests {
     }
 
     /// A sum with a named value in one dimension and "other" in another.
-    fn known() -> Tally {
-        let mut tally = Tally::default();
+    fn known() -> ClickSum {
+        let mut tally = ClickSum::default();
         tally.add(&click("a.example", None));
         tally.add(&click("a.example", Some(BotKind::Crawler)));
         tally.add(&Click { language: Some("de".into()), ..click("b.example", None) });
@@ -382,14 +382,14 @@ mod tests {
                 click(&format!("host{}.example", n % 17), (n % 3 == 0).then_some(BotKind::Crawler))
             })
             .collect();
-        let mut whole = Tally::default();
+        let mut whole = ClickSum::default();
         clicks.iter().for_each(|click| whole.add(click));
-        let (mut merged, mut stored_merged) = (Tally::default(), Tally::default());
+        let (mut merged, mut stored_merged) = (ClickSum::default(), ClickSum::default());
         for part in clicks.chunks(7) {
-            let mut tally = Tally::default();
+            let mut tally = ClickSum::default();
             part.iter().for_each(|click| tally.add(click));
             assert!(stored_merged.merge_stored(&tally.encode()));
-            merged.merge(&Tally::decode(&tally.encode()).unwrap());
+            merged.merge(&ClickSum::decode(&tally.encode()).unwrap());
         }
         assert_eq!(stored_merged, merged);
         assert_eq!(merged.clicks, Count { humans: 200, bots: 100 });
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn past_the_cap_the_rest_is_other_and_nothing_is_lost() {
-        let mut tally = Tally::default();
+        let mut tally = ClickSum::default();
         for n in 0..1000 {
             tally.add(&click(&format!("{n}.{}", "x".repeat(200)), None));
             if n % 10 == 0 {
@@ -424,12 +424,12 @@ mod tests {
 
     #[test]
     fn what_is_not_a_sum_is_none() {
-        assert_eq!(Tally::decode(&[]), None);
-        assert_eq!(Tally::decode(&[99, 1, 2]), None);
-        assert_eq!(Tally::decode(&[VERSION]), None);
-        let mut tally = Tally::default();
-        assert!(!tally.merge_stored(&[VERSION, 1]) && tally == Tally::default());
-        assert_eq!(Tally::decode(&Tally::default().encode()), Some(Tally::default()));
+        assert_eq!(ClickSum::decode(&[]), None);
+        assert_eq!(ClickSum::decode(&[99, 1, 2]), None);
+        assert_eq!(ClickSum::decode(&[VERSION]), None);
+        let mut tally = ClickSum::default();
+        assert!(!tally.merge_stored(&[VERSION, 1]) && tally == ClickSum::default());
+        assert_eq!(ClickSum::decode(&ClickSum::default().encode()), Some(ClickSum::default()));
     }
 
     /// Stores hold these bytes for years, and other nodes read them: a change of the form needs
@@ -457,7 +457,7 @@ mod tests {
         let bytes = known().encode();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, stored);
-        let read = Tally::decode(&bytes).unwrap();
+        let read = ClickSum::decode(&bytes).unwrap();
         assert_eq!(read, known());
         let mut merged = known();
         assert!(merged.merge_stored(&bytes));

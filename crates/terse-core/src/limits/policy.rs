@@ -242,7 +242,7 @@ impl RateLimits {
     }
 
     /// Gives the attempt back: the password was right.
-    pub async fn right_password(&self, address: IpAddr, link: u64) {
+    pub async fn refund_password(&self, address: IpAddr, link: u64) {
         if !self.passwords_per_address.is_off() {
             self.limiter.give_back(&self.password_takes(address, link)).await;
         }

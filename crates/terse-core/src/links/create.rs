@@ -136,7 +136,7 @@ impl Links {
                     self.events.created(&link);
                     self.written(event);
                     let first = link.revision;
-                    let link = self.learned_since(version, link).await;
+                    let link = self.rescreen_if_lists_changed(version, link).await;
                     self.revisit_if_unscreened(&link);
                     // A later scan has its own record.
                     if link.revision == first {

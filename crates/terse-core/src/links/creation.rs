@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use super::{Caller, Created, ImportPreview, LinkError, Links, RowClaim};
+use super::{Caller, Created, ImportPreview, ImportRowKey, LinkError, Links};
 use crate::create_link::CreateLink;
 use crate::insert::Request;
 use crate::limits::{Allowance, LimitDecision, LimitOutcome, RateLimits};
@@ -180,7 +180,7 @@ impl LinkCreation {
         &self,
         principal: &Principal,
         link: CreateLink,
-    ) -> Result<(ImportPreview, Option<RowClaim>), LinkError> {
+    ) -> Result<(ImportPreview, Option<ImportRowKey>), LinkError> {
         principal.require(Role::Admin)?;
         self.links.preview_import(principal.caller, link).await
     }

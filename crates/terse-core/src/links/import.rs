@@ -29,12 +29,12 @@ pub enum ImportPreview {
 /// What a row of an import occupies: its code or, without one, a link that a later row with the
 /// same content would reuse. A row that always creates a new link occupies nothing.
 #[derive(Clone, Copy, Debug)]
-pub struct RowClaim {
+pub struct ImportRowKey {
     name: u64,
     target: u64,
 }
 
-impl RowClaim {
+impl ImportRowKey {
     /// A row with a code.
     pub fn of_code(domain: &str, code: &str, target: &str) -> Self {
         Self { name: hash((domain, code)), target: hash(target) }
@@ -74,11 +74,11 @@ fn hash(what: impl Hash) -> u64 {
 /// What the rows of an import occupy, so that a dry run foresees rows that repeat or contradict an
 /// earlier one.
 #[derive(Debug, Default)]
-pub struct ImportClaims(HashMap<u64, u64>);
+pub struct SeenImportRows(HashMap<u64, u64>);
 
 /// How a row relates to the rows before it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum RowClash {
+pub enum ImportRowConflict {
     /// Nothing.
     None,
     /// The same link: the row changes nothing.
@@ -87,16 +87,16 @@ pub enum RowClash {
     Taken,
 }
 
-impl ImportClaims {
+impl SeenImportRows {
     /// Adds a row that would be imported, after those before it.
-    pub fn add(&mut self, row: RowClaim) -> RowClash {
+    pub fn add(&mut self, row: ImportRowKey) -> ImportRowConflict {
         match self.0.entry(row.name) {
             Entry::Vacant(free) => {
                 free.insert(row.target);
-                RowClash::None
+                ImportRowConflict::None
             }
-            Entry::Occupied(first) if *first.get() == row.target => RowClash::Same,
-            Entry::Occupied(_) => RowClash::Taken,
+            Entry::Occupied(first) if *first.get() == row.target => ImportRowConflict::Same,
+            Entry::Occupied(_) => ImportRowConflict::Taken,
         }
     }
 }
@@ -109,7 +109,7 @@ impl Links {
         &self,
         caller: Caller,
         command: CreateLink,
-    ) -> Result<(ImportPreview, Option<RowClaim>), LinkError> {
+    ) -> Result<(ImportPreview, Option<ImportRowKey>), LinkError> {
         let now = self.clock.now();
         let new = command.parse(&self.rules, CreateBounds::IMPORT, now)?;
         self.check_wanted(&new).await?;
@@ -119,7 +119,7 @@ impl Links {
         let code = new.alias.clone().or_else(|| Code::parse("0000000"));
         let code = code.expect("seven digits are a code");
         let link = stored_form(&new, code, caller.owner(), now, moderation, flags);
-        let claim = RowClaim::of(&new, &link);
+        let claim = ImportRowKey::of(&new, &link);
         let insert = Insert { reuse: reuse_key(&new, &link), ..Insert::new(link.clone(), None) };
         let preview = match self.store.preview_insert(&insert).await {
             Ok(Inserted::Created) => ImportPreview::New,

@@ -21,9 +21,9 @@ pub use caller::Caller;
 pub use create::Created;
 pub use creation::{CreateMetrics, CreateResult, Creation, Creator, Draft, LinkCreation};
 pub use error::LinkError;
-pub use import::{ImportClaims, ImportPreview, RowClaim, RowClash};
+pub use import::{ImportPreview, ImportRowConflict, ImportRowKey, SeenImportRows};
 pub use public::PublicLinks;
-pub use read::{ListedOwner, Listing};
+pub use read::{Listing, OwnerFilter};
 pub(crate) use scan_audit::moderation_json;
 pub use tag_report::TagReport;
 

@@ -69,7 +69,7 @@ impl PublicLinks {
         self.limits.try_password(address, link).await?;
         let is_right = passwords.verify(typed.await?, Some(password.as_str().to_owned())).await?;
         if is_right {
-            self.limits.right_password(address, link).await;
+            self.limits.refund_password(address, link).await;
         }
         Ok(is_right)
     }

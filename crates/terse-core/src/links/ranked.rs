@@ -1,6 +1,6 @@
 //! Lists of links by their clicks.
 
-use super::{LinkError, Links, ListedOwner, Listing};
+use super::{LinkError, Links, Listing, OwnerFilter};
 use crate::clicks::{Bots, ClickReports, Count, LinkId, Period, Rank, RankedLink, TopQuery};
 use crate::code::Code;
 use crate::domain::Domain;
@@ -67,7 +67,7 @@ impl Links {
     pub async fn list_of_by_clicks(
         &self,
         principal: &Principal,
-        owner: ListedOwner,
+        owner: OwnerFilter,
         clicks: &(impl ClickReports + ?Sized),
         mut query: ListQuery,
     ) -> Result<Listing, LinkError> {

@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 
 /// Whose links a caller lists, or whose clicks the caller reads.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum ListedOwner {
+pub enum OwnerFilter {
     /// The caller's own.
     #[default]
     Caller,
@@ -21,7 +21,7 @@ pub enum ListedOwner {
     All,
 }
 
-impl ListedOwner {
+impl OwnerFilter {
     /// The owner whose links this principal lists; `None` for all owners.
     pub(super) fn seen_by(self, principal: &Principal) -> Result<Option<OwnerId>, LinkError> {
         let sees_all = principal.role >= Role::Moderator;
@@ -90,7 +90,7 @@ impl Links {
     pub async fn list_of(
         &self,
         principal: &Principal,
-        owner: ListedOwner,
+        owner: OwnerFilter,
         mut query: ListQuery,
     ) -> Result<Listing, LinkError> {
         query.owner = owner.seen_by(principal)?;
@@ -98,7 +98,7 @@ impl Links {
     }
 
     /// Whether a domain has links, deleted ones aside.
-    pub async fn any_on(&self, domain: &Domain) -> Result<bool, StoreError> {
+    pub async fn has_links_on(&self, domain: &Domain) -> Result<bool, StoreError> {
         let (now, domain) = (self.clock.now(), Some(domain.clone()));
         let (owner, tag, text, status, archived, after) = (None, None, None, None, None, None);
         let mut query = ListQuery {

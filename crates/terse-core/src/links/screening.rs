@@ -32,7 +32,7 @@ impl Links {
 
     /// The canonical form of a host that a moderator wants to block with all its subdomains, or why
     /// it cannot be blocked.
-    pub fn blockable(&self, typed: &str) -> Result<String, ValidationError> {
+    pub fn parse_blockable_host(&self, typed: &str) -> Result<String, ValidationError> {
         let refuse = |detail: &'static str| {
             ValidationError::new(ValidationErrorKind::InvalidRequest, "host", detail)
         };
@@ -78,7 +78,7 @@ impl Links {
     }
 
     /// Queues a link for another scan if a look-up would add information about its targets.
-    pub fn revisit_if_unsure(&self, link: &Link) {
+    pub fn queue_rescreen_if_undecided(&self, link: &Link) {
         if link.moderated_by == ModerationSource::Screen {
             self.unsure_of(link).for_each(|target| self.screen.revisit(&link.key, target));
         }
@@ -99,13 +99,13 @@ impl Links {
 
     /// The targets that need a look-up. A visitor may be redirected to any of them.
     fn unsure_of<'a>(&'a self, link: &'a Link) -> impl Iterator<Item = &'a Target> {
-        link.targets().filter(|target| self.screen.is_unsure(target))
+        link.targets().filter(|target| self.screen.needs_lookup(target))
     }
 
     /// Lets the screen look up targets that it is unsure of, only a few, so that the caller does
     /// not wait long.
     pub(super) async fn prepare<'a>(&self, targets: impl Iterator<Item = &'a Target>) {
-        for target in targets.filter(|target| self.screen.is_unsure(target)).take(PREPARED) {
+        for target in targets.filter(|target| self.screen.needs_lookup(target)).take(PREPARED) {
             self.screen.prepare(target).await;
         }
     }
@@ -201,7 +201,7 @@ impl Links {
 
     /// Scans a link again if the lists changed while it was written: a re-scan of all links may
     /// have passed its place before it was stored. If that fails, the next re-scan finds it.
-    pub(super) async fn learned_since(&self, version: u64, link: Link) -> Link {
+    pub(super) async fn rescreen_if_lists_changed(&self, version: u64, link: Link) -> Link {
         if self.screen.version() == version {
             return link;
         }

@@ -70,7 +70,7 @@ impl Links {
 
     /// Gives a link the title of its target, unless it has a title, has another target by now, or
     /// is gone.
-    pub async fn entitle(
+    pub async fn set_fetched_title(
         &self,
         key: &LinkKey,
         target: &Target,
@@ -94,7 +94,7 @@ impl Links {
 
     /// Sets or clears the flag that a link's target does not answer. Does nothing if the link has
     /// another target by now, or is gone.
-    pub async fn mark_reach(
+    pub async fn set_unreachable(
         &self,
         key: &LinkKey,
         target: &Target,
@@ -151,7 +151,7 @@ impl Links {
                 Ok(Updated::Done) => {
                     self.cache.changed(&new);
                     self.written(event);
-                    return Ok(self.learned_since(version, new).await);
+                    return Ok(self.rescreen_if_lists_changed(version, new).await);
                 }
                 Ok(Updated::Missing) => return Err(LinkError::NotFound),
                 Err(StoreError::Conflict) => {}

@@ -27,7 +27,7 @@ impl Moderation {
         why: String,
     ) -> Result<(BlockedHost, bool), ModerationError> {
         principal.require(Role::Moderator)?;
-        let host = self.links.blockable(host.trim_matches(' '))?;
+        let host = self.links.parse_blockable_host(host.trim_matches(' '))?;
         let blocked = self.registry.blocked_hosts().await?;
         if let Some(before) = blocked.iter().find(|before| before.host == host) {
             return Ok((before.clone(), false));

@@ -68,7 +68,7 @@ impl Moderation {
             return Err(ModerationError::NoDomain);
         }
         let settled = self.links.rules().hosts.configured().any(|settled| settled == domain);
-        if !settled && self.links.any_on(&domain).await? {
+        if !settled && self.links.has_links_on(&domain).await? {
             return Err(ModerationError::DomainInUse);
         }
         self.registry.remove_domain(&domain, self.by(principal.owner(), None)).await?;

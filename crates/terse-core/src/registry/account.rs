@@ -79,7 +79,7 @@ impl Role {
 
 /// An OpenID Connect identity: the issuer and the subject of a token.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ForeignIdentity {
+pub struct OidcIdentity {
     /// The provider.
     pub issuer: String,
     /// The provider's id for the user; never reused for another.
@@ -136,7 +136,7 @@ pub struct Account {
     /// An Argon2id hash in the PHC format, if the account has a password.
     pub password: Option<String>,
     /// Its OpenID Connect identity, if it signs in with one.
-    pub identity: Option<ForeignIdentity>,
+    pub identity: Option<OidcIdentity>,
     /// Whether and why it is suspended.
     pub suspended: Option<Suspension>,
     /// How many links it may create with all its keys, such as `500/h`; the usual limit if absent.
@@ -151,7 +151,7 @@ pub struct Account {
 
 impl Account {
     /// Whether this is an admin that is not suspended.
-    pub fn governs(&self) -> bool {
+    pub fn is_active_admin(&self) -> bool {
         self.role == Role::Admin && self.suspended.is_none()
     }
 }
@@ -199,7 +199,7 @@ pub struct NewAccount {
     /// An Argon2id hash in the PHC format.
     pub password: Option<String>,
     /// Its OpenID Connect identity.
-    pub identity: Option<ForeignIdentity>,
+    pub identity: Option<OidcIdentity>,
     /// When.
     pub created_at: Timestamp,
 }
@@ -214,7 +214,7 @@ pub struct AccountChange {
     /// Another password, or `Some(None)` to remove it.
     pub password: Option<Option<String>>,
     /// Another OpenID Connect identity, or `Some(None)` to remove it.
-    pub identity: Option<Option<ForeignIdentity>>,
+    pub identity: Option<Option<OidcIdentity>>,
     /// A suspension, or `Some(None)` to end it.
     pub suspended: Option<Option<Suspension>>,
     /// Another plan, or `Some(None)` for the usual limit.

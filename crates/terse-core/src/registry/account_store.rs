@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::account::{Account, AccountChange, AccountName, ForeignIdentity, NewAccount};
+use super::account::{Account, AccountChange, AccountName, NewAccount, OidcIdentity};
 use super::audit::Attribution;
 use super::key::Token;
 use super::store::RegistryError;
@@ -43,7 +43,7 @@ pub trait AccountStore: Send + Sync + 'static {
     /// An account by its identity at another provider.
     async fn account_by_identity(
         &self,
-        identity: &ForeignIdentity,
+        identity: &OidcIdentity,
     ) -> Result<Option<Account>, RegistryError>;
 
     /// The account whose reset link has this token, expired or not.

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::link::OwnerId;
     use crate::registry::{
-        AccountName, ForeignIdentity, NewAccount, PasswordReset, Role, Suspension, Token, TotpSeed,
+        AccountName, NewAccount, OidcIdentity, PasswordReset, Role, Suspension, Token, TotpSeed,
         TwoFactor,
     };
     use crate::time::Timestamp;
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn sessions_end_with_the_password_a_lesser_role_and_a_suspension() {
         let change = AccountChange::default;
-        let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
+        let identity = OidcIdentity { issuer: "https://id.example".into(), subject: "7".into() };
         for (what, change, ends, moves) in [
             ("name", AccountChange { name: AccountName::parse("Bob"), ..change() }, false, false),
             ("case", AccountChange { name: AccountName::parse("ANN"), ..change() }, false, false),

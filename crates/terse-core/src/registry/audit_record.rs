@@ -167,8 +167,8 @@ impl AuditRecord {
             ..Self::new(
                 act,
                 any.map(|webhook| subject::webhook(webhook.id)).unwrap_or_default(),
-                before.map(told_webhook),
-                after.map(told_webhook),
+                before.map(webhook_json),
+                after.map(webhook_json),
             )
         }
     }
@@ -313,7 +313,7 @@ fn told_invitation(invitation: &Invitation) -> Value {
 
 /// Only the host of the URL, as its path may be a secret. It is in the field `name`, which
 /// [`redact_account`] clears.
-fn told_webhook(webhook: &Webhook) -> Value {
+fn webhook_json(webhook: &Webhook) -> Value {
     json!({
         "owner": webhook.owner.0,
         "name": webhook.url.host(),

@@ -29,8 +29,7 @@ mod webhook;
 mod webhook_store;
 
 pub use account::{
-    Account, AccountChange, AccountName, ForeignIdentity, NewAccount, PasswordReset, Role,
-    Suspension,
+    Account, AccountChange, AccountName, NewAccount, OidcIdentity, PasswordReset, Role, Suspension,
 };
 pub use account_store::{AccountStore, ChangeAccount, FIRST_ACCOUNT};
 pub use account_update::AccountUpdate;

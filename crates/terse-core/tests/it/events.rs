@@ -189,22 +189,29 @@ async fn a_title_is_given_only_to_a_link_that_has_none_and_still_leads_there() {
     let title = |text: &str| Title::parse(text).unwrap().unwrap();
     let link = links.create(mine, request(), None).await.unwrap().link;
     let elsewhere = Target::from_stored("https://example.org/".into());
-    assert_eq!(links.entitle(&link.key, &elsewhere, title("Other")).await.unwrap(), None);
-    let given = links.entitle(&link.key, &link.target, title("Found")).await.unwrap().unwrap();
+    assert_eq!(links.set_fetched_title(&link.key, &elsewhere, title("Other")).await.unwrap(), None);
+    let given =
+        links.set_fetched_title(&link.key, &link.target, title("Found")).await.unwrap().unwrap();
     assert_eq!(
         (given.title, given.revision, given.reusable),
         (Some(title("Found")), Revision(2), link.reusable)
     );
-    assert_eq!(links.entitle(&link.key, &link.target, title("Again")).await.unwrap(), None);
+    assert_eq!(
+        links.set_fetched_title(&link.key, &link.target, title("Again")).await.unwrap(),
+        None
+    );
     let missing =
         LinkKey { domain: link.key.domain.clone(), code: Code::parse("nothere").unwrap() };
-    assert_eq!(links.entitle(&missing, &link.target, title("Lost")).await.unwrap(), None);
+    assert_eq!(links.set_fetched_title(&missing, &link.target, title("Lost")).await.unwrap(), None);
     links
         .patch(mine, &link.key, &Patch { title: PatchField::Clear, ..Patch::default() }, None)
         .await
         .unwrap();
     links.delete(mine, &link.key).await.unwrap();
-    assert_eq!(links.entitle(&link.key, &link.target, title("Gone")).await.unwrap(), None);
+    assert_eq!(
+        links.set_fetched_title(&link.key, &link.target, title("Gone")).await.unwrap(),
+        None
+    );
 }
 
 #[tokio::test]
@@ -213,22 +220,22 @@ async fn a_mark_for_silence_survives_the_screen_and_goes_with_the_target() {
     let mine = Caller::Owner(OWNER);
     let link = links.create(mine, request(), None).await.unwrap().link;
     let marked = async || links.get(mine, &link.key).await.unwrap().flags.contains(UNREACHABLE);
-    links.mark_reach(&link.key, &link.target, false).await.unwrap();
+    links.set_unreachable(&link.key, &link.target, false).await.unwrap();
     assert!(marked().await);
-    links.mark_reach(&link.key, &link.target, false).await.unwrap();
+    links.set_unreachable(&link.key, &link.target, false).await.unwrap();
     assert_eq!(links.get(mine, &link.key).await.unwrap().revision, Revision(2), "once is enough");
     assert_eq!(links.rescreen(&link.key).await.unwrap(), None);
     screen.0.store(true, std::sync::atomic::Ordering::SeqCst);
     assert!(links.rescreen(&link.key).await.unwrap().unwrap().flags.contains(UNREACHABLE));
     screen.0.store(false, std::sync::atomic::Ordering::SeqCst);
     assert!(links.rescreen(&link.key).await.unwrap().unwrap().flags.contains(UNREACHABLE));
-    links.mark_reach(&link.key, &link.target, true).await.unwrap();
+    links.set_unreachable(&link.key, &link.target, true).await.unwrap();
     assert!(!marked().await);
-    links.mark_reach(&link.key, &link.target, false).await.unwrap();
+    links.set_unreachable(&link.key, &link.target, false).await.unwrap();
     let elsewhere = Patch { long_url: Some("https://example.org/".into()), ..Patch::default() };
     links.patch(mine, &link.key, &elsewhere, None).await.unwrap();
     assert!(!marked().await, "nobody has looked there yet");
-    links.mark_reach(&link.key, &link.target, false).await.unwrap();
+    links.set_unreachable(&link.key, &link.target, false).await.unwrap();
     assert!(!marked().await, "it was another target that did not answer");
 }
 

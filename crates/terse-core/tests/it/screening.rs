@@ -16,7 +16,7 @@ use terse_testkit::{MemoryRegistry, MemoryStore};
 
 /// A scripted screening: blocks and flags targets by prefix.
 #[derive(Default)]
-struct Told {
+struct ShownAccount {
     words: Mutex<BTreeMap<String, &'static str>>,
     version: AtomicU64,
     /// The results of external requests, and whether they succeed.
@@ -26,7 +26,7 @@ struct Told {
     revisited: Mutex<Vec<String>>,
 }
 
-impl Told {
+impl ShownAccount {
     fn learn(&self, place: &str, word: &'static str) {
         self.words.lock().unwrap().insert(place.into(), word);
         self.version.fetch_add(1, Ordering::SeqCst);
@@ -34,7 +34,7 @@ impl Told {
 }
 
 #[async_trait]
-impl Screening for Told {
+impl Screening for ShownAccount {
     async fn prepare(&self, target: &Target) {
         if let Some(word) = self
             .elsewhere
@@ -47,7 +47,7 @@ impl Screening for Told {
         }
     }
 
-    fn is_unsure(&self, target: &Target) -> bool {
+    fn needs_lookup(&self, target: &Target) -> bool {
         self.elsewhere.lock().unwrap().contains_key(target.as_str())
             && !self.words.lock().unwrap().contains_key(target.as_str())
     }
@@ -78,7 +78,7 @@ impl Screening for Told {
             Some("clear") | None => {}
             Some(word) => flags.push(word),
         }
-        if self.is_unsure(target) {
+        if self.needs_lookup(target) {
             flags.push(UNSCREENED);
         }
         let flags = Flags::new(flags);
@@ -110,14 +110,14 @@ const ODD: &str = "https://odd.example/";
 const GOOD: &str = "https://good.example/";
 const OWNER: Caller = Caller::Owner(OwnerId(7));
 
-fn room() -> (Links, Arc<Told>) {
-    let (store, screen) = (Arc::new(MemoryStore::new()), Arc::new(Told::default()));
+fn room() -> (Links, Arc<ShownAccount>) {
+    let (store, screen) = (Arc::new(MemoryStore::new()), Arc::new(ShownAccount::default()));
     screen.learn(BAD, "blocked");
     screen.learn(ODD, "odd");
     (links(store, Arc::new(Random::new(Alphabet::Base62, 7)), &screen), screen)
 }
 
-fn links(store: Arc<MemoryStore>, codes: Arc<dyn CodeSource>, screen: &Arc<Told>) -> Links {
+fn links(store: Arc<MemoryStore>, codes: Arc<dyn CodeSource>, screen: &Arc<ShownAccount>) -> Links {
     let base = "https://go.example/".parse().unwrap();
     let rules = LinkPolicy {
         targets: TargetRules::default(),
@@ -190,7 +190,7 @@ async fn the_screening_may_request_data_first_and_gets_unscreened_links_queued()
     refused(make(&links, OWNER, danger).await);
     let link = make(&links, OWNER, harmless).await.unwrap();
     refused(links.patch(OWNER, &link.key, &to(danger), None).await);
-    links.revisit_if_unsure(&link);
+    links.queue_rescreen_if_undecided(&link);
     assert!(screen.revisits.lock().unwrap().is_empty(), "it is sure of everything");
 
     screen.silent.store(true, Ordering::SeqCst);
@@ -198,7 +198,7 @@ async fn the_screening_may_request_data_first_and_gets_unscreened_links_queued()
     let made = make(&links, OWNER, danger).await.unwrap();
     assert!(made.flags.contains(UNSCREENED));
     let patched = links.patch(OWNER, &link.key, &to(danger), None).await.unwrap();
-    links.revisit_if_unsure(&patched);
+    links.queue_rescreen_if_undecided(&patched);
     assert_eq!(
         *screen.revisits.lock().unwrap(),
         [made.key.clone(), link.key.clone(), link.key.clone()]
@@ -208,7 +208,7 @@ async fn the_screening_may_request_data_first_and_gets_unscreened_links_queued()
         .await
         .unwrap();
     screen.revisits.lock().unwrap().clear();
-    links.revisit_if_unsure(&cleared);
+    links.queue_rescreen_if_undecided(&cleared);
     assert!(screen.revisits.lock().unwrap().is_empty(), "a moderator's word stays");
 }
 
@@ -231,7 +231,7 @@ async fn every_unscreened_target_is_queued_again() {
     assert!(made.flags.contains(UNSCREENED));
     let asked = || std::mem::take(&mut *screen.revisited.lock().unwrap());
     assert_eq!(asked(), places);
-    links.revisit_if_unsure(&made);
+    links.queue_rescreen_if_undecided(&made);
     assert_eq!(asked(), places);
 }
 
@@ -449,7 +449,7 @@ async fn a_restored_link_is_screened_again() {
 }
 
 /// Starts to block a target between screening and writing.
-struct Late(Arc<Told>);
+struct Late(Arc<ShownAccount>);
 
 #[async_trait]
 impl CodeSource for Late {
@@ -461,7 +461,7 @@ impl CodeSource for Late {
 
 #[tokio::test]
 async fn what_is_learned_while_a_link_is_written_is_not_missed() {
-    let screen = Arc::new(Told::default());
+    let screen = Arc::new(ShownAccount::default());
     let links = links(Arc::new(MemoryStore::new()), Arc::new(Late(screen.clone())), &screen);
     let link = make(&links, OWNER, GOOD).await.unwrap();
     assert_eq!(link.moderation, ModerationStatus::Blocked);
@@ -646,7 +646,7 @@ async fn every_automatic_decision_is_recorded_with_its_reason() {
     links.patch(Caller::OPERATOR, &good.key, &by_hand, None).await.unwrap();
     let title = Patch { title: PatchField::Set("New".into()), ..Patch::default() };
     links.patch(OWNER, &odd.key, &title, None).await.unwrap();
-    links.mark_reach(&odd.key, &odd.target, false).await.unwrap();
+    links.set_unreachable(&odd.key, &odd.target, false).await.unwrap();
     assert_eq!(records(&registry, &good).await.len(), count);
     assert_eq!(records(&registry, &odd).await.len(), 1);
     let blocked = links.get(Caller::OPERATOR, &good.key).await.unwrap();

@@ -91,7 +91,7 @@ pub(super) fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, Refusal> {
 }
 
 /// The code of a link in `/{code}/go`, where its warning page leads.
-pub(super) fn goes_on<B>(request: &Request<B>) -> Option<Code> {
+pub(super) fn has_warning_pass<B>(request: &Request<B>) -> Option<Code> {
     let get = matches!(*request.method(), Method::GET | Method::HEAD);
     let code = request.uri().path().strip_prefix('/')?.strip_suffix("/go").filter(|_| get)?;
     Code::parse(code).filter(|code| !is_reserved(code.as_str()))

@@ -42,7 +42,7 @@ pub trait WebPlane: Send + Sync + 'static {
     );
 
     /// Whether the pass is one that the warning page of this link gave to this visitor.
-    fn goes_on(&self, visit: &PasswordVisit, pass: &str) -> bool;
+    fn has_warning_pass(&self, visit: &PasswordVisit, pass: &str) -> bool;
 
     /// Decides about a visit of a link with a password, by the visitor's cookies.
     fn check_cookie(

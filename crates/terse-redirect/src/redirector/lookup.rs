@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use terse_core::{Absence, Code, Link, LinkKey, ModerationSource, ModerationStatus, StoreError};
+use terse_core::{
+    AbsenceCertainty, Code, Link, LinkKey, ModerationSource, ModerationStatus, StoreError,
+};
 use tokio::time::{Instant, timeout_at};
 
 use super::Redirector;
@@ -28,7 +30,7 @@ impl Redirector {
     pub(crate) fn surely_absent(&self, domain: u16, code: &[u8]) -> bool {
         let Ok(code) = std::str::from_utf8(code) else { return true };
         !self.settings.loose
-            && self.reader.surely_absent(self.hosts.name(domain), code) == Absence::Certain
+            && self.reader.surely_absent(self.hosts.name(domain), code) == AbsenceCertainty::Certain
     }
 
     /// Looks a link up, once for all visitors who wait for it, and caches it. If the store does not

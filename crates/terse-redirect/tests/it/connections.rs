@@ -235,7 +235,7 @@ async fn a_wall_clock_that_is_set_changes_no_deadline() {
         let mut idle = served.connect();
         assert!(answers(&mut idle));
         let (reads, before) = (fixture.store.gets(), fixture.clock.now());
-        fixture.clock.set_wall_off(by_ms);
+        fixture.clock.shift_wall_clock(by_ms);
         assert_eq!(fixture.clock.now().as_ms() / YEAR_MS, (before.as_ms() + by_ms) / YEAR_MS);
         // Longer than a sweep takes to come round.
         std::thread::sleep(Duration::from_millis(1200));
@@ -261,9 +261,9 @@ async fn a_link_expires_by_the_wall_clock_in_both_directions() {
     link.expires_at = fixture.clock.now().checked_add(Duration::from_secs(3600));
     fixture.insert(link).await;
     assert_eq!(fixture.visit("ending1").await.0, 302);
-    fixture.clock.set_wall_off(3_600_000);
+    fixture.clock.shift_wall_clock(3_600_000);
     assert_eq!(fixture.visit("ending1").await.0, 410);
-    fixture.clock.set_wall_off(-3_600_000);
+    fixture.clock.shift_wall_clock(-3_600_000);
     fixture.clock.advance(Duration::from_secs(301));
     assert_eq!(fixture.visit("ending1").await.0, 302);
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use terse_redirect::{FallbackService, Listeners, Outlive, VisitHandler, Workers};
+use terse_redirect::{FallbackService, Listeners, SocketsToKeep, VisitHandler, Workers};
 
 use crate::fixture::Fixture;
 
@@ -51,7 +51,7 @@ fn request(address: SocketAddr, path: &str) -> TcpStream {
 
 /// Stops threads while requests wait in the queue of the socket. Returns how many of them were
 /// answered, and how many are left to the next process.
-fn stopped(waiting: usize, outlive: Outlive) -> (usize, usize) {
+fn stopped(waiting: usize, outlive: SocketsToKeep) -> (usize, usize) {
     let fixture = Fixture::new(|settings| settings.threads = 1);
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, inherited) = (plain.local_addr().unwrap(), plain.try_clone().unwrap());
@@ -79,11 +79,11 @@ fn stopped(waiting: usize, outlive: Outlive) -> (usize, usize) {
 #[test]
 fn requests_that_wait_at_a_stop_are_answered_or_left_to_the_next_process() {
     const WAITING: usize = 32;
-    let own = Outlive::default();
+    let own = SocketsToKeep::default();
     assert_eq!(stopped(WAITING, own), (WAITING, 0));
     // That the other socket is inherited changes nothing about this one.
-    let other = Outlive { tls: true, ..own };
+    let other = SocketsToKeep { tls: true, ..own };
     assert_eq!(stopped(WAITING, other), (WAITING, 0));
-    let (answered, left) = stopped(WAITING, Outlive { plain: true, ..own });
+    let (answered, left) = stopped(WAITING, SocketsToKeep { plain: true, ..own });
     assert!(left > 0 && answered + left == WAITING, "{answered} answered, {left} left");
 }

@@ -205,7 +205,7 @@ async fn visitors_who_ask_not_to_be_tracked_are_only_counted() {
             one(ask(&fixture.serve_journaled(|_| ()), "GET /abc1234?utm_source=x", &fields));
         assert_eq!(
             journaled.marks,
-            RequestFlags::QUIET.with(RequestFlags::PREFETCH, true),
+            RequestFlags::DO_NOT_TRACK.with(RequestFlags::PREFETCH, true),
             "{field}"
         );
         assert_eq!(
@@ -232,8 +232,10 @@ async fn visitors_who_ask_not_to_be_tracked_are_only_counted() {
 async fn of_a_visitor_who_asks_not_to_be_tracked_only_the_name_of_a_bot_is_kept() {
     for fast in BOTH {
         let fixture = fixture(|settings| settings.fast_path = fast).await;
-        let (quiet, nameless) =
-            (RequestFlags::QUIET, RequestFlags::QUIET.with(RequestFlags::NAMELESS, true));
+        let (quiet, nameless) = (
+            RequestFlags::DO_NOT_TRACK,
+            RequestFlags::DO_NOT_TRACK.with(RequestFlags::NO_USER_AGENT, true),
+        );
         for (agent, marks, kept) in [
             ("User-Agent: ExampleBot/1.0", quiet, "ExampleBot/1.0"),
             ("User-Agent: curl/8.9", quiet, "curl/8.9"),

@@ -150,7 +150,7 @@ impl SafeBrowsingService {
     }
 
     /// Whether the server must be asked about this target.
-    pub(crate) fn is_unsure(&self, target: &Target) -> bool {
+    pub(crate) fn needs_lookup(&self, target: &Target) -> bool {
         !self.known.unknown_prefixes(target).is_empty()
     }
 

@@ -261,7 +261,7 @@ fn a_wall_clock_that_jumps_forgets_no_threat_and_makes_no_list_stale() {
     let target = Target::from_stored("https://example.com/".into());
     known.store_response(&[7], &[]).unwrap();
     for by_ms in [YEAR_MS, -2 * YEAR_MS, YEAR_MS] {
-        clock.set_wall_off(by_ms);
+        clock.shift_wall_clock(by_ms);
         assert_eq!(known.status(&target), SafeBrowsingStatus::Clean, "after {by_ms} ms");
         assert!(known.age().unwrap() < MAX_LIST_AGE);
         let responses = known.responses.read().unwrap();

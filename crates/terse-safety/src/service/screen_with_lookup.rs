@@ -40,8 +40,8 @@ impl Screening for ScreenWithLookup {
         }
     }
 
-    fn is_unsure(&self, target: &Target) -> bool {
-        self.service.as_ref().is_some_and(|service| service.is_unsure(target))
+    fn needs_lookup(&self, target: &Target) -> bool {
+        self.service.as_ref().is_some_and(|service| service.needs_lookup(target))
     }
 
     fn revisit(&self, key: &LinkKey, target: &Target) {

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::Principal;
-use terse_core::accounts::{Erased, ErasureProof, ProfileEdit};
+use terse_core::accounts::{Erased, ErasureConfirmation, ProfileEdit};
 use terse_core::registry::Account;
 
 use super::account_bodies::UserBody;
@@ -110,7 +110,7 @@ pub(super) async fn erase(
     Json(body): Json<SMALL>,
 ) -> Result<StatusCode, Problem> {
     let EraseAccount { password, confirm } = parse_object(&body)?;
-    let proof = ErasureProof { password, confirm };
+    let proof = ErasureConfirmation { password, confirm };
     Ok(erased(state.accounts.erase_own(&state.erasures, &principal, proof).await?))
 }
 

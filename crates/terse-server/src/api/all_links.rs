@@ -4,7 +4,7 @@ use crate::describe;
 use crate::describe::ToSchema;
 use axum::extract::State;
 use serde::Serialize;
-use terse_core::ListedOwner;
+use terse_core::OwnerFilter;
 
 use super::list::{listing, owner_number, read_query};
 use super::moderated::{ModeratedLink, Names};
@@ -55,8 +55,8 @@ pub(super) async fn list(
     mut params: Params,
 ) -> Result<axum::Json<ModeratedList>, Problem> {
     let owner = match params.take("owner") {
-        None => ListedOwner::All,
-        Some(number) => ListedOwner::Owner(owner_number(&number)?),
+        None => OwnerFilter::All,
+        Some(number) => OwnerFilter::Owner(owner_number(&number)?),
     };
     let (query, seal, order) = read_query(&state, params, principal.caller, owner)?;
     let listing = listing(&state, &principal, owner, query, order).await?;

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use terse_core::{
-    Created, ImportClaims, ImportPreview, Principal, RowClaim, RowClash, Timestamp, TimestampError,
+    Created, ImportPreview, ImportRowConflict, ImportRowKey, Principal, SeenImportRows, Timestamp,
+    TimestampError,
 };
 use tokio::sync::oneshot;
 
@@ -189,7 +190,7 @@ pub(super) async fn import_many(
         let running: Vec<_> = done.collect();
         futures_util::stream::iter(running).buffered(MAX_CONCURRENT).collect().await
     };
-    let mut claims = ImportClaims::default();
+    let mut claims = SeenImportRows::default();
     let outcomes = outcomes.into_iter().map(|outcome: Result<_, Problem>| {
         let (preview, claim) = outcome?;
         after_earlier_rows(preview, claim.map(|claim| claims.add(claim)))
@@ -220,12 +221,12 @@ fn flag(params: &mut Params, name: &'static str) -> Result<bool, Problem> {
 /// The result of a row in a dry run, given the rows before it.
 fn after_earlier_rows(
     preview: ImportPreview,
-    clash: Option<RowClash>,
+    clash: Option<ImportRowConflict>,
 ) -> Result<ImportPreview, Problem> {
     match clash {
-        None | Some(RowClash::None) => Ok(preview),
-        Some(RowClash::Same) => Ok(ImportPreview::Existing),
-        Some(RowClash::Taken) => {
+        None | Some(ImportRowConflict::None) => Ok(preview),
+        Some(ImportRowConflict::Same) => Ok(ImportPreview::Existing),
+        Some(ImportRowConflict::Taken) => {
             Err(Problem::new(&ALIAS_TAKEN, "an earlier item has this code").on("short_code"))
         }
     }
@@ -235,7 +236,7 @@ async fn preview_one(
     state: &App,
     principal: &Principal,
     item: Box<RawValue>,
-) -> Result<(ImportPreview, Option<RowClaim>), Problem> {
+) -> Result<(ImportPreview, Option<ImportRowKey>), Problem> {
     let row: ImportLink = parse_object(item.get().as_bytes())?;
     created_at(&row)?;
     let previewed = state.creation.preview_import(principal, row.into_link()).await;

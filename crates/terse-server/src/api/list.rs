@@ -4,7 +4,7 @@ use crate::describe;
 use crate::describe::ToSchema;
 use axum::extract::State;
 use serde::Serialize;
-use terse_core::{Caller, LinkStatus, ListQuery, ListedOwner, Listing, OwnerId, Principal, Sort};
+use terse_core::{Caller, LinkStatus, ListQuery, Listing, OwnerFilter, OwnerId, Principal, Sort};
 
 use super::links::domain_of;
 use super::shapes::LinkBody;
@@ -85,7 +85,7 @@ pub(super) async fn list(
 pub(super) async fn listing(
     state: &App,
     principal: &Principal,
-    owner: ListedOwner,
+    owner: OwnerFilter,
     query: ListQuery,
     order: Order,
 ) -> Result<Listing, Problem> {
@@ -111,7 +111,7 @@ pub(super) fn read_query(
     state: &App,
     mut params: Params,
     caller: Caller,
-    owner: ListedOwner,
+    owner: OwnerFilter,
 ) -> Result<(ListQuery, Seal, Order), Problem> {
     let hosts = &state.links.rules().hosts;
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
@@ -153,12 +153,12 @@ pub(super) fn read_query(
         (Order::Created, Sort::Oldest) => "oldest",
     }));
     let owner = match owner {
-        ListedOwner::Caller => None,
-        ListedOwner::All => {
+        OwnerFilter::Caller => None,
+        OwnerFilter::All => {
             seal.bind(Some("all"));
             None
         }
-        ListedOwner::Owner(owner) => {
+        OwnerFilter::Owner(owner) => {
             seal.bind(Some(&owner.0.to_string()));
             Some(owner)
         }
@@ -181,11 +181,11 @@ pub(super) fn read_query(
 }
 
 /// Whose links or clicks a query is about: the caller's own, unless `owner` says otherwise.
-pub(super) fn owner_param(params: &mut Params) -> Result<ListedOwner, Problem> {
+pub(super) fn owner_param(params: &mut Params) -> Result<OwnerFilter, Problem> {
     Ok(match params.take("owner").as_deref() {
-        None => ListedOwner::Caller,
-        Some("all") => ListedOwner::All,
-        Some(number) => ListedOwner::Owner(owner_number(number)?),
+        None => OwnerFilter::Caller,
+        Some("all") => OwnerFilter::All,
+        Some(number) => OwnerFilter::Owner(owner_number(number)?),
     })
 }
 

@@ -116,11 +116,11 @@ pub(crate) struct App {
     pub(crate) certificates: Arc<dyn CertificateStatus>,
     pub(crate) http: HttpSettings,
     pub(crate) stop: watch::Receiver<bool>,
-    pub(crate) turns: HeavyRequests,
+    pub(crate) turns: RequestPermits,
 }
 
 /// Bounds the requests that take much memory or many reads. A request beyond the bound gets 503.
-pub(crate) struct HeavyRequests {
+pub(crate) struct RequestPermits {
     /// Bodies that are long lists of links.
     pub(crate) large_bodies: Semaphore,
     /// Exports of accounts.
@@ -131,7 +131,7 @@ pub(crate) struct HeavyRequests {
     pub(crate) tag_reports: Semaphore,
 }
 
-impl Default for HeavyRequests {
+impl Default for RequestPermits {
     fn default() -> Self {
         let (exports, clicks) = (Arc::new(Semaphore::new(16)), Arc::new(Semaphore::new(32)));
         let (large_bodies, tag_reports) = (Semaphore::new(16), Semaphore::new(4));
@@ -207,7 +207,7 @@ impl App {
             self_check: state.self_check,
             http: state.http,
             stop: state.stop,
-            turns: HeavyRequests::default(),
+            turns: RequestPermits::default(),
         }
     }
 

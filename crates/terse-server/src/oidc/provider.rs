@@ -10,7 +10,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use terse_core::Timestamp;
-use terse_core::registry::ForeignIdentity;
+use terse_core::registry::OidcIdentity;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use url::form_urlencoded::{Serializer, byte_serialize};
 
@@ -63,7 +63,7 @@ pub enum OidcError {
 /// An account at the provider.
 #[derive(Debug)]
 pub(crate) struct ProviderAccount {
-    pub(crate) identity: ForeignIdentity,
+    pub(crate) identity: OidcIdentity,
     /// Suggestions for the account name here, the best first.
     pub(crate) names: Vec<String>,
 }
@@ -155,7 +155,7 @@ impl OidcProvider {
         })?;
         let issuer = self.settings.issuer.clone();
         Ok(ProviderAccount {
-            identity: ForeignIdentity { issuer, subject: claims.sub },
+            identity: OidcIdentity { issuer, subject: claims.sub },
             names: [claims.preferred_username, claims.email].into_iter().flatten().collect(),
         })
     }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use terse_core::Timestamp;
-use terse_core::accounts::{AccountError, ErasureProof, KeyDraft};
+use terse_core::accounts::{AccountError, ErasureConfirmation, KeyDraft};
 use terse_core::registry::{ApiKey, KeyId, Scope};
 
 use super::form::{FormError, sentence};
@@ -276,8 +276,10 @@ pub(super) async fn delete(State(state): Web, form: MemberForm) -> Response {
                 "type your account name to confirm the deletion",
             ));
         }
-        let proof =
-            ErasureProof { password: Some(password), confirm: Some(here.account.name.to_string()) };
+        let proof = ErasureConfirmation {
+            password: Some(password),
+            confirm: Some(here.account.name.to_string()),
+        };
         state.accounts.erase_own(&state.erasures, &member.principal, proof).await?;
         Ok(())
     };

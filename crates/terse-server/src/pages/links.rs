@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use terse_core::clicks::{ClickSubject, Count, Interval, LinkId, Period, Unit, series};
 use terse_core::{
-    Code, Domain, Link, LinkError, LinkKey, LinkStatus, ListQuery, ListedOwner, OwnerId, Patch,
+    Code, Domain, Link, LinkError, LinkKey, LinkStatus, ListQuery, OwnerFilter, OwnerId, Patch,
     Sort, TagCount, Timestamp,
 };
 use tokio::task::JoinSet;
@@ -398,7 +398,7 @@ async fn list(
     }
     let listing = match filter.sort.as_str() {
         "clicks" => {
-            let (principal, own) = (&member.principal, ListedOwner::Caller);
+            let (principal, own) = (&member.principal, OwnerFilter::Caller);
             state.links.list_of_by_clicks(principal, own, &*state.clicks, query).await?
         }
         _ => state.links.list(caller, query).await?,

@@ -8,7 +8,7 @@ use axum::http::header::{HOST, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use terse_core::OwnerId;
-use terse_core::accounts::{AccountError, ForeignAccount, SignUp};
+use terse_core::accounts::{AccountError, OidcAccount, SignUp};
 use terse_core::limits::LimitReached;
 use terse_core::registry::RegistryError;
 
@@ -255,13 +255,13 @@ async fn complete_sign_in(
     let purpose = flow.purpose.clone();
     let accounts = &state.accounts;
     let proof = async { oidc.finish(flow, code).await.map_err(Rejected::from) };
-    let person = accounts.sign_in_foreign(address, proof).await?;
+    let person = accounts.sign_in_oidc(address, proof).await?;
     match purpose {
         Purpose::SignIn { next } => {
             let account = match accounts.by_identity(&person.identity).await? {
                 Some(account) => account,
                 None if oidc.settings().sign_up => {
-                    accounts.sign_up_foreign(&SignUp::Open, &foreign(person)).await?
+                    accounts.sign_up_oidc(&SignUp::Open, &foreign(person)).await?
                 }
                 None => return Err((&UNKNOWN).into()),
             };
@@ -269,7 +269,7 @@ async fn complete_sign_in(
         }
         Purpose::Join { token } => {
             let way = SignUp::Invitation(&token);
-            let account = accounts.sign_up_foreign(&way, &foreign(person)).await?;
+            let account = accounts.sign_up_oidc(&way, &foreign(person)).await?;
             Ok(go_with(HOME, begin(state, headers, &account).await?))
         }
         Purpose::Connect { owner } => {
@@ -283,8 +283,8 @@ async fn complete_sign_in(
     }
 }
 
-fn foreign(person: ProviderAccount) -> ForeignAccount {
-    ForeignAccount { identity: person.identity, names: person.names }
+fn foreign(person: ProviderAccount) -> OidcAccount {
+    OidcAccount { identity: person.identity, names: person.names }
 }
 
 fn flow_name(state: &App) -> &'static str {

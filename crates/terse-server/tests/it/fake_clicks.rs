@@ -53,7 +53,7 @@ impl FakeClicks {
 }
 
 fn count_of(click: &Click) -> Count {
-    let mut tally = Tally::default();
+    let mut tally = ClickSum::default();
     tally.add(click);
     tally.clicks
 }

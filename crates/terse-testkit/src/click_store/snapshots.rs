@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Added, Batch, BatchStart, BotKind, Click, ClickSubject, Count, JournalId, LinkId,
+    Added, Batch, BatchStart, BotKind, Click, ClickSubject, ClickSum, Count, JournalId, LinkId,
     PendingClicks, PendingCounts, PendingHour, PendingLinks, PendingSum, Period, Position,
-    RankedLink, Sketch, Tally, Unit, WithPending,
+    RankedLink, Sketch, Unit, WithPending,
 };
 use terse_core::{Answered, LinkKey, OwnerId, Timestamp};
 
@@ -55,14 +55,14 @@ pub async fn the_clicks_and_the_sums_of_a_batch_are_the_same(store: ClickStoreHa
         ClickSubject::Everything,
         ClickSubject::Orphans,
     ] {
-        let mut plain = (Tally::default(), Sketch::default());
+        let mut plain = (ClickSum::default(), Sketch::default());
         for click in clicks.iter().filter(|click| subject.includes(&click.target)) {
             plain.0.add(click);
             if let (Some(visitor), None) = (click.visitor, click.bot) {
                 plain.1.add(visitor);
             }
         }
-        let mut summed = (Tally::default(), Sketch::default());
+        let mut summed = (ClickSum::default(), Sketch::default());
         for delta in &batch.sums {
             if batch.subject(delta.subject).as_ref() == Some(&subject) {
                 delta.add_to(&batch.clicks, &mut summed.0);
@@ -165,7 +165,7 @@ impl PendingClicks for InMemory {
         let of = batch.sums.iter();
         let of = of.filter(|delta| batch.subject(delta.subject).as_ref() == Some(subject));
         let hours = of.map(|delta| {
-            let mut tally = Tally::default();
+            let mut tally = ClickSum::default();
             delta.add_to(&batch.clicks, &mut tally);
             PendingHour { start: delta.start(), tally, visitors: delta.visitors.clone() }
         });

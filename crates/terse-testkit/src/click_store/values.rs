@@ -2,8 +2,8 @@
 
 use terse_core::Answered;
 use terse_core::clicks::{
-    BotKind, Click, ClickSubject, Count, Dimension, Interned, MAX_VALUES_PER_HOUR,
-    MAX_VALUES_TOTAL, RawQuery, Tally, Warning,
+    BotKind, Click, ClickSubject, ClickSum, Count, Dimension, Interned, MAX_VALUES_PER_HOUR,
+    MAX_VALUES_TOTAL, RawQuery, Warning,
 };
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::timestamp;
 
-fn count_of(tally: &Tally, dimension: Dimension, value: &str) -> Count {
+fn count_of(tally: &ClickSum, dimension: Dimension, value: &str) -> Count {
     let values = tally.values(dimension).unwrap();
     values.named().find(|(name, _)| &***name == value).map(|(_, count)| count).unwrap_or_default()
 }

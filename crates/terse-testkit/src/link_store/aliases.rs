@@ -76,7 +76,7 @@ pub async fn racing_aliases_that_look_alike_have_one_owner(store: LinkStoreHandl
     }
 }
 
-pub async fn the_only_alias_of_its_look_is_found_in_any_case(store: LinkStoreHandle) {
+pub async fn an_alias_without_look_alikes_is_found_in_any_case(store: LinkStoreHandle) {
     let link = alias("Spring-Sale", "https://example.com/");
     put(&store, &link).await;
     for code in ["spring-sale", "Spring-Sale", "SPRING-SALE"] {

@@ -101,7 +101,7 @@ pub async fn text_is_searched_literally(store: LinkStoreHandle) {
     assert_eq!(codes(&store, &text("example.com")).await.len(), 4);
 }
 
-pub async fn states_are_judged_at_the_given_moment(store: LinkStoreHandle) {
+pub async fn a_status_is_decided_at_the_given_time(store: LinkStoreHandle) {
     let link = |code| alias(code, "https://example.com/");
     put(&store, &link("active")).await;
     put(&store, &Link { valid_from: Some(timestamp(10)), ..link("scheduled") }).await;

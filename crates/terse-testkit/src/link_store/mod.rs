@@ -90,10 +90,10 @@ macro_rules! link_store {
             an_alias_may_not_look_like_anothers
             an_alias_may_look_like_ones_own
             racing_aliases_that_look_alike_have_one_owner
-            the_only_alias_of_its_look_is_found_in_any_case
+            an_alias_without_look_alikes_is_found_in_any_case
             the_same_request_gives_the_same_link
             another_owner_domain_or_target_gives_another_link
-            racing_equal_wishes_give_one_link
+            racing_equal_requests_give_one_link
             what_is_no_longer_reusable_is_not_given_back
             the_same_options_give_the_same_link_and_others_do_not
             a_repeated_alias_gives_its_own_link_back
@@ -128,7 +128,7 @@ macro_rules! link_store {
             text_is_searched_literally
             tags_are_counted_by_owner
             the_tags_of_most_links_come_first
-            states_are_judged_at_the_given_moment
+            a_status_is_decided_at_the_given_time
             leases_never_overlap
             leases_end_at_the_capacity
             numbers_are_never_handed_out_again

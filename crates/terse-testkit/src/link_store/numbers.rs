@@ -1,6 +1,6 @@
 //! Leased numbers, and the codes they allow.
 
-use terse_core::{Absence, CodeLease, Domain, LinkKey, StoreError};
+use terse_core::{AbsenceCertainty, CodeLease, Domain, LinkKey, StoreError};
 
 use super::{LinkStoreHandle, leased_code, numbering, put};
 use crate::{alias, generated, key};
@@ -110,7 +110,7 @@ pub async fn no_existing_link_is_surely_absent(store: LinkStoreHandle) {
     for link in &links {
         put(&store, link).await;
         let absence = store.surely_absent(&link.key.domain, link.key.code.as_str());
-        assert_eq!(absence, Absence::Unknown, "{:?}", link.key);
+        assert_eq!(absence, AbsenceCertainty::Unknown, "{:?}", link.key);
     }
     // The same after leases have reached them and after a purge.
     store.lease(7, 1_000_005, numbering.capacity(7), 0).await.unwrap();
@@ -118,14 +118,14 @@ pub async fn no_existing_link_is_surely_absent(store: LinkStoreHandle) {
     store.purge(crate::timestamp(1000).into(), 100, None).await.unwrap();
     for link in &links {
         let absence = store.surely_absent(&link.key.domain, link.key.code.as_str());
-        assert_eq!(absence, Absence::Unknown, "{:?}", link.key);
+        assert_eq!(absence, AbsenceCertainty::Unknown, "{:?}", link.key);
         assert!(store.get(&link.key).await.unwrap().is_some());
     }
     // The store may call such a code absent only while it does not exist.
     for n in 2_000_000..2_000_100 {
         let key = LinkKey { code: numbering.code(7, n), ..key("any") };
         assert!(
-            store.surely_absent(&key.domain, key.code.as_str()) != Absence::Certain
+            store.surely_absent(&key.domain, key.code.as_str()) != AbsenceCertainty::Certain
                 || store.get(&key).await.unwrap().is_none()
         );
     }

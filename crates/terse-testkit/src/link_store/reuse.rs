@@ -48,7 +48,7 @@ pub async fn another_owner_domain_or_target_gives_another_link(store: LinkStoreH
     put(&store, &reusable(&store, "https://example.com/named").await).await;
 }
 
-pub async fn racing_equal_wishes_give_one_link(store: LinkStoreHandle) {
+pub async fn racing_equal_requests_give_one_link(store: LinkStoreHandle) {
     for round in 0..4 {
         let mut racers = Vec::new();
         for _ in 0..50 {

@@ -28,7 +28,7 @@ pub async fn what_one_handle_writes_the_other_reads_at_once(shared: LinkStorePai
         put(&writer, &link).await;
         assert_eq!(reader.get(&link.key).await.unwrap().as_ref(), Some(&link));
         let absence = reader.surely_absent(&link.key.domain, link.key.code.as_str());
-        assert_ne!(absence, terse_core::Absence::Certain, "{:?}", link.key);
+        assert_ne!(absence, terse_core::AbsenceCertainty::Certain, "{:?}", link.key);
     }
 }
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use terse_core::OwnerId;
 use terse_core::registry::{
     Account, AccountName, AccountStore, Attribution, AuditEntry, AuditRecord, ChangeAccount,
-    ForeignIdentity, NewAccount, RegistryError, Token, redact_account,
+    NewAccount, OidcIdentity, RegistryError, Token, redact_account,
 };
 
 use super::{Answer, MemoryRegistry};
@@ -26,7 +26,7 @@ impl AccountStore for MemoryRegistry {
         Ok(self.enter().await?.accounts.values().find(|account| account.name == *name).cloned())
     }
 
-    async fn account_by_identity(&self, identity: &ForeignIdentity) -> Answer<Option<Account>> {
+    async fn account_by_identity(&self, identity: &OidcIdentity) -> Answer<Option<Account>> {
         Ok(self
             .enter()
             .await?
@@ -67,7 +67,7 @@ impl AccountStore for MemoryRegistry {
         if state.taken(Some(id), &effect.account.name, effect.account.identity.as_ref()) {
             return Err(RegistryError::NameTaken);
         }
-        if !effect.account.governs() && state.is_last_admin(&before) {
+        if !effect.account.is_active_admin() && state.is_last_admin(&before) {
             return Err(RegistryError::LastAdmin);
         }
         state.keep(effect.account.clone());

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    AccountChange, FIRST_ACCOUNT, ForeignIdentity, NewAccount, RegistryError, Role,
+    AccountChange, FIRST_ACCOUNT, NewAccount, OidcIdentity, RegistryError, Role,
 };
 
 use super::{RegistryHandle, acts, add, by, change, name, new, race, refused};
 use crate::timestamp;
 
-fn identity(subject: &str) -> ForeignIdentity {
-    ForeignIdentity { issuer: "https://id.example".into(), subject: subject.into() }
+fn identity(subject: &str) -> OidcIdentity {
+    OidcIdentity { issuer: "https://id.example".into(), subject: subject.into() }
 }
 
 fn known_as(text: &str, subject: &str) -> NewAccount {
@@ -38,7 +38,7 @@ pub async fn an_account_is_found_by_all_its_names(store: RegistryHandle) {
     assert_eq!(store.account_by_name(&name("bob")).await.unwrap(), Some(bob));
     assert_eq!(store.account_by_name(&name("bo_")).await.unwrap(), None);
     assert_eq!(store.account_by_identity(&identity("8")).await.unwrap(), None);
-    let elsewhere = ForeignIdentity { issuer: "https://other.example".into(), ..identity("7") };
+    let elsewhere = OidcIdentity { issuer: "https://other.example".into(), ..identity("7") };
     assert_eq!(store.account_by_identity(&elsewhere).await.unwrap(), None);
 }
 

@@ -47,7 +47,7 @@ pub async fn every_write_has_an_audit_record(store: RegistryHandle) {
     );
 }
 
-pub async fn a_refused_act_has_no_line(store: RegistryHandle) {
+pub async fn a_refused_change_has_no_audit_record(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     add_key(&store, ann.id, 1).await;
     refused!(store.add_account(new("Ann"), by()).await, NameTaken);

@@ -27,7 +27,7 @@ async fn version(store: &RegistryHandle) -> RegistryVersion {
     store.version().await.unwrap()
 }
 
-pub async fn a_place_is_put_changed_and_removed(store: RegistryHandle) {
+pub async fn a_domain_is_added_changed_and_removed(store: RegistryHandle) {
     for host in ["b.example", "a.example"] {
         store.put_domain(place(host), by()).await.unwrap();
     }

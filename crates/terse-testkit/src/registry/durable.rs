@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    AccountChange, AlarmKind, AlarmState, AuditAction, ForeignIdentity, Invitation, NewAccount,
-    NewKey, NodeId, PasswordReset, RemovalAlarm, ReportState, Role, Scope, TwoFactor,
-    WebhookChange,
+    AccountChange, AlarmKind, AlarmState, AuditAction, Invitation, NewAccount, NewKey, NodeId,
+    OidcIdentity, PasswordReset, RemovalAlarm, ReportState, Role, Scope, TwoFactor, WebhookChange,
 };
 
 use super::domains::{blocked, branding, place};
@@ -30,7 +29,7 @@ pub async fn fill(store: &RegistryHandle) {
     store.put_removal_alarm(lease.token, alarm).await.unwrap();
     store.confirm_removal(1, by()).await.unwrap();
     let root = store.take_setup(&token(900), new("root")).await.unwrap();
-    let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
+    let identity = OidcIdentity { issuer: "https://id.example".into(), subject: "7".into() };
     let ann = store
         .add_account(NewAccount { identity: Some(identity), password: None, ..new("Ann") }, by())
         .await

@@ -2,8 +2,8 @@
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    AccountChange, AuditAction, AuditEntry, AuditQuery, ForeignIdentity, Invitation, NewAccount,
-    NewKey, NewReport, RegistryError, ReportState, Role, subject,
+    AccountChange, AuditAction, AuditEntry, AuditQuery, Invitation, NewAccount, NewKey, NewReport,
+    OidcIdentity, RegistryError, ReportState, Role, subject,
 };
 
 use super::reports::report;
@@ -14,7 +14,7 @@ use super::{
 use crate::timestamp;
 
 pub async fn an_erased_account_leaves_nothing_but_its_id(store: RegistryHandle) {
-    let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
+    let identity = OidcIdentity { issuer: "https://id.example".into(), subject: "7".into() };
     let ann = store
         .add_account(NewAccount { identity: Some(identity.clone()), ..new("ann") }, by())
         .await
@@ -77,7 +77,7 @@ pub async fn an_erased_name_is_free_and_its_id_is_not(store: RegistryHandle) {
 
 pub async fn an_erased_name_is_taken_out_of_the_log(store: RegistryHandle) {
     let identity =
-        ForeignIdentity { issuer: "https://id.example".into(), subject: "ann-elsewhere".into() };
+        OidcIdentity { issuer: "https://id.example".into(), subject: "ann-elsewhere".into() };
     let ann = store
         .add_account(NewAccount { identity: Some(identity), ..new("Ann.Before") }, by())
         .await

@@ -39,7 +39,7 @@ pub async fn two_admins_deposed_through_two_handles_leave_one(
         if n > 0 {
             // Demotes the admin who was left over from the last round.
             for account in one.accounts(None, 1000).await.unwrap() {
-                if account.governs() && ![ann, bob].contains(&account.id) {
+                if account.is_active_admin() && ![ann, bob].contains(&account.id) {
                     change(&one, account.id, role(Role::User)).await.unwrap();
                 }
             }

@@ -118,7 +118,7 @@ pub async fn invitations_are_listed_until_they_are_over(store: RegistryHandle) {
     assert_eq!(store.invitations(timestamp(10), 10).await.unwrap(), [ending(1, 30)]);
 }
 
-pub async fn an_invitation_that_is_taken_back_lets_nobody_in(store: RegistryHandle) {
+pub async fn a_revoked_invitation_opens_no_account(store: RegistryHandle) {
     for n in [1, 2] {
         store.invite(invitation(n, Role::User, OwnerId::ADMIN), by()).await.unwrap();
     }

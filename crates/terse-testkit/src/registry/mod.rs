@@ -92,7 +92,7 @@ macro_rules! registry {
             a_name_may_change_but_not_to_anothers
             what_is_so_already_leaves_no_trace
             the_last_admin_stays
-            of_two_admins_who_depose_each_other_one_stays
+            of_two_admins_who_demote_each_other_one_stays
             a_new_password_ends_all_sessions
             a_lesser_role_ends_all_sessions
             a_suspension_ends_all_sessions_and_is_undone
@@ -129,8 +129,8 @@ macro_rules! registry {
             an_invitation_is_worth_what_its_writer_is
             the_operator_and_nobody_else_invites_without_an_account
             invitations_are_listed_until_they_are_over
-            an_invitation_that_is_taken_back_lets_nobody_in
-            a_place_is_put_changed_and_removed
+            a_revoked_invitation_opens_no_account
+            a_domain_is_added_changed_and_removed
             a_place_as_it_is_leaves_no_trace
             a_host_is_blocked_once_and_unblocked
             the_branding_is_put_replaced_and_taken_back
@@ -147,7 +147,7 @@ macro_rules! registry {
             an_event_is_enqueued_once_per_webhook
             those_with_a_webhook_that_is_on_are_known
             an_event_waits_for_those_it_concerns
-            what_is_due_is_lent_to_one
+            a_due_delivery_is_claimed_by_one_node
             an_attempt_that_failed_is_made_again_later
             every_webhook_has_its_turn
             what_is_off_or_suspended_is_not_due
@@ -159,12 +159,12 @@ macro_rules! registry {
             with_a_webhook_goes_all_that_waits
             reports_are_told_link_by_link
             every_write_has_an_audit_record
-            a_refused_act_has_no_line
+            a_refused_change_has_no_audit_record
             no_secret_is_in_the_log
             the_log_is_walked_backwards
             a_note_is_kept_as_it_is
             expired_rows_are_pruned
-            tidying_stops_at_its_limit
+            pruning_stops_at_its_limit
             a_tidied_log_goes_on_counting
             a_healthy_registry_counts
             a_node_takes_its_own_lease_again

@@ -66,7 +66,7 @@ pub async fn expired_rows_are_pruned(store: RegistryHandle) {
     assert_eq!(store.account(ann.id).await.unwrap(), Some(ann));
 }
 
-pub async fn tidying_stops_at_its_limit(store: RegistryHandle) {
+pub async fn pruning_stops_at_its_limit(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let now = timestamp(100 * DAY);
     for n in 0..20 {

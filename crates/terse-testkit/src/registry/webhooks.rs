@@ -237,7 +237,7 @@ pub async fn an_event_waits_for_those_it_concerns(store: RegistryHandle) {
     );
 }
 
-pub async fn what_is_due_is_lent_to_one(store: RegistryHandle) {
+pub async fn a_due_delivery_is_claimed_by_one_node(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let (one, two) = (hook(&store, ann).await, hook(&store, ann).await);
     for n in 1..=3 {

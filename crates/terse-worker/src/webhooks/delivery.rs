@@ -22,7 +22,7 @@ pub const MAX_POSTS: usize = 12;
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Deliveries claimed at once. More than are sent at once, so that those for a slow host wait
 /// without blocking the others.
-const LENT: usize = 128;
+const MAX_CLAIMED: usize = 128;
 /// The largest number of deliveries to one host at once.
 const TO_ONE_HOST: usize = 3;
 /// How long a claim lasts. Longer than all claimed deliveries take if they go to a single slow
@@ -72,7 +72,7 @@ impl Job for WebhookDelivery {
 
     async fn run(&mut self, _context: &JobContext) -> Result<NextRun, BoxError> {
         while self.under_way.try_join_next().is_some() {}
-        let room = LENT - self.under_way.len().min(LENT);
+        let room = MAX_CLAIMED - self.under_way.len().min(MAX_CLAIMED);
         if room == 0 {
             return Ok(NextRun::Interval);
         }
@@ -115,7 +115,7 @@ impl Sender {
     /// The semaphore of one host, shared by all deliveries to it.
     fn host(&self, host: String) -> Arc<Semaphore> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        if hosts.len() > 4 * LENT {
+        if hosts.len() > 4 * MAX_CLAIMED {
             hosts.retain(|_, turns| turns.strong_count() > 0);
         }
         let known = hosts.get(&host).and_then(Weak::upgrade);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 
 use anyhow::Context as _;
-use terse_redirect::Outlive;
+use terse_redirect::SocketsToKeep;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -83,14 +83,14 @@ pub(super) struct Bound {
     pub(super) address: SocketAddr,
     pub(super) tls_address: Option<SocketAddr>,
     /// Which sockets another process keeps open when this one ends.
-    pub(super) outlive: Outlive,
+    pub(super) outlive: SocketsToKeep,
 }
 
 impl Bound {
     /// Takes the inherited sockets, and opens the others.
     pub(super) fn open(config: &Config) -> anyhow::Result<Self> {
         let mut inherited = Inherited::from_environment()?;
-        let outlive = Outlive {
+        let outlive = SocketsToKeep {
             plain: inherited.has(config.listen),
             tls: config.tls.listen.is_some_and(|at| inherited.has(at)),
         };

@@ -59,7 +59,9 @@ impl Services {
             clock.clone(),
         );
         let redirector = Arc::new(
-            redirector.with_classifier(classifier.clone()).screened_by(screening.judging()),
+            redirector
+                .with_classifier(classifier.clone())
+                .screened_by(screening.screen_with_lookup()),
         );
         let identity = store.links.identity();
         let integrations = Integrations::open(config, &store.registry, identity, hosts).await?;
@@ -67,7 +69,7 @@ impl Services {
             Arc::clone(&link_store),
             policy::code_source(config, &link_store, clock),
             shared.announcing(redirector.clone(), Arc::clone(&on_change)),
-            screening.judging(),
+            screening.screen_with_lookup(),
             policy::link_policy(config, hosts.clone(), policy::unwanted_aliases(config)?)?,
             clock.clone(),
         );

@@ -68,8 +68,8 @@ impl WebPlane for Web {
         }
     }
 
-    fn goes_on(&self, visit: &PasswordVisit, pass: &str) -> bool {
-        self.password_gate.goes_on(&password_request(visit.clone()), pass)
+    fn has_warning_pass(&self, visit: &PasswordVisit, pass: &str) -> bool {
+        self.password_gate.has_warning_pass(&password_request(visit.clone()), pass)
     }
 
     fn check_cookie(

@@ -38,7 +38,7 @@ fn limits_do_not_follow_the_wall_clock() {
         assert_ne!(sign_in(), 429);
     }
     for by_ms in JUMPS {
-        terse.clock().set_wall_off(by_ms);
+        terse.clock().shift_wall_clock(by_ms);
         assert_eq!((create(9), guess(9), report().status), (429, 429, 429), "after {by_ms} ms");
         assert_eq!(sign_in(), 429, "after {by_ms} ms");
     }
@@ -56,7 +56,7 @@ fn links_without_an_expiry_survive_every_jump() {
         "long_url": "https://example.com/dated", "alias": "dated", "ttl": 86_400
     }));
     for (by_ms, dated) in JUMPS.into_iter().zip([410, 302, 302]) {
-        terse.clock().set_wall_off(by_ms);
+        terse.clock().shift_wall_clock(by_ms);
         // Past the time to live of cached routes, by the steady clock.
         terse.clock().advance(Duration::from_secs(301));
         assert_eq!(terse.get("/steady").status, 302, "after {by_ms} ms");

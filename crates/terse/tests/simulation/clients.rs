@@ -58,8 +58,9 @@ impl World {
                     sleep(self.dice.ms(800)).await;
                     continue;
                 }
-                let done =
-                    self.on(at, |node| write_once(node, key.clone(), kind, value.clone(), request));
+                let done = self.on(at, |node| {
+                    write_unrepeatable(node, key.clone(), kind, value.clone(), request)
+                });
                 let done = done.await;
                 self.say(|| format!("{kind:?} {code} {value:?} on {at}: {done:?}"));
                 match done {
@@ -335,7 +336,7 @@ impl From<LinkError> for Failed {
     }
 }
 
-async fn write_once(
+async fn write_unrepeatable(
     node: Rc<NodeRef>,
     key: LinkKey,
     kind: Kind,

@@ -114,7 +114,7 @@ impl World {
                 took_nanos: number as u64 * 1000,
                 outcome: Answered::Redirected,
                 // Otherwise each process would compile the lists of user agents.
-                marks: RequestFlags::QUIET,
+                marks: RequestFlags::DO_NOT_TRACK,
                 weight: 1,
                 owner,
                 created_ms,

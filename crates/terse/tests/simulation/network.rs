@@ -97,7 +97,7 @@ macro_rules! over_the_network {
 over_the_network! {
     impl LinkReader {
         {
-            fn surely_absent(&self, domain: &Domain, code: &str) -> Absence {
+            fn surely_absent(&self, domain: &Domain, code: &str) -> AbsenceCertainty {
                 self.store.surely_absent(domain, code)
             }
         }

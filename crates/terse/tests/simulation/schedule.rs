@@ -371,10 +371,10 @@ impl World {
     fn jump(&self, at: usize, days: i64) {
         match self.machines.get(at) {
             Some(machine) => {
-                machine.clock.set_wall_off(days * DAY_MS);
+                machine.clock.shift_wall_clock(days * DAY_MS);
                 machine.jumped.set(Some(self.now()));
             }
-            None => self.reaper.1.set_wall_off(days * DAY_MS),
+            None => self.reaper.1.shift_wall_clock(days * DAY_MS),
         }
     }
 

@@ -27,7 +27,7 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Columns and sums of a batch, and the numbers that texts have in them.
 #[derive(Debug)]
-pub struct Gathering {
+pub struct GrowingBatch {
     number: u64,
     columns: ClickColumns,
     sums: Sums,
@@ -81,7 +81,7 @@ impl LinkHashes {
     }
 }
 
-impl Default for Gathering {
+impl Default for GrowingBatch {
     fn default() -> Self {
         Self {
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -104,8 +104,8 @@ impl Default for Gathering {
     }
 }
 
-impl Gathering {
-    /// Reads a record. The click is added by [`Gathering::add_in_order`].
+impl GrowingBatch {
+    /// Reads a record. The click is added by [`GrowingBatch::add_in_order`].
     pub fn read(&mut self, record: &Record<'_>, enricher: &mut Enricher) {
         match enricher.enrich(record, self) {
             Some(row) => self.rows.push(row),
@@ -337,7 +337,7 @@ mod tests {
         let precision = AddressPrecision::Network;
         let mut enricher = Enricher::new(None, precision, Timestamp::from_ms(0)).unwrap();
         let mut bytes = |flood: bool| {
-            let mut gathering = Gathering::default();
+            let mut gathering = GrowingBatch::default();
             for n in 0..CLICKS {
                 let value = if flood { n } else { 0 };
                 let referrer = format!("{value}.{}.example", "x".repeat(50));

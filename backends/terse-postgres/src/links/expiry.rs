@@ -169,7 +169,7 @@ impl PostgresLinks {
         let limit = limit.min(MAX_BATCH) as i64;
         let rows = self
             .pool
-            .write_once(
+            .write_unrepeatable(
                 "DELETE FROM link_quarantine WHERE (domain, code) IN (SELECT domain, code \
                  FROM link_quarantine WHERE until <= $1 ORDER BY until LIMIT $2) RETURNING true",
                 params![SqlTimestamp(now), limit],
@@ -186,7 +186,7 @@ impl PostgresLinks {
         let limit = limit.min(MAX_BATCH) as i64;
         let rows = self
             .pool
-            .write_once(
+            .write_unrepeatable(
                 "DELETE FROM link_requests WHERE id IN (SELECT id FROM link_requests \
                  WHERE at < $1 ORDER BY at LIMIT $2) RETURNING true",
                 params![SqlTimestamp(before), limit],
