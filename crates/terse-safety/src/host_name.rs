@@ -82,7 +82,7 @@ fn address(host: &str) -> Option<IpAddr> {
 /// The kind of public suffix that a whole host is, if it is one.
 pub(crate) fn suffix_kind(host: &str) -> Option<SuffixKind> {
     let suffix = public_suffix(host)?;
-    (suffix.len == host.len()).then(|| match suffix.is_private {
+    (suffix.len == host.len()).then_some(match suffix.is_private {
         true => SuffixKind::Platform,
         false => SuffixKind::Registry,
     })

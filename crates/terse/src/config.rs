@@ -521,13 +521,13 @@ settings! {
         pub handshake_timeout: Span = Span::secs(10),
         /// The most TLS handshakes at the same time. terse closes further connections.
         pub max_handshakes: u32 = 1024,
-        /// Certificates that terse orders itself.
-        pub acme: AcmeConfig = AcmeConfig::default(),
         /// How long browsers use nothing but https for a short domain after a visit, at most
         /// `3650d`. terse sends it as `Strict-Transport-Security` in answers at `tls.listen`;
         /// without `tls.listen`, if `base_url` is https and no trusted proxy sends
         /// `X-Forwarded-Proto: http`. `0s` sends no such field.
         pub hsts: Span = Span::secs(0),
+        /// Certificates that terse orders itself.
+        pub acme: AcmeConfig = AcmeConfig::default(),
     }
 }
 

@@ -399,8 +399,11 @@ fn message(message: impl Into<AnyMessage>) -> Response {
 /// Writes the page of a response that was made by [`message`].
 pub(crate) fn framed(mut response: Response, frame: &PageFrame) -> Response {
     let Some(message) = response.extensions_mut().remove::<AnyMessage>() else { return response };
-    let (headers, body) = message.page(frame).into_parts();
-    response.headers_mut().extend(headers.headers);
+    let (page, body) = message.page(frame).into_parts();
+    for (name, value) in &page.headers {
+        // What the handler has set stays.
+        response.headers_mut().entry(name).or_insert_with(|| value.clone());
+    }
     response.map(|_| body)
 }
 

@@ -536,7 +536,10 @@ fn an_erasure_is_begun_or_not_after_a_power_cut_and_then_finished() {
 const FIRST_LINKS: &str =
     include_str!("../../../../backends/terse-embedded/tests/first_version.sql");
 const FIRST_REGISTRY: &str = "ALTER TABLE users DROP COLUMN plan; DROP INDEX deliveries_of_event; \
-     DROP TABLE acme_records; \
+     DROP TABLE acme_records; DROP INDEX users_resets; \
+     ALTER TABLE users DROP COLUMN reset_token; ALTER TABLE users DROP COLUMN reset_expires_at; \
+     ALTER TABLE users DROP COLUMN totp_seed; ALTER TABLE users DROP COLUMN totp_step; \
+     ALTER TABLE users DROP COLUMN recovery_codes; \
      DROP TABLE leases; DROP TABLE job_progress; DROP TABLE salts; \
      DELETE FROM meta WHERE name IN ('version', 'incarnation'); \
      INSERT INTO meta VALUES ('watermark', 5); DROP INDEX reports_of; DROP INDEX reports_by; \
