@@ -123,7 +123,9 @@ impl Server {
     ) -> anyhow::Result<Self> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
 
-        let mut tls = config.tls.listen.is_some().then(|| Tls::open(config)).transpose()?;
+        // A node without a listener for TLS may order certificates for the others.
+        let has_certificates = config.tls.listen.is_some() || config.tls.acme.enabled;
+        let mut tls = has_certificates.then(|| Tls::open(config)).transpose()?;
 
         // Backends.
         let data_dir = DataDir::open(&config.data_dir)?;
@@ -195,12 +197,8 @@ impl Server {
         notices.set("store", store.notice());
         let parts = jobs::JobParts { config, clock: &clock, store: &store, notices: &notices };
         let certificates = tls.as_ref().map(|tls| Arc::clone(&tls.certificates));
-        let tls = match tls_listener.zip(tls) {
-            Some((listener, tls)) => {
-                Some((listener, tls.start(config, &hosts, &clock, &notices, &mut jobs)?))
-            }
-            None => None,
-        };
+        let tls = tls.map(|tls| tls.start(config, &hosts, &clock, &notices, &mut jobs));
+        let tls = tls_listener.zip(tls.transpose()?);
         let job_counts = parts.add(services, &click_plane, used_keys, &mut jobs);
 
         // Metrics and health. The metrics read the serving threads, which start last.

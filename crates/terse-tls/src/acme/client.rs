@@ -78,9 +78,11 @@ impl AcmeClient {
         Self { http, settings, account: None }
     }
 
-    /// The account: the one in use, the stored one, or a new one, which the caller must store.
+    /// The account: the one in use, the stored one, or a new one. The caller must store a new one
+    /// and then call [`AcmeClient::keep_account`]: an account that could not be stored would be
+    /// lost with the process.
     pub(crate) async fn account(
-        &mut self,
+        &self,
         stored: Option<&Secret>,
     ) -> Result<(Account, Option<Secret>), OrderFailure> {
         if let Some(account) = &self.account {
@@ -104,8 +106,12 @@ impl AcmeClient {
                 (account, Some(Secret::new(&credentials)))
             }
         };
-        self.account = Some(account.clone());
         Ok((account, new))
+    }
+
+    /// Uses this account for further orders.
+    pub(crate) fn keep_account(&mut self, account: Account) {
+        self.account = Some(account);
     }
 
     /// Forgets the account, which is made or read again for the next order.

@@ -8,6 +8,13 @@ use super::challenges::ChallengeKind;
 
 /// The most characters of the authority's own words that are shown.
 const MAX_DETAIL: usize = 400;
+/// Stands between terse's own words and the authority's.
+const DETAIL_MARK: &str = " It says: ";
+
+/// What is wrong in terse's own words, without the authority's.
+pub(crate) fn own_words(problem: &str) -> &str {
+    problem.split_once(DETAIL_MARK).map_or(problem, |(own, _)| own)
+}
 
 /// What kind of failure it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -129,7 +136,7 @@ impl OrderFailure {
         };
         match self.detail.is_empty() {
             true => found,
-            false => format!("{found} It says: {}", self.detail),
+            false => format!("{found}{DETAIL_MARK}{}", self.detail),
         }
     }
 }
@@ -155,6 +162,7 @@ mod tests {
             let failure = OrderFailure::new(FailureKind::of_problem(problem), "why".to_owned());
             let said = failure.words("s.example", ChallengeKind::Http01, &dns);
             assert!(said.contains(words) && said.ends_with("It says: why"), "{problem}: {said}");
+            assert!(said.starts_with(own_words(&said)) && !own_words(&said).contains("why"));
         }
         let long = OrderFailure::other(format!("a\r\nb{}", "x".repeat(1000)));
         let said = long.words("s.example", ChallengeKind::TlsAlpn01, &DnsState::Unknown);

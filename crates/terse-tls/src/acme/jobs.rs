@@ -14,7 +14,7 @@ use super::client::{AcmeClient, AcmeSettings, OpenOrder};
 use super::diagnosis::{FailureKind, OrderFailure};
 use super::node::AcmeNode;
 use super::records::{CertificateRecord, OrderRecord, encode};
-use super::schedule::{OrderLimit, pause_after};
+use super::schedule::{OrderLimit, pause_after, pause_unreached};
 use crate::certificate::Certificate;
 
 /// How often a node compares the registry with what it knows.
@@ -27,6 +27,10 @@ const ORDER_TIMEOUT: Duration = Duration::from_mins(3);
 const SETTLE_TIME: Duration = Duration::from_secs(3);
 /// The pause of all orders after the authority said that there were too many.
 const RATE_LIMIT_PAUSE: Duration = Duration::from_hours(1);
+
+/// After a start, a host whose order failed is tried once more if the failure was this long ago.
+/// With frequent restarts that makes four checks an hour; Let's Encrypt allows five that fail.
+const RETRY_AT_START: Duration = Duration::from_mins(15);
 
 /// Follows the registry's records about certificates, on every node.
 #[derive(Debug)]
@@ -49,6 +53,7 @@ impl Job for CertificateSync {
 
     async fn run(&mut self, _context: &JobContext) -> Result<NextRun, BoxError> {
         self.node.refresh().await?;
+        self.node.note_waiting();
         self.notices.set("acme", self.node.notice());
         Ok(NextRun::Interval)
     }
@@ -65,10 +70,14 @@ pub struct CertificateOrders {
     limit: OrderLimit,
     /// When the authority allows orders again, by the steady clock.
     paused_until: Duration,
+    /// How many times in a row the authority could not be reached.
+    unreached: u32,
+    /// In the next run, hosts whose order failed wait no longer than this.
+    retry_after: Option<Duration>,
 }
 
 /// Why an order did not end.
-enum Stopped {
+pub(super) enum Stopped {
     /// The host or the authority; tried again later.
     Failed(OrderFailure),
     /// The registry: the whole run failed.
@@ -99,7 +108,8 @@ impl CertificateOrders {
     ) -> Self {
         let client = AcmeClient::new(http, settings);
         let (limit, paused_until) = (OrderLimit::default(), Duration::ZERO);
-        Self { node, client, checks, is_shared, limit, paused_until }
+        let (unreached, retry_after) = (0, Some(RETRY_AT_START));
+        Self { node, client, checks, is_shared, limit, paused_until, unreached, retry_after }
     }
 
     async fn put(
@@ -132,7 +142,7 @@ impl CertificateOrders {
         Ok(())
     }
 
-    async fn account(&mut self, token: FencingToken) -> Result<Account, Stopped> {
+    pub(super) async fn account(&mut self, token: FencingToken) -> Result<Account, Stopped> {
         let known = self.node.known();
         let (account, new) = self.client.account(known.account.as_ref()).await?;
         if let Some(new) = new {
@@ -140,6 +150,7 @@ impl CertificateOrders {
             tracing::info!(directory, "made an account at the certificate authority");
             self.put(token, AcmeRecordKind::Account, &directory, Some(&new)).await?;
         }
+        self.client.keep_account(account.clone());
         Ok(account)
     }
 
@@ -184,9 +195,19 @@ impl CertificateOrders {
     ) -> Result<(), BoxError> {
         let problem = failure.explain(host, kind, &self.checks).await;
         let known = self.node.known();
-        let failures = known.orders.get(host).map_or(0, |order| order.failures).saturating_add(1);
+        let before = known.orders.get(host).map_or(0, |order| order.failures);
+        let (mut failures, now) = (before.saturating_add(1), self.node.clock.now());
         let mut pause = pause_after(failures);
+        if failure.kind != FailureKind::NoAuthority {
+            self.unreached = 0;
+        }
         match failure.kind {
+            // It says nothing about the host, and all others would fail, too.
+            FailureKind::NoAuthority => {
+                self.unreached = self.unreached.saturating_add(1);
+                (failures, pause) = (before, pause_unreached(self.unreached));
+                self.paused_until = self.node.clock.steady() + pause;
+            }
             FailureKind::RateLimited => {
                 pause = pause.max(RATE_LIMIT_PAUSE);
                 self.paused_until = self.node.clock.steady() + RATE_LIMIT_PAUSE;
@@ -198,10 +219,11 @@ impl CertificateOrders {
             }
             _ => {}
         }
-        let next = self.node.clock.now().checked_add(pause).unwrap_or(Timestamp::MAX);
+        let next = now.checked_add(pause).unwrap_or(Timestamp::MAX);
         let next = Timestamp::from_ms(next.as_ms() / 1000 * 1000);
         tracing::warn!(host, problem, next_try = %next, "a certificate could not be ordered");
-        let record = OrderRecord { failures, next_at: next.as_ms(), problem };
+        let record =
+            OrderRecord { failures, tried_at: now.as_ms(), next_at: next.as_ms(), problem };
         self.put(token, AcmeRecordKind::Order, host, Some(&encode(&record)?)).await?;
         Ok(())
     }
@@ -238,7 +260,7 @@ impl Job for CertificateOrders {
         let token = context.token().ok_or("the orders of certificates need the lease")?;
         self.node.refresh().await?;
         self.tidy(token).await?;
-        for host in self.node.due() {
+        for host in self.node.due(self.retry_after.take()) {
             let steady = self.node.clock.steady();
             if steady < self.paused_until || !self.limit.take(steady) {
                 break;
@@ -251,6 +273,7 @@ impl Job for CertificateOrders {
             let order = tokio::time::timeout(ORDER_TIMEOUT, self.order(token, &host, kind)).await;
             let failure = match order {
                 Ok(Ok(())) => {
+                    self.unreached = 0;
                     tracing::info!(host, "a new certificate is in use");
                     continue;
                 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use terse_core::CheckResult::{Good, Problem, Warning};
 use terse_core::registry::{AcmeRecordKind, AcmeRecords, Registry, RegistryError};
@@ -13,6 +14,7 @@ use terse_core::{
 use tokio::sync::Notify;
 
 use super::challenges::{ChallengeKind, challenge_certificate};
+use super::diagnosis::own_words;
 use super::records::{CertificateRecord, ChallengeRecord, OrderRecord, decode};
 use super::schedule::renew_at;
 use crate::certificate::Certificate;
@@ -20,6 +22,10 @@ use crate::certificates::Certificates;
 
 /// A client that asks for a host without a certificate starts the orders at most this often.
 const WAKE_SECONDS: u64 = 5;
+/// A host without a certificate whose order no node has begun for this long is a problem.
+const MAX_WAIT: Duration = Duration::from_mins(10);
+/// How often a node looks which hosts wait.
+const WAIT_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The certificates that terse orders, as one node knows them: reads them from the registry, puts
 /// them to use, answers challenges, and tells their state.
@@ -30,6 +36,9 @@ pub struct AcmeNode {
     directory: String,
     pub(crate) clock: Clock,
     known: RwLock<Arc<Known>>,
+    /// Held while the registry is read and what it has is put to use, so that the later read wins.
+    refreshing: tokio::sync::Mutex<()>,
+    waiting: Mutex<Waiting>,
     /// A client asked for one of our hosts that has no certificate.
     pub(crate) wanted: Notify,
     /// When that last happened, in seconds of the steady clock.
@@ -49,6 +58,15 @@ pub(crate) struct Known {
     answers: HashMap<String, String>,
 }
 
+/// The hosts that wait for a first certificate.
+#[derive(Default)]
+struct Waiting {
+    /// When to look next which hosts wait, by the steady clock.
+    check_at: Duration,
+    /// Since when each of them waits, by the steady clock.
+    since: BTreeMap<String, Duration>,
+}
+
 impl AcmeNode {
     /// Reads what the registry has, and uses the certificates.
     pub async fn open(
@@ -65,6 +83,8 @@ impl AcmeNode {
             directory,
             clock,
             known: RwLock::default(),
+            refreshing: tokio::sync::Mutex::default(),
+            waiting: Mutex::default(),
             wanted: Notify::new(),
             wanted_at: AtomicU64::new(0),
         });
@@ -91,8 +111,10 @@ impl AcmeNode {
         self.known().answers.get(token).cloned()
     }
 
-    /// Reads the registry if it has changed, and puts what it has to use.
+    /// Reads the registry if it has changed, and puts what it has to use. Its revision may be lower
+    /// than the known one: an operator has restored an old copy.
     pub(crate) async fn refresh(&self) -> Result<(), RegistryError> {
+        let _refreshing = self.refreshing.lock().await;
         let known = self.known().revision;
         if self.registry.acme_revision().await? != known {
             self.apply(self.registry.acme_records().await?);
@@ -100,7 +122,7 @@ impl AcmeNode {
         Ok(())
     }
 
-    fn apply(&self, records: AcmeRecords) {
+    pub(crate) fn apply(&self, records: AcmeRecords) {
         let mut new = Known { revision: records.revision, ..Known::default() };
         let mut alpn = HashMap::new();
         for record in &records.records {
@@ -142,10 +164,6 @@ impl AcmeNode {
         let primary = new.certificates.get(self.hosts.primary_host());
         let issued = primary.into_iter().chain(new.certificates.values()).cloned().collect();
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        // Another call has read more meanwhile.
-        if new.revision < known.revision {
-            return;
-        }
         self.certificates.set_issued(issued);
         self.certificates.set_challenges(alpn);
         *known = Arc::new(new);
@@ -168,11 +186,16 @@ impl AcmeNode {
         all
     }
 
-    /// The hosts whose certificate must be ordered now, those without one first.
-    pub(crate) fn due(&self) -> Vec<String> {
+    /// The hosts whose certificate must be ordered now, those without one first. With
+    /// `retry_after`, hosts whose order failed wait no longer than this.
+    pub(crate) fn due(&self, retry_after: Option<Duration>) -> Vec<String> {
         let (known, now) = (self.known(), self.clock.now());
         let is_due = |host: &String| {
-            let waits = known.orders.get(host).is_some_and(|order| order.next_at > now.as_ms());
+            let waits = known.orders.get(host).is_some_and(|order| {
+                let tried_at = Timestamp::from_ms(order.tried_at);
+                let retry_at = retry_after.and_then(|pause| tried_at.checked_add(pause));
+                order.next_at.min(retry_at.map_or(i64::MAX, Timestamp::as_ms)) > now.as_ms()
+            });
             let renewal = known.certificates.get(host).map_or(i64::MIN, |certificate| {
                 renew_at(host, (certificate.not_before(), certificate.not_after()))
             });
@@ -196,10 +219,40 @@ impl AcmeNode {
         }
     }
 
-    /// What an operator must know: the first host whose order failed.
+    /// Notes since when hosts wait for their first certificate.
+    pub(crate) fn note_waiting(&self) {
+        let now = self.clock.steady();
+        {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            if now < waiting.check_at {
+                return;
+            }
+            waiting.check_at = now + WAIT_CHECK_INTERVAL;
+        }
+        let mut hosts = self.ordered_hosts();
+        hosts.retain(|host| self.certificate_state(host) == Some(CertificateState::Awaited));
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut waiting.since);
+        let with_time = |host: String| {
+            let since = before.get(&host).copied().unwrap_or(now);
+            (host, since)
+        };
+        waiting.since = hosts.into_iter().map(with_time).collect();
+    }
+
+    /// Whether a host has waited for its first certificate for too long.
+    fn waits_too_long(&self, host: &str) -> bool {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = waiting.since.get(host);
+        since.is_some_and(|since| self.clock.steady().saturating_sub(*since) > MAX_WAIT)
+    }
+
+    /// What an operator must know: the first host whose order failed. Everyone can read it, so it
+    /// leaves out the authority's own words, which may contain addresses.
     pub(crate) fn notice(&self) -> Option<String> {
         let known = self.known();
         let (host, OrderRecord { problem, .. }) = known.orders.first_key_value()?;
+        let problem = own_words(problem);
         Some(match known.certificates.contains_key(host) {
             true => format!("the certificate for {host} was not renewed: {problem}"),
             false => format!("no certificate for {host}: {problem}"),
@@ -220,6 +273,13 @@ impl AcmeNode {
         for host in self.ordered_hosts() {
             match self.certificate_state(&host) {
                 Some(CertificateState::Valid(_)) => valid += 1,
+                Some(CertificateState::Awaited) if self.waits_too_long(&host) => {
+                    let found = format!("{host} has none, and no node ordered it for 10 minutes");
+                    let advice = "all nodes with the role worker need tls.acme.enabled, and one \
+                                  must run: its page System shows the job \"certificate orders\". \
+                                  With many new domains, wait: terse orders 60 an hour";
+                    findings.push(finding(Problem, found, advice.to_owned()));
+                }
                 Some(CertificateState::Awaited) => {
                     let advice = "wait a minute, and look again".to_owned();
                     findings.push(finding(Warning, format!("{host} has none yet"), advice));

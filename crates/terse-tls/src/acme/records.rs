@@ -31,6 +31,9 @@ pub(crate) struct ChallengeRecord {
 pub(crate) struct OrderRecord {
     /// How many failed since the last success.
     pub(crate) failures: u32,
+    /// When the last one ended, in milliseconds since 1970.
+    #[serde(default)]
+    pub(crate) tried_at: i64,
     /// When the next one is due, in milliseconds since 1970.
     pub(crate) next_at: i64,
     /// What is wrong, in plain words.

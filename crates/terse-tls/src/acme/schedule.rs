@@ -14,6 +14,8 @@ const PAUSES: [Duration; 6] = [
     Duration::from_hours(12),
     Duration::from_hours(24),
 ];
+/// The longest pause while the authority cannot be reached.
+const MAX_UNREACHED_PAUSE: Duration = Duration::from_mins(30);
 /// The most orders in an hour, also of many hosts. Let's Encrypt allows 300 in three hours.
 const MAX_PER_HOUR: usize = 60;
 
@@ -21,6 +23,13 @@ const MAX_PER_HOUR: usize = 60;
 pub(crate) fn pause_after(failures: u32) -> Duration {
     let at = (failures.max(1) as usize - 1).min(PAUSES.len() - 1);
     PAUSES[at]
+}
+
+/// The pause of all orders after the authority could not be reached this many times in a row. It
+/// doubles up to half an hour.
+pub(crate) fn pause_unreached(times: u32) -> Duration {
+    let minutes = 1 << times.saturating_sub(1).min(5);
+    Duration::from_mins(minutes).min(MAX_UNREACHED_PAUSE)
 }
 
 /// When to renew a certificate that is valid from `from` to `until`, in seconds: after two thirds of
@@ -73,6 +82,8 @@ mod tests {
         }
         assert_eq!(pause_after(u32::MAX), Duration::from_hours(24));
         assert_eq!(pause_after(0), Duration::from_mins(1));
+        let minutes = [0, 1, 2, 5, 6, 7, u32::MAX].map(|n| pause_unreached(n).as_secs() / 60);
+        assert_eq!(minutes, [1, 1, 2, 16, 30, 30, 30]);
     }
 
     #[test]

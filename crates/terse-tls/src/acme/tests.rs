@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use rcgen::{CertificateParams, KeyPair};
 use terse_core::job::{Job as _, JobContext};
 use terse_core::registry::prelude::*;
-use terse_core::registry::{AcmeRecordKind, FencingToken, NodeId, Registry};
+use terse_core::registry::{AcmeRecordKind, AcmeRecords, FencingToken, NodeId, Registry};
 use terse_core::{
-    CertificateState, CertificateStatus as _, Clock, Domain, DomainChecks, ExchangeRequest,
-    ExchangeResponse, Hosts, HttpExchange, NoLookup, OutgoingError, RequestLimits, Secret,
-    Timestamp,
+    CertificateState, CertificateStatus as _, CheckResult, Clock, Domain, DomainChecks,
+    ExchangeRequest, ExchangeResponse, Hosts, HttpExchange, NoLookup, OutgoingError, RequestLimits,
+    Secret, Timestamp,
 };
 use terse_testkit::MemoryRegistry;
 
@@ -83,15 +83,15 @@ fn certificate(host: &str) -> Secret {
 #[tokio::test]
 async fn a_certificate_of_the_registry_is_used_until_it_is_due() {
     let fixture = Fixture::new("https://go.example", &["s.example"]).await;
-    assert_eq!(fixture.node.due(), ["go.example", "s.example"]);
+    assert_eq!(fixture.node.due(None), ["go.example", "s.example"]);
     fixture.put(AcmeRecordKind::Certificate, "go.example", Some(certificate("go.example"))).await;
     assert!(fixture.certificates.for_name("go.example").is_some());
-    assert_eq!(fixture.node.due(), ["s.example"]);
+    assert_eq!(fixture.node.due(None), ["s.example"]);
     let state = fixture.node.certificate_state("go.example");
     assert!(matches!(state, Some(CertificateState::Valid(_))), "{state:?}");
     fixture.clock.advance(Duration::from_hours(24 * 64));
     // One without a certificate is more urgent than one that must be renewed.
-    assert_eq!(fixture.node.due(), ["s.example", "go.example"]);
+    assert_eq!(fixture.node.due(None), ["s.example", "go.example"]);
 
     // What cannot be read is not used, and the others are.
     fixture.put(AcmeRecordKind::Certificate, "s.example", Some(Secret::new("{}"))).await;
@@ -104,14 +104,52 @@ async fn a_certificate_of_the_registry_is_used_until_it_is_due() {
 #[tokio::test]
 async fn a_failed_host_waits_and_the_others_go_on() {
     let fixture = Fixture::new("https://go.example", &["s.example"]).await;
-    let failed = OrderRecord { failures: 2, next_at: NOW + 60_000, problem: "why".to_owned() };
+    let problem = "It has no DNS record. It says: 192.0.2.7 is closed".to_owned();
+    let failed = OrderRecord { failures: 2, tried_at: NOW, next_at: NOW + 60_000, problem };
     fixture.put(AcmeRecordKind::Order, "go.example", Some(encode(&failed).expect("text"))).await;
-    assert_eq!(fixture.node.due(), ["s.example"]);
-    assert_eq!(fixture.node.notice().as_deref(), Some("no certificate for go.example: why"));
+    assert_eq!(fixture.node.due(None), ["s.example"]);
+    // Everyone can read the notice; only admins see what the authority says.
+    let notice = fixture.node.notice();
+    assert_eq!(notice.as_deref(), Some("no certificate for go.example: It has no DNS record."));
     let said = format!("{:?}", fixture.node.findings());
+    assert!(said.contains("192.0.2.7 is closed"), "{said}");
     assert!(said.contains("go.example has none") && said.contains("s.example has none yet"));
     fixture.clock.advance(Duration::from_mins(1));
-    assert_eq!(fixture.node.due(), ["go.example", "s.example"]);
+    assert_eq!(fixture.node.due(None), ["go.example", "s.example"]);
+}
+
+#[tokio::test]
+async fn a_registry_that_went_back_is_followed() {
+    let fixture = Fixture::new("https://go.example", &[]).await;
+    let at_first = fixture.registry.acme_records().await.expect("read");
+    let certificate = certificate("go.example");
+    fixture.put(AcmeRecordKind::Certificate, "go.example", Some(certificate)).await;
+    let later = fixture.registry.acme_records().await.expect("read");
+    assert!(at_first.revision < later.revision);
+    fixture.node.apply(at_first);
+    assert!(fixture.certificates.for_name("go.example").is_none());
+    // And forward again.
+    fixture.node.refresh().await.expect("read");
+    assert!(fixture.certificates.for_name("go.example").is_some());
+    fixture.node.apply(AcmeRecords { revision: 0, ..later });
+    assert!(fixture.certificates.for_name("go.example").is_some());
+}
+
+#[tokio::test]
+async fn a_host_that_no_node_orders_for_is_a_problem_after_10_minutes() {
+    let fixture = Fixture::new("https://go.example", &["s.example"]).await;
+    let problems = || {
+        fixture.node.note_waiting();
+        let findings = fixture.node.findings().into_iter();
+        let problems = findings.filter(|finding| finding.verdict == CheckResult::Problem);
+        problems.map(|finding| finding.found).collect::<Vec<String>>()
+    };
+    assert_eq!(problems(), Vec::<String>::new());
+    fixture.clock.advance(Duration::from_mins(10));
+    assert_eq!(problems(), Vec::<String>::new());
+    fixture.put(AcmeRecordKind::Certificate, "go.example", Some(certificate("go.example"))).await;
+    fixture.clock.advance(Duration::from_secs(31));
+    assert_eq!(problems(), ["s.example has none, and no node ordered it for 10 minutes"]);
 }
 
 #[tokio::test]
@@ -193,13 +231,21 @@ async fn while_the_authority_is_away_every_host_waits() {
     let mut orders = fixture.orders(http.clone());
     let context = JobContext::leased(fixture.registry.clone(), fixture.token);
     for (requests, pause) in
-        [(2, Duration::from_secs(59)), (2, Duration::from_secs(1)), (4, Duration::ZERO)]
+        [(1, Duration::from_secs(59)), (1, Duration::from_secs(1)), (2, Duration::ZERO)]
     {
         orders.run(&context).await.expect("a run");
         assert_eq!(http.0.load(Ordering::Relaxed), requests);
         fixture.clock.advance(pause);
     }
-    let state = fixture.node.certificate_state("s.example");
+    // That is no failure of the host, which does not wait for hours therefore.
+    fixture.clock.advance(Duration::from_hours(24));
+    for _ in 0..10 {
+        orders.run(&context).await.expect("a run");
+        fixture.clock.advance(Duration::from_mins(30));
+    }
+    assert_eq!(http.0.load(Ordering::Relaxed), 12);
+    assert_eq!(fixture.node.known().orders["go.example"].failures, 0);
+    let state = fixture.node.certificate_state("go.example");
     let Some(CertificateState::Failing { problem, valid_until: None, .. }) = state else {
         panic!("{state:?}")
     };
@@ -210,5 +256,75 @@ async fn while_the_authority_is_away_every_host_waits() {
     fixture.registry.acquire_lease("jobs", &name, Duration::from_mins(1)).await.expect("a lease");
     fixture.clock.advance(Duration::from_hours(1));
     assert!(orders.run(&context).await.is_err(), "it is fenced");
-    assert_eq!(http.0.load(Ordering::Relaxed), 4, "and orders nothing");
+    assert_eq!(http.0.load(Ordering::Relaxed), 12, "and orders nothing");
+}
+
+#[tokio::test]
+async fn a_start_tries_waiting_hosts_once_more() {
+    let fixture = Fixture::new("https://go.example", &[]).await;
+    let (tried_at, next_at, problem) = (NOW, NOW + 24 * 3_600_000, String::new());
+    let failed = OrderRecord { failures: 9, tried_at, next_at, problem };
+    fixture.put(AcmeRecordKind::Order, "go.example", Some(encode(&failed).expect("text"))).await;
+    let context = JobContext::leased(fixture.registry.clone(), fixture.token);
+    let http = Arc::new(Offline::default());
+    // Frequent restarts try it at most every 15 minutes.
+    for (requests, pause) in [(0, 14), (0, 1), (1, 14), (1, 1), (2, 0)] {
+        let mut orders = fixture.orders(http.clone());
+        orders.run(&context).await.expect("a run");
+        orders.run(&context).await.expect("a run");
+        assert_eq!(http.0.load(Ordering::Relaxed), requests);
+        let known = fixture.node.known();
+        let mut order = known.orders["go.example"].clone();
+        assert_eq!(order.failures, 9);
+        order.next_at = next_at;
+        let order = encode(&order).expect("text");
+        fixture.put(AcmeRecordKind::Order, "go.example", Some(order)).await;
+        fixture.clock.advance(Duration::from_mins(pause));
+    }
+}
+
+/// An authority that makes accounts and nothing else.
+#[derive(Default)]
+struct AccountsOnly(AtomicUsize);
+
+#[async_trait]
+impl HttpExchange for AccountsOnly {
+    async fn exchange(
+        &self,
+        request: ExchangeRequest,
+        _: RequestLimits,
+    ) -> Result<ExchangeResponse, OutgoingError> {
+        let (status, body) = match request.url.rsplit('/').next() {
+            Some("directory") => (
+                200,
+                r#"{"newNonce": "https://ca.example/nonce", "newOrder": "https://ca.example/order",
+                    "newAccount": "https://ca.example/account"}"#,
+            ),
+            Some("account") => {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                (201, r#"{"status": "valid"}"#)
+            }
+            _ => (200, ""),
+        };
+        let headers = [("replay-nonce", "bm9uY2U"), ("location", "https://ca.example/account/1")];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        Ok(ExchangeResponse { status, headers, body: body.into() })
+    }
+}
+
+#[tokio::test]
+async fn an_account_that_could_not_be_stored_is_not_used() {
+    let fixture = Fixture::new("https://go.example", &[]).await;
+    let http = Arc::new(AccountsOnly::default());
+    let mut orders = fixture.orders(http.clone());
+    let name = NodeId::parse("b").expect("a name");
+    fixture.registry.release_lease(fixture.token).await.expect("released");
+    let lease = fixture.registry.acquire_lease("jobs", &name, Duration::from_mins(1)).await;
+    let token = lease.expect("a lease").expect("a lease").token;
+    assert!(orders.account(fixture.token).await.is_err(), "it is fenced");
+    for _ in 0..2 {
+        assert!(orders.account(token).await.is_ok());
+        assert!(fixture.node.known().account.is_some());
+        assert_eq!(http.0.load(Ordering::Relaxed), 2);
+    }
 }

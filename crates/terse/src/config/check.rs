@@ -136,8 +136,14 @@ fn tls(config: &Config) -> Result<(), (&'static str, String)> {
     }
     acme(config)?;
     let Some(listen) = tls.listen else {
+        let orders_for_others = config.is_shared() && config.roles.worker;
         return match certificates {
-            0 if tls.acme.enabled => Err(("tls.acme.enabled", "needs tls.listen".into())),
+            _ if tls.acme.enabled && orders_for_others => Ok(()),
+            _ if tls.acme.enabled => {
+                let why = "needs tls.listen; without it, only a node with the role worker and a \
+                           store on PostgreSQL orders certificates, for the other nodes";
+                Err(("tls.acme.enabled", why.into()))
+            }
             0 => Ok(()),
             _ => Err(("tls.certificate", "needs tls.listen".into())),
         };

@@ -1,4 +1,4 @@
-//! The certificates of the listener for TLS.
+//! The certificates of the listener for TLS, and those that this node orders for other nodes.
 
 use std::sync::Arc;
 

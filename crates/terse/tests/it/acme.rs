@@ -173,12 +173,39 @@ fn another_node_answers_challenges_and_serves_the_same_certificate() {
         config.roles.worker = false;
     });
     assert!(authority.certificate(served.tls_address(), "go.example").is_none());
-    let worker = TestTerse::with(|config| {
+    // The one that orders has no listener for TLS.
+    let _worker = TestTerse::with(|config| {
         authority.set(config, &[], AcmeChallenge::TlsAlpn01);
+        config.tls.listen = None;
         config.store = database.parse().unwrap();
     });
     let certificate = authority.wait_for(&served, "go.example");
-    assert_eq!(authority.wait_for(&worker, "go.example"), certificate);
+    let further = TestTerse::with(|config| {
+        authority.set(config, &[], AcmeChallenge::TlsAlpn01);
+        config.store = database.parse().unwrap();
+        config.roles.worker = false;
+    });
+    assert_eq!(authority.wait_for(&further, "go.example"), certificate);
+}
+
+#[test]
+fn a_worker_without_a_listener_for_tls_may_order_for_other_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = "store=postgres://terse@127.0.0.1/terse";
+    for (settings, is_allowed) in
+        [(&[store][..], true), (&[store, "roles=worker"], true), (&[store, "roles=web"], false)]
+    {
+        let mut command = command(&folder.path().join("data"));
+        command.args(["config", "--set", "tls.acme.enabled=true"]);
+        command.args(["--set", "tls.acme.accept_terms=true"]);
+        for setting in settings {
+            command.args(["--set", setting]);
+        }
+        let ended = command.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.success(), is_allowed, "{settings:?}: {said}");
+        assert!(is_allowed || said.contains("tls.acme.enabled: needs tls.listen"), "{said}");
+    }
 }
 
 #[test]
