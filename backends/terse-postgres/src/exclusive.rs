@@ -106,7 +106,9 @@ impl ExclusivePool {
 }
 
 /// A connection with a transaction. If it is dropped without a commit, the connection is given up,
-/// and the server rolls back; its place in the pool is free once it has ended.
+/// and the server rolls back; its place in the pool is free once it has ended. Behind a pooler that
+/// is when the server has ended the statement, at the statement timeout at the latest. Only a
+/// commit that waits for a standby may outlast its connection there.
 pub(crate) struct Transaction<'a> {
     pool: &'a ExclusivePool,
     held: Option<(Connection, OwnedSemaphorePermit)>,
@@ -115,8 +117,9 @@ pub(crate) struct Transaction<'a> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if let Some((connection, permit)) = self.held.take() {
+            let limit = self.pool.timeout + GRACE;
             self.pool.connector.runtime().spawn(async move {
-                connection.abandon().await;
+                connection.abandon(limit).await;
                 drop(permit);
             });
         }

@@ -238,16 +238,17 @@ impl Connection {
     /// Gives up a statement that may be under way, and returns once the connection has ended. The
     /// server may go on for as long as it waits for a lock or a standby.
     ///
-    /// Behind a pooler the socket is closed instead of cancelling: the pooler then gives the server
-    /// connection up by itself, and pgbouncer 1.18 (of Debian 12) exits when a client that cancels
-    /// disconnects early.
-    pub(crate) async fn abandon(self) {
+    /// Behind a pooler terse sends no cancel request: pgbouncer 1.18 (of Debian 12) exits when a
+    /// client that cancels disconnects early. The server ends the statement by itself within
+    /// `limit`, and the connection with it; closing the socket before would leave the server
+    /// connection busy while the caller opens another one. After `limit` the socket is closed.
+    pub(crate) async fn abandon(self, limit: Duration) {
         let Self { client, mut ended, task, cancel_with } = self;
         let cancel = client.cancel_token();
         drop(client);
-        let brief = Duration::from_millis(100);
         // Mostly it ends by itself: it was closed, or nothing was under way.
-        if tokio::time::timeout(brief, ended.changed()).await.is_err() {
+        let wait = if cancel_with.is_some() { Duration::from_millis(100) } else { limit };
+        if tokio::time::timeout(wait, ended.changed()).await.is_err() {
             match cancel_with {
                 Some(tls) => {
                     let _unheard = tokio::time::timeout(MAX_PAUSE, cancel.cancel_query(tls)).await;

@@ -28,6 +28,12 @@ pub struct Pace {
     /// timed out may still reach the store; it must not find the segment without a position, which
     /// means that nothing of it was counted.
     pub keep_positions: Duration,
+    /// How long a call that opens the journal and got no answer may still reach the store. If the
+    /// store accepts calls of this process after that, and then not any more, another process has
+    /// opened the journal. Less than `keep_positions`: otherwise two processes on copies of one
+    /// folder could take the journal from each other until positions are forgotten, and count
+    /// clicks twice.
+    pub late_open: Duration,
 }
 
 impl Default for Pace {
@@ -42,6 +48,7 @@ impl Default for Pace {
             batch: 100_000,
             batch_bytes: 24 << 20,
             keep_positions: Duration::from_secs(300),
+            late_open: Duration::from_secs(60),
         }
     }
 }

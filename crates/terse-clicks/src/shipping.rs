@@ -31,7 +31,7 @@ use reading::{ReadAt, Unread};
 const FLUSHED_PART: u64 = 4;
 
 /// So many calls to open the journal may be late, at most.
-const MAX_LATE_OPENS: u32 = 8;
+const MAX_LATE_OPENS: usize = 8;
 
 /// Another process has opened the journal.
 struct Fenced;
@@ -53,9 +53,11 @@ pub(crate) struct ShipperLoop {
     orders: watch::Receiver<Option<Order>>,
     /// The epoch in which the store knows this process as the journal's holder.
     epoch: u32,
-    /// How many calls failed that were to open the journal. Each may reach the store after the one
-    /// that succeeds.
-    lost_opens: u32,
+    /// When calls to open the journal got no answer. For a while, each may still reach the store,
+    /// also after the one that succeeds.
+    lost_opens: VecDeque<Instant>,
+    /// When the store last accepted a call of this epoch.
+    accepted: Instant,
     /// How far the store has counted each segment, as far as the shipper knows.
     counted: HashMap<u64, u64>,
     /// Segments whose files are gone, and since when: their positions are to be forgotten.
@@ -108,7 +110,8 @@ impl ShipperLoop {
             pace,
             orders,
             epoch: 0,
-            lost_opens: 0,
+            lost_opens: VecDeque::new(),
+            accepted: Instant::now(),
             counted: HashMap::new(),
             gone: VecDeque::new(),
             next_forget: Instant::now(),
@@ -135,7 +138,6 @@ impl ShipperLoop {
                 Err(Fenced) if self.was_own_call() => {
                     warn!("a late call of this process opened the journal; opening it again");
                     self.on_the_way.clear();
-                    self.read_again();
                 }
                 Err(Fenced) => break,
             }
@@ -143,6 +145,7 @@ impl ShipperLoop {
         self.counts.fenced.store(true, Ordering::Relaxed);
         // The other process counts these.
         self.pending.clear();
+        self.counts.set_in_memory((0, 0));
         error!(
             journal = %self.identity.journal(),
             "another process has opened this journal: this one stops counting clicks and leaves \
@@ -153,16 +156,19 @@ impl ShipperLoop {
     }
 
     /// Whether a call of this process, whose answer was lost, may have opened the journal after the
-    /// call that succeeded. Each such call counts once: another process may do the same.
+    /// store last accepted a call of this epoch. Each such call counts once: another process may do
+    /// the same.
     fn was_own_call(&mut self) -> bool {
-        let may_be = self.lost_opens > 0;
-        self.lost_opens = self.lost_opens.saturating_sub(1);
-        may_be
+        let (accepted, late) = (self.accepted, self.pace.late_open);
+        self.lost_opens.retain(|lost| accepted.saturating_duration_since(*lost) < late);
+        self.lost_opens.pop_front().is_some()
     }
 
     async fn ship(&mut self) -> Result<bool, Fenced> {
         self.priority.share(&self.pending.boost);
         let opened = self.open().await;
+        // If the journal was open before: the store's positions are known only now.
+        self.read_again();
         // All segments must be known first: otherwise the store could forget the position of one
         // that exists, and the segment would be counted again.
         let mut wait = self.pace.retry_delay;
@@ -221,12 +227,17 @@ impl ShipperLoop {
             {
                 Ok(opened) => {
                     self.epoch = opened.epoch;
+                    self.accepted = Instant::now();
                     self.pending.lock().journal = Some(self.identity.journal());
                     self.take_positions(&opened.positions);
                     return opened;
                 }
                 Err(error) => {
-                    self.lost_opens = (self.lost_opens + 1).min(MAX_LATE_OPENS);
+                    // A server that cannot be reached and a lost answer are the same error.
+                    if matches!(error, StoreError::Unavailable(_)) {
+                        self.lost_opens.truncate(MAX_LATE_OPENS - 1);
+                        self.lost_opens.push_front(Instant::now());
+                    }
                     self.store_failed(&error);
                 }
             }

@@ -53,7 +53,8 @@ settings! {
         /// `data_dir` unless it is absolute. `postgres://…` is a PostgreSQL database that several
         /// nodes may share.
         pub store: StoreUrl = StoreUrl::File("terse.db".into()),
-        /// The database of `store` without a pooler in between, for changes of its tables.
+        /// The database of `store` without a pooler in between, for changes of its tables. If it is
+        /// set, terse sends no cancel requests.
         pub store_direct: Option<PostgresUrl> = None,
         /// A replica of the database of `store`, for searches and tags.
         pub store_replica: Option<PostgresUrl> = None,

@@ -141,6 +141,27 @@ async fn a_caller_that_gives_up_sends_no_cancel_request_through_a_pooler() {
     assert_eq!(connections, 1, "one replaces the connection that was given up");
 }
 
+/// The server goes on with a statement whose client is gone, so its connection counts until it ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_that_give_up_behind_a_pooler_open_no_more_connections_than_the_pool_has() {
+    let (store, proxy, url) = behind_proxy(PostgresServer::shared()).await;
+    let link = put(&store, "locked").await;
+    let holder = std::thread::spawn(move || {
+        PostgresServer::shared().sql(&url, "BEGIN; LOCK TABLE links; SELECT pg_sleep(4); COMMIT")
+    });
+    let new = Link { revision: Revision(2), ..link };
+    let (before, mut given_up) = (proxy.connections(), 0);
+    while given_up < 8 {
+        let update = store.update(&new, new.revision, &[]);
+        let waited = tokio::time::timeout(Duration::from_millis(200), update).await;
+        given_up += u32::from(waited.is_err());
+        assert!(!holder.is_finished(), "nobody held the lock for long enough");
+    }
+    let connections = proxy.connections() - before;
+    assert!(connections < PostgresOptions::WRITE_CONNECTIONS, "{connections} beside the first");
+    holder.join().unwrap();
+}
+
 /// Durable: what was acknowledged is there after a crash of the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_crashes_keeps_what_was_acknowledged() {

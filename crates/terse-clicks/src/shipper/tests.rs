@@ -36,6 +36,7 @@ const FAST: Pace = Pace {
     batch: 37,
     batch_bytes: usize::MAX,
     keep_positions: Duration::from_secs(300),
+    late_open: Duration::from_secs(300),
 };
 
 /// What a call of the store does instead of what it should.

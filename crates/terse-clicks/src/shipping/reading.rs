@@ -216,6 +216,7 @@ impl ShipperLoop {
     /// Drops what is in memory, and continues reading at the store's positions.
     pub(super) fn read_again(&mut self) {
         self.pending.clear();
+        self.counts.set_in_memory((0, 0));
         self.spans.clear();
         self.since = None;
         self.enricher.forget_visitors();

@@ -67,6 +67,29 @@ fn a_late_call_of_the_process_itself_does_not_end_its_counting() {
     assert_counted_once(&store, clicks);
 }
 
+#[test]
+fn a_process_whose_calls_were_lost_long_ago_stops_when_another_one_opens_the_journal() {
+    let temp = tempfile::tempdir().unwrap();
+    let clicks = dead(temp.path(), 1..3, 10, 0);
+    let store = Arc::new(FakeStore::default());
+    store.state().away = true;
+    let pace = Pace { late_open: Duration::from_millis(20), ..FAST };
+    let shipper = start(temp.path(), 1, &store, pace);
+    let counts = shipper.counts();
+    wait_until("failing", || counts.store_failures.load(Ordering::Relaxed) > 3);
+    store.state().away = false;
+    wait_until("counting", || store.counted().len() == clicks as usize);
+    thread::sleep(2 * pace.late_open);
+    let clicks = dead(temp.path(), 3..4, 10, clicks);
+    wait_until("counting more", || store.counted().len() == clicks as usize);
+    wait_until("noting it", || counts.recorded.load(Ordering::Relaxed) == u64::from(clicks));
+    store.state().journals.values_mut().for_each(|(epoch, _)| *epoch += 1);
+    dead(temp.path(), 4..5, 10, clicks);
+    wait_until("fencing", || counts.fenced.load(Ordering::Relaxed));
+    assert!(!shipper.stop(SOON, true));
+    assert_counted_once(&store, clicks);
+}
+
 fn copy_folder(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -124,6 +147,8 @@ fn of_two_processes_on_copies_of_a_folder_the_first_stops_and_deletes_nothing() 
     let counts = first.counts();
     wait_until("fencing", || counts.fenced.load(Ordering::Relaxed));
     wait_until("the end", || !counts.alive.load(Ordering::Relaxed));
+    assert_eq!(counts.in_memory.load(Ordering::Relaxed), 0);
+    assert_eq!(counts.in_memory_bytes.load(Ordering::Relaxed), 0);
     let forgets = store.state().forgets;
     assert!(!first.stop(SOON, true));
     assert_eq!(files(temp.path()), 3);
