@@ -28,6 +28,7 @@ fn pace() -> Pace {
         batch: 24,
         // Longer than a call is on its way.
         keep_positions: Duration::from_millis(2 * MAX_DELAY_MS),
+        late_open: Duration::from_millis(MAX_DELAY_MS),
         ..Pace::default()
     }
 }
