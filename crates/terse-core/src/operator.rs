@@ -13,6 +13,8 @@ const MAX_NAME: usize = 64;
 const MAX_CONTACT: usize = 512;
 /// The largest logo in octets.
 const MAX_LOGO: usize = 256 * 1024;
+/// The greatest width and height of a PNG that terse draws into QR codes, in pixels.
+const MAX_LOGO_SIDE: u32 = 512;
 
 /// Who runs the server. Pages leave out what is not set.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -187,6 +189,24 @@ impl Logo {
             LogoFormat::Jpeg => "image/jpeg",
             LogoFormat::WebP => "image/webp",
         }
+    }
+
+    /// The width and height of a PNG, in pixels. `None` for other formats and damaged headers.
+    pub fn png_size(&self) -> Option<(u32, u32)> {
+        let number =
+            |at: usize| self.bytes.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
+        let is_header = self.bytes.get(12..16) == Some(b"IHDR");
+        if self.format != LogoFormat::Png || !is_header {
+            return None;
+        }
+        number(16).zip(number(20))
+    }
+
+    /// Whether terse draws it into QR codes that are PNGs: a PNG of at most 512 pixels in
+    /// width and height.
+    pub fn fits_png(&self) -> bool {
+        let fits = |side: u32| (1..=MAX_LOGO_SIDE).contains(&side);
+        self.png_size().is_some_and(|(width, height)| fits(width) && fits(height))
     }
 
     /// The file's content.

@@ -13,8 +13,6 @@ const LEAST_CONTRAST: f64 = 3.0;
 /// The share of the width that a logo covers, in hundredths. The highest level of error correction
 /// repairs six times the area.
 const LOGO_SHARE: u32 = 22;
-/// The largest logo that is drawn into a PNG, in pixels.
-const MAX_LOGO_PIXELS: u32 = 2048 * 2048;
 
 /// How to draw a QR code.
 #[derive(Clone, Debug)]
@@ -251,13 +249,13 @@ pub(crate) struct Pixels {
 impl Pixels {
     /// Decodes a PNG; `None` for other formats, and for pictures that are damaged or too large.
     pub(crate) fn of(logo: &Logo) -> Option<Self> {
+        if !logo.fits_png() {
+            return None;
+        }
         let mut decoder = png::Decoder::new(std::io::Cursor::new(logo.bytes()));
         decoder.set_transformations(png::Transformations::normalize_to_color8());
         let mut reader = decoder.read_info().ok()?;
         let (width, height) = (reader.info().width, reader.info().height);
-        if width.checked_mul(height)? > MAX_LOGO_PIXELS {
-            return None;
-        }
         let mut bytes = vec![0; reader.output_buffer_size()?];
         let info = reader.next_frame(&mut bytes).ok()?;
         let pixels = bytes.chunks_exact(info.color_type.samples());

@@ -40,6 +40,7 @@ use crate::clock::Clock;
 use crate::limits::RateLimits;
 use crate::link::OwnerId;
 use crate::password::PasswordHasher;
+use crate::principal::{Credential, Principal};
 use crate::registry::{
     Account, AccountChange, Actor, Attribution, ChangeAccount, Registry, Suspension,
 };
@@ -154,6 +155,17 @@ impl Accounts {
             return Err(invalid("password", detail).into());
         }
         Ok(self.passwords.hash(password).await?)
+    }
+}
+
+/// Refuses an admin's own account in a browser session: a session left open must not be enough to
+/// take the account over. The page Account asks for the password.
+fn refuse_own_session(principal: &Principal, id: OwnerId) -> Result<(), AccountError> {
+    match principal.credential {
+        Credential::Session(_) if principal.owner() == id => {
+            Err(AccountError::forbidden("this is your own account; use the page Account"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::profile::check_password;
-use super::{AccountError, Accounts, BearerSecret};
+use super::{AccountError, Accounts, BearerSecret, refuse_own_session};
 use crate::link::OwnerId;
 use crate::principal::Principal;
 use crate::registry::{Account, AccountChange, PasswordReset, RegistryError, Role};
@@ -15,13 +15,15 @@ const TTL: Duration = Duration::from_secs(24 * 3600);
 
 impl Accounts {
     /// Makes a reset link for an account and invalidates its earlier one. Returns the token for the
-    /// link, shown once, and when it expires. Only for admins.
+    /// link, shown once, and when it expires. Only for admins, and not for
+    /// the own account in a session.
     pub async fn make_reset(
         &self,
         principal: &Principal,
         id: OwnerId,
     ) -> Result<(String, Timestamp), AccountError> {
         principal.require(Role::Admin)?;
+        refuse_own_session(principal, id)?;
         let account = self.find(id).await?;
         if account.suspended.is_some() {
             return Err(AccountError::forbidden("this account is suspended; reinstate it first"));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::two_factor_key::otpauth_url;
-use super::{AccountError, Accounts, BearerSecret};
+use super::{AccountError, Accounts, BearerSecret, refuse_own_session};
 use crate::link::OwnerId;
 use crate::principal::Principal;
 use crate::registry::{Account, AccountChange, RegistryError, Role, Token, TotpSeed, TwoFactor};
@@ -156,7 +156,7 @@ impl Accounts {
     }
 
     /// Turns two-factor sign-in off, in the account's own session, with the password, a code or a
-    /// recovery code.
+    /// recovery code. Codes of an app count as at sign-in.
     pub async fn turn_off_two_factor(
         &self,
         account: &Account,
@@ -166,28 +166,42 @@ impl Accounts {
             return Ok(account.clone());
         }
         self.limits.prove(account.id.0).await?;
+        let is_code = is_app_code(&proof);
+        if is_code {
+            self.limits.try_code(account.id.0).await?;
+        }
         let is_right = self.use_code(account, &proof).is_some()
             || self.passwords.verify(proof, account.password.clone()).await?;
         if !is_right {
             let detail = "this is neither your password nor a valid code";
             return Err(AccountError::forbidden(detail).on("proof"));
         }
+        if is_code {
+            self.limits.right_code(account.id.0).await;
+        }
         let change = AccountChange { two_factor: Some(None), ..AccountChange::default() };
         self.change(account, change, self.by(account.id, None)).await
     }
 
     /// Turns two-factor sign-in of another account off, whose holder lost the device. Only for
-    /// admins. Does nothing if it is off.
+    /// admins, and not for the own account in a session. Does nothing if it is off.
     pub async fn remove_two_factor(
         &self,
         principal: &Principal,
         id: OwnerId,
     ) -> Result<Account, AccountError> {
         principal.require(Role::Admin)?;
+        refuse_own_session(principal, id)?;
         let account = self.find(id).await?;
         let change = AccountChange { two_factor: Some(None), ..AccountChange::default() };
         self.change(&account, change, self.by(principal.owner(), None)).await
     }
+}
+
+/// Whether a text is six digits, as the codes of apps are, however it is spaced.
+fn is_app_code(text: &str) -> bool {
+    let mut code = text.chars().filter(|c| !c.is_whitespace() && *c != '-');
+    code.by_ref().take(6).filter(char::is_ascii_digit).count() == 6 && code.next().is_none()
 }
 
 /// A fresh recovery code, in groups of four.

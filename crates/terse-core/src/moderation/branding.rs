@@ -99,5 +99,9 @@ fn logo_of(bytes: Vec<u8>) -> Result<Logo, ValidationError> {
         return Err(refused("must have at most 64 KiB"));
     }
     let logo = Logo::parse(bytes).ok().filter(|logo| logo.media_type() != "image/svg+xml");
-    logo.ok_or_else(|| refused("must be a PNG, JPEG or WebP picture"))
+    let logo = logo.ok_or_else(|| refused("must be a PNG, JPEG or WebP picture"))?;
+    if logo.png_size().is_some() && !logo.fits_png() {
+        return Err(refused("a PNG must have at most 512 by 512 pixels"));
+    }
+    Ok(logo)
 }

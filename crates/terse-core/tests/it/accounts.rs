@@ -11,7 +11,7 @@ use terse_core::accounts::{
     AccountDraft, AccountError, AccountPolicy, Accounts, KeyDraft, KeyUse, MAX_KEY_NAME,
     RefreshHook, SignInStep, SignUp,
 };
-use terse_core::limits::{Limit, RateLimits};
+use terse_core::limits::{Limit, Limiter, RateLimits};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{Account, KeyId, Role, Scope};
 use terse_core::{Clock, Credential, OwnerId, PasswordError, PasswordHasher, Principal, Timestamp};
@@ -63,9 +63,13 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new() -> Self {
+        Self::limited_by(Arc::new(FixedLimiter::default()))
+    }
+
+    pub(crate) fn limited_by(limiter: Arc<dyn Limiter>) -> Self {
         let (registry, seen) = (Arc::new(MemoryRegistry::new()), Arc::new(Seen::default()));
         let limits = RateLimits {
-            limiter: Arc::new(FixedLimiter::default()),
+            limiter,
             sign_in: Limit::per_hour(3),
             create_per_key: Limit::per_hour(100),
             ..RateLimits::off()

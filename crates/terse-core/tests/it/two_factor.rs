@@ -2,12 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use terse_core::accounts::{AccountError, RECOVERY_CODES, SignInStep};
+use terse_core::limits::{LimitDecision, Limiter, Take};
 use terse_core::registry::prelude::*;
-use terse_core::registry::{Account, AuditAction, AuditQuery, Role};
-use terse_core::{OwnerId, Principal};
+use terse_core::registry::{Account, AuditAction, AuditQuery, KeyId, Role, Scope, Token};
+use terse_core::{Credential, OwnerId, Principal};
+use terse_testkit::FixedLimiter;
 use totp_rs::{Builder, Secret};
 
 use crate::accounts::{Bench, principal};
@@ -29,7 +33,10 @@ struct TwoFactorAccount {
 
 impl TwoFactorAccount {
     async fn new() -> Self {
-        let bench = Bench::new();
+        Self::on(Bench::new()).await
+    }
+
+    async fn on(bench: Bench) -> Self {
         let ann = bench.account("ann", Role::User).await;
         let offer = bench.accounts.offer_two_factor(&ann, "Go", None).unwrap();
         let code = code(&bench, &offer.secret);
@@ -196,6 +203,59 @@ async fn it_is_turned_off_with_the_password_or_a_code() {
         assert!(off(given).await.unwrap().two_factor.is_none(), "{proof}");
         let step = ann.bench.accounts.check_password(from(1), "ann", PASSWORD.into()).await;
         assert!(matches!(step, Ok(SignInStep::Done(_))), "{step:?}");
+    }
+}
+
+/// Forgets what counts by the minute, as for an attacker who is patient.
+#[derive(Default)]
+struct HourlyLimiter(FixedLimiter);
+
+#[async_trait]
+impl Limiter for HourlyLimiter {
+    async fn take(&self, takes: &[Take]) -> LimitDecision {
+        let hourly = |take: &&Take| take.limit.interval() >= Duration::from_secs(60);
+        self.0.take(&takes.iter().filter(hourly).copied().collect::<Vec<_>>()).await
+    }
+
+    async fn give_back(&self, takes: &[Take]) {
+        self.0.give_back(takes).await;
+    }
+}
+
+#[tokio::test]
+async fn codes_that_turn_it_off_count_as_at_sign_in() {
+    let ann = TwoFactorAccount::on(Bench::limited_by(Arc::new(HourlyLimiter::default()))).await;
+    let account = ann.account().await;
+    let off = async |proof: &str| {
+        ann.bench.accounts.turn_off_two_factor(&account, proof.to_owned()).await
+    };
+    for n in 0..20 {
+        let refused = off(["000000", "00 00-00"][n % 2]).await;
+        assert!(matches!(refused, Err(AccountError::Forbidden { .. })), "{n}: {refused:?}");
+    }
+    for proof in ["000000", "000 000", &ann.code()] {
+        let limited = off(proof).await;
+        assert!(matches!(limited, Err(AccountError::Limited(_))), "{proof}: {limited:?}");
+    }
+    off(PASSWORD).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_left_open_does_not_take_an_admin_account_over() {
+    let bench = Bench::new();
+    let admin = bench.account("admin", Role::Admin).await;
+    let ann = bench.account("ann", Role::User).await;
+    let session = Credential::Session(Token([7; 32]));
+    let session = Principal::of_account(&admin, Scope::Full, session);
+    let key = Credential::Key { id: KeyId(1), plan: None };
+    let key = Principal::of_account(&admin, Scope::Full, key);
+    let refused = bench.accounts.make_reset(&session, admin.id).await.map(|_| ());
+    assert!(matches!(refused, Err(AccountError::Forbidden { .. })), "{refused:?}");
+    let refused = bench.accounts.remove_two_factor(&session, admin.id).await;
+    assert!(matches!(refused, Err(AccountError::Forbidden { .. })), "{refused:?}");
+    for (by, id) in [(&session, ann.id), (&key, admin.id), (&Principal::OPERATOR, admin.id)] {
+        assert!(bench.accounts.make_reset(by, id).await.is_ok());
+        assert!(bench.accounts.remove_two_factor(by, id).await.is_ok());
     }
 }
 

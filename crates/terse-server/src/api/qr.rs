@@ -1,15 +1,19 @@
 //! QR codes of short links.
 
+use std::sync::Arc;
+
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
+use terse_core::Logo;
+use tokio::sync::Semaphore;
 
 use crate::describe;
 use crate::http::extract::{Name, Peer};
 use crate::http::host::{hex, key_of, short_url};
 use crate::http::params::Params;
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, STORE_UNAVAILABLE};
 use crate::http::state::Web;
 use crate::qr::{Drawing, Matrix, Pixels};
 
@@ -52,35 +56,66 @@ pub(super) async fn draw(
     let key = key_of(&state, &uri, &headers, &code);
     let link = state.public_links.find_for_qr(key.as_ref(), address).await?;
     let text = short_url(&link.key, &state.links.rules().hosts);
-    let matrix = Matrix::of(&text, drawing.level)
-        .ok_or_else(|| Problem::invalid("level", "too long for a QR code"))?
-        .with_room(drawing.logo);
     let site = state.site();
-    let logo = site.operator().logo.as_ref().filter(|_| drawing.logo);
+    let logo = site.operator().logo.as_ref().zip(site.logo_path()).filter(|_| drawing.logo);
     if drawing.logo && logo.is_none() {
         return Err(Problem::invalid("logo", "this server has no logo"));
     }
-    let (kind, bytes) = match drawing.png {
-        false => ("image/svg+xml", matrix.svg(&drawing, logo).into_bytes()),
-        true => {
-            let pixels = logo
-                .map(|logo| Pixels::of(logo).ok_or("the logo is no PNG; ask for format=svg"))
-                .transpose()
-                .map_err(|why| Problem::invalid("logo", why))?;
-            let bytes = matrix
-                .png(&drawing, pixels.as_ref())
-                .ok_or_else(|| Problem::invalid("size", "this cannot be drawn"))?;
-            ("image/png", bytes)
-        }
-    };
-    let etag = format!("\"{}\"", hex(&Sha256::digest(&bytes)[..8]));
-    let known =
-        headers.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == etag.as_bytes());
+    let known = headers.get(header::IF_NONE_MATCH);
+    answer(&state.turns.drawings, &text, drawing, logo, known).await
+}
+
+/// The image, or 304 without drawing it. `logo` is the logo and its path, which contains a hash of
+/// it.
+async fn answer(
+    turns: &Arc<Semaphore>,
+    text: &str,
+    drawing: Drawing,
+    logo: Option<(&Logo, &str)>,
+    known: Option<&HeaderValue>,
+) -> Result<Response, Problem> {
+    // Another version may draw the same differently.
+    let version = env!("CARGO_PKG_VERSION");
+    let all = format!("{version} {text} {drawing:?} {:?}", logo.map(|(_, path)| path));
+    let etag = format!("\"{}\"", hex(&Sha256::digest(all)[..8]));
     let headers = [(header::ETAG, etag.as_str()), (header::CACHE_CONTROL, "public, max-age=86400")];
-    if known {
+    if known.is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
         return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
     }
+    let matrix = Matrix::of(text, drawing.level)
+        .ok_or_else(|| Problem::invalid("level", "too long for a QR code"))?
+        .with_room(drawing.logo);
+    let logo = logo.map(|(logo, _)| logo);
+    let (kind, bytes) = match drawing.png {
+        false => ("image/svg+xml", matrix.svg(&drawing, logo).into_bytes()),
+        true => ("image/png", draw_png(turns, matrix, drawing, logo.cloned()).await?),
+    };
     Ok((headers, [(header::CONTENT_TYPE, kind)], bytes).into_response())
+}
+
+/// Draws a PNG outside of the threads that serve requests. 503 if too many are being drawn.
+async fn draw_png(
+    turns: &Arc<Semaphore>,
+    matrix: Matrix,
+    drawing: Drawing,
+    logo: Option<Logo>,
+) -> Result<Vec<u8>, Problem> {
+    let busy = |_| Problem::new(&STORE_UNAVAILABLE, "too many QR codes at once; try again");
+    let turn = Arc::clone(turns).try_acquire_owned().map_err(busy)?;
+    let drawn = tokio::task::spawn_blocking(move || {
+        // Held until the drawing ends, also if the client goes away.
+        let _turn = turn;
+        const NO_PNG: &str =
+            "for a PNG the logo must be a PNG of at most 512 by 512 pixels; ask for format=svg";
+        let pixels = logo.map(|logo| Pixels::of(&logo).ok_or(NO_PNG)).transpose();
+        let pixels = pixels.map_err(|why| Problem::invalid("logo", why))?;
+        let bytes = matrix.png(&drawing, pixels.as_ref());
+        bytes.ok_or_else(|| Problem::invalid("size", "this cannot be drawn"))
+    });
+    drawn.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a QR code was not drawn");
+        Err(Problem::new(&STORE_UNAVAILABLE, "the QR code was not drawn; try again"))
+    })
 }
 
 /// The image formats.
@@ -100,4 +135,30 @@ enum LevelWord {
     M,
     Q,
     H,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn few_codes_are_drawn_at_once_and_known_ones_not_again() {
+        let turns = Arc::new(Semaphore::new(1));
+        let drawing = Drawing { png: true, ..Drawing::default() };
+        let ask = async |known: Option<&HeaderValue>| {
+            let text = "https://go.example/abc";
+            let answer = answer(&turns, text, drawing.clone(), None, known).await;
+            answer.unwrap_or_else(IntoResponse::into_response)
+        };
+        let first = ask(None).await;
+        assert_eq!((first.status(), turns.available_permits()), (StatusCode::OK, 1));
+        let etag = first.headers()[header::ETAG].clone();
+        let turn = turns.try_acquire().unwrap();
+        assert_eq!(ask(Some(&etag)).await.status(), StatusCode::NOT_MODIFIED);
+        let refused = ask(None).await;
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.headers()[header::RETRY_AFTER], "1");
+        drop(turn);
+        assert_eq!(ask(None).await.status(), StatusCode::OK);
+    }
 }

@@ -129,13 +129,16 @@ pub(crate) struct RequestPermits {
     pub(crate) clicks: Arc<Semaphore>,
     /// Statistics that add up the reports of many links.
     pub(crate) tag_reports: Semaphore,
+    /// QR codes that are drawn as PNG.
+    pub(crate) drawings: Arc<Semaphore>,
 }
 
 impl Default for RequestPermits {
     fn default() -> Self {
         let (exports, clicks) = (Arc::new(Semaphore::new(16)), Arc::new(Semaphore::new(32)));
         let (large_bodies, tag_reports) = (Semaphore::new(16), Semaphore::new(4));
-        Self { large_bodies, exports, clicks, tag_reports }
+        let drawings = Arc::new(Semaphore::new(4));
+        Self { large_bodies, exports, clicks, tag_reports, drawings }
     }
 }
 

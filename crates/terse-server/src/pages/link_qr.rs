@@ -4,6 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use terse_core::Logo;
 
 use super::form::{problem_on, shown_problem};
 use super::link::{LinkHead, found};
@@ -41,6 +42,8 @@ struct QrPage {
     logo_place: Option<(f64, f64)>,
     /// The parameters of the files to download.
     query: String,
+    /// The same of the PNG, which has the logo only if terse can draw it.
+    png_query: String,
     wrong: Option<(String, String)>,
 }
 
@@ -131,14 +134,16 @@ pub(super) async fn show(
     query.append_pair("level", drawing.level_name());
     query.append_pair("fg", ink.trim_start_matches('#'));
     query.append_pair("bg", paper.trim_start_matches('#'));
-    if logo {
-        query.append_pair("logo", "true");
-    }
+    let plain = query.finish();
+    let with_logo = format!("{plain}&logo=true");
+    let drawable = state.site().operator().logo.as_ref().is_some_and(Logo::fits_png);
+    let png_query = if logo && drawable { &with_logo } else { &plain }.clone();
     let page = QrPage {
         path: matrix.path(drawing.margin),
         across: matrix.across(drawing.margin),
         logo_place: matrix.logo_place(drawing.margin),
-        query: query.finish(),
+        query: if logo { with_logo } else { plain },
+        png_query,
         wrong: problem.as_ref().and_then(|problem| shown_problem(problem, "fg")),
         shell,
         head,

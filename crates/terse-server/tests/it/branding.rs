@@ -8,6 +8,12 @@ use crate::web::{Answer, OWNER, Web};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\x00\x01";
 
+/// The beginning of a PNG of this size.
+fn png_header(width: u32, height: u32) -> Vec<u8> {
+    let sides = [width.to_be_bytes(), height.to_be_bytes()].concat();
+    [b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR", &sides[..], b"\x08\x06\0\0\0"].concat()
+}
+
 async fn send(web: &Web, cookie: &str, fields: &[(&str, &[u8])]) -> Answer {
     let mut body = Vec::new();
     for (name, value) in fields {
@@ -106,6 +112,7 @@ async fn what_an_admin_sets_is_on_every_page() {
 async fn what_is_wrong_is_said_beside_its_field_and_changes_nothing() {
     let (web, admin) = world().await;
     let big = [PNG, &[0; 70_000]].concat();
+    let wide = png_header(513, 1);
     for (field, value, words) in [
         ("accent", &b"#ffee00"[..], "too light to be read"),
         ("accent", b"blue", "Must be a colour of six hexadecimal digits"),
@@ -115,6 +122,7 @@ async fn what_is_wrong_is_said_beside_its_field_and_changes_nothing() {
         ("logo", b"<svg xmlns='http://www.w3.org/2000/svg'/>", "Must be a PNG, JPEG or WebP"),
         ("logo", b"GIF89a", "Must be a PNG, JPEG or WebP"),
         ("logo", &big, "Must have at most 64 KiB"),
+        ("logo", &wide, "A PNG must have at most 512 by 512 pixels"),
     ] {
         let answer = send(&web, &admin, &[(field, value), ("name", b"Typed")]).await;
         let text = answer.text();
@@ -124,6 +132,29 @@ async fn what_is_wrong_is_said_beside_its_field_and_changes_nothing() {
     let links = [("label0", &b"Privacy"[..]), ("url0", b"http://example.com/")];
     assert!(send(&web, &admin, &links).await.text().contains("must be an https:// URL"));
     assert_eq!(web.registry.branding().await.unwrap(), terse_core::Branding::default());
+}
+
+#[tokio::test]
+async fn the_qr_code_as_png_has_a_logo_that_can_be_drawn() {
+    let (web, admin) = world().await;
+    let link = serde_json::json!({"long_url": "https://example.com/", "custom_alias": "abc"});
+    assert_eq!(web.api("POST /api/v1/urls", link).await.status, 201);
+    for (logo, in_png) in [(png_header(512, 512), true), (b"\xff\xd8\xff\xe0".to_vec(), false)] {
+        let saved = send(&web, &admin, &[("logo", &logo)]).await;
+        assert_eq!(saved.header("location"), "/branding?done=1", "{}", saved.text());
+        let text = open(&web, &admin, "/links/abc/qr?logo=true").await.text();
+        let query = |format: &str| {
+            let at = text.rfind(&format!("qr?format={format}")).unwrap();
+            text[at..].split('"').next().unwrap().to_owned()
+        };
+        assert!(query("svg").contains("logo=true"), "{text}");
+        assert_eq!(query("png").contains("logo=true"), in_png, "{text}");
+        assert_eq!(text.contains("The PNG is without the logo"), !in_png, "{text}");
+        if !in_png {
+            let refused = web.page("/abc/qr?format=png&logo=true").await;
+            refused.is_problem(400, "invalid_request", "logo");
+        }
+    }
 }
 
 #[tokio::test]
