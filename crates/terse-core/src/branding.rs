@@ -122,8 +122,9 @@ pub struct Branding {
     pub abuse_contact: Option<Contact>,
 }
 
-/// The form in which registries keep it.
-#[derive(Deserialize, Serialize)]
+/// The form in which registries keep it. Other versions of terse may keep other fields.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
 struct StoredBranding {
     name: Option<String>,
     logo: Option<String>,
@@ -273,6 +274,8 @@ mod tests {
             assert_eq!(Branding::from_stored(&branding.to_stored()).unwrap(), branding);
         }
         assert!(Branding::from_stored("{").is_err());
+        let other_version = Branding::from_stored(r#"{"name":"Go","theme":"dark"}"#).unwrap();
+        assert_eq!(other_version.name, Some("Go".parse().unwrap()));
         let told = branding().audited().to_string();
         assert!(told.contains("image/png") && !told.contains("iVBOR"));
     }

@@ -106,8 +106,17 @@ impl State {
         self.lines_made += 1;
         let AuditRecord { act, subject, about, before, after } = line;
         let Attribution { actor, at, why } = by;
-        let entry =
-            AuditEntry { number: self.lines_made, at, actor, act, subject, why, before, after };
+        let entry = AuditEntry {
+            number: self.lines_made,
+            at,
+            actor,
+            act,
+            unknown_act: None,
+            subject,
+            why,
+            before,
+            after,
+        };
         self.audit.insert(self.lines_made, (about, entry));
     }
 

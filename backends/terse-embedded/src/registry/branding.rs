@@ -1,11 +1,13 @@
 //! What admins have set for the look of pages.
 
+use std::sync::Once;
+
 use async_trait::async_trait;
 use rusqlite::params;
 use terse_core::Branding;
 use terse_core::registry::{Attribution, AuditRecord, BrandingStore};
 
-use crate::failure::{Failure, corrupt};
+use crate::failure::Failure;
 use crate::registry::queries::RegistryQueries;
 use crate::registry::store::{Answer, EmbeddedRegistry};
 use crate::registry::writes::{RegistryWrites, WriteError};
@@ -14,13 +16,22 @@ const BRANDING: &str = "SELECT value FROM meta WHERE name = 'branding'";
 const PUT_BRANDING: &str = "INSERT OR REPLACE INTO meta VALUES ('branding', ?1)";
 
 impl RegistryQueries {
+    /// What cannot be read counts as not set: suspensions and blocks are in the same snapshot.
     pub(crate) fn branding(&self) -> Result<Branding, Failure> {
-        let text: Option<String> = self.one(BRANDING, [], |row| Ok(row.get(0)?))?;
-        let read = |text: String| {
-            Branding::from_stored(&text).map_err(|error| corrupt(error.to_string()).into())
-        };
-        text.map_or_else(|| Ok(Branding::default()), read)
+        let text = self
+            .one(BRANDING, [], |row| Ok(row.get_ref(0)?.as_str().unwrap_or_default().to_owned()))?;
+        Ok(text.map_or_else(Branding::default, |text| read(&text)))
     }
+}
+
+fn read(text: &str) -> Branding {
+    static WARNING: Once = Once::new();
+    Branding::from_stored(text).unwrap_or_else(|error| {
+        WARNING.call_once(|| {
+            tracing::warn!(%error, "the stored branding cannot be read; the settings apply");
+        });
+        Branding::default()
+    })
 }
 
 impl RegistryWrites {

@@ -2,10 +2,10 @@
 
 use rusqlite::Row;
 use terse_core::registry::{
-    AbuseReport, Account, AccountName, Actor, ApiKey, AuditAction, AuditEntry, BlockedHost,
-    Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events, Invitation,
-    KeyId, OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, Session, Suspension,
-    Token, TwoFactor, Webhook, WebhookId,
+    AbuseReport, Account, AccountName, Actor, ApiKey, AuditEntry, BlockedHost, Delivery,
+    DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events, Invitation, KeyId,
+    OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, Session, Suspension, Token,
+    TwoFactor, Webhook, WebhookId,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Revision, Target, Timestamp};
 
@@ -249,13 +249,16 @@ pub(crate) fn delivery(row: &Row<'_>) -> Read<Delivery> {
 
 /// Reads [`audit_columns`].
 pub(crate) fn entry(row: &Row<'_>) -> Read<AuditEntry> {
+    let act = row.get_ref(3)?.as_str().map_err(|error| corrupt(error.to_string()))?;
+    let (act, unknown_act) = AuditEntry::stored_act(act);
     Ok(AuditEntry {
         number: number(row, 0)?,
         at: timestamp(row, 1)?,
         actor: row
             .get::<_, Option<i64>>(2)?
             .map_or(Actor::Terse, |id| Actor::Owner(OwnerId(id.cast_unsigned()))),
-        act: word(row, 3, "line's act", AuditAction::parse)?,
+        act,
+        unknown_act,
         subject: row.get(4)?,
         why: row.get(5)?,
         before: row.get(6)?,

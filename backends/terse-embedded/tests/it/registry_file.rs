@@ -9,10 +9,10 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use terse_core::registry::{
     AccountChange, AccountName, AccountStore, AcmeRecordKind, AcmeStore, Actor, AdminKeyStore,
-    Attribution, BlockedHost, BlocklistStore, ChangeAccount, Claim, CredentialStore, EventKind,
-    JobLease, NewAccount, NewEvent, NewKey, NewWebhook, NodeId, PasswordReset, RegistryError,
-    RegistryMaintenance, RegistrySnapshots, Role, Salts, Scope, Session, Token, TotpSeed,
-    TwoFactor, WebhookId, WebhookStore,
+    Attribution, AuditLog, AuditQuery, BlockedHost, BlocklistStore, ChangeAccount, Claim,
+    CredentialStore, EventKind, JobLease, NewAccount, NewEvent, NewKey, NewWebhook, NodeId,
+    PasswordReset, RegistryError, RegistryMaintenance, RegistrySnapshots, Role, Salts, Scope,
+    Session, Token, TotpSeed, TwoFactor, WebhookId, WebhookStore,
 };
 use terse_core::{Insert, LinkStore as _, OwnerId, StoreError, Target};
 use terse_embedded::{
@@ -639,4 +639,27 @@ async fn a_registry_that_is_older_than_the_links_gives_none_of_their_owners_to_a
     assert!(next > OwnerId(1_000_000), "{next:?}");
     assert!(!skipped().await.unwrap(), "once");
     links.close();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_later_version_wrote_stops_neither_snapshots_nor_erasure() {
+    let folder = Folder::new();
+    let registry = folder.open();
+    let ann = registry.add_account(new("ann"), by()).await.unwrap();
+    let host =
+        BlockedHost { host: "evil.example".into(), at: timestamp(0), why: Some("spam".into()) };
+    registry.block_host(host, by()).await.unwrap();
+    sql(
+        &folder.db(),
+        "INSERT OR REPLACE INTO meta VALUES ('branding', '{\"links\":7}'); \
+         UPDATE audit SET act = 'later_act' WHERE act = 'user_added'",
+    );
+    let snapshot = registry.snapshot().await.unwrap();
+    assert_eq!(snapshot.blocked_hosts.len(), 1);
+    assert_eq!(snapshot.branding, terse_core::Branding::default());
+    registry.erase_account(ann.id, by()).await.unwrap();
+    let lines = registry.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+    let later: Vec<_> = lines.iter().filter(|line| line.act_name() == "later_act").collect();
+    assert_eq!(later.len(), 1, "{lines:?}");
+    assert!(!format!("{later:?}").contains("ann"), "{later:?}");
 }

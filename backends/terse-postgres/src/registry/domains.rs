@@ -1,6 +1,8 @@
 //! Short domains that were added at run time, hosts that moderators blocked, and the look of
 //! pages.
 
+use std::sync::Once;
+
 use async_trait::async_trait;
 use terse_core::registry::{
     Attribution, AuditRecord, BlockedHost, BlocklistStore, BrandingStore, DomainConfig,
@@ -68,9 +70,16 @@ fn branding(rows: &[tokio_postgres::Row]) -> Result<Branding, Failure> {
     Ok(first(rows, one_branding)?.unwrap_or_default())
 }
 
+/// What cannot be read counts as not set: suspensions and blocks are in the same snapshot.
 fn one_branding(row: &tokio_postgres::Row) -> Result<Branding, Failure> {
-    let text = str::from_utf8(get(row, 0)?).map_err(|error| corrupt(error.to_string()))?;
-    Branding::from_stored(text).map_err(|error| corrupt(error.to_string()).into())
+    static WARNING: Once = Once::new();
+    let text = str::from_utf8(get(row, 0)?).unwrap_or_default();
+    Ok(Branding::from_stored(text).unwrap_or_else(|error| {
+        WARNING.call_once(|| {
+            tracing::warn!(%error, "the stored branding cannot be read; the settings apply");
+        });
+        Branding::default()
+    }))
 }
 
 #[async_trait]

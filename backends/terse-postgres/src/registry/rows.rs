@@ -1,10 +1,10 @@
 //! Converts rows into values. A row that cannot be read is an error, never a guess.
 
 use terse_core::registry::{
-    AbuseReport, Account, AccountName, Actor, ApiKey, AuditAction, AuditEntry, BlockedHost,
-    Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events, Invitation,
-    KeyId, OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, Session, Suspension,
-    Token, TwoFactor, Webhook, WebhookId,
+    AbuseReport, Account, AccountName, Actor, ApiKey, AuditEntry, BlockedHost, Delivery,
+    DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events, Invitation, KeyId,
+    OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, Session, Suspension, Token,
+    TwoFactor, Webhook, WebhookId,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Revision, StoreError, Target, Timestamp};
 use tokio_postgres::Row;
@@ -224,12 +224,14 @@ pub(super) fn delivery(row: &Row) -> Read<Delivery> {
 
 /// Reads [`AUDIT_COLUMNS`].
 pub(super) fn entry(row: &Row) -> Read<AuditEntry> {
+    let (act, unknown_act) = AuditEntry::stored_act(get(row, 3)?);
     Ok(AuditEntry {
         number: id(row, 0)?,
         at: time(row, 1)?,
         actor: get::<Option<i64>>(row, 2)?
             .map_or(Actor::Terse, |id| Actor::Owner(OwnerId(id.cast_unsigned()))),
-        act: word(row, 3, "action of a record", AuditAction::parse)?,
+        act,
+        unknown_act,
         subject: get(row, 4)?,
         why: get(row, 5)?,
         before: get(row, 6)?,

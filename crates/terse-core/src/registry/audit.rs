@@ -81,10 +81,12 @@ pub enum AuditAction {
     RemovalConfirmed,
     /// The look of pages was changed.
     BrandingChanged,
+    /// Something that a later version of terse recorded; [`AuditEntry::unknown_act`] names it.
+    Unknown,
 }
 
 impl AuditAction {
-    /// All of them.
+    /// All that this version records.
     pub const ALL: [Self; 27] = [
         Self::UserAdded,
         Self::UserChanged,
@@ -145,6 +147,7 @@ impl AuditAction {
             Self::WebhookRemoved => "webhook_removed",
             Self::RemovalConfirmed => "removal_confirmed",
             Self::BrandingChanged => "branding_changed",
+            Self::Unknown => "unknown",
         }
     }
 
@@ -166,6 +169,8 @@ pub struct AuditEntry {
     pub actor: Actor,
     /// What.
     pub act: AuditAction,
+    /// The stored name of an action that this version of terse does not know.
+    pub unknown_act: Option<String>,
     /// The object of the action, in the form of [`subject`](super::subject).
     pub subject: String,
     /// Why.
@@ -174,4 +179,20 @@ pub struct AuditEntry {
     pub before: Option<String>,
     /// The state after, as JSON.
     pub after: Option<String>,
+}
+
+impl AuditEntry {
+    /// The action of a stored name, and the name if this version does not know it. Nodes of a later
+    /// version may share the registry.
+    pub fn stored_act(name: &str) -> (AuditAction, Option<String>) {
+        match AuditAction::parse(name) {
+            Some(act) => (act, None),
+            None => (AuditAction::Unknown, Some(name.to_owned())),
+        }
+    }
+
+    /// The name of the action, as it is stored.
+    pub fn act_name(&self) -> &str {
+        self.unknown_act.as_deref().unwrap_or(self.act.as_str())
+    }
 }

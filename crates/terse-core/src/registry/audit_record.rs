@@ -399,6 +399,7 @@ mod tests {
             at: Timestamp::from_ms(1),
             actor: Actor::Owner(OwnerId(1)),
             act: AuditAction::UserChanged,
+            unknown_act: None,
             subject: subject::account(OwnerId(1000)),
             why: Some(why.into()),
             before: Some(before.into()),

@@ -29,7 +29,7 @@ struct AuditLine {
     actor: Option<OwnerBody>,
     /// What was done, such as `link_judged` (by a moderator), `link_screened` (by lists, flags or
     /// reports), `host_blocked` or `user_suspended`.
-    act: &'static str,
+    act: String,
     /// To what, such as `link:/x7Kq`, `host:evil.example` or `user:1000`.
     subject: String,
     /// Why.
@@ -102,7 +102,9 @@ pub(super) async fn read(
         .filter(|_| found.len() == limit)
         .map(|last| Cursor(last.number.to_be_bytes().to_vec()));
     let (mut entries, mut names) = (Vec::with_capacity(found.len()), Names::default());
-    for AuditEntry { number, at, actor, act, subject, why, before, after } in found {
+    for entry in found {
+        let act = entry.act_name().to_owned();
+        let AuditEntry { number, at, actor, subject, why, before, after, .. } = entry;
         let actor = match actor {
             Actor::Owner(owner) => Some(names.of(&state, owner).await?),
             Actor::Terse => None,
@@ -110,7 +112,7 @@ pub(super) async fn read(
         let json = |text: Option<String>| {
             text.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
         };
-        let (at, act, before, after) = (at.to_string(), act.as_str(), json(before), json(after));
+        let (at, before, after) = (at.to_string(), json(before), json(after));
         entries.push(AuditLine { number, at, actor, act, subject, why, before, after });
     }
     Ok(axum::Json(AuditLog { entries, next_cursor: next.map(|cursor| seal.close(&cursor)) }))

@@ -285,7 +285,7 @@ fn audit_line(entry: &AuditEntry, owner: OwnerId) -> Value {
         text.as_ref().and_then(|text| serde_json::from_str::<Value>(text).ok())
     };
     json!({
-        "at": entry.at.to_string(), "by": by, "act": entry.act.as_str(), "subject": entry.subject,
+        "at": entry.at.to_string(), "by": by, "act": entry.act_name(), "subject": entry.subject,
         "why": entry.why,
         "before": value(&entry.before), "after": value(&entry.after),
     })

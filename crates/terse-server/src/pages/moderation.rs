@@ -80,7 +80,7 @@ struct Record {
     ago: String,
     exact: String,
     who: String,
-    act: &'static str,
+    act: String,
     subject: String,
     why: String,
 }
@@ -147,7 +147,7 @@ async fn record(state: &App, shell: &Shell, entry: AuditEntry, now: Timestamp) -
         ago: ago(entry.at, now),
         exact: shell.moment(entry.at),
         who,
-        act: entry.act.as_str(),
+        act: entry.act_name().to_owned(),
         subject: entry.subject,
         why: entry.why.unwrap_or_default(),
     }
