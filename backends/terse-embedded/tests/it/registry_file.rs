@@ -312,7 +312,7 @@ async fn a_step_that_fails_half_way_leaves_nothing_behind() {
     // An unreadable audit record is read after the account was deleted.
     sql(
         &folder.db(),
-        "INSERT INTO audit (at, act, subject, about) VALUES (1, 'unheard-of', 'user:1000', 1000)",
+        "INSERT INTO audit (at, act, subject, about) VALUES (1, CAST(x'ff' AS TEXT), 'user:1000', 1000)",
     );
     let outcome = registry.erase_account(ann.id, by()).await;
     assert!(matches!(outcome, Err(RegistryError::Store(StoreError::Corrupt(_)))), "{outcome:?}");

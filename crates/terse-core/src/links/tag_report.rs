@@ -23,7 +23,7 @@ pub struct TagReport {
 impl Links {
     /// The clicks of an owner's links with a tag, or of all owners' links, except deleted ones;
     /// `None` if more than a thousand links have it. The sums of each link are added up: a store
-    /// has none by tag. See [`OwnerFilter::clicks_seen_by`](super::ListedOwner::clicks_seen_by).
+    /// has none by tag. See [`OwnerFilter::clicks_seen_by`](super::OwnerFilter::clicks_seen_by).
     pub async fn report_of_tag(
         &self,
         owner: Option<OwnerId>,
