@@ -224,7 +224,7 @@ impl ClickWrites {
         let ids =
             statement.query_map([chunk_id(run, 0), chunk_id(run + 1, 0)], |row| row.get(0))?;
         let ids: Vec<i64> = ids.collect::<Result<_, _>>()?;
-        // Those that are gone were the first ones, and nobody reads them.
+        // Those that are gone were the first ones, and no one reads them.
         let mut last = i64::MIN;
         let mut chunks = Vec::new();
         for at in ids.iter().map(|id| (id - chunk_id(run, 0)) as usize) {

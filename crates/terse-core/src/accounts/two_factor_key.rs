@@ -20,7 +20,7 @@ const TICKET_LEN: usize = 24;
 
 /// A key of the store. It derives the secret that an authenticator app shares with terse from the
 /// seed in the registry, so that the registry alone does not tell it. Webhook secrets work the same
-/// way. It also signs tickets: whoever has one has given the right password.
+/// way. It also signs tickets: a caller with a ticket has given the right password.
 #[derive(Clone)]
 pub struct TwoFactorKey([u8; 32]);
 

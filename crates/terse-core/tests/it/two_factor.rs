@@ -97,7 +97,7 @@ async fn a_code_signs_in_once() {
     ann.bench.clock.advance(Duration::from_secs(30));
     wrong(ann.sign_in(3, &code).await);
     ann.sign_in(4, &ann.code()).await.unwrap();
-    // A code before it is refused too, although nobody used it and its time is not over.
+    // A code before it is refused too, although it was not used and its time is not over.
     ann.bench.clock.advance(Duration::from_secs(30));
     let earlier = ann.code();
     ann.bench.clock.advance(Duration::from_secs(30));

@@ -60,7 +60,7 @@ impl SimClickStore {
             let wait = if slow { MAX_DELAY_MS } else { 4 };
             sleep(dice.ms(wait)).await;
             match now() {
-                // A refused connection, or one whose packets nobody answers.
+                // A refused connection, or one whose packets get no answer.
                 Weather::Down => {
                     sleep(dice.ms(2) * 5_000).await;
                     return Err(lost());
