@@ -1,28 +1,27 @@
-//! The links of the signed-in account: a list with search, filters, clicks and bulk actions.
+//! The links of the signed-in account: a list with search, filters and clicks.
 
 use std::time::Duration;
 
 use askama::Template;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use terse_core::clicks::{ClickSubject, Count, Interval, LinkId, Period, Unit, series};
 use terse_core::{
-    Code, Domain, Link, LinkError, LinkKey, LinkStatus, ListQuery, OwnerFilter, OwnerId, Patch,
-    Sort, TagCount, Timestamp,
+    Link, LinkError, LinkKey, LinkStatus, ListQuery, OwnerFilter, OwnerId, Sort, TagCount,
+    Timestamp,
 };
 use tokio::task::JoinSet;
 
 use super::chart::sparkline;
 use super::format::{ago, grouped, middle_cut};
 use super::link::{domain_choices, page_of, path};
-use super::login::inside;
-use super::member::{Member, MemberForm};
-use super::session::{app_page, go};
+use super::links_bulk::{Pick, said};
+use super::member::Member;
+use super::session::app_page;
 use super::shell::Shell;
-use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
+use super::{NOT_FOUND, UNAVAILABLE, html, message};
 use crate::counts::counts;
-use crate::csv_cell::safe;
 use crate::http::cursor::Seal;
 use crate::http::host::short_url;
 use crate::http::params::Params;
@@ -117,39 +116,6 @@ struct LinkRow {
     made: String,
     made_ago: String,
     made_at: String,
-}
-
-/// A link in a form: `pick.CODE` or `pick.CODE@DOMAIN`, with the domain as the value.
-#[derive(Clone)]
-struct Pick {
-    name: String,
-    domain: String,
-}
-
-impl Pick {
-    const PREFIX: &'static str = "pick.";
-
-    fn new(key: &LinkKey) -> Self {
-        let domain = if key.domain.is_primary() { "" } else { key.domain.as_str() };
-        Self::named(key.code.as_str(), domain)
-    }
-
-    /// The domain is in the name as well: two links of one list may have the same code.
-    fn named(code: &str, domain: &str) -> Self {
-        let joint = if domain.is_empty() { "" } else { "@" };
-        let name = format!("{}{code}{joint}{domain}", Self::PREFIX);
-        Self { name, domain: domain.to_owned() }
-    }
-
-    fn key(&self, state: &App) -> Option<LinkKey> {
-        let name = self.name.strip_prefix(Self::PREFIX)?;
-        let code = Code::parse(name.split('@').next().unwrap_or_default())?;
-        let domain = match self.domain.as_str() {
-            "" => Domain::primary(),
-            host => state.links.rules().hosts.domain_of(host)?,
-        };
-        Some(LinkKey { domain, code })
-    }
 }
 
 impl LinkRow {
@@ -336,7 +302,7 @@ pub(super) async fn show(
     app_page(StatusCode::OK, html(&page))
 }
 
-fn failed(error: &LinkError) -> Response {
+pub(super) fn failed(error: &LinkError) -> Response {
     tracing::error!(%error, "the links of an account could not be listed");
     message(&UNAVAILABLE)
 }
@@ -358,21 +324,6 @@ fn just_deleted(state: &App, text: &str) -> Option<(String, Vec<Pick>)> {
         many => format!("{} links are deleted. Visitors get 404.", many.len()),
     };
     Some((words, keys.iter().map(Pick::new).collect()))
-}
-
-/// The message after a bulk action.
-fn said(word: &str, count: usize) -> Option<String> {
-    let links = if count == 1 { "1 link is".to_owned() } else { format!("{count} links are") };
-    Some(match word {
-        "archived" => format!("{links} archived."),
-        "unarchived" => format!("{links} in the list again."),
-        "restored" => format!("{links} restored."),
-        "tagged" => format!("{links} tagged."),
-        "untagged" => format!("{links} without that tag now."),
-        "none" => "Select links first, and what to do with them.".to_owned(),
-        "tag" => "Type the tag: 1 to 50 characters.".to_owned(),
-        _ => return None,
-    })
 }
 
 /// The rows; `None` if the cursor is not one of this list.
@@ -455,137 +406,4 @@ async fn sparks(
     // Dropping the set ends what is still reading.
     let _ = tokio::time::timeout(SPARK_TIMEOUT, all).await;
     sparks
-}
-
-/// A bulk action on the selected links.
-pub(super) async fn act(
-    State(state): Web,
-    MemberForm { member, mut fields }: MemberForm,
-) -> Response {
-    let mut take = |name| fields.take(name).unwrap_or_default();
-    let (action, tag, back) = (take("action"), take("tag").trim().to_owned(), take("back"));
-    let back =
-        if back.starts_with("/links") { inside(&back).to_owned() } else { "/links".to_owned() };
-    let picks = fields.take_all(Pick::PREFIX).into_iter();
-    let picks = picks.map(|(name, domain)| Pick { name, domain }.key(&state));
-    let Some(keys) = picks.collect::<Option<Vec<LinkKey>>>() else { return message(&BAD_FORM) };
-    if keys.is_empty() || action.is_empty() {
-        return go(&said_at(&back, "none", 0));
-    }
-    if action == "export" {
-        return export(&state, &member, &keys).await;
-    }
-    if matches!(&*action, "tag" | "untag") && !(1..=50).contains(&tag.chars().count()) {
-        return go(&said_at(&back, "tag", 0));
-    }
-    let mut done = Vec::new();
-    for key in keys {
-        match apply(&state, &member, &action, &tag, &key).await {
-            Some(Ok(())) => done.push(key),
-            // A link that is gone, or that the rules do not let change, is left out of the count.
-            Some(Err(LinkError::NotFound | LinkError::Refused(_) | LinkError::Conflict)) => {}
-            Some(Err(error)) => return failed(&error),
-            None => return message(&BAD_FORM),
-        }
-    }
-    if action == "delete" {
-        let codes = done.iter().map(|LinkKey { domain, code }| match domain.is_primary() {
-            true => code.to_string(),
-            false => format!("{code}@{}", domain.as_str()),
-        });
-        let codes = codes.collect::<Vec<_>>().join(",");
-        return go(&with(&back, &[("deleted", &codes)]));
-    }
-    let word = match &*action {
-        "archive" => "archived",
-        "unarchive" => "unarchived",
-        "restore" => "restored",
-        "tag" => "tagged",
-        _ => "untagged",
-    };
-    go(&said_at(&back, word, done.len()))
-}
-
-/// Does one action on one link; `None` if there is no such action.
-async fn apply(
-    state: &App,
-    member: &Member,
-    action: &str,
-    tag: &str,
-    key: &LinkKey,
-) -> Option<Result<(), LinkError>> {
-    let caller = member.principal.caller;
-    let archive = |archived| Patch { archived: Some(archived), ..Patch::default() };
-    let patch = match action {
-        "archive" => archive(true),
-        "unarchive" => archive(false),
-        "delete" => return Some(state.links.delete(caller, key).await),
-        "restore" => return Some(state.links.restore(caller, key).await.map(|_| ())),
-        "tag" => return Some(state.links.add_tag(caller, key, tag).await.map(|_| ())),
-        "untag" => return Some(state.links.retag(caller, key, tag, None).await.map(|_| ())),
-        _ => return None,
-    };
-    Some(state.links.patch(caller, key, &patch, None).await.map(|_| ()))
-}
-
-fn said_at(back: &str, word: &str, count: usize) -> String {
-    with(back, &[("done", word), ("count", &count.to_string())])
-}
-
-/// A path of the list with further parameters.
-fn with(back: &str, params: &[(&str, &str)]) -> String {
-    let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
-    let joint = if back.contains('?') { '&' } else { '?' };
-    format!("{back}{joint}{query}")
-}
-
-/// The selected links as CSV, in the columns that `terse import` reads.
-async fn export(state: &App, member: &Member, keys: &[LinkKey]) -> Response {
-    let mut table =
-        csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
-    let mut links = Vec::new();
-    for key in keys {
-        match state.links.get(member.principal.caller, key).await {
-            Ok(link) => links.push(link),
-            Err(LinkError::NotFound) => {}
-            Err(error) => return failed(&error),
-        }
-    }
-    let counts = counts(state, links.iter()).await;
-    let mut written = table.write_record([
-        "short_code",
-        "short_url",
-        "long_url",
-        "title",
-        "tags",
-        "created_at",
-        "expires_at",
-        "click_count",
-    ]);
-    for (link, count) in links.iter().zip(counts) {
-        let tags: Vec<&str> = link.tags.iter().collect();
-        let count = count.map(|count| count.all().saturating_add(link.imported_clicks));
-        let cells = [
-            short_url(&link.key, &state.links.rules().hosts),
-            link.target.to_string(),
-            link.title.as_ref().map(|title| title.as_str().to_owned()).unwrap_or_default(),
-            tags.join(","),
-            link.created_at.to_string(),
-            link.expires_at.map(|at| at.to_string()).unwrap_or_default(),
-            count.map(|count| count.to_string()).unwrap_or_default(),
-        ];
-        // A code has letters, digits, `-` and `_` only, and an import reads it back as it is.
-        let code = std::iter::once(link.key.code.to_string());
-        let row = code.chain(cells.iter().map(|cell| safe(cell)));
-        written = written.and_then(|()| table.write_record(row));
-    }
-    let (Ok(()), Ok(bytes)) = (written, table.into_inner()) else { return message(&UNAVAILABLE) };
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8; header=present")),
-        (
-            header::CONTENT_DISPOSITION,
-            HeaderValue::from_static("attachment; filename=\"links.csv\""),
-        ),
-    ];
-    (headers, bytes).into_response()
 }

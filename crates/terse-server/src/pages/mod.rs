@@ -16,6 +16,7 @@ mod format;
 mod frame;
 mod home;
 mod link;
+mod link_fields;
 mod link_form;
 mod link_history;
 mod link_live;
@@ -23,6 +24,7 @@ mod link_qr;
 mod link_rules;
 mod link_stats;
 mod links;
+mod links_bulk;
 mod login;
 mod member;
 mod moderation;
@@ -123,7 +125,7 @@ fn account_pages() -> Router<Arc<App>> {
 fn dashboard() -> Router<Arc<App>> {
     Router::new()
         .route("/dashboard", get(overview::show))
-        .route("/links", get(links::show).post(links::act))
+        .route("/links", get(links::show).post(links_bulk::act))
         .route("/links/new", get(link_form::new).post(link_form::create))
         .route("/links/new/alias", get(link_form::alias))
         .route("/links/{code}", get(link_stats::show))

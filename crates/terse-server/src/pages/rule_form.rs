@@ -4,7 +4,7 @@
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
-use super::link_form::{instant, local};
+use super::link_fields::{instant, local};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 

@@ -1,0 +1,197 @@
+//! Bulk actions on the links that were selected in the list: archive, tag, delete, export.
+
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use terse_core::{Code, Domain, LinkError, LinkKey, Patch};
+
+use super::links::failed;
+use super::login::inside;
+use super::member::{Member, MemberForm};
+use super::session::go;
+use super::{BAD_FORM, UNAVAILABLE, message};
+use crate::counts::counts;
+use crate::csv_cell::safe;
+use crate::http::host::short_url;
+use crate::http::state::{App, Web};
+
+/// A link in a form: `pick.CODE` or `pick.CODE@DOMAIN`, with the domain as the value.
+#[derive(Clone)]
+pub(super) struct Pick {
+    pub(super) name: String,
+    pub(super) domain: String,
+}
+
+impl Pick {
+    const PREFIX: &'static str = "pick.";
+
+    pub(super) fn new(key: &LinkKey) -> Self {
+        let domain = if key.domain.is_primary() { "" } else { key.domain.as_str() };
+        Self::named(key.code.as_str(), domain)
+    }
+
+    /// The domain is in the name as well: two links of one list may have the same code.
+    pub(super) fn named(code: &str, domain: &str) -> Self {
+        let joint = if domain.is_empty() { "" } else { "@" };
+        let name = format!("{}{code}{joint}{domain}", Self::PREFIX);
+        Self { name, domain: domain.to_owned() }
+    }
+
+    pub(super) fn key(&self, state: &App) -> Option<LinkKey> {
+        let name = self.name.strip_prefix(Self::PREFIX)?;
+        let code = Code::parse(name.split('@').next().unwrap_or_default())?;
+        let domain = match self.domain.as_str() {
+            "" => Domain::primary(),
+            host => state.links.rules().hosts.domain_of(host)?,
+        };
+        Some(LinkKey { domain, code })
+    }
+}
+
+/// The message after a bulk action.
+pub(super) fn said(word: &str, count: usize) -> Option<String> {
+    let links = if count == 1 { "1 link is".to_owned() } else { format!("{count} links are") };
+    Some(match word {
+        "archived" => format!("{links} archived."),
+        "unarchived" => format!("{links} in the list again."),
+        "restored" => format!("{links} restored."),
+        "tagged" => format!("{links} tagged."),
+        "untagged" => format!("{links} without that tag now."),
+        "none" => "Select links first, and what to do with them.".to_owned(),
+        "tag" => "Type the tag: 1 to 50 characters.".to_owned(),
+        _ => return None,
+    })
+}
+
+/// A bulk action on the selected links.
+pub(super) async fn act(
+    State(state): Web,
+    MemberForm { member, mut fields }: MemberForm,
+) -> Response {
+    let mut take = |name| fields.take(name).unwrap_or_default();
+    let (action, tag, back) = (take("action"), take("tag").trim().to_owned(), take("back"));
+    let back =
+        if back.starts_with("/links") { inside(&back).to_owned() } else { "/links".to_owned() };
+    let picks = fields.take_all(Pick::PREFIX).into_iter();
+    let picks = picks.map(|(name, domain)| Pick { name, domain }.key(&state));
+    let Some(keys) = picks.collect::<Option<Vec<LinkKey>>>() else { return message(&BAD_FORM) };
+    if keys.is_empty() || action.is_empty() {
+        return go(&said_at(&back, "none", 0));
+    }
+    if action == "export" {
+        return export(&state, &member, &keys).await;
+    }
+    if matches!(&*action, "tag" | "untag") && !(1..=50).contains(&tag.chars().count()) {
+        return go(&said_at(&back, "tag", 0));
+    }
+    let mut done = Vec::new();
+    for key in keys {
+        match apply(&state, &member, &action, &tag, &key).await {
+            Some(Ok(())) => done.push(key),
+            // A link that is gone, or that the rules do not let change, is left out of the count.
+            Some(Err(LinkError::NotFound | LinkError::Refused(_) | LinkError::Conflict)) => {}
+            Some(Err(error)) => return failed(&error),
+            None => return message(&BAD_FORM),
+        }
+    }
+    if action == "delete" {
+        let codes = done.iter().map(|LinkKey { domain, code }| match domain.is_primary() {
+            true => code.to_string(),
+            false => format!("{code}@{}", domain.as_str()),
+        });
+        let codes = codes.collect::<Vec<_>>().join(",");
+        return go(&with(&back, &[("deleted", &codes)]));
+    }
+    let word = match &*action {
+        "archive" => "archived",
+        "unarchive" => "unarchived",
+        "restore" => "restored",
+        "tag" => "tagged",
+        _ => "untagged",
+    };
+    go(&said_at(&back, word, done.len()))
+}
+
+/// Does one action on one link; `None` if there is no such action.
+async fn apply(
+    state: &App,
+    member: &Member,
+    action: &str,
+    tag: &str,
+    key: &LinkKey,
+) -> Option<Result<(), LinkError>> {
+    let caller = member.principal.caller;
+    let archive = |archived| Patch { archived: Some(archived), ..Patch::default() };
+    let patch = match action {
+        "archive" => archive(true),
+        "unarchive" => archive(false),
+        "delete" => return Some(state.links.delete(caller, key).await),
+        "restore" => return Some(state.links.restore(caller, key).await.map(|_| ())),
+        "tag" => return Some(state.links.add_tag(caller, key, tag).await.map(|_| ())),
+        "untag" => return Some(state.links.retag(caller, key, tag, None).await.map(|_| ())),
+        _ => return None,
+    };
+    Some(state.links.patch(caller, key, &patch, None).await.map(|_| ()))
+}
+
+fn said_at(back: &str, word: &str, count: usize) -> String {
+    with(back, &[("done", word), ("count", &count.to_string())])
+}
+
+/// A path of the list with further parameters.
+fn with(back: &str, params: &[(&str, &str)]) -> String {
+    let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
+    let joint = if back.contains('?') { '&' } else { '?' };
+    format!("{back}{joint}{query}")
+}
+
+/// The selected links as CSV, in the columns that `terse import` reads.
+async fn export(state: &App, member: &Member, keys: &[LinkKey]) -> Response {
+    let mut table =
+        csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
+    let mut links = Vec::new();
+    for key in keys {
+        match state.links.get(member.principal.caller, key).await {
+            Ok(link) => links.push(link),
+            Err(LinkError::NotFound) => {}
+            Err(error) => return failed(&error),
+        }
+    }
+    let counts = counts(state, links.iter()).await;
+    let mut written = table.write_record([
+        "short_code",
+        "short_url",
+        "long_url",
+        "title",
+        "tags",
+        "created_at",
+        "expires_at",
+        "click_count",
+    ]);
+    for (link, count) in links.iter().zip(counts) {
+        let tags: Vec<&str> = link.tags.iter().collect();
+        let count = count.map(|count| count.all().saturating_add(link.imported_clicks));
+        let cells = [
+            short_url(&link.key, &state.links.rules().hosts),
+            link.target.to_string(),
+            link.title.as_ref().map(|title| title.as_str().to_owned()).unwrap_or_default(),
+            tags.join(","),
+            link.created_at.to_string(),
+            link.expires_at.map(|at| at.to_string()).unwrap_or_default(),
+            count.map(|count| count.to_string()).unwrap_or_default(),
+        ];
+        // A code has letters, digits, `-` and `_` only, and an import reads it back as it is.
+        let code = std::iter::once(link.key.code.to_string());
+        let row = code.chain(cells.iter().map(|cell| safe(cell)));
+        written = written.and_then(|()| table.write_record(row));
+    }
+    let (Ok(()), Ok(bytes)) = (written, table.into_inner()) else { return message(&UNAVAILABLE) };
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8; header=present")),
+        (
+            header::CONTENT_DISPOSITION,
+            HeaderValue::from_static("attachment; filename=\"links.csv\""),
+        ),
+    ];
+    (headers, bytes).into_response()
+}
