@@ -1,7 +1,9 @@
 //! The server's HTTP interface, tested from outside.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod account_erasure;
 mod admin_pages;
+mod api_keys;
 mod authorisation;
 mod branding;
 mod clicks;
@@ -11,6 +13,7 @@ mod described;
 mod fake;
 mod fake_clicks;
 mod focus;
+mod home_page;
 mod http;
 mod languages;
 mod layers;
@@ -23,6 +26,7 @@ mod live;
 mod moderation;
 mod owners;
 mod pages;
+mod qr_codes;
 mod rankings;
 mod reports;
 mod resets;
