@@ -1,6 +1,8 @@
 //! A link store in memory that keeps every promise and fails on command.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod state;
+
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,12 +12,13 @@ use async_trait::async_trait;
 use terse_core::registry::EventKind;
 use terse_core::{
     AbsenceCertainty, Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend,
-    ClickSpender, Clock, Code, CodeHash, CodeLease, Cursor, Domain, EventId, FoldedAlias, Identity,
-    Insert, InsertCondition, Inserted, Link, LinkKey, LinkReader, LinkStatus, LinkStore,
-    LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS, MIN_CODE_LENGTH, ModerationStatus,
-    Numbering, Outbox, OutboxEntry, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request,
-    Revision, Sort, StoreError, TagCount, Timestamp, Updated,
+    ClickSpender, Code, CodeHash, CodeLease, Cursor, Domain, Identity, Insert, Inserted, Link,
+    LinkKey, LinkReader, LinkStatus, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH,
+    MAX_REVISIONS, MIN_CODE_LENGTH, Numbering, Outbox, OutboxEntry, OutboxEvent, OutboxPage,
+    OwnerId, Page, PurgeBefore, Request, Revision, Sort, StoreError, TagCount, Timestamp, Updated,
 };
+
+use self::state::{Answered, State};
 
 /// Stores links only in memory. Tests can make it fail, make it slow, and count its reads.
 #[derive(Debug)]
@@ -32,40 +35,6 @@ pub struct MemoryStore {
     leases: AtomicU64,
     /// Whether `lease` waits.
     stalled: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// By serial number, which is never reused: a request must not be answered with a later link of
-    /// the same name.
-    links: BTreeMap<u64, Link>,
-    serials: HashMap<LinkKey, u64>,
-    last: u64,
-    /// When each was marked as expired.
-    marked: HashMap<u64, Timestamp>,
-    /// The latest revision is last.
-    history: HashMap<u64, Vec<LinkVersion>>,
-    requests: HashMap<[u8; 32], Answered>,
-    leased: HashMap<u8, u64>,
-    /// Aliases of purged links: their former owner, and the end of their quarantine.
-    held: HashMap<LinkKey, (OwnerId, Timestamp)>,
-    aliases: HashMap<LinkKey, FoldedAlias>,
-    /// The first change has the number `pruned + 1`.
-    changes: Vec<Change>,
-    pruned: u64,
-    outbox: Vec<OutboxEntry>,
-    /// How many entries the outbox ever had.
-    posted: u64,
-    /// How many times the incarnation was raised.
-    raised: u64,
-}
-
-#[derive(Debug)]
-struct Answered {
-    fingerprint: [u8; 32],
-    serial: u64,
-    at: Timestamp,
-    created: bool,
 }
 
 impl Default for MemoryStore {
@@ -158,112 +127,6 @@ impl MemoryStore {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// The answer to a request that was answered before.
-    fn answered(&self, request: &Request) -> Option<Inserted> {
-        let answered = self.requests.get(&request.id)?;
-        if answered.fingerprint != request.fingerprint {
-            return Some(Inserted::RequestMismatch);
-        }
-        let link = self.links.get(&answered.serial).cloned().map(Box::new);
-        Some(Inserted::Replayed { link, created: answered.created })
-    }
-
-    /// The answer to an insert, before anything is written.
-    fn decide(&self, insert: &Insert, numbering: &Numbering) -> Result<Inserted, StoreError> {
-        let Insert { link, absent, reuse, request, .. } = insert;
-        if let Some(answer) = request.as_ref().and_then(|request| self.answered(request)) {
-            return Ok(answer);
-        }
-        let existing =
-            reuse.as_ref().and_then(|reuse| self.links.values().find(|have| reuse.matches(have)));
-        if let Some(existing) = existing {
-            return Ok(Inserted::Existing(Box::new(existing.clone())));
-        }
-        let exists = |what| self.exists(&link.key.domain, what, numbering);
-        if self.serials.contains_key(&link.key) || absent.iter().any(exists) {
-            return Err(StoreError::CodeTaken);
-        }
-        Ok(Inserted::Created)
-    }
-
-    fn changed(&mut self, key: &LinkKey, revision: Revision) {
-        let at = Clock::default().now();
-        self.changes.push(Change { key: key.clone(), revision, at });
-    }
-
-    fn post(&mut self, event: OutboxEvent, link: &Link) {
-        self.posted += 1;
-        let id = EventId::random().expect("the system has random numbers");
-        let (position, link) = (self.posted, link.clone());
-        self.outbox.push(OutboxEntry { position, id, event, link });
-    }
-
-    fn last_change(&self) -> u64 {
-        self.pruned + self.changes.len() as u64
-    }
-
-    fn exists(&self, domain: &Domain, what: &InsertCondition, numbering: &Numbering) -> bool {
-        match what {
-            InsertCondition::Alias { folded, except } => self.aliases.iter().any(|(key, alias)| {
-                key.domain == *domain && alias.folded == *folded && Some(alias.owner) != *except
-            }),
-            InsertCondition::QuarantinedCode(code) => {
-                let key = LinkKey { domain: domain.clone(), code: code.clone() };
-                self.held.contains_key(&key)
-            }
-            InsertCondition::QuarantinedAlias { folded, except } => {
-                self.held.iter().any(|(key, (owner, _))| {
-                    key.domain == *domain && key.code.folded() == *folded && Some(*owner) != *except
-                })
-            }
-            InsertCondition::Issued(code) => numbering
-                .number(code.as_str().as_bytes())
-                .is_some_and(|(length, n)| n < self.leased.get(&length).copied().unwrap_or(0)),
-        }
-    }
-
-    /// Raises the incarnation and skips numbers of every length.
-    fn raise_incarnation(&mut self, numbering: &Numbering) {
-        self.raised += 1;
-        for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
-            let capacity = numbering.capacity(length);
-            let next = self.leased.entry(length).or_default();
-            let distance = CodeLease::restore_distance(capacity);
-            *next = next.saturating_add(distance).min(capacity);
-        }
-    }
-
-    fn find(&self, key: &LinkKey) -> Option<(u64, &Link)> {
-        let serial = *self.serials.get(key)?;
-        Some((serial, self.links.get(&serial)?))
-    }
-
-    /// Links that a purge deletes.
-    fn purgeable(&self, before: PurgeBefore) -> impl Iterator<Item = (u64, &Link)> {
-        let over = |at: Option<Timestamp>, by: Timestamp| at.is_some_and(|at| at <= by);
-        self.links.iter().map(|(serial, link)| (*serial, link)).filter(move |(serial, link)| {
-            let by = match link.owner {
-                OwnerId::ANONYMOUS => before.ended,
-                _ => before.expired_with_owner,
-            };
-            let is_marked = over(self.marked.get(serial).copied(), by) && over(link.expires_at, by);
-            link.moderation != ModerationStatus::Blocked
-                && (is_marked || over(link.deleted_at, before.ended))
-        })
-    }
-
-    fn remove(&mut self, serial: u64) -> Option<LinkKey> {
-        let link = self.links.remove(&serial)?;
-        self.serials.remove(&link.key);
-        self.marked.remove(&serial);
-        self.history.remove(&serial);
-        self.aliases.remove(&link.key);
-        self.changed(&link.key, link.revision);
-        Some(link.key)
     }
 }
 
@@ -404,7 +267,7 @@ impl LinkStore for MemoryStore {
             answer => return Ok(answer),
         }
         if let Some(alias) = alias {
-            state.held.remove(&link.key);
+            state.quarantined.remove(&link.key);
             state.aliases.insert(link.key.clone(), alias);
             state.changed(&link.key, link.revision);
         }
@@ -612,9 +475,9 @@ impl LinkStore for MemoryStore {
         let due: Vec<u64> = state.purgeable(before).map(|(serial, _)| serial).take(limit).collect();
         let aliases =
             due.iter().filter_map(|serial| state.links.get(serial)).filter(|link| !link.generated);
-        let held: Vec<_> =
+        let quarantined: Vec<_> =
             aliases.filter_map(|link| Some((link.key.clone(), (link.owner, hold?)))).collect();
-        state.held.extend(held);
+        state.quarantined.extend(quarantined);
         Ok(due.into_iter().filter_map(|serial| state.remove(serial)).collect())
     }
 
@@ -634,14 +497,14 @@ impl LinkStore for MemoryStore {
         self.enter().await?;
         let mut state = self.state();
         let over: Vec<LinkKey> = state
-            .held
+            .quarantined
             .iter()
             .filter(|(_, (_, until))| *until <= now)
             .map(|(key, _)| key.clone())
             .take(limit)
             .collect();
         for key in &over {
-            state.held.remove(key);
+            state.quarantined.remove(key);
         }
         Ok(over.len())
     }

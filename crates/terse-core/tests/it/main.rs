@@ -8,4 +8,5 @@ mod link_codec;
 mod permissions;
 mod resets;
 mod screening;
+mod screening_audit;
 mod two_factor;

@@ -7,37 +7,34 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::{Value, json};
-use terse_core::registry::{
-    Actor, Attribution, AuditAction, AuditEntry, AuditLog, AuditQuery, RegistryError, subject,
-};
+use serde_json::json;
 use terse_core::*;
-use terse_testkit::{MemoryRegistry, MemoryStore};
+use terse_testkit::MemoryStore;
 
 /// A scripted screening: blocks and flags targets by prefix.
 #[derive(Default)]
-struct ShownAccount {
+pub(crate) struct ScriptedScreening {
     words: Mutex<BTreeMap<String, &'static str>>,
     version: AtomicU64,
     /// The results of external requests, and whether they succeed.
-    elsewhere: Mutex<BTreeMap<String, &'static str>>,
+    external: Mutex<BTreeMap<String, &'static str>>,
     silent: AtomicBool,
     revisits: Mutex<Vec<LinkKey>>,
     revisited: Mutex<Vec<String>>,
 }
 
-impl ShownAccount {
-    fn learn(&self, place: &str, word: &'static str) {
+impl ScriptedScreening {
+    pub(crate) fn learn(&self, place: &str, word: &'static str) {
         self.words.lock().unwrap().insert(place.into(), word);
         self.version.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 #[async_trait]
-impl Screening for ShownAccount {
+impl Screening for ScriptedScreening {
     async fn prepare(&self, target: &Target) {
         if let Some(word) = self
-            .elsewhere
+            .external
             .lock()
             .unwrap()
             .get(target.as_str())
@@ -48,7 +45,7 @@ impl Screening for ShownAccount {
     }
 
     fn needs_lookup(&self, target: &Target) -> bool {
-        self.elsewhere.lock().unwrap().contains_key(target.as_str())
+        self.external.lock().unwrap().contains_key(target.as_str())
             && !self.words.lock().unwrap().contains_key(target.as_str())
     }
 
@@ -106,18 +103,22 @@ impl Screening for ShownAccount {
 }
 
 const BAD: &str = "https://bad.example/";
-const ODD: &str = "https://odd.example/";
-const GOOD: &str = "https://good.example/";
-const OWNER: Caller = Caller::Owner(OwnerId(7));
+pub(crate) const ODD: &str = "https://odd.example/";
+pub(crate) const GOOD: &str = "https://good.example/";
+pub(crate) const OWNER: Caller = Caller::Owner(OwnerId(7));
 
-fn room() -> (Links, Arc<ShownAccount>) {
-    let (store, screen) = (Arc::new(MemoryStore::new()), Arc::new(ShownAccount::default()));
+pub(crate) fn fixture() -> (Links, Arc<ScriptedScreening>) {
+    let (store, screen) = (Arc::new(MemoryStore::new()), Arc::new(ScriptedScreening::default()));
     screen.learn(BAD, "blocked");
     screen.learn(ODD, "odd");
     (links(store, Arc::new(Random::new(Alphabet::Base62, 7)), &screen), screen)
 }
 
-fn links(store: Arc<MemoryStore>, codes: Arc<dyn CodeSource>, screen: &Arc<ShownAccount>) -> Links {
+fn links(
+    store: Arc<MemoryStore>,
+    codes: Arc<dyn CodeSource>,
+    screen: &Arc<ScriptedScreening>,
+) -> Links {
     let base = "https://go.example/".parse().unwrap();
     let rules = LinkPolicy {
         targets: TargetRules::default(),
@@ -133,7 +134,7 @@ fn links(store: Arc<MemoryStore>, codes: Arc<dyn CodeSource>, screen: &Arc<Shown
     Links::new(store, codes, Arc::new(NoRouteCache), screen, rules, Clock::default())
 }
 
-async fn make(links: &Links, caller: Caller, target: &str) -> Result<Link, LinkError> {
+pub(crate) async fn make(links: &Links, caller: Caller, target: &str) -> Result<Link, LinkError> {
     links
         .create(caller, CreateLink { long_url: target.into(), ..CreateLink::default() }, None)
         .await
@@ -156,13 +157,13 @@ fn to(target: &str) -> Patch {
     Patch { long_url: Some(target.into()), ..Patch::default() }
 }
 
-fn judged(moderation: ModerationStatus) -> Patch {
+fn moderated(moderation: ModerationStatus) -> Patch {
     Patch { moderation: Some(moderation), ..Patch::default() }
 }
 
 #[tokio::test]
 async fn a_blocked_target_is_refused_and_only_the_operator_learns_by_whom() {
-    let (links, _) = room();
+    let (links, _) = fixture();
     for caller in [Caller::Anonymous, OWNER] {
         assert_eq!(refused(make(&links, caller, BAD).await), "this destination is blocked");
     }
@@ -183,9 +184,9 @@ async fn a_blocked_target_is_refused_and_only_the_operator_learns_by_whom() {
 
 #[tokio::test]
 async fn the_screening_may_request_data_first_and_gets_unscreened_links_queued() {
-    let (links, screen) = room();
+    let (links, screen) = fixture();
     let (danger, harmless) = ("https://danger.example/", "https://harmless.example/");
-    *screen.elsewhere.lock().unwrap() =
+    *screen.external.lock().unwrap() =
         [(danger.into(), "blocked"), (harmless.into(), "clear")].into();
     refused(make(&links, OWNER, danger).await);
     let link = make(&links, OWNER, harmless).await.unwrap();
@@ -204,7 +205,7 @@ async fn the_screening_may_request_data_first_and_gets_unscreened_links_queued()
         [made.key.clone(), link.key.clone(), link.key.clone()]
     );
     let cleared = links
-        .patch(Caller::OPERATOR, &made.key, &judged(ModerationStatus::Clear), None)
+        .patch(Caller::OPERATOR, &made.key, &moderated(ModerationStatus::Clear), None)
         .await
         .unwrap();
     screen.revisits.lock().unwrap().clear();
@@ -214,11 +215,11 @@ async fn the_screening_may_request_data_first_and_gets_unscreened_links_queued()
 
 #[tokio::test]
 async fn every_unscreened_target_is_queued_again() {
-    let (links, screen) = room();
+    let (links, screen) = fixture();
     let place = |n: usize| format!("https://unsure.example/{n}");
     let places: Vec<String> = (0..8).map(place).collect();
     // More targets than are requested during a create.
-    screen.elsewhere.lock().unwrap().extend(places.iter().map(|place| (place.clone(), "clear")));
+    screen.external.lock().unwrap().extend(places.iter().map(|place| (place.clone(), "clear")));
     screen.silent.store(true, Ordering::SeqCst);
     let rules: Vec<_> =
         places.iter().map(|place| json!({"device": "mobile", "to": place})).collect();
@@ -237,7 +238,7 @@ async fn every_unscreened_target_is_queued_again() {
 
 #[tokio::test]
 async fn an_odd_target_is_made_with_a_warning_but_not_for_the_operator() {
-    let (links, _) = room();
+    let (links, _) = fixture();
     for (caller, moderation) in [
         (Caller::Anonymous, ModerationStatus::Suspicious),
         (OWNER, ModerationStatus::Suspicious),
@@ -258,7 +259,7 @@ async fn an_odd_target_is_made_with_a_warning_but_not_for_the_operator() {
 
 #[tokio::test]
 async fn what_the_screen_has_done_it_undoes() {
-    let (links, screen) = room();
+    let (links, screen) = fixture();
     let link = make(&links, OWNER, GOOD).await.unwrap();
     assert_eq!(links.rescreen(&link.key).await.unwrap(), None);
     for (word, moderation) in [
@@ -280,15 +281,15 @@ async fn what_the_screen_has_done_it_undoes() {
 
 #[tokio::test]
 async fn a_moderators_word_stays() {
-    let (links, screen) = room();
+    let (links, screen) = fixture();
     let cleared = make(&links, OWNER, ODD).await.unwrap();
     let blocked = make(&links, OWNER, GOOD).await.unwrap();
     links
-        .patch(Caller::OPERATOR, &cleared.key, &judged(ModerationStatus::Clear), None)
+        .patch(Caller::OPERATOR, &cleared.key, &moderated(ModerationStatus::Clear), None)
         .await
         .unwrap();
     links
-        .patch(Caller::OPERATOR, &blocked.key, &judged(ModerationStatus::Blocked), None)
+        .patch(Caller::OPERATOR, &blocked.key, &moderated(ModerationStatus::Blocked), None)
         .await
         .unwrap();
     screen.learn(ODD, "blocked");
@@ -298,7 +299,7 @@ async fn a_moderators_word_stays() {
     // A moderator can also confirm a clear link.
     let link = make(&links, OWNER, "https://good.example/2").await.unwrap();
     let link = links
-        .patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None)
+        .patch(Caller::OPERATOR, &link.key, &moderated(ModerationStatus::Clear), None)
         .await
         .unwrap();
     assert_eq!(link.moderated_by, ModerationSource::Moderator);
@@ -308,9 +309,12 @@ async fn a_moderators_word_stays() {
 
 #[tokio::test]
 async fn a_new_target_is_screened_unless_a_moderator_blocked_the_link() {
-    let (links, _) = room();
+    let (links, _) = fixture();
     let link = make(&links, OWNER, GOOD).await.unwrap();
-    links.patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None).await.unwrap();
+    links
+        .patch(Caller::OPERATOR, &link.key, &moderated(ModerationStatus::Clear), None)
+        .await
+        .unwrap();
     let odd = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
     assert_eq!(
         (odd.moderation, odd.moderated_by, odd.flags.joined()),
@@ -319,7 +323,7 @@ async fn a_new_target_is_screened_unless_a_moderator_blocked_the_link() {
     let good = links.patch(OWNER, &link.key, &to(GOOD), None).await.unwrap();
     assert_eq!((good.moderation, good.flags.is_empty()), (ModerationStatus::Clear, true));
     links
-        .patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Blocked), None)
+        .patch(Caller::OPERATOR, &link.key, &moderated(ModerationStatus::Blocked), None)
         .await
         .unwrap();
     let still = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
@@ -331,7 +335,7 @@ async fn a_new_target_is_screened_unless_a_moderator_blocked_the_link() {
 
 #[tokio::test]
 async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
-    let (links, screen) = room();
+    let (links, screen) = fixture();
     for caller in [OWNER, Caller::OPERATOR] {
         let link = make(&links, caller, GOOD).await.unwrap();
         assert!(link.reusable);
@@ -364,10 +368,10 @@ async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
                 "{word}"
             );
         }
-        let elsewhere =
+        let external =
             links.patch(caller, &link.key, &to("https://fine.example/"), None).await.unwrap();
         assert_eq!(
-            (elsewhere.moderation, elsewhere.flags.joined()),
+            (external.moderation, external.flags.joined()),
             (ModerationStatus::Suspicious, REPORTED)
         );
         links.delete(caller, &link.key).await.unwrap();
@@ -376,7 +380,7 @@ async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
             ModerationStatus::Suspicious
         );
         let cleared = links
-            .patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None)
+            .patch(Caller::OPERATOR, &link.key, &moderated(ModerationStatus::Clear), None)
             .await
             .unwrap();
         assert_eq!(
@@ -393,7 +397,7 @@ async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
 
 #[tokio::test]
 async fn what_people_reported_is_not_undone_by_its_owner() {
-    let (links, _) = room();
+    let (links, _) = fixture();
     let link = make(&links, OWNER, GOOD).await.unwrap();
     let first = link.revision;
     links.patch(OWNER, &link.key, &to("https://fine.example/"), None).await.unwrap();
@@ -411,10 +415,10 @@ async fn what_people_reported_is_not_undone_by_its_owner() {
 
 #[tokio::test]
 async fn undoing_asks_about_the_target_as_any_change_does() {
-    let (links, screen) = room();
+    let (links, screen) = fixture();
     let link = make(&links, OWNER, GOOD).await.unwrap();
     links.patch(OWNER, &link.key, &to("https://fine.example/"), None).await.unwrap();
-    screen.elsewhere.lock().unwrap().insert(GOOD.into(), "blocked");
+    screen.external.lock().unwrap().insert(GOOD.into(), "blocked");
     // The external service does not answer: the link is queued for another scan.
     screen.silent.store(true, Ordering::SeqCst);
     assert!(links.undo(OWNER, &link.key, None, None).await.unwrap().flags.contains(UNSCREENED));
@@ -428,17 +432,17 @@ async fn undoing_asks_about_the_target_as_any_change_does() {
 
 #[tokio::test]
 async fn a_restored_link_is_queued_if_no_service_answers() {
-    let (links, screen) = room();
+    let (links, screen) = fixture();
     let link = make(&links, OWNER, GOOD).await.unwrap();
     links.delete(OWNER, &link.key).await.unwrap();
-    screen.elsewhere.lock().unwrap().insert(GOOD.into(), "blocked");
+    screen.external.lock().unwrap().insert(GOOD.into(), "blocked");
     assert!(links.restore(OWNER, &link.key).await.unwrap().flags.contains(UNSCREENED));
     assert_eq!(*screen.revisits.lock().unwrap(), std::slice::from_ref(&link.key));
 }
 
 #[tokio::test]
 async fn a_restored_link_is_screened_again() {
-    let (links, screen) = room();
+    let (links, screen) = fixture();
     let link = make(&links, OWNER, GOOD).await.unwrap();
     links.delete(OWNER, &link.key).await.unwrap();
     screen.learn(GOOD, "blocked");
@@ -449,7 +453,7 @@ async fn a_restored_link_is_screened_again() {
 }
 
 /// Starts to block a target between screening and writing.
-struct Late(Arc<ShownAccount>);
+struct Late(Arc<ScriptedScreening>);
 
 #[async_trait]
 impl CodeSource for Late {
@@ -461,7 +465,7 @@ impl CodeSource for Late {
 
 #[tokio::test]
 async fn what_is_learned_while_a_link_is_written_is_not_missed() {
-    let screen = Arc::new(ShownAccount::default());
+    let screen = Arc::new(ScriptedScreening::default());
     let links = links(Arc::new(MemoryStore::new()), Arc::new(Late(screen.clone())), &screen);
     let link = make(&links, OWNER, GOOD).await.unwrap();
     assert_eq!(link.moderation, ModerationStatus::Blocked);
@@ -474,7 +478,7 @@ fn ruled(rules: serde_json::Value) -> Patch {
 
 #[tokio::test]
 async fn a_rule_is_no_way_around_the_screen() {
-    let (links, screen) = room();
+    let (links, screen) = fixture();
     let wish = |rules: serde_json::Value| CreateLink {
         long_url: GOOD.into(),
         rules: Some(rules::RawRules(rules)),
@@ -525,7 +529,7 @@ async fn a_rule_is_no_way_around_the_screen() {
     // A new target does not hide the targets of the rules.
     links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
     let moved =
-        links.patch(OWNER, &link.key, &to("https://good.example/elsewhere"), None).await.unwrap();
+        links.patch(OWNER, &link.key, &to("https://good.example/external"), None).await.unwrap();
     assert_eq!(moved.moderation, ModerationStatus::Suspicious);
 
     // Later list changes apply and are undone.
@@ -550,7 +554,7 @@ async fn a_rule_is_no_way_around_the_screen() {
 
 #[tokio::test]
 async fn what_is_odd_is_gathered_from_all_places_a_link_leads_to() {
-    let (links, _) = room();
+    let (links, _) = fixture();
     let rules = rules::RawRules(json!([{"to": ODD}, {"to": "https://good.example/!"}]));
     let wish = CreateLink { long_url: GOOD.into(), rules: Some(rules), ..CreateLink::default() };
     let link = links.create(OWNER, wish, None).await.unwrap().link;
@@ -562,176 +566,4 @@ async fn what_is_odd_is_gathered_from_all_places_a_link_leads_to() {
     // The flagged target is removed; the stored flags do not say which target raised them.
     let link = links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
     assert_eq!(link.flags.joined(), "exclaimed,odd");
-}
-
-/// The records about a link, oldest first: why, and the status before and after.
-async fn records(registry: &MemoryRegistry, link: &Link) -> Vec<(String, Option<Value>, Value)> {
-    let subject = Some(subject::link(&link.key));
-    let query = AuditQuery { subject, limit: 100, ..AuditQuery::default() };
-    let json = |text: String| serde_json::from_str::<Value>(&text).unwrap();
-    let mut records: Vec<_> = registry
-        .audit(&query)
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|entry| {
-            assert_eq!((entry.act, entry.actor), (AuditAction::LinkScreened, Actor::Terse));
-            (entry.why.unwrap(), entry.before.map(json), json(entry.after.unwrap()))
-        })
-        .collect();
-    records.reverse();
-    records
-}
-
-#[tokio::test]
-async fn every_automatic_decision_is_recorded_with_its_reason() {
-    let (links, screen) = room();
-    let registry = Arc::new(MemoryRegistry::new());
-    let links = links.audited_by(registry.clone());
-    let state = |standing: &str, flags: &[&str]| json!({"standing": standing, "judged_by": "screen", "flags": flags});
-
-    // A new link with a warning, and one without.
-    let odd = make(&links, OWNER, ODD).await.unwrap();
-    let told = records(&registry, &odd).await;
-    assert_eq!(told, [("flags: odd".into(), None, state("suspicious", &["odd"]))]);
-    let good = make(&links, OWNER, GOOD).await.unwrap();
-    assert_eq!(records(&registry, &good).await, []);
-
-    // The re-scan blocks it, the list warns of it only, and then no longer.
-    screen.learn(GOOD, "blocked");
-    links.rescreen(&good.key).await.unwrap().unwrap();
-    assert!(links.rescreen(&good.key).await.unwrap().is_none(), "nothing changes, nothing is told");
-    screen.learn(GOOD, "listed");
-    links.rescreen(&good.key).await.unwrap().unwrap();
-    screen.learn(GOOD, "clear");
-    links.rescreen(&good.key).await.unwrap().unwrap();
-    let mut blocked = state("blocked", &[]);
-    (blocked["list"], blocked["entry"]) = ("the list".into(), "host".into());
-    let mut listed = state("suspicious", &["listed"]);
-    (listed["list"], listed["entry"]) = ("new domains".into(), "url".into());
-    let clear = state("clear", &[]);
-    assert_eq!(
-        records(&registry, &good).await,
-        [
-            (
-                "the target is on the list the list, by its host".into(),
-                Some(clear.clone()),
-                blocked
-            ),
-            (
-                "the target is on the list new domains, by its url; flags: listed".into(),
-                Some(state("blocked", &[])),
-                listed
-            ),
-            ("nothing is found any more".into(), Some(state("suspicious", &["listed"])), clear),
-        ]
-    );
-
-    // Reports, and a change of the target.
-    links.warn(&good.key, good.created_at).await.unwrap().unwrap();
-    let told = records(&registry, &good).await;
-    assert_eq!(told.last().unwrap().0, "several visitors have reported the link");
-    let patch = Patch { long_url: Some(ODD.into()), ..Patch::default() };
-    links.patch(OWNER, &good.key, &patch, None).await.unwrap();
-    let told = records(&registry, &good).await;
-    let count = told.len();
-    assert_eq!(
-        told.last().unwrap().0,
-        "several visitors have reported the link",
-        "the log says so already"
-    );
-
-    // Neither a moderator's decision nor another change is automatic.
-    let by_hand = Patch { moderation: Some(ModerationStatus::Blocked), ..Patch::default() };
-    links.patch(Caller::OPERATOR, &good.key, &by_hand, None).await.unwrap();
-    let title = Patch { title: PatchField::Set("New".into()), ..Patch::default() };
-    links.patch(OWNER, &odd.key, &title, None).await.unwrap();
-    links.set_unreachable(&odd.key, &odd.target, false).await.unwrap();
-    assert_eq!(records(&registry, &good).await.len(), count);
-    assert_eq!(records(&registry, &odd).await.len(), 1);
-    let blocked = links.get(Caller::OPERATOR, &good.key).await.unwrap();
-    assert_eq!(links.list_match(&blocked), None, "a moderator decided");
-}
-
-#[tokio::test]
-async fn a_block_names_the_list_that_blocks_whichever_target_it_is_about() {
-    let (links, screen) = room();
-    let registry = Arc::new(MemoryRegistry::new());
-    let links = links.audited_by(registry.clone());
-    let later = "https://later.example/";
-    screen.learn(GOOD, "listed");
-    let rules = rules::RawRules(json!([{ "device": ["mobile"], "to": later }]));
-    let new = CreateLink { long_url: GOOD.into(), rules: Some(rules), ..CreateLink::default() };
-    let link = links.create(OWNER, new, None).await.unwrap().link;
-    screen.learn(later, "blocked");
-    let link = links.rescreen(&link.key).await.unwrap().unwrap();
-    let found = links.list_match(&link).unwrap();
-    assert_eq!((found.list.as_str(), found.kind), ("the list", EntryKind::Host));
-    let told = records(&registry, &link).await;
-    assert_eq!(told.last().unwrap().0, "the target is on the list the list, by its host");
-}
-
-#[tokio::test]
-async fn an_owner_cannot_flood_the_log_and_a_decision_that_lapses_is_recorded() {
-    let (links, _screen) = room();
-    let registry = Arc::new(MemoryRegistry::new());
-    let links = links.audited_by(registry.clone());
-    let link = make(&links, OWNER, GOOD).await.unwrap();
-    let patch = |target: &str| Patch { long_url: Some(target.into()), ..Patch::default() };
-    for _ in 0..20 {
-        links.patch(OWNER, &link.key, &patch(ODD), None).await.unwrap();
-        links.patch(OWNER, &link.key, &patch(GOOD), None).await.unwrap();
-    }
-    let told = records(&registry, &link).await;
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].0, "the owner changed the target; flags: odd");
-    // Later, another record says that it happens again.
-    links.clock().advance(Duration::from_hours(1));
-    links.patch(OWNER, &link.key, &patch(ODD), None).await.unwrap();
-    assert_eq!(records(&registry, &link).await.len(), 2);
-    // A moderator clears the link; the next target is clear by itself.
-    let cleared = Patch { moderation: Some(ModerationStatus::Clear), ..Patch::default() };
-    links.patch(Caller::OPERATOR, &link.key, &cleared, None).await.unwrap();
-    links.patch(OWNER, &link.key, &patch(GOOD), None).await.unwrap();
-    let told = records(&registry, &link).await;
-    let (why, before, after) = told.last().unwrap();
-    assert!(why.contains("the moderator's decision no longer applies"), "{why}");
-    assert_eq!(before.as_ref().unwrap()["judged_by"], "moderator");
-    assert_eq!((&after["judged_by"], &after["standing"]), (&json!("screen"), &json!("clear")));
-}
-
-/// An audit log that cannot be reached.
-struct Away;
-
-#[async_trait]
-impl AuditLog for Away {
-    async fn note(
-        &self,
-        _: AuditAction,
-        _: &str,
-        _: (Option<String>, Option<String>),
-        _: Attribution,
-    ) -> Result<(), RegistryError> {
-        Err(RegistryError::Store(StoreError::Busy))
-    }
-
-    async fn audit(&self, _: &AuditQuery) -> Result<Vec<AuditEntry>, RegistryError> {
-        Err(RegistryError::Store(StoreError::Busy))
-    }
-}
-
-#[tokio::test]
-async fn nothing_is_decided_that_cannot_be_recorded_but_a_created_link_stays() {
-    let (links, screen) = room();
-    let links = links.audited_by(Arc::new(Away));
-    let (good, odd) = (make(&links, OWNER, GOOD).await.unwrap(), make(&links, OWNER, ODD).await);
-    assert_eq!(odd.unwrap().moderation, ModerationStatus::Suspicious);
-    screen.learn(GOOD, "blocked");
-    assert!(links.rescreen(&good.key).await.is_err());
-    assert!(links.warn(&good.key, good.created_at).await.is_err());
-    let same = links.get(OWNER, &good.key).await.unwrap();
-    assert_eq!((same.moderation, same.revision), (ModerationStatus::Clear, good.revision));
-    let patch = Patch { long_url: Some(ODD.into()), ..Patch::default() };
-    assert!(links.patch(OWNER, &good.key, &patch, None).await.is_err());
-    assert_eq!(links.get(OWNER, &good.key).await.unwrap().target, good.target);
 }
