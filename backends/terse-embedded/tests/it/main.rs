@@ -3,9 +3,12 @@
 
 mod clicks_file;
 mod contract;
+mod damaged_file;
 mod file;
+mod file_versions;
 mod folders;
 mod limits;
 mod losses;
 mod registry_contract;
 mod registry_file;
+mod registry_versions;
