@@ -1,25 +1,26 @@
 //! `terse import`.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod report;
+mod sending;
+
+use std::collections::{HashSet, VecDeque};
 use std::fs::File;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{BufRead, BufReader, IsTerminal as _, Write};
+use std::io::{BufRead, BufReader, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::thread::ScopedJoinHandle;
-use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
-use http::Method;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::{Value, json};
-use terse_core::{Clock, ImportRowConflict, ImportRowKey, SeenImportRows};
+use serde_json::json;
+use terse_core::{Clock, SeenImportRows};
 
+use self::report::ImportReport;
+use self::sending::{Sent, keys_of, send};
 use crate::CommandContext;
 use crate::client::ApiClient;
-use crate::problem::Problem;
 use crate::terminal::{one_line, say};
-use crate::transfer::{Done, Format, Position, Refused, Row, RowResult, Rows, Source, guard};
+use crate::transfer::{Done, Format, Position, Refused, Row, RowResult, Rows, Source};
 
 /// Links per request.
 const BATCH: usize = 500;
@@ -28,10 +29,6 @@ const BATCH: usize = 500;
 const IN_FLIGHT: usize = 4;
 /// Bytes per request.
 const BATCH_BYTES: usize = 1 << 20;
-/// How often a request to a busy server is repeated.
-const ATTEMPTS: u32 = 8;
-/// The longest wait between two attempts.
-const MAX_WAIT: Duration = Duration::from_secs(30);
 /// How many refused rows are printed; `--report` writes all of them.
 const SHOWN: usize = 20;
 
@@ -99,24 +96,6 @@ struct Batch {
     sha256: String,
     /// Whether the file ends with this batch.
     last: bool,
-}
-
-/// The results of the rows of a batch.
-#[derive(Default)]
-struct Sent {
-    created: u64,
-    existing: u64,
-    refused: Vec<Refused>,
-    /// The rows that a dry run found importable.
-    importable: Option<Vec<Importable>>,
-}
-
-/// A row of a dry run that the server would import if it were the only one.
-struct Importable {
-    line: u64,
-    short_code: Option<String>,
-    claim: ImportRowKey,
-    is_new: bool,
 }
 
 impl ImportArgs {
@@ -309,38 +288,6 @@ struct InFlight<'scope> {
     thread: ScopedJoinHandle<'scope, (Batch, anyhow::Result<Sent>)>,
 }
 
-/// Hashes of what rows claim.
-fn keys_of(rows: &[Row]) -> HashSet<u64> {
-    rows.iter().map(key_of).collect()
-}
-
-/// A hash of what a row claims: its code, in lower case because look-alikes exclude each other, or
-/// its target where the code will be generated.
-fn key_of(row: &Row) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let text = |name: &str| row.body.get(name).and_then(Value::as_str);
-    text("domain").hash(&mut hasher);
-    match text("short_code") {
-        Some(code) => code.to_ascii_lowercase().hash(&mut hasher),
-        None => text("long_url").hash(&mut hasher),
-    }
-    hasher.finish()
-}
-
-/// Splits rows into rounds, so that no two rows of one round claim the same code or target.
-fn rounds(rows: &[Row]) -> Vec<Vec<&Row>> {
-    let (mut rounds, mut seen) = (Vec::<Vec<&Row>>::new(), HashMap::<u64, usize>::new());
-    for row in rows {
-        let round = seen.entry(key_of(row)).or_default();
-        if *round == rounds.len() {
-            rounds.push(Vec::new());
-        }
-        rounds[*round].push(row);
-        *round += 1;
-    }
-    rounds
-}
-
 /// Where to start: at the first row, or where an interrupted import of the same file to the same
 /// server stopped.
 fn resume(path: &Path, api: &ApiClient, rows: &mut Rows) -> anyhow::Result<Done> {
@@ -355,142 +302,6 @@ fn resume(path: &Path, api: &ApiClient, rows: &mut Rows) -> anyhow::Result<Done>
         path.display()
     );
     Ok(position.done)
-}
-
-/// Sends rows until the server has accepted or refused each. Rows that a busy server did not take
-/// are sent again.
-fn send(api: &ApiClient, path: &str, dry_run: bool, rows: &[Row]) -> anyhow::Result<Sent> {
-    let mut sent = Sent { importable: dry_run.then(Vec::new), ..Sent::default() };
-    // A dry run compares rows of one file itself: the server does not know which earlier rows would
-    // be refused.
-    let rounds = if dry_run { rounds(rows) } else { vec![rows.iter().collect()] };
-    for round in rounds {
-        send_round(api, path, round, &mut sent)?;
-    }
-    Ok(sent)
-}
-
-fn send_round(
-    api: &ApiClient,
-    path: &str,
-    mut left: Vec<&Row>,
-    sent: &mut Sent,
-) -> anyhow::Result<()> {
-    let mut attempt = 0;
-    while !left.is_empty() {
-        let bodies: Vec<_> = left.iter().map(|row| &row.body).collect();
-        let answer = api.call_with(&Method::POST, path, Some(serde_json::to_vec(&bodies)?))?;
-        let mut busy = Vec::new();
-        match answer.status {
-            200 | 201 | 207 => busy = sent.read(&left, &answer.body)?,
-            429 | 500.. if attempt + 1 < ATTEMPTS => busy.clone_from(&left),
-            _ => return Err(Problem::read(answer.status, &answer.body).into()),
-        }
-        left = busy;
-        if !left.is_empty() {
-            attempt += 1;
-            ensure!(attempt < ATTEMPTS, "the server is too busy");
-            let wait =
-                answer.retry_after.unwrap_or(Duration::from_millis(100 << attempt)).min(MAX_WAIT);
-            std::thread::sleep(wait);
-        }
-    }
-    Ok(())
-}
-
-impl Sent {
-    /// Counts the results. Returns the rows that were neither accepted nor refused.
-    fn read<'r>(&mut self, rows: &[&'r Row], body: &Value) -> anyhow::Result<Vec<&'r Row>> {
-        let Some(results) = body
-            .get("results")
-            .and_then(Value::as_array)
-            .filter(|results| results.len() == rows.len())
-        else {
-            bail!("the response does not cover every row: is this a terse server?");
-        };
-        let mut busy = Vec::new();
-        for (place, result) in results.iter().enumerate() {
-            let number = |name: &str| result.get(name).and_then(Value::as_u64);
-            let index =
-                number("index").and_then(|index| usize::try_from(index).ok()).unwrap_or(place);
-            let row = *rows.get(index).context("the response names a row that was not sent")?;
-            let status = number("status").unwrap_or_default();
-            if let (Some(importable), 200 | 201) = (&mut self.importable, status) {
-                let (short_code, is_new) = (row.code(), status == 201);
-                importable.extend(claim_of(row).map(|claim| Importable {
-                    line: row.line,
-                    short_code,
-                    claim,
-                    is_new,
-                }));
-            }
-            match status {
-                201 => self.created += 1,
-                200 => self.existing += 1,
-                429 | 500..=599 => busy.push(row),
-                status => {
-                    let problem = Problem::read(
-                        u16::try_from(status).unwrap_or(400),
-                        result.get("problem").unwrap_or(&Value::Null),
-                    );
-                    self.refused.push(Refused {
-                        line: row.line,
-                        short_code: row.code(),
-                        field: problem.field,
-                        reason: format!("{} ({})", problem.detail, problem.code),
-                    });
-                }
-            }
-        }
-        Ok(busy)
-    }
-}
-
-impl Sent {
-    /// Corrects the result of a dry run for rows that repeat or contradict an earlier row of the
-    /// file, which the server does not know.
-    fn after_earlier_rows(&mut self, claims: &mut SeenImportRows) {
-        let Some(mut importable) = self.importable.take() else { return };
-        importable.sort_by_key(|row| row.line);
-        for row in importable {
-            let clash = claims.add(row.claim);
-            if clash == ImportRowConflict::None || clash == ImportRowConflict::Same && !row.is_new {
-                continue;
-            }
-            *(if row.is_new { &mut self.created } else { &mut self.existing }) -= 1;
-            if clash == ImportRowConflict::Same {
-                self.existing += 1;
-                continue;
-            }
-            self.refused.push(Refused {
-                line: row.line,
-                short_code: row.short_code,
-                field: Some("short_code".to_owned()),
-                reason: "an earlier row has this code (alias_taken)".to_owned(),
-            });
-        }
-        self.refused.sort_by_key(|row| row.line);
-    }
-}
-
-/// What a row occupies, as the server would compare it: without the fields in which two rows for
-/// the same link may differ.
-fn claim_of(row: &Row) -> Option<ImportRowKey> {
-    let text = |name: &str| row.body.get(name).and_then(Value::as_str).unwrap_or_default();
-    let target = text("long_url").trim();
-    let target = url::Url::parse(target).map_or_else(|_| target.to_owned(), String::from);
-    match row.code() {
-        Some(code) => Some(ImportRowKey::of_code(text("domain"), &code, &target)),
-        None if row.body.get("reuse") == Some(&Value::Bool(false)) => None,
-        None => {
-            let mut body = row.body.clone();
-            body.insert("long_url".into(), target.into());
-            for name in ["created_at", "imported_clicks"] {
-                body.remove(name);
-            }
-            Some(ImportRowKey::of_content(Value::from(body).to_string()))
-        }
-    }
 }
 
 impl Work<'_> {
@@ -517,7 +328,7 @@ impl Work<'_> {
             self.note(refused, "refused")?;
         }
         if let Some(report) = &mut self.report {
-            report.out.flush()?;
+            report.flush()?;
         }
         bar.set_position(batch.offset);
         bar.set_message(format!("{} links", self.done.created + self.done.existing));
@@ -546,48 +357,6 @@ impl Work<'_> {
     }
 }
 
-/// The file of refused rows.
-struct ImportReport {
-    out: Box<dyn Write>,
-    csv: bool,
-}
-
-impl ImportReport {
-    fn open(path: &Path, append: bool) -> anyhow::Result<Self> {
-        let csv = path.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("csv"));
-        let open =
-            File::options().create(true).write(true).append(append).truncate(!append).open(path);
-        let mut file = open.with_context(|| format!("opening {}", path.display()))?;
-        if csv && file.metadata()?.len() == 0 {
-            file.write_all(b"line,outcome,short_code,field,reason\n")?;
-        }
-        Ok(Self { out: Box::new(std::io::BufWriter::new(file)), csv })
-    }
-
-    fn write(&mut self, row: &Refused, outcome: &str) -> anyhow::Result<()> {
-        if !self.csv {
-            let mut line = json!(row);
-            line["outcome"] = outcome.into();
-            writeln!(self.out, "{line}")?;
-            return Ok(());
-        }
-        let (code, field) = (
-            row.short_code.as_deref().unwrap_or_default(),
-            row.field.as_deref().unwrap_or_default(),
-        );
-        let mut writer = csv::Writer::from_writer(&mut self.out);
-        writer.write_record([
-            &row.line.to_string(),
-            outcome,
-            &guard(code),
-            &guard(field),
-            &guard(&row.reason),
-        ])?;
-        writer.flush()?;
-        Ok(())
-    }
-}
-
 fn progress(size: u64, json: bool) -> ProgressBar {
     if json || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -602,5 +371,4 @@ fn progress(size: u64, json: bool) -> ProgressBar {
 }
 
 #[cfg(test)]
-#[path = "import_tests.rs"]
 mod tests;

@@ -1,11 +1,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use clap::Parser as _;
 use http::StatusCode;
+use serde_json::Value;
 
 use super::*;
 use crate::commands::export::ExportArgs;
