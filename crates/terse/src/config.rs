@@ -5,18 +5,18 @@
 //! not go unnoticed. The doc comments of the settings are the manual (`docs/settings.md`).
 
 mod check;
+mod derived;
 mod layers;
 mod lists;
 mod node;
 mod show;
 mod values;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use terse_core::limits::Limit;
-use terse_core::{Contact, OperatorName, PageUrl, Proxies};
-use url::Url;
+use terse_core::{Contact, OperatorName, PageUrl};
 
 pub(crate) use check::is_loopback;
 pub use layers::{ConfigError, ConfigSources, LoadedConfig, SettingOrigin};
@@ -596,126 +596,5 @@ settings! {
         pub drain_delay: Span = Span::secs(1),
         /// The longest time open requests may take to finish after `shutdown.drain_delay`.
         pub timeout: Span = Span::secs(10),
-    }
-}
-
-impl LimitsConfig {
-    /// No limits.
-    pub fn off() -> Self {
-        Self {
-            create_per_ip: Limit::OFF,
-            create_per_key: Limit::OFF,
-            create_per_account: Limit::OFF,
-            create_per_ip_with_key: Limit::OFF,
-            redirect_per_ip: Limit::OFF,
-            redirect_per_code: Limit::OFF,
-            guesses_per_ip: Limit::OFF,
-            password_attempts_per_ip: Limit::OFF,
-            sign_in_per_ip: Limit::OFF,
-            report_per_ip: Limit::OFF,
-        }
-    }
-}
-
-impl Config {
-    /// Reads and checks all layers.
-    pub fn load(sources: &ConfigSources) -> Result<LoadedConfig, ConfigError> {
-        layers::load(sources)
-    }
-
-    /// The start of every short URL.
-    pub fn base_url(&self) -> Url {
-        self.base_url_at(self.listen, self.tls.listen)
-    }
-
-    /// The start of every short URL if the server listens at these addresses: with port 0 only the
-    /// listeners know the ports.
-    pub fn base_url_at(&self, plain: SocketAddr, tls: Option<SocketAddr>) -> Url {
-        if let Some(base) = &self.base_url {
-            return base.url().clone();
-        }
-        let (scheme, listen) = match tls {
-            Some(tls) => ("https", tls),
-            None => ("http", plain),
-        };
-        // Clients cannot connect to the unspecified address.
-        let host = match listen.ip() {
-            ip if ip.is_unspecified() => "localhost".to_owned(),
-            IpAddr::V4(ip) => ip.to_string(),
-            IpAddr::V6(ip) => format!("[{ip}]"),
-        };
-        Url::parse(&format!("{scheme}://{host}:{}/", listen.port()))
-            .expect("an address and a port make a URL")
-    }
-
-    /// The embedded store's file. With another store there is none.
-    pub fn store_file(&self) -> PathBuf {
-        match &self.store {
-            StoreUrl::File(path) => self.data_dir.join(path),
-            StoreUrl::Postgres(_) => self.data_dir.join("terse.db"),
-        }
-    }
-
-    /// The click store's file.
-    pub fn clicks_file(&self) -> PathBuf {
-        match &self.clicks.store {
-            Some(StoreUrl::File(path)) => self.data_dir.join(path),
-            Some(StoreUrl::Postgres(_)) | None => self.data_dir.join("clicks.db"),
-        }
-    }
-
-    /// The database that clicks are counted in; `None` for a file.
-    pub fn clicks_database(&self) -> Option<&PostgresUrl> {
-        match (&self.clicks.store, &self.store) {
-            (Some(StoreUrl::Postgres(url)), _) | (None, StoreUrl::Postgres(url)) => Some(url),
-            _ => None,
-        }
-    }
-
-    /// Whether several nodes share the store.
-    pub fn is_shared(&self) -> bool {
-        matches!(self.store, StoreUrl::Postgres(_))
-    }
-
-    /// Whether there is a store already that a command can open.
-    pub(crate) fn has_store(&self) -> bool {
-        self.is_shared() || self.store_file().exists()
-    }
-
-    /// The registry's file.
-    pub fn registry_file(&self) -> PathBuf {
-        self.data_dir.join("registry.db")
-    }
-
-    /// The OpenID Connect provider; checked when the settings were read.
-    pub(crate) fn issuer(&self) -> Result<Option<Url>, String> {
-        let Some(text) = &self.oidc.issuer else { return Ok(None) };
-        let url = Url::parse(text)
-            .map_err(|_| "an absolute URL such as https://id.example.com is expected")?;
-        if url.scheme() != "https" && !(url.scheme() == "http" && is_loopback(&url)) {
-            return Err("https is needed, except for a provider on this machine".into());
-        }
-        if url.query().is_some()
-            || url.fragment().is_some()
-            || !url.username().is_empty()
-            || url.password().is_some()
-        {
-            return Err("a query, a fragment or a password does not belong here".into());
-        }
-        Ok(Some(url))
-    }
-
-    /// The trusted proxies; checked when the settings were read.
-    pub fn proxies(&self) -> Result<Proxies, String> {
-        self.trusted_proxies
-            .iter()
-            .map(|range| range.parse())
-            .collect::<Result<_, _>>()
-            .map(Proxies::new)
-    }
-
-    /// Every setting as a table for the manual.
-    pub fn markdown() -> String {
-        show::markdown()
     }
 }

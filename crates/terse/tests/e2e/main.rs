@@ -8,4 +8,5 @@ mod dashboard;
 #[path = "../it/process.rs"]
 #[allow(dead_code, reason = "the other test binary uses the rest")]
 mod process;
+mod signed_in;
 mod walks;

@@ -1,6 +1,7 @@
 //! Behaviour tests through the public interface.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod accounts;
 mod acme;
 mod api_host;
 mod bans;
@@ -8,6 +9,7 @@ mod clicks;
 mod clients;
 mod clock_jumps;
 mod commands;
+mod connections;
 mod crash;
 mod crash_clicks;
 mod crash_commands;
@@ -19,6 +21,7 @@ mod fleet;
 mod following;
 mod harness;
 mod hostile;
+mod hostile_corpus;
 mod hostile_gen;
 mod hostile_html;
 mod hsts;
@@ -49,6 +52,7 @@ mod safe_browsing;
 mod safe_browsing_server;
 mod same_answer;
 mod screening;
+mod serving;
 mod sign_in;
 mod soak;
 mod socket_activation;
