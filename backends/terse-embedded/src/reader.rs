@@ -24,7 +24,7 @@ pub(crate) enum Connected {
 }
 
 pub(crate) struct Reader<T: Database> {
-    pub(crate) trade: T,
+    pub(crate) database: T,
     pub(crate) queue: Arc<Queue<ReadJob<T::Queries>>>,
     pub(crate) connection_gate: Arc<ConnectionGate>,
     /// The largest number of jobs that share one read transaction.
@@ -94,8 +94,8 @@ impl<T: Database> Reader<T> {
             .connection_gate
             .enter()
             .ok_or_else(|| unavailable("an earlier connection is still open"))?;
-        let conn = connect_reader(self.trade.site())?;
-        Ok(Open { queries: self.trade.queries(conn), permit })
+        let conn = connect_reader(self.database.site())?;
+        Ok(Open { queries: self.database.queries(conn), permit })
     }
 }
 

@@ -57,12 +57,12 @@ pub struct Embedded {
     notice: Option<String>,
     mark: Option<Arc<Mutex<MarkFile>>>,
     indexer: Indexer,
-    threads: StoreThreads<Links>,
+    threads: StoreThreads<LinksDatabase>,
 }
 
 /// The data that this store's threads share.
 #[derive(Clone)]
-pub(crate) struct Links {
+pub(crate) struct LinksDatabase {
     site: DbLocation,
     numbering: Numbering,
     issued: Arc<IssuedCodes>,
@@ -71,7 +71,7 @@ pub(crate) struct Links {
     index_signal: Arc<IndexSignal>,
 }
 
-impl Database for Links {
+impl Database for LinksDatabase {
     type Queries = LinkQueries;
     type Writes = LinkWrites;
     const NAME: &'static str = "links";
@@ -140,20 +140,20 @@ impl Embedded {
             },
         ];
         let shared_mark = mark.clone();
-        let trade = Links {
+        let database = LinksDatabase {
             site: site.clone(),
             numbering: numbering.clone(),
             issued: issued.clone(),
             mark,
             index_signal: Arc::default(),
         };
-        let threads = StoreThreads::start(&trade, options.queue, WRITE_TIMEOUT, &pools)?;
-        let indexer = Indexer::start(trade.index_signal.clone(), threads.writes_queue())?;
+        let threads = StoreThreads::start(&database, options.queue, WRITE_TIMEOUT, &pools)?;
+        let indexer = Indexer::start(database.index_signal.clone(), threads.writes_queue())?;
         if !options.index {
             indexer.close();
         }
-        if trade.queries(engine::connect_reader(&site)?).has_unindexed().unwrap_or(true) {
-            trade.index_signal.notify();
+        if database.queries(engine::connect_reader(&site)?).has_unindexed().unwrap_or(true) {
+            database.index_signal.notify();
         }
         // Closed last, so that SQLite never deletes the log between two connections.
         drop(conn);
@@ -188,7 +188,7 @@ impl Embedded {
     }
 
     #[cfg(test)]
-    pub(crate) fn threads(&self) -> &StoreThreads<Links> {
+    pub(crate) fn threads(&self) -> &StoreThreads<LinksDatabase> {
         &self.threads
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct StoreThreads<T: Database> {
 impl<T: Database> StoreThreads<T> {
     /// Starts the threads. Up to `writes` writes may wait, each no longer than `patience`.
     pub(crate) fn start(
-        trade: &T,
+        database: &T,
         writes: usize,
         patience: Duration,
         pools: &[ReadPool],
@@ -59,7 +59,7 @@ impl<T: Database> StoreThreads<T> {
             let left = Arc::new(AtomicUsize::new(pool.threads));
             for _ in 0..pool.threads {
                 let reader = Reader {
-                    trade: trade.clone(),
+                    database: database.clone(),
                     queue: queue.clone(),
                     connection_gate: connection_gate.clone(),
                     batch: pool.at_once,
@@ -69,7 +69,7 @@ impl<T: Database> StoreThreads<T> {
             }
         }
         let writer = Writer {
-            trade: trade.clone(),
+            database: database.clone(),
             health: threads.health.clone(),
             queue: threads.writes.clone(),
             connection_gate,

@@ -86,7 +86,7 @@ where
 type Jobs<S> = Vec<Box<dyn Job<S>>>;
 
 pub(crate) struct Writer<T: Database> {
-    pub(crate) trade: T,
+    pub(crate) database: T,
     pub(crate) health: Arc<Health>,
     pub(crate) queue: Arc<Queue<Box<dyn Job<T::Writes>>>>,
     pub(crate) connection_gate: Arc<ConnectionGate>,
@@ -162,9 +162,9 @@ impl<T: Database> Writer<T> {
             .connection_gate
             .enter()
             .ok_or_else(|| unavailable("a reader still has the file open"))?;
-        let (conn, log) = connect_writer(self.trade.site())?;
+        let (conn, log) = connect_writer(self.database.site())?;
         Ok(WriterState {
-            writes: self.trade.writes(conn)?,
+            writes: self.database.writes(conn)?,
             log,
             checkpoint_at: T::CHECKPOINT_PAGES,
             restart_at: TOO_LONG * T::CHECKPOINT_PAGES,

@@ -31,7 +31,7 @@ const VERSIONS: &str = "CREATE TABLE IF NOT EXISTS terse_schema (
 )";
 
 /// One step of a part.
-pub(crate) struct Step {
+pub(crate) struct Migration {
     /// Which version a program must know to use tables that have this step.
     pub(crate) needs: i32,
     pub(crate) sql: &'static str,
@@ -42,20 +42,20 @@ pub(crate) struct Step {
 /// Tables that belong together.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
-    pub(crate) steps: &'static [Step],
+    pub(crate) steps: &'static [Migration],
 }
 
 /// Links and what belongs to them.
 pub(crate) const LINKS: Part = Part {
     name: "links",
     steps: &[
-        Step {
+        Migration {
             needs: 1,
             sql: include_str!("schema/links_1.sql"),
             if_possible: include_str!("schema/links_1_search.sql"),
         },
-        Step { needs: 1, sql: include_str!("schema/links_2.sql"), if_possible: "" },
-        Step { needs: 1, sql: include_str!("schema/links_3.sql"), if_possible: "" },
+        Migration { needs: 1, sql: include_str!("schema/links_2.sql"), if_possible: "" },
+        Migration { needs: 1, sql: include_str!("schema/links_3.sql"), if_possible: "" },
     ],
 };
 
@@ -63,17 +63,17 @@ pub(crate) const LINKS: Part = Part {
 pub(crate) const REGISTRY: Part = Part {
     name: "registry",
     steps: &[
-        Step { needs: 1, sql: include_str!("schema/registry_1.sql"), if_possible: "" },
-        Step { needs: 1, sql: include_str!("schema/registry_2.sql"), if_possible: "" },
-        Step { needs: 1, sql: include_str!("schema/registry_3.sql"), if_possible: "" },
-        Step { needs: 1, sql: include_str!("schema/registry_4.sql"), if_possible: "" },
+        Migration { needs: 1, sql: include_str!("schema/registry_1.sql"), if_possible: "" },
+        Migration { needs: 1, sql: include_str!("schema/registry_2.sql"), if_possible: "" },
+        Migration { needs: 1, sql: include_str!("schema/registry_3.sql"), if_possible: "" },
+        Migration { needs: 1, sql: include_str!("schema/registry_4.sql"), if_possible: "" },
     ],
 };
 
 /// Clicks and their sums.
 pub(crate) const CLICKS: Part = Part {
     name: "clicks",
-    steps: &[Step { needs: 1, sql: include_str!("schema/clicks_1.sql"), if_possible: "" }],
+    steps: &[Migration { needs: 1, sql: include_str!("schema/clicks_1.sql"), if_possible: "" }],
 };
 
 impl Part {

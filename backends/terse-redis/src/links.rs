@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 
 use crate::client::{Redis, RedisUnavailable};
 use crate::floors::MinimumRevisions;
-use crate::value::{self, Copy, PUT};
+use crate::value::{self, LinkCopy, PUT};
 
 /// The longest time that a copy is kept.
 const KEPT: Duration = Duration::from_hours(24);
@@ -185,7 +185,7 @@ impl Inner {
         let now_ms = self.redis.now_ms();
         let trusted_from_ms = self.trusted_from_ms.load(Ordering::Acquire);
         let usable = |key: &LinkKey, value: Option<Vec<u8>>| {
-            let Copy { link, written_ms } = value::read(&value?)?;
+            let LinkCopy { link, written_ms } = value::read(&value?)?;
             let is_good = link.key == *key
                 && written_ms >= trusted_from_ms
                 && self.floors.allow(key, link.revision);

@@ -24,12 +24,12 @@ pub struct RedisUrl {
 pub(crate) enum Layout {
     Single(String),
     Cluster(Vec<String>),
-    Sentinel { sentinels: Vec<String>, master: String, server: Server },
+    Sentinel { sentinels: Vec<String>, master: String, server: ServerOptions },
 }
 
 /// What Sentinels do not say about the servers that they watch.
 #[derive(Clone, Eq, PartialEq)]
-pub(crate) struct Server {
+pub(crate) struct ServerOptions {
     pub(crate) tls: bool,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
@@ -113,7 +113,7 @@ impl RedisUrl {
                     // The driver sends Sentinels no password.
                     sentinels: nodes(DEFAULT_SENTINEL_PORT, "", driver),
                     master: master.to_owned(),
-                    server: Server { tls, user: decoded(user), password, database },
+                    server: ServerOptions { tls, user: decoded(user), password, database },
                 }
             }
         };
@@ -195,7 +195,8 @@ mod tests {
         assert!(layout("redis://[::1]") == Layout::Single("redis://[::1]:6379/".into()));
         let nodes = ["rediss://u:p@a:6379", "rediss://u:p@b:7"].map(str::to_owned).to_vec();
         assert!(layout("rediss+cluster://u:p@a,b:7") == Layout::Cluster(nodes));
-        let server = Server { tls: false, user: None, password: Some("p@ß".into()), database: 3 };
+        let server =
+            ServerOptions { tls: false, user: None, password: Some("p@ß".into()), database: 3 };
         let sentinels = ["redis://a:26379", "redis://b:1"].map(str::to_owned).to_vec();
         assert!(
             layout("redis+sentinel://:p%40%C3%9F@a,b:1/main/3")

@@ -35,7 +35,7 @@ return 1
 
 /// A copy of a link.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Copy {
+pub(crate) struct LinkCopy {
     pub(crate) link: Link,
     /// When it was written, by Redis' clock.
     pub(crate) written_ms: i64,
@@ -48,10 +48,10 @@ pub(crate) fn digits(revision: Revision) -> String {
 }
 
 /// Reads a value. `None` for a tombstone and for what this program cannot read: both are a miss.
-pub(crate) fn read(bytes: &[u8]) -> Option<Copy> {
+pub(crate) fn read(bytes: &[u8]) -> Option<LinkCopy> {
     let (header, content) = bytes.split_at_checked(HEADER)?;
     let header = std::str::from_utf8(header).ok()?;
     let written_ms = i64::from_str_radix(header.strip_prefix('L')?.get(16..)?, 16).ok()?;
     let link = link_codec::decode(content)?;
-    (header.get(1..17)? == digits(link.revision)).then_some(Copy { link, written_ms })
+    (header.get(1..17)? == digits(link.revision)).then_some(LinkCopy { link, written_ms })
 }

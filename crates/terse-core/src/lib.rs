@@ -70,8 +70,8 @@ pub use clock::Clock;
 pub use clock_guard::{ClockGuard, ClockProblem};
 pub use code::{AliasMinimum, Code, is_reserved};
 pub use codes::{
-    Alphabet, CodeRequest, CodeSource, CodeSourceError, Hashed, MAX_CODE_LENGTH, MIN_CODE_LENGTH,
-    Numbered, Numbering, Random, Snowflake,
+    Alphabet, CodeRequest, CodeSource, CodeSourceError, HashedCodes, MAX_CODE_LENGTH,
+    MIN_CODE_LENGTH, NumberedCodes, Numbering, RandomCodes, SnowflakeCodes,
 };
 pub use colour::Colour;
 pub use create_link::{CreateBounds, CreateLink, NewLink};

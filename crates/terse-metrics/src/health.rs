@@ -19,7 +19,7 @@ use crate::format::Format;
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Whether links that are not in memory can be read.
-pub type ReadsLinks = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
+pub type LinkProbe = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
 
 /// The state of the health and metrics endpoints.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub struct HealthEndpoints {
     /// The store that `/readyz` checks.
     pub store: Arc<dyn LinkStore>,
     /// Whether links that are not in memory can be read.
-    pub reads_links: ReadsLinks,
+    pub reads_links: LinkProbe,
     /// Whether the server has begun to stop.
     pub draining: Arc<AtomicBool>,
     /// All metrics.

@@ -15,5 +15,5 @@ mod process;
 pub use change_delays::ChangeDelays;
 pub use exposition::Exposition;
 pub use folder::write_folder_metrics;
-pub use health::{HealthEndpoints, ReadsLinks};
+pub use health::{HealthEndpoints, LinkProbe};
 pub use metrics_store::MetricsStore;

@@ -11,7 +11,7 @@ use terse_core::{Answered, Domain};
 
 use crate::client_addr::ClientAddr;
 use crate::counts::{Counter as _, Counts};
-use crate::journal::{AddressDetail, Journal, Sampler, Writer};
+use crate::journal::{AddressDetail, FailureSampler, Journal, Writer};
 use crate::redirector::Redirector;
 use crate::visitor_headers::{VisitorHeaders, campaign};
 
@@ -38,7 +38,7 @@ pub(crate) struct Visit<'a> {
 }
 
 /// Writes the visits of one serving thread to the journal.
-pub(crate) struct Clicks {
+pub(crate) struct ClickRecorder {
     journal: Arc<Journal>,
     counts: Arc<Counts>,
     /// A copy of the journal's salt, which the sweep renews: reading it takes no lock.
@@ -48,16 +48,16 @@ pub(crate) struct Clicks {
 
 struct ClickWriter {
     writer: Writer,
-    orphans: Sampler,
+    orphans: FailureSampler,
     campaign: [u8; MAX_CAMPAIGN_LEN],
 }
 
-impl Clicks {
+impl ClickRecorder {
     pub(crate) fn new(journal: Arc<Journal>, writer: Writer, counts: Arc<Counts>) -> Self {
         let salt = Cell::new(journal.salt());
         let writer = RefCell::new(ClickWriter {
             writer,
-            orphans: Sampler::default(),
+            orphans: FailureSampler::default(),
             campaign: [0; MAX_CAMPAIGN_LEN],
         });
         Self { journal, counts, salt, writer }

@@ -16,14 +16,14 @@ use terse_core::{Answered, Code};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::watch;
 
-use crate::clicks::{Clicks, Visit};
+use crate::clicks::{ClickRecorder, Visit};
 use crate::client_addr::{ClientAddr, Transport};
 use crate::connection_table::{ConnectionTable, IdleTracker, InProgress, Waiting};
 use crate::counts::{Counter as _, Counts, SLOW_NANOS};
 use crate::date::DateLine;
 use crate::fast_path::{self, AnsweredRequest, FastPathResult, LinkRequest, RequestTime};
 use crate::hyper_fallback;
-use crate::now::Now;
+use crate::now::ClockReading;
 use crate::redirector::{LinkUnavailable, Redirector};
 use crate::route::Route;
 use crate::stream::Stream;
@@ -36,7 +36,7 @@ const READ_BUFFER: usize = 16 * 1024;
 const CHUNK: usize = 64 * 1024;
 
 /// What the connections of one thread share.
-pub(crate) struct Thread {
+pub(crate) struct ServingThread {
     pub(crate) redirector: Arc<Redirector>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) connection_table: ConnectionTable,
@@ -51,7 +51,7 @@ pub(crate) struct Thread {
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) http2_connections: Arc<AtomicUsize>,
     /// `None` if visits are not journaled.
-    pub(crate) clicks: Option<Clicks>,
+    pub(crate) clicks: Option<ClickRecorder>,
     scratch: RefCell<Scratch>,
 }
 
@@ -65,13 +65,13 @@ struct Scratch {
     plain_date: DateLine,
 }
 
-impl Thread {
+impl ServingThread {
     pub(crate) fn new(
         redirector: Arc<Redirector>,
         counts: Arc<Counts>,
         phase: watch::Receiver<Phase>,
         http2_connections: Arc<AtomicUsize>,
-        clicks: Option<Clicks>,
+        clicks: Option<ClickRecorder>,
     ) -> Self {
         let input = vec![0; READ_BUFFER].into_boxed_slice();
         let output = Vec::with_capacity(2 * CHUNK);
@@ -109,7 +109,7 @@ enum Next {
 pub(crate) async fn serve<D: FallbackService>(
     stream: Stream,
     (peer, client_addr): (SocketAddr, ClientAddr),
-    thread: Rc<Thread>,
+    thread: Rc<ServingThread>,
     idle_tracker: Rc<IdleTracker>,
     fallback: D,
 ) {
@@ -200,7 +200,7 @@ struct Connection {
     /// Whether `pending` may hold a whole request.
     has_unread: bool,
     client_addr: ClientAddr,
-    thread: Rc<Thread>,
+    thread: Rc<ServingThread>,
     idle_tracker: Rc<IdleTracker>,
 }
 
@@ -232,7 +232,7 @@ impl Connection {
                 }
             }
             let started = thread.redirector.steady_nanos();
-            let now = Now {
+            let now = ClockReading {
                 wall_ms: (started / 1000 + thread.wall_offset_micros.get()) / 1000,
                 steady_ms: started / 1_000_000,
             };
@@ -357,7 +357,7 @@ impl Connection {
     }
 }
 
-fn count_answer(thread: &Thread, request: &AnsweredRequest, from_memory: bool) {
+fn count_answer(thread: &ServingThread, request: &AnsweredRequest, from_memory: bool) {
     let counts = &thread.counts;
     if request.answered == Answered::Redirected {
         counts.redirected.add(1);
@@ -381,7 +381,7 @@ fn count_failure(counts: &Counts, answered: Answered, from_memory: bool) {
 /// Writes a visit to the journal. The caller sends no part of the answer before: a visitor who got
 /// an answer is in the journal.
 fn journal(
-    thread: &Thread,
+    thread: &ServingThread,
     answer: &AnsweredRequest,
     request: &LinkRequest<'_>,
     client_addr: &ClientAddr,

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use terse_core::{Answered, PageLanguage, VisitDecision};
 
 use crate::client_addr::ClientAddr;
-use crate::now::Now;
+use crate::now::ClockReading;
 use crate::redirector::{LinkUnavailable, Redirector};
 use crate::route::Route;
 use crate::settings::ErrorStyle;
@@ -79,7 +79,7 @@ pub struct Miss {
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTime<'a> {
     /// On both clocks.
-    pub now: Now,
+    pub now: ClockReading,
     /// The whole `Date` line, and what else ends every head.
     pub date: &'a [u8],
     /// Whether the server is stopping: connections close after the answer.

@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead as _, AsyncReadExt as _};
 use tokio::time::timeout;
 
-use crate::connection::Thread;
+use crate::connection::ServingThread;
 use crate::counts::Counter as _;
 use crate::permit::Permit;
 use crate::request_framing::RequestFraming;
@@ -52,7 +52,7 @@ pub(crate) async fn read_first(stream: &mut Stream, read: &mut Vec<u8>) -> io::R
 pub(crate) async fn serve<F, B>(
     mut stream: Stream,
     mut read: Vec<u8>,
-    thread: &Thread,
+    thread: &ServingThread,
     handle: impl Fn(Request<Incoming>) -> F + 'static,
 ) where
     F: Future<Output = Response<B>> + 'static,

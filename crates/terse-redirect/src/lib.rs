@@ -55,7 +55,7 @@ pub use http_fallback::{
     FallbackParts, HttpFallback, PasswordDecision, PasswordVisit, Refusal, ServedRoles, WebPlane,
 };
 pub use journal::{AddressDetail, Journal, JournalSettings};
-pub use now::Now;
+pub use now::ClockReading;
 pub use redirector::{LinkUnavailable, Redirector, Reply, VisitMethod, Visitor};
 pub use route::Route;
 pub use routes::Routes;

@@ -14,7 +14,7 @@ use terse_core::{
 };
 use triomphe::ThinArc;
 
-use crate::now::Now;
+use crate::now::ClockReading;
 use crate::settings::RedirectSettings;
 
 /// Precedes the target in a prepared redirect.
@@ -25,7 +25,7 @@ const LOCATION: &str = "\r\nlocation: ";
 const IMMUTABLE_SECONDS: i64 = 7 * 86_400;
 
 /// The fixed part of a route. Its code and its redirect follow in the same allocation.
-pub(crate) struct Head {
+pub(crate) struct RouteHead {
     pub(crate) domain: u16,
     code_len: usize,
     pub(crate) decision: VisitDecision,
@@ -55,14 +55,14 @@ pub(crate) struct Head {
 
 /// A cached link. One allocation holds its decision, its code and its prepared redirect.
 #[derive(Clone)]
-pub struct Route(ThinArc<Head, u8>);
+pub struct Route(ThinArc<RouteHead, u8>);
 
 impl Route {
     /// The route of a link that was read from the store.
     pub fn of_link(
         domain: u16,
         link: Link,
-        now: impl Into<Now>,
+        now: impl Into<ClockReading>,
         settings: &RedirectSettings,
     ) -> Self {
         let (code, now) = (link.key.code.clone(), now.into());
@@ -75,7 +75,7 @@ impl Route {
         domain: u16,
         requested: &[u8],
         link: Link,
-        now: Now,
+        now: ClockReading,
         settings: &RedirectSettings,
     ) -> Self {
         Self::build(domain, requested, link, now, settings, Duration::ZERO)
@@ -85,7 +85,7 @@ impl Route {
         domain: u16,
         code: &[u8],
         mut link: Link,
-        Now { wall_ms, steady_ms }: Now,
+        ClockReading { wall_ms, steady_ms }: ClockReading,
         settings: &RedirectSettings,
         ttl: Duration,
     ) -> Self {
@@ -115,7 +115,7 @@ impl Route {
             VisitDecision::Redirect => code != link.key.code.as_str().as_bytes(),
             _ => true,
         };
-        let head = Head {
+        let head = RouteHead {
             domain,
             code_len: code.len(),
             decision,
@@ -138,11 +138,11 @@ impl Route {
     pub fn missing(
         domain: u16,
         code: &[u8],
-        now: impl Into<Now>,
+        now: impl Into<ClockReading>,
         settings: &RedirectSettings,
     ) -> Self {
         let fresh_until = now.into().steady_ms.saturating_add(as_ms(settings.negative_ttl));
-        let head = Head {
+        let head = RouteHead {
             domain,
             code_len: code.len(),
             decision: VisitDecision::NotFound,
@@ -161,12 +161,12 @@ impl Route {
         Self::new(head, code, &[])
     }
 
-    fn new(head: Head, code: &[u8], redirect: &[u8]) -> Self {
+    fn new(head: RouteHead, code: &[u8], redirect: &[u8]) -> Self {
         let tail: Vec<u8> = [code, redirect].concat();
         Self(ThinArc::from_header_and_slice(head, &tail))
     }
 
-    pub(crate) fn head(&self) -> &Head {
+    pub(crate) fn head(&self) -> &RouteHead {
         &self.0.header.header
     }
 
@@ -202,16 +202,16 @@ impl Route {
             let rules = link.rules.as_ref().map_or(0, |rules| 2 * rules.show().len());
             size_of::<Link>() + 2 * link.target.as_str().len() + rules
         });
-        size_of::<Head>() + 16 + self.0.slice.len() + link + MAP_AND_RING
+        size_of::<RouteHead>() + 16 + self.0.slice.len() + link + MAP_AND_RING
     }
 
     /// Whether it may be served without asking the store.
-    pub(crate) fn is_fresh(&self, now: Now) -> bool {
+    pub(crate) fn is_fresh(&self, now: ClockReading) -> bool {
         now.steady_ms < self.head().fresh_until && now.wall_ms < self.head().changes_at
     }
 
     /// Whether this visitor causes a refresh. True for one visitor per second.
-    pub(crate) fn wants_refresh(&self, now: Now) -> bool {
+    pub(crate) fn wants_refresh(&self, now: ClockReading) -> bool {
         let at = self.head().refresh_at.load(Ordering::Relaxed);
         let next = now.steady_ms.saturating_add(1000);
         at <= now.steady_ms
@@ -223,7 +223,7 @@ impl Route {
     }
 
     /// Whether it may be served past its time to live.
-    pub(crate) fn may_serve_stale(&self, now: Now) -> bool {
+    pub(crate) fn may_serve_stale(&self, now: ClockReading) -> bool {
         match self.head().decision {
             VisitDecision::Redirect
             | VisitDecision::RedirectWithQuery

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{HandshakeKind, ServerConfig};
 
-use crate::connection::Thread;
+use crate::connection::ServingThread;
 use crate::connection_table::{IdleTracker, Waiting};
 use crate::counts::Counter as _;
 use crate::permit::Permit;
@@ -48,7 +48,7 @@ impl Handshakes {
         &self,
         socket: TcpStream,
         source: IpAddr,
-        thread: &Thread,
+        thread: &ServingThread,
         idle_tracker: &Rc<IdleTracker>,
     ) -> Option<Stream> {
         let settings = &thread.redirector.settings;

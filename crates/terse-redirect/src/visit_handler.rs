@@ -7,7 +7,7 @@ use terse_core::Answered;
 
 use crate::clicks::Visit;
 use crate::client_addr::ClientAddr;
-use crate::connection::Thread;
+use crate::connection::ServingThread;
 use crate::redirector::{Answer, Reply, VisitMethod, Visitor};
 use crate::transport_security::should_redirect_to_https;
 use crate::visitor_headers::VisitorHeaders;
@@ -16,14 +16,14 @@ use crate::visitor_headers::VisitorHeaders;
 /// to the journal before it returns the reply.
 #[derive(Clone)]
 pub struct VisitHandler {
-    thread: Rc<Thread>,
+    thread: Rc<ServingThread>,
     client_addr: ClientAddr,
     arrived_nanos: i64,
 }
 
 impl VisitHandler {
     /// For a request that arrives now.
-    pub(crate) fn new(thread: Rc<Thread>, client_addr: ClientAddr) -> Self {
+    pub(crate) fn new(thread: Rc<ServingThread>, client_addr: ClientAddr) -> Self {
         let arrived_nanos = thread.redirector.steady_nanos();
         Self { thread, client_addr, arrived_nanos }
     }

@@ -18,9 +18,9 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::rustls::ServerConfig;
 
-use crate::clicks::Clicks;
+use crate::clicks::ClickRecorder;
 use crate::client_addr::{ClientAddr, Transport};
-use crate::connection::{self, Thread};
+use crate::connection::{self, ServingThread};
 use crate::connection_table::{ConnectionTable, IdleTracker, Waiting};
 use crate::counts::{Counter as _, Counts, RedirectCounts};
 use crate::journal::Journal;
@@ -175,8 +175,13 @@ impl Workers {
                         Err(error) => return drop(started.send(Err(error))),
                     };
                     let _ = started.send(Ok(()));
-                    let thread =
-                        Rc::new(Thread::new(redirector, counts, phases, http2_connections, clicks));
+                    let thread = Rc::new(ServingThread::new(
+                        redirector,
+                        counts,
+                        phases,
+                        http2_connections,
+                        clicks,
+                    ));
                     runtime.block_on(async move {
                         let worker = Worker { me, thread, peers, fallback, handshakes, outlive };
                         if let Err(error) = worker.run(listening, arrivals).await {
@@ -277,7 +282,11 @@ fn refuse_new(listeners: &[TcpListener]) {
     }
 }
 
-fn clicks_of(journal: &Arc<Journal>, thread: usize, counts: &Arc<Counts>) -> io::Result<Clicks> {
+fn clicks_of(
+    journal: &Arc<Journal>,
+    thread: usize,
+    counts: &Arc<Counts>,
+) -> io::Result<ClickRecorder> {
     let refuse = || {
         io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -285,12 +294,12 @@ fn clicks_of(journal: &Arc<Journal>, thread: usize, counts: &Arc<Counts>) -> io:
         )
     };
     let writer = journal.writer(thread).ok_or_else(refuse)?;
-    Ok(Clicks::new(Arc::clone(journal), writer, Arc::clone(counts)))
+    Ok(ClickRecorder::new(Arc::clone(journal), writer, Arc::clone(counts)))
 }
 
 struct Worker<D> {
     me: usize,
-    thread: Rc<Thread>,
+    thread: Rc<ServingThread>,
     peers: Arc<Peers>,
     fallback: D,
     /// `None` without a listener for TLS.
@@ -492,7 +501,7 @@ impl<D: FallbackService> Worker<D> {
 /// What comes before the first request of some connections: the header of the PROXY protocol, and
 /// the TLS handshake.
 struct SetUp {
-    thread: Rc<Thread>,
+    thread: Rc<ServingThread>,
     tracker: Rc<IdleTracker>,
     /// `None` for a connection that does not begin with a header of the PROXY protocol.
     sources: Option<Arc<Sources>>,
@@ -560,7 +569,7 @@ fn is_this_machine(peer: IpAddr) -> bool {
 
 /// Counts a connection as closed when it is dropped, however the connection ended.
 struct OpenConnection {
-    thread: Rc<Thread>,
+    thread: Rc<ServingThread>,
     peers: Arc<Peers>,
     me: usize,
     idle_tracker: Rc<IdleTracker>,

@@ -27,7 +27,7 @@ use crate::open_redirect;
 use cached_responses::CachedResponses;
 use expressions::each_hash;
 pub use hash_list::{HashList, UpdateError};
-pub use message::{ListUpdate, MalformedMessage, read_updates};
+pub use message::{HashListUpdate, MalformedMessage, read_updates};
 use prefixes::Prefixes;
 pub use service::{SafeBrowsingCounts, SafeBrowsingService, SafeBrowsingSettings};
 

@@ -81,7 +81,7 @@ fn fixture() -> Fixture {
         quarantine: Duration::ZERO,
         unwanted_aliases: Default::default(),
     };
-    let (codes, clock) = (Arc::new(Random::new(Alphabet::Base62, 7)), Clock::default());
+    let (codes, clock) = (Arc::new(RandomCodes::new(Alphabet::Base62, 7)), Clock::default());
     let (cache, screen) = (Arc::new(NoRouteCache), Arc::new(NoScreening));
     let links = Links::new(store.clone(), codes, cache, screen, rules, clock.clone());
     let clicks = Arc::new(MemoryClickStore::new());

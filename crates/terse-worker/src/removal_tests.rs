@@ -42,7 +42,7 @@ impl Fixture {
             quarantine: Duration::ZERO,
             unwanted_aliases: Default::default(),
         };
-        let (codes, clock) = (Arc::new(Random::new(Alphabet::Base62, 7)), Clock::default());
+        let (codes, clock) = (Arc::new(RandomCodes::new(Alphabet::Base62, 7)), Clock::default());
         let (cache, screen) = (Arc::new(NoRouteCache), Arc::new(NoScreening));
         let links = Arc::new(Links::new(store.clone(), codes, cache, screen, rules, clock.clone()));
         let notices = Arc::<Notices>::default();

@@ -94,7 +94,7 @@ mod tests {
     use terse_core::registry::prelude::*;
     use terse_core::{
         Alphabet, Insert, LinkKey, LinkPolicy, LinkReader as _, LinkStore, ModerationStatus,
-        NoRouteCache, NoScreening, Random, TargetRules, Timestamp,
+        NoRouteCache, NoScreening, RandomCodes, TargetRules, Timestamp,
     };
     use terse_testkit::{MemoryRegistry, MemoryStore, alias, key, timestamp};
 
@@ -143,7 +143,7 @@ mod tests {
             quarantine: Duration::ZERO,
             unwanted_aliases: Default::default(),
         };
-        let codes = Arc::new(Random::new(Alphabet::Base62, 7));
+        let codes = Arc::new(RandomCodes::new(Alphabet::Base62, 7));
         let screen = Arc::new(NoScreening);
         let links = Arc::new(Links::new(
             store.clone(),

@@ -16,7 +16,7 @@ use terse_core::{
 };
 use tokio::sync::watch;
 
-use progress::{Done, Progress};
+use progress::{CompletedScan, Progress};
 
 /// Links per read. Few enough that no visitor whose link must be looked up waits long behind them.
 const PAGE: usize = 500;
@@ -77,7 +77,7 @@ pub struct Rescan {
     counts: Arc<RescanCounts>,
     /// The token under which the progress was read: another holder may have scanned since.
     token: Option<FencingToken>,
-    done: Option<Done>,
+    done: Option<CompletedScan>,
     /// When the next scan is due even if no list changes, by the steady clock.
     due: Duration,
     round: Option<Round>,
@@ -188,7 +188,7 @@ impl Rescan {
         self.counts.rounds.fetch_add(1, Ordering::Relaxed);
         tracing::info!(scanned, changed, "scanned all links");
         self.restarts = 0;
-        let done = Done { lists, at: begun.as_ms() };
+        let done = CompletedScan { lists, at: begun.as_ms() };
         if let Err(error) = self.progress.write(token, &done).await {
             tracing::warn!(%error, "the registry does not keep that all links were scanned; they \
                 are scanned again after a restart");

@@ -127,7 +127,7 @@ async fn open_postgres(
 
 /// What [`migrate`] has moved.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moved {
+pub(crate) struct MigratedCounts {
     pub(crate) links: u64,
     /// Rows of tables.
     pub(crate) rows: u64,
@@ -146,7 +146,7 @@ pub(crate) fn migrate(
     _config: &Config,
     _to: &crate::config::PostgresUrl,
     _say: &dyn Fn(String),
-) -> anyhow::Result<Moved> {
+) -> anyhow::Result<MigratedCounts> {
     check_scheme("postgres").map_err(anyhow::Error::msg)?;
     anyhow::bail!("PostgreSQL is not built in")
 }

@@ -37,7 +37,7 @@ use crate::backends::{self, DataDir, LockGuard, RunInfo, Stores};
 use crate::click_plane::ClickPlane;
 use crate::config::Config;
 use crate::memory_plan::MemoryPlan;
-use listeners::Bound;
+use listeners::BoundListeners;
 use metrics::MetricsParts;
 use services::Services;
 use tls::Tls;
@@ -134,8 +134,8 @@ impl Server {
         let mut store = runtime.block_on(backends::open(config))?;
 
         // Listeners are bound now, so that a wrong address fails before anything is written.
-        let Bound { plain, tls: tls_listener, admin, address, tls_address, outlive } =
-            Bound::open(config)?;
+        let BoundListeners { plain, tls: tls_listener, admin, address, tls_address, outlive } =
+            BoundListeners::open(config)?;
         let base_url = config.base_url_at(address, tls_address);
         let addresses: Vec<_> = [Some(address), tls_address].into_iter().flatten().collect();
         let hosts = policy::hosts(config, &base_url, &addresses)?;
@@ -243,7 +243,7 @@ impl Server {
         let roles = config.roles;
         let fallback = HttpFallback::new(FallbackParts {
             redirector: Arc::clone(&redirector),
-            web: web_plane::Web {
+            web: web_plane::WebService {
                 router: web,
                 password_gate,
                 refusal_pages,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use terse_core::{Clock, Hosts, Insert, LinkStore as _};
 use terse_redirect::fast_path::{FastPathResult, LinkRequest, RequestTime, answer};
 use terse_redirect::{
-    ClientAddr, FailurePages, Now, RedirectSettings, Redirector, VisitMethod, Visitor,
+    ClientAddr, ClockReading, FailurePages, RedirectSettings, Redirector, VisitMethod, Visitor,
     VisitorHeaders,
 };
 use terse_testkit::MemoryStore;
@@ -59,7 +59,10 @@ fn fast_path() {
     let redirector = std::panic::AssertUnwindSafe(redirector);
     fuzz("fast_path", |bytes| {
         let run = |bytes: &[u8]| {
-            let now = Now { wall_ms: clock.now().as_ms(), steady_ms: clock.steady_micros() / 1000 };
+            let now = ClockReading {
+                wall_ms: clock.now().as_ms(),
+                steady_ms: clock.steady_micros() / 1000,
+            };
             let (mut request, mut out) = (LinkRequest::default(), Vec::new());
             let time = RequestTime { now, date: b"date: now\r\n", closing: false };
             let step = answer(bytes, &redirector, &client, time, None, &mut request, &mut out);

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use rusqlite::params;
 use terse_core::registry::{
     AbuseReport, Attribution, AuditAction, AuditRecord, BlockedHost, BlocklistStore, DomainConfig,
-    DomainStore, NewReport, RegistryError, ReportId, ReportState, ReportStore, Reported,
+    DomainStore, NewReport, RegistryError, ReportId, ReportResult, ReportState, ReportStore,
     ReportedLink,
 };
 use terse_core::{Domain, LinkKey, Target, Timestamp};
@@ -84,7 +84,7 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn report(&self, report: &NewReport) -> Result<Reported, WriteError> {
+    pub(crate) fn report(&self, report: &NewReport) -> Result<ReportResult, WriteError> {
         let NewReport { link, created_at, reporter, account, reason, text, at } = report;
         let (domain, code, created_at) =
             (link.domain.as_str(), link.code.as_str(), created_at.as_ms());
@@ -104,7 +104,7 @@ impl RegistryWrites {
         let reporters = self.one(REPORTERS, params![domain, code, created_at], |row| {
             Ok(row.get::<_, i64>(0)?.cast_unsigned())
         })?;
-        Ok(Reported { id: ReportId(id), reporters: reporters.unwrap_or(0) })
+        Ok(ReportResult { id: ReportId(id), reporters: reporters.unwrap_or(0) })
     }
 
     pub(crate) fn settle_reports(
@@ -172,7 +172,7 @@ impl BlocklistStore for EmbeddedRegistry {
 
 #[async_trait]
 impl ReportStore for EmbeddedRegistry {
-    async fn report(&self, report: NewReport) -> Answer<Reported> {
+    async fn report(&self, report: NewReport) -> Answer<ReportResult> {
         self.write(move |writes| writes.report(&report)).await
     }
 

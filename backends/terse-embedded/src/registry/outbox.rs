@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use rusqlite::{Row, params};
 use terse_core::registry::{
-    Actor, Attribution, AuditRecord, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due,
-    Enqueued, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent,
-    NewWebhook, RegistryError, Settlement, Webhook, WebhookChange, WebhookId, WebhookStore,
+    Actor, AttemptRecord, Attribution, AuditRecord, Delivery, DeliveryClaim, DeliveryId,
+    DeliveryState, Disabled, DueDelivery, EnqueueResult, MAX_SETTLED_PER_WEBHOOK,
+    MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook,
+    WebhookChange, WebhookId, WebhookStore,
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 
@@ -133,7 +134,7 @@ impl RegistryQueries {
     }
 
     /// Webhooks with a due delivery, starting after the given id and wrapping around.
-    pub(crate) fn ready(&self, claim: &Claim) -> Result<Vec<(Webhook, u64)>, Failure> {
+    pub(crate) fn ready(&self, claim: &DeliveryClaim) -> Result<Vec<(Webhook, u64)>, Failure> {
         let (after, now) = (bound(claim.after.0), claim.now.as_ms());
         let (until, latest) = (claim.until().as_ms(), claim.latest_attempt().as_ms());
         let mut ready = Vec::new();
@@ -247,8 +248,8 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn enqueue_all(&self, events: &[NewEvent]) -> Result<Enqueued, WriteError> {
-        let mut enqueued = Enqueued::default();
+    pub(crate) fn enqueue_all(&self, events: &[NewEvent]) -> Result<EnqueueResult, WriteError> {
+        let mut enqueued = EnqueueResult::default();
         for event in events {
             match self.webhooks(event.owner) {
                 Ok(webhooks) => enqueued.deliveries += self.enqueue(event, webhooks)?,
@@ -286,7 +287,7 @@ impl RegistryWrites {
         Ok(count)
     }
 
-    pub(crate) fn due(&self, claim: &Claim) -> Result<Vec<Due>, WriteError> {
+    pub(crate) fn due(&self, claim: &DeliveryClaim) -> Result<Vec<DueDelivery>, WriteError> {
         let (until, latest) = (claim.until().as_ms(), claim.latest_attempt().as_ms());
         let mut due = Vec::new();
         for (webhook, loan) in self.ready(claim)? {
@@ -298,7 +299,7 @@ impl RegistryWrites {
             let Some(delivery) = next else { continue };
             let loan = loan + 1;
             self.run(LEND, [filed(webhook.id.0), filed(loan), until])?;
-            due.push(Due { webhook, delivery, loan });
+            due.push(DueDelivery { webhook, delivery, loan });
         }
         Ok(due)
     }
@@ -324,8 +325,8 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn settle(&self, settlement: &Settlement) -> Result<bool, WriteError> {
-        let Settlement { webhook: id, loan, delivery, disable } = settlement;
+    pub(crate) fn settle(&self, settlement: &AttemptRecord) -> Result<bool, WriteError> {
+        let AttemptRecord { webhook: id, loan, delivery, disable } = settlement;
         let Some((before, last)) = self.webhook(None, *id)? else { return Ok(false) };
         if last != *loan {
             return Ok(false);
@@ -395,14 +396,16 @@ impl WebhookStore for EmbeddedRegistry {
         self.list(RegistryQueries::owners_with_webhooks).await
     }
 
-    async fn enqueue_all(&self, events: Vec<NewEvent>) -> Answer<Enqueued> {
+    async fn enqueue_all(&self, events: Vec<NewEvent>) -> Answer<EnqueueResult> {
         self.write(move |writes| writes.enqueue_all(&events)).await
     }
 
-    async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
+    async fn due(&self, claim: DeliveryClaim) -> Answer<Vec<DueDelivery>> {
         // Callers poll this, mostly without a result, so a reader checks first and saves a write.
         let any = self
-            .list(move |queries| queries.ready(&Claim { limit: claim.limit.min(1), ..claim }))
+            .list(move |queries| {
+                queries.ready(&DeliveryClaim { limit: claim.limit.min(1), ..claim })
+            })
             .await?;
         match any.is_empty() {
             true => Ok(Vec::new()),
@@ -410,7 +413,7 @@ impl WebhookStore for EmbeddedRegistry {
         }
     }
 
-    async fn settle(&self, settlement: Settlement) -> Answer<bool> {
+    async fn settle(&self, settlement: AttemptRecord) -> Answer<bool> {
         self.write(move |writes| writes.settle(&settlement)).await
     }
 

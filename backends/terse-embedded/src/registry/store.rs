@@ -35,18 +35,18 @@ pub(crate) type Answer<T> = Result<T, RegistryError>;
 /// Owners in one SQLite file. Dropping it finishes the waiting work.
 pub struct EmbeddedRegistry {
     site: DbLocation,
-    threads: StoreThreads<Owners>,
+    threads: StoreThreads<RegistryDatabase>,
     /// Whether the log may still hold a deleted salt.
     pub(crate) to_wipe: AtomicBool,
 }
 
 /// The data that this registry's threads share.
 #[derive(Clone)]
-pub(crate) struct Owners {
+pub(crate) struct RegistryDatabase {
     site: DbLocation,
 }
 
-impl Database for Owners {
+impl Database for RegistryDatabase {
     type Queries = RegistryQueries;
     type Writes = RegistryWrites;
     const NAME: &'static str = "registry";
@@ -84,8 +84,12 @@ impl EmbeddedRegistry {
             },
             ReadPool { name: "list", threads: 1, bound: LISTS, at_once: 1 },
         ];
-        let threads =
-            StoreThreads::start(&Owners { site: site.clone() }, options.queue, TIMEOUT, &pools)?;
+        let threads = StoreThreads::start(
+            &RegistryDatabase { site: site.clone() },
+            options.queue,
+            TIMEOUT,
+            &pools,
+        )?;
         // Closed last, so that SQLite never deletes the log between two connections.
         drop(conn);
         // A killed process may have left a deleted salt in the log.

@@ -5,9 +5,9 @@ use rusqlite::Connection;
 use terse_core::registry::EventKind;
 use terse_core::rules::Rules;
 use terse_core::{
-    CodeRequest, CodeSource as _, Flags, Hashed, Insert, Link, LinkReader as _, LinkStore as _,
-    ListQuery, ModerationSource, ModerationStatus, Notes, Outbox as _, OutboxEvent, OwnerId,
-    Revision, Sort, TagCount, Tags, Target, Updated,
+    CodeRequest, CodeSource as _, Flags, HashedCodes, Insert, Link, LinkReader as _,
+    LinkStore as _, ListQuery, ModerationSource, ModerationStatus, Notes, Outbox as _, OutboxEvent,
+    OwnerId, Revision, Sort, TagCount, Tags, Target, Updated,
 };
 use terse_embedded::{Embedded, EmbeddedOpenError, EmbeddedOptions, verify};
 use terse_testkit::{alias, timestamp};
@@ -89,7 +89,7 @@ async fn a_file_of_the_first_version_keeps_its_codes_from_targets() {
     let folder = Folder::new();
     let target = Target::from_stored("https://a.example/".into());
     let code_in = async |store: Embedded| {
-        let codes = Hashed::new(store.identity(), 7);
+        let codes = HashedCodes::new(store.identity(), 7);
         let wanted = CodeRequest { owner: OwnerId::ADMIN, target: &target, attempt: 0 };
         let code = codes.next(wanted).await.unwrap().to_string();
         store.close();

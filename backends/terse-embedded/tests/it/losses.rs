@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use terse_core::{
-    CodeRequest, CodeSource as _, Insert, LinkKey, LinkReader as _, LinkStore as _, Numbered,
+    CodeRequest, CodeSource as _, Insert, LinkKey, LinkReader as _, LinkStore as _, NumberedCodes,
     OwnerId, Target,
 };
 use terse_embedded::{Embedded, EmbeddedOptions, last_loss, verify};
@@ -47,7 +47,7 @@ impl Folder {
 /// Codes as a process takes them, each with a link. A refill may hold the store for a while
 /// longer: only `close`, not a drop, ends it for sure.
 async fn create(store: &Arc<Embedded>, count: usize) -> Vec<LinkKey> {
-    let codes = Numbered::new(store.clone(), 7, 10);
+    let codes = NumberedCodes::new(store.clone(), 7, 10);
     let target = Target::from_stored("https://example.com/".into());
     let mut keys = Vec::new();
     for _ in 0..count {

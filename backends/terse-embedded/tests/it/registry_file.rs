@@ -9,8 +9,9 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
-    AccountName, AcmeRecordKind, Actor, Attribution, BlockedHost, Claim, EventKind, NewAccount,
-    NewEvent, NewKey, NewWebhook, NodeId, RegistryError, Role, Scope, Session, Token, WebhookId,
+    AccountName, AcmeRecordKind, Actor, Attribution, BlockedHost, DeliveryClaim, EventKind,
+    NewAccount, NewEvent, NewKey, NewWebhook, NodeId, RegistryError, Role, Scope, Session, Token,
+    WebhookId,
 };
 use terse_core::{OwnerId, StoreError};
 use terse_embedded::{
@@ -137,7 +138,7 @@ async fn deliveries_leased_by_a_dead_process_are_due_again() {
         at: timestamp(0),
         only: None,
     };
-    let claim = Claim {
+    let claim = DeliveryClaim {
         now: timestamp(1),
         lease: std::time::Duration::from_secs(3600),
         after: WebhookId(0),

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use terse_core::registry::{
-    AbuseReport, Attribution, AuditRecord, NewReport, ReportId, ReportState, ReportStore, Reported,
-    ReportedLink, TEXTS_SHOWN,
+    AbuseReport, Attribution, AuditRecord, NewReport, ReportId, ReportResult, ReportState,
+    ReportStore, ReportedLink, TEXTS_SHOWN,
 };
 use terse_core::{LinkKey, Timestamp};
 
@@ -15,7 +15,7 @@ use crate::sql::{SqlTimestamp, params};
 
 #[async_trait]
 impl ReportStore for PostgresRegistry {
-    async fn report(&self, report: NewReport) -> Answer<Reported> {
+    async fn report(&self, report: NewReport) -> Answer<ReportResult> {
         step!(self, Registry, |step| {
             let NewReport { link, created_at, reporter, account, reason, text, at } = &report;
             let (domain, code) = (link.domain.as_str(), link.code.as_str());
@@ -49,7 +49,7 @@ impl ReportStore for PostgresRegistry {
                  AND link_created_at = $3 AND state = 'open'";
             let params = params![domain, code, created_at];
             let reporters = step.one(sql, params, |row| id(row, 0)).await?;
-            Ok(Reported { id: ReportId(number), reporters: reporters.unwrap_or(0) })
+            Ok(ReportResult { id: ReportId(number), reporters: reporters.unwrap_or(0) })
         })
     }
 

@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use terse_core::registry::{
-    Actor, Attribution, AuditRecord, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due,
-    Enqueued, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent,
-    NewWebhook, RegistryError, Settlement, Webhook, WebhookChange, WebhookId, WebhookStore,
+    Actor, AttemptRecord, Attribution, AuditRecord, Delivery, DeliveryClaim, DeliveryId,
+    DeliveryState, Disabled, DueDelivery, EnqueueResult, MAX_SETTLED_PER_WEBHOOK,
+    MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook,
+    WebhookChange, WebhookId, WebhookStore,
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 
@@ -129,7 +130,7 @@ impl Step<'_> {
         Ok(count)
     }
 
-    async fn enqueue_all(&self, events: &[NewEvent]) -> Result<Enqueued, WriteError> {
+    async fn enqueue_all(&self, events: &[NewEvent]) -> Result<EnqueueResult, WriteError> {
         // All webhooks that may change, in the order of their ids, so that two nodes do not wait
         // for each other.
         let owners: Vec<i64> = events.iter().map(|event| event.owner.0.cast_signed()).collect();
@@ -138,7 +139,7 @@ impl Step<'_> {
             params![owners],
         )
         .await?;
-        let mut enqueued = Enqueued::default();
+        let mut enqueued = EnqueueResult::default();
         for event in events {
             let sql = format!(
                 "SELECT {WEBHOOK_COLUMNS} FROM webhooks w WHERE w.owner = $1 ORDER BY w.id"
@@ -156,7 +157,7 @@ impl Step<'_> {
         Ok(enqueued)
     }
 
-    async fn due(&self, claim: &Claim) -> Result<Vec<Due>, WriteError> {
+    async fn due(&self, claim: &DeliveryClaim) -> Result<Vec<DueDelivery>, WriteError> {
         let (until, latest) = (claim.until(), claim.latest_attempt());
         let sql = format!(
             "SELECT {WEBHOOK_COLUMNS}, w.loan {READY} ORDER BY w.id LIMIT $6 \
@@ -199,7 +200,7 @@ impl Step<'_> {
                 params![number, loan.cast_signed(), SqlTimestamp(until)],
             )
             .await?;
-            due.push(Due { webhook, delivery, loan });
+            due.push(DueDelivery { webhook, delivery, loan });
         }
         Ok(due)
     }
@@ -236,8 +237,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    async fn settle(&self, settlement: &Settlement) -> Result<bool, WriteError> {
-        let Settlement { webhook: id, loan, delivery, disable } = settlement;
+    async fn settle(&self, settlement: &AttemptRecord) -> Result<bool, WriteError> {
+        let AttemptRecord { webhook: id, loan, delivery, disable } = settlement;
         let Some((before, last)) = self.webhook(None, *id).await? else { return Ok(false) };
         if last != *loan {
             return Ok(false);
@@ -355,11 +356,11 @@ impl WebhookStore for PostgresRegistry {
         Ok(all(&rows, |row| Ok(OwnerId(id(row, 0)?)))?)
     }
 
-    async fn enqueue_all(&self, events: Vec<NewEvent>) -> Answer<Enqueued> {
+    async fn enqueue_all(&self, events: Vec<NewEvent>) -> Answer<EnqueueResult> {
         step!(self, Rows, |step| { step.enqueue_all(&events).await })
     }
 
-    async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
+    async fn due(&self, claim: DeliveryClaim) -> Answer<Vec<DueDelivery>> {
         // Callers poll this, mostly without a result: a read first saves a transaction.
         let sql = format!("SELECT true {READY} LIMIT 1");
         let (until, latest) = (SqlTimestamp(claim.until()), SqlTimestamp(claim.latest_attempt()));
@@ -371,7 +372,7 @@ impl WebhookStore for PostgresRegistry {
         step!(self, Rows, |step| { step.due(&claim).await })
     }
 
-    async fn settle(&self, settlement: Settlement) -> Answer<bool> {
+    async fn settle(&self, settlement: AttemptRecord) -> Answer<bool> {
         step!(self, Rows, |step| { step.settle(&settlement).await })
     }
 

@@ -3,21 +3,21 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use terse_core::{CodeRequest, CodeSource as _, LinkStore as _, Numbered, OwnerId};
+use terse_core::{CodeRequest, CodeSource as _, LinkStore as _, NumberedCodes, OwnerId};
 use terse_postgres::{PostgresLinks, PostgresOptions};
 use terse_testkit::{PostgresServer, alias};
 
 /// A node and its codes. It leases ten numbers at a time.
 struct Node {
     store: Arc<PostgresLinks>,
-    codes: Numbered,
+    codes: NumberedCodes,
 }
 
 impl Node {
     async fn start(url: &str) -> Self {
         let store = PostgresLinks::open(PostgresOptions::new(url.to_owned())).await.unwrap();
         let store = Arc::new(store);
-        Self { codes: Numbered::new(store.clone(), 7, 10), store }
+        Self { codes: NumberedCodes::new(store.clone(), 7, 10), store }
     }
 
     /// Takes codes, and waits for the database where it must.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::CreateOptions;
 use super::callers::spread;
 use super::report::BenchReport;
-use super::tally::ClickSum;
+use super::tally::ConnectionCounts;
 use super::wire::BenchConnection;
 
 /// How long a create may take after the end, for example to wait for the disk.
@@ -25,7 +25,7 @@ pub(super) fn run(options: CreateOptions) -> anyhow::Result<BenchReport> {
     let tally = spread(threads, callers, move |index| {
         let options = Arc::clone(&options);
         async move {
-            let mut tally = ClickSum::default();
+            let mut tally = ConnectionCounts::default();
             let calls = calls(&options, run, index, end, &mut tally);
             if tokio::time::timeout_at((end + GRACE).into(), calls).await.is_err() {
                 tally.errors.timeout += 1;
@@ -41,7 +41,7 @@ async fn calls(
     run: u64,
     index: usize,
     end: Instant,
-    tally: &mut ClickSum,
+    tally: &mut ConnectionCounts,
 ) {
     let mut head = format!(
         "POST /api/v1/urls HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n",
@@ -102,12 +102,12 @@ async fn calls(
 mod tests {
     use std::collections::HashSet;
 
-    use super::super::fake::Fake;
+    use super::super::fake::FakeServer;
     use super::*;
 
     #[test]
     fn only_a_201_is_a_create_and_every_target_is_new() {
-        let fake = Fake::answering(|number, _| {
+        let fake = FakeServer::answering(|number, _| {
             let status = if number % 2 == 0 { "201 Created" } else { "200 OK" };
             format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}")
         });

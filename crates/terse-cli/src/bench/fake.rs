@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use super::wire::BenchTarget;
 
 /// Lives until the test process ends.
-pub(super) struct Fake {
+pub(super) struct FakeServer {
     pub(super) server: BenchTarget,
     pub(super) connections: Arc<AtomicUsize>,
     pub(super) requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Fake {
+impl FakeServer {
     /// Answers each request, numbered from 0, with this head and body.
     pub(super) fn answering(
         answer: impl Fn(usize, &str) -> String + Send + Sync + 'static,

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::LoadOptions;
 use super::callers::spread;
 use super::report::BenchReport;
-use super::tally::ClickSum;
+use super::tally::ConnectionCounts;
 use super::wire::BenchConnection;
 use terse_core::Secret;
 
@@ -80,8 +80,8 @@ pub(super) fn run(options: &LoadOptions) -> anyhow::Result<BenchReport> {
     Ok(BenchReport::new("load", elapsed, tally).with_links(options.links))
 }
 
-async fn fill(filling: Arc<Filling>) -> anyhow::Result<ClickSum> {
-    let mut tally = ClickSum::default();
+async fn fill(filling: Arc<Filling>) -> anyhow::Result<ConnectionCounts> {
+    let mut tally = ConnectionCounts::default();
     let mut open = None;
     loop {
         let batch = filling.next.fetch_add(1, Ordering::Relaxed);
@@ -187,7 +187,7 @@ fn paths(body: &[u8], links: u64) -> anyhow::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::Fake;
+    use super::super::fake::FakeServer;
     use super::*;
 
     /// Codes derived from the targets' numbers, so that a test can check the order.
@@ -203,7 +203,7 @@ mod tests {
         format!("HTTP/1.1 207 Multi-Status\r\nContent-Length: {}\r\n\r\n{body}", body.len())
     }
 
-    fn options(fake: &Fake, paths: std::path::PathBuf) -> LoadOptions {
+    fn options(fake: &FakeServer, paths: std::path::PathBuf) -> LoadOptions {
         LoadOptions {
             url: fake.server.clone(),
             key: Some(terse_core::Secret::new("secret")),
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn paths_are_written_in_the_order_of_their_targets_also_after_a_hiccup() {
-        let fake = Fake::answering(|number, request| match number {
+        let fake = FakeServer::answering(|number, request| match number {
             1 => "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".into(),
             _ => bulk(request),
         });
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_refusal_ends_the_loading_and_says_why() {
         let refusal = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 11\r\n\r\nunknown key";
-        let fake = Fake::answering(move |_, _| refusal.into());
+        let fake = FakeServer::answering(move |_, _| refusal.into());
         let folder = tempfile::tempdir().unwrap();
         let error = run(&options(&fake, folder.path().join("paths"))).unwrap_err();
         assert!(format!("{error:#}").contains("status 401: unknown key"), "{error:#}");

@@ -8,7 +8,7 @@ use anyhow::bail;
 use super::callers::spread;
 use super::paths::{Paths, Picker};
 use super::report::BenchReport;
-use super::tally::ClickSum;
+use super::tally::ConnectionCounts;
 use super::wire::BenchConnection;
 use super::{PathChoice, RedirectOptions};
 
@@ -54,7 +54,7 @@ pub(super) fn run(options: RedirectOptions) -> anyhow::Result<BenchReport> {
     let tally = spread(threads, connections, move |index| {
         let plan = Arc::clone(&shared);
         async move {
-            let mut tally = ClickSum::default();
+            let mut tally = ConnectionCounts::default();
             if tokio::time::timeout_at((plan.end + GRACE).into(), visits(&plan, index, &mut tally))
                 .await
                 .is_err()
@@ -74,7 +74,7 @@ pub(super) fn run(options: RedirectOptions) -> anyhow::Result<BenchReport> {
 }
 
 /// One visitor after another on one connection, or on a connection each.
-async fn visits(plan: &Plan, index: usize, tally: &mut ClickSum) {
+async fn visits(plan: &Plan, index: usize, tally: &mut ConnectionCounts) {
     let options = &plan.options;
     let expected = if options.pick == PathChoice::Unknown { 404 } else { 302 };
     let all = usize::try_from(options.connections).unwrap_or(usize::MAX);
@@ -170,14 +170,14 @@ impl Pace {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use super::super::fake::Fake;
+    use super::super::fake::FakeServer;
     use super::*;
 
     const GOOD: &str =
         "HTTP/1.1 302 Found\r\nLocation: https://example.com/\r\nContent-Length: 0\r\n\r\n";
     const MISSING: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone";
 
-    fn options(fake: &Fake, pick: PathChoice) -> RedirectOptions {
+    fn options(fake: &FakeServer, pick: PathChoice) -> RedirectOptions {
         RedirectOptions {
             url: fake.server.clone(),
             paths: None,
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn only_a_302_that_leads_somewhere_counts() {
-        let fake = Fake::answering(|number, _| match number % 4 {
+        let fake = FakeServer::answering(|number, _| match number % 4 {
             0 => MISSING.into(),
             1 => "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n".into(),
             2 => GOOD.replace("302", "301"),
@@ -219,8 +219,9 @@ mod tests {
 
     #[test]
     fn a_scanner_expects_to_find_nothing() {
-        let fake =
-            Fake::answering(|number, _| if number == 3 { GOOD.into() } else { MISSING.into() });
+        let fake = FakeServer::answering(
+            |number, _| if number == 3 { GOOD.into() } else { MISSING.into() },
+        );
         let report = run(options(&fake, PathChoice::Unknown)).unwrap();
         assert_eq!(report.statuses[&404], report.requests);
         assert_eq!(report.errors.total(), 1);
@@ -228,14 +229,14 @@ mod tests {
 
     #[test]
     fn each_path_is_asked_for_once_and_then_it_ends() {
-        let fake = Fake::answering(|_, _| GOOD.into());
+        let fake = FakeServer::answering(|_, _| GOOD.into());
         let report = run(options(&fake, PathChoice::Each)).unwrap();
         assert_eq!((report.requests, report.errors.total()), (1, 0));
     }
 
     #[test]
     fn a_closed_connection_is_an_error_only_before_the_answer() {
-        let fake = Fake::answering(|_, _| {
+        let fake = FakeServer::answering(|_, _| {
             GOOD.replace("Content-Length", "Connection: close\r\nContent-Length")
         });
         let report =
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_charged_for_everyone_who_had_to_wait() {
-        let fake = Fake::answering(|number, _| {
+        let fake = FakeServer::answering(|number, _| {
             if number == 10 {
                 std::thread::sleep(Duration::from_millis(300));
             }
@@ -286,7 +287,7 @@ mod tests {
             super::super::BenchTarget::parse(&format!("http://{}", listener.local_addr().unwrap()))
                 .unwrap();
         drop(listener);
-        let fake = Fake::answering(|_, _| GOOD.into());
+        let fake = FakeServer::answering(|_, _| GOOD.into());
         let report =
             run(RedirectOptions { url: server, ..options(&fake, PathChoice::Single) }).unwrap();
         assert!(report.requests == 0 && report.errors.connection > 0);

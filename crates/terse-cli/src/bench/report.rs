@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use super::histogram::Histogram;
-use super::tally::ClickSum;
+use super::tally::ConnectionCounts;
 
 /// The results of a run of `terse bench`.
 #[derive(Clone, Debug, Serialize)]
@@ -89,7 +89,7 @@ impl Latency {
 }
 
 impl BenchReport {
-    pub(super) fn new(mode: &'static str, elapsed: Duration, tally: ClickSum) -> Self {
+    pub(super) fn new(mode: &'static str, elapsed: Duration, tally: ConnectionCounts) -> Self {
         let (seconds, requests) = (elapsed.as_secs_f64(), tally.latencies.count());
         Self {
             mode,

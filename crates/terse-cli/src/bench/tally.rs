@@ -8,7 +8,7 @@ use super::report::ErrorCounts;
 
 /// Counts of one connection, or of all of them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ClickSum {
+pub(super) struct ConnectionCounts {
     pub(super) latencies: Histogram,
     /// Only a few, so a list is faster than a map.
     pub(super) statuses: Vec<(u16, u64)>,
@@ -17,7 +17,7 @@ pub(super) struct ClickSum {
     pub(super) sample: Option<String>,
 }
 
-impl ClickSum {
+impl ConnectionCounts {
     /// Counts an expected response.
     pub(super) fn good(&mut self, status: u16, latency: Duration) {
         self.status(status, 1);

@@ -20,7 +20,9 @@ use self::sending::{Sent, keys_of, send};
 use crate::CommandContext;
 use crate::client::ApiClient;
 use crate::terminal::{one_line, say};
-use crate::transfer::{Done, Format, Position, Refused, Row, RowResult, Rows, Source};
+use crate::transfer::{
+    Format, ImportCounts, ImportPosition, Refused, Row, RowResult, Rows, Source,
+};
 
 /// Links per request.
 const BATCH: usize = 500;
@@ -79,7 +81,7 @@ struct Work<'a> {
     api: &'a ApiClient,
     /// The call that imports rows, with its parameters.
     path: &'static str,
-    done: Done,
+    done: ImportCounts,
     /// What the rows of a dry run occupy.
     claims: SeenImportRows,
     shown: Vec<Refused>,
@@ -125,9 +127,9 @@ impl ImportArgs {
         let progress_file = file.filter(|_| !self.dry_run);
         let done = match progress_file {
             Some(path) if !self.restart => resume(path, &api, &mut rows)?,
-            _ => Done::default(),
+            _ => ImportCounts::default(),
         };
-        let resumed = done != Done::default();
+        let resumed = done != ImportCounts::default();
         let report =
             self.report.as_deref().map(|path| ImportReport::open(path, resumed)).transpose()?;
         let path = match self.dry_run {
@@ -152,7 +154,7 @@ impl ImportArgs {
         }
         ensure!(work.done.rows() > 0, "there are no rows below the header");
         if let Some(path) = progress_file {
-            Position::remove(path);
+            ImportPosition::remove(path);
         }
         self.print_summary(&work, &rows, context)?;
         Ok(self.lenient || work.done.refused == 0)
@@ -234,7 +236,7 @@ impl ImportArgs {
         rows: &Rows,
         context: &CommandContext,
     ) -> anyhow::Result<()> {
-        let Done { created, existing, refused, skipped } = work.done;
+        let ImportCounts { created, existing, refused, skipped } = work.done;
         let (report, source) = (self.report.as_deref(), rows.source().map(Source::name));
         if context.json {
             let partial = rows.partial().map(|(holds, of)| json!({ "holds": holds, "of": of }));
@@ -290,10 +292,11 @@ struct InFlight<'scope> {
 
 /// Where to start: at the first row, or where an interrupted import of the same file to the same
 /// server stopped.
-fn resume(path: &Path, api: &ApiClient, rows: &mut Rows) -> anyhow::Result<Done> {
-    let Some(position) = Position::read(path)?.filter(|position| position.place == api.place())
+fn resume(path: &Path, api: &ApiClient, rows: &mut Rows) -> anyhow::Result<ImportCounts> {
+    let Some(position) =
+        ImportPosition::read(path)?.filter(|position| position.place == api.place())
     else {
-        return Ok(Done::default());
+        return Ok(ImportCounts::default());
     };
     rows.skip_to(position.offset, position.line)?;
     ensure!(
@@ -333,7 +336,7 @@ impl Work<'_> {
         bar.set_position(batch.offset);
         bar.set_message(format!("{} links", self.done.created + self.done.existing));
         match progress_file {
-            Some(path) if !batch.last => Position {
+            Some(path) if !batch.last => ImportPosition {
                 place: self.api.place().to_owned(),
                 offset: batch.offset,
                 line: batch.line,

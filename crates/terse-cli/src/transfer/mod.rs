@@ -15,7 +15,7 @@ mod writer;
 pub(crate) use cells::guard;
 pub(crate) use columns::Source;
 pub(crate) use records::digest_of;
-pub(crate) use resume::{Done, Position};
+pub(crate) use resume::{ImportCounts, ImportPosition};
 pub use rows::rows_of;
 pub(crate) use rows::{Format, Refused, Row, RowResult, Rows};
 pub(crate) use writer::Writer;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// The progress of an import.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Done {
+pub(crate) struct ImportCounts {
     /// Links created.
     pub(crate) created: u64,
     /// Links that already existed.
@@ -19,7 +19,7 @@ pub(crate) struct Done {
     pub(crate) skipped: u64,
 }
 
-impl Done {
+impl ImportCounts {
     /// How many rows were processed.
     pub(crate) fn rows(self) -> u64 {
         self.created + self.existing + self.refused + self.skipped
@@ -28,7 +28,7 @@ impl Done {
 
 /// The position in a file up to which the server has acknowledged every row.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Position {
+pub(crate) struct ImportPosition {
     /// The server or data folder.
     pub(crate) place: String,
     /// In bytes.
@@ -38,10 +38,10 @@ pub(crate) struct Position {
     /// SHA-256 of the file up to there: an import does not continue with another or a changed file.
     pub(crate) sha256: String,
     /// The progress up to there.
-    pub(crate) done: Done,
+    pub(crate) done: ImportCounts,
 }
 
-impl Position {
+impl ImportPosition {
     /// The path of the resume file beside a file.
     pub(crate) fn path(file: &Path) -> PathBuf {
         let mut name = file.as_os_str().to_owned();

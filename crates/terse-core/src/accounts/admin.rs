@@ -2,7 +2,7 @@
 
 use super::keys::parse_plan;
 use super::profile::account_name;
-use super::{AccountError, Accounts, Erased, Erasures, invalid, reason};
+use super::{AccountError, Accounts, ErasureProgress, Erasures, invalid, reason};
 use crate::link::OwnerId;
 use crate::principal::Principal;
 use crate::registry::{Account, AccountChange, NewAccount, Role};
@@ -138,7 +138,7 @@ impl Accounts {
         erasures: &Erasures,
         principal: &Principal,
         id: OwnerId,
-    ) -> Result<Erased, AccountError> {
+    ) -> Result<ErasureProgress, AccountError> {
         let account = self.account(principal, id).await?;
         if account.id == principal.owner() {
             return Err(AccountError::OwnAccount);

@@ -45,7 +45,7 @@ pub enum ErasureError {
 
 /// The progress of an erasure when its request is answered. The account is closed in any case.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Erased {
+pub enum ErasureProgress {
     /// Everything is erased.
     Done,
     /// The rest is still being erased.
@@ -111,11 +111,11 @@ impl Erasures {
         refresh: &dyn RefreshHook,
         account: &Account,
         by: Attribution,
-    ) -> Result<Erased, RegistryError> {
+    ) -> Result<ErasureProgress, RegistryError> {
         self.begin(account, by.clone()).await?;
         refresh.refresh().await;
         let Ok(turn) = Arc::clone(&self.running).try_acquire_owned() else {
-            return Ok(Erased::UnderWay);
+            return Ok(ErasureProgress::UnderWay);
         };
         let mut erasure = self.erasure(account.id, by);
         let task = tokio::spawn(async move {
@@ -124,9 +124,9 @@ impl Erasures {
             Ok::<_, ErasureError>(())
         });
         match tokio::time::timeout(REQUEST_WAIT, task).await {
-            Ok(Ok(Ok(()))) => Ok(Erased::Done),
+            Ok(Ok(Ok(()))) => Ok(ErasureProgress::Done),
             // The erasure job tries again, and reports what fails then.
-            _ => Ok(Erased::UnderWay),
+            _ => Ok(ErasureProgress::UnderWay),
         }
     }
 

@@ -21,7 +21,7 @@ mod two_factor_key;
 
 pub use admin::{AccountDraft, AccountEdit, role_of};
 pub use authentication::SignedIn;
-pub use erasure::{Erased, Erasure, ErasureError, Erasures};
+pub use erasure::{Erasure, ErasureError, ErasureProgress, Erasures};
 pub use error::AccountError;
 pub use keys::{KeyDraft, MAX_KEY_NAME};
 pub use profile::{ErasureConfirmation, OwnSubject, ProfileEdit};

@@ -1,6 +1,6 @@
 //! An account's own profile: reading, changing and erasing it.
 
-use super::{AccountError, Accounts, Erased, Erasures, invalid};
+use super::{AccountError, Accounts, ErasureProgress, Erasures, invalid};
 use crate::principal::{Credential, Principal};
 use crate::registry::{
     Account, AccountChange, AccountName, OidcIdentity, RegistryError, Webhook, subject,
@@ -112,7 +112,7 @@ impl Accounts {
         erasures: &Erasures,
         principal: &Principal,
         proof: ErasureConfirmation,
-    ) -> Result<Erased, AccountError> {
+    ) -> Result<ErasureProgress, AccountError> {
         let account = self.own_account(principal).await?;
         self.confirm_erasure(&account, proof).await?;
         let by = self.by(account.id, Some("asked for by its owner".to_owned()));

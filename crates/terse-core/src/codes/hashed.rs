@@ -11,12 +11,12 @@ use crate::identity::{CodeHash, Identity};
 /// A hash of target, owner and attempt, cut to the length. Its key comes from the store's secret,
 /// so that only this store can compute which code a target has.
 #[derive(Debug)]
-pub struct Hashed {
+pub struct HashedCodes {
     identity: Identity,
     length: u8,
 }
 
-impl Hashed {
+impl HashedCodes {
     /// Codes of `length` characters in the alphabet of a store.
     pub fn new(identity: &Identity, length: u8) -> Self {
         Self { identity: identity.clone(), length }
@@ -43,7 +43,7 @@ impl Hashed {
 }
 
 #[async_trait]
-impl CodeSource for Hashed {
+impl CodeSource for HashedCodes {
     async fn next(&self, wanted: CodeRequest<'_>) -> Result<Code, CodeSourceError> {
         let alphabet = self.identity.alphabet;
         let mut skipped = 0u32;

@@ -1,6 +1,6 @@
 //! How codes are generated.
 //!
-//! The default is [`Numbered`]: numbers leased from the store, sent through a keyed bijection
+//! The default is [`NumberedCodes`]: numbers leased from the store, sent through a keyed bijection
 //! ([`Numbering`]). The other generators are optional. All implement [`CodeSource`]. Every insert
 //! is conditional, so a code that is generated twice costs one more attempt and never overwrites a
 //! link.
@@ -14,11 +14,11 @@ mod snowflake;
 
 use async_trait::async_trait;
 
-pub use hashed::Hashed;
-pub use numbered::Numbered;
+pub use hashed::HashedCodes;
+pub use numbered::NumberedCodes;
 pub use numbering::{MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering};
-pub use random::Random;
-pub use snowflake::Snowflake;
+pub use random::RandomCodes;
+pub use snowflake::SnowflakeCodes;
 
 use crate::code::{Code, is_reserved};
 use crate::link::OwnerId;

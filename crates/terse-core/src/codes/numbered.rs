@@ -19,7 +19,7 @@ const REFILL_TIMEOUT: Duration = Duration::from_secs(15);
 /// A task leases the next range when half of the current one is used, so that a caller waits for
 /// the store only if the range runs empty first. At most one refill is under way. A crash wastes
 /// only the rest of the two ranges.
-pub struct Numbered {
+pub struct NumberedCodes {
     shared: Arc<Shared>,
 }
 
@@ -50,7 +50,7 @@ struct State {
     waiting: Vec<oneshot::Sender<Result<(), CodeSourceError>>>,
 }
 
-impl Numbered {
+impl NumberedCodes {
     /// Codes of `length` characters, longer ones when these are used up; `lease` numbers at a time.
     pub fn new(store: Arc<dyn LinkStore>, length: u8, lease: u64) -> Self {
         let numbering = Numbering::new(store.identity());
@@ -71,7 +71,7 @@ impl Numbered {
 }
 
 #[async_trait]
-impl CodeSource for Numbered {
+impl CodeSource for NumberedCodes {
     async fn next(&self, _wanted: CodeRequest<'_>) -> Result<Code, CodeSourceError> {
         loop {
             match self.shared.take() {

@@ -8,12 +8,12 @@ use crate::code::Code;
 /// Draws codes. After a few consecutive conflicts it uses the next length, because the current one
 /// is getting full.
 #[derive(Debug)]
-pub struct Random {
+pub struct RandomCodes {
     alphabet: Alphabet,
     length: u8,
 }
 
-impl Random {
+impl RandomCodes {
     /// Codes of `length` characters.
     pub fn new(alphabet: Alphabet, length: u8) -> Self {
         Self { alphabet, length }
@@ -21,7 +21,7 @@ impl Random {
 }
 
 #[async_trait]
-impl CodeSource for Random {
+impl CodeSource for RandomCodes {
     async fn next(&self, wanted: CodeRequest<'_>) -> Result<Code, CodeSourceError> {
         let longer = u8::try_from(wanted.attempt / 4).unwrap_or(MAX_CODE_LENGTH);
         let length = self.length.saturating_add(longer).min(MAX_CODE_LENGTH);

@@ -17,14 +17,14 @@ const MACHINE_BITS: u32 = 8;
 /// Milliseconds since 2026, 8 bits of node, 10 bits of sequence: ten characters, enough until after
 /// the year 2100.
 #[derive(Debug)]
-pub struct Snowflake {
+pub struct SnowflakeCodes {
     alphabet: Alphabet,
     machine: u8,
     clock: Clock,
     last: Mutex<u64>,
 }
 
-impl Snowflake {
+impl SnowflakeCodes {
     /// `machine` must differ between the nodes of a fleet.
     pub fn new(alphabet: Alphabet, machine: u8, clock: Clock) -> Self {
         Self { alphabet, machine, clock, last: Mutex::new(0) }
@@ -32,7 +32,7 @@ impl Snowflake {
 }
 
 #[async_trait]
-impl CodeSource for Snowflake {
+impl CodeSource for SnowflakeCodes {
     async fn next(&self, _wanted: CodeRequest<'_>) -> Result<Code, CodeSourceError> {
         loop {
             let ms = u64::try_from(self.clock.now().as_ms() - EPOCH_MS).unwrap_or(0);
@@ -65,7 +65,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn codes_rise_and_never_repeat() {
-        let source = Snowflake::new(Alphabet::Base62, 3, Clock::default());
+        let source = SnowflakeCodes::new(Alphabet::Base62, 3, Clock::default());
         let target = Target::from_stored("https://example.com/".into());
         let wanted = CodeRequest { owner: OwnerId::ADMIN, target: &target, attempt: 0 };
         let mut last = String::new();

@@ -65,7 +65,7 @@ pub struct NewEvent {
 
 /// The outcome of [`WebhookStore::enqueue_all`](super::WebhookStore::enqueue_all).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Enqueued {
+pub struct EnqueueResult {
     /// How many deliveries were added.
     pub deliveries: u64,
     /// The ids of events that were left out, because a webhook of their owner cannot be read.
@@ -133,7 +133,7 @@ pub struct Delivery {
 
 /// A sender's request for deliveries that are due.
 #[derive(Clone, Copy, Debug)]
-pub struct Claim {
+pub struct DeliveryClaim {
     /// The time.
     pub now: Timestamp,
     /// How long other senders do not get the claimed webhooks, unless they are settled before.
@@ -144,7 +144,7 @@ pub struct Claim {
     pub limit: usize,
 }
 
-impl Claim {
+impl DeliveryClaim {
     /// The latest time of a next attempt that a right clock can have written. A later one is due at
     /// once: the clock that wrote it was ahead, or has been set back since.
     pub fn latest_attempt(&self) -> Timestamp {
@@ -160,7 +160,7 @@ impl Claim {
 
 /// A delivery that is due, claimed by one sender.
 #[derive(Clone, Debug)]
-pub struct Due {
+pub struct DueDelivery {
     /// The webhook.
     pub webhook: Webhook,
     /// The delivery.
@@ -185,7 +185,7 @@ pub enum DeliveryResult {
 
 /// The result of an attempt, to be stored.
 #[derive(Clone, Debug)]
-pub struct Settlement {
+pub struct AttemptRecord {
     /// The webhook.
     pub webhook: WebhookId,
     /// The number of the claim.
@@ -196,10 +196,10 @@ pub struct Settlement {
     pub disable: Option<String>,
 }
 
-impl Due {
+impl DueDelivery {
     /// The result of an attempt that ended at `now`. `jitter` is a random number from 0 to 1 that
     /// spreads retries, so that deliveries that failed together are not retried together.
-    pub fn settle(&self, outcome: DeliveryResult, now: Timestamp, jitter: f64) -> Settlement {
+    pub fn settle(&self, outcome: DeliveryResult, now: Timestamp, jitter: f64) -> AttemptRecord {
         let mut delivery = Delivery {
             attempts: self.delivery.attempts + 1,
             tried_at: Some(now),
@@ -237,7 +237,7 @@ impl Due {
                 }
             },
         }
-        Settlement { webhook: self.webhook.id, loan: self.loan, delivery, disable }
+        AttemptRecord { webhook: self.webhook.id, loan: self.loan, delivery, disable }
     }
 }
 
@@ -315,7 +315,7 @@ mod tests {
     use crate::registry::{Events, NewWebhook};
     use crate::target::Target;
 
-    fn due(delivered_at: Option<i64>) -> Due {
+    fn due(delivered_at: Option<i64>) -> DueDelivery {
         let url = Target::from_stored("https://hook.example/".into());
         let new = NewWebhook {
             owner: OwnerId(1),
@@ -329,7 +329,7 @@ mod tests {
         };
         let (id, kind, at) = ("e".into(), EventKind::LinkCreated, Timestamp::from_ms(1000));
         let event = NewEvent { id, owner: OwnerId(1), kind, body: "{}".into(), at, only: None };
-        Due { delivery: event.delivery(DeliveryId(1), webhook.id), webhook, loan: 3 }
+        DueDelivery { delivery: event.delivery(DeliveryId(1), webhook.id), webhook, loan: 3 }
     }
 
     fn answered(status: u16) -> DeliveryResult {

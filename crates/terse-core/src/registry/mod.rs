@@ -41,8 +41,8 @@ pub use audit_record::{AuditRecord, redact_account, subject};
 pub use branding_store::BrandingStore;
 pub use credential_store::{CredentialStore, MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER};
 pub use delivery::{
-    Claim, Delivery, DeliveryId, DeliveryResult, DeliveryState, Due, Enqueued,
-    MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, NewEvent, RETRY_PAUSES, Settlement,
+    AttemptRecord, Delivery, DeliveryClaim, DeliveryId, DeliveryResult, DeliveryState, DueDelivery,
+    EnqueueResult, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, NewEvent, RETRY_PAUSES,
 };
 pub use domain_config::{BlockedHost, DomainConfig};
 pub use domain_store::{BlocklistStore, DomainStore};
@@ -51,7 +51,7 @@ pub use lease::{FencingToken, JobLease, JobProgress, Lease, MAX_PROGRESS_BYTES, 
 pub use maintenance::{DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, RegistryMaintenance};
 pub use removal_alarm::{AlarmKind, AlarmState, RemovalAlarm, RemovalAlarms};
 pub use report::{
-    AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportState, Reported, ReportedLink,
+    AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportResult, ReportState, ReportedLink,
     TEXTS_SHOWN,
 };
 pub use report_store::ReportStore;

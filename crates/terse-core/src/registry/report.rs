@@ -86,7 +86,7 @@ pub struct AbuseReport {
 
 /// The result of storing a report.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Reported {
+pub struct ReportResult {
     /// Its id; that of the earlier report if the same reporter has an open report about the same
     /// link.
     pub id: ReportId,

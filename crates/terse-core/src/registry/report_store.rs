@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::audit::Attribution;
-use super::report::{AbuseReport, NewReport, ReportId, ReportState, Reported, ReportedLink};
+use super::report::{AbuseReport, NewReport, ReportId, ReportResult, ReportState, ReportedLink};
 use super::store::RegistryError;
 use crate::link::LinkKey;
 use crate::time::Timestamp;
@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 #[async_trait]
 pub trait ReportStore: Send + Sync + 'static {
     /// Stores a report. Reports of one reporter about a link count once while the first is open.
-    async fn report(&self, report: NewReport) -> Result<Reported, RegistryError>;
+    async fn report(&self, report: NewReport) -> Result<ReportResult, RegistryError>;
 
     /// Up to `limit` reports in a state after `after`, the oldest first.
     async fn reports(

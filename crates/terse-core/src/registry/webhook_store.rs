@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 
 use super::audit::Attribution;
-use super::delivery::{Claim, Delivery, Due, Enqueued, NewEvent, Settlement};
+use super::delivery::{
+    AttemptRecord, Delivery, DeliveryClaim, DueDelivery, EnqueueResult, NewEvent,
+};
 use super::store::RegistryError;
 use super::webhook::{NewWebhook, Webhook, WebhookChange, WebhookId};
 use crate::link::OwnerId;
@@ -51,12 +53,12 @@ pub trait WebhookStore: Send + Sync + 'static {
     /// [`MAX_WAITING_PER_WEBHOOK`](super::MAX_WAITING_PER_WEBHOOK) wait, the store deletes the
     /// oldest and counts them. An event whose owner has a damaged webhook is left out and does not
     /// stop the others.
-    async fn enqueue_all(&self, events: Vec<NewEvent>) -> Result<Enqueued, RegistryError>;
+    async fn enqueue_all(&self, events: Vec<NewEvent>) -> Result<EnqueueResult, RegistryError>;
 
     /// [`Self::enqueue_all`] for one event: how many deliveries were added. `Corrupt` if the owner
     /// has a damaged webhook.
     async fn enqueue(&self, event: NewEvent) -> Result<u64, RegistryError> {
-        let Enqueued { deliveries, unreadable } = self.enqueue_all(vec![event]).await?;
+        let EnqueueResult { deliveries, unreadable } = self.enqueue_all(vec![event]).await?;
         match unreadable.is_empty() {
             true => Ok(deliveries),
             false => Err(StoreError::Corrupt("a webhook cannot be read".into()).into()),
@@ -66,12 +68,12 @@ pub trait WebhookStore: Send + Sync + 'static {
     /// Deliveries that are due: the oldest due one of each webhook. The caller holds that webhook
     /// until it settles the delivery or its claim expires. Webhooks that are switched off and those
     /// of suspended owners are left out.
-    async fn due(&self, claim: Claim) -> Result<Vec<Due>, RegistryError>;
+    async fn due(&self, claim: DeliveryClaim) -> Result<Vec<DueDelivery>, RegistryError>;
 
     /// Writes the result of an attempt and ends the claim. `false`, and nothing is written, if
     /// another caller has claimed the webhook since or the delivery is gone. The last
     /// [`MAX_SETTLED_PER_WEBHOOK`](super::MAX_SETTLED_PER_WEBHOOK) settled ones are kept.
-    async fn settle(&self, settlement: Settlement) -> Result<bool, RegistryError>;
+    async fn settle(&self, settlement: AttemptRecord) -> Result<bool, RegistryError>;
 
     /// Makes a delivery of a webhook of an owner due at once, see [`Delivery::again`]; `Missing` if
     /// the owner has no such webhook, or the webhook no such delivery with its body.

@@ -46,7 +46,7 @@ fn memory() -> Arc<dyn LinkStore> {
 async fn when_a_length_is_used_up_the_next_one_begins() {
     let store = memory();
     let capacity = Numbering::new(store.identity()).capacity(4);
-    let source = Numbered::new(Arc::clone(&store), 4, 4);
+    let source = NumberedCodes::new(Arc::clone(&store), 4, 4);
     let target = Target::from_stored("https://example.com/".into());
     let mut lengths = vec![source.next(wanted(&target, 0)).await.unwrap().as_str().len()];
     // The rest of the numbers of four characters are taken by another node.
@@ -69,7 +69,7 @@ async fn every_start_continues_at_a_random_distance_and_within_a_run_without_one
     for _ in 0..5 {
         let store = memory();
         let numbering = Numbering::new(store.identity());
-        let source = Numbered::new(Arc::clone(&store), 7, 10);
+        let source = NumberedCodes::new(Arc::clone(&store), 7, 10);
         let mut numbers = Vec::new();
         for _ in 0..50 {
             let code = source.next(wanted(&target, 0)).await.unwrap();
@@ -93,7 +93,7 @@ async fn every_start_continues_at_a_random_distance_and_within_a_run_without_one
 
 #[tokio::test]
 async fn no_code_is_offensive_reserved_or_given_twice() {
-    let source = Numbered::new(memory(), 4, 5000);
+    let source = NumberedCodes::new(memory(), 4, 5000);
     let target = Target::from_stored("https://example.com/".into());
     let mut seen = HashSet::new();
     for _ in 0..50_000 {
@@ -116,7 +116,7 @@ async fn no_code_is_offensive_reserved_or_given_twice() {
 #[tokio::test]
 async fn a_hashed_code_follows_from_target_owner_and_attempt() {
     let identity = |secret| Identity::from_stored([secret; 32], Alphabet::Base62, CodeHash::Hmac);
-    let source = Hashed::new(&identity(1), 7);
+    let source = HashedCodes::new(&identity(1), 7);
     let (one, two) = (
         Target::from_stored("https://a.example/".into()),
         Target::from_stored("https://b.example/".into()),
@@ -125,12 +125,12 @@ async fn a_hashed_code_follows_from_target_owner_and_attempt() {
     assert_eq!(code, source.next(wanted(&one, 0)).await.unwrap());
     assert_ne!(code, source.next(wanted(&one, 1)).await.unwrap());
     assert_ne!(code, source.next(wanted(&two, 0)).await.unwrap());
-    let other_store = Hashed::new(&identity(2), 7);
+    let other_store = HashedCodes::new(&identity(2), 7);
     assert_ne!(code, other_store.next(wanted(&one, 0)).await.unwrap(), "the secret decides");
     // A store from before codes were keyed keeps its function.
     for secret in [1, 2] {
         let old = Identity::from_stored([secret; 32], Alphabet::Base62, CodeHash::Sha256);
-        let code = Hashed::new(&old, 7).next(wanted(&one, 0)).await.unwrap();
+        let code = HashedCodes::new(&old, 7).next(wanted(&one, 0)).await.unwrap();
         assert_eq!(code.as_str(), "QOH18dY");
     }
 }
@@ -140,10 +140,10 @@ async fn every_strategy_makes_links_and_goes_on_when_a_code_is_taken() {
     for strategy in 0..4 {
         let store = memory();
         let codes: Arc<dyn CodeSource> = match strategy {
-            0 => Arc::new(Numbered::new(Arc::clone(&store), 7, 10)),
-            1 => Arc::new(Random::new(Alphabet::Base58, 7)),
-            2 => Arc::new(Hashed::new(store.identity(), 7)),
-            _ => Arc::new(Snowflake::new(Alphabet::Base62, 1, Clock::default())),
+            0 => Arc::new(NumberedCodes::new(Arc::clone(&store), 7, 10)),
+            1 => Arc::new(RandomCodes::new(Alphabet::Base58, 7)),
+            2 => Arc::new(HashedCodes::new(store.identity(), 7)),
+            _ => Arc::new(SnowflakeCodes::new(Alphabet::Base62, 1, Clock::default())),
         };
         let links = links(&store, codes);
         let mut seen = HashSet::new();
@@ -185,7 +185,7 @@ async fn meeting_an_alias_costs_one_more_code_and_not_the_link() {
 
 #[tokio::test]
 async fn a_patched_link_is_no_longer_given_back_for_its_target() {
-    let links = links(&memory(), Arc::new(Random::new(Alphabet::Base62, 7)));
+    let links = links(&memory(), Arc::new(RandomCodes::new(Alphabet::Base62, 7)));
     let create = || links.create(Caller::OPERATOR, request("https://example.com/"), None);
     let first = create().await.unwrap().link;
     let same = create().await.unwrap();
@@ -206,7 +206,7 @@ async fn a_patched_link_is_no_longer_given_back_for_its_target() {
 
 #[tokio::test]
 async fn only_owner_and_operator_may_touch_a_link() {
-    let links = links(&memory(), Arc::new(Random::new(Alphabet::Base62, 7)));
+    let links = links(&memory(), Arc::new(RandomCodes::new(Alphabet::Base62, 7)));
     let (mine, other) = (Caller::Owner(OwnerId(7)), Caller::Owner(OwnerId(8)));
     let link = links.create(mine, request("https://example.com/"), None).await.unwrap().link;
     assert!(matches!(links.get(other, &link.key).await, Err(LinkError::NotFound)));
@@ -224,7 +224,7 @@ async fn only_owner_and_operator_may_touch_a_link() {
 #[tokio::test(flavor = "current_thread")]
 async fn a_range_is_refilled_ahead_and_a_caller_waits_only_when_it_is_empty() {
     let store = Arc::new(MemoryStore::new());
-    let source = Numbered::new(store.clone(), 7, 10);
+    let source = NumberedCodes::new(store.clone(), 7, 10);
     let target = Target::from_stored("https://example.com/".into());
     let mut codes = HashSet::new();
     codes.insert(source.next(wanted(&target, 0)).await.unwrap());
@@ -255,7 +255,7 @@ async fn a_range_is_refilled_ahead_and_a_caller_waits_only_when_it_is_empty() {
 #[tokio::test(flavor = "current_thread")]
 async fn a_failed_refill_is_told_to_whoever_waits_and_tried_again() {
     let store = Arc::new(MemoryStore::new());
-    let source = Numbered::new(store.clone(), 7, 10);
+    let source = NumberedCodes::new(store.clone(), 7, 10);
     let target = Target::from_stored("https://example.com/".into());
     store.fail(true);
     let failed = source.next(wanted(&target, 0)).await;
@@ -280,7 +280,7 @@ async fn a_failed_refill_is_told_to_whoever_waits_and_tried_again() {
 #[tokio::test(flavor = "current_thread")]
 async fn a_store_that_went_back_in_time_gives_no_number_twice() {
     let now = Arc::new(MemoryStore::new());
-    let source = Numbered::new(now.clone(), 7, 10);
+    let source = NumberedCodes::new(now.clone(), 7, 10);
     let target = Target::from_stored("https://example.com/".into());
     let mut codes = HashSet::new();
     for n in 0..40 {

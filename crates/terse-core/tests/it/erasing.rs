@@ -36,7 +36,7 @@ pub(crate) fn links_on(store: Arc<MemoryStore>) -> Links {
         quarantine: Duration::ZERO,
         unwanted_aliases: Default::default(),
     };
-    let codes = Arc::new(Random::new(Alphabet::Base62, 7));
+    let codes = Arc::new(RandomCodes::new(Alphabet::Base62, 7));
     Links::new(store, codes, Arc::new(NoRouteCache), Arc::new(Trusting), rules, Clock::default())
 }
 

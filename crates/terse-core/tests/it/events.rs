@@ -93,7 +93,7 @@ fn fixture() -> Fixture {
         unwanted_aliases: Default::default(),
     };
     let store = Arc::new(MemoryStore::new());
-    let codes = Arc::new(Random::new(Alphabet::Base62, 7));
+    let codes = Arc::new(RandomCodes::new(Alphabet::Base62, 7));
     let links = Links::new(
         store.clone(),
         codes,

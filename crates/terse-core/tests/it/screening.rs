@@ -111,7 +111,7 @@ pub(crate) fn fixture() -> (Links, Arc<ScriptedScreening>) {
     let (store, screen) = (Arc::new(MemoryStore::new()), Arc::new(ScriptedScreening::default()));
     screen.learn(BAD, "blocked");
     screen.learn(ODD, "odd");
-    (links(store, Arc::new(Random::new(Alphabet::Base62, 7)), &screen), screen)
+    (links(store, Arc::new(RandomCodes::new(Alphabet::Base62, 7)), &screen), screen)
 }
 
 fn links(

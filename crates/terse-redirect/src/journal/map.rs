@@ -19,9 +19,9 @@ use rustix::io::Errno;
 ///
 /// Copy-on-write file systems (btrfs, ZFS) guarantee less: the reservation may not cover a page
 /// that was written back and changes again, so a completely full disk can still end the process.
-pub(super) struct Map(MmapMut);
+pub(super) struct SegmentMap(MmapMut);
 
-impl Map {
+impl SegmentMap {
     /// Creates the file, which must not exist, and maps it. With `prefaulted`, all pages are in
     /// memory when this returns.
     pub(super) fn create(path: &Path, bytes: usize, prefaulted: bool) -> io::Result<Self> {
@@ -85,7 +85,7 @@ mod tests {
     fn bytes_written_to_the_mapping_are_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("map");
-        let mut map = Map::create(&path, 20_000, true).unwrap();
+        let mut map = SegmentMap::create(&path, 20_000, true).unwrap();
         assert_eq!(map.bytes().len(), 20_000);
         map.bytes()[19_999] = 7;
         // The file is still mapped; readers see the change at once.
@@ -94,13 +94,13 @@ mod tests {
         io::Read::read_to_end(&mut &read, &mut bytes).unwrap();
         assert_eq!((bytes.len(), bytes[0], bytes[19_999]), (20_000, 0, 7));
         assert_eq!(read.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(Map::create(&path, 20_000, true).is_err(), "the file must not exist");
+        assert!(SegmentMap::create(&path, 20_000, true).is_err(), "the file must not exist");
     }
 
     #[test]
     fn a_size_beyond_the_disk_is_an_error_and_not_a_signal() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Map::create(&folder.path().join("huge"), 1 << 55, false).is_err());
+        assert!(SegmentMap::create(&folder.path().join("huge"), 1 << 55, false).is_err());
     }
 
     #[test]

@@ -17,5 +17,5 @@ mod writer;
 
 pub use shared::{AddressDetail, Journal, JournalSettings};
 
-pub(crate) use orphans::Sampler;
+pub(crate) use orphans::FailureSampler;
 pub(crate) use writer::Writer;

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use terse_core::clicks::{HEADER, Journaled, Record, SegmentHeader, finish};
 
-use super::map::Map;
+use super::map::SegmentMap;
 
 /// A segment and the position of its next frame.
 pub(super) struct Segment {
-    map: Map,
+    map: SegmentMap,
     id: u64,
     at: usize,
 }
@@ -27,7 +27,7 @@ impl Segment {
         let name = format!("{:013}-{:016x}.clicks", header.made_ms, header.id);
         let (path, temporary) = (folder.join(&name), folder.join(format!("{name}.new")));
         let make = || {
-            let mut map = Map::create(&temporary, bytes, prefault)?;
+            let mut map = SegmentMap::create(&temporary, bytes, prefault)?;
             map.bytes()[..HEADER].copy_from_slice(&header.encode());
             std::fs::rename(&temporary, &path)?;
             Ok(Self { map, id: header.id, at: HEADER })

@@ -60,7 +60,7 @@ pub struct JournalSettings {
 pub struct Journal {
     settings: JournalSettings,
     salt: Mutex<Option<Salt>>,
-    ends: Mutex<Vec<Option<Ends>>>,
+    ends: Mutex<Vec<Option<QueueEnds>>>,
     segment_allocator: Mutex<Option<JoinHandle<()>>>,
     waker: Thread,
     stop: Arc<AtomicBool>,
@@ -68,7 +68,7 @@ pub struct Journal {
 }
 
 /// A serving thread's end of its queues.
-pub(super) struct Ends {
+pub(super) struct QueueEnds {
     pub(super) spares: Receiver<Segment>,
     pub(super) left: Arc<AtomicUsize>,
     pub(super) spent: SyncSender<Segment>,
@@ -149,7 +149,7 @@ impl Journal {
         Some(self.writer_with(ends))
     }
 
-    fn writer_with(&self, ends: Ends) -> Writer {
+    fn writer_with(&self, ends: QueueEnds) -> Writer {
         Writer::new(ends, self.waker.clone())
     }
 }
@@ -160,13 +160,13 @@ impl Drop for Journal {
     }
 }
 
-fn thread_queue(threads: usize) -> (Ends, ThreadQueue) {
+fn thread_queue(threads: usize) -> (QueueEnds, ThreadQueue) {
     // One more than the maximum of spares: a thread takes a segment before the allocator counts
     // it.
     let (spares, taken) = sync_channel(MAX_SPARES + 1);
     let (spent, returned) = sync_channel(RETURN_QUEUE);
     let (left, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
-    let ends = Ends { spares: taken, left: Arc::clone(&left), spent, lost: Arc::clone(&lost) };
+    let ends = QueueEnds { spares: taken, left: Arc::clone(&left), spent, lost: Arc::clone(&lost) };
     (ends, ThreadQueue::new(spares, left, returned, lost, threads))
 }
 

@@ -8,7 +8,7 @@ use std::thread::Thread;
 use terse_core::clicks::Record;
 
 use super::segment::Segment;
-use super::shared::Ends;
+use super::shared::QueueEnds;
 
 /// The journal writer of one serving thread. It never waits: it uses a spare segment that the
 /// allocator has made, or counts the click as lost.
@@ -26,8 +26,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(ends: Ends, segment_allocator: Thread) -> Self {
-        let Ends { spares, left, spent, lost } = ends;
+    pub(super) fn new(ends: QueueEnds, segment_allocator: Thread) -> Self {
+        let QueueEnds { spares, left, spent, lost } = ends;
         let mut writer = Self { current: None, spares, left, spent, lost, segment_allocator };
         writer.current = writer.next();
         writer

@@ -15,7 +15,7 @@ use super::Redirector;
 use super::visitor::{Answer, FollowedLink, Reply, VisitMethod, Visitor};
 use crate::client_addr::ClientAddr;
 use crate::counts::Counter as _;
-use crate::now::Now;
+use crate::now::ClockReading;
 use crate::route::{Route, redirect_response};
 use crate::settings::ErrorStyle;
 
@@ -115,7 +115,7 @@ impl Redirector {
         route: &Route,
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
-        now: Now,
+        now: ClockReading,
     ) -> Option<Answer> {
         let (mut decision, link) = (route.head().decision, route.head().link.as_deref());
         if visitor.past_warning
@@ -179,7 +179,7 @@ impl Redirector {
         route: &Route,
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
-        now: Now,
+        now: ClockReading,
     ) -> Option<ExceededLimit> {
         if !self.limiter.limits_redirects {
             return None;
@@ -204,7 +204,7 @@ impl Redirector {
         route: &Route,
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
-        now: Now,
+        now: ClockReading,
     ) -> Answer {
         // The limits come before the spend: a visitor who is refused spends no click.
         if let Some(limit) = self.exceeded_limit(route, visitor, client_addr, now) {
@@ -300,7 +300,7 @@ impl Redirector {
         link: &Link,
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
-        now: Now,
+        now: ClockReading,
     ) -> Answer {
         self.counts.count(Answered::Redirected);
         if visitor.past_warning {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Redirector;
 use crate::counts::Counter as _;
-use crate::now::Now;
+use crate::now::ClockReading;
 use crate::route::Route;
 use crate::single_flight::{JoinedFlight, LookupResult};
 
@@ -69,7 +69,7 @@ impl Redirector {
 
     /// Whether a cached route may be served without asking the store: within its time to live, and
     /// past it while the store is away.
-    pub(crate) fn is_fresh(&self, route: &Route, now: Now) -> bool {
+    pub(crate) fn is_fresh(&self, route: &Route, now: ClockReading) -> bool {
         route.is_fresh(now)
             || (now.steady_ms < self.away_until_ms.load(Ordering::Relaxed)
                 && route.may_serve_stale(now))

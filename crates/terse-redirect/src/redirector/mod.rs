@@ -26,7 +26,7 @@ use crate::error_responses::{CurrentResponses, ErrorResponses, FailurePages};
 use crate::fallbacks::Fallbacks;
 use crate::host_table::HostTable;
 use crate::limiter::RedirectLimiter;
-use crate::now::Now;
+use crate::now::ClockReading;
 use crate::route::Route;
 use crate::routes::Routes;
 use crate::rule_evaluator::RuleEvaluator;
@@ -149,8 +149,8 @@ impl Redirector {
     }
 
     /// The time, on both clocks.
-    pub(crate) fn now(&self) -> Now {
-        Now::of(&self.clock)
+    pub(crate) fn now(&self) -> ClockReading {
+        ClockReading::of(&self.clock)
     }
 
     /// The time of the steady clock.

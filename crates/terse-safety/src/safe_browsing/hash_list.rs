@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::message::{ListUpdate, MalformedMessage};
+use super::message::{HashListUpdate, MalformedMessage};
 
 /// A sorted list of hash prefixes.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -89,7 +89,7 @@ impl HashList {
     }
 
     /// Applies an update.
-    pub fn updated(&self, update: &ListUpdate) -> Result<Self, UpdateError> {
+    pub fn updated(&self, update: &HashListUpdate) -> Result<Self, UpdateError> {
         if update.other_length {
             return Err(MalformedMessage("entries of another length").into());
         }

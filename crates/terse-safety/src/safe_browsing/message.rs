@@ -11,7 +11,7 @@ pub struct MalformedMessage(pub(crate) &'static str);
 
 /// An update of a list (`HashList`).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ListUpdate {
+pub struct HashListUpdate {
     pub(crate) name: String,
     pub(crate) version: Vec<u8>,
     pub(crate) partial: bool,
@@ -23,7 +23,7 @@ pub struct ListUpdate {
     pub(crate) other_length: bool,
 }
 
-impl ListUpdate {
+impl HashListUpdate {
     /// The name of the list.
     pub fn name(&self) -> &str {
         &self.name
@@ -47,7 +47,7 @@ pub(crate) struct SearchResponse {
 }
 
 /// Reads `BatchGetHashListsResponse`.
-pub fn read_updates(bytes: &[u8]) -> Result<Vec<ListUpdate>, MalformedMessage> {
+pub fn read_updates(bytes: &[u8]) -> Result<Vec<HashListUpdate>, MalformedMessage> {
     let mut updates = Vec::new();
     for field in Fields(bytes) {
         if let (1, Value::Bytes(list)) = field? {
@@ -57,8 +57,8 @@ pub fn read_updates(bytes: &[u8]) -> Result<Vec<ListUpdate>, MalformedMessage> {
     Ok(updates)
 }
 
-fn read_update(bytes: &[u8]) -> Result<ListUpdate, MalformedMessage> {
-    let mut update = ListUpdate::default();
+fn read_update(bytes: &[u8]) -> Result<HashListUpdate, MalformedMessage> {
+    let mut update = HashListUpdate::default();
     for field in Fields(bytes) {
         match field? {
             (1, Value::Bytes(name)) => update.name = String::from_utf8_lossy(name).into_owned(),
@@ -261,7 +261,7 @@ mod tests {
         ]
         .concat();
         let bytes = [&bytes[..1], &[u8::try_from(bytes.len() - 2).unwrap()], &bytes[2..]].concat();
-        let want = ListUpdate {
+        let want = HashListUpdate {
             name: "se-4b".into(),
             version: vec![9, 9],
             partial: true,

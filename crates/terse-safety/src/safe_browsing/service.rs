@@ -22,7 +22,7 @@ use url::Url;
 use super::SafeBrowsing;
 use crate::{Safety, Screen};
 use client::{Client, RequestError};
-use loaded_list::LoadedList;
+use loaded_list::LoadedHashLists;
 use revisits::{Revisit, Revisits};
 use updates::Updates;
 
@@ -54,7 +54,7 @@ pub struct SafeBrowsingService {
     screen: Arc<Screen>,
     client: Client,
     clock: Clock,
-    held: Mutex<LoadedList>,
+    held: Mutex<LoadedHashLists>,
     /// Counters of requests and results.
     pub counts: SafeBrowsingCounts,
     queue: mpsc::Sender<Revisit>,
@@ -92,7 +92,7 @@ impl SafeBrowsingService {
         screen: Arc<Screen>,
         clock: &Clock,
     ) -> Self {
-        let held = LoadedList::read(folder);
+        let held = LoadedHashLists::read(folder);
         if let Some(confirmed) = held.confirmed() {
             known.replace(held.lists(), confirmed);
         }

@@ -1,6 +1,6 @@
 //! Lists and cached responses together.
 
-use super::message::ListUpdate;
+use super::message::HashListUpdate;
 use super::rice::tests::encode;
 use super::*;
 use crate::{Flag, FlagSet, SAFE_BROWSING, Screen, Verdict};
@@ -20,18 +20,18 @@ fn checksum(prefixes: &[u32]) -> Option<[u8; 32]> {
     Some(Sha256::digest(bytes).into())
 }
 
-fn whole(version: &[u8], prefixes: &[u32]) -> ListUpdate {
+fn whole(version: &[u8], prefixes: &[u32]) -> HashListUpdate {
     let additions = (!prefixes.is_empty()).then(|| encode(prefixes, 30));
-    ListUpdate {
+    HashListUpdate {
         version: version.into(),
         additions,
         checksum: checksum(prefixes),
-        ..ListUpdate::default()
+        ..HashListUpdate::default()
     }
 }
 
-fn partial(version: &[u8], removals: &[u32], additions: &[u32], after: &[u32]) -> ListUpdate {
-    ListUpdate {
+fn partial(version: &[u8], removals: &[u32], additions: &[u32], after: &[u32]) -> HashListUpdate {
+    HashListUpdate {
         partial: true,
         removals: (!removals.is_empty()).then(|| encode(removals, 3)),
         checksum: checksum(after),
@@ -67,7 +67,7 @@ fn removals_and_additions_are_applied() {
     let two = one.updated(&partial(b"2", &[0, 2], &[5, 25, 50], &[5, 20, 25, 40, 50])).unwrap();
     assert_eq!((two.version(), two.prefixes()), (&b"2"[..], &[5, 20, 25, 40, 50][..]));
     // Without changes the server omits unchanged fields.
-    let same = ListUpdate { partial: true, ..ListUpdate::default() };
+    let same = HashListUpdate { partial: true, ..HashListUpdate::default() };
     assert_eq!(two.updated(&same), Ok(two.clone()));
     // A full update replaces all entries.
     let three = two.updated(&whole(b"3", &[7])).unwrap();
@@ -87,9 +87,9 @@ fn an_update_with_a_wrong_checksum_is_rejected() {
     for update in [
         partial(b"2", &[], &[30], &[10, 20, 31]),
         partial(b"2", &[2], &[], &[10, 20]),
-        ListUpdate { checksum: None, ..partial(b"2", &[], &[30], &[]) },
-        ListUpdate { checksum: None, ..whole(b"2", &[30]) },
-        ListUpdate { other_length: true, ..whole(b"2", &[]) },
+        HashListUpdate { checksum: None, ..partial(b"2", &[], &[30], &[]) },
+        HashListUpdate { checksum: None, ..whole(b"2", &[30]) },
+        HashListUpdate { other_length: true, ..whole(b"2", &[]) },
     ] {
         assert!(one.updated(&update).is_err(), "{update:?}");
     }

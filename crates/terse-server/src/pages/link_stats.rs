@@ -23,7 +23,7 @@ use crate::http::extract::Name;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
-use crate::value_lists::{Lists, Named};
+use crate::value_lists::{Named, ValueLists};
 
 /// How long the click store may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -195,7 +195,7 @@ pub(super) struct ValueRow {
 }
 
 /// The card of a property, by its word in the query.
-pub(super) fn card(lists: &Lists<'_>, of: &str) -> Card {
+pub(super) fn card(lists: &ValueLists<'_>, of: &str) -> Card {
     let place = CARDS.iter().position(|(word, ..)| *word == of).unwrap_or(0);
     let (of, title, dimension, unknown) = CARDS[place];
     let named = if unknown { lists.with_unknown(dimension) } else { lists.known(dimension) };
@@ -345,7 +345,7 @@ pub(super) async fn show(
     };
     let before = window.is_comparable(link.created_at).then_some(before);
     let last = last_click(&state, &link, &report).await;
-    let lists = Lists { tally: &report.tally, bots, most: ON_CARD };
+    let lists = ValueLists { tally: &report.tally, bots, most: ON_CARD };
     // Cities are shown where they are known, and campaigns where there are any.
     let cards = CARDS.iter().map(|(of, ..)| card(&lists, of)).filter(|card| {
         let known = card.rows.iter().any(|row| row.label != "Unknown");
@@ -381,7 +381,7 @@ fn figures(
     bots: Bots,
     last: Option<Click>,
 ) -> Figures {
-    let lists = Lists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
+    let lists = ValueLists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
     let reasons: Vec<String> = lists
         .bot_reasons()
         .iter()
@@ -467,7 +467,7 @@ pub(super) async fn values(
         Ok(report) => report,
         Err(error) => return unavailable(&error),
     };
-    let lists = Lists { tally: &report.tally, bots, most: IN_TABLE };
+    let lists = ValueLists { tally: &report.tally, bots, most: IN_TABLE };
     if format.as_deref() == Some("csv") {
         return csv(&lists, place, &link);
     }
@@ -477,7 +477,7 @@ pub(super) async fn values(
     app_page(StatusCode::OK, html(&page))
 }
 
-fn csv(lists: &Lists<'_>, place: usize, link: &Link) -> Response {
+fn csv(lists: &ValueLists<'_>, place: usize, link: &Link) -> Response {
     let (of, _, dimension, unknown) = CARDS[place];
     let named = if unknown { lists.with_unknown(dimension) } else { lists.known(dimension) };
     let mut table =

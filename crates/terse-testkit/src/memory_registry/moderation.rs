@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use terse_core::registry::{
     AbuseReport, Attribution, AuditRecord, BlockedHost, BlocklistStore, BrandingStore,
-    DomainConfig, DomainStore, NewReport, RegistryError, ReportId, ReportState, ReportStore,
-    Reported, ReportedLink, TEXTS_SHOWN,
+    DomainConfig, DomainStore, NewReport, RegistryError, ReportId, ReportResult, ReportState,
+    ReportStore, ReportedLink, TEXTS_SHOWN,
 };
 use terse_core::{Branding, Domain, LinkKey, Timestamp};
 
@@ -79,7 +79,7 @@ impl BlocklistStore for MemoryRegistry {
 
 #[async_trait]
 impl ReportStore for MemoryRegistry {
-    async fn report(&self, report: NewReport) -> Answer<Reported> {
+    async fn report(&self, report: NewReport) -> Answer<ReportResult> {
         let mut state = self.enter().await?;
         let NewReport { link, created_at, reporter, account, reason, text, at } = report;
         let about = |one: &AbuseReport| {
@@ -108,7 +108,7 @@ impl ReportStore for MemoryRegistry {
             state.reports.insert(id, (reporter, report));
             id
         });
-        Ok(Reported { id, reporters })
+        Ok(ReportResult { id, reporters })
     }
 
     async fn reports(

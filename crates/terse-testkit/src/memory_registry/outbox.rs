@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use terse_core::registry::{
-    Actor, Attribution, AuditRecord, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due,
-    MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook,
-    RegistryError, Settlement, Webhook, WebhookChange, WebhookId,
+    Actor, AttemptRecord, Attribution, AuditRecord, Delivery, DeliveryClaim, DeliveryId,
+    DeliveryState, Disabled, DueDelivery, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK,
+    MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -98,8 +98,12 @@ impl Outbox {
         count
     }
 
-    pub(super) fn due(&mut self, claim: Claim, is_suspended: impl Fn(OwnerId) -> bool) -> Vec<Due> {
-        let Claim { now, after, limit, .. } = claim;
+    pub(super) fn due(
+        &mut self,
+        claim: DeliveryClaim,
+        is_suspended: impl Fn(OwnerId) -> bool,
+    ) -> Vec<DueDelivery> {
+        let DeliveryClaim { now, after, limit, .. } = claim;
         let (latest, end) = (claim.latest_attempt(), claim.until());
         let (before, behind): (Vec<_>, Vec<_>) =
             self.webhooks.values().partition(|webhook| webhook.id <= after);
@@ -123,7 +127,11 @@ impl Outbox {
             };
             *loans += 1;
             *until = Some(end);
-            due.push(Due { webhook: webhook.clone(), delivery: first.clone(), loan: *loans });
+            due.push(DueDelivery {
+                webhook: webhook.clone(),
+                delivery: first.clone(),
+                loan: *loans,
+            });
         }
         due
     }
@@ -131,9 +139,9 @@ impl Outbox {
     /// `None` if there is nothing to settle; otherwise the audit record to write with it.
     pub(super) fn settle(
         &mut self,
-        settlement: Settlement,
+        settlement: AttemptRecord,
     ) -> Option<Option<(AuditRecord, Attribution)>> {
-        let Settlement { webhook: id, loan, delivery, disable } = settlement;
+        let AttemptRecord { webhook: id, loan, delivery, disable } = settlement;
         let webhook = self.webhooks.get_mut(&id)?;
         let (last, until) = self.loans.get_mut(&id)?;
         if *last != loan {

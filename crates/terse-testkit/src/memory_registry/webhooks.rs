@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use terse_core::registry::{
-    Attribution, AuditRecord, Claim, Delivery, Due, Enqueued, NewEvent, NewWebhook, Settlement,
-    Webhook, WebhookChange, WebhookId, WebhookStore,
+    AttemptRecord, Attribution, AuditRecord, Delivery, DeliveryClaim, DueDelivery, EnqueueResult,
+    NewEvent, NewWebhook, Webhook, WebhookChange, WebhookId, WebhookStore,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -54,20 +54,20 @@ impl WebhookStore for MemoryRegistry {
         Ok(self.enter().await?.outbox.owners())
     }
 
-    async fn enqueue_all(&self, events: Vec<NewEvent>) -> Answer<Enqueued> {
+    async fn enqueue_all(&self, events: Vec<NewEvent>) -> Answer<EnqueueResult> {
         let mut state = self.enter().await?;
         let deliveries = events.iter().map(|event| state.outbox.enqueue(event)).sum();
-        Ok(Enqueued { deliveries, unreadable: Vec::new() })
+        Ok(EnqueueResult { deliveries, unreadable: Vec::new() })
     }
 
-    async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
+    async fn due(&self, claim: DeliveryClaim) -> Answer<Vec<DueDelivery>> {
         let State { outbox, accounts, .. } = &mut *self.enter().await?;
         Ok(outbox.due(claim, |owner| {
             accounts.get(&owner).is_some_and(|account| account.suspended.is_some())
         }))
     }
 
-    async fn settle(&self, settlement: Settlement) -> Answer<bool> {
+    async fn settle(&self, settlement: AttemptRecord) -> Answer<bool> {
         let mut state = self.enter().await?;
         let Some(settled) = state.outbox.settle(settlement) else { return Ok(false) };
         if let Some((line, by)) = settled {

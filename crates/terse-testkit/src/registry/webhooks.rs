@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::registry::{
-    Actor, AuditAction, AuditQuery, Claim, DELIVERY_RETENTION, Delivery, DeliveryResult,
-    DeliveryState, Disabled, Due, Enqueued, EventKind, Events, MAX_SETTLED_PER_WEBHOOK,
-    MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook,
-    WebhookChange, WebhookId, subject,
+    Actor, AuditAction, AuditQuery, DELIVERY_RETENTION, Delivery, DeliveryClaim, DeliveryResult,
+    DeliveryState, Disabled, DueDelivery, EnqueueResult, EventKind, Events,
+    MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook,
+    RegistryError, Webhook, WebhookChange, WebhookId, subject,
 };
 use terse_core::{OwnerId, Target, Timestamp};
 
@@ -39,19 +39,24 @@ pub(super) fn event(owner: OwnerId, n: u64) -> NewEvent {
     }
 }
 
-fn claim(now: i64) -> Claim {
-    Claim { now: timestamp(now), lease: LEASE, after: WebhookId(0), limit: 100 }
+fn claim(now: i64) -> DeliveryClaim {
+    DeliveryClaim { now: timestamp(now), lease: LEASE, after: WebhookId(0), limit: 100 }
 }
 
-pub(super) async fn due(store: &RegistryHandle, now: i64) -> Vec<Due> {
+pub(super) async fn due(store: &RegistryHandle, now: i64) -> Vec<DueDelivery> {
     store.due(claim(now)).await.unwrap()
 }
 
-fn names(due: &[Due]) -> Vec<&str> {
+fn names(due: &[DueDelivery]) -> Vec<&str> {
     due.iter().map(|due| due.delivery.event.as_str()).collect()
 }
 
-pub(super) async fn settle(store: &RegistryHandle, due: &Due, status: u16, now: i64) -> bool {
+pub(super) async fn settle(
+    store: &RegistryHandle,
+    due: &DueDelivery,
+    status: u16,
+    now: i64,
+) -> bool {
     store
         .settle(due.settle(
             DeliveryResult::Answered { status, retry_after: None },
@@ -184,7 +189,7 @@ pub async fn an_event_is_enqueued_once_per_webhook(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let first = hook(&store, ann).await;
     let events = || vec![event(ann, 1), event(ann, 2), event(ann, 1)];
-    let enqueued = |deliveries| Enqueued { deliveries, unreadable: Vec::new() };
+    let enqueued = |deliveries| EnqueueResult { deliveries, unreadable: Vec::new() };
     assert_eq!(store.enqueue_all(events()).await.unwrap(), enqueued(2));
     // After a crash the same events come again, also when one was delivered meanwhile.
     let first_due = due(&store, 10).await;
@@ -248,7 +253,7 @@ pub async fn a_due_delivery_is_claimed_by_one_node(store: RegistryHandle) {
         let store = Arc::clone(&store);
         async move { store.due(claim(10)).await.unwrap() }
     });
-    let mut lent: Vec<Due> = race(racing).await.into_iter().flatten().collect();
+    let mut lent: Vec<DueDelivery> = race(racing).await.into_iter().flatten().collect();
     lent.sort_by_key(|due| due.webhook.id);
     assert_eq!(
         lent.iter().map(|due| due.webhook.id).collect::<Vec<_>>(),
@@ -317,7 +322,7 @@ pub async fn every_webhook_has_its_turn(store: RegistryHandle) {
     }
     let (mut after, mut served) = (WebhookId(0), Vec::new());
     for _ in 0..5 {
-        let some = store.due(Claim { after, limit: 2, ..claim(10) }).await.unwrap();
+        let some = store.due(DeliveryClaim { after, limit: 2, ..claim(10) }).await.unwrap();
         assert_eq!(some.len(), 2);
         after = some[1].webhook.id;
         for due in &some {
@@ -326,7 +331,7 @@ pub async fn every_webhook_has_its_turn(store: RegistryHandle) {
         }
     }
     assert_eq!(served, [&ids[..], &ids[..]].concat());
-    assert!(store.due(Claim { limit: 0, ..claim(10) }).await.unwrap().is_empty());
+    assert!(store.due(DeliveryClaim { limit: 0, ..claim(10) }).await.unwrap().is_empty());
 }
 
 pub async fn what_is_off_or_suspended_is_not_due(store: RegistryHandle) {

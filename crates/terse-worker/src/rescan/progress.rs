@@ -15,7 +15,7 @@ const JOB: &str = "rescan";
 
 /// A scan of all links that was completed.
 #[derive(Clone, Deserialize, PartialEq, Serialize)]
-pub(super) struct Done {
+pub(super) struct CompletedScan {
     pub(super) lists: Fingerprint,
     /// When it began, in milliseconds since 1970.
     pub(super) at: i64,
@@ -34,7 +34,10 @@ impl Progress {
 
     /// The last completed scan. `None` if there was none, or if its record makes no sense: then
     /// all links are scanned again.
-    pub(super) async fn read(&self, token: FencingToken) -> Result<Option<Done>, RegistryError> {
+    pub(super) async fn read(
+        &self,
+        token: FencingToken,
+    ) -> Result<Option<CompletedScan>, RegistryError> {
         Ok(match self.registry.job_progress(JOB).await? {
             Some(progress) => {
                 self.remove_old_file();
@@ -47,7 +50,7 @@ impl Progress {
     pub(super) async fn write(
         &self,
         token: FencingToken,
-        done: &Done,
+        done: &CompletedScan,
     ) -> Result<(), RegistryError> {
         let progress = serde_json::to_vec(done)
             .map_err(|error| terse_core::StoreError::Corrupt(error.into()))?;
@@ -55,8 +58,8 @@ impl Progress {
     }
 
     /// Moves the progress of an earlier version into the registry.
-    async fn adopt_old_file(&self, token: FencingToken) -> Option<Done> {
-        let done: Done = serde_json::from_slice(&fs::read(&self.old_file).ok()?).ok()?;
+    async fn adopt_old_file(&self, token: FencingToken) -> Option<CompletedScan> {
+        let done: CompletedScan = serde_json::from_slice(&fs::read(&self.old_file).ok()?).ok()?;
         match self.write(token, &done).await {
             Ok(()) => self.remove_old_file(),
             Err(error) => {
@@ -95,7 +98,7 @@ mod tests {
         let lease = registry.acquire_lease("jobs", &node, Duration::from_secs(60)).await.unwrap();
         let token = lease.unwrap().token;
         let progress = || Progress::new(registry.clone(), file.clone());
-        let old = Done { lists: Fingerprint::default(), at: 5 };
+        let old = CompletedScan { lists: Fingerprint::default(), at: 5 };
         assert!(progress().read(token).await.unwrap().is_none());
         fs::write(&file, serde_json::to_vec(&old).unwrap()).unwrap();
         registry.fail(true);
@@ -105,7 +108,7 @@ mod tests {
         assert!(progress().read(token).await.unwrap() == Some(old.clone()));
         assert!(!file.exists());
         assert!(progress().read(token).await.unwrap() == Some(old));
-        let new = Done { lists: Fingerprint::default(), at: 6 };
+        let new = CompletedScan { lists: Fingerprint::default(), at: 6 };
         progress().write(token, &new).await.unwrap();
         fs::write(&file, b"left behind").unwrap();
         assert!(progress().read(token).await.unwrap() == Some(new));

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use terse_core::job::{Job, JobContext, NextRun};
-use terse_core::registry::{Claim, DeliveryResult, DeliveryState, Due, Settlement, WebhookId};
+use terse_core::registry::{
+    AttemptRecord, DeliveryClaim, DeliveryResult, DeliveryState, DueDelivery, WebhookId,
+};
 use terse_core::webhooks::{SIGNATURE_HEADER, WebhookSecret, sign};
 use terse_core::{BoxError, Clock, HttpClient, OutgoingError};
 use tokio::sync::Semaphore;
@@ -77,7 +79,7 @@ impl Job for WebhookDelivery {
             return Ok(NextRun::Interval);
         }
         let (now, after) = (self.sender.clock.now(), self.after);
-        let claim = Claim { now, lease: LEASE, after, limit: room };
+        let claim = DeliveryClaim { now, lease: LEASE, after, limit: room };
         for due in self.sender.events.registry.due(claim).await? {
             self.after = due.webhook.id;
             let sender = Arc::clone(&self.sender);
@@ -98,7 +100,7 @@ struct Sender {
 }
 
 impl Sender {
-    async fn deliver(&self, due: Due) {
+    async fn deliver(&self, due: DueDelivery) {
         let begun = Instant::now();
         let host = self.host(due.webhook.url.host().unwrap_or_default());
         let (Ok(_at_host), Ok(_turn)) = (host.acquire().await, self.turns.acquire().await) else {
@@ -127,7 +129,7 @@ impl Sender {
     }
 
     /// `None` if nothing was sent because this process is too busy.
-    async fn post(&self, due: &Due) -> Option<DeliveryResult> {
+    async fn post(&self, due: &DueDelivery) -> Option<DeliveryResult> {
         let (webhook, delivery) = (&due.webhook, &due.delivery);
         let body = delivery.body.clone().into_bytes();
         let now = self.clock.now();
@@ -159,7 +161,7 @@ impl Sender {
 
     /// Writes the result. If that fails, the event is sent again when the claim ends; receivers
     /// recognise it by its id.
-    async fn settle(&self, settlement: Settlement) {
+    async fn settle(&self, settlement: AttemptRecord) {
         let (state, disable) = (settlement.delivery.state, settlement.disable.clone());
         let id = settlement.webhook.0;
         let mut written = false;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::job::{Job, JobContext, NextRun};
-use terse_core::registry::{Enqueued, NewEvent, Registry, RegistryError};
+use terse_core::registry::{EnqueueResult, NewEvent, Registry, RegistryError};
 use terse_core::webhooks::Webhooks;
 use terse_core::{
     BoxError, Link, LinkEvents, OutboxDrain, OutboxEntry, OutboxEvent, OwnerId, Timestamp,
@@ -72,7 +72,8 @@ impl WebhookEvents {
             NewEvent::named(id.to_string(), *kind, link.owner, *at, &fields)
         };
         let write = self.registry.enqueue_all(entries.iter().map(event).collect());
-        let Enqueued { deliveries, unreadable } = tokio::time::timeout(TIMEOUT, write).await??;
+        let EnqueueResult { deliveries, unreadable } =
+            tokio::time::timeout(TIMEOUT, write).await??;
         for event in &unreadable {
             tracing::error!(
                 event,

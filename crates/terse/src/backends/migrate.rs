@@ -14,7 +14,7 @@ use terse_embedded::{DataDir, EmbeddedClicks, LinksFile, TablesFile};
 use terse_postgres::{DatabaseImport, PostgresOptions};
 use tokio::runtime::Runtime;
 
-use super::{Moved, embedded, postgres};
+use super::{MigratedCounts, embedded, postgres};
 use crate::config::{Config, PostgresUrl, StoreUrl};
 
 /// How many links or rows are written in one transaction.
@@ -29,7 +29,7 @@ pub(crate) fn migrate(
     config: &Config,
     to: &PostgresUrl,
     say: &dyn Fn(String),
-) -> anyhow::Result<Moved> {
+) -> anyhow::Result<MigratedCounts> {
     ensure!(
         matches!(config.store, StoreUrl::File(_)),
         "the settings name a store that is no file: migrate moves a data folder into PostgreSQL"
@@ -69,7 +69,7 @@ impl Drop for Move<'_> {
 }
 
 impl Move<'_> {
-    fn run(&self) -> anyhow::Result<Moved> {
+    fn run(&self) -> anyhow::Result<MigratedCounts> {
         let leases = self.links.leases().context("reading the links")?;
         let begun = DatabaseImport::begin(&self.options, self.links.identity(), &leases);
         let mut import = self.runtime.block_on(begun)?;
@@ -80,7 +80,7 @@ impl Move<'_> {
         let rows = self.move_tables(&import)?;
         let (subjects, clicks) = self.move_clicks(&import)?;
         self.runtime.block_on(import.finish())?;
-        Ok(Moved { links, rows, subjects, clicks })
+        Ok(MigratedCounts { links, rows, subjects, clicks })
     }
 
     fn progress(&self, what: &str, done: u64, some: usize) {

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use terse_cli::terminal::say;
 
-use crate::backends::{self, Moved};
+use crate::backends::{self, MigratedCounts};
 use crate::cli::LocalContext;
 use crate::config::PostgresUrl;
 
@@ -44,7 +44,7 @@ impl MigrateArgs {
         let moved = backends::migrate(context.config(), &url, &|progress| {
             eprintln!("{progress}");
         })?;
-        let Moved { links, rows, subjects, clicks } = moved;
+        let MigratedCounts { links, rows, subjects, clicks } = moved;
         say(&if context.json {
             json!({ "links": links, "rows": rows, "click_sums": subjects, "clicks": clicks })
                 .to_string()

@@ -27,7 +27,7 @@ pub(super) struct JobParts<'a> {
 
 /// The counters of jobs, for metrics.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct JobCounters {
     pub(super) reaper: Arc<ReaperCounts>,
     pub(super) rescan: Arc<RescanCounts>,
     /// Cached links that were dropped because the screen changed.
@@ -42,9 +42,9 @@ impl JobParts<'_> {
         click_plane: &ClickPlane,
         used_keys: Arc<UsedKeys>,
         jobs: &mut Scheduler,
-    ) -> Counts {
+    ) -> JobCounters {
         let Self { config, clock, store, .. } = *self;
-        let counts = Counts::default();
+        let counts = JobCounters::default();
         if config.roles.worker {
             self.add_fleet_jobs(&services, click_plane, &counts, jobs);
         }
@@ -73,7 +73,7 @@ impl JobParts<'_> {
         &self,
         services: &Services,
         click_plane: &ClickPlane,
-        counts: &Counts,
+        counts: &JobCounters,
         jobs: &mut Scheduler,
     ) {
         let Self { config, clock, store, .. } = *self;

@@ -75,7 +75,7 @@ impl Inherited {
 }
 
 /// The listening sockets of the settings.
-pub(super) struct Bound {
+pub(super) struct BoundListeners {
     pub(super) plain: TcpListener,
     pub(super) tls: Option<TcpListener>,
     /// For health and metrics, if they have a listener of their own.
@@ -86,7 +86,7 @@ pub(super) struct Bound {
     pub(super) outlive: SocketsToKeep,
 }
 
-impl Bound {
+impl BoundListeners {
     /// Takes the inherited sockets, and opens the others.
     pub(super) fn open(config: &Config) -> anyhow::Result<Self> {
         let mut inherited = Inherited::from_environment()?;

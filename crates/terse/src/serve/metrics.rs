@@ -8,7 +8,7 @@ use terse_cli::LAST_BACKUP;
 use terse_clicks::ShipperCounts;
 use terse_core::Notices;
 use terse_core::metrics::MetricsSource;
-use terse_metrics::{ReadsLinks, write_folder_metrics};
+use terse_metrics::{LinkProbe, write_folder_metrics};
 use terse_redirect::{Redirector, Workers};
 use terse_safety::Safety;
 use terse_server::ApiStats;
@@ -33,7 +33,7 @@ pub(super) struct MetricsParts<'a> {
     pub(super) safety: Arc<Safety>,
     pub(super) outgoing: Arc<OutgoingCounts>,
     pub(super) jobs: CountsByJob,
-    pub(super) job_counts: jobs::Counts,
+    pub(super) job_counts: jobs::JobCounters,
     pub(super) oldest_report: Arc<OldestReport>,
     pub(super) click_plane: MetricsSource,
     pub(super) clicks: Arc<ShipperCounts>,
@@ -88,7 +88,7 @@ impl MetricsParts<'_> {
 }
 
 /// Whether links that are not in memory can be read.
-pub(super) fn reads_links(redirector: &Arc<Redirector>) -> ReadsLinks {
+pub(super) fn reads_links(redirector: &Arc<Redirector>) -> LinkProbe {
     let redirector = Arc::clone(redirector);
     Arc::new(move || {
         let redirector = Arc::clone(&redirector);
@@ -96,7 +96,7 @@ pub(super) fn reads_links(redirector: &Arc<Redirector>) -> ReadsLinks {
     })
 }
 
-impl jobs::Counts {
+impl jobs::JobCounters {
     fn write_metrics(&self, to: &mut terse_core::metrics::Metrics) {
         let Self { reaper, rescan, recalled } = self;
         reaper.write_metrics(to);

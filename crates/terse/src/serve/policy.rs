@@ -10,8 +10,9 @@ use terse_core::registry::{
     Attribution, AuditAction, AuditEntry, AuditLog, AuditQuery, Registry, RegistryError,
 };
 use terse_core::{
-    Alphabet, BlockedHosts, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy, LinkStore, Links,
-    Logo, Numbered, Operator, PageLanguage, Random, Snowflake, TargetRules, UnwantedAliases,
+    Alphabet, BlockedHosts, Clock, CodeSource, Domain, HashedCodes, Hosts, LinkPolicy, LinkStore,
+    Links, Logo, NumberedCodes, Operator, PageLanguage, RandomCodes, SnowflakeCodes, TargetRules,
+    UnwantedAliases,
 };
 use terse_redirect::{ErrorStyle, FailurePages, LanguagePages, RedirectSettings};
 use url::Url;
@@ -108,12 +109,12 @@ pub(super) fn code_source(
     let alphabet = alphabet(config);
     match codes.strategy {
         config::CodeStrategy::Numbered => {
-            Arc::new(Numbered::new(Arc::clone(store), codes.length, codes.lease.into()))
+            Arc::new(NumberedCodes::new(Arc::clone(store), codes.length, codes.lease.into()))
         }
-        config::CodeStrategy::Random => Arc::new(Random::new(alphabet, codes.length)),
-        config::CodeStrategy::Hash => Arc::new(Hashed::new(store.identity(), codes.length)),
+        config::CodeStrategy::Random => Arc::new(RandomCodes::new(alphabet, codes.length)),
+        config::CodeStrategy::Hash => Arc::new(HashedCodes::new(store.identity(), codes.length)),
         config::CodeStrategy::Snowflake => {
-            Arc::new(Snowflake::new(alphabet, codes.machine, clock.clone()))
+            Arc::new(SnowflakeCodes::new(alphabet, codes.machine, clock.clone()))
         }
     }
 }

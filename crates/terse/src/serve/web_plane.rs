@@ -19,7 +19,7 @@ use terse_tls::AcmeNode;
 use tower::ServiceExt as _;
 
 /// The API and the pages.
-pub(super) struct Web {
+pub(super) struct WebService {
     pub(super) router: Router,
     pub(super) password_gate: PasswordGate,
     pub(super) refusal_pages: RefusalPages,
@@ -29,7 +29,7 @@ pub(super) struct Web {
     pub(super) acme: Option<Arc<AcmeNode>>,
 }
 
-impl WebPlane for Web {
+impl WebPlane for WebService {
     type Body = Body;
 
     fn answer(

@@ -70,7 +70,7 @@ impl Node {
             quarantine: 365 * DAY,
             unwanted_aliases: Default::default(),
         };
-        let codes = Arc::new(Numbered::new(store.clone(), 7, 10));
+        let codes = Arc::new(NumberedCodes::new(store.clone(), 7, 10));
         let links = Arc::new(Links::new(
             store.clone(),
             codes,

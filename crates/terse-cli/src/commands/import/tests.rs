@@ -144,7 +144,7 @@ fn a_file_is_handed_over_in_batches_and_twice_is_harmless() {
     assert_eq!(*bench.api.batches.lock().unwrap(), [100, 500, 500]);
     assert!(bench.import(&file, &[]).unwrap());
     assert_eq!(bench.api.links.lock().unwrap().len(), 1100);
-    assert!(!Position::path(&file).exists());
+    assert!(!ImportPosition::path(&file).exists());
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn an_interrupted_import_goes_on_where_it_stopped() {
         error.contains("after 500 rows; repeat the command to continue from there: no more (full)"),
         "{error}"
     );
-    assert!(Position::path(&file).exists());
+    assert!(ImportPosition::path(&file).exists());
 
     bench.api.full_at = None;
     std::fs::write(&file, text.replace("https://e.com/7,", "https://e.com/changed,")).unwrap();
@@ -187,7 +187,7 @@ fn an_interrupted_import_goes_on_where_it_stopped() {
     bench.api.batches.lock().unwrap().sort_unstable();
     assert_eq!(*bench.api.batches.lock().unwrap(), [200, 500]);
     assert_eq!(bench.api.links.lock().unwrap().len(), 1200);
-    assert!(!Position::path(&file).exists());
+    assert!(!ImportPosition::path(&file).exists());
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_dry_run_changes_nothing_and_is_no_part_of_an_import() {
     let asked = bench.import(&file, &["--dry-run", "--report", report.to_str().unwrap()]);
     assert!(!asked.unwrap(), "a row would be refused");
     assert!(bench.api.links.lock().unwrap().is_empty());
-    assert!(!Position::path(&file).exists());
+    assert!(!ImportPosition::path(&file).exists());
     assert!(std::fs::read_to_string(report).unwrap().contains("2,refused,xyz,long_url"));
 
     // Of an interrupted import it tries all rows, and leaves the position.
@@ -234,13 +234,13 @@ fn a_dry_run_changes_nothing_and_is_no_part_of_an_import() {
     let file = bench.path("links.csv");
     std::fs::write(&file, format!("long_url,alias\n{}", rows(0, 1200))).unwrap();
     bench.import(&file, &[]).unwrap_err();
-    let position = std::fs::read(Position::path(&file)).unwrap();
+    let position = std::fs::read(ImportPosition::path(&file)).unwrap();
     bench.api.full_at = None;
     bench.api.batches.lock().unwrap().clear();
     assert!(bench.import(&file, &["--dry-run"]).unwrap());
     assert_eq!(bench.api.batches.lock().unwrap().iter().sum::<usize>(), 1200);
     assert_eq!(bench.api.links.lock().unwrap().len(), 500);
-    assert_eq!(std::fs::read(Position::path(&file)).unwrap(), position);
+    assert_eq!(std::fs::read(ImportPosition::path(&file)).unwrap(), position);
 }
 
 #[test]

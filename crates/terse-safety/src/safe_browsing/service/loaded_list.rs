@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use terse_core::Timestamp;
 
-use crate::safe_browsing::{HashList, LISTS, ListUpdate, MAX_LIST_AGE};
+use crate::safe_browsing::{HashList, HashListUpdate, LISTS, MAX_LIST_AGE};
 
 /// The file name of the copy.
 const COPY: &str = "safe-browsing.lists";
@@ -17,7 +17,7 @@ const COPY: &str = "safe-browsing.lists";
 const MAX_COPY_SIZE: u64 = 512 << 20;
 
 /// The lists.
-pub(crate) struct LoadedList {
+pub(crate) struct LoadedHashLists {
     path: PathBuf,
     lists: Vec<HashList>,
     head: Head,
@@ -56,7 +56,7 @@ pub(crate) struct FetchResult {
     pub(crate) wait: Duration,
 }
 
-impl LoadedList {
+impl LoadedHashLists {
     /// Reads the copy; without one the lists are empty.
     pub(crate) fn read(folder: &Path) -> Self {
         let path = folder.join(COPY);
@@ -106,7 +106,7 @@ impl LoadedList {
     /// it is and is fetched in full next time.
     pub(crate) fn take(
         &mut self,
-        updates: &[ListUpdate],
+        updates: &[HashListUpdate],
         now: Timestamp,
     ) -> Result<FetchResult, String> {
         let mut outcome =
