@@ -29,6 +29,7 @@ impl Asset {
         let (stem, extension) = name.split_once('.').unwrap_or((name, ""));
         let kind = match extension {
             "css" => "text/css; charset=utf-8",
+            "svg" => "image/svg+xml",
             _ => "text/javascript; charset=utf-8",
         };
         Self { path: format!("/assets/{stem}-{hash}.{extension}"), kind, body }
@@ -45,6 +46,8 @@ static APP_JS: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("app.js", include_str!("../../assets/app.js")));
 static DOCS_JS: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("docs.js", include_str!("../../assets/docs.js")));
+static WORLD: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("world.svg", include_str!("../../assets/world.svg")));
 const ICON: &str = include_str!("../../assets/favicon.svg");
 
 /// The path of the style sheet.
@@ -72,6 +75,11 @@ pub(crate) fn docs_js() -> &'static str {
     &DOCS_JS.path
 }
 
+/// The path of the shapes of all countries.
+pub(crate) fn world() -> &'static str {
+    &WORLD.path
+}
+
 pub(super) async fn asset(State(state): Web, Name(name): Name) -> Response {
     if let Some(logo) = state.site().logo_at(&format!("/assets/{name}")) {
         return logo_response(logo);
@@ -83,7 +91,7 @@ pub(super) async fn asset(State(state): Web, Name(name): Name) -> Response {
         ];
         return (headers, style.to_owned()).into_response();
     }
-    let found = [&*CSS, &*JS, &*APP_CSS, &*APP_JS, &*DOCS_JS]
+    let found = [&*CSS, &*JS, &*APP_CSS, &*APP_JS, &*DOCS_JS, &*WORLD]
         .into_iter()
         .find(|asset| asset.path.strip_prefix("/assets/") == Some(&*name));
     match found {

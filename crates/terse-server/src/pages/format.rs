@@ -68,6 +68,15 @@ pub(super) fn middle_cut(text: &str, most: usize) -> String {
     format!("{begin}…{end}")
 }
 
+/// A text in two parts, the second of which always stays visible: the end of a URL distinguishes it.
+pub(super) fn parted(text: &str) -> (String, String) {
+    /// The length of the second part; a text of twice this length is not parted.
+    const END: usize = 16;
+    let count = text.chars().count();
+    let start = if count > 2 * END { count - END } else { count };
+    (text.chars().take(start).collect(), text.chars().skip(start).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +90,11 @@ mod tests {
         }
         assert_eq!(middle_cut("https://e.com/", 14), "https://e.com/");
         assert_eq!(middle_cut("https://e.com/päth/to/page", 13), "https://…page");
+        assert_eq!(parted("https://e.com/"), ("https://e.com/".into(), String::new()));
+        assert_eq!(
+            parted("https://e.com/päth/to/another/page"),
+            ("https://e.com/päth".into(), "/to/another/page".into())
+        );
     }
 
     #[test]

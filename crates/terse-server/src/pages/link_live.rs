@@ -9,8 +9,9 @@ use axum::response::Response;
 use terse_core::clicks::{Click, ClickSubject, LinkId, Period, RawQuery};
 use terse_core::{Link, StoreError, Timestamp};
 
+use super::cards::bot_words;
 use super::link::{LinkHead, found, when};
-use super::link_stats::{bot_words, who};
+use super::link_stats::who;
 use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;

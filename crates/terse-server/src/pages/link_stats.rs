@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use terse_core::clicks::{
-    Bots, Click, ClickReport, ClickSubject, Count, Dimension, LinkId, Period, RawQuery,
-};
+use axum::http::StatusCode;
+use axum::response::Response;
+use terse_core::clicks::{Bots, Click, ClickReport, ClickSubject, Count, LinkId, Period, RawQuery};
 use terse_core::{Link, StoreError};
 
+use super::cards::{CARDS, Card, bot_card, bot_words, card, csv};
 use super::chart::{Chart, ChartPoint};
 use super::format::{ago, grouped};
 use super::link::{LinkHead, found, path};
@@ -18,35 +17,21 @@ use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;
 use super::window::Window;
+use super::world_map::WorldMap;
 use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message, names};
 use crate::http::extract::Name;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
-use crate::value_lists::{Named, ValueLists};
+use crate::value_lists::Lists;
 
 /// How long the click store may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How many values a card shows by name, and how many the whole table.
 const ON_CARD: usize = 6;
 const IN_TABLE: usize = 200;
-
-/// The cards: the word in the query, the title, the property, and whether clicks without a value
-/// are listed.
-const CARDS: [(&str, &str, Dimension, bool); 12] = [
-    ("referrers", "Referrers", Dimension::Referrer, true),
-    ("countries", "Countries", Dimension::Country, true),
-    ("cities", "Cities", Dimension::City, true),
-    ("devices", "Devices", Dimension::Device, true),
-    ("browsers", "Browsers", Dimension::Browser, true),
-    ("systems", "Systems", Dimension::System, true),
-    ("languages", "Languages", Dimension::Language, true),
-    ("campaigns", "Campaigns", Dimension::Campaign, false),
-    ("sources", "Campaign sources", Dimension::Source, false),
-    ("mediums", "Campaign mediums", Dimension::Medium, false),
-    ("terms", "Campaign terms", Dimension::Term, false),
-    ("contents", "Campaign contents", Dimension::Content, false),
-];
+/// How many reasons are named beside the number of bots.
+const REASONS: usize = 3;
 
 #[derive(Template)]
 #[template(path = "link_stats.html")]
@@ -57,6 +42,9 @@ struct StatsPage {
     figures: Figures,
     chart: Chart,
     cards: Vec<Card>,
+    map: Option<WorldMap>,
+    /// Whether nobody clicked in the period.
+    is_silent: bool,
     asked: ClickQuery,
     problem: Option<(&'static str, String)>,
 }
@@ -136,8 +124,9 @@ struct Figures {
     clicks: Figure,
     visitors: Figure,
     bots: String,
-    /// Why they count as bots.
+    /// Why they count as bots: the most frequent reasons, and whether there are more.
     reasons: String,
+    more_reasons: bool,
     repeats: Option<String>,
     imported: Option<String>,
     last: Option<Last>,
@@ -174,84 +163,6 @@ fn change(value: u64, before: u64) -> Option<(String, &'static str)> {
         percent if percent > 0.0 => (format!("▲ {} %", grouped(rounded as u64)), "good"),
         _ => (format!("▼ {rounded} %"), ""),
     })
-}
-
-/// A list of values with their share.
-pub(super) struct Card {
-    of: &'static str,
-    pub(super) title: &'static str,
-    pub(super) rows: Vec<ValueRow>,
-    /// How many further values the whole table has.
-    more: bool,
-}
-
-pub(super) struct ValueRow {
-    pub(super) label: String,
-    pub(super) clicks: String,
-    /// In percent.
-    pub(super) share: String,
-    /// The length of the bar in percent of the longest.
-    pub(super) width: String,
-}
-
-/// The card of a property, by its word in the query.
-pub(super) fn card(lists: &ValueLists<'_>, of: &str) -> Card {
-    let place = CARDS.iter().position(|(word, ..)| *word == of).unwrap_or(0);
-    let (of, title, dimension, unknown) = CARDS[place];
-    let named = if unknown { lists.with_unknown(dimension) } else { lists.known(dimension) };
-    let more = named.iter().any(|named| named.name == "other");
-    Card { of, title, rows: rows(of, &named, lists.bots.of(lists.tally.clicks)), more }
-}
-
-fn rows(of: &str, named: &[Named], total: u64) -> Vec<ValueRow> {
-    let longest = named.iter().map(|named| named.clicks).max().unwrap_or(1).max(1);
-    let row = |named: &Named| ValueRow {
-        label: label(of, &named.name),
-        clicks: grouped(named.clicks),
-        share: percent(named.clicks, total),
-        width: format!("{:.1}", named.clicks as f64 / longest as f64 * 100.0),
-    };
-    named.iter().map(row).collect()
-}
-
-fn percent(part: u64, whole: u64) -> String {
-    match part as f64 / whole.max(1) as f64 * 100.0 {
-        share if share > 0.0 && share < 1.0 => "< 1 %".to_owned(),
-        share => format!("{share:.0} %"),
-    }
-}
-
-/// A value in words.
-fn label(of: &str, name: &str) -> String {
-    match (of, name) {
-        ("referrers", "unknown") => "Direct or unknown".to_owned(),
-        (_, "unknown") => "Unknown".to_owned(),
-        (_, "other") => "Others".to_owned(),
-        ("countries", code) => names::country(code).to_owned(),
-        ("languages", code) => names::language(code),
-        ("devices", kind) => {
-            let mut letters = kind.chars();
-            letters
-                .next()
-                .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-        }
-        (_, name) => name.to_owned(),
-    }
-}
-
-/// Why clicks count as bots', in words.
-pub(super) fn bot_words(kind: &str) -> &str {
-    match kind {
-        "crawler" => "crawlers",
-        "preview" => "previews",
-        "ai" => "AI crawlers",
-        "monitor" => "monitors",
-        "tool" => "tools",
-        "nameless" => "without a name",
-        "prefetch" => "prefetches",
-        "head" => "HEAD requests",
-        other => other,
-    }
 }
 
 /// Who clicked, as far as it is known: `Lisbon, Firefox on Android`.
@@ -345,19 +256,21 @@ pub(super) async fn show(
     };
     let before = window.is_comparable(link.created_at).then_some(before);
     let last = last_click(&state, &link, &report).await;
-    let lists = ValueLists { tally: &report.tally, bots, most: ON_CARD };
+    let lists = Lists { tally: &report.tally, bots, most: ON_CARD };
     // Cities are shown where they are known, and campaigns where there are any.
     let cards = CARDS.iter().map(|(of, ..)| card(&lists, of)).filter(|card| {
         let known = card.rows.iter().any(|row| row.label != "Unknown");
         known || !matches!(card.of, "cities") && CARDS[..7].iter().any(|(of, ..)| *of == card.of)
     });
-    let cards = cards.collect();
+    let cards = bot_card(&lists).into_iter().chain(cards).collect();
     let head = LinkHead::new(&state, &shell, &link, owner, "", done.as_deref());
     let status = if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     let page = StatsPage {
         figures: figures(&state, &shell, &link, &report, before.as_ref(), bots, last),
         chart: chart(&window, &report, before.as_ref(), bots),
         cards,
+        map: WorldMap::of(&lists),
+        is_silent: report.tally.clicks.all() == 0,
         asked: ClickQuery::new(&head, &window, bots),
         shell,
         head,
@@ -381,10 +294,12 @@ fn figures(
     bots: Bots,
     last: Option<Click>,
 ) -> Figures {
-    let lists = ValueLists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
-    let reasons: Vec<String> = lists
-        .bot_reasons()
+    let lists = Lists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
+    let reasons = lists.bot_reasons();
+    let more_reasons = reasons.len() > REASONS;
+    let reasons: Vec<String> = reasons
         .iter()
+        .take(REASONS)
         .map(|named| format!("{} {}", bot_words(&named.name), grouped(named.clicks)))
         .collect();
     let repeats = lists.repeats();
@@ -397,6 +312,7 @@ fn figures(
         visitors: Figure::new(visitors(report), before.map(visitors)),
         bots: grouped(report.tally.clicks.bots),
         reasons: reasons.join(" · "),
+        more_reasons,
         repeats: (repeats > 0).then(|| grouped(repeats)),
         imported: (link.imported_clicks > 0).then(|| grouped(link.imported_clicks)),
         last: report.tally.last.map(|at| Last {
@@ -439,6 +355,7 @@ struct ValuesPage {
     head: LinkHead,
     window: Window,
     card: Card,
+    map: Option<WorldMap>,
     asked: ClickQuery,
 }
 
@@ -467,39 +384,13 @@ pub(super) async fn values(
         Ok(report) => report,
         Err(error) => return unavailable(&error),
     };
-    let lists = ValueLists { tally: &report.tally, bots, most: IN_TABLE };
+    let lists = Lists { tally: &report.tally, bots, most: IN_TABLE };
     if format.as_deref() == Some("csv") {
         return csv(&lists, place, &link);
     }
     let head = LinkHead::new(&state, &shell, &link, owner, "", None);
     let asked = ClickQuery::new(&head, &window, bots);
-    let page = ValuesPage { card: card(&lists, &of), asked, shell, head, window };
+    let map = (of == "countries").then(|| WorldMap::of(&lists)).flatten();
+    let page = ValuesPage { card: card(&lists, &of), map, asked, shell, head, window };
     app_page(StatusCode::OK, html(&page))
-}
-
-fn csv(lists: &ValueLists<'_>, place: usize, link: &Link) -> Response {
-    let (of, _, dimension, unknown) = CARDS[place];
-    let named = if unknown { lists.with_unknown(dimension) } else { lists.known(dimension) };
-    let mut table =
-        csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
-    let total = lists.bots.of(lists.tally.clicks).max(1) as f64;
-    let mut written = table.write_record(["value", "name", "clicks", "share"]);
-    for row in &named {
-        let share = format!("{:.4}", row.clicks as f64 / total);
-        let cells = [
-            &crate::csv_cell::safe(&row.name),
-            &crate::csv_cell::safe(&label(of, &row.name)),
-            &row.clicks.to_string(),
-            &share,
-        ];
-        written = written.and_then(|()| table.write_record(cells));
-    }
-    let (Ok(()), Ok(bytes)) = (written, table.into_inner()) else { return message(&UNAVAILABLE) };
-    // A code has only letters, digits, `-` and `_`, so the file name needs no escaping.
-    let name = format!("attachment; filename=\"{}-{of}.csv\"", link.key.code);
-    let kind = "text/csv; charset=utf-8; header=present";
-    let mut response = ([(header::CONTENT_TYPE, kind)], bytes).into_response();
-    let name = HeaderValue::try_from(name).ok();
-    response.headers_mut().extend(name.map(|name| (header::CONTENT_DISPOSITION, name)));
-    response
 }

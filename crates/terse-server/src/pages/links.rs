@@ -14,15 +14,15 @@ use terse_core::{
 use tokio::task::JoinSet;
 
 use super::chart::sparkline;
-use super::format::{ago, grouped, middle_cut};
+use super::format::{ago, grouped, middle_cut, parted};
 use super::link::{domain_choices, page_of, path};
 use super::links_bulk::{Pick, said};
 use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;
-use super::{NOT_FOUND, UNAVAILABLE, html, message};
+use super::{NOT_FOUND, UNAVAILABLE, html, message, overview};
 use crate::counts::counts;
-use crate::http::cursor::CursorSeal;
+use crate::http::cursor::Seal;
 use crate::http::host::short_url;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
@@ -34,8 +34,10 @@ const PAGE: usize = 25;
 const MAX_TEXT: usize = 256;
 /// The most tags that the filter offers.
 const TAGS: usize = 100;
+/// Links that expire later than this look like any other.
+const SOON: Duration = Duration::from_secs(30 * 86_400);
 /// The longest target in a row, in characters.
-const TARGET: usize = 72;
+const TARGET: usize = 96;
 /// The longest target in a tooltip, and the longest title.
 const TOOLTIP: usize = 300;
 const TITLE: usize = 120;
@@ -59,6 +61,8 @@ const SORTS: [(&str, &str); 3] =
 #[template(path = "links.html")]
 struct LinksPage {
     shell: Shell,
+    /// The clicks of the last 30 days; none where the click store fails or is slow.
+    recent: Option<String>,
     rows: Rows,
     /// The tags of the account, the most used first.
     tags: Vec<TagCount>,
@@ -102,7 +106,9 @@ struct LinkRow {
     name: String,
     short: String,
     target: String,
-    target_cut: String,
+    /// The target in two parts: a narrow row cuts the end of the first one.
+    target_start: String,
+    target_end: String,
     title: Option<String>,
     tags: Vec<String>,
     /// What is unusual about the link, and the class of its colour.
@@ -129,6 +135,7 @@ impl LinkRow {
     ) -> Self {
         let short = short_url(&link.key, &state.links.rules().hosts);
         let target = link.target.to_string();
+        let (target_start, target_end) = parted(&middle_cut(&target, TARGET));
         let code = link.key.code.to_string();
         let domain = (!link.key.domain.is_primary()).then(|| link.key.domain.as_str());
         let part = |part| path(&code, domain, part, &[]);
@@ -141,7 +148,8 @@ impl LinkRow {
             pick: Pick::new(&link.key),
             name: short.split_once("://").map_or(short.as_str(), |(_, rest)| rest).to_owned(),
             short,
-            target_cut: middle_cut(&target, TARGET),
+            target_start,
+            target_end,
             target: middle_cut(&target, TOOLTIP),
             title: link.title.as_ref().map(|title| middle_cut(title.as_str(), TITLE)),
             tags: link.tags.iter().map(str::to_owned).collect(),
@@ -163,7 +171,7 @@ pub(super) fn states(link: &Link, shell: &Shell, now: Timestamp) -> Vec<(String,
     let mut states = Vec::new();
     match link.status(now) {
         LinkStatus::Active => {
-            if let Some(at) = link.expires_at {
+            if let Some(at) = link.expires_at.filter(|at| at.saturating_sub(SOON) < now) {
                 states.push((format!("expires {}", shell.day(at, now)), "attention"));
             }
         }
@@ -291,8 +299,12 @@ pub(super) async fn show(
         Ok(tags) => tags,
         Err(error) => return failed(&error),
     };
+    let month = Period { from: Some(state.links.now().saturating_sub(SOON)), to: None };
+    let recent = tokio::time::timeout(SPARK_TIMEOUT, overview::report(&state, &member, month));
+    let recent = recent.await.ok().and_then(Result::ok);
     let page = LinksPage {
         shell,
+        recent: recent.map(|report| grouped(report.tally.clicks.humans)),
         rows,
         tags,
         domains: domain_choices(&state),
@@ -337,7 +349,7 @@ async fn list(
 ) -> Result<Option<Rows>, LinkError> {
     let (caller, owner) = (member.principal.caller, member.here.account.id);
     let now = state.links.now();
-    let mut seal = CursorSeal::new(&state.cursor_key, caller);
+    let mut seal = Seal::new(&state.cursor_key, caller);
     seal.bind(Some("my links"));
     for part in [&filter.text, &filter.tag, &filter.show, &filter.domain, &filter.sort] {
         seal.bind(Some(part));

@@ -8,6 +8,7 @@ mod account;
 mod accounts;
 mod assets;
 mod branding;
+mod cards;
 mod chart;
 mod docs;
 mod domains;
@@ -45,6 +46,7 @@ mod upload;
 mod webhook;
 mod webhooks;
 mod window;
+mod world_map;
 
 use std::sync::Arc;
 
@@ -56,7 +58,7 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use terse_core::{Hosts, Operator, OperatorInForce, PageLanguage};
 
-pub(crate) use assets::{app_css, app_js, css, docs_js, js};
+pub(crate) use assets::{app_css, app_js, css, docs_js, js, world};
 pub(crate) use docs::{DOCS_CSP, docs_page};
 pub(crate) use frame::{PageFrame, Visitor};
 pub(crate) use password::{PasswordProblem, password_page};

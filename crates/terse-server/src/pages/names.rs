@@ -20,6 +20,12 @@ fn find<'a>(table: &[(&'static str, &'static str)], code: &'a str) -> &'a str {
     }
 }
 
+/// The codes of all countries.
+#[cfg(test)]
+pub(super) fn country_codes() -> impl Iterator<Item = &'static str> {
+    COUNTRIES.iter().map(|(code, _)| *code)
+}
+
 /// ISO 3166, sorted by code.
 const COUNTRIES: [(&str, &str); 249] = [
     ("AD", "Andorra"),

@@ -10,10 +10,11 @@ use axum::response::Response;
 use terse_core::clicks::{Bots, ClickReport, ClickSubject, Period};
 use terse_core::{Link, LinkError, ListQuery, Sort, StoreError};
 
+use super::cards::{Card, bot_words, card};
 use super::chart::Chart;
 use super::format::{ago, grouped, middle_cut};
 use super::link::page_of;
-use super::link_stats::{Card, Figure, bot_words, card, chart, visitors};
+use super::link_stats::{Figure, chart, visitors};
 use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;
@@ -24,7 +25,7 @@ use crate::http::host::short_url;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
-use crate::value_lists::ValueLists;
+use crate::value_lists::Lists;
 
 /// How many links each list shows.
 const LISTED: usize = 7;
@@ -67,7 +68,12 @@ fn name_of(short: &str) -> String {
     short.split_once("://").map_or(short, |(_, rest)| rest).to_owned()
 }
 
-async fn report(state: &App, member: &Member, period: Period) -> Result<ClickReport, StoreError> {
+/// The clicks of all links of an account.
+pub(super) async fn report(
+    state: &App,
+    member: &Member,
+    period: Period,
+) -> Result<ClickReport, StoreError> {
     let subject = ClickSubject::Owner(member.here.account.id);
     let reading = state.clicks.report(&subject, period, state.links.now());
     match tokio::time::timeout(TIMEOUT, reading).await {
@@ -105,8 +111,8 @@ pub(super) async fn show(
         }
     };
     let before = window.is_comparable(member.here.account.created_at).then_some(before);
-    let lists = ValueLists { tally: &report.tally, bots: Bots::Exclude, most: ON_CARD };
-    let only_bots = ValueLists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
+    let lists = Lists { tally: &report.tally, bots: Bots::Exclude, most: ON_CARD };
+    let only_bots = Lists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
     let reasons = only_bots.bot_reasons();
     let reasons =
         reasons.iter().map(|named| format!("{} {}", bot_words(&named.name), grouped(named.clicks)));

@@ -141,7 +141,7 @@ async fn all_values_are_a_table_and_a_file() {
         ..page.click(1)
     }));
     let card = page.text("/links/abc").await;
-    assert!(card.contains("<span>Others</span>") && !card.contains("r50.example"));
+    assert!(card.contains("<span class=\"rest\">Others</span>") && !card.contains("r50.example"));
     let table = page.text("/links/abc/values?of=referrers").await;
     assert!(table.contains("r50.example") && table.contains("=1+1"), "{table}");
     let file = page.open("/links/abc/values?of=referrers&format=csv").await;

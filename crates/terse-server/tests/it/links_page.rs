@@ -169,13 +169,13 @@ async fn times_are_in_the_zone_of_the_browser() {
         &web,
         OWNER.0,
         json!({"long_url": "https://example.com/1", "alias": "mine",
-        "expires_at": "2999-07-01T20:00:00Z"}),
+        "valid_from": "2999-07-01T20:00:00Z"}),
     )
     .await;
     for (zone, shown) in [
-        ("", "expires 1 Jul 2999<"),
-        ("; terse_zone=Asia/Tokyo", "expires 2 Jul 2999<"),
-        ("; terse_zone=%3Cb%3E", "expires 1 Jul 2999<"),
+        ("", "starts 1 Jul 2999<"),
+        ("; terse_zone=Asia/Tokyo", "starts 2 Jul 2999<"),
+        ("; terse_zone=%3Cb%3E", "starts 1 Jul 2999<"),
     ] {
         let text = open(&web, &format!("{cookie}{zone}"), "/links").await.text();
         assert!(text.contains(shown), "{zone}: {text}");
