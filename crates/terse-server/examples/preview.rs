@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         quarantine: Duration::ZERO,
         unwanted_aliases: Default::default(),
     };
-    let codes = Arc::new(Random::new(Alphabet::Base62, 7));
+    let codes = Arc::new(RandomCodes::new(Alphabet::Base62, 7));
     let links = Arc::new(Links::new(
         fake::Fake::new(),
         codes,

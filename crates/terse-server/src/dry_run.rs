@@ -130,7 +130,7 @@ struct DryRun<'a> {
 }
 
 /// Where a visitor would go, and why.
-pub(crate) struct Outcome {
+pub(crate) struct DryRunOutcome {
     /// The rule that matched, from 0.
     pub(crate) rule: Option<usize>,
     /// The branch of its split, from 0.
@@ -155,7 +155,7 @@ pub(crate) async fn try_on(
     state: &App,
     link: &Link,
     visitor: TriedVisitor,
-) -> Result<Outcome, Problem> {
+) -> Result<DryRunOutcome, Problem> {
     let visitor = Visitor::parse(visitor, "", state.links.now())?;
     DryRun { rules: link.rules.as_ref(), target: &link.target, link: Some(link) }
         .on(state, visitor)
@@ -169,7 +169,7 @@ pub(crate) async fn try_drafted(
     rules: Option<RawRules>,
     visitor: TriedVisitor,
     within: &str,
-) -> Result<Outcome, Problem> {
+) -> Result<DryRunOutcome, Problem> {
     let targets = &state.links.rules().targets;
     let target = Target::parse(long_url, targets)?;
     let drafted = rules.map(|RawRules(sent)| Rules::parse(&sent, targets)).transpose()?.flatten();
@@ -179,7 +179,7 @@ pub(crate) async fn try_drafted(
 }
 
 impl DryRun<'_> {
-    async fn on(self, state: &App, visitor: Visitor) -> Result<Outcome, Problem> {
+    async fn on(self, state: &App, visitor: Visitor) -> Result<DryRunOutcome, Problem> {
         let traits = classify(state, &visitor).await?;
         let key = self.link.map(|link| &link.key);
         let facts =
@@ -198,7 +198,7 @@ impl DryRun<'_> {
             (None, Some(_)) => "no rule matches, so the link's own target stays".to_owned(),
             (None, None) => "there are no rules, so the link's own target stays".to_owned(),
         };
-        Ok(Outcome {
+        Ok(DryRunOutcome {
             rule: went.map(|went| went.rule),
             branch: went.and_then(|went| went.branch),
             target: target.to_string(),

@@ -14,14 +14,14 @@ pub(crate) struct Named {
 }
 
 /// Makes the lists of values and their clicks.
-pub(crate) struct Lists<'a> {
+pub(crate) struct ValueLists<'a> {
     pub(crate) tally: &'a ClickSum,
     pub(crate) bots: Bots,
     /// The largest number of values listed by name.
     pub(crate) most: usize,
 }
 
-impl Lists<'_> {
+impl ValueLists<'_> {
     /// The known values, the most frequent first, and the sum of all further values as `other`.
     pub(crate) fn known(&self, dimension: Dimension) -> Vec<Named> {
         self.list(dimension, false)
@@ -31,7 +31,7 @@ impl Lists<'_> {
     pub(crate) fn bot_reasons(&self) -> Vec<Named> {
         match self.bots {
             Bots::Exclude => Vec::new(),
-            _ => Lists { bots: Bots::Only, ..*self }.known(Dimension::BotKind),
+            _ => ValueLists { bots: Bots::Only, ..*self }.known(Dimension::BotKind),
         }
     }
 

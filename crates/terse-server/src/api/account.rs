@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::Principal;
-use terse_core::accounts::{Erased, ErasureConfirmation, ProfileEdit};
+use terse_core::accounts::{ErasureConfirmation, ErasureProgress, ProfileEdit};
 use terse_core::registry::Account;
 
 use super::account_bodies::UserBody;
@@ -115,10 +115,10 @@ pub(super) async fn erase(
 }
 
 /// The status of an erasure.
-pub(super) fn erased(erased: Erased) -> StatusCode {
+pub(super) fn erased(erased: ErasureProgress) -> StatusCode {
     match erased {
-        Erased::Done => StatusCode::NO_CONTENT,
-        Erased::UnderWay => StatusCode::ACCEPTED,
+        ErasureProgress::Done => StatusCode::NO_CONTENT,
+        ErasureProgress::UnderWay => StatusCode::ACCEPTED,
     }
 }
 

@@ -9,7 +9,7 @@ use terse_core::Cursor;
 use terse_core::registry::{Actor, AuditAction, AuditEntry, AuditQuery};
 
 use super::moderated::{Names, OwnerBody};
-use crate::http::cursor::Seal;
+use crate::http::cursor::CursorSeal;
 use crate::http::extract::Moderator;
 use crate::http::params::{Params, whole_number};
 use crate::http::problem::Problem;
@@ -90,7 +90,7 @@ pub(super) async fn read(
     }
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
     let limit = usize::try_from(limit).unwrap_or(100);
-    let mut seal = Seal::new(&state.cursor_key, principal.caller);
+    let mut seal = CursorSeal::new(&state.cursor_key, principal.caller);
     seal.bind(Some("audit"));
     seal.bind(subject.as_deref());
     seal.bind(act.map(AuditAction::as_str));

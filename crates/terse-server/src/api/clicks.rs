@@ -17,7 +17,7 @@ use super::links::readable;
 use super::period::{bad_bots, moment};
 use super::streamed::{self, Sender};
 use crate::describe;
-use crate::http::extract::{Keyed, Name};
+use crate::http::extract::{Authenticated, Name};
 use crate::http::params::Params;
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
 use crate::http::state::{App, Web};
@@ -61,7 +61,7 @@ enum Format {
     security(("key" = [])))]
 pub(super) async fn link_clicks(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     mut params: Params,
     Name(code): Name,
 ) -> Result<Response, Problem> {

@@ -10,7 +10,7 @@ use terse_core::registry::DomainConfig;
 use terse_core::{Domain, Target};
 
 use crate::http::body::{Json, SMALL, parse_object};
-use crate::http::extract::{Admin, Keyed, Name};
+use crate::http::extract::{Admin, Authenticated, Name};
 use crate::http::params::NoParams;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -95,7 +95,7 @@ impl DomainBody {
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
-    Keyed(_): Keyed,
+    Authenticated(_): Authenticated,
     _: NoParams,
 ) -> Result<axum::Json<DomainList>, Problem> {
     let places = state.moderation.domains().await?;

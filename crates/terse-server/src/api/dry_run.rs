@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use terse_core::rules::RawRules;
 
 use super::links::readable;
-use crate::dry_run::{Outcome, TriedVisitor, try_drafted, try_on};
+use crate::dry_run::{DryRunOutcome, TriedVisitor, try_drafted, try_on};
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Name, ReadOnly};
 use crate::http::params::{NoParams, Params};
@@ -145,8 +145,8 @@ pub(super) async fn try_rules(
     Ok(axum::Json(outcome.into()))
 }
 
-impl From<Outcome> for Trial {
-    fn from(outcome: Outcome) -> Self {
+impl From<DryRunOutcome> for Trial {
+    fn from(outcome: DryRunOutcome) -> Self {
         let steps = outcome.steps.into_iter().enumerate();
         Self {
             rule: outcome.rule,

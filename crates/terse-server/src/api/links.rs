@@ -14,7 +14,7 @@ use super::shapes::{CreateLinkBody, LinkBody, PatchLink};
 use crate::counts::click_counts;
 use crate::describe;
 use crate::http::body::{Json, SMALL, parse_object};
-use crate::http::extract::{Keyed, MayCreate, Name};
+use crate::http::extract::{Authenticated, MayCreate, Name};
 use crate::http::limit_headers;
 use crate::http::params::{NoParams, Params};
 use crate::http::problem::{PRECONDITION_FAILED, Problem};
@@ -182,7 +182,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Probl
     security(("key" = [])))]
 pub(super) async fn get(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     params: Params,
     Name(code): Name,
 ) -> Result<Response, Problem> {
@@ -208,7 +208,7 @@ pub(super) async fn get(
     security(("key" = [])))]
 pub(super) async fn patch(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     params: Params,
     Name(code): Name,
     headers: HeaderMap,
@@ -246,7 +246,7 @@ pub(super) fn conflict(error: LinkError, expected: Option<Revision>) -> Problem 
     security(("key" = [])))]
 pub(super) async fn delete(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     params: Params,
     Name(code): Name,
 ) -> Result<StatusCode, Problem> {
@@ -268,7 +268,7 @@ pub(super) async fn delete(
     security(("key" = [])))]
 pub(super) async fn restore(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     params: Params,
     Name(code): Name,
 ) -> Result<Response, Problem> {

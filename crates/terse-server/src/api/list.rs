@@ -9,7 +9,7 @@ use terse_core::{Caller, LinkStatus, ListQuery, Listing, OwnerFilter, OwnerId, P
 use super::links::domain_of;
 use super::shapes::LinkBody;
 use crate::counts::click_counts;
-use crate::http::cursor::{Seal, bad_cursor};
+use crate::http::cursor::{CursorSeal, bad_cursor};
 use crate::http::extract::Member;
 use crate::http::params::{Params, whole_number};
 use crate::http::problem::Problem;
@@ -112,7 +112,7 @@ pub(super) fn read_query(
     mut params: Params,
     caller: Caller,
     owner: OwnerFilter,
-) -> Result<(ListQuery, Seal, Order), Problem> {
+) -> Result<(ListQuery, CursorSeal, Order), Problem> {
     let hosts = &state.links.rules().hosts;
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     let text = short_enough("q", params.take("q"), 0, 256)?;
@@ -141,7 +141,7 @@ pub(super) fn read_query(
     };
     params.done()?;
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
-    let mut seal = Seal::new(&state.cursor_key, caller);
+    let mut seal = CursorSeal::new(&state.cursor_key, caller);
     seal.bind(text.as_deref());
     seal.bind(tag.as_deref());
     seal.bind(domain.as_ref().map(terse_core::Domain::as_str));

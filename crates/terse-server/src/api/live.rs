@@ -17,7 +17,7 @@ use super::click_rows::LiveClick;
 use super::links::readable;
 use super::streamed::{self, Sender};
 use crate::describe;
-use crate::http::extract::{Keyed, Name};
+use crate::http::extract::{Authenticated, Name};
 use crate::http::params::Params;
 use crate::http::principal::reader_of;
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
@@ -56,7 +56,7 @@ const TOGETHER: usize = 64;
     security(("key" = [])))]
 pub(super) async fn watch_link(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     params: Params,
     Name(code): Name,
     headers: HeaderMap,

@@ -12,8 +12,8 @@ use super::links::link_key;
 use super::moderated::{ModeratedLink, Names};
 use super::shapes::host_of;
 use crate::http::body::{Json, SMALL, parse_object};
-use crate::http::cursor::Seal;
-use crate::http::extract::{Anyone, Moderator, Name, Peer};
+use crate::http::cursor::CursorSeal;
+use crate::http::extract::{AnyCaller, Moderator, Name, Peer};
 use crate::http::params::{Params, whole_number};
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -47,7 +47,7 @@ pub(crate) struct WriteReport {
     security((), ("key" = [])))]
 pub(super) async fn write(
     State(state): Web,
-    Anyone(principal): Anyone,
+    AnyCaller(principal): AnyCaller,
     Peer(address): Peer,
     params: Params,
     Name(code): Name,
@@ -146,7 +146,7 @@ pub(super) async fn list(
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     params.done()?;
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
-    let mut seal = Seal::new(&state.cursor_key, principal.caller);
+    let mut seal = CursorSeal::new(&state.cursor_key, principal.caller);
     seal.bind(Some("reports"));
     seal.bind(Some(wanted.as_str()));
     let after = cursor.map(|text| seal.open_number(&text)).transpose()?.map(ReportId);

@@ -12,7 +12,7 @@ use terse_core::{Hosts, Link, Revision, Timestamp};
 use super::links::{answer, conflict, if_match, link_key};
 use super::shapes::LinkBody;
 use crate::http::body::{MaybeJson, SMALL, parse_object};
-use crate::http::extract::{Keyed, Name};
+use crate::http::extract::{Authenticated, Name};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::Web;
@@ -108,7 +108,7 @@ impl Earlier {
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     params: Params,
     Name(code): Name,
 ) -> Result<axum::Json<Revisions>, Problem> {
@@ -155,7 +155,7 @@ pub(crate) struct Undo {
     security(("key" = [])))]
 pub(super) async fn undo(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     params: Params,
     Name(code): Name,
     headers: HeaderMap,

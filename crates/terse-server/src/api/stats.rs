@@ -16,7 +16,7 @@ use super::list::owner_param;
 use super::period::{ClickQuery, PeriodText};
 use super::shapes::host_of;
 use super::stats_shapes::{AllStats, LinkStats, OrphanStats};
-use crate::http::extract::{Admin, Keyed, Member, Name};
+use crate::http::extract::{Admin, Authenticated, Member, Name};
 use crate::http::host::short_url;
 use crate::http::params::{Params, whole_number};
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
@@ -50,7 +50,7 @@ const MONTH: Duration = Duration::from_secs(30 * 86_400);
     security(("key" = [])))]
 pub(super) async fn link_stats(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     mut params: Params,
     Name(code): Name,
 ) -> Result<Json<LinkStats>, Problem> {

@@ -9,7 +9,7 @@ use super::period::ClickQuery;
 use super::shapes::host_of;
 use crate::http::host::short_url;
 use crate::http::problem::Problem;
-use crate::value_lists::{Lists, Named};
+use crate::value_lists::{Named, ValueLists};
 
 /// The largest number of values listed by name.
 const MAX_LISTED: usize = 20;
@@ -222,7 +222,7 @@ macro_rules! stats_body {
         let (asked, ClickReport { tally, visitors, recent, buckets }) = ($asked, $report);
         let (interval, points) = asked.series(buckets)?;
         let [warned, went_on] = tally.warnings();
-        let lists = Lists { tally, bots: asked.bots, most: MAX_LISTED };
+        let lists = ValueLists { tally, bots: asked.bots, most: MAX_LISTED };
         $name {
             $($first: $one(&lists),)*
             from: asked.from.to_string(),
@@ -268,8 +268,8 @@ impl LinkStats {
         report: &ClickReport,
     ) -> Result<Self, Problem> {
         Ok(stats_body!(LinkStats, asked, report, {
-            short_code: |_: &Lists<'_>| link.key.code.to_string(),
-            short_url: |_: &Lists<'_>| short_url(&link.key, hosts),
+            short_code: |_: &ValueLists<'_>| link.key.code.to_string(),
+            short_url: |_: &ValueLists<'_>| short_url(&link.key, hosts),
         }))
     }
 }
@@ -282,7 +282,7 @@ impl AllStats {
         report: &ClickReport,
     ) -> Result<Self, Problem> {
         Ok(stats_body!(AllStats, asked, report, {
-                top_links: |lists: &Lists<'_>| {
+                top_links: |lists: &ValueLists<'_>| {
                     top.into_iter().map(|link| TopLink::new(link, lists.bots, hosts)).collect()
                 } }))
     }
@@ -291,8 +291,8 @@ impl AllStats {
 impl OrphanStats {
     pub(super) fn new(asked: &ClickQuery, report: &ClickReport) -> Result<Self, Problem> {
         Ok(stats_body!(OrphanStats, asked, report, {
-            outcomes: |lists: &Lists<'_>| lists.known(Dimension::Outcome),
-            top_codes: |lists: &Lists<'_>| lists.known(Dimension::Code),
+            outcomes: |lists: &ValueLists<'_>| lists.known(Dimension::Outcome),
+            top_codes: |lists: &ValueLists<'_>| lists.known(Dimension::Code),
         }))
     }
 }

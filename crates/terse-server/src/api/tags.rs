@@ -11,7 +11,7 @@ use terse_core::{Caller, LinkError, ListQuery, Sort, Tags};
 use tokio::time::Instant;
 
 use crate::http::body::{Json, SMALL, parse_object};
-use crate::http::extract::{Keyed, Name};
+use crate::http::extract::{Authenticated, Name};
 use crate::http::params::NoParams;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -73,7 +73,7 @@ pub(crate) struct Retagged {
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     _: NoParams,
 ) -> Result<axum::Json<TagList>, Problem> {
     let tags = state.links.tags(caller, MAX_SHOWN).await?;
@@ -92,7 +92,7 @@ pub(super) async fn list(
     security(("key" = [])))]
 pub(super) async fn rename(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     _: NoParams,
     Name(tag): Name,
     Json(body): Json<SMALL>,
@@ -116,7 +116,7 @@ pub(super) async fn rename(
     security(("key" = [])))]
 pub(super) async fn remove(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     _: NoParams,
     Name(tag): Name,
 ) -> Result<axum::Json<Retagged>, Problem> {

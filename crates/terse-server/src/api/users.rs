@@ -13,7 +13,7 @@ use super::account::erased;
 use super::account_bodies::{UserBody, account_id};
 use super::shapes::given;
 use crate::http::body::{Json, SMALL, parse_object};
-use crate::http::cursor::Seal;
+use crate::http::cursor::CursorSeal;
 use crate::http::extract::{Admin, Moderator, Name};
 use crate::http::params::{NoParams, Params, whole_number};
 use crate::http::problem::Problem;
@@ -137,7 +137,7 @@ pub(super) async fn list(
         }));
     }
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))? as usize;
-    let mut seal = Seal::new(&state.cursor_key, principal.caller);
+    let mut seal = CursorSeal::new(&state.cursor_key, principal.caller);
     seal.bind(Some("users"));
     let bad_cursor = || {
         Problem::invalid(

@@ -11,7 +11,7 @@ use terse_core::registry::{Delivery, EventKind, Webhook, WebhookId};
 use terse_core::webhooks::{OwnerWebhooks, WebhookEdit, WebhookError};
 
 use crate::http::body::{Json, SMALL, parse_object};
-use crate::http::extract::{Keyed, Name};
+use crate::http::extract::{Authenticated, Name};
 use crate::http::params::{NoParams, Params, whole_number};
 use crate::http::problem::{Problem, WEBHOOKS_OFF};
 use crate::http::state::{App, Web};
@@ -185,7 +185,7 @@ pub(crate) struct TestSent {
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     _: NoParams,
 ) -> Result<Answer<WebhookList>, Problem> {
     let webhooks = switched_on(&state)?.list(caller.owner()).await?;
@@ -205,7 +205,7 @@ pub(super) async fn list(
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     _: NoParams,
     Json(body): Json<SMALL>,
 ) -> Result<(StatusCode, Answer<WebhookBody>), Problem> {
@@ -222,7 +222,7 @@ pub(super) async fn create(
     security(("key" = [])))]
 pub(super) async fn get(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     _: NoParams,
     Name(id): Name,
 ) -> Result<Answer<WebhookBody>, Problem> {
@@ -241,7 +241,7 @@ pub(super) async fn get(
     security(("key" = [])))]
 pub(super) async fn patch(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     _: NoParams,
     Name(id): Name,
     Json(body): Json<SMALL>,
@@ -264,7 +264,7 @@ pub(super) async fn patch(
     security(("key" = [])))]
 pub(super) async fn delete(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     _: NoParams,
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
@@ -283,7 +283,7 @@ pub(super) async fn delete(
     security(("key" = [])))]
 pub(super) async fn test(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     _: NoParams,
     Name(id): Name,
 ) -> Result<(StatusCode, Answer<TestSent>), Problem> {
@@ -304,7 +304,7 @@ pub(super) async fn test(
     security(("key" = [])))]
 pub(super) async fn deliveries(
     State(state): Web,
-    Keyed(caller): Keyed,
+    Authenticated(caller): Authenticated,
     mut params: Params,
     Name(id): Name,
 ) -> Result<Answer<DeliveryList>, Problem> {

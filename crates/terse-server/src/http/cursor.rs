@@ -14,9 +14,9 @@ use super::problem::Problem;
 const TAG: usize = 16;
 
 /// Seals cursors of one list.
-pub(crate) struct Seal(Hmac<Sha256>);
+pub(crate) struct CursorSeal(Hmac<Sha256>);
 
-impl Seal {
+impl CursorSeal {
     pub(crate) fn new(key: &[u8; 32], caller: Caller) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
         mac.update(b"cursor");
@@ -79,8 +79,8 @@ pub(crate) fn bad_cursor() -> Problem {
 mod tests {
     use super::*;
 
-    fn seal(caller: Caller, filters: &[Option<&str>]) -> Seal {
-        let mut seal = Seal::new(&[7; 32], caller);
+    fn seal(caller: Caller, filters: &[Option<&str>]) -> CursorSeal {
+        let mut seal = CursorSeal::new(&[7; 32], caller);
         filters.iter().for_each(|filter| seal.bind(*filter));
         seal
     }

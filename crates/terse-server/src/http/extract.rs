@@ -15,7 +15,7 @@ use super::state::App;
 
 /// Any caller, with or without a key. A key that is presented must be valid, even where none is
 /// needed.
-pub(crate) struct Anyone(pub(crate) Principal);
+pub(crate) struct AnyCaller(pub(crate) Principal);
 /// A caller who may create links: see [`LinkCreation::admit`](terse_core::LinkCreation::admit). The
 /// check runs before the body is read.
 pub(crate) struct MayCreate(pub(crate) Creator);
@@ -37,7 +37,7 @@ impl<S: Sync> FromRequestParts<S> for Peer {
 
 /// An authenticated caller whose scope permits the method: reading for a method that only reads,
 /// else writing.
-pub(crate) struct Keyed(pub(crate) Caller);
+pub(crate) struct Authenticated(pub(crate) Caller);
 /// The same for a method such as POST that changes nothing: the scope to read is enough.
 pub(crate) struct ReadOnly(pub(crate) Caller);
 /// The same, with the whole principal, for calls about the account.
@@ -47,7 +47,7 @@ pub(crate) struct Moderator(pub(crate) Principal);
 /// An admin.
 pub(crate) struct Admin(pub(crate) Principal);
 
-impl FromRequestParts<Arc<App>> for Anyone {
+impl FromRequestParts<Arc<App>> for AnyCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(
@@ -65,13 +65,13 @@ impl FromRequestParts<Arc<App>> for MayCreate {
         request: &mut request::Parts,
         state: &Arc<App>,
     ) -> Result<Self, Problem> {
-        let Anyone(principal) = Anyone::from_request_parts(request, state).await?;
+        let AnyCaller(principal) = AnyCaller::from_request_parts(request, state).await?;
         let address = request.extensions.get::<Peer>().map(|peer| peer.0);
         Ok(Self(state.creation.admit(&principal, address).await?))
     }
 }
 
-impl FromRequestParts<Arc<App>> for Keyed {
+impl FromRequestParts<Arc<App>> for Authenticated {
     type Rejection = Problem;
 
     async fn from_request_parts(
@@ -89,7 +89,8 @@ impl FromRequestParts<Arc<App>> for ReadOnly {
         request: &mut request::Parts,
         state: &Arc<App>,
     ) -> Result<Self, Problem> {
-        let principal = Anyone::from_request_parts(request, state).await?.0.known()?.may_read()?;
+        let principal =
+            AnyCaller::from_request_parts(request, state).await?.0.known()?.may_read()?;
         Ok(Self(principal.caller))
     }
 }
@@ -133,7 +134,7 @@ impl FromRequestParts<Arc<App>> for Admin {
 
 /// The authenticated principal, if its scope permits the method.
 async fn known(request: &mut request::Parts, state: &Arc<App>) -> Result<Principal, Problem> {
-    let principal = Anyone::from_request_parts(request, state).await?.0.known()?;
+    let principal = AnyCaller::from_request_parts(request, state).await?.0.known()?;
     in_scope(principal, &request.method)
 }
 

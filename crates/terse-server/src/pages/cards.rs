@@ -7,7 +7,7 @@ use terse_core::clicks::Dimension;
 
 use super::format::grouped;
 use super::{UNAVAILABLE, message, names};
-use crate::value_lists::{Lists, Named};
+use crate::value_lists::{Named, ValueLists};
 
 /// The cards: the word in the query, the title, the property, and whether clicks without a value
 /// are listed.
@@ -47,7 +47,7 @@ pub(super) struct ValueRow {
 }
 
 /// The card of a property, by its word in the query.
-pub(super) fn card(lists: &Lists<'_>, of: &str) -> Card {
+pub(super) fn card(lists: &ValueLists<'_>, of: &str) -> Card {
     let place = CARDS.iter().position(|(word, ..)| *word == of).unwrap_or(0);
     let (of, title, dimension, unknown) = CARDS[place];
     let named = if unknown { lists.with_unknown(dimension) } else { lists.known(dimension) };
@@ -70,7 +70,7 @@ fn rows(of: &str, named: &[Named], total: u64) -> Vec<ValueRow> {
 }
 
 /// Why clicks count as bots'; none where bots are left out, or there are none.
-pub(super) fn bot_card(lists: &Lists<'_>) -> Option<Card> {
+pub(super) fn bot_card(lists: &ValueLists<'_>) -> Option<Card> {
     let reasons: Vec<Named> = lists
         .bot_reasons()
         .into_iter()
@@ -122,7 +122,7 @@ pub(super) fn bot_words(kind: &str) -> &str {
 }
 
 /// All values of a property as CSV.
-pub(super) fn csv(lists: &Lists<'_>, place: usize, link: &Link) -> Response {
+pub(super) fn csv(lists: &ValueLists<'_>, place: usize, link: &Link) -> Response {
     let (of, _, dimension, unknown) = CARDS[place];
     let named = if unknown { lists.with_unknown(dimension) } else { lists.known(dimension) };
     let mut table =

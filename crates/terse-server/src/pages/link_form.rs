@@ -15,7 +15,7 @@ use super::rule_form::RowAction;
 use super::session::{app_again, app_page, go};
 use super::shell::Shell;
 use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
-use crate::dry_run::{Outcome, try_drafted};
+use crate::dry_run::{DryRunOutcome, try_drafted};
 use crate::http::extract::{Name, Peer};
 use crate::http::host::short_url;
 use crate::http::limit_headers;
@@ -34,7 +34,7 @@ struct FormPage {
     link: Option<(String, String)>,
     action: String,
     /// Where the tried visitor would go.
-    outcome: Option<Outcome>,
+    outcome: Option<DryRunOutcome>,
     /// The field with the problem, and the problem.
     wrong: Option<(String, String)>,
 }

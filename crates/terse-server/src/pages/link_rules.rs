@@ -13,7 +13,7 @@ use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;
 use super::{NOT_FOUND, html, message};
-use crate::dry_run::{Outcome, TriedVisitor, try_on};
+use crate::dry_run::{DryRunOutcome, TriedVisitor, try_on};
 use crate::http::extract::Name;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
@@ -51,7 +51,7 @@ struct RulesPage {
     head: LinkHead,
     rules: Vec<RuleWords>,
     tried: DryRunForm,
-    outcome: Option<Outcome>,
+    outcome: Option<DryRunOutcome>,
     problem: Option<(String, String)>,
 }
 

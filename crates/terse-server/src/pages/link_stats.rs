@@ -23,7 +23,7 @@ use crate::http::extract::Name;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
-use crate::value_lists::Lists;
+use crate::value_lists::ValueLists;
 
 /// How long the click store may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -256,7 +256,7 @@ pub(super) async fn show(
     };
     let before = window.is_comparable(link.created_at).then_some(before);
     let last = last_click(&state, &link, &report).await;
-    let lists = Lists { tally: &report.tally, bots, most: ON_CARD };
+    let lists = ValueLists { tally: &report.tally, bots, most: ON_CARD };
     // Cities are shown where they are known, and campaigns where there are any.
     let cards = CARDS.iter().map(|(of, ..)| card(&lists, of)).filter(|card| {
         let known = card.rows.iter().any(|row| row.label != "Unknown");
@@ -294,7 +294,7 @@ fn figures(
     bots: Bots,
     last: Option<Click>,
 ) -> Figures {
-    let lists = Lists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
+    let lists = ValueLists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
     let reasons = lists.bot_reasons();
     let more_reasons = reasons.len() > REASONS;
     let reasons: Vec<String> = reasons
@@ -384,7 +384,7 @@ pub(super) async fn values(
         Ok(report) => report,
         Err(error) => return unavailable(&error),
     };
-    let lists = Lists { tally: &report.tally, bots, most: IN_TABLE };
+    let lists = ValueLists { tally: &report.tally, bots, most: IN_TABLE };
     if format.as_deref() == Some("csv") {
         return csv(&lists, place, &link);
     }

@@ -22,7 +22,7 @@ use super::session::app_page;
 use super::shell::Shell;
 use super::{NOT_FOUND, UNAVAILABLE, html, message, overview};
 use crate::counts::counts;
-use crate::http::cursor::Seal;
+use crate::http::cursor::CursorSeal;
 use crate::http::host::short_url;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
@@ -349,7 +349,7 @@ async fn list(
 ) -> Result<Option<Rows>, LinkError> {
     let (caller, owner) = (member.principal.caller, member.here.account.id);
     let now = state.links.now();
-    let mut seal = Seal::new(&state.cursor_key, caller);
+    let mut seal = CursorSeal::new(&state.cursor_key, caller);
     seal.bind(Some("my links"));
     for part in [&filter.text, &filter.tag, &filter.show, &filter.domain, &filter.sort] {
         seal.bind(Some(part));

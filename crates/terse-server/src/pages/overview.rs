@@ -25,7 +25,7 @@ use crate::http::host::short_url;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
-use crate::value_lists::Lists;
+use crate::value_lists::ValueLists;
 
 /// How many links each list shows.
 const LISTED: usize = 7;
@@ -111,8 +111,8 @@ pub(super) async fn show(
         }
     };
     let before = window.is_comparable(member.here.account.created_at).then_some(before);
-    let lists = Lists { tally: &report.tally, bots: Bots::Exclude, most: ON_CARD };
-    let only_bots = Lists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
+    let lists = ValueLists { tally: &report.tally, bots: Bots::Exclude, most: ON_CARD };
+    let only_bots = ValueLists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
     let reasons = only_bots.bot_reasons();
     let reasons =
         reasons.iter().map(|named| format!("{} {}", bot_words(&named.name), grouped(named.clicks)));

@@ -5,7 +5,7 @@ use terse_core::clicks::Dimension;
 
 use super::format::grouped;
 use super::names;
-use crate::value_lists::{Lists, Named};
+use crate::value_lists::{Named, ValueLists};
 
 /// How many strengths of the colour there are.
 const LEVELS: usize = 5;
@@ -23,8 +23,8 @@ pub(super) struct Country {
 
 impl WorldMap {
     /// The map of a report; none where no country is known.
-    pub(super) fn of(lists: &Lists<'_>) -> Option<Self> {
-        Self::new(&Lists { most: usize::MAX, ..*lists }.known(Dimension::Country))
+    pub(super) fn of(lists: &ValueLists<'_>) -> Option<Self> {
+        Self::new(&ValueLists { most: usize::MAX, ..*lists }.known(Dimension::Country))
     }
 
     fn new(countries: &[Named]) -> Option<Self> {

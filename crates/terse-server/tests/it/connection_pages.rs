@@ -2,7 +2,7 @@
 
 use terse_core::registry::Role;
 use terse_core::registry::prelude::*;
-use terse_core::registry::{Claim, DeliveryResult, WebhookId};
+use terse_core::registry::{DeliveryClaim, DeliveryResult, WebhookId};
 
 use crate::web::{Answer, OTHER, OWNER, Web};
 
@@ -80,7 +80,7 @@ async fn a_delivery_is_sent_again_from_the_page() {
     let due = async || {
         let now = web.clock.now();
         let lease = std::time::Duration::from_secs(60);
-        let claim = Claim { now, lease, after: WebhookId(0), limit: 10 };
+        let claim = DeliveryClaim { now, lease, after: WebhookId(0), limit: 10 };
         web.registry.due(claim).await.unwrap()
     };
     let sent = due().await;

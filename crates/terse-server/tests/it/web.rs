@@ -252,7 +252,7 @@ impl Web {
         };
         change(&mut rules);
         let (store, clock, stats) = (Fake::new(), Clock::default(), Arc::new(ApiStats::default()));
-        let codes = Arc::new(Random::new(Alphabet::Base62, 7));
+        let codes = Arc::new(RandomCodes::new(Alphabet::Base62, 7));
         let links = Arc::new(Links::new(
             store.clone(),
             codes,

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use terse_core::Timestamp;
 use terse_core::registry::prelude::*;
-use terse_core::registry::{Claim, DeliveryResult, EventKind, WebhookId};
+use terse_core::registry::{DeliveryClaim, DeliveryResult, EventKind, WebhookId};
 
 use crate::web::{OTHER, OWNER, Web};
 
@@ -155,8 +155,12 @@ async fn a_test_is_among_the_deliveries() {
     );
     assert!(one["next_attempt_at"].is_string() && one["last_attempt_at"].is_null());
     let now = Timestamp::from_ms(i64::MAX / 4);
-    let claim =
-        Claim { now, lease: std::time::Duration::from_secs(1), after: WebhookId(0), limit: 1 };
+    let claim = DeliveryClaim {
+        now,
+        lease: std::time::Duration::from_secs(1),
+        after: WebhookId(0),
+        limit: 1,
+    };
     let due = web.registry.due(claim).await.unwrap().remove(0);
     let body: Value = serde_json::from_str(&due.delivery.body).unwrap();
     assert_eq!(
