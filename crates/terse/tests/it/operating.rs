@@ -388,13 +388,13 @@ fn the_first_example_runs_with_an_old_curl() {
 
 #[test]
 fn the_backup_timer_survives_a_reboot() {
-    let timer = source("packaging/terse-backup.timer");
+    let timer = source("deploy/systemd/terse-backup.timer");
     for line in ["OnCalendar=daily", "Persistent=true", "[Install]", "WantedBy=timers.target"] {
         assert!(timer.lines().any(|have| have == line), "{line}");
     }
     assert!(source("docs/operate.md").contains("systemctl enable --now terse-backup.timer"));
     // The command of the unit, in a temporary folder.
-    let unit = source("packaging/terse-backup.service");
+    let unit = source("deploy/systemd/terse-backup.service");
     let script = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c ")).unwrap();
     let (temp, data) = folder();
     let _server = Served::start(&data, &[]);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 #[test]
 fn the_unit_is_hardened() {
-    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/terse.service");
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/systemd/terse.service");
     let text = std::fs::read_to_string(&unit).expect("the unit");
     assert!(text.contains("\nLimitCORE=0\n"), "a core file would contain keys");
     let mut analyze = Command::new("systemd-analyze");
