@@ -12,4 +12,5 @@ mod import;
 mod input;
 mod rules;
 mod safe_browsing;
+mod suffix_list;
 mod url;

@@ -40,8 +40,8 @@ fn crates_know_the_core_and_not_one_another() {
         for line in
             dependencies.unwrap_or_default().lines().filter(|line| line.starts_with("terse"))
         {
-            // Two macros that expand to nothing, and a list that is a crate for the sake of
-            // its compile time.
+            // Two macros that expand to nothing, and a list that is a crate so that `fuzz` can
+            // compare it with another.
             let allowed = ["terse-core", "terse-openapi-off", "terse-suffix-list"];
             let known = allowed.iter().any(|name| line.starts_with(name));
             assert!(known, "{}: {line}", path.display());
