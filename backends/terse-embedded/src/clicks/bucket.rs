@@ -28,6 +28,19 @@ pub(crate) fn of_hour_id(id: i64) -> (i64, i64, i64) {
     ((id >> (SUBJECT + HOUR)) + first, id >> HOUR & ((1 << SUBJECT) - 1), id & ((1 << HOUR) - 1))
 }
 
+/// The key of an hour in a run of finished days: the subject first, so that a report finds all days
+/// of a subject together.
+pub(crate) fn finished_id(subject: i64, day: i64, hour: i64) -> i64 {
+    subject << (DAY + HOUR) | days(day) << HOUR | hour
+}
+
+/// Day, subject and hour of such a key.
+pub(crate) fn of_finished_id(id: i64) -> (i64, i64, i64) {
+    let first = Timestamp::MIN.as_ms().div_euclid(Unit::Day.ms());
+    let day = (id >> HOUR & ((1 << DAY) - 1)) + first;
+    (day, id >> (DAY + HOUR), id & ((1 << HOUR) - 1))
+}
+
 /// The key of a day: the subject first, because a finished day is only read.
 pub(crate) fn day_id(subject: i64, day: i64) -> i64 {
     subject << DAY | days(day)
@@ -60,6 +73,9 @@ mod tests {
                 for hour in [0, 23] {
                     let id = hour_id(day, subject, hour);
                     assert_eq!(of_hour_id(id), (day, subject, hour));
+                    let finished = finished_id(subject, day, hour);
+                    assert!(finished > 0);
+                    assert_eq!(of_finished_id(finished), (day, subject, hour));
                     conn.execute(
                         "INSERT INTO hours (id, people, machines, sum) VALUES (?1, 0, 0, x'')",
                         [id],

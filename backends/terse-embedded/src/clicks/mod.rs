@@ -2,7 +2,7 @@
 //!
 //! A batch is grouped by subject and hour, and each row is read, merged and written once, in one
 //! transaction with the positions of the journals. A batch of many links is written as a run of
-//! sorted sums instead (`runs`), which become rows when their day is over. The keys of hours begin
+//! sorted sums instead (`runs`); sums of finished days stay in runs (`finished`). The keys of hours begin
 //! with the time, so that writing stays within today's part of the file and old rows are deleted
 //! from one end. Single clicks are kept in compressed columns, a block per batch (`block`,
 //! `blocks`). Every sum carries a checksum. If it does not match, reading the sum is an error, and
@@ -12,8 +12,12 @@ mod block;
 mod block_builder;
 mod blocks;
 mod bucket;
+mod day_ranks;
 mod erase;
+mod finish_days;
+mod finished;
 mod fold;
+mod groups;
 mod journals;
 mod known_links;
 mod old_blocks;

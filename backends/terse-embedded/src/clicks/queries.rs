@@ -1,6 +1,8 @@
 //! Queries for clicks.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use terse_core::clicks::{ClickSubject, Count, LinkId, Salt};
@@ -8,7 +10,7 @@ use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
 use crate::clicks::blocks::LastBlock;
 use crate::clicks::bucket::{hour_id, of_hour_id};
-use crate::clicks::runs::Runs;
+use crate::clicks::runs::{ChunkIds, RunVersion, Runs};
 use crate::clicks::sum::count;
 use crate::failure::{Failure, corrupt};
 
@@ -30,6 +32,8 @@ pub(crate) struct ClickQueries {
     /// What reports have read so far.
     pub(crate) cost: Cell<Cost>,
     pub(crate) last_block: RefCell<LastBlock>,
+    /// The lists of chunks of the runs.
+    pub(crate) chunk_lists: RefCell<HashMap<RunVersion, Arc<Vec<ChunkIds>>>>,
 }
 
 /// How much was read.
@@ -62,7 +66,12 @@ pub(crate) fn filed(subject: &ClickSubject) -> Option<(i64, i64)> {
 
 impl ClickQueries {
     pub(crate) fn new(conn: Connection) -> Self {
-        Self { conn, cost: Cell::default(), last_block: RefCell::default() }
+        Self {
+            conn,
+            cost: Cell::default(),
+            last_block: RefCell::default(),
+            chunk_lists: RefCell::default(),
+        }
     }
 
     /// The salts that earlier versions kept in this file, by day.

@@ -7,6 +7,7 @@ use terse_core::clicks::{
 };
 
 use crate::clicks::bucket::{day_id, hour_id, of_day_id, of_hour_id};
+use crate::clicks::finished::FinishedSum;
 use crate::clicks::fold::Progress;
 use crate::clicks::queries::{ClickQueries, Cost};
 use crate::clicks::runs::Runs;
@@ -54,6 +55,20 @@ impl TimeRange {
     fn touches(self, start: i64, length: i64) -> bool {
         start < self.to && start + length > self.from
     }
+
+    /// The day and the 23 hours up to the end of the hour of this time.
+    fn last_day(now: Timestamp) -> Self {
+        let hour = Unit::Hour.floor(now).as_ms();
+        Self { from: hour - 23 * HOUR, to: hour + HOUR }
+    }
+}
+
+/// What holds the sums of hours that have no rows, and which rows count.
+struct Sources {
+    progress: Progress,
+    runs: Runs,
+    /// The sums of the subject in finished days.
+    finished: Vec<FinishedSum>,
 }
 
 impl ClickQueries {
@@ -66,25 +81,32 @@ impl ClickQueries {
         let Some(subject) = self.id(subject)? else {
             return Ok(ClickReport::default());
         };
-        let (progress, runs) = (self.progress()?, self.runs()?);
         let mut sum = Sum::default();
         let mut buckets = Vec::new();
         let range = TimeRange::of(period);
+        let recent = TimeRange::last_day(now);
+        let (progress, runs) = (self.progress()?, self.runs()?);
+        let [one, other] = [range, recent].map(TimeRange::days);
+        let days = (one.0.min(other.0), one.1.max(other.1));
+        let finished = self.finished_sums(&runs, subject, days)?;
+        let sources = Sources { progress, runs, finished };
         // The numbers of hours, for series in any time zone; the sums of days where they are whole.
-        self.buckets(subject, range, progress, &runs, |bucket| {
+        self.buckets(subject, range, &sources, |bucket| {
             // An hour in which only a warning page was seen has no clicks.
             if bucket.clicks != Count::default() {
                 buckets.push(bucket);
             }
         })?;
         if period == Period::default() {
-            self.ever(subject, progress, &runs, &mut sum)?;
+            self.ever(subject, &sources, &mut sum)?;
         } else {
-            self.sums(subject, range, progress, &runs, &mut sum)?;
+            self.sums(subject, range, &sources, &mut sum)?;
         }
-        // Days come first, even those that also have late hours; the sort is stable.
-        buckets.sort_by_key(|bucket| bucket.start);
-        // An hour may have a row and sums in blocks.
+        let mut recent_clicks = Count::default();
+        self.buckets(subject, recent, &sources, |bucket| recent_clicks.add(bucket.clicks))?;
+        // Days come first, even those that also have late hours.
+        buckets.sort_by_key(|bucket| (bucket.start, bucket.unit == Unit::Hour));
+        // An hour may have a row and sums in blocks and runs.
         buckets.dedup_by(|later, first| {
             let same = (later.start, later.unit) == (first.start, first.unit);
             if same {
@@ -93,23 +115,13 @@ impl ClickQueries {
             same
         });
         sum.tally.trim(MAX_VALUES_TOTAL);
-        Ok(ClickReport {
-            tally: sum.tally,
-            visitors: sum.visitors,
-            recent: self.recent(subject, now, progress, &runs)?,
-            buckets,
-        })
+        Ok(ClickReport { tally: sum.tally, visitors: sum.visitors, recent: recent_clicks, buckets })
     }
 
-    /// The sum of all time, and the hours that are not in it yet. The row of the subject has the
-    /// number of all clicks that are not in runs.
-    fn ever(
-        &self,
-        subject: i64,
-        progress: Progress,
-        runs: &Runs,
-        sum: &mut Sum,
-    ) -> Result<(), Failure> {
+    /// The sum of all time, and the hours that are not in it. The row of the subject has the number
+    /// of all clicks that are not in runs of days that are not finished.
+    fn ever(&self, subject: i64, sources: &Sources, sum: &mut Sum) -> Result<(), Failure> {
+        let Sources { progress, runs, finished } = sources;
         let (first, _) = TimeRange::of(Period::default()).days();
         let (from, ..) = of_hour_id(progress.totals_to);
         let mut all = Count::default();
@@ -123,6 +135,7 @@ impl ClickQueries {
         for day in self.days_with_hours(runs, from.max(first), i64::MAX)? {
             self.hour_sums(subject, day, progress.totals_to, runs, |_| true, sum)?;
         }
+        self.add_finished(finished.iter(), sum)?;
         all.add(self.clicks_in_runs(runs, subject)?);
         sum.tally.clicks = all;
         Ok(())
@@ -134,10 +147,10 @@ impl ClickQueries {
         &self,
         subject: i64,
         range: TimeRange,
-        progress: Progress,
-        runs: &Runs,
+        sources: &Sources,
         sum: &mut Sum,
     ) -> Result<(), Failure> {
+        let Sources { progress, runs, finished } = sources;
         let (first, last) = range.days();
         let is_whole = |day: i64| {
             day < progress.hours_from || (day * DAY >= range.from && (day + 1) * DAY <= range.to)
@@ -164,7 +177,12 @@ impl ClickQueries {
                 self.hour_sums(subject, day, progress.folded_to, runs, |_| true, sum)?;
             }
         }
-        Ok(())
+        let is_wanted = |found: &&FinishedSum| {
+            let start = (found.day * 24 + found.hour) * HOUR;
+            (first..=last).contains(&found.day)
+                && (is_whole(found.day) || range.touches(start, HOUR))
+        };
+        self.add_finished(finished.iter().filter(is_wanted), sum)
     }
 
     /// Adds the sums of a day's hours whose rows have at least this id.
@@ -201,32 +219,16 @@ impl ClickQueries {
         self.add_runs(runs, from, to, is_wanted, sum)
     }
 
-    fn recent(
-        &self,
-        subject: i64,
-        now: Timestamp,
-        progress: Progress,
-        runs: &Runs,
-    ) -> Result<Count, Failure> {
-        let hour = Unit::Hour.floor(now).as_ms();
-        let mut recent = Count::default();
-        let range = TimeRange { from: hour - 23 * HOUR, to: hour + HOUR };
-        self.buckets(subject, range, progress, runs, |bucket| {
-            recent.add(bucket.clicks);
-        })?;
-        Ok(recent)
-    }
-
     /// Visits the numbers of every bucket that overlaps a range of time: the days of which no hours
     /// are kept, then the hours, some more than once.
     fn buckets(
         &self,
         subject: i64,
         range: TimeRange,
-        progress: Progress,
-        runs: &Runs,
+        sources: &Sources,
         mut visit: impl FnMut(Bucket),
     ) -> Result<(), Failure> {
+        let Sources { progress, runs, finished } = sources;
         let (first, last) = range.days();
         let mut statement = self.conn.prepare_cached(DAYS[PLAIN])?;
         let last_day = last.min(progress.hours_from - 1);
@@ -240,6 +242,15 @@ impl ClickQueries {
                 clicks: count(row, 1)?,
             };
             visit(bucket);
+        }
+        for found in finished.iter().filter(|found| (first..=last).contains(&found.day)) {
+            let (start, unit) = match found.day < progress.hours_from {
+                true => (found.day * DAY, Unit::Day),
+                false => ((found.day * 24 + found.hour) * HOUR, Unit::Hour),
+            };
+            if range.touches(start, unit.ms()) {
+                visit(Bucket { start: Timestamp::from_ms(start), unit, clicks: found.clicks });
+            }
         }
         let mut statement = self.conn.prepare_cached(HOURS[PLAIN])?;
         for day in self.days_with_hours(runs, first.max(progress.hours_from), last)? {

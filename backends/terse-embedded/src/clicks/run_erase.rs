@@ -1,12 +1,13 @@
 //! Takes erased subjects out of runs.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use terse_core::clicks::DeltaChunkWriter;
+use terse_core::clicks::{DeltaChunkWriter, Period};
 
-use crate::clicks::bucket::of_hour_id;
+use crate::clicks::bucket::finished_id;
+use crate::clicks::report::TimeRange;
 use crate::clicks::run_merge::{Part, log_lost};
-use crate::clicks::runs::chunk_id;
+use crate::clicks::runs::{Run, Runs, chunk_id};
 use crate::clicks::writes::ClickWrites;
 use crate::failure::Failure;
 
@@ -30,22 +31,24 @@ impl ClickWrites {
         let last = self.last_erased()?;
         let erased = self.erased_subjects()?;
         let (mut to_rewrite, mut to_read) = (CHUNKS_A_STEP, READ_A_STEP);
-        for mut run in self.runs_to_merge()?.runs {
+        let Runs { runs, finished, .. } = self.runs_to_merge()?;
+        for mut run in runs.into_iter().chain(finished) {
             if run.clean_to >= last {
                 continue;
             }
+            let dirty = chunks_with(&run, &erased);
             // Where the step before ended, if it was about the same erasures.
             let begin = match self.cleaned {
                 Some(cleaned) if (cleaned.run, cleaned.last) == (run.id, last) => cleaned.chunks,
                 _ => 0,
             };
-            for at in begin..run.chunks.len() {
+            for at in dirty.into_iter().filter(|at| *at >= begin) {
                 if to_rewrite == 0 || to_read == 0 {
                     self.cleaned = Some(CleanedRun { run: run.id, last, chunks: at });
                     return Ok(true);
                 }
                 to_read -= 1;
-                to_rewrite -= usize::from(self.clean_chunk(run.id, at, &erased)?);
+                to_rewrite -= usize::from(self.clean_chunk(&run, at, &erased)?);
             }
             run.clean_to = last;
             self.put_run(&run)?;
@@ -54,21 +57,21 @@ impl ClickWrites {
     }
 
     /// Takes erased subjects out of a chunk. Returns whether it had any.
-    fn clean_chunk(&self, run: i64, at: usize, erased: &HashSet<i64>) -> Result<bool, Failure> {
-        let id = chunk_id(run, at);
+    fn clean_chunk(&self, run: &Run, at: usize, erased: &HashSet<i64>) -> Result<bool, Failure> {
+        let id = chunk_id(run.id, at);
         // A merge has deleted it.
         if !self.conn.prepare_cached("SELECT 1 FROM run_heads WHERE id = ?1")?.exists([id])? {
             return Ok(false);
         }
-        let is_erased = |id: i64| erased.contains(&of_hour_id(id).1);
-        match self.run_heads(run, at) {
+        let is_erased = |id: i64| erased.contains(&run.place(id).1);
+        match self.run_heads(run.id, at) {
             Ok(heads) if !heads.iter().any(|head| is_erased(head.id)) => return Ok(false),
             _ => {}
         }
         let mut part = Part::default();
-        match self.read_chunk(run, at, i64::MIN, i64::MAX, erased, &mut part) {
+        match self.read_chunk(run, at, i64::MIN..i64::MAX, erased, &mut part) {
             // It may hold any of them.
-            Err(Failure::Refused(error)) => log_lost(&error, run),
+            Err(Failure::Refused(error)) => log_lost(&error, run.id),
             read => read?,
         }
         let mut chunk = DeltaChunkWriter::default();
@@ -76,4 +79,18 @@ impl ClickWrites {
         self.put_chunk(id, &mut chunk)?;
         Ok(true)
     }
+}
+
+/// The chunks of a run that may have sums of these subjects, ascending.
+fn chunks_with(run: &Run, subjects: &HashSet<i64>) -> Vec<usize> {
+    // A finished day has many chunks and stays for years, so only those are read.
+    if !run.is_finished() {
+        return (0..run.chunks.len()).collect();
+    }
+    let (first, last) = TimeRange::of(Period::default()).days();
+    let chunks = |subject: &i64| {
+        run.chunks_in(finished_id(*subject, first, 0), finished_id(*subject, last, 24))
+    };
+    let chunks: BTreeSet<usize> = subjects.iter().flat_map(chunks).collect();
+    chunks.into_iter().collect()
 }

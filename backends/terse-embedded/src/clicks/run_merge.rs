@@ -1,36 +1,40 @@
-//! Writes runs, merges them, and turns the sums of finished days into rows. See `runs`.
+//! Writes runs and merges them. See `runs`.
 //!
 //! A merge goes through the ids in steps. Each step writes the sums of its ids as chunks of the new
 //! run and deletes the chunks of the old runs that it has passed, so that their pages are used
 //! again in the same transaction.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
 
 use rusqlite::params;
-use terse_core::clicks::{
-    ClickColumns, Count, Delta, DeltaChunkWriter, MAX_VALUES_PER_HOUR, SharedColumns,
-};
+use terse_core::clicks::{ClickColumns, Delta, DeltaChunkWriter, SharedColumns};
 
 use crate::clicks::bucket::{hour_id, of_hour_id};
 use crate::clicks::runs::{
-    ChunkIds, Run, RunMerge, Runs, SUMS_A_CHUNK, chunk_id, encode_chunks, seal_chunk,
+    ChunkIds, FINISHED, Run, RunMerge, Runs, SUMS_A_CHUNK, chunk_id, encode_chunks, seal_chunk,
 };
-use crate::clicks::sum::{Slot, Sum, log_damaged_sum};
-use crate::clicks::writes::{ClickWrites, HOUR, MORE_OF_SUBJECT, PUT_HOUR};
+use crate::clicks::sum::log_damaged_sum;
+use crate::clicks::writes::ClickWrites;
 use crate::failure::{Failure, corrupt};
 
 const PUT_RUN: &str = "INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3, ?4, ?5)";
 const PUT_HEADS: &str = "INSERT OR REPLACE INTO run_heads VALUES (?1, ?2)";
 const PUT_BODIES: &str = "INSERT OR REPLACE INTO run_bodies VALUES (?1, ?2)";
-const NEXT_RUN: &str = "SELECT coalesce(max(id), 0) + 1 FROM runs";
+/// No run gets the id of one that is gone: readers remember lists of chunks by it.
+const LAST_RUN: &str = "SELECT max((SELECT coalesce(max(id), 0) FROM runs), \
+    (SELECT coalesce(max(value), 0) FROM meta WHERE name = 'last_run'))";
 
 /// A chunk ends when it has this many octets before compression.
 const CHUNK_BYTES: usize = 24 << 10;
 
 /// Writes the chunks of a run.
-struct RunWriter<'w> {
+pub(crate) struct RunWriter<'w> {
     writes: &'w ClickWrites,
     run: Run,
+    chunks: Vec<ChunkIds>,
     chunk: DeltaChunkWriter,
     first: i64,
     last: i64,
@@ -38,14 +42,22 @@ struct RunWriter<'w> {
 
 impl<'w> RunWriter<'w> {
     /// Goes on with a run.
-    fn new(writes: &'w ClickWrites, run: Run) -> Self {
-        Self { writes, run, chunk: DeltaChunkWriter::default(), first: 0, last: 0 }
+    pub(crate) fn new(writes: &'w ClickWrites, run: Run) -> Self {
+        let chunks = run.chunks.to_vec();
+        Self { writes, run, chunks, chunk: DeltaChunkWriter::default(), first: 0, last: 0 }
     }
 
     /// Adds a sum. Ids must not descend.
-    fn push(&mut self, id: i64, delta: &Delta, columns: &ClickColumns) -> Result<(), Failure> {
+    pub(crate) fn push(
+        &mut self,
+        id: i64,
+        delta: &Delta,
+        columns: &ClickColumns,
+    ) -> Result<(), Failure> {
         let is_full = self.chunk.size() >= CHUNK_BYTES;
-        if !self.chunk.is_empty() && (is_full || of_hour_id(id).0 != of_hour_id(self.last).0) {
+        let is_other_day =
+            || !self.run.is_finished() && of_hour_id(id).0 != of_hour_id(self.last).0;
+        if !self.chunk.is_empty() && (is_full || is_other_day()) {
             self.end_chunk()?;
         }
         if self.chunk.is_empty() {
@@ -61,14 +73,15 @@ impl<'w> RunWriter<'w> {
             return Ok(());
         }
         self.run.sums += self.chunk.len() as i64;
-        self.writes.put_chunk(chunk_id(self.run.id, self.run.chunks.len()), &mut self.chunk)?;
-        self.run.chunks.push(ChunkIds { first: self.first, last: self.last });
+        self.writes.put_chunk(chunk_id(self.run.id, self.chunks.len()), &mut self.chunk)?;
+        self.chunks.push(ChunkIds { first: self.first, last: self.last });
         Ok(())
     }
 
     /// Writes what is left.
-    fn finish(mut self) -> Result<Run, Failure> {
+    pub(crate) fn finish(mut self) -> Result<Run, Failure> {
         self.end_chunk()?;
+        self.run.chunks = Arc::new(self.chunks);
         self.writes.put_run(&self.run)?;
         Ok(self.run)
     }
@@ -89,7 +102,7 @@ pub(crate) struct Part {
     pub(crate) sums: Vec<(i64, Delta)>,
     pub(crate) columns: SharedColumns,
     /// How many sums were read.
-    read: u64,
+    pub(crate) read: u64,
 }
 
 impl ClickWrites {
@@ -107,8 +120,17 @@ impl ClickWrites {
         Ok(())
     }
 
+    /// The id of a new run.
+    pub(crate) fn next_run(&self) -> Result<i64, Failure> {
+        let last: i64 = self.conn.prepare_cached(LAST_RUN)?.query_row([], |row| row.get(0))?;
+        self.conn
+            .prepare_cached("INSERT OR REPLACE INTO meta VALUES ('last_run', ?1)")?
+            .execute([last + 1])?;
+        Ok(last + 1)
+    }
+
     /// Deletes chunks of a run from one on to before another.
-    fn delete_chunks(&self, run: i64, chunks: std::ops::Range<usize>) -> Result<(), Failure> {
+    pub(crate) fn delete_chunks(&self, run: i64, chunks: Range<usize>) -> Result<(), Failure> {
         self.delete_chunk_ids([chunk_id(run, chunks.start), chunk_id(run, chunks.end)])
     }
 
@@ -122,7 +144,7 @@ impl ClickWrites {
         Ok(())
     }
 
-    fn delete_run(&self, run: i64) -> Result<(), Failure> {
+    pub(crate) fn delete_run(&self, run: i64) -> Result<(), Failure> {
         self.delete_chunk_ids([chunk_id(run, 0), chunk_id(run + 1, 0)])?;
         self.conn.prepare_cached("DELETE FROM runs WHERE id = ?1")?.execute([run])?;
         Ok(())
@@ -139,9 +161,8 @@ impl ClickWrites {
         }
         // Stable: sums of one hour stay in their order.
         sums.sort_by_key(|(id, _)| *id);
-        let id = self.conn.prepare_cached(NEXT_RUN)?.query_row([], |row| row.get(0))?;
-        let clean_to = self.last_erased()?;
-        let run = Run { id, level: 0, sums: 0, clean_to, chunks: Vec::new() };
+        let (id, clean_to) = (self.next_run()?, self.last_erased()?);
+        let run = Run { id, level: 0, sums: 0, clean_to, chunks: Arc::default() };
         let mut writer = RunWriter::new(self, run);
         for (id, delta) in sums {
             writer.push(id, delta, columns)?;
@@ -244,37 +265,44 @@ impl ClickWrites {
         let mut statement =
             self.conn.prepare_cached("SELECT level, sums, clean_to FROM runs WHERE id = ?1")?;
         let (level, sums, clean_to) = statement.query_row([run], |row| row.try_into())?;
-        self.put_run(&Run { id: run, level, sums, clean_to, chunks })
+        self.put_run(&Run { id: run, level, sums, clean_to, chunks: Arc::new(chunks) })
     }
 
     /// Begins to merge the lowest level that has enough runs.
     fn begin_merge(&self, runs: &Runs) -> Result<Option<RunMerge>, Failure> {
-        let levels: HashSet<i64> = runs.runs.iter().map(|run| run.level).collect();
-        let of = |level: i64| runs.runs.iter().filter(move |run| run.level == level);
-        let full = levels.into_iter().filter(|level| of(*level).count() >= self.limits.runs.max(2));
+        // A day that is not finished yet goes on in the last run of finished days.
+        let (day, ..) = of_hour_id(runs.settled_to);
+        let is_day_open = runs.settled_to != i64::MIN && runs.settled_to != hour_id(day, 0, 0);
+        let levels: HashSet<i64> = runs.all().map(|run| run.level).collect();
+        let of = |level: i64| runs.all().filter(move |run| run.level == level);
+        let full = levels.into_iter().filter(|level| {
+            of(*level).count() >= self.limits.runs.max(2) && !(*level >= FINISHED && is_day_open)
+        });
         let Some(level) = full.min() else { return Ok(None) };
         let last = of(level).map(|run| run.id).max().unwrap_or(0);
-        let out = runs.runs.iter().map(|run| run.id).max().unwrap_or(0) + 1;
+        let out = self.next_run()?;
         let clean_to = of(level).map(|run| run.clean_to).min().unwrap_or(0);
         let merge = RunMerge { level, last, out, to: i64::MIN };
-        self.put_run(&Run { id: out, level: level + 1, sums: 0, clean_to, chunks: Vec::new() })?;
+        let chunks = Arc::default();
+        self.put_run(&Run { id: out, level: level + 1, sums: 0, clean_to, chunks })?;
         self.set_run_merge(Some(merge))?;
         Ok(Some(merge))
     }
 
     /// A step of a merge: its sums, from where the last step ended.
     fn merge_runs(&mut self, runs: &Runs, merge: RunMerge) -> Result<u64, Failure> {
-        let inputs: Vec<&Run> = runs.runs.iter().filter(|run| merge.has_input(run)).collect();
-        let from = merge.to.max(runs.settled_to);
+        let inputs: Vec<&Run> = runs.all().filter(|run| merge.has_input(run)).collect();
+        let is_finished = merge.level >= FINISHED;
+        let from = if is_finished { merge.to } else { merge.to.max(runs.settled_to) };
         let end = end_of_step(&inputs, from, self.limits.step);
         let part = self.read_part(runs, &inputs, from, end)?;
-        let out = runs.runs.iter().find(|run| run.id == merge.out);
+        let out = runs.all().find(|run| run.id == merge.out);
         let out = Run {
             id: merge.out,
             level: merge.level + 1,
             sums: out.map_or(0, |out| out.sums),
             clean_to: out.map_or(0, |out| out.clean_to),
-            chunks: out.map(|out| out.chunks.clone()).unwrap_or_default(),
+            chunks: out.map(|out| Arc::clone(&out.chunks)).unwrap_or_default(),
         };
         // First, so that their pages are free for the new ones.
         for run in &inputs {
@@ -283,11 +311,15 @@ impl ClickWrites {
             self.delete_chunks(run.id, before.min(passed)..passed)?;
         }
         let mut writer = RunWriter::new(self, out);
-        for sums in part.sums.chunk_by(|one, other| one.0 == other.0) {
-            let merged = merged(sums);
-            match merged.is_packable() {
-                true => writer.push(sums[0].0, &merged, &part.columns.columns)?,
-                false => self.add_row(sums[0].0, &merged, &part.columns.columns)?,
+        if is_finished {
+            self.write_finished(&mut writer, &part)?;
+        } else {
+            for sums in part.sums.chunk_by(|one, other| one.0 == other.0) {
+                let merged = merged(sums);
+                match merged.is_packable() {
+                    true => writer.push(sums[0].0, &merged, &part.columns.columns)?,
+                    false => self.add_row(sums[0].0, &merged, &part.columns.columns)?,
+                }
             }
         }
         let out = writer.finish()?;
@@ -306,13 +338,19 @@ impl ClickWrites {
     }
 
     /// Reads the sums of runs with ids from `from` to before `end`, sorted by id.
-    fn read_part(&self, all: &Runs, runs: &[&Run], from: i64, end: i64) -> Result<Part, Failure> {
+    pub(crate) fn read_part(
+        &self,
+        all: &Runs,
+        runs: &[&Run],
+        from: i64,
+        end: i64,
+    ) -> Result<Part, Failure> {
         let erased = self.erased_subjects()?;
         let mut part = Part::default();
         for run in runs {
             let from = from.max(all.begin(run));
             for at in run.chunks_in(from, end) {
-                match self.read_chunk(run.id, at, from, end, &erased, &mut part) {
+                match self.read_chunk(run, at, from..end, &erased, &mut part) {
                     // Skips a damaged chunk, which would otherwise stop all merges for ever.
                     Err(Failure::Refused(error)) => log_lost(&error, run.id),
                     read => read?,
@@ -326,15 +364,14 @@ impl ClickWrites {
 
     pub(crate) fn read_chunk(
         &self,
-        run: i64,
+        run: &Run,
         at: usize,
-        from: i64,
-        end: i64,
+        ids: Range<i64>,
         erased: &HashSet<i64>,
         part: &mut Part,
     ) -> Result<(), Failure> {
-        let heads = self.run_heads(run, at)?;
-        let bodies = match self.run_bodies(run, at) {
+        let heads = self.run_heads(run.id, at)?;
+        let bodies = match self.run_bodies(run.id, at) {
             Err(Failure::Refused(error)) => {
                 log_damaged_sum(&error.to_string());
                 None
@@ -342,9 +379,9 @@ impl ClickWrites {
             bodies => Some(bodies?),
         };
         let bodies = bodies.map(|bodies| (part.columns.add(&bodies), bodies));
-        for head in heads.iter().filter(|head| (from..end).contains(&head.id)) {
+        for head in heads.iter().filter(|head| ids.contains(&head.id)) {
             part.read += 1;
-            let (day, subject, hour) = of_hour_id(head.id);
+            let (day, subject, hour) = run.place(head.id);
             // An erased subject has no rows.
             if !erased.is_empty() && erased.contains(&subject) {
                 continue;
@@ -360,66 +397,11 @@ impl ClickWrites {
         }
         Ok(())
     }
-
-    /// Adds a sum to the row of its hour, and its clicks to the total of its subject.
-    fn add_row(&self, id: i64, delta: &Delta, columns: &ClickColumns) -> Result<(), Failure> {
-        let (day, subject, hour) = of_hour_id(id);
-        let slot = Slot::Hour { subject, hour: day * 24 + hour };
-        let mut statement = self.conn.prepare_cached(HOUR)?;
-        let mut rows = statement.query([id])?;
-        let mut sum = match rows.next()? {
-            Some(row) => Sum::read_or_mend(row, 0, slot)?,
-            None => Sum::default(),
-        };
-        drop(rows);
-        sum.add_delta(delta, columns);
-        sum.tally.trim(MAX_VALUES_PER_HOUR);
-        let Count { humans, bots } = sum.tally.clicks;
-        let row = params![id, humans.cast_signed(), bots.cast_signed(), sum.encode(slot)];
-        self.conn.prepare_cached(PUT_HOUR)?.execute(row)?;
-        let Count { humans, bots } = delta.clicks;
-        self.conn.prepare_cached(MORE_OF_SUBJECT)?.execute([
-            subject,
-            humans.cast_signed(),
-            bots.cast_signed(),
-        ])?;
-        Ok(())
-    }
-
-    /// Makes rows of some sums of days before this one. Returns how many sums were read, and
-    /// whether there are more.
-    pub(crate) fn write_finished_days(&mut self, before: i64) -> Result<(u64, bool), Failure> {
-        let runs = self.runs_to_merge()?;
-        let limit = hour_id(before, 0, 0);
-        if runs.settled_to >= limit || runs.is_empty() {
-            return Ok((0, false));
-        }
-        let inputs: Vec<&Run> = runs.runs.iter().collect();
-        let end = end_of_step(&inputs, runs.settled_to, self.limits.step).min(limit);
-        let part = self.read_part(&runs, &inputs, runs.settled_to, end)?;
-        for sums in part.sums.chunk_by(|one, other| one.0 == other.0) {
-            self.add_row(sums[0].0, &merged(sums), &part.columns.columns)?;
-        }
-        for run in &runs.runs {
-            let passed = run.chunks.partition_point(|chunk| chunk.last < end);
-            let is_merged =
-                runs.merge.is_some_and(|merge| merge.has_input(run) || merge.out == run.id);
-            if passed == run.chunks.len() && !is_merged {
-                self.delete_run(run.id)?;
-            } else {
-                self.delete_chunks(run.id, 0..passed)?;
-            }
-        }
-        self.conn
-            .prepare_cached("INSERT OR REPLACE INTO meta VALUES ('settled_to', ?1)")?
-            .execute([end])?;
-        Ok((part.read, end < limit))
-    }
 }
 
 /// The sum of deltas of one hour.
-fn merged(sums: &[(i64, Delta)]) -> std::borrow::Cow<'_, Delta> {
-    let mut merged = std::borrow::Cow::Borrowed(&sums[0].1);
+pub(crate) fn merged(sums: &[(i64, Delta)]) -> Cow<'_, Delta> {
+    let mut merged = Cow::Borrowed(&sums[0].1);
     sums[1..].iter().for_each(|(_, delta)| merged.to_mut().merge(delta));
     merged
 }
@@ -434,10 +416,10 @@ pub(crate) fn log_lost(error: &impl std::fmt::Display, run: i64) {
 
 /// Where a step that begins with this id ends: it has about `sums` sums, and two steps read few
 /// chunks in common.
-fn end_of_step(runs: &[&Run], from: i64, sums: usize) -> i64 {
+pub(crate) fn end_of_step(runs: &[&Run], from: i64, sums: usize) -> i64 {
     // Chunks have about the same number of sums in all runs. Two chunks may share an id: a step
     // goes past its first one.
-    let chunks = runs.iter().flat_map(|run| &run.chunks);
+    let chunks = runs.iter().flat_map(|run| run.chunks.iter());
     let mut later: Vec<i64> = chunks.map(|chunk| chunk.first).filter(|id| *id > from).collect();
     later.sort_unstable();
     later.get((sums / SUMS_A_CHUNK).max(1)).copied().unwrap_or(i64::MAX)

@@ -144,11 +144,15 @@ fn every_answer_is_that_of_a_slow_counter() {
             }
             if dice.below(3) == 0 {
                 let day = Timestamp::from_ms(dice.below(96) as i64 * HOUR_MS);
+                let hours_before = match seed % 3 {
+                    0 => Timestamp::from_ms(dice.below(96) as i64 * HOUR_MS),
+                    _ => Timestamp::MIN,
+                };
                 let retention = Retention {
                     raw_before: Timestamp::MIN,
                     max_raw: None,
                     days_before: day,
-                    hours_before: Timestamp::MIN,
+                    hours_before,
                     tombstones_before: Timestamp::MIN,
                     limit: 1000,
                 };
@@ -159,7 +163,11 @@ fn every_answer_is_that_of_a_slow_counter() {
                 }
             }
             let now = Timestamp::from_ms(0);
-            let from = dice.below(96) as i64;
+            let from = match seed % 3 {
+                // Hours may not be kept.
+                0 => dice.below(4) as i64 * 24,
+                _ => dice.below(96) as i64,
+            };
             let part = Period { from: Some(Timestamp::from_ms(from * HOUR_MS)), to: None };
             for (period, from) in [(Period::default(), i64::MIN), (part, from)] {
                 let in_period = |click: &Click| click.at.as_ms().div_euclid(HOUR_MS) >= from;
@@ -199,6 +207,21 @@ fn every_answer_is_that_of_a_slow_counter() {
                     let expected = whole.rank(of.map(|(link, _)| link.clone()));
                     let found = ranking(&writes, &query);
                     assert_eq!(found, expected, "seed {seed}, step {step}, {bots:?}");
+                    let of = |clicks: Vec<&Click>| slow_answer(clicks.into_iter()).clicks;
+                    let in_part = |n: u64| {
+                        let is_in = |click: &&Click| click.at.as_ms() >= from * HOUR_MS;
+                        let of_link = clicks.iter().filter(|(link, _)| *link == n);
+                        of(of_link.map(|(_, click)| click).filter(is_in).collect())
+                    };
+                    let links = links.iter().zip(0..);
+                    let links = links.filter(|(_, n)| owner.is_none_or(|owner| owner.0 == n % 3));
+                    let expected =
+                        TopQuery { period: part, ..whole }.rank(links.map(|(link, n)| {
+                            RankedLink { link: link.clone(), clicks: in_part(n) }
+                        }));
+                    let query = TopQuery { period: part, limit: 100, ..query };
+                    let found = writes.top(&query, &[]).unwrap();
+                    assert_eq!(found, expected, "seed {seed}, step {step}, {bots:?}, from {from}");
                 }
             }
         }
@@ -209,7 +232,7 @@ fn every_answer_is_that_of_a_slow_counter() {
 fn words(writes: &ClickWrites) -> BTreeSet<String> {
     let runs = writes.runs().unwrap();
     let mut words = BTreeSet::new();
-    for run in &runs.runs {
+    for run in runs.all() {
         for at in run.chunks_in(runs.begin(run), i64::MAX) {
             let bodies = writes.run_bodies(run.id, at).unwrap();
             words.extend(bodies.columns.referrers.iter().flatten().map(ToString::to_string));
@@ -218,10 +241,10 @@ fn words(writes: &ClickWrites) -> BTreeSet<String> {
     words
 }
 
-/// Texts of an erased link are in no run any more, also while runs are being merged.
+/// Texts of an erased link are in no run any more, also while runs are being merged or days finished.
 #[test]
 fn no_text_of_an_erased_link_is_left_in_runs() {
-    for merges in [0, 1, 3, 40] {
+    for (merges, finishing) in [(0, 0), (1, 0), (3, 0), (40, 0), (0, 1), (0, 1000), (3, 1000)] {
         let mut writes = writes(RunLimits { from: 0, runs: 3, step: 1 });
         for hour in 0..3 {
             // With so many values, the sums of everything and of the owner are rows.
@@ -238,6 +261,10 @@ fn no_text_of_an_erased_link_is_left_in_runs() {
             writes.merge_runs_if_due().unwrap();
         }
         assert_eq!(writes.runs().unwrap().merge.is_some(), (1..40).contains(&merges));
+        for _ in 0..finishing {
+            writes.write_finished_days(1).unwrap();
+        }
+        assert_eq!(writes.runs().unwrap().finished.len(), finishing.min(1));
         assert!(words(&writes).contains("77.example") && words(&writes).len() == 3000);
         let never = Timestamp::from_ms(i64::MAX >> 20);
         writes.erase_links(&[link(77).key], Timestamp::from_ms(0), never).unwrap();

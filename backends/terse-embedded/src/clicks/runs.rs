@@ -4,8 +4,8 @@
 //! writes one run instead: the deltas of its hours, sorted by the ids of their rows, in compressed
 //! chunks (see [`DeltaChunkWriter`]). Runs are merged with runs (`run_merge`), so that each sum is
 //! written a few times, always next to others, and a report reads few of them. When a day is over,
-//! its sums become rows, and their clicks are added to the totals of their subjects. Until then
-//! reports add what is in runs.
+//! its sums move to a run of finished days (`finished`), and their clicks are added to the totals of
+//! their subjects. Reports add what is in runs.
 //!
 //! Runs, rows, how far a merge is and the journal's positions change in the same transactions, so
 //! each click is in exactly one place.
@@ -16,24 +16,31 @@
 //! | `run_heads.data` | octets 0 to 7: the checksum of the rest; the heads of the chunk |
 //! | `run_bodies.data` | octets 0 to 7: the checksum of the rest; the bodies of the chunk, compressed by zstd |
 //!
-//! A chunk holds sums of one day only.
+//! A chunk holds sums of one day only, except in runs of finished days.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Row};
 use terse_core::clicks::{Count, DeltaBodies, DeltaHead, PlainChunk, delta_heads};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::clicks::bucket::{hour_id, of_hour_id};
+use crate::clicks::bucket::{hour_id, of_finished_id, of_hour_id};
 use crate::clicks::queries::{ClickQueries, Cost};
 use crate::clicks::sum::Sum;
 use crate::failure::{Failure, corrupt};
 
-pub(crate) const RUNS: &str = "SELECT id, level, sums, clean_to, chunks FROM runs ORDER BY id";
+pub(crate) const RUNS: &str =
+    "SELECT id, level, sums, clean_to, length(chunks) FROM runs ORDER BY id";
+pub(crate) const CHUNKS: &str = "SELECT chunks FROM runs WHERE id = ?1";
 pub(crate) const HEADS: &str = "SELECT data FROM run_heads WHERE id = ?1";
 pub(crate) const BODIES: &str = "SELECT data FROM run_bodies WHERE id = ?1";
 pub(crate) const STATE: &str = "SELECT name, value FROM meta WHERE name IN \
     ('settled_to', 'run_merge_level', 'run_merge_last', 'run_merge_out', 'run_merge_to')";
+
+/// Runs of this level and above hold finished days. Their ids are those of
+/// [`finished_id`](crate::clicks::bucket::finished_id).
+pub(crate) const FINISHED: i64 = 100;
 
 /// The bits of a chunk's number in its run.
 const CHUNK_BITS: u32 = 24;
@@ -76,10 +83,20 @@ pub(crate) struct Run {
     pub(crate) level: i64,
     pub(crate) sums: i64,
     pub(crate) clean_to: i64,
-    pub(crate) chunks: Vec<ChunkIds>,
+    pub(crate) chunks: Arc<Vec<ChunkIds>>,
 }
 
 impl Run {
+    /// Whether it holds finished days.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.level >= FINISHED
+    }
+
+    /// The day, the subject and the hour of a sum in it.
+    pub(crate) fn place(&self, id: i64) -> (i64, i64, i64) {
+        if self.is_finished() { of_finished_id(id) } else { of_hour_id(id) }
+    }
+
     /// The chunks that may have sums with ids from `from` to before `to`.
     pub(crate) fn chunks_in(&self, from: i64, to: i64) -> std::ops::Range<usize> {
         let first = self.chunks.partition_point(|chunk| chunk.last < from);
@@ -104,24 +121,43 @@ impl RunMerge {
     }
 }
 
+/// A state of a run.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct RunVersion {
+    id: i64,
+    sums: i64,
+    /// Of the list of its chunks, in octets.
+    length: i64,
+}
+
 /// All runs, and which of their sums count.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
+    /// Those of days that are not finished.
     pub(crate) runs: Vec<Run>,
+    /// Those of finished days.
+    pub(crate) finished: Vec<Run>,
     pub(crate) merge: Option<RunMerge>,
-    /// Sums below this id have rows.
+    /// Sums below this id are in rows or in runs of finished days.
     pub(crate) settled_to: i64,
-    /// The days with sums, ascending.
+    /// The days with sums that are not finished, ascending.
     pub(crate) days: Vec<i64>,
 }
 
 impl Runs {
-    /// Sums of a run with ids below this one are in rows or in the merged run.
+    /// Sums of a run with ids below this one are elsewhere: in rows, in the merged run, or in runs
+    /// of finished days.
     pub(crate) fn begin(&self, run: &Run) -> i64 {
+        let settled_to = if run.is_finished() { i64::MIN } else { self.settled_to };
         match self.merge {
-            Some(merge) if merge.has_input(run) => self.settled_to.max(merge.to),
-            _ => self.settled_to,
+            Some(merge) if merge.has_input(run) => settled_to.max(merge.to),
+            _ => settled_to,
         }
+    }
+
+    /// All runs.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().chain(&self.finished)
     }
 
     fn find_days(&self) -> Vec<i64> {
@@ -216,19 +252,36 @@ impl ClickQueries {
         let mut statement = self.conn.prepare_cached(RUNS)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let id = row.get(0)?;
-            let chunks = row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?;
-            let chunks = decode_chunks(id, chunks).ok_or_else(|| damaged(id))?;
-            let (level, sums, clean_to) = (row.get(1)?, row.get(2)?, row.get(3)?);
-            found.runs.push(Run { id, level, sums, clean_to, chunks });
+            let (id, level, sums, clean_to) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            let chunks = self.chunks_of_run(RunVersion { id, sums, length: row.get(4)? })?;
+            let run = Run { id, level, sums, clean_to, chunks };
+            if run.is_finished() { found.finished.push(run) } else { found.runs.push(run) }
         }
         drop(rows);
+        let kept = |version: &RunVersion| found.all().any(|run| run.id == version.id);
+        self.chunk_lists.borrow_mut().retain(|version, _| kept(version));
         (found.merge, found.settled_to) = self.run_state()?;
         found.days = found.find_days();
         Ok(found)
     }
 
-    /// The merge that has begun, and up to which id sums have rows.
+    /// The list of a run's chunks. It only grows, and no two runs have the same id, so that it is
+    /// read once.
+    fn chunks_of_run(&self, version: RunVersion) -> Result<Arc<Vec<ChunkIds>>, Failure> {
+        if let Some(chunks) = self.chunk_lists.borrow().get(&version) {
+            return Ok(Arc::clone(chunks));
+        }
+        let mut statement = self.conn.prepare_cached(CHUNKS)?;
+        let read = |row: &Row<'_>| Ok(decode_chunks(version.id, row.get_ref(0)?.as_blob()?));
+        let chunks = statement.query_row([version.id], read)?;
+        let chunks = Arc::new(chunks.ok_or_else(|| damaged(version.id))?);
+        let mut lists = self.chunk_lists.borrow_mut();
+        lists.retain(|other, _| other.id != version.id);
+        lists.insert(version, Arc::clone(&chunks));
+        Ok(chunks)
+    }
+
+    /// The merge that has begun, and up to which id sums are settled.
     pub(crate) fn run_state(&self) -> Result<(Option<RunMerge>, i64), Failure> {
         let (mut merge, mut settled_to) = (RunMerge::default(), i64::MIN);
         let mut statement = self.conn.prepare_cached(STATE)?;

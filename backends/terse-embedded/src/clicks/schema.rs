@@ -15,6 +15,7 @@ pub(crate) const CLICKS: Shape = Shape {
         include_str!("schema_6.sql"),
         include_str!("schema_7.sql"),
         include_str!("schema_8.sql"),
+        include_str!("schema_9.sql"),
     ],
 };
 
@@ -24,8 +25,8 @@ mod tests {
 
     use super::*;
     use crate::clicks::{
-        blocks, erase, fold, journals, old_blocks, prune, queries, raw, report, runs, top,
-        top_with_runs, writes,
+        blocks, day_ranks, erase, fold, journals, old_blocks, prune, queries, raw, report, runs,
+        top, top_with_runs, writes,
     };
     use crate::schema::tests::assert_plan;
 
@@ -70,6 +71,9 @@ mod tests {
             (old_blocks::CHUNK, "INTEGER PRIMARY KEY (rowid=?)"),
             // There are few runs.
             (runs::RUNS, "SCAN runs"),
+            (runs::CHUNKS, "INTEGER PRIMARY KEY (rowid=?)"),
+            (day_ranks::DAY_RANK, "INTEGER PRIMARY KEY (rowid=?)"),
+            (day_ranks::RANKED_DAYS, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
             (runs::HEADS, "INTEGER PRIMARY KEY (rowid=?)"),
             (runs::BODIES, "INTEGER PRIMARY KEY (rowid=?)"),
             (runs::STATE, "PRIMARY KEY (name=?)"),

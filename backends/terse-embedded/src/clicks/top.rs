@@ -2,8 +2,8 @@
 //!
 //! The ranking of all time is an index. For a period, the store counts the clicks of an owner with
 //! few links link by link, and reads the sums of the days of all links of an owner with many. For
-//! all owners, the busiest links of each day are candidates: finished days have a ranking, and the
-//! store reads the hours of other days.
+//! all owners, the busiest links of each day are candidates: finished days have rankings, of rows
+//! and of what is in runs, and the store reads the hours of other days.
 
 use std::collections::{HashMap, HashSet};
 
@@ -50,6 +50,15 @@ pub(crate) const RANKED_AGAIN: usize = 10_000;
 const HOUR: i64 = Unit::Hour.ms();
 const DAY: i64 = Unit::Day.ms();
 
+/// Clicks of all subjects in a period that are not in rows.
+#[derive(Default)]
+struct Waiting {
+    /// In blocks, and in runs of days that are not finished; `None` if they were not read.
+    unfinished: Option<HashMap<i64, Count>>,
+    /// In runs of finished days; `None` if they were not read.
+    finished: Option<HashMap<i64, Count>>,
+}
+
 /// Which rows hold the clicks of a period.
 struct Parts<'r> {
     runs: &'r Runs,
@@ -73,6 +82,13 @@ impl Parts<'_> {
         let edges = self.edges.iter().map(move |day| (range(*day, i64::MIN), true));
         let unfolded = self.unfolded.iter().map(move |day| (range(*day, self.folded_to), false));
         edges.chain(unfolded).map(|((from, to), edge)| (from, to, edge))
+    }
+
+    /// Whether an hour of a finished day counts.
+    fn has_finished(&self, day: i64, hour: i64) -> bool {
+        let (first, last) = self.whole;
+        (first..=last).contains(&day)
+            || self.edges.contains(&day) && self.has_hour(hour_id(day, 0, hour))
     }
 
     /// Whether an hour of a day at the edge counts.
@@ -102,11 +118,21 @@ impl ClickQueries {
         let is_many = few
             .as_ref()
             .is_none_or(|links| (links.len() + also.len()) * runs.runs.len() > runs.chunks());
-        let waiting = match parts.as_ref().filter(|_| is_many) {
-            Some(parts) => Some(self.waiting_in(parts)?),
-            None => None,
-        };
-        let waiting = waiting.as_ref();
+        let mut waiting = Waiting::default();
+        if let Some(parts) = &parts {
+            if is_many {
+                waiting.unfinished = Some(self.waiting_in(parts)?);
+            }
+            let links = few.as_ref().map(|links| links.len() + also.len());
+            let chunks: usize = runs.finished.iter().map(|run| run.chunks.len()).sum();
+            let is_many = links.is_some_and(|links| links * runs.finished.len() > chunks);
+            // Those of an owner with very many links are not read one by one either.
+            if is_many || links.is_none() && query.owner.is_some() {
+                let is_wanted = |day: i64, hour: i64| parts.has_finished(day, hour);
+                waiting.finished = Some(self.all_finished(&runs, is_wanted)?);
+            }
+        }
+        let waiting = &waiting;
         let mut answer = match (few, &parts) {
             (Some(mut links), None) => {
                 self.add_runs_to_links(&mut links, &runs, is_many)?;
@@ -195,12 +221,12 @@ impl ClickQueries {
         Ok(sums)
     }
 
-    /// A subject's clicks in a period. `waiting`: those in blocks, if they were read.
+    /// A subject's clicks in a period.
     fn clicks_in(
         &self,
         subject: i64,
         parts: &Parts<'_>,
-        waiting: Option<&HashMap<i64, Count>>,
+        waiting: &Waiting,
     ) -> Result<Count, Failure> {
         let mut clicks = Count::default();
         let (first, last) = parts.whole;
@@ -217,7 +243,7 @@ impl ClickQueries {
                     clicks.add(count(row, 1)?);
                 }
             }
-            if waiting.is_some() {
+            if waiting.unfinished.is_some() {
                 continue;
             }
             self.each_waiting(parts.runs, from, to, |id, count| {
@@ -226,8 +252,13 @@ impl ClickQueries {
                 }
             })?;
         }
-        if let Some(waiting) = waiting.and_then(|waiting| waiting.get(&subject)) {
-            clicks.add(*waiting);
+        for known in [&waiting.unfinished, &waiting.finished].into_iter().flatten() {
+            clicks.add(known.get(&subject).copied().unwrap_or_default());
+        }
+        if waiting.finished.is_none() {
+            let found = self.finished_sums(parts.runs, subject, parts.range.days())?;
+            let found = found.iter().filter(|found| parts.has_finished(found.day, found.hour));
+            found.for_each(|found| clicks.add(found.clicks));
         }
         Ok(clicks)
     }
@@ -277,7 +308,7 @@ impl ClickQueries {
         &self,
         query: &TopQuery,
         parts: &Parts<'_>,
-        waiting: Option<&HashMap<i64, Count>>,
+        waiting: &Waiting,
     ) -> Result<Vec<RankedLink>, Failure> {
         let mut sums: HashMap<i64, Count> = HashMap::new();
         let own = match query.owner {
@@ -289,7 +320,11 @@ impl ClickQueries {
                 self.days_of(own, parts, &mut sums)?;
                 false
             }
-            None => self.busiest_of_days(parts, &mut sums)?,
+            None => {
+                let cut = self.busiest_of_days(parts, &mut sums)?;
+                waiting.finished.is_none() && self.busiest_in_runs(parts.range.days(), &mut sums)?
+                    || cut
+            }
         };
         let is_candidate = |subject: i64| own.as_ref().is_none_or(|own| own.contains(&subject));
         let mut statement = self.conn.prepare_cached(ALL_HOURS)?;
@@ -304,7 +339,8 @@ impl ClickQueries {
                 }
             }
         }
-        for (subject, clicks) in waiting.into_iter().flatten() {
+        let waiting_clicks = [&waiting.unfinished, &waiting.finished].into_iter().flatten();
+        for (subject, clicks) in waiting_clicks.flatten() {
             if is_candidate(*subject) {
                 sums.entry(*subject).or_default().add(*clicks);
             }

@@ -163,7 +163,7 @@ fn runs_with_problems(
     let mut kind = queries.conn.prepare("SELECT kind FROM subjects WHERE id = ?1")?;
     let mut erased = queries.conn.prepare("SELECT 1 FROM erased_subjects WHERE subject = ?1")?;
     let runs = queries.runs()?;
-    for run in &runs.runs {
+    for run in runs.all() {
         let begin = runs.begin(run);
         for at in run.chunks_in(begin, i64::MAX) {
             let ids = run.chunks[at];
@@ -180,13 +180,14 @@ fn runs_with_problems(
                 Err(error) => return Err(error),
             };
             for head in heads {
-                let (day, subject, hour) = of_hour_id(head.id);
+                let (day, subject, hour) = run.place(head.id);
                 let is_there = (ids.first..=ids.last).contains(&head.id);
                 if !is_there || bodies.delta(&head, day * 24 + hour).is_none() {
                     problems.push(format!("the run {} has a sum that is damaged", run.id));
                 }
                 let kind: Option<i64> = kind.query_row([subject], |row| row.get(0)).optional()?;
-                if kind == Some(0) && head.id >= begin {
+                // The clicks of finished days are in the rows of their subjects.
+                if kind == Some(0) && head.id >= begin && !run.is_finished() {
                     report.clicks += head.clicks.all();
                 }
                 if kind.is_none() && !erased.exists([subject])? {
@@ -198,8 +199,8 @@ fn runs_with_problems(
     Ok(problems)
 }
 
-/// How many subjects have totals that are not the sum of their hours and days, in rows and in
-/// blocks. `differences` reads what is not in rows.
+/// How many subjects have totals that are not the sum of their hours and days, in rows, in blocks
+/// and in runs of finished days. `differences` reads what is not in rows.
 fn wrong_sums(queries: &ClickQueries, differences: &str) -> Result<usize, Failure> {
     let mut in_blocks: HashMap<i64, (i64, i64)> = HashMap::new();
     queries.each_delta(i64::MIN, i64::MAX, |delta| {
@@ -210,6 +211,16 @@ fn wrong_sums(queries: &ClickQueries, differences: &str) -> Result<usize, Failur
         *bots += delta.clicks.bots.cast_signed();
         Ok(())
     })?;
+    let finished = match queries.runs().and_then(|runs| queries.all_finished(&runs, |_, _| true)) {
+        // The check of the runs reports it.
+        Err(Failure::Refused(_)) => HashMap::new(),
+        finished => finished?,
+    };
+    for (subject, clicks) in finished {
+        let (humans, bots) = in_blocks.entry(subject).or_default();
+        *humans += clicks.humans.cast_signed();
+        *bots += clicks.bots.cast_signed();
+    }
     let mut exists = queries.conn.prepare("SELECT 1 FROM subjects WHERE id = ?1")?;
     let mut statement = queries.conn.prepare(differences)?;
     let mut rows = statement.query([])?;

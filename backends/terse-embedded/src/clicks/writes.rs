@@ -3,22 +3,21 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashMapExt as _};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
+use terse_core::Timestamp;
 use terse_core::clicks::{
     Added, Batch, ClickSubject, Count, Delta, LinkId, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL,
     SumSubject,
 };
-use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::bucket::hour_id;
 use crate::clicks::fold::Progress;
-use crate::clicks::known_links::{KnownLink, KnownLinks};
+use crate::clicks::groups::{Group, raw_rows};
+use crate::clicks::known_links::KnownLinks;
 use crate::clicks::queries::{ClickQueries, filed};
 use crate::clicks::run_erase::CleanedRun;
 use crate::clicks::runs::RunLimits;
 use crate::clicks::sum::{Slot, Sum};
-use crate::clicks::visit_limit::{StoredLink, within_limit};
 use crate::disk_reserve::DiskReserve;
 use crate::failure::Failure;
 
@@ -39,15 +38,15 @@ const MAX_VALUES_PER_BATCH: usize = 5 * MAX_VALUES_TOTAL;
 /// The writer's side of a connection. Its caches hold what the file says, including what the
 /// present transaction has written.
 pub(crate) struct ClickWrites {
-    queries: ClickQueries,
+    pub(super) queries: ClickQueries,
     /// Whether there is room for single clicks; `None` if only sums are kept.
     raw: Option<Arc<DiskReserve>>,
-    next_subject: i64,
+    pub(super) next_subject: i64,
     pub(crate) next_number: u64,
     pub(crate) next_block: i64,
     stored_next_number: u64,
     pub(crate) limits: RunLimits,
-    known: KnownLinks,
+    pub(super) known: KnownLinks,
     /// How far the last step of an erasure came.
     pub(crate) cleaned: Option<CleanedRun>,
     /// Whether there may be tombstones of links.
@@ -70,6 +69,7 @@ impl crate::database::Writes for ClickWrites {
     fn reload(&mut self) -> rusqlite::Result<()> {
         self.clear_link_cache();
         self.cleaned = None;
+        self.queries.chunk_lists.borrow_mut().clear();
         let conn = &self.queries.conn;
         self.next_subject = conn.query_row(NEXT_SUBJECT, [], |row| row.get(0))?;
         self.next_block =
@@ -146,6 +146,7 @@ impl ClickWrites {
         }
         self.known.make_room();
         let mut groups = self.groups(batch)?;
+        self.number_by_name(batch, &mut groups);
         // Sorted in the order of the file.
         groups.sort_unstable_by_key(|group| group.subject);
         let progress = self.progress()?;
@@ -169,140 +170,6 @@ impl ClickWrites {
         Ok(Added::Done)
     }
 
-    /// The sums of a batch by the row of their subject, without what was erased.
-    fn groups<'b>(&mut self, batch: &'b Batch) -> Result<Vec<Group<'b>>, Failure> {
-        // The group of each target: a link and its owner.
-        let mut of_targets = vec![Place::Unknown; batch.clicks.targets.len()];
-        let mut of_others: HashMap<SumSubject, Place> = HashMap::new();
-        let mut rows: HashMap<i64, u32> = HashMap::with_capacity(batch.sums.len());
-        let mut groups: Vec<Group<'b>> = Vec::with_capacity(batch.sums.len());
-        for delta in &batch.sums {
-            let place = match delta.subject {
-                SumSubject::Link(target) => &mut of_targets[target as usize],
-                other => of_others.entry(other).or_insert(Place::Unknown),
-            };
-            match *place {
-                Place::Erased => {}
-                Place::At(at) => {
-                    let group = &mut groups[at as usize];
-                    // If clicks were left out, the group has the sums of all hours already.
-                    if group.after.is_none() {
-                        group.more.push(DeltaRef::Of(delta));
-                    }
-                }
-                Place::Unknown => {
-                    let Some(group) = self.group_of(batch, delta)? else {
-                        *place = Place::Erased;
-                        continue;
-                    };
-                    // A link that changed its owner has two targets and one row.
-                    let at = *rows.entry(group.subject).or_insert(groups.len() as u32);
-                    *place = Place::At(at);
-                    match groups.get_mut(at as usize) {
-                        Some(same) => {
-                            same.owner = group.owner;
-                            same.more.push(group.first);
-                            same.more.extend(group.more);
-                        }
-                        None => groups.push(group),
-                    }
-                }
-            }
-        }
-        Ok(groups)
-    }
-
-    /// The group that begins with this delta; `None` if its subject was erased.
-    fn group_of<'b>(
-        &mut self,
-        batch: &'b Batch,
-        delta: &'b Delta,
-    ) -> Result<Option<Group<'b>>, Failure> {
-        let whole = |(subject, new)| Group {
-            who: delta.subject,
-            owner: delta.owner,
-            subject,
-            new,
-            after: None,
-            first: DeltaRef::Of(delta),
-            more: Vec::new(),
-        };
-        let target = match delta.subject {
-            SumSubject::Link(target) => target,
-            SumSubject::Owner(owner) => {
-                return Ok(self.other_subject(&ClickSubject::Owner(owner))?.map(whole));
-            }
-            SumSubject::Everything => {
-                return Ok(self.other_subject(&ClickSubject::Everything)?.map(whole));
-            }
-            SumSubject::Orphans => {
-                return Ok(self.other_subject(&ClickSubject::Orphans)?.map(whole));
-            }
-        };
-        let Some(link) = batch.link(target) else { return Ok(None) };
-        let owner = delta.owner.0.cast_signed();
-        let (hash, owner_mark) = (self.known.hash(link), self.known.owner_mark(owner));
-        let known = match self.known.get(hash) {
-            Some(known) => Some(known),
-            None => match self.queries.link(link)? {
-                Some((id, owner)) => {
-                    let is_erased = self.tombstone(link)?.is_some();
-                    Some(KnownLink { id, owner: self.known.owner_mark(owner), is_erased })
-                }
-                None => None,
-            },
-        };
-        // The erasure of an owner deletes the rows, and later clicks of that owner create none.
-        let is_same_owner = known.is_some_and(|known| known.owner == owner_mark);
-        if !is_same_owner && self.is_owner_erased(delta.owner)? {
-            return Ok(None);
-        }
-        let erased_at = match known {
-            Some(KnownLink { is_erased: false, .. }) => None,
-            _ => self.tombstone(link)?,
-        };
-        let mut group = whole(known.map_or((0, true), |known| (known.id, false)));
-        // Nearly always, all clicks of a batch are later.
-        if let Some(erased_at) = erased_at.filter(|at| batch.first_ms() <= at.as_ms()) {
-            let mut left = batch.sums_after(target, erased_at).into_iter();
-            let Some(first) = left.next() else { return Ok(None) };
-            group.first = DeltaRef::Own(Box::new(first));
-            group.more = left.map(|delta| DeltaRef::Own(Box::new(delta))).collect();
-            group.after = Some(erased_at);
-        }
-        match known {
-            Some(KnownLink { id, .. }) if !is_same_owner => {
-                let mut statement =
-                    self.conn.prepare_cached("UPDATE subjects SET owner = ?2 WHERE id = ?1")?;
-                statement.execute([id, owner])?;
-            }
-            Some(_) => {}
-            None => group.subject = self.next_id(),
-        }
-        // The row of a new link is written after the groups are known.
-        let is_erased = erased_at.is_some();
-        self.known.insert(hash, KnownLink { id: group.subject, owner: owner_mark, is_erased });
-        group.owner = delta.owner;
-        Ok(Some(group))
-    }
-
-    fn other_subject(&mut self, subject: &ClickSubject) -> Result<Option<(i64, bool)>, Failure> {
-        if let Some(id) = self.queries.id(subject)? {
-            return Ok(Some((id, false)));
-        }
-        if let ClickSubject::Owner(owner) = subject
-            && self.is_owner_erased(*owner)?
-        {
-            return Ok(None);
-        }
-        Ok(Some((self.next_id(), true)))
-    }
-
-    fn next_id(&mut self) -> i64 {
-        self.next_subject += 1;
-        self.next_subject - 1
-    }
-
     /// Empties the cache of links, and looks for tombstones from now on.
     pub(crate) fn clear_link_cache(&mut self) {
         self.known.clear();
@@ -310,7 +177,7 @@ impl ClickWrites {
     }
 
     /// When a link was erased, if it was.
-    fn tombstone(&self, link: &LinkId) -> Result<Option<Timestamp>, Failure> {
+    pub(super) fn tombstone(&self, link: &LinkId) -> Result<Option<Timestamp>, Failure> {
         if self.has_erased_links { self.link_erased_at(link) } else { Ok(None) }
     }
 
@@ -326,67 +193,6 @@ struct Deferred<'g> {
     /// Only sums of rows from this one on may be.
     settled_to: i64,
     sums: Vec<(i64, &'g Delta)>,
-}
-
-/// Where the group of a target is.
-#[derive(Clone, Copy)]
-enum Place {
-    Unknown,
-    Erased,
-    At(u32),
-}
-
-/// A delta of the batch, or one without the clicks from before an erasure.
-enum DeltaRef<'b> {
-    Of(&'b Delta),
-    Own(Box<Delta>),
-}
-
-impl Deref for DeltaRef<'_> {
-    type Target = Delta;
-
-    fn deref(&self) -> &Delta {
-        match self {
-            Self::Of(delta) => delta,
-            Self::Own(delta) => delta,
-        }
-    }
-}
-
-/// What a batch adds to one subject.
-struct Group<'b> {
-    who: SumSubject,
-    /// For a link, its latest owner.
-    owner: OwnerId,
-    /// The row of the subject, and whether it is to be inserted.
-    subject: i64,
-    new: bool,
-    /// Only clicks after this time count: the link was erased then.
-    after: Option<Timestamp>,
-    /// By hours. Nearly always one.
-    first: DeltaRef<'b>,
-    more: Vec<DeltaRef<'b>>,
-}
-
-impl Group<'_> {
-    fn deltas(&self) -> impl Iterator<Item = &Delta> {
-        std::iter::once(&*self.first).chain(self.more.iter().map(|delta| &**delta))
-    }
-}
-
-/// Where the clicks that are stored one by one are in the batch, with the rows of their links.
-fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, u32)> {
-    let mut links = vec![None; batch.clicks.targets.len()];
-    for group in groups {
-        let clicks: u64 = group.deltas().map(|delta| delta.clicks.all()).sum();
-        for delta in group.deltas() {
-            if let SumSubject::Link(target) = delta.subject {
-                let (subject, after) = (group.subject, group.after);
-                links[target as usize] = Some(StoredLink { subject, after, clicks });
-            }
-        }
-    }
-    within_limit(&batch.clicks, &links)
 }
 
 impl ClickWrites {

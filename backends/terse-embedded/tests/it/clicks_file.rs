@@ -148,7 +148,7 @@ fn files_from_the_future_and_of_others_are_refused_and_left_alone() {
         EmbeddedClicks::open(ClickOptions::new(folder.db())).unwrap_err(),
         inspect_clicks(&folder.db()).unwrap_err(),
     ] {
-        assert!(matches!(error, EmbeddedOpenError::Newer { found: 99, known: 8 }), "{error}");
+        assert!(matches!(error, EmbeddedOpenError::Newer { found: 99, known: 9 }), "{error}");
     }
     let links = folder.0.path().join("terse.db");
     drop(Embedded::open(EmbeddedOptions::new(&links)).unwrap());
@@ -519,7 +519,7 @@ async fn a_file_from_before_journals_had_ids_counts_nothing_twice() {
          DROP TABLE erased_owners; ALTER TABLE clicks DROP COLUMN took_nanos; \
          DROP TABLE blocks; DROP TABLE erased_subjects; \
          DROP TABLE delta_blocks; DROP TABLE delta_chunks; \
-         DROP TABLE runs; DROP TABLE run_heads; DROP TABLE run_bodies; \
+         DROP TABLE runs; DROP TABLE run_heads; DROP TABLE run_bodies; DROP TABLE day_ranks; \
          DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
          DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
          DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from'); \
@@ -591,7 +591,7 @@ async fn days_of_an_earlier_version_with_late_hours_stay_in_the_series() {
              DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
              DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
              DROP TABLE delta_blocks; DROP TABLE delta_chunks; DROP INDEX blocks_by_end; \
-             DROP TABLE runs; DROP TABLE run_heads; DROP TABLE run_bodies; \
+             DROP TABLE runs; DROP TABLE run_heads; DROP TABLE run_bodies; DROP TABLE day_ranks; \
              PRAGMA user_version = 4"
         ),
     );
@@ -793,7 +793,7 @@ fn count(path: &Path, table: &str) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sums_in_runs_become_rows_and_erased_links_do_not() {
+async fn sums_in_runs_stay_there_and_those_of_erased_links_do_not() {
     let folder = Folder::new();
     let store = folder.open_with_runs();
     let path = folder.db();
@@ -815,8 +815,8 @@ async fn sums_in_runs_become_rows_and_erased_links_do_not() {
     for day_is_over in [false, true] {
         if day_is_over {
             while store.prune(up_to(-1, 86_400_000, 100)).await.unwrap().more {}
-            let left = ["runs", "run_heads", "run_bodies"];
-            assert_eq!(left.map(|table| count(&path, table)), [0; 3]);
+            let left = ["runs", "run_heads", "run_bodies", "day_ranks", "hours", "days"];
+            assert_eq!(left.map(|table| count(&path, table)), [1, 1, 1, 1, 0, 0]);
         }
         for n in [1, 2] {
             let subject = ClickSubject::Link(link(n));
@@ -864,8 +864,44 @@ async fn a_damaged_run_is_reported_and_in_nobodys_way() {
         assert_eq!(country.humans, details, "{damage}");
         store.close();
         assert!(verify_clicks(&folder.db()).unwrap().is_clean(), "{damage}");
+        // What is left is the run of the finished day.
         let left = ["runs", "run_heads", "run_bodies"].map(|table| count(&folder.db(), table));
-        assert_eq!(left, [0; 3], "{damage}");
+        assert_eq!(left, [1; 3], "{damage}");
+    }
+}
+
+/// A run of finished days with a damaged chunk, and a damaged ranking of a day.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_finished_day_is_reported_and_stops_no_other_day() {
+    for damage in [
+        "UPDATE run_bodies SET data = x'0102030405060708090a' WHERE id >> 24 = 2",
+        "UPDATE run_heads SET data = x'0102030405060708090a' WHERE id >> 24 = 2",
+    ] {
+        let folder = Folder::new();
+        let runs = RunLimits { from: 0, runs: 3, step: 1 };
+        let open = || EmbeddedClicks::open(ClickOptions { runs, ..ClickOptions::new(folder.db()) });
+        let store = open().unwrap();
+        let on_day = |day: i64| Click { at: timestamp(day * 86_400_000), ..click(1) };
+        for day in 0..2 {
+            put(&store, vec![on_day(day)]).await;
+            while store.prune(up_to(-1, (day + 1) * 86_400_000, 100)).await.unwrap().more {}
+        }
+        // The first day's batch and its finished run are 1 and 2.
+        sql(&folder.db(), &format!("{damage}; UPDATE day_ranks SET data = x'01'"));
+        let subject = ClickSubject::Link(link(1));
+        let report = store.report(&subject, ALWAYS, timestamp(0)).await;
+        assert!(report.is_err(), "{damage}");
+        assert!(verify_clicks(&folder.db()).unwrap().problems.count >= 1, "{damage}");
+        // Other days go on, a merge leaves the damaged chunk out, and the number of clicks stays.
+        for day in 2..5 {
+            put(&store, vec![on_day(day)]).await;
+            while store.prune(up_to(-1, (day + 1) * 86_400_000, 100)).await.unwrap().more {}
+        }
+        put(&store, vec![on_day(5)]).await;
+        let report = store.report(&subject, ALWAYS, timestamp(0)).await.unwrap();
+        assert_eq!(report.tally.clicks.humans, 6, "{damage}");
+        let countries = report.tally.values(Dimension::Country).unwrap().sum();
+        assert_eq!(countries.humans, 5, "{damage}");
     }
 }
 
@@ -928,6 +964,6 @@ async fn blocks_of_an_earlier_version_are_counted_once() {
     let over = Timestamp::from_ms(1_780_000_000_000 + 2 * 86_400_000);
     let retention = Retention { days_before: over, hours_before: over, ..up_to(-1, -1, 1000) };
     while store.prune(retention).await.unwrap().more {}
-    assert_eq!(count(&folder.db(), "runs"), 0);
+    assert_eq!((count(&folder.db(), "runs"), count(&folder.db(), "day_ranks")), (1, 1));
     check(1).await;
 }

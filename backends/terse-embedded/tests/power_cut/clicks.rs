@@ -164,7 +164,7 @@ impl Counter {
 async fn clicks_are_counted_exactly_through_power_cuts() {
     let mut dice = Dice(11);
     let counter = Counter::start();
-    for _ in 0..4 {
+    for _ in 0..10 {
         for luck in [Luck::Nothing, Luck::Prefix, Luck::Sectors] {
             tokio::time::sleep(Duration::from_micros(dice.below(30_000))).await;
             counter.wait_for_more(5).await;

@@ -169,7 +169,9 @@ impl DeltaChunkWriter {
         if count > 1 {
             put(&mut body, squares.get());
         }
-        let before_end = (delta.hour + 1) * HOUR - delta.last_ms.max(delta.hour * HOUR);
+        // The sum of a day has the number of its last hour.
+        let begin = (delta.hour.div_euclid(24) * 24) * HOUR;
+        let before_end = (delta.hour + 1) * HOUR - delta.last_ms.max(begin);
         let last = if delta.last_ms == i64::MIN { 0 } else { before_end.cast_unsigned() };
         put_u64(&mut body, last);
         let visitors = delta.visitors.as_ref().map(Sketch::encode).unwrap_or_default();
