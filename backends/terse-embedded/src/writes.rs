@@ -396,15 +396,7 @@ impl LinkWrites {
             return Err(StoreError::Conflict.into());
         }
         let renewed = old.expires_at != link.expires_at;
-        let new = Link {
-            key: old.key.clone(),
-            owner: old.owner,
-            generated: old.generated,
-            created_at: old.created_at,
-            spent_clicks: old.spent_clicks,
-            imported_clicks: old.imported_clicks,
-            ..link.clone()
-        };
+        let new = old.updated_to(link);
         if !old.owner_visible_eq(&new) {
             self.keep(id, new.updated_at)?;
         }

@@ -260,6 +260,20 @@ impl Link {
         std::iter::once(&self.target).chain(self.rules.iter().flat_map(Rules::targets))
     }
 
+    /// The link that a store writes when this one is updated to `new`: with its own identity and
+    /// counters, which an update never changes.
+    pub fn updated_to(&self, new: &Self) -> Self {
+        Self {
+            key: self.key.clone(),
+            owner: self.owner,
+            generated: self.generated,
+            created_at: self.created_at,
+            spent_clicks: self.spent_clicks,
+            imported_clicks: self.imported_clicks,
+            ..new.clone()
+        }
+    }
+
     /// Whether an owner would see no difference: the moderation status, spent clicks and the
     /// deletion do not count.
     pub fn owner_visible_eq(&self, other: &Self) -> bool {

@@ -308,15 +308,7 @@ impl LinkStore for MemoryStore {
         if old.revision != expected {
             return Err(StoreError::Conflict);
         }
-        let new = Link {
-            key: old.key.clone(),
-            owner: old.owner,
-            generated: old.generated,
-            created_at: old.created_at,
-            spent_clicks: old.spent_clicks,
-            imported_clicks: old.imported_clicks,
-            ..link.clone()
-        };
+        let new = old.updated_to(link);
         let before = (!old.owner_visible_eq(&new))
             .then(|| LinkVersion { link: old.clone(), until: new.updated_at });
         if new.expires_at != old.expires_at {

@@ -47,15 +47,7 @@ impl PostgresLinks {
             transaction.rollback().await?;
             return Err(StoreError::Conflict.into());
         }
-        let new = Link {
-            key: old.key.clone(),
-            owner: old.owner,
-            generated: old.generated,
-            created_at: old.created_at,
-            spent_clicks: old.spent_clicks,
-            imported_clicks: old.imported_clicks,
-            ..link.clone()
-        };
+        let new = old.updated_to(link);
         if !old.owner_visible_eq(&new) {
             keep(&transaction, &old, new.updated_at).await?;
         }

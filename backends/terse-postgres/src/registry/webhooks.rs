@@ -69,14 +69,7 @@ impl Step<'_> {
             ],
         )
         .await?;
-        // Counters that terse updates itself do not go into the audit log.
-        let counted = Webhook {
-            waiting: before.waiting,
-            dropped: before.dropped,
-            delivered_at: before.delivered_at,
-            ..after.clone()
-        };
-        if let Some(line) = AuditRecord::webhook_changed(before, &counted) {
+        if let Some(line) = AuditRecord::webhook_changed(before, after) {
             self.write(&line, by).await?;
         }
         Ok(())

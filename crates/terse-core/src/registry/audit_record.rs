@@ -146,13 +146,20 @@ impl AuditRecord {
         Self::of_webhook(AuditAction::WebhookAdded, None, Some(webhook))
     }
 
-    /// A webhook was changed; `None` if nothing changed. Switching it off is an action of its own.
+    /// A webhook was changed; `None` if nothing but counters changed, which terse updates itself.
+    /// Switching it off is an action of its own.
     pub fn webhook_changed(before: &Webhook, after: &Webhook) -> Option<Self> {
         let act = match (&before.disabled, &after.disabled) {
             (None, Some(_)) => AuditAction::WebhookDisabled,
             _ => AuditAction::WebhookChanged,
         };
-        (before != after).then(|| Self::of_webhook(act, Some(before), Some(after)))
+        let after = Webhook {
+            waiting: before.waiting,
+            dropped: before.dropped,
+            delivered_at: before.delivered_at,
+            ..after.clone()
+        };
+        (*before != after).then(|| Self::of_webhook(act, Some(before), Some(&after)))
     }
 
     /// A webhook was removed.
