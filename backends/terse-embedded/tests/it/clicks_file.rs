@@ -405,7 +405,7 @@ fn sizes(path: &Path) -> i64 {
 
 /// Not a test: the process that another test kills.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_who_counts_until_killed() {
+async fn a_process_that_counts_until_it_is_killed() {
     let Ok(path) = std::env::var("TERSE_TEST_CLICKS_TO_KILL") else { return };
     // Sums go through runs, which are merged, and become rows when their day is pruned.
     let runs = RunLimits { from: 8, runs: 2, step: 1 };
@@ -426,7 +426,11 @@ async fn killed_at_any_time_it_has_counted_exactly_the_acknowledged_batches() {
     let mut done = 0;
     for round in 0..15_u64 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "clicks_file::one_who_counts_until_killed", "--nocapture"])
+            .args([
+                "--exact",
+                "clicks_file::a_process_that_counts_until_it_is_killed",
+                "--nocapture",
+            ])
             .env("TERSE_TEST_CLICKS_TO_KILL", folder.db())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

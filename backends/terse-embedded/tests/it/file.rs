@@ -332,7 +332,7 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
 
 /// A follower that is too far behind, or ahead of the store, must forget everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn old_change_rows_go_and_whoever_missed_them_is_told() {
+async fn old_change_rows_are_pruned_and_a_late_reader_learns_of_it() {
     let folder = Folder::new();
     let store = folder.open();
     let count = || -> i64 {

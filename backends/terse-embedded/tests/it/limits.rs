@@ -31,7 +31,7 @@ async fn two_million_addresses_take_no_more_room_than_a_hundred_thousand() {
 }
 
 #[tokio::test]
-async fn whose_bucket_is_full_again_is_forgotten() {
+async fn a_bucket_that_is_full_again_is_forgotten() {
     let clock = Clock::default();
     let limiter = LocalLimiter::new(clock.clone());
     let one = |key| {

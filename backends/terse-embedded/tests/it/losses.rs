@@ -75,7 +75,7 @@ fn damage(file: &Path, at: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_process_lost_nothing_and_nothing_is_said() {
+async fn a_killed_process_loses_nothing_and_logs_no_loss() {
     let folder = Folder::new();
     let store = folder.open();
     let keys = create(&store, 50).await;

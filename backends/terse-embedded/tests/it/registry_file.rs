@@ -394,7 +394,7 @@ const LIFE: &str = "TERSE_TEST_REGISTRY";
 /// Not a test: a process that another test kills.
 #[test]
 #[ignore = "run by the test below"]
-fn a_life_that_is_cut_short() {
+fn a_process_that_is_killed() {
     let Ok(path) = std::env::var(LIFE) else { return };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -430,7 +430,7 @@ async fn no_acknowledged_owner_or_key_is_lost_when_the_process_is_killed() {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "registry_file::a_life_that_is_cut_short",
+                "registry_file::a_process_that_is_killed",
                 "--ignored",
                 "--nocapture",
             ])

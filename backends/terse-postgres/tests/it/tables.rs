@@ -99,7 +99,7 @@ async fn a_registry_of_the_first_version_is_brought_up_to_date() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_url_is_said() {
+async fn problems_of_a_url_are_named() {
     let server = PostgresServer::shared();
     for (url, expected) in [
         ("postgres://".to_owned(), "names no host"),

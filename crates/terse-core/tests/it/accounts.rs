@@ -17,7 +17,7 @@ use terse_core::registry::{Account, KeyId, Role, Scope};
 use terse_core::{Clock, Credential, OwnerId, PasswordError, PasswordHasher, Principal, Timestamp};
 use terse_testkit::{FixedLimiter, MemoryRegistry};
 
-/// Hashes by saying so.
+/// A hasher whose hash is the password with a prefix.
 pub(crate) struct Plain;
 
 #[async_trait]
@@ -104,7 +104,7 @@ pub(crate) fn principal(account: &Account) -> Principal {
 }
 
 #[tokio::test]
-async fn one_rule_says_who_suspends_whom() {
+async fn suspensions_follow_one_rule() {
     let bench = Bench::new();
     let mut accounts = Vec::new();
     for (name, role) in [

@@ -79,7 +79,7 @@ async fn every_start_continues_at_a_random_distance_and_within_a_run_without_one
         assert!(numbers.is_sorted() && numbers[49] - numbers[0] < 100, "{numbers:?}");
         assert!(numbers[0] <= 1 << 26, "{numbers:?}");
         firsts.insert(numbers[0]);
-        // After a rise of the incarnation the ranges go on elsewhere.
+        // After a rise of the incarnation the next range begins at a random distance.
         store.raise_incarnation(1).await.unwrap();
         for _ in 0..30 {
             source.next(wanted(&target, 0)).await.unwrap();
@@ -253,7 +253,7 @@ async fn a_range_is_refilled_ahead_and_a_caller_waits_only_when_it_is_empty() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_failed_refill_is_told_to_whoever_waits_and_tried_again() {
+async fn a_failed_refill_fails_the_waiting_callers_and_is_repeated() {
     let store = Arc::new(MemoryStore::new());
     let source = NumberedCodes::new(store.clone(), 7, 10);
     let target = Target::from_stored("https://example.com/".into());

@@ -19,7 +19,7 @@ impl Screening for Trusting {
     }
 }
 
-fn room() -> Links {
+fn fixture() -> Links {
     links_on(Arc::new(MemoryStore::new()))
 }
 
@@ -51,8 +51,8 @@ async fn make(links: &Links, owner: OwnerId, target: &str) -> LinkKey {
 }
 
 #[tokio::test]
-async fn an_erased_link_is_over_at_once_and_gone_with_the_purge() {
-    let links = room();
+async fn an_erased_link_ends_at_once_and_the_purge_deletes_it() {
+    let links = fixture();
     let (anns, bobs) = (
         make(&links, ANN, "https://example.com/a").await,
         make(&links, BOB, "https://example.com/b").await,
@@ -74,8 +74,8 @@ async fn an_erased_link_is_over_at_once_and_gone_with_the_purge() {
 }
 
 #[tokio::test]
-async fn a_blocked_link_stays_without_its_owners_words() {
-    let links = room();
+async fn a_blocked_link_stays_without_its_owners_texts() {
+    let links = fixture();
     let key = make(&links, ANN, "https://example.com/a").await;
     let blocked = Patch { moderation: Some(ModerationStatus::Blocked), ..Patch::default() };
     links.patch(Caller::OPERATOR, &key, &blocked, None).await.unwrap();

@@ -152,7 +152,7 @@ async fn every_change_sends_one_event_and_no_change_sends_none() {
 }
 
 #[tokio::test]
-async fn only_what_has_expired_is_told_to_have() {
+async fn only_expired_links_are_announced_as_expired() {
     let Fixture { links, recorded, clock, drain, .. } = fixture();
     let told = async || {
         drain.next_page().await.unwrap();
@@ -239,7 +239,7 @@ async fn a_mark_for_silence_survives_the_screen_and_goes_with_the_target() {
     assert!(!marked().await, "it was another target that did not answer");
 }
 
-/// The process dies right behind the write: nothing but the store is left of it.
+/// The process dies right after the write: only the store is left.
 #[tokio::test]
 async fn a_crash_behind_the_write_loses_no_event() {
     let Fixture { links, store, recorded, drain, .. } = fixture();
@@ -288,7 +288,7 @@ fn store_now() -> Timestamp {
 }
 
 #[tokio::test]
-async fn an_event_that_is_not_taken_comes_again_under_the_same_name() {
+async fn a_refused_event_is_sent_again_with_the_same_id() {
     let Fixture { links, store, recorded, drain, .. } = fixture();
     let mine = Caller::Owner(OWNER);
     for code in ["one", "two"] {

@@ -186,7 +186,7 @@ async fn requests_for_links_that_visitors_do_not_see_count_as_guesses() {
     }
     assert!(matches!(public.find(&deleted.key, VISITOR).await, Err(LinkError::NotFound)));
     assert!(matches!(public.find_for_qr(None, VISITOR).await, Err(LinkError::NotFound)));
-    // A link without a password is as good as none here.
+    // Links without a password are not found here.
     let protected = public.find_protected(Some(&link.key), VISITOR).await;
     assert!(matches!(protected, Err(LinkError::NotFound)));
     assert!(matches!(public.find(&deleted.key, VISITOR).await, Err(LinkError::Limited(_))));

@@ -258,7 +258,7 @@ async fn an_odd_target_is_made_with_a_warning_but_not_for_the_operator() {
 }
 
 #[tokio::test]
-async fn what_the_screen_has_done_it_undoes() {
+async fn the_scan_undoes_only_its_own_decisions() {
     let (links, screen) = fixture();
     let link = make(&links, OWNER, GOOD).await.unwrap();
     assert_eq!(links.rescreen(&link.key).await.unwrap(), None);
@@ -280,7 +280,7 @@ async fn what_the_screen_has_done_it_undoes() {
 }
 
 #[tokio::test]
-async fn a_moderators_word_stays() {
+async fn a_moderators_decision_stays() {
     let (links, screen) = fixture();
     let cleared = make(&links, OWNER, ODD).await.unwrap();
     let blocked = make(&links, OWNER, GOOD).await.unwrap();
@@ -334,7 +334,7 @@ async fn a_new_target_is_screened_unless_a_moderator_blocked_the_link() {
 }
 
 #[tokio::test]
-async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
+async fn a_reported_link_has_a_warning_until_a_moderator_clears_it() {
     let (links, screen) = fixture();
     for caller in [OWNER, Caller::OPERATOR] {
         let link = make(&links, caller, GOOD).await.unwrap();
@@ -396,7 +396,7 @@ async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
 }
 
 #[tokio::test]
-async fn what_people_reported_is_not_undone_by_its_owner() {
+async fn an_owner_cannot_undo_the_warning_of_reports() {
     let (links, _) = fixture();
     let link = make(&links, OWNER, GOOD).await.unwrap();
     let first = link.revision;
@@ -464,7 +464,7 @@ impl CodeSource for Late {
 }
 
 #[tokio::test]
-async fn what_is_learned_while_a_link_is_written_is_not_missed() {
+async fn a_block_that_begins_while_a_link_is_written_applies() {
     let screen = Arc::new(ScriptedScreening::default());
     let links = links(Arc::new(MemoryStore::new()), Arc::new(Late(screen.clone())), &screen);
     let link = make(&links, OWNER, GOOD).await.unwrap();
@@ -477,7 +477,7 @@ fn ruled(rules: serde_json::Value) -> Patch {
 }
 
 #[tokio::test]
-async fn a_rule_is_no_way_around_the_screen() {
+async fn targets_of_rules_are_screened() {
     let (links, screen) = fixture();
     let wish = |rules: serde_json::Value| CreateLink {
         long_url: GOOD.into(),
@@ -553,7 +553,7 @@ async fn a_rule_is_no_way_around_the_screen() {
 }
 
 #[tokio::test]
-async fn what_is_odd_is_gathered_from_all_places_a_link_leads_to() {
+async fn flags_of_all_targets_of_a_link_are_gathered() {
     let (links, _) = fixture();
     let rules = rules::RawRules(json!([{"to": ODD}, {"to": "https://good.example/!"}]));
     let wish = CreateLink { long_url: GOOD.into(), rules: Some(rules), ..CreateLink::default() };

@@ -225,7 +225,7 @@ impl TestFallback {
         hosts.next().is_none().then_some(())?;
         let visitor = Visitor::of(request, domain, code);
         let reply = match visit_handler.answer_now(visitor) {
-            // As in the server: a page is made again, and its view recorded.
+            // As in the server: the handler makes the page again and records its view.
             Some(Reply::Page(..)) | None => visit_handler.answer(visitor).await,
             Some(reply) => reply,
         };

@@ -186,7 +186,7 @@ async fn over_http2_the_same_limits_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_ways_turn_away_in_the_same_words() {
+async fn fast_path_and_fallback_refuse_with_the_same_body() {
     let mut said = Vec::new();
     for fast in BOTH {
         let fixture = fixture(fast, |settings| {

@@ -141,7 +141,7 @@ async fn many_visitors_of_one_cold_link_cost_one_read() {
 }
 
 #[tokio::test]
-async fn the_visitor_who_looks_up_can_disconnect_and_another_takes_over() {
+async fn when_the_visitor_of_a_lookup_disconnects_another_continues_it() {
     let fixture = Arc::new(Fixture::new(|_| ()));
     fixture.insert(alias("abc1234", TARGET)).await;
     fixture.store.delay(Duration::from_millis(50));

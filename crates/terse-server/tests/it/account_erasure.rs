@@ -23,7 +23,7 @@ pub(crate) async fn with_links_and_clicks(web: &Web, owner: OwnerId, key: &str, 
 }
 
 #[tokio::test]
-async fn an_erased_account_takes_everything_with_it_and_nothing_of_anybody_else() {
+async fn an_erased_account_loses_everything_and_others_lose_nothing() {
     let web = Web::new();
     let (ann, key) = enrolled(&web, "ann").await;
     with_links_and_clicks(&web, ann, &key, &["ann-1", "ann-2", "ann-3", "ann-4"]).await;

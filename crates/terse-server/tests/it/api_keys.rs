@@ -138,7 +138,7 @@ async fn a_key_makes_no_key_that_may_do_more() {
 }
 
 #[tokio::test]
-async fn the_operators_key_has_no_account_and_is_told_so() {
+async fn the_operators_key_has_no_account_and_gets_a_problem() {
     let web = Web::new();
     let key = json!({ "name": "a", "scope": "full" });
     for (line, body) in [
@@ -159,7 +159,7 @@ async fn the_operators_key_has_no_account_and_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_a_key_shows_is_told() {
+async fn a_key_is_shown_with_its_fields() {
     let web = Web::new();
     web.give_key(OWNER.1, "terse_reader", |key| key.scope = Scope::Read).await;
     let me = web.as_owner("GET /api/v1/account", "terse_reader", Value::Null).await.json();

@@ -417,7 +417,7 @@ async fn everyone_may_do_what_the_table_says_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_anothers_looks_as_if_it_were_not_there() {
+async fn data_of_others_looks_as_if_it_did_not_exist() {
     let world = World::new().await;
     let mut compared = 0;
     for row in rows() {
@@ -449,7 +449,7 @@ fn the_table_keeps_to_the_rules() {
             }
             assert_eq!(cell("suspended"), 403, "{line}: the suspended do nothing");
             assert_eq!(cell("create"), 403, "{line}: a key for making links does nothing else");
-            // A trial only reads, although it is a POST.
+            // A dry run only reads, although it is a POST.
             if row.method != "GET" && !row.path.ends_with("/try") {
                 assert_eq!(cell("read"), 403, "{line}: a key for looking changes nothing");
                 assert_eq!(

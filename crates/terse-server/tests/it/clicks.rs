@@ -120,7 +120,7 @@ async fn each_click_is_a_line() {
 }
 
 #[tokio::test]
-async fn a_table_holds_whatever_visitors_sent_and_no_formula() {
+async fn a_csv_table_escapes_what_visitors_sent() {
     let nasty = [
         "=1+1",
         "+1",

@@ -9,7 +9,7 @@ const URLS: &str = "POST /api/v1/urls";
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
-async fn a_link_is_made_and_told_in_full() {
+async fn a_created_link_is_returned_with_all_fields() {
     let web = Web::new();
     let answer = web
         .api(
@@ -46,7 +46,7 @@ async fn a_link_is_made_and_told_in_full() {
 }
 
 #[tokio::test]
-async fn both_spellings_and_both_doors_are_the_same() {
+async fn both_spellings_of_a_field_mean_the_same_in_both_routes() {
     let web = Web::new();
     for (line, body) in [
         (
@@ -72,7 +72,7 @@ async fn both_spellings_and_both_doors_are_the_same() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_link_is_said() {
+async fn problems_of_a_link_are_named() {
     let web = Web::new();
     assert_eq!(
         web.api(URLS, json!({"long_url": "https://example.com/", "custom_alias": "taken"}))
@@ -357,7 +357,7 @@ async fn a_replay_of_a_reuse_shows_the_link_as_it_was() {
 }
 
 #[tokio::test]
-async fn strangers_get_links_that_do_not_live_long_or_none() {
+async fn anonymous_links_expire_soon_or_are_not_allowed() {
     let web = Web::new();
     let body = json!({"long_url": "https://example.com/"});
     let first = web.anonymous(URLS, body.clone()).await;
@@ -445,7 +445,7 @@ async fn a_repeated_request_gives_the_same_link_whatever_its_options() {
         assert_eq!(statuses, (201, 200), "{index}: {}", again.text());
         assert_eq!(first.json()["short_code"], again.json()["short_code"], "{body}");
     }
-    // Another option is another link, and another's alias is taken.
+    // Other options make another link, and an alias of another owner is taken.
     let url = "https://example.com/repeated";
     for other in [
         json!({"long_url": url, "alias": "spring", "max_clicks": 1}),

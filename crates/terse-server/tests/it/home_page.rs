@@ -96,7 +96,7 @@ async fn other_sites_cannot_use_the_form() {
 }
 
 #[tokio::test]
-async fn a_key_that_only_looks_makes_no_links_by_the_form_either() {
+async fn a_read_only_key_creates_no_links_through_the_form() {
     let web = Web::new();
     for (key, scope, status) in [
         ("terse_r", Scope::Read, 403),

@@ -58,7 +58,7 @@ fn told(answer: &Answer) -> [&str; 4] {
 }
 
 #[tokio::test]
-async fn strangers_are_limited_by_address_and_told_how_much_is_left() {
+async fn anonymous_clients_are_limited_by_address_and_see_what_is_left() {
     let web = web();
     let body = json!({"long_url": "https://example.com/"});
     for (left, reset) in [("2", "1200"), ("1", "2400"), ("0", "3600")] {
@@ -127,7 +127,7 @@ async fn each_item_of_a_list_counts_and_a_list_is_taken_or_refused_as_a_whole() 
 }
 
 #[tokio::test]
-async fn what_is_only_said_again_costs_nothing() {
+async fn repeated_requests_cost_no_tokens() {
     let web = web();
     let body = json!({"long_url": "https://example.com/", "reuse": false}).to_string();
     let ask = async |key: &str| {
@@ -165,7 +165,7 @@ async fn a_failure_of_the_server_costs_no_link() {
         assert_eq!(told(&answer)[1], "3");
     }
     away(false);
-    // Nor is it the caller's fault that no code is left.
+    // A create that fails because no code is left costs no token.
     web.store.full.store(true, std::sync::atomic::Ordering::Relaxed);
     for _ in 0..5 {
         let answer = create(&web, "203.0.113.7", &body).await;
@@ -227,7 +227,7 @@ async fn the_form_is_limited_too_and_keeps_what_was_typed() {
 }
 
 #[tokio::test]
-async fn pages_about_links_are_no_place_to_guess() {
+async fn pages_about_links_count_guesses() {
     let web = web();
     web.api(&format!("POST {URLS}"), json!({"long_url": "https://example.com/", "alias": "there"}))
         .await;

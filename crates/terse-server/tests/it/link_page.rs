@@ -118,7 +118,7 @@ async fn the_page_of_a_link_says_what_it_is_and_how_it_is_doing() {
 }
 
 #[tokio::test]
-async fn a_period_that_is_wrong_is_told_beside_its_field() {
+async fn a_wrong_period_is_reported_beside_its_field() {
     let page = Page::new().await;
     for query in ["period=custom&from=2026-02-01&to=2026-01-01", "tz=Mars/Olympus"] {
         let answer = page.open(&format!("/links/abc?{query}")).await;
@@ -200,7 +200,7 @@ async fn a_link_is_archived_deleted_and_restored() {
 }
 
 #[tokio::test]
-async fn rules_are_told_and_tried() {
+async fn rules_are_shown_and_tried() {
     let page = Page::new().await;
     assert!(page.text("/links/abc/rules").await.contains("This link has no rules"));
     let rules = json!({"rules": [
@@ -230,7 +230,7 @@ async fn the_latest_clicks_are_listed_without_a_script() {
 }
 
 #[tokio::test]
-async fn others_links_are_not_there_and_an_admin_sees_whose_they_are() {
+async fn links_of_others_are_hidden_and_admins_see_their_owners() {
     let page = Page::new().await;
     let theirs = json!({"long_url": "https://example.com/", "alias": "theirs"});
     page.web.as_owner("POST /api/v1/urls", OTHER.0, theirs).await;

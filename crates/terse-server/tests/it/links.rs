@@ -77,7 +77,7 @@ async fn notes_and_the_archive_are_the_owners() {
 }
 
 #[tokio::test]
-async fn a_password_is_taken_and_never_told() {
+async fn a_password_is_accepted_and_never_returned() {
     let web = with_link("abc").await;
     let line = "PATCH /api/v1/urls/abc";
     let answer = web.api(line, json!({"password": "open sesame"})).await;
@@ -114,7 +114,7 @@ async fn a_password_is_taken_and_never_told() {
 }
 
 #[tokio::test]
-async fn a_list_has_few_passwords() {
+async fn a_bulk_request_has_few_passwords() {
     let web = Web::new();
     let items: Vec<Value> = (0..52)
         .map(|n| json!({"long_url": format!("https://example.com/{n}"), "password": "p"}))
@@ -280,7 +280,7 @@ async fn an_import_can_be_tried_and_answered_briefly() {
         let path = format!("POST /api/v1/admin/import?{name}=yes");
         web.api(&path, rows.clone()).await.is_problem(400, "invalid_request", name);
     }
-    // Rows that meet an earlier one of the same request are foreseen, too.
+    // The dry run also finds rows that conflict with an earlier one of the same request.
     let again = json!([
         {"long_url": "https://example.com/c", "short_code": "fourth"},
         {"long_url": "https://EXAMPLE.com/c", "short_code": "fourth", "title": "another"},
@@ -307,7 +307,7 @@ async fn an_import_can_be_tried_and_answered_briefly() {
 }
 
 #[tokio::test]
-async fn links_are_taken_over_with_code_and_age_once() {
+async fn links_are_imported_once_with_code_and_creation_date() {
     let web = Web::new();
     let rows = json!([
         {"long_url": "https://example.com/1", "short_code": "old-1",
@@ -418,7 +418,7 @@ async fn a_list_is_walked_by_cursors_that_fit_only_it() {
 }
 
 #[tokio::test]
-async fn what_is_put_away_is_listed_only_when_asked_for() {
+async fn archived_links_are_listed_only_on_request() {
     let web = with_link("here").await;
     for code in ["away", "gone"] {
         let body = json!({"long_url": "https://example.com/b", "custom_alias": code});

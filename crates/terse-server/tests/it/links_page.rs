@@ -232,7 +232,7 @@ async fn selected_links_are_tagged_archived_deleted_restored_and_exported_togeth
     let text = file.text();
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(text.contains("one,https://go.example/one,https://example.com/one,'=1+1,"), "{text}");
-    // An alias is no formula, and an import reads it back.
+    // The export does not escape an alias, so that an import reads it back.
     make(&web, OWNER.0, json!({"long_url": "https://example.com/d", "alias": "-dash"})).await;
     let text = send(&web, &cookie, "action=export&pick.-dash=").await.text();
     assert!(text.contains("\n-dash,https://go.example/-dash,"), "{text}");
@@ -250,7 +250,7 @@ async fn the_rows_alone_are_a_small_fragment_and_show_clicks_by_humans() {
     web.clicks.add([click(), click(), Click { bot: Some(BotKind::Tool), ..click() }]);
     let text = open(&web, &cookie, "/links?q=example&part=rows").await.text();
     assert!(!text.contains("<html") && !text.contains("<nav"), "{text}");
-    // A chart costs a report of its link, which a keystroke must not.
+    // A chart costs a report of its link, so the rows of a search have none.
     assert!(!text.contains("Clicks of 14 days"), "{text}");
     let chart = "<svg viewBox=\"0 0 96 24\" role=\"img\" aria-label=\"Clicks of 14 days\"><path \
         d=\"M0 22.5L";

@@ -84,7 +84,7 @@ async fn silence_is_kept_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_look_no_longer_is_told_no_more() {
+async fn a_stream_ends_when_its_reader_loses_access() {
     let ends: [(&str, &str); 3] = [
         ("DELETE /api/v1/admin/users/1000/keys/", ""),
         ("POST /api/v1/admin/users/1000/suspend", r#"{"why":"spam"}"#),
@@ -133,7 +133,7 @@ async fn watching_ends_when_the_server_stops() {
 }
 
 #[tokio::test]
-async fn there_is_room_for_so_many_and_those_who_leave_make_room() {
+async fn live_streams_are_limited_and_a_closed_one_makes_room() {
     let (web, link) = with_link().await;
     let watching: Vec<_> = (0..2000).map_while(|_| web.live.watch(link.clone())).collect();
     web.api(&format!("GET {PATH}"), Value::Null).await.is_problem(503, "store_unavailable", "");

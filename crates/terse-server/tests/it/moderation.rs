@@ -63,7 +63,7 @@ async fn a_reason_is_a_line_wherever_one_is_given() {
 }
 
 #[tokio::test]
-async fn the_queue_tells_everything_about_a_link_at_once() {
+async fn the_moderation_queue_shows_everything_about_a_link() {
     let web = reported().await;
     web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "other"}))
         .await;

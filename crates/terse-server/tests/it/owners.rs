@@ -146,7 +146,7 @@ async fn sessions_are_listed_and_ended() {
 }
 
 #[tokio::test]
-async fn admins_look_after_accounts() {
+async fn admins_create_change_and_list_accounts() {
     let web = Web::new();
     let users = "POST /api/v1/admin/users";
     for (body, field) in [

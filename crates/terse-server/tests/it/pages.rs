@@ -53,7 +53,7 @@ async fn a_problem_has_the_focus_in_its_field() {
 }
 
 #[tokio::test]
-async fn only_a_session_that_holds_is_called_signed_in() {
+async fn only_a_valid_session_is_shown_as_signed_in() {
     let web = Web::new();
     let ann = web.person("ann", Role::User).await;
     let cookie = web.sign_in(ann, "terse_a-browser").await;
@@ -66,7 +66,7 @@ async fn only_a_session_that_holds_is_called_signed_in() {
 }
 
 #[tokio::test]
-async fn an_invitation_that_is_over_says_so_before_anything_is_typed() {
+async fn an_expired_invitation_shows_no_form() {
     let web = Web::new();
     let made = web.api("POST /api/v1/invitations", json!({})).await.json();
     let link = made["url"].as_str().unwrap().strip_prefix("https://go.example").unwrap();
@@ -84,7 +84,7 @@ async fn an_invitation_that_is_over_says_so_before_anything_is_typed() {
 }
 
 #[tokio::test]
-async fn a_preview_tells_but_never_follows() {
+async fn a_preview_shows_the_target_and_does_not_redirect() {
     let web = Web::new();
     let body = json!({
         "long_url": "https://xn--mnchen-3ya.de/'\"><script>", "custom_alias": "abc",
@@ -380,7 +380,7 @@ async fn public_pages_say_who_runs_the_server_and_whom_to_contact() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_over_or_blocked_names_a_contact() {
+async fn the_page_of_an_ended_or_blocked_link_names_a_contact() {
     let words = [
         (410, "If you have questions about this link, contact"),
         (451, "If you think that this is a mistake, contact"),

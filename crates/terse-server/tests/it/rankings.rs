@@ -95,7 +95,7 @@ async fn statistics_of_a_tag_are_those_of_its_links() {
     let all = get(&web, &format!("stats?tag=spring&from={from}&bots=exclude")).await;
     assert_eq!(all["total_clicks"], 36);
     assert_eq!(get(&web, "stats?tag=unknown").await["total_clicks"], 0);
-    // The links of others with the same tag are not yours.
+    // Links of others with the same tag are not counted.
     let theirs = web.as_owner("GET /api/v1/stats?tag=spring", OTHER.0, Value::Null).await.json();
     assert_eq!(theirs["total_clicks"], 0);
     // An admin reads them by their owner.

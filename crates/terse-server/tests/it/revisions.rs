@@ -27,7 +27,7 @@ async fn revisions(web: &Web) -> Value {
 }
 
 #[tokio::test]
-async fn each_change_is_told_and_no_password_is() {
+async fn the_history_shows_each_change_and_no_password() {
     let web = with_link().await;
     assert_eq!(revisions(&web).await, json!({"revision": 1, "revisions": []}));
     patch(&web, json!({"title": null, "long_url": "https://example.com/2", "tags": ["x"]})).await;

@@ -90,7 +90,7 @@ async fn the_sums_of_a_link_look_like_this() {
 }
 
 #[tokio::test]
-async fn machines_are_told_apart() {
+async fn bots_are_recognised() {
     let (web, link) = with_link("2026-01-01T00:00:00Z").await;
     let start = at("2026-01-02T10:00:00Z").as_ms();
     web.clicks.add((0..10).map(|n| {
@@ -173,7 +173,7 @@ async fn lists_have_twenty_names_then_the_unknown_and_the_others() {
 }
 
 #[tokio::test]
-async fn a_day_is_as_long_as_it_is_where_one_looks_from() {
+async fn a_day_is_as_long_as_in_the_time_zone_of_the_request() {
     let (web, link) = with_link("2026-01-01T00:00:00Z").await;
     let start = at("2026-03-27T00:00:00Z").as_ms();
     web.clicks.add((0..120).map(|n| click(&link, start + n * HOUR)));

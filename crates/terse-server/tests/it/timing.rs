@@ -119,7 +119,7 @@ async fn a_wrong_key_that_is_almost_right_takes_as_long_as_any_other() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_takes_as_long_as_nobodys() {
+async fn a_wrong_password_takes_as_long_as_an_unknown_name() {
     if !is_wanted() {
         return;
     }

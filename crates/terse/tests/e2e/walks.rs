@@ -158,7 +158,7 @@ fn without_scripts_it_works_as_well() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_on_a_page() {
+fn errors_are_shown_on_pages() {
     let (_temp, data, terse) = serve(&[]);
     let done = |arguments: &[&str]| {
         assert!(command(&data).args(arguments).output().unwrap().status.success());
@@ -296,7 +296,7 @@ fn reloading_the_result_creates_no_second_link() {
 }
 
 #[test]
-fn a_link_with_a_password_is_asked_about_opened_and_reported() {
+fn a_link_with_a_password_is_previewed_opened_and_reported() {
     let (_temp, data, terse) = serve(&[]);
     let target = format!("http://{}/secret", destination());
     let secret = data.with_file_name("secret");

@@ -32,7 +32,7 @@ impl Authority {
         let pebble = PebbleServer::start(&certificate, &api.signing_key.serialize_pem());
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("api.pem"), &certificate).unwrap();
-        // What it signs with is another certificate.
+        // Pebble signs with another certificate than that of its API.
         let trusted = Certificate::from_der(api.cert.der()).to_owned();
         let tls = TlsConfig::builder().root_certs(RootCerts::from(vec![trusted])).build();
         let agent: ureq::Agent = ureq::Agent::config_builder().tls_config(tls).build().into();
@@ -117,7 +117,7 @@ fn certificates_are_ordered_by_both_challenges_kept_and_renewed() {
         authority.listen_at(config);
     });
     let first = authority.wait_for(&terse, "go.example");
-    // The broken one comes before it, and does not stop it.
+    // The order of the broken host fails first, and does not stop the next one.
     authority.wait_for(&terse, "s.example");
     wait_until("the failure is explained", || doctor(&terse).contains("port 80"));
     let said = doctor(&terse);

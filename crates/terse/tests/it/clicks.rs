@@ -267,7 +267,7 @@ fn what_was_answered_before_a_stop_is_counted_after_it() {
 }
 
 #[test]
-fn clicks_of_a_link_go_when_it_goes() {
+fn clicks_of_a_link_are_deleted_with_it() {
     let terse = TestTerse::with(|config| config.links.reap_every = terse::config::Span::secs(1));
     terse.alias("hello-again", "https://example.com/");
     visit(&terse, "/hello-again", FIREFOX);

@@ -7,7 +7,7 @@ use crate::harness::TestTerse;
 
 const YEAR_MS: i64 = 365 * 86_400_000;
 
-/// Forward, back behind the beginning, and to where it was.
+/// A year forward, to before the start, and back to the real time.
 const JUMPS: [i64; 3] = [YEAR_MS, -2 * YEAR_MS, YEAR_MS];
 
 #[test]

@@ -136,7 +136,7 @@ fn an_unfinished_request_is_timed_out() {
 }
 
 #[test]
-fn when_all_seats_are_taken_others_wait_outside_and_come_in_later() {
+fn connections_beyond_the_limit_wait_until_one_closes() {
     let terse = TestTerse::with(|config| config.redirect.max_connections = 20);
     terse.alias("ok1234", "https://example.com/ok");
     let mut held: Vec<TcpStream> = (0..40).map(|_| terse.connect()).collect();
@@ -232,7 +232,7 @@ fn ten_thousand_slow_clients_do_not_keep_others_waiting() {
 }
 
 #[test]
-fn http2_is_spoken_without_asking_first() {
+fn http2_works_with_prior_knowledge() {
     let terse = TestTerse::start();
     terse.alias("ok1234", "https://example.com/ok");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -139,7 +139,7 @@ fn a_restore_that_is_killed_loses_neither_store_and_can_be_repeated() {
     for n in 0..kills() {
         let copy = again(n);
         let ended = killed_after(&copy, &restore, instants.next());
-        // The old store is where it was, or aside. Nothing deletes it.
+        // The old store is in its place or has been moved aside. Nothing deletes it.
         let asides: Vec<PathBuf> = std::fs::read_dir(&copy)
             .expect("a folder")
             .flatten()
@@ -164,7 +164,7 @@ fn an_import_that_is_killed_is_completed_by_the_next_and_adds_nothing_twice() {
     const ROWS: usize = 1000;
     let (temp, data, _) = with_links("first", 10);
     let mut all = expected("first", 10);
-    // The time that all of it takes, elsewhere.
+    // Measures how long the whole import takes, on another folder.
     let (_other, elsewhere, _) = with_links("first", 10);
     let file = rows(temp.path(), "row", ROWS);
     let began = Instant::now();
@@ -185,7 +185,7 @@ fn an_import_that_is_killed_is_completed_by_the_next_and_adds_nothing_twice() {
 
 /// The operator learns of a lost log, and no code is issued twice.
 #[test]
-fn a_lost_log_is_told_by_readyz_and_the_doctor() {
+fn readyz_and_the_doctor_report_a_lost_log() {
     let (_temp, data) = folder();
     let start = || Served::start(&data, &[&format!("admin_key={KEY}")]);
     let create = |served: &Served, n: usize| {

@@ -77,7 +77,8 @@ fn the_load_balancer_sends_visitors_to_ready_nodes() {
         assert!(begun.elapsed() < Duration::from_secs(30), "HAProxy sends visitors nowhere");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // The two others are known to be down by now or soon; a connection that they refuse goes on.
+    // HAProxy marks the two other nodes as down; it passes a connection that they refuse to the
+    // next.
     for _ in 0..20 {
         assert_eq!(get("/balanced"), 302);
     }
@@ -115,7 +116,7 @@ fn compose_starts_three_nodes_with_a_volume_each() {
         assert!(compose["volumes"].get(name).is_some());
         assert!(balancer.contains(&format!("server {name} {name}:8080")));
         assert_eq!(node["depends_on"]["postgres"]["condition"], "service_healthy");
-        // The settings exist: a wrong name ends a start.
+        // Every setting exists: terse does not start with an unknown one.
         let settings = node["environment"].as_object().unwrap();
         let (_temp, data) = crate::process::folder();
         let mut show = command(&data);
@@ -181,7 +182,7 @@ fn kubernetes_gets_probes_volumes_and_a_budget() {
         node["volumeMounts"][0]["name"]
     );
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-    // The settings are ones, and a node has time to stop.
+    // Every setting exists, and a node has time to stop.
     let (temp, data) = crate::process::folder();
     let file = temp.path().join("terse.toml");
     std::fs::write(&file, of("ConfigMap")["data"]["terse.toml"].as_str().unwrap()).unwrap();

@@ -206,7 +206,7 @@ fn nothing_of_an_erased_account_is_left_in_the_files() {
     let is_clean = |found: &BTreeMap<String, usize>| {
         found.iter().all(|(name, count)| name == "clicks.db" && *count <= 3)
     };
-    // A 204 says that it is done. After a 202 the rest follows.
+    // 204: the erasure is complete. 202: the job completes it.
     if status == 204 {
         let left = files_with(&terse, CANARY);
         assert!(is_clean(&left), "{left:?}, before {before:?}");

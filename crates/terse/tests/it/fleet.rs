@@ -81,7 +81,7 @@ fn two_nodes_on_one_database_behave_as_one() {
     let database = PostgresServer::shared().fresh();
     let (a, b) = (Node::start(&database), Node::start(&database));
 
-    // What one node created, the other follows at once.
+    // A link created on one node redirects on the other at once.
     let code = a.create(json!({ "long_url": "https://example.com/1" }));
     assert_eq!(b.follow(&code), found("https://example.com/1"));
     // An alias that was asked for before it existed is remembered as missing for a moment.
@@ -115,7 +115,7 @@ fn two_nodes_on_one_database_behave_as_one() {
     answers.sort_unstable();
     assert_eq!(answers, [[302; 5].as_slice(), &[410; 7]].concat());
 
-    // The database says what it is about, and no password is shown.
+    // `terse doctor` checks the database, and no output shows its password.
     let checked = command(&b.folder.path().join("data"))
         .args(["--json", "doctor", "--set", &format!("store={database}")])
         .output()
@@ -381,7 +381,7 @@ fn roles_are_shared_out_among_processes() {
     let (redirect, api) = (with("redirect"), with("api"));
     let code = api.create(json!({ "long_url": "https://example.com/roles" }));
     assert_eq!(redirect.follow(&code), found("https://example.com/roles"));
-    // What a node does not do, it says.
+    // A node refuses requests outside of its roles, with a problem that says so.
     let (status, problem) =
         redirect.call("POST", "/urls", Some(json!({ "long_url": "https://a.example/" })));
     let why = problem["detail"].as_str().unwrap_or_default().to_owned();
@@ -451,7 +451,7 @@ fn a_login_on_one_node_is_a_login_on_all() {
     for node in [&a, &b] {
         assert_eq!((account(node, cookie).as_u16(), account(node, "").as_u16()), (200, 303));
     }
-    // A login on the other node is one here, and the end of a session is its end everywhere.
+    // A session of one node is valid on the other, and its end applies to both.
     let again = post(&b, "/login", "", &format!("name=ann&password={password}"));
     assert_eq!(again.status(), 303);
     let other = again.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap();

@@ -101,7 +101,7 @@ fn a_link_with_307_or_308_answers_every_method_without_reading_the_body() {
 }
 
 #[test]
-fn a_link_that_is_over_says_whether_it_expired_or_was_used_up() {
+fn the_page_of_an_ended_link_says_whether_it_expired_or_was_used_up() {
     let terse = TestTerse::start();
     terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
     terse.create(json!({"long_url": TARGET, "custom_alias": "limited1", "max_clicks": 1}));
@@ -495,7 +495,7 @@ fn an_expired_link_of_an_owner_is_kept_for_a_year() {
 }
 
 #[test]
-fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_held_for_its_owner() {
+fn ended_links_are_purged_after_the_grace_time_and_their_aliases_quarantined() {
     let terse = TestTerse::with(|config| {
         config.links.reap_every = "1s".parse().unwrap();
         config.links.keep_expired = config.links.grace;

@@ -39,7 +39,7 @@ fn fields(terse: &TestTerse, sent: &[(&str, &str)]) -> Vec<Option<String>> {
 fn every_answer_over_https_says_how_long_to_use_https_only() {
     let terse = start("https://go.example", &[]);
     assert!(fields(&terse, &[]).iter().all(|field| field.as_deref() == Some(YEAR)));
-    // Anyone can send this field; only a proxy of ours is believed.
+    // Anyone can send this field; terse reads it only from a trusted proxy.
     let sent = [("x-forwarded-proto", "http")];
     assert!(fields(&terse, &sent).iter().all(|field| field.as_deref() == Some(YEAR)));
 }
@@ -56,7 +56,7 @@ fn no_answer_over_http_says_so() {
 }
 
 #[test]
-fn a_trusted_proxy_tells_which_visitors_have_no_https() {
+fn a_trusted_proxy_says_which_visitors_have_no_https() {
     let terse = start("https://go.example", &["127.0.0.1"]);
     for (scheme, want) in [("https", Some(YEAR)), ("HTTPS", Some(YEAR)), ("http", None)] {
         let fields = fields(&terse, &[("x-forwarded-proto", scheme)]);

@@ -278,7 +278,7 @@ fn a_dry_run_says_what_the_import_then_does() {
         "https://example.com/a,here,,2020-01-01\n",
         twice,
         &more,
-        // These meet rows of another request.
+        // These rows conflict with rows of another request.
         "https://example.com/b,here,,\nhttps://EXAMPLE.com/a,here,,\n",
         "https://example.com/c,HERE,,\nhttps://example.com/d,new,,yesterday\n",
     ];

@@ -34,7 +34,7 @@ fn number(answer: &Answer, name: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_thousand_requests_with_other_addresses_from_a_stranger_are_one_bucket() {
+fn forged_addresses_of_an_untrusted_client_share_one_bucket() {
     let terse = limited(|_| ());
     let statuses: Vec<u16> = (0..1000)
         .map(|i| create_as(&terse, &format!("198.51.{}.{}", i / 250, i % 250)).status)

@@ -41,7 +41,7 @@ fn migrate(data: &Path, to: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8(said).unwrap())
 }
 
-/// What a server says about everything.
+/// The answers of a server to all read requests.
 fn answers(at: &Served, codes: &[String], owner: &str) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     let mut add = |key: &str, path: String| {
@@ -205,11 +205,11 @@ fn a_moved_folder_gives_the_same_answers_on_postgresql() {
     let file = start(&data, &[]);
     codes.push(few.clone());
     let expected = answers(&file, &codes, &owner);
-    // A server that runs is not moved.
+    // The command refuses the folder of a running server.
     let (moved, said) = migrate(&data, &database);
     assert!(!moved && said.contains("stop the server first"), "{said}");
     stop(file);
-    // Neither is it moved into a database that is in use.
+    // It refuses a database that is in use.
     let used = server.fresh();
     let (_other, elsewhere) = folder();
     let node = start(&elsewhere, &[&format!("store={used}")]);
@@ -266,7 +266,7 @@ fn a_moved_folder_gives_the_same_answers_on_postgresql() {
         stats["total_clicks"].as_u64().unwrap()
     };
     wait_until("five clicks", || total(&node) == 5);
-    // New codes and ids are other ones.
+    // New codes and ids differ from those that were moved.
     for n in 0..20 {
         let (status, link) =
             call(&node, "POST", "/urls", Some(json!({ "long_url": to(&format!("new/{n}")) })));

@@ -55,7 +55,7 @@ fn is_warning(answer: &Answer) {
 }
 
 #[test]
-fn three_networks_put_up_a_warning_and_a_moderator_has_the_last_word() {
+fn reports_of_three_networks_put_up_a_warning_that_a_moderator_overrides() {
     let terse = behind_proxy();
     for code in ["bad1", "good1", "fine1"] {
         terse.alias(code, &format!("https://example.com/{code}"));
@@ -179,7 +179,7 @@ fn button(page: &str) -> String {
 }
 
 #[test]
-fn who_goes_on_from_a_warning_is_counted_and_led_to_the_target() {
+fn continuing_from_a_warning_is_counted_and_redirects() {
     let terse = TestTerse::with(|config| config.trusted_proxies = vec!["127.0.0.1".into()]);
     let warn = |code: &str| {
         let path = format!("/admin/links/{code}/standing");

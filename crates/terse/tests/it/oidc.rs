@@ -322,7 +322,7 @@ fn connecting_ends_in_the_account_it_began_in() {
 }
 
 #[test]
-fn who_is_suspended_is_refused_here_too() {
+fn a_suspended_account_is_refused_here_too() {
     let provider = Provider::start();
     let terse = start(&provider.issuer(), true);
     let mut cookies = CookieJar::default();

@@ -195,7 +195,7 @@ fn clicks_wait_in_the_journal_while_their_store_refuses() {
         assert_eq!(terse.get("/hello").status, 302);
     }
     wait_until("clicks wait", || waiting() > 0.0);
-    // It stays true: a batch that the store does not take still waits.
+    // A batch that the store refuses stays in the journal.
     for _ in 0..20 {
         std::thread::sleep(Duration::from_millis(100));
         assert!(waiting() > 0.0);

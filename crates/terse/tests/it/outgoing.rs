@@ -80,7 +80,7 @@ fn a_target_that_does_not_answer_on_three_days_is_marked_until_it_does() {
         looked("silent", day);
         if day < 3 {
             assert!(!marked());
-            // A wall clock that is set delays no check.
+            // Setting the wall clock delays no check.
             terse.clock().shift_wall_clock([-365, 730][day - 1] * 86_400_000);
             terse.clock().advance(Duration::from_secs(86_400));
         }

@@ -317,7 +317,7 @@ impl Recording {
         to
     }
 
-    /// Cuts the power at points all over the recording, and at its end with all kinds of luck.
+    /// Cuts the power at points all over the recording, and at its end with every kind of loss.
     fn each(&self, mut check: impl FnMut(&Path, bool, &str)) {
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
         let ends = LUCKS.map(|luck| (self.steps.len(), luck));
@@ -409,7 +409,7 @@ fn an_import_keeps_what_it_said_through_a_power_cut_and_can_be_repeated() {
     });
 }
 
-/// Shows that the cuts cut: without syncs, the same import loses everything.
+/// Checks the method: without syncs, the same import loses everything.
 #[test]
 fn without_syncs_a_power_cut_would_lose_an_import() {
     let (temp, data, _) = with_links("first", 10);

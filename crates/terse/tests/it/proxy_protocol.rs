@@ -67,7 +67,7 @@ fn bad_headers(terse: &TestTerse) -> bool {
 }
 
 #[test]
-fn a_visitor_has_the_address_that_the_balancer_tells() {
+fn a_visitor_has_the_address_that_the_balancer_sends() {
     let terse = start(|_| ());
     assert_eq!(status(&terse, &v1("203.0.113.1"), ""), 404);
     assert_eq!(status(&terse, &v1("203.0.113.1"), ""), 429, "the same visitor");
@@ -115,13 +115,13 @@ fn a_malformed_or_missing_header_closes_the_connection() {
     assert!(bad_headers(&terse));
     // Commands on this machine send none.
     assert_eq!(terse.get("/livez").status, 200);
-    // A header that never ends is given up after a while.
+    // terse closes a connection whose header does not end in time.
     let slow = start(|config| config.tls.handshake_timeout = "1s".parse().unwrap());
     assert_eq!(ask_from([127, 0, 0, 2], &slow, &[b"PROXY TCP4 203"]), "");
 }
 
 #[test]
-fn the_header_of_a_stranger_is_not_believed() {
+fn the_header_of_an_untrusted_client_is_ignored() {
     let terse = TestTerse::with(|config| {
         config.trusted_proxies = vec!["127.0.0.2".into()];
         config.proxy_protocol = true;

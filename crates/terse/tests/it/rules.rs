@@ -125,7 +125,7 @@ fn a_window_opens_and_closes_with_the_clock() {
 }
 
 #[test]
-fn a_client_cannot_say_by_itself_where_it_is() {
+fn a_client_cannot_choose_its_own_address() {
     let terse = TestTerse::start();
     let code = ruled(&terse, json!({"country": "US"}));
     assert_eq!(
@@ -316,7 +316,7 @@ fn rules_outlive_a_restart() {
 }
 
 #[test]
-fn a_trial_says_where_a_visitor_goes_and_why() {
+fn a_dry_run_says_where_a_visitor_goes_and_why() {
     let terse = behind_a_proxy();
     let rules = json!([
         {"device": "tablet", "to": "https://example.com/1"},

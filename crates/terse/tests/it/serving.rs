@@ -78,7 +78,7 @@ fn what_cannot_work_is_refused_before_the_port_opens() {
 }
 
 #[test]
-fn it_serves_without_the_word_and_on_all_addresses() {
+fn serve_is_the_default_command_and_listens_on_all_addresses() {
     let (temp, data) = folder();
     let out = temp.path().join("out");
     let mut serve = command(&data);

@@ -250,7 +250,7 @@ fn a_session_ends_with_its_time() {
 }
 
 #[test]
-fn by_https_the_cookie_goes_no_other_way() {
+fn over_https_the_session_cookie_is_secure() {
     let terse = TestTerse::with(|config| {
         config.base_url = Some(format!("https://{HOST}/").parse().expect("a URL"));
     });
@@ -276,7 +276,7 @@ fn by_https_the_cookie_goes_no_other_way() {
 }
 
 #[test]
-fn a_page_of_another_site_does_nothing_in_anybodys_name() {
+fn a_form_of_another_site_is_refused() {
     let terse = TestTerse::start();
     let mut ann = set_up(&terse, "ann");
     let made =
@@ -330,7 +330,7 @@ fn a_page_of_another_site_does_nothing_in_anybodys_name() {
 }
 
 #[test]
-fn who_guesses_is_slowed_down_by_place_and_by_name() {
+fn failed_sign_ins_are_limited_by_address_and_by_name() {
     let terse = TestTerse::with(|config| {
         config.limits.sign_in_per_ip = Limit::per_hour(5);
         config.trusted_proxies = vec!["127.0.0.1".into()];

@@ -62,7 +62,7 @@ async fn http2_client(address: &str, answered: &AtomicU64) -> Vec<String> {
     while let Ok(stream) = tokio::net::TcpStream::connect(address).await {
         let Ok((mut client, connection)) = h2::client::handshake(stream).await else { continue };
         let connection = tokio::spawn(connection);
-        // An error here means that the server asked to go elsewhere.
+        // `ready` fails once the server has sent GOAWAY: the client opens another connection.
         loop {
             client = match client.ready().await {
                 Ok(ready) => ready,

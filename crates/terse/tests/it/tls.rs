@@ -419,7 +419,7 @@ fn http_redirects_to_https_except_health_checks_and_commands() {
     assert_eq!((unknown.status, unknown.location()), (421, None));
     let local = terse.send("GET", "/there", &[("host", "localhost")], None);
     assert_eq!((local.status, local.location()), (302, Some("https://example.com/")));
-    // A stranger cannot name a proxy.
+    // terse ignores the field of a client that is no trusted proxy.
     let fields = [("host", "go.example"), ("x-forwarded-proto", "https")];
     assert_eq!(terse.send("GET", "/there", &fields, None).status, 301);
 

@@ -53,7 +53,7 @@ fn cold_links_that_cannot_be_read_make_readyz_degraded() {
     let count = |status: u16| statuses.iter().filter(|have| **have == status).count();
     assert!(count(503) > 0 && count(302) > 0, "{} and {}", count(503), count(302));
     assert_eq!(count(503) + count(302), codes.len(), "a link is never said to be missing");
-    // It is about links that are not in memory: the last one that could not be read.
+    // The check concerns links that are not in memory: the last one could not be read.
     let unread = codes[statuses.iter().position(|status| *status == 503).expect("one")];
     assert_eq!(served.get(&format!("/{unread}")).0, 503);
     let (status, _, text) = served.get("/readyz");

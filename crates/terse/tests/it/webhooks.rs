@@ -155,7 +155,7 @@ fn what_a_receiver_does_not_take_comes_again_under_the_same_name() {
 }
 
 #[test]
-fn a_receiver_that_is_gone_is_not_asked_again() {
+fn a_receiver_that_answers_410_gets_no_more_events() {
     let (terse, receiver) = (terse(), Receiver::responding(410));
     let (id, _) = hook(&terse, &receiver.url("/"), &[]);
     terse.create(json!({ "long_url": "https://example.com/a" }));
