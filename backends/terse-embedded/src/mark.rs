@@ -98,7 +98,7 @@ pub fn last_loss(db: &Path) -> Option<Timestamp> {
 pub(crate) fn log_of(db: &Path) -> io::Result<Log> {
     let mut header = [0; 32];
     match File::open(beside(db, "-wal")).and_then(|mut log| log.read_exact(&mut header)) {
-        Ok(()) => Ok(judge(&header)),
+        Ok(()) => Ok(log_state(&header)),
         Err(error) if is_missing(&error) => Ok(Log::Missing),
         Err(error) => Err(error),
     }
@@ -110,7 +110,7 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// Checks the header of a log in the way SQLite does
 /// (<https://sqlite.org/fileformat2.html#walformat>).
-fn judge(header: &[u8; 32]) -> Log {
+fn log_state(header: &[u8; 32]) -> Log {
     let word = |at: usize, big: bool| {
         let bytes = [header[at], header[at + 1], header[at + 2], header[at + 3]];
         if big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }

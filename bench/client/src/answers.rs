@@ -31,14 +31,14 @@ impl Answer {
         }
         // Most answers are one piece without a body.
         if self.head.is_empty() && bytes.ends_with(END) && body_length(bytes) == Some(0) {
-            return Some(judge(bytes, status));
+            return Some(check_answer(bytes, status));
         }
         self.head.extend_from_slice(bytes);
         let end = self.head.windows(END.len()).position(|window| window == END)? + END.len();
         let (head, beyond) = (self.head[..end].to_vec(), self.head.len() - end);
         self.head.clear();
         self.body_left = body_length(&head).unwrap_or(0);
-        let ended = judge(&head, status);
+        let ended = check_answer(&head, status);
         self.is_wrong = ended == Ended::Wrong;
         match (self.body_left, beyond) {
             (0, 0) => Some(ended),
@@ -56,7 +56,7 @@ impl Answer {
     }
 }
 
-fn judge(head: &[u8], status: &[u8; 3]) -> Ended {
+fn check_answer(head: &[u8], status: &[u8; 3]) -> Ended {
     let is_right = head.starts_with(b"HTTP/1.1 ") && head.get(9..12) == Some(&status[..]);
     if is_right { Ended::Right } else { Ended::Wrong }
 }

@@ -62,7 +62,7 @@ pub struct ClockGuard {
 impl ClockGuard {
     /// Checks a reading of the clocks. `newest` is the newest time that is known from the store:
     /// its newest write, or the last time that was trusted.
-    pub fn judge(
+    pub fn check(
         &mut self,
         wall: Timestamp,
         steady: Duration,
@@ -119,43 +119,43 @@ mod tests {
     const HOUR: i64 = 3_600_000;
 
     /// Checks readings of (system time, monotonic time, newest write), all in milliseconds.
-    fn judge(guard: &mut ClockGuard, wall: i64, steady: i64, newest: i64) -> Option<ClockProblem> {
+    fn check(guard: &mut ClockGuard, wall: i64, steady: i64, newest: i64) -> Option<ClockProblem> {
         let steady = Duration::from_millis(steady.cast_unsigned());
         let newest = Some(Timestamp::from_ms(newest));
-        guard.judge(Timestamp::from_ms(wall), steady, newest).err()
+        guard.check(Timestamp::from_ms(wall), steady, newest).err()
     }
 
     #[test]
     fn time_that_passes_is_trusted_and_a_jump_is_not() {
         let (mut guard, start) = (ClockGuard::default(), 1000 * DAY);
-        assert_eq!(judge(&mut guard, start, 0, start), None);
-        assert_eq!(judge(&mut guard, start + 40 * DAY, 40 * DAY, start), None);
+        assert_eq!(check(&mut guard, start, 0, start), None);
+        assert_eq!(check(&mut guard, start + 40 * DAY, 40 * DAY, start), None);
         let (wall, steady) = (start + 40 * DAY, 40 * DAY);
         // A step of the time service is no jump.
-        assert_eq!(judge(&mut guard, wall + 60_000, steady, start), None);
+        assert_eq!(check(&mut guard, wall + 60_000, steady, start), None);
         let far = ClockProblem::Implausible { by_ms: 60 * DAY - 60_000 };
-        assert_eq!(judge(&mut guard, wall + 60 * DAY, steady, start), Some(far));
+        assert_eq!(check(&mut guard, wall + 60 * DAY, steady, start), Some(far));
         // Back again: trusted at once.
-        assert_eq!(judge(&mut guard, wall + 3000, steady + 3000, start), None);
+        assert_eq!(check(&mut guard, wall + 3000, steady + 3000, start), None);
     }
 
     #[test]
     fn a_small_jump_settles_within_an_hour() {
         for by in [2 * HOUR, -2 * HOUR] {
             let (mut guard, start) = (ClockGuard::default(), 1000 * DAY);
-            assert_eq!(judge(&mut guard, start, 0, start), None);
+            assert_eq!(check(&mut guard, start, 0, start), None);
             let doubt = ClockProblem::Jumped { by_ms: by };
-            assert_eq!(judge(&mut guard, start + by, 0, start), Some(doubt));
+            assert_eq!(check(&mut guard, start + by, 0, start), Some(doubt));
             let late = HOUR - 1;
-            assert_eq!(judge(&mut guard, start + by + late, late, start), Some(doubt));
+            assert_eq!(check(&mut guard, start + by + late, late, start), Some(doubt));
             // Another jump begins the hour again.
             let other = ClockProblem::Jumped { by_ms: by + HOUR };
-            assert_eq!(judge(&mut guard, start + by + 2 * HOUR, HOUR, start), Some(other));
+            assert_eq!(check(&mut guard, start + by + 2 * HOUR, HOUR, start), Some(other));
             assert_eq!(
-                judge(&mut guard, start + by + 3 * HOUR - 1, 2 * HOUR - 1, start),
+                check(&mut guard, start + by + 3 * HOUR - 1, 2 * HOUR - 1, start),
                 Some(other)
             );
-            assert_eq!(judge(&mut guard, start + by + 3 * HOUR, 2 * HOUR, start), None);
+            assert_eq!(check(&mut guard, start + by + 3 * HOUR, 2 * HOUR, start), None);
         }
     }
 
@@ -164,14 +164,14 @@ mod tests {
         let (newest, start) = (1000 * DAY, 1060 * DAY);
         let far = |by_ms| Some(ClockProblem::Implausible { by_ms });
         let mut guard = ClockGuard::default();
-        assert_eq!(judge(&mut guard, start, 0, newest), far(60 * DAY));
-        assert_eq!(judge(&mut guard, start + 2 * DAY, 2 * DAY, newest), far(60 * DAY), "no write");
-        assert_eq!(judge(&mut guard, start + 2 * DAY, 2 * DAY, start + DAY), None);
+        assert_eq!(check(&mut guard, start, 0, newest), far(60 * DAY));
+        assert_eq!(check(&mut guard, start + 2 * DAY, 2 * DAY, newest), far(60 * DAY), "no write");
+        assert_eq!(check(&mut guard, start + 2 * DAY, 2 * DAY, start + DAY), None);
         let mut guard = ClockGuard::default();
-        assert_eq!(judge(&mut guard, start, 0, newest), far(60 * DAY));
+        assert_eq!(check(&mut guard, start, 0, newest), far(60 * DAY));
         guard.accept(Timestamp::from_ms(start), Duration::ZERO);
-        assert_eq!(judge(&mut guard, start + 1, 1, newest), None);
+        assert_eq!(check(&mut guard, start + 1, 1, newest), None);
         // A week without a write is plausible.
-        assert_eq!(judge(&mut ClockGuard::default(), newest + 7 * DAY, 0, newest), None);
+        assert_eq!(check(&mut ClockGuard::default(), newest + 7 * DAY, 0, newest), None);
     }
 }

@@ -85,13 +85,13 @@ impl RemovalGuard {
         if self.lock().newest.is_none() {
             self.read_newest().await?;
         }
-        let mut judged = self.judge();
-        if matches!(judged, (_, Err(ClockProblem::Implausible { .. }))) {
+        let mut checked = self.check_clock();
+        if matches!(checked, (_, Err(ClockProblem::Implausible { .. }))) {
             // A newer write may make it plausible.
             self.read_newest().await?;
-            judged = self.judge();
+            checked = self.check_clock();
         }
-        match judged {
+        match checked {
             (now, Ok(())) => {
                 self.keep(context, now).await?;
                 self.end_alarm(context, AlarmKind::Clock).await?;
@@ -183,11 +183,11 @@ impl RemovalGuard {
         Ok(self.registry.put_job_progress(token, what.progress, &progress).await?)
     }
 
-    fn judge(&self) -> (Timestamp, Result<(), ClockProblem>) {
+    fn check_clock(&self) -> (Timestamp, Result<(), ClockProblem>) {
         let (now, steady) = (self.clock.now(), self.clock.steady());
         let mut state = self.lock();
         let newest = state.newest.flatten();
-        (now, state.clock.judge(now, steady, newest))
+        (now, state.clock.check(now, steady, newest))
     }
 
     /// The newest of the last write and the last trusted time.

@@ -215,8 +215,8 @@ impl Rows {
                 })
             });
             let further: Vec<_> = further.collect();
-            let mut results = vec![self.judge(line, body)];
-            results.extend(further.into_iter().map(|body| self.judge(line, Ok(body))));
+            let mut results = vec![self.row_result(line, body)];
+            results.extend(further.into_iter().map(|body| self.row_result(line, Ok(body))));
             return Ok(Some(results));
         }
         Ok(None)
@@ -269,7 +269,7 @@ impl Rows {
     }
 
     /// Checks a row before it is sent to the API.
-    fn judge(
+    fn row_result(
         &self,
         line: u64,
         body: Result<Map<String, Value>, (Option<String>, String)>,

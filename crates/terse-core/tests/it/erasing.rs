@@ -41,13 +41,13 @@ pub(crate) fn links_on(store: Arc<MemoryStore>) -> Links {
 }
 
 async fn make(links: &Links, owner: OwnerId, target: &str) -> LinkKey {
-    let wish = CreateLink {
+    let draft = CreateLink {
         long_url: target.into(),
         title: Some("Ann's own".into()),
         tags: Some(vec!["ann".into()]),
         ..CreateLink::default()
     };
-    links.create(Caller::Owner(owner), wish, None).await.unwrap().link.key
+    links.create(Caller::Owner(owner), draft, None).await.unwrap().link.key
 }
 
 #[tokio::test]

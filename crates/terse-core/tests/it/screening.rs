@@ -171,12 +171,12 @@ async fn a_blocked_target_is_refused_and_only_the_operator_learns_by_whom() {
         refused(make(&links, Caller::OPERATOR, BAD).await),
         "this destination is blocked by the list"
     );
-    let wish = CreateLink {
+    let draft = CreateLink {
         long_url: BAD.into(),
         custom_alias: Some("abc".into()),
         ..CreateLink::default()
     };
-    refused(links.import(OWNER, wish, None).await.map(|created| created.link));
+    refused(links.import(OWNER, draft, None).await.map(|created| created.link));
     let link = make(&links, OWNER, GOOD).await.unwrap();
     refused(links.patch(OWNER, &link.key, &to(BAD), None).await);
     assert_eq!(links.get(OWNER, &link.key).await.unwrap(), link);
@@ -223,12 +223,12 @@ async fn every_unscreened_target_is_queued_again() {
     screen.silent.store(true, Ordering::SeqCst);
     let rules: Vec<_> =
         places.iter().map(|place| json!({"device": "mobile", "to": place})).collect();
-    let wish = CreateLink {
+    let draft = CreateLink {
         long_url: GOOD.into(),
         rules: Some(rules::RawRules(rules.into())),
         ..CreateLink::default()
     };
-    let made = links.create(OWNER, wish, None).await.unwrap().link;
+    let made = links.create(OWNER, draft, None).await.unwrap().link;
     assert!(made.flags.contains(UNSCREENED));
     let asked = || std::mem::take(&mut *screen.revisited.lock().unwrap());
     assert_eq!(asked(), places);
@@ -479,7 +479,7 @@ fn ruled(rules: serde_json::Value) -> Patch {
 #[tokio::test]
 async fn targets_of_rules_are_screened() {
     let (links, screen) = fixture();
-    let wish = |rules: serde_json::Value| CreateLink {
+    let draft = |rules: serde_json::Value| CreateLink {
         long_url: GOOD.into(),
         rules: Some(rules::RawRules(rules)),
         ..CreateLink::default()
@@ -494,7 +494,7 @@ async fn targets_of_rules_are_screened() {
     };
     let hidden = json!([{"to": GOOD}, {"device": "mobile", "to": [{"url": GOOD}, {"url": BAD}]}]);
     assert_eq!(
-        field(links.create(OWNER, wish(hidden.clone()), None).await.map(|made| made.link)),
+        field(links.create(OWNER, draft(hidden.clone()), None).await.map(|made| made.link)),
         "rules[1].to[1].url"
     );
     let link = make(&links, OWNER, GOOD).await.unwrap();
@@ -507,7 +507,7 @@ async fn targets_of_rules_are_screened() {
 
     // One suspicious target puts a warning on the link until it is removed.
     let made = links
-        .create(OWNER, wish(json!([{"device": "mobile", "to": ODD}])), None)
+        .create(OWNER, draft(json!([{"device": "mobile", "to": ODD}])), None)
         .await
         .unwrap()
         .link;
@@ -534,8 +534,11 @@ async fn targets_of_rules_are_screened() {
 
     // Later list changes apply and are undone.
     let late = "https://late.example/";
-    let link =
-        links.create(OWNER, wish(json!([{"country": "AT", "to": late}])), None).await.unwrap().link;
+    let link = links
+        .create(OWNER, draft(json!([{"country": "AT", "to": late}])), None)
+        .await
+        .unwrap()
+        .link;
     assert_eq!((link.moderation, link.reusable), (ModerationStatus::Clear, true));
     for (word, moderation) in [
         ("blocked", ModerationStatus::Blocked),
@@ -556,8 +559,8 @@ async fn targets_of_rules_are_screened() {
 async fn flags_of_all_targets_of_a_link_are_gathered() {
     let (links, _) = fixture();
     let rules = rules::RawRules(json!([{"to": ODD}, {"to": "https://good.example/!"}]));
-    let wish = CreateLink { long_url: GOOD.into(), rules: Some(rules), ..CreateLink::default() };
-    let link = links.create(OWNER, wish, None).await.unwrap().link;
+    let draft = CreateLink { long_url: GOOD.into(), rules: Some(rules), ..CreateLink::default() };
+    let link = links.create(OWNER, draft, None).await.unwrap().link;
     assert_eq!(
         (link.moderation, link.flags.joined()),
         (ModerationStatus::Suspicious, "exclaimed,odd")

@@ -143,7 +143,7 @@ fn nothing_is_hashed_while_no_response_names_a_threat() {
         let both = [screen.blocks(&bad), screen.blocks(&fine)];
         (both, expressions::HASHED.get() > before)
     };
-    assert_eq!(blocked(), ([false, false], false), "nobody was prefixes");
+    assert_eq!(blocked(), ([false, false], false), "no prefix was looked up yet");
     known.store_response(&known.unknown_prefixes(&fine), &response(&[], 0)).unwrap();
     assert_eq!(blocked(), ([false, false], false), "there was nothing");
     known
@@ -226,7 +226,7 @@ fn the_screen_applies_the_safe_browsing_status() {
     );
     assert!(
         blocked(again(&bad, FlagSet::NONE, ModerationStatus::Blocked)),
-        "it stays down until somebody knows"
+        "it stays blocked until the server answers"
     );
     assert_eq!(again(&good, unscreened, ModerationStatus::Blocked), Verdict::Clear(FlagSet::NONE));
     assert!(!screen.blocks(&bad));

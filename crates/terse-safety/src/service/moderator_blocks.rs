@@ -66,7 +66,7 @@ mod tests {
         let base = "https://go.example/".parse().unwrap();
         let hosts = Hosts::new(&base, &[], vec![]).unwrap();
         let safety = Safety::open(settings(vec![]), &hosts, &Clock::default()).unwrap();
-        let judged = |target: &str| {
+        let blocks = |target: &str| {
             let target = Target::parse(target, &Default::default()).unwrap();
             matches!(safety.screen.check(&target, crate::FlagSet::NONE),
                 Verdict::Blocked(block) if block.source == NAME)
@@ -88,9 +88,9 @@ mod tests {
             "http://[2606:4700::1111]/",
             "https://münchen.de/",
         ] {
-            assert!(judged(target), "{target}");
+            assert!(blocks(target), "{target}");
         }
-        assert!(!judged("https://notevil.example.net/"));
+        assert!(!blocks("https://notevil.example.net/"));
         let before = safety.screen.version();
         let same = safety.block_host(&[
             host("evil.example.net"),
@@ -100,7 +100,7 @@ mod tests {
         ]);
         assert_eq!((safety.screen.version(), same), (before, false), "nothing new");
         assert!(safety.block_host(&[]));
-        assert!(!judged("https://evil.example.net/"));
+        assert!(!blocks("https://evil.example.net/"));
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(super) async fn set_standing(
     let key = link_key(&state, params, &code)?;
     let SetStanding { standing, why } = parse_object(&body)?;
     let why = why.as_deref().map(reason).transpose()?;
-    judge(&state, &principal, &key, standing.into(), why).await
+    set_status(&state, &principal, &key, standing.into(), why).await
 }
 
 /// Confirm reports and block the link
@@ -77,7 +77,7 @@ pub(super) async fn confirm(
 ) -> Result<Response, Problem> {
     let key = link_key(&state, params, &code)?;
     let why = reason(&parse_object::<RequiredReason>(&body)?.why)?;
-    judge(&state, &principal, &key, ModerationStatus::Blocked, Some(why)).await
+    set_status(&state, &principal, &key, ModerationStatus::Blocked, Some(why)).await
 }
 
 /// Clear a link
@@ -104,7 +104,7 @@ pub(super) async fn clear(
 ) -> Result<Response, Problem> {
     let key = link_key(&state, params, &code)?;
     let why = reason(&parse_object::<RequiredReason>(&body)?.why)?;
-    judge(&state, &principal, &key, ModerationStatus::Clear, Some(why)).await
+    set_status(&state, &principal, &key, ModerationStatus::Clear, Some(why)).await
 }
 
 /// An owner who was suspended.
@@ -151,7 +151,7 @@ pub(super) async fn ban_owner(
 }
 
 /// Applies a moderation decision and returns the link.
-async fn judge(
+async fn set_status(
     state: &App,
     principal: &Principal,
     key: &LinkKey,

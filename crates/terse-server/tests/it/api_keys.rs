@@ -13,10 +13,10 @@ use crate::web::{OTHER, OWNER, Web};
 async fn a_key_is_shown_once_and_opens_what_it_is_for_until_it_is_revoked() {
     let web = Web::new();
     for (scope, get, post) in [("create", 403, 201), ("read", 200, 403), ("full", 200, 201)] {
-        let wish = json!({
+        let draft = json!({
             "name": " news letter ", "scope": scope, "expires_at": "2099-01-31", "plan": "5/min"
         });
-        let made = web.as_owner("POST /api/v1/keys", OWNER.0, wish).await;
+        let made = web.as_owner("POST /api/v1/keys", OWNER.0, draft).await;
         assert_eq!(made.status, 201, "{}", made.text());
         let made = made.json();
         let key = made["key"].as_str().unwrap();
@@ -57,7 +57,7 @@ async fn a_key_is_shown_once_and_opens_what_it_is_for_until_it_is_revoked() {
 async fn a_request_for_a_key_is_read_strictly() {
     let web = Web::new();
     let long = "x".repeat(101);
-    for (wish, field) in [
+    for (draft, field) in [
         (json!({ "scope": "full" }), "name"),
         (json!({ "name": "", "scope": "full" }), "name"),
         (json!({ "name": "a\nb", "scope": "full" }), "name"),
@@ -70,7 +70,7 @@ async fn a_request_for_a_key_is_read_strictly() {
         (json!({ "name": "a", "scope": "full", "owner": 1000 }), "owner"),
     ] {
         let code = if field == "expires_at" { "invalid_expiry" } else { "invalid_request" };
-        web.as_owner("POST /api/v1/keys", OWNER.0, wish).await.is_problem(400, code, field);
+        web.as_owner("POST /api/v1/keys", OWNER.0, draft).await.is_problem(400, code, field);
     }
     web.as_owner("GET /api/v1/keys?x=1", OWNER.0, Value::Null).await.is_problem(
         400,
@@ -96,11 +96,11 @@ async fn a_key_makes_no_key_that_may_do_more() {
     })
     .await;
     web.give_key(OWNER.1, "terse_large", |key| key.plan = Some("1000/h".into())).await;
-    let make = |key: &'static str, mut wish: Value| {
-        (wish["name"], wish["scope"]) = ("a".into(), "full".into());
-        web.as_owner("POST /api/v1/keys", key, wish)
+    let make = |key: &'static str, mut draft: Value| {
+        (draft["name"], draft["scope"]) = ("a".into(), "full".into());
+        web.as_owner("POST /api/v1/keys", key, draft)
     };
-    for (key, wish, plan, ends) in [
+    for (key, draft, plan, ends) in [
         (OWNER.0, json!({}), Value::Null, Value::Null),
         (OWNER.0, json!({ "plan": "100/h" }), "100/h".into(), Value::Null),
         ("terse_large", json!({ "plan": "1000/h" }), "1000/h".into(), Value::Null),
@@ -113,22 +113,22 @@ async fn a_key_makes_no_key_that_may_do_more() {
             "2089-01-01T00:00:00Z".into(),
         ),
     ] {
-        let made = make(key, wish.clone()).await;
-        assert_eq!(made.status, 201, "{wish} {}", made.text());
+        let made = make(key, draft.clone()).await;
+        assert_eq!(made.status, 201, "{draft} {}", made.text());
         assert_eq!(
             (&made.json()["plan"], &made.json()["expires_at"]),
             (&plan, &ends),
-            "{key} {wish}"
+            "{key} {draft}"
         );
     }
-    for (key, wish, field) in [
+    for (key, draft, field) in [
         (OWNER.0, json!({ "plan": "101/h" }), "plan"),
         (OWNER.0, json!({ "plan": "0" }), "plan"),
         ("terse_large", json!({ "plan": "1001/h" }), "plan"),
         ("terse_small", json!({ "plan": "100/h" }), "plan"),
         ("terse_small", json!({ "expires_at": "2091-01-01" }), "expires_at"),
     ] {
-        make(key, wish.clone()).await.is_problem(403, "forbidden", field);
+        make(key, draft.clone()).await.is_problem(403, "forbidden", field);
     }
     let root = web.person("root", Role::Admin).await;
     let made = web

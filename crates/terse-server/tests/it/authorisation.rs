@@ -166,10 +166,10 @@ impl World {
         let invitation =
             Invitation { token, role: Role::User, by: writer, expires_at: Timestamp::MAX };
         web.registry.invite(invitation, by()).await.unwrap();
-        let wish = json!({
+        let draft = json!({
             "long_url": "https://example.com/owned", "alias": "owned", "tags": ["spring"]
         });
-        assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, wish).await.status, 201);
+        assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, draft).await.status, 201);
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("owned").unwrap() };
         let created_at = web.store.get(&key).await.unwrap().unwrap().created_at;
         web.clicks.add([Click::bare(

@@ -253,10 +253,10 @@ async fn pages_about_links_count_guesses() {
 #[tokio::test]
 async fn one_key_after_the_other_is_no_way_around_the_limit_of_one() {
     let web = web();
-    let wish = json!({"name": "one more", "scope": "create"});
+    let draft = json!({"name": "one more", "scope": "create"});
     let mut ids = Vec::new();
     let refused = loop {
-        let made = web.as_owner("POST /api/v1/keys", OWNER.0, wish.clone()).await;
+        let made = web.as_owner("POST /api/v1/keys", OWNER.0, draft.clone()).await;
         if made.status != 201 || ids.len() > 1000 {
             break made;
         }
@@ -270,11 +270,11 @@ async fn one_key_after_the_other_is_no_way_around_the_limit_of_one() {
     refused.is_problem(429, "rate_limited", "");
     assert!(ids.len() <= 20, "{}", ids.len());
     assert_eq!(
-        web.as_owner("POST /api/v1/keys", OTHER.0, wish.clone()).await.status,
+        web.as_owner("POST /api/v1/keys", OTHER.0, draft.clone()).await.status,
         201,
         "others are not concerned"
     );
-    let admins = web.api(&format!("POST /api/v1/admin/users/{}/keys", OWNER.1.0), wish).await;
+    let admins = web.api(&format!("POST /api/v1/admin/users/{}/keys", OWNER.1.0), draft).await;
     assert_eq!(admins.status, 201, "nor is an admin");
 }
 

@@ -466,7 +466,7 @@ async fn rules_are_given_changed_and_taken_away() {
     assert_ne!(
         plain.json()["short_code"],
         made["short_code"],
-        "a link with rules is not what somebody without such a wish gets"
+        "a link with rules is not what somebody without such a draft gets"
     );
     let line = format!("PATCH /api/v1/urls/{}", made["short_code"].as_str().unwrap());
     let changed = web.api(&line, json!({"title": "x"})).await.json();

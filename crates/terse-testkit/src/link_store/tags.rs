@@ -46,7 +46,7 @@ pub async fn tags_are_counted_by_owner(store: LinkStoreHandle) {
         told(&[("green", 3), ("Red", 1), ("größe & co", 1), ("red", 1)])
     );
     assert_eq!(counted(&store, 8, 10).await, told(&[("red", 1)]));
-    assert_eq!(counted(&store, 0, 10).await, [], "nobody's");
+    assert_eq!(counted(&store, 0, 10).await, [], "links without an owner");
     assert_eq!(counted(&store, u64::MAX, 10).await, told(&[("last", 1)]));
 
     // Changed links count with their present tags, deleted ones not at all.

@@ -220,7 +220,10 @@ pub async fn a_suspension_reaches_keys_and_the_version(store: RegistryHandle) {
     let during = store.version().await.unwrap();
     assert_ne!(during, before);
     let (found, owner) = store.key(&token(1)).await.unwrap().unwrap();
-    assert!(found == key && owner.suspended.is_some(), "whoever asks for the key sees it at once");
+    assert!(
+        found == key && owner.suspended.is_some(),
+        "a lookup of the key shows the suspension at once"
+    );
     refused!(store.add_session(session(ann.id, 2), owner.revision).await, Missing);
     change(&store, ann.id, reinstate()).await.unwrap();
     assert!(![before, during].contains(&store.version().await.unwrap()));
