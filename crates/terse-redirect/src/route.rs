@@ -222,12 +222,17 @@ impl Route {
                 .is_ok()
     }
 
-    /// Whether it may be served past its time to live.
-    pub(crate) fn may_serve_stale(&self, now: ClockReading) -> bool {
-        match self.head().decision {
+    /// Whether it may be served past its time to live, for at most `max_stale`: meanwhile the link
+    /// may have been changed or blocked.
+    pub(crate) fn may_serve_stale(&self, now: ClockReading, max_stale: Duration) -> bool {
+        let head = self.head();
+        match head.decision {
             VisitDecision::Redirect
             | VisitDecision::RedirectWithQuery
-            | VisitDecision::RedirectByRules => now.wall_ms < self.head().valid_until,
+            | VisitDecision::RedirectByRules => {
+                now.wall_ms < head.valid_until
+                    && now.steady_ms < head.fresh_until.saturating_add(as_ms(max_stale))
+            }
             // A link that does not redirect stays so, however old the entry.
             VisitDecision::Gone | VisitDecision::UsedUp | VisitDecision::Blocked => true,
             VisitDecision::RedirectIfSpent

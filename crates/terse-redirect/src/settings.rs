@@ -55,6 +55,8 @@ pub struct RedirectSettings {
     pub cache_ttl: Duration,
     /// The time to live of a cached code without a link.
     pub negative_ttl: Duration,
+    /// How long a cached link is served past its time to live while the store is away.
+    pub max_stale: Duration,
     /// How many codes without a link are cached.
     pub negative_entries: usize,
     /// Whether an alias is also found if the case of its letters differs.
@@ -97,6 +99,7 @@ impl Default for RedirectSettings {
             negative_entries: 65_536,
             loose: false,
             redirect_per_address: Limit::OFF,
+            max_stale: Duration::from_hours(1),
             redirect_per_code: Limit::OFF,
             guesses_per_address: Limit::OFF,
             hsts: None,

@@ -191,6 +191,9 @@ settings! {
         pub store_timeout: Span = Span::ms(500),
         /// The most concurrent lookups in the store.
         pub store_concurrency: u32 = 256,
+        /// How long terse serves links from memory past `cache.ttl` while the store is away; `0s` to
+        /// `7d`. Then they answer 503: they may have been changed or blocked.
+        pub max_stale: Span = Span::secs(3600),
         /// The longest time a client may take to send the head of a request; `1s` to `5m`.
         pub header_timeout: Span = Span::secs(10),
         /// The longest time a connection may be idle between requests; `1s` to `1h`.

@@ -46,7 +46,7 @@ impl Redirector {
             return Ok(route);
         }
         let cached = self.routes.with(name, domain, code, Route::clone);
-        match cached.filter(|route| route.may_serve_stale(self.now())) {
+        match cached.filter(|route| route.may_serve_stale(self.now(), self.settings.max_stale)) {
             Some(route) => {
                 self.counts.stale.add(1);
                 Ok(route)
@@ -72,7 +72,7 @@ impl Redirector {
     pub(crate) fn is_fresh(&self, route: &Route, now: ClockReading) -> bool {
         route.is_fresh(now)
             || (now.steady_ms < self.away_until_ms.load(Ordering::Relaxed)
-                && route.may_serve_stale(now))
+                && route.may_serve_stale(now, self.settings.max_stale))
     }
 
     /// Reads a link from the store, or joins the look-up in progress. `None` if the store did not

@@ -191,9 +191,13 @@ async fn while_the_store_is_away_cached_links_are_served_and_others_are_503() {
     assert_eq!(fixture.visit("abc1234").await, (302, Some(TARGET.into())));
     assert_eq!(fixture.visit("expiring").await.0, 302);
     assert_eq!(fixture.visit("unseen1").await.0, 503);
-    // A stale link is not served past its expiry.
-    fixture.clock.advance(Duration::from_hours(1));
+    // A stale link is not served past its expiry, and no link longer than `max_stale` past its
+    // time to live: it may have been blocked meanwhile.
+    fixture.clock.advance(Duration::from_mins(31));
     assert_eq!(fixture.visit("expiring").await.0, 503);
+    assert_eq!(fixture.visit("abc1234").await.0, 302);
+    fixture.clock.advance(Duration::from_mins(5));
+    assert_eq!(fixture.visit("abc1234").await.0, 503);
     fixture.store.fail(false);
     assert_eq!(fixture.visit("expiring").await.0, 410);
     assert_eq!(fixture.visit("unseen1").await.0, 302);

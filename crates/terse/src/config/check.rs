@@ -26,6 +26,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ),
         ("redirect.permanent_after", c.redirect.permanent_after, Span::secs(0), Span::days(3650)),
         ("redirect.store_timeout", c.redirect.store_timeout, Span::ms(1), Span::secs(60)),
+        ("redirect.max_stale", c.redirect.max_stale, Span::secs(0), Span::days(7)),
         ("redirect.header_timeout", c.redirect.header_timeout, Span::secs(1), Span::secs(300)),
         ("redirect.idle_timeout", c.redirect.idle_timeout, Span::secs(1), hour),
         ("clicks.flush", c.clicks.flush, Span::secs(0), Span::secs(60)),

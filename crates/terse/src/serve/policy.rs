@@ -161,6 +161,7 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<RedirectSetti
         cache_bytes: usize::try_from(memory.links).unwrap_or(usize::MAX),
         max_http2_connections: memory.http2_connections(),
         cache_ttl: cache.ttl.get(),
+        max_stale: redirect.max_stale.get(),
         negative_ttl: match config.is_shared() {
             // Another node may create the code meanwhile.
             true => cache.negative_ttl.get().min(MAX_SHARED_NEGATIVE_TTL),
