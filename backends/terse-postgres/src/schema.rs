@@ -73,7 +73,10 @@ pub(crate) const REGISTRY: Part = Part {
 /// Clicks and their sums.
 pub(crate) const CLICKS: Part = Part {
     name: "clicks",
-    steps: &[Migration { needs: 1, sql: include_str!("schema/clicks_1.sql"), if_possible: "" }],
+    steps: &[
+        Migration { needs: 1, sql: include_str!("schema/clicks_1.sql"), if_possible: "" },
+        Migration { needs: 1, sql: include_str!("schema/clicks_2.sql"), if_possible: "" },
+    ],
 };
 
 impl Part {

@@ -3,7 +3,9 @@
 use std::error::Error;
 
 use terse_core::{LinkReader, LinkStore, ListQuery, Sort};
-use terse_postgres::{PostgresLinks, PostgresOpenError, PostgresOptions, PostgresRegistry};
+use terse_postgres::{
+    PostgresClicks, PostgresLinks, PostgresOpenError, PostgresOptions, PostgresRegistry,
+};
 use terse_testkit::{PostgresServer, alias, timestamp};
 
 use crate::faults::put;
@@ -96,6 +98,33 @@ async fn a_registry_of_the_first_version_is_brought_up_to_date() {
     let change = ChangeAccount { id: ann.id, change, expected: Some(ann.revision) };
     let changed = registry.change_account(change, by()).await.unwrap();
     assert_eq!(registry.account_by_reset(&token).await.unwrap(), Some(changed));
+}
+
+#[tokio::test]
+async fn tables_that_every_batch_updates_are_vacuumed_in_time_also_after_an_upgrade() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    let open = || PostgresClicks::open(PostgresOptions::new(url.clone()), true);
+    let tuned = || {
+        server.sql(
+            &url,
+            "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relname LIKE \
+             'click\\_%' AND relnamespace = current_schema()::regnamespace \
+             AND array_to_string(reloptions, ' ') LIKE '%autovacuum_vacuum_threshold%'",
+        )
+    };
+    let hot = "click_buckets click_positions click_subjects";
+    drop(open().await.unwrap());
+    assert_eq!(tuned(), hot);
+    // As the first version left them.
+    server.sql(
+        &url,
+        "ALTER TABLE click_subjects RESET (autovacuum_vacuum_scale_factor, \
+         autovacuum_vacuum_threshold); \
+         UPDATE terse_schema SET version = 1 WHERE part = 'clicks'",
+    );
+    drop(open().await.unwrap());
+    assert_eq!(tuned(), hot);
 }
 
 #[tokio::test]
