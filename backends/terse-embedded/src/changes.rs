@@ -1,6 +1,6 @@
 //! Change rows: which links changed, in the order of the commits.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rusqlite::{OptionalExtension, params};
 use terse_core::{
@@ -57,6 +57,22 @@ impl LinkQueries {
             next = ChangeCursor(row.get::<_, i64>(0)? as u64);
         }
         Ok(ChangePage { changes, next, gap })
+    }
+
+    /// The changes of the last `span`; `None` if there are more than `limit`.
+    pub(crate) fn recent_changes(
+        &self,
+        span: Duration,
+        limit: usize,
+    ) -> Result<Option<Vec<Change>>, Failure> {
+        let limit = limit.min(MAX_PAGE - 1);
+        let mut kept = self.changes(ChangeCursor(0), limit + 1)?.changes;
+        if kept.len() > limit {
+            return Ok(None);
+        }
+        let from = Timestamp::from_ms(now_ms()).saturating_sub(span);
+        kept.retain(|change| change.at > from);
+        Ok(Some(kept))
     }
 }
 

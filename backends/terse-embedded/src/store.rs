@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::{
-    AbsenceCertainty, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Clock,
-    CodeLease, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStatus,
+    AbsenceCertainty, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
+    Clock, CodeLease, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStatus,
     LinkStore, LinkVersion, ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page,
     PurgeBefore, Request, Revision, StoreError, TagCount, Timestamp, Updated,
 };
@@ -296,6 +296,14 @@ impl ChangeFeed for Embedded {
     async fn announce(&self, key: &LinkKey) -> Result<(), StoreError> {
         let key = key.clone();
         self.threads.write(move |writes| writes.record_change(&key, Revision::UNKNOWN)).await
+    }
+
+    async fn recent_changes(
+        &self,
+        span: Duration,
+        limit: usize,
+    ) -> Result<Option<Vec<Change>>, StoreError> {
+        self.threads.read(LIST, move |queries| queries.recent_changes(span, limit)).await
     }
 }
 

@@ -18,6 +18,7 @@ mod colour;
 mod create_link;
 mod domain;
 mod domain_check;
+mod edge;
 mod events;
 mod host;
 mod http_client;
@@ -79,6 +80,7 @@ pub use domain::{Domain, Hosts};
 pub use domain_check::{
     DnsState, DomainChecks, ExpectedAddresses, LookupFailed, NameLookup, NoLookup,
 };
+pub use edge::{EdgeCache, Purge, PurgeError, code_tag, link_tag, owner_tag};
 pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};
 pub use http_client::{

@@ -5,11 +5,13 @@
 //! upgrade, an unknown `Host`, an escaped path) to hyper by [`FastPathResult::HandOver`], so that HTTP's
 //! special cases are handled in one place.
 
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 use terse_core::{Answered, PageLanguage, VisitDecision};
 
 use crate::client_addr::ClientAddr;
+use crate::edge;
 use crate::now::ClockReading;
 use crate::redirector::{LinkUnavailable, Redirector};
 use crate::route::Route;
@@ -227,9 +229,12 @@ fn write_failure(
     let &LinkRequest { domain, code, .. } = request;
     if !redirector.fallbacks.write(domain, answered, code, (date, close), out) {
         let page = head.html().then(|| PageLanguage::preferred(request.headers.languages));
+        let name = redirector.hosts.name(domain);
+        let edge = edge::missing_lines(answered, name.as_str(), code, &redirector.settings);
+        let date = edge.map_or(Cow::Borrowed(date), |lines| [&*lines, date].concat().into());
         redirector
             .error_responses
-            .with(|responses| responses.write(answered, page, date, close, out));
+            .with(|responses| responses.write(answered, page, &date, close, out));
     }
 }
 

@@ -19,6 +19,7 @@ mod connection;
 mod connection_table;
 mod counts;
 mod date;
+mod edge;
 mod error_responses;
 mod fallbacks;
 pub mod fast_path;
@@ -49,6 +50,7 @@ mod workers;
 
 pub use client_addr::ClientAddr;
 pub use counts::RedirectCounts;
+pub use edge::EdgeSettings;
 pub use error_responses::{ErrorResponses, FailurePages, LanguagePages};
 pub use host_table::HostTable;
 pub use http_fallback::{

@@ -14,6 +14,7 @@ use terse_core::{
 };
 use triomphe::ThinArc;
 
+use crate::edge;
 use crate::now::ClockReading;
 use crate::settings::RedirectSettings;
 
@@ -275,7 +276,7 @@ impl Route {
 
 /// Parses a prepared redirect for hyper.
 fn parse_head(redirect: &[u8]) -> (StatusCode, HeaderMap) {
-    let mut fields = [httparse::EMPTY_HEADER; 8];
+    let mut fields = [httparse::EMPTY_HEADER; 12];
     let mut parsed = httparse::Response::new(&mut fields);
     let whole = [redirect, b"\r\n"].concat();
     let mut headers = HeaderMap::new();
@@ -363,12 +364,23 @@ fn each_field(
     mut put: impl FnMut(&'static str, &str),
 ) {
     put("location", location);
+    let edge = edge::seconds(link, now, settings);
+    let shared = match (edge, settings.edge) {
+        (Some(seconds), Some(edge)) if edge.reads_cache_control_only => {
+            format!(", s-maxage={seconds}")
+        }
+        _ => String::new(),
+    };
     match max_age(link, now, settings) {
         Some(seconds) if seconds >= IMMUTABLE_SECONDS => {
-            put("cache-control", &format!("public, max-age={seconds}, immutable"));
+            put("cache-control", &format!("public, max-age={seconds}, immutable{shared}"));
         }
-        Some(seconds) => put("cache-control", &format!("public, max-age={seconds}")),
-        None => put("cache-control", "private, max-age=0, no-store"),
+        Some(seconds) => put("cache-control", &format!("public, max-age={seconds}{shared}")),
+        None if shared.is_empty() => put("cache-control", "private, max-age=0, no-store"),
+        None => put("cache-control", &format!("max-age=0{shared}")),
+    }
+    if let Some(seconds) = edge {
+        edge::each_field(link, seconds, &mut put);
     }
     if !link.crawlable || link.password.is_some() {
         put("x-robots-tag", "noindex");

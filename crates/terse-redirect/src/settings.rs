@@ -5,6 +5,8 @@ use std::time::Duration;
 use terse_core::Proxies;
 use terse_core::limits::Limit;
 
+use crate::edge::EdgeSettings;
+
 /// How a visit without a redirect is answered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ErrorStyle {
@@ -53,10 +55,10 @@ pub struct RedirectSettings {
     pub max_http2_connections: usize,
     /// The time to live of a cached link.
     pub cache_ttl: Duration,
-    /// The time to live of a cached code without a link.
-    pub negative_ttl: Duration,
     /// How long a cached link is served past its time to live while the store is away.
     pub max_stale: Duration,
+    /// The time to live of a cached code without a link.
+    pub negative_ttl: Duration,
     /// How many codes without a link are cached.
     pub negative_entries: usize,
     /// Whether an alias is also found if the case of its letters differs.
@@ -67,6 +69,8 @@ pub struct RedirectSettings {
     pub redirect_per_code: Limit,
     /// Requests per network for links that do not exist.
     pub guesses_per_address: Limit,
+    /// What a CDN in front of the nodes may keep; `None` without one.
+    pub edge: Option<EdgeSettings>,
     /// How long browsers use https only, for answers over https; `None` for no such header.
     pub hsts: Option<Duration>,
     /// The proxies whose `X-Forwarded-For` is trusted.
@@ -95,13 +99,14 @@ impl Default for RedirectSettings {
             cache_bytes: 64 << 20,
             max_http2_connections: 1024,
             cache_ttl: Duration::from_mins(5),
+            max_stale: Duration::from_hours(1),
             negative_ttl: Duration::from_secs(30),
             negative_entries: 65_536,
             loose: false,
             redirect_per_address: Limit::OFF,
-            max_stale: Duration::from_hours(1),
             redirect_per_code: Limit::OFF,
             guesses_per_address: Limit::OFF,
+            edge: None,
             hsts: None,
             proxies: Proxies::default(),
             proxy_protocol: false,

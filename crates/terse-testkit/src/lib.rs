@@ -30,6 +30,7 @@ mod server_process;
 #[doc(hidden)]
 pub mod suite;
 mod tcp_proxy;
+mod varnish_server;
 mod wait_until;
 
 pub use click_store::add_clicks;
@@ -44,4 +45,5 @@ pub use postgres_server::{PgBouncer, PostgresServer};
 pub use redis_server::RedisServer;
 pub use sample::{alias, generated, key, rules, timestamp};
 pub use tcp_proxy::TcpProxy;
+pub use varnish_server::VarnishServer;
 pub use wait_until::wait_until;

@@ -6,6 +6,7 @@
 //! data of another crate (its lists, its certificates) is in that crate.
 
 mod cache_rescreen;
+mod cdn;
 mod erasures;
 mod hot_links;
 mod lease;
@@ -36,6 +37,7 @@ mod fencing_tests;
 mod removal_tests;
 
 pub use cache_rescreen::CacheRescreen;
+pub use cdn::{CdnCounts, CdnPurge, CdnPurgeParts, CloudFront, Cloudflare, Fastly, Varnish};
 pub use erasures::ErasureJob;
 pub use hot_links::HotLinks;
 pub use lease::LeaseKeeper;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use terse_core::metrics::Metrics;
 
+use crate::cdn::CdnCounts;
 use crate::outgoing_counts::OutgoingCounts;
 use crate::reaper::ReaperCounts;
 use crate::rescan::RescanCounts;
@@ -35,6 +36,19 @@ impl RescanCounts {
             ("failed", of(&self.failed)),
         ];
         to.counters("terse_rescanned", "Links scanned again, by result", "what", scanned);
+    }
+}
+
+impl CdnCounts {
+    /// Writes all counters.
+    pub fn write_metrics(&self, to: &mut Metrics) {
+        let purges = [
+            ("links", of(&self.links)),
+            ("wide", of(&self.wide)),
+            ("failed", of(&self.failed)),
+            ("given_up", of(&self.given_up)),
+        ];
+        to.counters("terse_cdn_purges", "Purges of the CDN, by kind", "what", purges);
     }
 }
 

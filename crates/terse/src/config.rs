@@ -85,6 +85,8 @@ settings! {
         pub safety: SafetyConfig = SafetyConfig::default(),
         /// Requests to other servers.
         pub outgoing: OutgoingConfig = OutgoingConfig::default(),
+        /// A content delivery network in front of terse.
+        pub cdn: CdnConfig = CdnConfig::default(),
         /// Aliases, and deleted and expired links.
         pub links: LinksConfig = LinksConfig::default(),
         /// Health and metrics.
@@ -189,11 +191,11 @@ settings! {
         pub permanent_after: Span = Span::secs(0),
         /// The longest time a visitor waits for the store; `1ms` to `60s`.
         pub store_timeout: Span = Span::ms(500),
-        /// The most concurrent lookups in the store.
-        pub store_concurrency: u32 = 256,
         /// How long terse serves links from memory past `cache.ttl` while the store is away; `0s` to
         /// `7d`. Then they answer 503: they may have been changed or blocked.
         pub max_stale: Span = Span::secs(3600),
+        /// The most concurrent lookups in the store.
+        pub store_concurrency: u32 = 256,
         /// The longest time a client may take to send the head of a request; `1s` to `5m`.
         pub header_timeout: Span = Span::secs(10),
         /// The longest time a connection may be idle between requests; `1s` to `1h`.
@@ -419,6 +421,45 @@ settings! {
         /// webhooks may use http. Only for an intranet: every owner can then make terse send
         /// requests inside it.
         pub allow_private: bool = false,
+    }
+}
+
+settings! {
+    /// `[cdn]`: a content delivery network in front of terse; see cdn.md.
+    pub struct CdnConfig {
+        /// Whether edges of a CDN may keep redirects. Visits that an edge answers reach terse only
+        /// through the CDN's log (`terse import-clicks`).
+        pub enabled: bool = false,
+        /// How long edges keep a redirect; `1s` to `1d`. After a change of a link, terse purges it.
+        pub ttl: Span = Span::secs(300),
+        /// Which CDN is purged. Needed with `cdn.enabled`.
+        pub purge: CdnProvider = CdnProvider::Nothing,
+        /// For `varnish`: the URLs of all Varnish servers, such as `http://10.0.0.7:6081`. For the
+        /// others: one URL instead of the API's own, for a proxy.
+        pub url: Vec<String> = vec![],
+        /// The id of Fastly's service, Cloudflare's zone or CloudFront's distribution.
+        pub service: Option<String> = None,
+        /// For `cloudfront`: the id of the access key.
+        pub key_id: Option<String> = None,
+        /// The API token of Fastly or Cloudflare, the secret access key of AWS, or what the VCL of
+        /// Varnish expects as `Terse-Purge-Token`.
+        pub token: Option<Secret> = None,
+    }
+}
+
+choice! {
+    /// The content delivery networks that terse can purge.
+    pub enum CdnProvider ("`none`, `varnish`, `fastly`, `cloudflare`, `cloudfront`") {
+        /// None.
+        Nothing = "none",
+        /// Varnish with the module xkey.
+        Varnish = "varnish",
+        /// Fastly.
+        Fastly = "fastly",
+        /// Cloudflare.
+        Cloudflare = "cloudflare",
+        /// Amazon CloudFront.
+        CloudFront = "cloudfront",
     }
 }
 

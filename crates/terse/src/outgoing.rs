@@ -1,6 +1,7 @@
 //! Requests to other servers that the operator has enabled: webhooks, titles, checks of targets.
 //! One guarded client sends them all. If all are disabled there is no client, no thread and no job.
 
+mod cdn;
 mod oidc;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use terse_worker::{
 use tokio::sync::mpsc;
 
 use crate::config::Config;
+pub(crate) use cdn::edge_cache;
 pub(crate) use oidc::ProviderHttp;
 
 /// A client of its own for one purpose, which sends no request by itself.

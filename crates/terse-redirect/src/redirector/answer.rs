@@ -15,6 +15,7 @@ use super::Redirector;
 use super::visitor::{Answer, FollowedLink, Reply, VisitMethod, Visitor};
 use crate::client_addr::ClientAddr;
 use crate::counts::Counter as _;
+use crate::edge;
 use crate::now::ClockReading;
 use crate::route::{Route, redirect_response};
 use crate::settings::ErrorStyle;
@@ -354,7 +355,11 @@ impl Redirector {
             }
         }
         let page = visitor.html.then(|| PageLanguage::preferred(visitor.headers.languages));
-        self.error_responses.with(|responses| responses.response(answered, page))
+        let mut response =
+            self.error_responses.with(|responses| responses.response(answered, page));
+        let domain = self.hosts.name(visitor.domain);
+        edge::tag_missing(&mut response, answered, domain.as_str(), visitor.code, &self.settings);
+        response
     }
 }
 

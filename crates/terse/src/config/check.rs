@@ -8,7 +8,7 @@ use terse_server::CorsOrigins;
 use tracing_subscriber::EnvFilter;
 use url::{Host, Url};
 
-use super::{ByteSize, Config, Span, StoreUrl};
+use super::{ByteSize, CdnConfig, CdnProvider, Config, Span, StoreUrl};
 
 /// The first setting that is invalid, and why.
 pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
@@ -36,6 +36,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("anonymous.ttl", c.anonymous.ttl, Span::secs(1), Span::days(3650)),
         ("safety.lists_every", c.safety.lists_every, Span::secs(60), Span::days(7)),
         ("safety.rescan_every", c.safety.rescan_every, Span::secs(60), Span::days(365)),
+        ("cdn.ttl", c.cdn.ttl, Span::secs(1), day),
         ("links.grace", c.links.grace, Span::secs(0), Span::days(3650)),
         ("links.keep_expired", c.links.keep_expired, Span::secs(0), Span::days(36_500)),
         ("links.reap_every", c.links.reap_every, Span::secs(1), day),
@@ -117,6 +118,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         return Err(("admin.listen", "must differ from listen".into()));
     }
     tls(c)?;
+    cdn(c)?;
     domains(c)?;
     api_host(c)?;
     if let Err(host) = BlockedHosts::parse(&c.safety.blocked_hosts) {
@@ -125,6 +127,63 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     lists(c)?;
     safe_browsing(c)?;
     log_level(&c.log.level).map_err(|why| ("log.level", why))
+}
+
+fn cdn(config: &Config) -> Result<(), (&'static str, String)> {
+    let CdnConfig { enabled, purge, url, service, key_id, token, .. } = &config.cdn;
+    if *enabled && *purge == CdnProvider::Nothing {
+        let why = "must be varnish, fastly, cloudflare or cloudfront with cdn.enabled: without \
+                   purges, edges would serve changed and blocked links";
+        return Err(("cdn.purge", why.into()));
+    }
+    if *purge == CdnProvider::Nothing {
+        return Ok(());
+    }
+    let is_varnish = *purge == CdnProvider::Varnish;
+    for text in url {
+        let parsed = Url::parse(text).ok().filter(|url| {
+            let is_plain = url.query().is_none() && url.fragment().is_none();
+            let no_user = url.username().is_empty() && url.password().is_none();
+            matches!(url.scheme(), "http" | "https") && url.has_host() && is_plain && no_user
+        });
+        match parsed {
+            None => {
+                let why = format!("must be URLs such as http://10.0.0.7:6081 (got {text:?})");
+                return Err(("cdn.url", why));
+            }
+            // A token must not be readable in transit.
+            Some(url) if !is_varnish && url.scheme() != "https" && !is_loopback(&url) => {
+                return Err(("cdn.url", "must be https, unless it is on this machine".into()));
+            }
+            Some(_) => {}
+        }
+    }
+    match (is_varnish, url.len()) {
+        (true, 0) => return Err(("cdn.url", "must name the Varnish servers".into())),
+        (true, 1..=64) | (false, 0 | 1) => {}
+        (true, _) => return Err(("cdn.url", "must be at most 64 servers".into())),
+        (false, _) => return Err(("cdn.url", "must be one URL".into())),
+    }
+    let is_id = |id: &String| id.len() <= 64 && id.bytes().all(|b| b.is_ascii_alphanumeric());
+    if service.as_ref().is_some_and(|id| !is_id(id)) {
+        return Err(("cdn.service", "must be at most 64 letters and digits".into()));
+    }
+    if key_id.as_ref().is_some_and(|id| !is_id(id)) {
+        return Err(("cdn.key_id", "must be at most 64 letters and digits".into()));
+    }
+    let is_token = |token: &str| token.bytes().all(|b| b.is_ascii_graphic()) && token.len() <= 512;
+    if token.as_ref().is_some_and(|token| !is_token(token.reveal())) {
+        return Err(("cdn.token", "must be at most 512 visible ASCII characters".into()));
+    }
+    let needed = [
+        ("cdn.service", !is_varnish && service.is_none()),
+        ("cdn.token", !is_varnish && token.is_none()),
+        ("cdn.key_id", *purge == CdnProvider::CloudFront && key_id.is_none()),
+    ];
+    match needed.into_iter().find(|(_, is_missing)| *is_missing) {
+        Some((name, _)) => Err((name, "is needed for this CDN".into())),
+        None => Ok(()),
+    }
 }
 
 fn tls(config: &Config) -> Result<(), (&'static str, String)> {

@@ -74,7 +74,7 @@ fn an_unknown_name_is_refused_in_every_layer() {
         ("listne = 1", "did you mean listen?"),
         ("[cahce]\nttl = \"1m\"", "did you mean cache.ttl?"),
         ("[cache]\nsise = 1", "did you mean cache.size?"),
-        ("ttl = \"5m\"", "there is no setting ttl; did you mean cache.ttl?"),
+        ("negative_ttl = \"5s\"", "no setting negative_ttl; did you mean cache.negative_ttl?"),
         ("[nonsense]", "there is no setting nonsense"),
         ("listen.port = 1", "there is no setting listen.port"),
         ("cache = 5", "this is a section"),

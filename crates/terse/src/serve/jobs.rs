@@ -7,15 +7,16 @@ use terse_clicks::GeoRefresh;
 use terse_core::accounts::Erasures;
 use terse_core::{Clock, Notices};
 use terse_worker::{
-    CacheRescreen, ErasureJob, FreeMemory, OldSalts, ProgramPages, Reaper, ReaperCounts,
-    RegistryRetention, RemovalGuard, ReportRepair, Rescan, RescanCounts, RescanParts, Scheduler,
-    UsedKeyFlush, UsedKeys,
+    CacheRescreen, CdnCounts, CdnPurge, CdnPurgeParts, ErasureJob, FreeMemory, OldSalts,
+    ProgramPages, Reaper, ReaperCounts, RegistryRetention, RemovalGuard, ReportRepair, Rescan,
+    RescanCounts, RescanParts, Scheduler, UsedKeyFlush, UsedKeys,
 };
 
 use super::services::Services;
 use crate::backends::{DiskWatch, Stores};
 use crate::click_plane::ClickPlane;
 use crate::config::Config;
+use crate::outgoing::edge_cache;
 
 /// The other dependencies of jobs, besides the services.
 pub(super) struct JobParts<'a> {
@@ -30,6 +31,7 @@ pub(super) struct JobParts<'a> {
 pub(super) struct JobCounters {
     pub(super) reaper: Arc<ReaperCounts>,
     pub(super) rescan: Arc<RescanCounts>,
+    pub(super) cdn: Arc<CdnCounts>,
     /// Cached links that were dropped because the screen changed.
     pub(super) recalled: Arc<AtomicU64>,
 }
@@ -102,6 +104,16 @@ impl JobParts<'_> {
             clock: clock.clone(),
             counts: Arc::clone(&counts.rescan),
         }));
+        if let Some(cdn) = edge_cache(config, clock) {
+            jobs.add(CdnPurge::new(CdnPurgeParts {
+                feed: services.store.clone(),
+                registry: Arc::clone(registry),
+                cdn,
+                ttl: config.cdn.ttl.get(),
+                clock: clock.clone(),
+                counts: Arc::clone(&counts.cdn),
+            }));
+        }
         let (clock, registry) = (clock.clone(), Arc::clone(registry));
         jobs.add(ReportRepair { links: Arc::clone(links), registry, clock });
         let clicks = (&store.clicks, &services.store);

@@ -98,9 +98,10 @@ pub(super) fn reads_links(redirector: &Arc<Redirector>) -> LinkProbe {
 
 impl jobs::JobCounters {
     fn write_metrics(&self, to: &mut terse_core::metrics::Metrics) {
-        let Self { reaper, rescan, recalled } = self;
+        let Self { reaper, rescan, cdn, recalled } = self;
         reaper.write_metrics(to);
         rescan.write_metrics(to);
+        cdn.write_metrics(to);
         let recalled: &AtomicU64 = recalled;
         let help = "Cached links that terse read again because blocklists changed";
         to.counter("terse_recalled", help, recalled);

@@ -14,16 +14,16 @@ use terse_core::{
     Links, Logo, NumberedCodes, Operator, PageLanguage, RandomCodes, SnowflakeCodes, TargetRules,
     UnwantedAliases,
 };
-use terse_redirect::{ErrorStyle, FailurePages, LanguagePages, RedirectSettings};
+use terse_redirect::{EdgeSettings, ErrorStyle, FailurePages, LanguagePages, RedirectSettings};
 use url::Url;
 
 use super::listeners;
-use crate::config::{self, Config};
+use crate::config::{self, CdnProvider, Config};
 use crate::memory_plan::MemoryPlan;
 use crate::outgoing::Integrations;
 
 /// The hosts that terse serves. They always include the local names, which commands use.
-pub(super) fn hosts(
+pub(crate) fn hosts(
     config: &Config,
     base_url: &Url,
     addresses: &[SocketAddr],
@@ -172,6 +172,14 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<RedirectSetti
         redirect_per_address: config.limits.redirect_per_ip,
         redirect_per_code: config.limits.redirect_per_code,
         guesses_per_address: config.limits.guesses_per_ip,
+        edge: config.cdn.enabled.then(|| EdgeSettings {
+            ttl: config.cdn.ttl.get(),
+            reads_cache_control_only: matches!(
+                config.cdn.purge,
+                CdnProvider::Fastly | CdnProvider::CloudFront
+            ),
+            obeys_vary: config.cdn.purge == CdnProvider::Varnish,
+        }),
         // Without a TLS listener and an https `base_url`, visitors may have no https at all.
         hsts: Some(config.tls.hsts.get()).filter(|age| {
             let https = config.tls.listen.is_some() || config.base_url().scheme() == "https";

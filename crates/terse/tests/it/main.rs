@@ -5,6 +5,7 @@ mod accounts;
 mod acme;
 mod api_host;
 mod bans;
+mod cdn;
 mod clicks;
 mod clients;
 mod clock_jumps;

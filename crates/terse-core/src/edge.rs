@@ -1,0 +1,93 @@
+//! Caches of a content delivery network (CDN) in front of the nodes: how answers are tagged there,
+//! and how they are purged.
+
+use async_trait::async_trait;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::http_client::OutgoingError;
+use crate::link::{LinkKey, OwnerId};
+
+/// How many groups the owners of links are divided into. A tag per owner would tell visitors which
+/// links belong together.
+const OWNER_GROUPS: u64 = 256;
+
+/// The tag of all answers for a link.
+pub fn link_tag(key: &LinkKey) -> String {
+    code_tag(key.domain.as_str(), key.code.as_str())
+}
+
+/// The same, for a code that may have no link.
+pub fn code_tag(domain: &str, code: &str) -> String {
+    format!("l{:016x}", xxh3_64_with_seed(code.as_bytes(), xxh3_64(domain.as_bytes())))
+}
+
+/// The tag of all answers for the links of an owner, and of some other owners.
+pub fn owner_tag(owner: OwnerId) -> String {
+    format!("o{:02x}", xxh3_64(&owner.0.to_le_bytes()) % OWNER_GROUPS)
+}
+
+/// What is to be removed from edge caches.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Purge {
+    /// The answers for these links.
+    Links(Vec<LinkKey>),
+    /// The answers for all links of these owners.
+    Owners(Vec<OwnerId>),
+    /// All answers.
+    Everything,
+}
+
+/// Why a purge failed. It may be repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum PurgeError {
+    /// No answer.
+    #[error("the CDN cannot be asked to purge")]
+    NoAnswer(#[from] OutgoingError),
+    /// It refuses.
+    #[error("the CDN answered a purge with status {status}")]
+    Refused {
+        /// The status.
+        status: u16,
+        /// When it may be asked again.
+        retry_after: Option<std::time::Duration>,
+    },
+}
+
+/// A CDN that can be told to forget answers. Purging twice is harmless.
+#[async_trait]
+pub trait EdgeCache: Send + Sync + 'static {
+    /// The most links that one purge may name.
+    fn max_links(&self) -> usize;
+
+    /// Removes answers. When this returns, the CDN has accepted the order; its edges forget within
+    /// the time that the CDN promises.
+    async fn purge(&self, what: &Purge) -> Result<(), PurgeError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::Code;
+    use crate::domain::Domain;
+
+    #[test]
+    fn tags_differ_by_domain_and_case_and_are_header_values() {
+        let key = |domain: &str, code: &str| LinkKey {
+            domain: Domain::parse(domain).unwrap(),
+            code: Code::parse(code).unwrap(),
+        };
+        let tags = [
+            link_tag(&key("a.example", "News")),
+            link_tag(&key("a.example", "news")),
+            link_tag(&key("b.example", "news")),
+        ];
+        assert_ne!(tags[0], tags[1]);
+        assert_ne!(tags[1], tags[2]);
+        for tag in tags {
+            assert!(tag.len() == 17 && tag.bytes().all(|b| b.is_ascii_alphanumeric()), "{tag}");
+        }
+        // Stored at edges while nodes are upgraded: the tags of one version are those of the next.
+        assert_eq!(code_tag("", "abc"), "l7ae2616614f6bbca");
+        assert_eq!(owner_tag(OwnerId(7)), "oaf");
+    }
+}
