@@ -7,6 +7,7 @@
 mod bound;
 mod counts;
 mod disk;
+mod edge_log;
 mod enrich;
 mod folder;
 mod geo_refresh;
@@ -24,6 +25,7 @@ mod written;
 
 pub use counts::ShipperCounts;
 pub use disk::JournalDisk;
+pub use edge_log::{EdgeLogCounts, EdgeLogError, EdgeLogFormat, EdgeLogImport};
 pub use enrich::{AddressPrecision, Enricher, UserAgentClassifier};
 pub use folder::Folder;
 pub use geo_refresh::GeoRefresh;

@@ -1,22 +1,19 @@
 //! Turns an answered visit into a journal record.
 
 use std::cell::{Cell, RefCell};
-use std::hash::Hasher as _;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use siphasher::sip::SipHasher13;
-use terse_core::clicks::{Record, RequestFlags, Salt, names_a_bot};
+use terse_core::clicks::{
+    Record, RequestFlags, Salt, address_octets, campaign, names_a_bot, visitor_hash,
+};
 use terse_core::{Answered, Domain};
 
 use crate::client_addr::ClientAddr;
 use crate::counts::{Counter as _, Counts};
 use crate::journal::{AddressDetail, FailureSampler, Journal, Writer};
 use crate::redirector::Redirector;
-use crate::visitor_headers::{VisitorHeaders, campaign};
+use crate::visitor_headers::VisitorHeaders;
 
-/// A record keeps this much of `User-Agent`, and the visitor hash uses no more.
-const MAX_AGENT_LEN: usize = 512;
 const MAX_CAMPAIGN_LEN: usize = 512;
 
 /// An answered visit.
@@ -108,7 +105,7 @@ impl ClickRecorder {
             record.agent = if names_a_bot(headers.agent) { headers.agent } else { b"" };
         } else {
             let address = visit.client_addr.client(&visit.redirector.settings.proxies, headers);
-            (octets, kept) = octets_of(address, settings.address);
+            (octets, kept) = address_octets(address, settings.address == AddressDetail::Full);
             record.visitor =
                 self.salt.get().map_or(0, |salt| visitor_hash(&salt, address, headers.agent));
             record.address = &octets[..kept];
@@ -121,85 +118,6 @@ impl ClickRecorder {
             self.counts.clicks_journaled.add(1);
         } else {
             self.counts.clicks_lost.add(1);
-        }
-    }
-}
-
-/// The octets of an address, and how many of them the journal records.
-fn octets_of(address: IpAddr, detail: AddressDetail) -> ([u8; 16], usize) {
-    let mut octets = [0; 16];
-    let (all, network) = match address {
-        IpAddr::V4(address) => {
-            octets[..4].copy_from_slice(&address.octets());
-            (4, 3)
-        }
-        IpAddr::V6(address) => {
-            octets = address.octets();
-            (16, 6)
-        }
-    };
-    match detail {
-        AddressDetail::Full => (octets, all),
-        AddressDetail::Cut | AddressDetail::Drop => {
-            // The /48 of a 6to4 address contains a whole IPv4 address.
-            if octets.starts_with(&[0x20, 0x02]) && all == 16 {
-                octets[5] = 0;
-            }
-            (octets, network)
-        }
-    }
-}
-
-/// The hash of a visitor under the salt of the day. It distinguishes visitors and does not identify
-/// them. Never 0.
-fn visitor_hash(salt: &Salt, address: IpAddr, agent: &[u8]) -> u64 {
-    let mut hasher = SipHasher13::new_with_key(salt);
-    // All addresses have one length, so that no address and user agent together equal another pair.
-    let octets = match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    };
-    hasher.write(&octets);
-    hasher.write(&agent[..agent.len().min(MAX_AGENT_LEN)]);
-    hasher.finish().max(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_cut_to_its_network() {
-        let cut = |text: &str, detail| {
-            let (octets, kept) = octets_of(text.parse::<IpAddr>().unwrap().to_canonical(), detail);
-            octets[..kept].to_vec()
-        };
-        assert_eq!(cut("203.0.113.77", AddressDetail::Cut), [203, 0, 113]);
-        assert_eq!(cut("203.0.113.77", AddressDetail::Drop), [203, 0, 113]);
-        assert_eq!(cut("::ffff:203.0.113.77", AddressDetail::Full), [203, 0, 113, 77]);
-        assert_eq!(
-            cut("2001:db8:aaaa:bbbb::1", AddressDetail::Cut),
-            [0x20, 1, 0x0d, 0xb8, 0xaa, 0xaa]
-        );
-        assert_eq!(cut("2001:db8::1", AddressDetail::Full).len(), 16);
-        // 203.0.113.77 as 6to4, and an IPv4 address that begins with the same octets.
-        assert_eq!(cut("2002:cb00:714d::1", AddressDetail::Cut), [0x20, 2, 203, 0, 113, 0]);
-        assert_eq!(cut("2002:cb00:714d::1", AddressDetail::Full)[..6], [0x20, 2, 203, 0, 113, 77]);
-        assert_eq!(cut("32.2.113.77", AddressDetail::Cut), [32, 2, 113]);
-    }
-
-    #[test]
-    fn visitors_differ_by_day_address_and_agent() {
-        let (one, other): (IpAddr, IpAddr) =
-            ("203.0.113.7".parse().unwrap(), "203.0.113.8".parse().unwrap());
-        let first = visitor_hash(&[1; 16], one, b"x");
-        assert_eq!(first, visitor_hash(&[1; 16], one, b"x"));
-        for another in [
-            visitor_hash(&[2; 16], one, b"x"),
-            visitor_hash(&[1; 16], other, b"x"),
-            visitor_hash(&[1; 16], one, b"y"),
-        ] {
-            assert_ne!(first, another);
         }
     }
 }

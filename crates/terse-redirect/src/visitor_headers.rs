@@ -1,11 +1,10 @@
 //! The request headers that a click records.
 
-use terse_core::clicks::RequestFlags;
+use terse_core::clicks::{RequestFlags, referrer_host};
 
 /// The number of `X-Forwarded-For` fields that are kept: the last ones, which the nearest proxies
 /// wrote.
 const MAX_FORWARDED: usize = 4;
-const MAX_HOST_LEN: usize = 253;
 const MAX_LANGUAGE_LEN: usize = 35;
 
 /// Header values as the client sent them, unchecked. Of a repeated field the first value that is
@@ -78,20 +77,7 @@ impl<'a> VisitorHeaders<'a> {
 
     /// The referrer's host, without scheme, user, port and path. Empty if there is none.
     pub(crate) fn referrer_host(&self) -> &'a [u8] {
-        let scheme = before(self.referrer, b":/?#\\@").len();
-        let Some(rest) = self.referrer[scheme..].strip_prefix(b"://").filter(|_| scheme > 0) else {
-            return b"";
-        };
-        let authority = before(rest, b"/?#\\");
-        let named = authority
-            .iter()
-            .rposition(|&byte| byte == b'@')
-            .map_or(authority, |at| &authority[at + 1..]);
-        let host = match named.iter().position(|&byte| byte == b']') {
-            Some(end) if named.first() == Some(&b'[') => &named[..=end],
-            _ => before(named, b":"),
-        };
-        if host.len() <= MAX_HOST_LEN { host } else { b"" }
+        referrer_host(self.referrer)
     }
 
     /// The first language of `Accept-Language`, as in `de-AT`. Empty if there is none.
@@ -114,25 +100,10 @@ fn before<'a>(text: &'a [u8], ends: &[u8]) -> &'a [u8] {
     text.iter().position(|byte| ends.contains(byte)).map_or(text, |at| &text[..at])
 }
 
-/// Copies the `utm_…` pairs of a query into the buffer, joined by `&`. Pairs that do not fit are
-/// left out.
-pub(crate) fn campaign<'b>(query: &[u8], buffer: &'b mut [u8]) -> &'b [u8] {
-    let mut used = 0;
-    // A request has no fragment, but some clients send one.
-    for pair in
-        before(query, b"#").split(|&byte| byte == b'&').filter(|pair| pair.starts_with(b"utm_"))
-    {
-        let separator = usize::from(used > 0);
-        let Some(room) = buffer.get_mut(used..used + separator + pair.len()) else { continue };
-        room[..separator].fill(b'&');
-        room[separator..].copy_from_slice(pair);
-        used += room.len();
-    }
-    &buffer[..used]
-}
-
 #[cfg(test)]
 mod tests {
+    use terse_core::clicks::campaign;
+
     use super::*;
 
     fn text(bytes: &[u8]) -> &str {

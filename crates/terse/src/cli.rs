@@ -103,6 +103,8 @@ Examples:
     Restore(terse_cli::RestoreArgs),
     /// Move the data folder into a PostgreSQL database
     Migrate(commands::migrate::MigrateArgs),
+    /// Count the visits that a CDN answered, from its log
+    ImportClicks(commands::import_clicks::ImportClicksArgs),
     /// Find problems, and say how to solve them
     Doctor(terse_cli::DoctorArgs),
     /// Measure how fast a server is
@@ -231,6 +233,9 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
             command.run(&commands::backup::files(context.config())?, json)
         }
         Command::Migrate(command) => only_here("migrate").and_then(|()| command.run(&context)),
+        Command::ImportClicks(command) => {
+            only_here("import-clicks").and_then(|()| command.run(&context))
+        }
         Command::Doctor(command) => {
             only_here("doctor")?;
             let config = context.loaded.config;

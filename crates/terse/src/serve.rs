@@ -42,7 +42,7 @@ use metrics::MetricsParts;
 use services::Services;
 use tls::Tls;
 
-pub(crate) use policy::{alphabet, unwanted_aliases};
+pub(crate) use policy::{alphabet, hosts, unwanted_aliases};
 pub(crate) use tls::open_files;
 pub(crate) use web::in_process_api;
 

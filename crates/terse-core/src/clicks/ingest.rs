@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use sha2::{Digest as _, Sha256};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::click::{Click, LinkId};
@@ -25,6 +26,14 @@ impl JournalId {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;
         Ok(Self(bytes))
+    }
+
+    /// The identity of a CDN's log that begins with this line.
+    pub fn of_log(first_line: &[u8]) -> Self {
+        let mut hasher = Sha256::new_with_prefix(b"terse log of a CDN v1\n");
+        hasher.update(first_line.trim_ascii());
+        let digest = hasher.finalize();
+        Self(std::array::from_fn(|at| digest[at]))
     }
 
     /// From 32 lower-case hexadecimal digits.

@@ -18,6 +18,7 @@ mod store;
 mod sums;
 mod tally;
 mod top;
+mod visitor;
 
 pub use click::{BotKind, Click, ClickTarget, Dimension, Interned, LinkId};
 pub use columns::{
@@ -55,3 +56,4 @@ pub use tally::{
     WARNED, WENT_ON,
 };
 pub use top::{Rank, RankedLink, TopQuery};
+pub use visitor::{address_octets, campaign, referrer_host, visitor_hash};

@@ -3,4 +3,5 @@
 pub(crate) mod backup;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod import_clicks;
 pub(crate) mod migrate;

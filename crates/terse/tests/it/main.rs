@@ -17,6 +17,7 @@ mod crash_commands;
 mod deploy;
 mod disk_reserve;
 mod domains;
+mod edge_clicks;
 mod erasure;
 mod fleet;
 mod following;
