@@ -159,9 +159,21 @@ if (list) {
   update();
   list.addEventListener("change", update);
 
-  for (const select of document.querySelectorAll("[data-filters] select")) {
-    select.addEventListener("change", () => select.form.requestSubmit());
+  for (const field of document.querySelectorAll("[data-filters] select, [data-filters] [data-tags]")) {
+    field.addEventListener("change", () => field.form.requestSubmit());
   }
+  // The tags that the field suggests are counted when it is first used.
+  const tagField = document.querySelector("[data-tags]");
+  tagField.addEventListener("focus", async () => {
+    try {
+      const answer = await fetch(tagField.dataset.tags);
+      if (!answer.ok || answer.redirected) return;
+      const parsed = new DOMParser().parseFromString(`<datalist>${await answer.text()}</datalist>`, "text/html");
+      tagField.list.replaceChildren(...parsed.querySelectorAll("option"));
+    } catch {
+      // Without an answer, tags are typed.
+    }
+  }, { once: true });
   document.querySelector("[data-filters] button").hidden = true;
 
   // A tag is needed only for two of the actions.

@@ -64,8 +64,6 @@ struct LinksPage {
     /// The clicks of the last 30 days; none where the click store fails or is slow.
     recent: Option<String>,
     rows: Rows,
-    /// The tags of the account, the most used first.
-    tags: Vec<TagCount>,
     /// The short domains; empty if there is one.
     domains: Vec<String>,
     /// The links that were just deleted: in words, and as fields of a form.
@@ -282,6 +280,9 @@ pub(super) async fn show(
     let mut take = |name| params.take(name);
     let (cursor, part, deleted, done) =
         (take("cursor"), take("part"), take("deleted"), take("done"));
+    if part.as_deref() == Some("tags") {
+        return tags(&state, &member).await;
+    }
     let count = take("count").and_then(|count| count.parse().ok()).unwrap_or(0);
     let filter = Filter::read(&mut params);
     let shell = member.shell(&state, "/links").searching(&filter.text);
@@ -295,10 +296,6 @@ pub(super) async fn show(
     if is_part {
         return app_page(StatusCode::OK, html(&rows));
     }
-    let tags = match state.links.tags(member.principal.caller, TAGS).await {
-        Ok(tags) => tags,
-        Err(error) => return failed(&error),
-    };
     let month = Period { from: Some(state.links.now().saturating_sub(SOON)), to: None };
     let recent = tokio::time::timeout(SPARK_TIMEOUT, overview::report(&state, &member, month));
     let recent = recent.await.ok().and_then(Result::ok);
@@ -306,12 +303,29 @@ pub(super) async fn show(
         shell,
         recent: recent.map(|report| grouped(report.tally.clicks.humans)),
         rows,
-        tags,
         domains: domain_choices(&state),
         deleted: deleted.and_then(|text| just_deleted(&state, &text)),
         done: done.and_then(|word| said(&word, count)),
     };
     app_page(StatusCode::OK, html(&page))
+}
+
+/// The tags of the account, the most used first. A field asks for them when it gets the focus: the
+/// store reads all links of the account to count them.
+#[derive(Template)]
+#[template(
+    source = "{% for tag in tags %}<option value=\"{{ tag.tag }}\">{{ tag.links }}</option>{% endfor %}",
+    ext = "html"
+)]
+struct Tags {
+    tags: Vec<TagCount>,
+}
+
+async fn tags(state: &App, member: &Member) -> Response {
+    match state.links.tags(member.principal.caller, TAGS).await {
+        Ok(tags) => app_page(StatusCode::OK, html(&Tags { tags })),
+        Err(error) => failed(&error),
+    }
 }
 
 pub(super) fn failed(error: &LinkError) -> Response {
