@@ -44,7 +44,7 @@ impl Job for ProgramPages {
 /// Gives back all code and constants of the program and its libraries. Returns their size.
 fn give_back() -> usize {
     let mut bytes = 0_usize;
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[cfg(target_os = "linux")]
     {
         let data = (&raw mut bytes).cast();
         // SAFETY: the function is called for each object until this call returns, with `data`,
@@ -55,7 +55,7 @@ fn give_back() -> usize {
 }
 
 /// Called by the C library for the program and each of its libraries.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(target_os = "linux")]
 unsafe extern "C" fn give_back_object(
     info: *mut libc::dl_phdr_info,
     _size: libc::size_t,
@@ -95,7 +95,7 @@ unsafe extern "C" fn give_back_object(
 }
 
 #[cfg(test)]
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 
