@@ -17,6 +17,8 @@ pub use commands::backup::{BackupArgs, LAST_BACKUP, RestoreArgs};
 pub use commands::doctor::{
     DoctorArgs, DoctorChecks, DoctorContext, LocalServer, without_settings,
 };
+pub use commands::health::HealthArgs;
+pub use commands::self_test::SelfTestArgs;
 pub use commands::{Command, CommandContext};
 pub use data_files::{CheckFile, CopyFile, DataFile, DataFiles};
 pub use problem::{UsageError, describe};

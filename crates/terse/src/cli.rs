@@ -107,6 +107,10 @@ Examples:
     ImportClicks(commands::import_clicks::ImportClicksArgs),
     /// Find problems, and say how to solve them
     Doctor(terse_cli::DoctorArgs),
+    /// Ask the running server whether it can serve
+    Health(terse_cli::HealthArgs),
+    /// Check that terse works on this machine, on a temporary folder
+    SelfTest(terse_cli::SelfTestArgs),
     /// Measure how fast a server is
     Bench(terse_cli::bench::BenchArgs),
     /// Print the settings in force, secrets hidden
@@ -116,6 +120,8 @@ Examples:
         /// bash, zsh, fish, elvish or powershell
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages of all commands into a folder
+    ManPages(commands::man_pages::ManPagesArgs),
 }
 
 /// Settings that are often set on the command line.
@@ -172,6 +178,12 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
         clap_complete::generate(shell, &mut Cli::command(), "terse", &mut script);
         terse_cli::terminal::say(String::from_utf8_lossy(&script).trim_end())?;
         return Ok(true);
+    }
+    if let Command::ManPages(args) = command {
+        return args.run(Cli::command());
+    }
+    if let Command::SelfTest(args) = command {
+        return args.run(cli.global.json);
     }
     let mut flags = cli.global.set;
     flags.extend(cli.global.data_dir.map(|dir| ("data_dir".into(), dir)));
@@ -244,10 +256,18 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
             let local = Box::new(move || local_api::open(&config));
             command.run(&checks, &terse_cli::DoctorContext { json, server, local })
         }
+        Command::Health(command) => {
+            only_here("health")?;
+            command.run(commands::health::address(context.config())?, json)
+        }
         Command::Config(command) => command.run(&context),
-        Command::Api(_) | Command::Serve(_) | Command::Bench(_) | Command::Completions { .. } => {
-            Ok(true)
-        } // done above
+        // Done above.
+        Command::Api(_)
+        | Command::Serve(_)
+        | Command::Bench(_)
+        | Command::SelfTest(_)
+        | Command::ManPages(_)
+        | Command::Completions { .. } => Ok(true),
     }
 }
 

@@ -3,5 +3,7 @@
 pub(crate) mod backup;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod health;
 pub(crate) mod import_clicks;
+pub(crate) mod man_pages;
 pub(crate) mod migrate;

@@ -1,0 +1,25 @@
+//! `terse health`: where the server answers health checks, by the settings.
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use url::Url;
+
+use crate::backends::DataDir;
+use crate::config::Config;
+
+/// The address of health checks: `admin.listen` if it is set, else `listen`. If the port is for the
+/// system to choose, the one that the running server wrote down.
+pub(crate) fn address(config: &Config) -> anyhow::Result<SocketAddr> {
+    let listen = config.admin.listen.unwrap_or(config.listen);
+    if listen.port() != 0 {
+        return Ok(listen);
+    }
+    let unknown = "the server's port is not known: set listen or admin.listen to a port";
+    anyhow::ensure!(config.admin.listen.is_none(), unknown);
+    let dir = DataDir::existing(&config.data_dir).context(unknown)?;
+    let run = dir.read_run()?.context(unknown)?;
+    let url = Url::parse(&run.url).context("run.json does not say where the server is")?;
+    let addresses = url.socket_addrs(|| None)?;
+    addresses.first().copied().context(unknown)
+}
