@@ -1,6 +1,6 @@
 //! `terse`: all code is in the library, so that tests can call it.
 
-/// musl's own allocator has one lock for all threads. docs/benchmarks.md has the figures.
+/// musl's own allocator has one lock for all threads.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

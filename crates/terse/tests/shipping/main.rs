@@ -6,3 +6,6 @@
 mod process;
 
 mod fresh_install;
+mod image;
+mod package;
+mod sandbox;
