@@ -6,6 +6,7 @@
 mod process;
 
 mod fresh_install;
+mod guides;
 mod image;
 mod package;
 mod sandbox;
