@@ -16,10 +16,17 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs a scenario in a new browser, with or without scripts. No page may write an error to the
 /// console, and no host but the given ones may be requested.
-pub(crate) fn run_scenario(
+pub(crate) fn run_scenario(scripts: bool, hosts: &[&str], scenario: impl AsyncFnOnce(&Browser)) {
+    // A name that is not this machine's: over plain http, browsers then restrict scripts.
+    run_mapped_scenario("MAP plain.example 127.0.0.1", scripts, hosts, scenario);
+}
+
+/// The same, with a rule for names of hosts.
+pub(crate) fn run_mapped_scenario(
+    map: &str,
     scripts: bool,
     hosts: &[&str],
-    run_scenario: impl AsyncFnOnce(&Browser),
+    scenario: impl AsyncFnOnce(&Browser),
 ) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((_driver, port)) = Driver::start() else {
@@ -32,17 +39,17 @@ pub(crate) fn run_scenario(
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let mut builder = ClientBuilder::new(HttpConnector::new());
-        let wishes = capabilities(scripts, profile.path());
+        let wishes = capabilities(map, scripts, profile.path());
         builder.capabilities(wishes.as_object().expect("an object").clone());
         let client = builder.connect(&format!("http://127.0.0.1:{port}")).await.expect("a browser");
         let browser = Browser { client, scripts };
-        run_scenario(&browser).await;
+        scenario(&browser).await;
         browser.check(hosts).await;
         let _ = browser.client.close().await;
     });
 }
 
-fn capabilities(scripts: bool, profile: &std::path::Path) -> Value {
+fn capabilities(map: &str, scripts: bool, profile: &std::path::Path) -> Value {
     let arguments = [
         "--headless",
         "--no-sandbox",
@@ -53,8 +60,7 @@ fn capabilities(scripts: bool, profile: &std::path::Path) -> Value {
         "--disable-background-networking",
         "--disable-component-update",
         "--disable-sync",
-        // A name that is not this machine's: over plain http, browsers then restrict scripts.
-        "--host-resolver-rules=MAP plain.example 127.0.0.1",
+        &format!("--host-resolver-rules={map}"),
         "--window-size=1100,800",
         &format!("--user-data-dir={}", profile.display()),
     ];

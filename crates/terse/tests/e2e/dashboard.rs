@@ -50,7 +50,7 @@ impl World {
         Self { _temp: temp, terse, key: key.trim().to_owned() }
     }
 
-    fn agent() -> ureq::Agent {
+    pub(crate) fn agent() -> ureq::Agent {
         ureq::Agent::config_builder()
             .max_redirects(0)
             .http_status_as_error(false)
@@ -75,7 +75,7 @@ impl World {
     }
 
     /// Follows a link as different visitors, and waits until the clicks are counted.
-    fn follow(&self, code: &str, times: usize) {
+    pub(crate) fn follow(&self, code: &str, times: usize) {
         let before = self.api("GET", &format!("/urls/{code}/stats"), &Value::Null);
         for visit in 0..times {
             let answer = Self::agent()
@@ -118,11 +118,18 @@ impl Browser {
 
     pub(crate) async fn press(&self, css: &str) {
         let found = self.client.find(Locator::Css(css)).await;
-        found.unwrap_or_else(|_| panic!("no {css}")).click().await.unwrap();
+        let found = found.unwrap_or_else(|_| panic!("no {css}"));
+        if self.scripts {
+            // On a phone the bar at the bottom may cover it, as it would until a person scrolls.
+            let scroll = "arguments[0].scrollIntoView({ block: 'center', behavior: 'instant' })";
+            let element = serde_json::to_value(&found).unwrap();
+            self.client.execute(scroll, vec![element]).await.unwrap();
+        }
+        found.click().await.unwrap();
     }
 
     /// Waits until the page contains a text.
-    async fn wait_for_text(&self, css: &str, text: &str) {
+    pub(crate) async fn wait_for_text(&self, css: &str, text: &str) {
         let begun = Instant::now();
         loop {
             let found = match self.client.find(Locator::Css(css)).await {

@@ -5,8 +5,11 @@ mod accounts;
 mod axe;
 mod browser;
 mod dashboard;
+mod journeys;
 #[path = "../it/process.rs"]
 #[allow(dead_code, reason = "the other test binary uses the rest")]
 mod process;
+mod showcase;
 mod signed_in;
+mod states;
 mod walks;

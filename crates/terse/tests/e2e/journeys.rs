@@ -1,0 +1,240 @@
+//! Whole journeys: from the first start to a deleted link, from a report to a blocked link, from an
+//! invitation to an account, and the dashboard with nothing but a keyboard.
+
+use fantoccini::Locator;
+use fantoccini::key::Key;
+use serde_json::{Value, json};
+
+use crate::browser::{Browser, destination, run_scenario};
+use crate::dashboard::World;
+use crate::process::{Served, folder};
+
+const PASSWORD: &str = "correct horse battery";
+
+impl Browser {
+    /// Fills the form of a new account and sends it.
+    async fn join(&self, name: &str) {
+        self.wait("#again").await;
+        self.fill("#name", name).await;
+        self.fill("#password", PASSWORD).await;
+        self.fill("#again", PASSWORD).await;
+        self.press("form.stack button[type=submit]").await;
+        self.wait("nav.side").await;
+    }
+
+    /// Follows a link in a tab of its own, as its owner would try it.
+    async fn follow_in_new_tab(&self, short: &str, target: &str) {
+        let here = self.client.window().await.unwrap();
+        let tab = self.client.new_window(true).await.unwrap();
+        self.client.switch_to_window(tab.handle).await.unwrap();
+        self.open(short).await;
+        self.landed(target).await;
+        self.client.close_window().await.unwrap();
+        self.client.switch_to_window(here).await.unwrap();
+    }
+
+    /// Presses keys where the focus is.
+    async fn keys(&self, keys: &str) {
+        self.client.active_element().await.unwrap().send_keys(keys).await.unwrap();
+    }
+
+    async fn key(&self, key: Key) {
+        self.keys(&char::from(key).to_string()).await;
+    }
+
+    async fn focused(&self) -> String {
+        let id = "return document.activeElement.id || document.activeElement.className";
+        self.client.execute(id, vec![]).await.unwrap().as_str().unwrap_or_default().to_owned()
+    }
+}
+
+#[test]
+fn from_the_first_start_to_a_deleted_link_on_a_wide_screen_and_on_a_phone() {
+    for (width, height) in [(1440, 900), (390, 844)] {
+        let (temp, data) = folder();
+        let output = temp.path().join("output");
+        let settings = ["safety.allow_private_targets=true"];
+        let terse = Served::start_with_output(&data, &settings, &output);
+        let output = std::fs::read_to_string(&output).unwrap();
+        let setup = output.split_whitespace().find(|word| word.contains("/setup?token=")).unwrap();
+        let target = format!("http://{}/first", destination());
+        let url = &*terse.url;
+        let hosts = [url, target.split_at(target.rfind('/').unwrap()).0];
+        run_scenario(true, &hosts, async |browser| {
+            browser.screen(width, height, false).await;
+            browser.open(setup).await;
+            browser.check_page().await;
+            browser.join("ann").await;
+            browser.check_page().await;
+            browser.press("[data-new]").await;
+            browser.wait("#alias").await;
+            browser.fill("#long_url", &target).await;
+            browser.fill("#alias", "first").await;
+            browser.press(".form-end button").await;
+            browser.wait_for_text(".toast", "The link is created.").await;
+
+            browser.press("nav.tabs a[href='/links/first/live']").await;
+            browser.wait_for_text("[data-live-status]", "Live").await;
+            browser.follow_in_new_tab(&format!("{url}/first"), &target).await;
+            browser.wait_for_text("[data-live] tr:first-child", "Chrome").await;
+
+            browser.press("[data-edit]").await;
+            browser.wait("#alias, #long_url").await;
+            browser.fill("#long_url", "https://example.com/second").await;
+            browser.press(".form-end button").await;
+            browser.wait_for_text(".toast", "The link is changed.").await;
+            let goes = terse.get("/first").1;
+            assert_eq!(goes.as_deref(), Some("https://example.com/second"));
+            browser.press(".toast button").await;
+            browser.wait_for_text(".toast", "The change is undone.").await;
+            assert_eq!(terse.get("/first").1.as_deref(), Some(&*target));
+            browser.check_page().await;
+
+            browser.press("summary[aria-label='More actions']").await;
+            browser.press("form[action='/links/first/delete'] button").await;
+            browser.wait_for_text(".toast", "is deleted").await;
+            assert_eq!(terse.get("/first").0, 404);
+        });
+    }
+}
+
+#[test]
+fn a_visitor_reports_a_link_and_a_moderator_blocks_it() {
+    let world = World::new();
+    let url = &world.terse.url;
+    let link = json!({"alias": "lure", "long_url": "https://example.com/login"});
+    world.api("POST", "/urls", &link);
+    for scripts in [false, true] {
+        if scripts {
+            // The second time, the decision is taken back first.
+            world.api("POST", "/admin/links/lure/clear", &json!({"why": "a mistake"}));
+        }
+        run_scenario(scripts, &[url], async |browser| {
+            browser.open(&format!("{url}/lure?report")).await;
+            browser.press("#reason option[value=phishing]").await;
+            browser.fill("#text", "It asks for the password of my bank.").await;
+            browser.press("form.report button").await;
+            browser.wait("#thanks").await;
+            assert_eq!(world.terse.get("/lure").0, 302, "one report does not block a link");
+
+            world.sign_in(browser, "/moderation").await;
+            browser.wait_for_text(".waiting", "1").await;
+            browser.wait_for_text(".cases", "the password of my bank").await;
+            browser.fill(".cases input[name=why]", "phishing, seen by hand").await;
+            browser.press(".cases button[value=block]").await;
+            browser.wait(".toast").await;
+            browser.check_page().await;
+            assert!(browser.text("main").await.contains("phishing, seen by hand"));
+            assert_eq!(world.terse.get("/lure").0, 451);
+            browser.open(&format!("{url}/lure")).await;
+            browser.check_page().await;
+        });
+    }
+}
+
+#[test]
+fn an_invitation_is_made_sent_and_accepted() {
+    let world = World::new();
+    let url = &world.terse.url;
+    for (scripts, name) in [(true, "bela"), (false, "chidi")] {
+        run_scenario(scripts, &[url], async |browser| {
+            world.sign_in(browser, "/accounts").await;
+            browser.press("#role option[value=moderator]").await;
+            browser.press("form[action='/accounts/invite'] button").await;
+            browser.wait("#fresh").await;
+            let link = browser.text("#fresh").await;
+            browser.client.delete_all_cookies().await.unwrap();
+            browser.open(&link).await;
+            browser.check_page().await;
+            browser.join(name).await;
+            // The role is the one that was chosen.
+            browser.wait("nav.side a[href='/moderation']").await;
+            browser.client.delete_all_cookies().await.unwrap();
+            browser.open(&link).await;
+            assert!(browser.client.find(Locator::Css("#again")).await.is_err(), "it works once");
+            world.sign_in(browser, "/accounts").await;
+            browser.wait_for_text(".people", name).await;
+        });
+    }
+}
+
+/// Every element that takes the focus shows it, and nothing covers it.
+const FOCUS: &str = "const one = document.activeElement; if (one === document.body) return '';
+    const style = getComputedStyle(one);
+    if (style.outlineStyle === 'none' && style.boxShadow === 'none') return 'shows no focus';
+    const box = one.getBoundingClientRect();
+    const at = document.elementFromPoint(box.x + Math.min(box.width, 24) / 2, box.y + box.height / 2);
+    return at && (one.contains(at) || at.contains(one)) ? '' : 'is covered';";
+
+#[test]
+fn the_dashboard_is_used_with_a_keyboard_alone() {
+    let world = World::new();
+    let url = &world.terse.url;
+    for alias in ["one", "two", "three"] {
+        let link = json!({"alias": alias, "long_url": format!("https://example.com/{alias}")});
+        world.api("POST", "/urls", &link);
+    }
+    run_scenario(true, &[url], async |browser| {
+        browser.open(&format!("{url}/login?next=/links")).await;
+        browser.keys("ann").await;
+        browser.key(Key::Tab).await;
+        browser.keys(&format!("{PASSWORD}{}", char::from(Key::Enter))).await;
+        browser.wait("nav.side").await;
+        browser.keys("n").await;
+        browser.wait("#long_url").await;
+        for _ in 0..40 {
+            if browser.focused().await == "long_url" {
+                break;
+            }
+            browser.key(Key::Tab).await;
+        }
+        browser.keys(&format!("https://example.com/typed{}", char::from(Key::Enter))).await;
+        browser.wait_for_text(".toast", "The link is created.").await;
+
+        // The search, down to a row, and what its letters do.
+        browser.open(&format!("{url}/links")).await;
+        browser.keys("/").await;
+        assert_eq!(browser.focused().await, "q");
+        browser.keys("example.com/t").await;
+        browser.wait_for_text("#rows", "typed").await;
+        browser.keys(&char::from(Key::Escape).to_string()).await;
+        for _ in 0..40 {
+            if browser.focused().await == "copy-source" {
+                break;
+            }
+            browser.key(Key::Tab).await;
+        }
+        browser.key(Key::Down).await;
+        browser.keys("x").await;
+        browser.wait(".pick:checked").await;
+        browser.keys("x").await;
+        browser.keys("e").await;
+        browser.wait("#long_url").await;
+
+        // Menus open and close.
+        browser.open(&format!("{url}/links/one")).await;
+        let focus = "document.querySelector(\"summary[aria-label='More actions']\").focus()";
+        browser.client.execute(focus, vec![]).await.unwrap();
+        browser.key(Key::Enter).await;
+        browser.wait(".actions details[open] button").await;
+        browser.key(Key::Escape).await;
+        let open = browser.client.find(Locator::Css(".actions details[open]")).await;
+        assert!(open.is_err(), "Escape closes a menu");
+
+        for (width, path) in
+            [(1440, "/links"), (390, "/links"), (1440, "/links/one"), (390, "/account")]
+        {
+            browser.screen(width, 844, false).await;
+            browser.open(&format!("{url}{path}")).await;
+            let mut found = 0;
+            for _ in 0..45 {
+                browser.key(Key::Tab).await;
+                let wrong = browser.client.execute(FOCUS, vec![]).await.unwrap();
+                let one = browser.client.active_element().await.unwrap();
+                assert_eq!(wrong, json!(""), "{path} {width}: {:?}", one.html(false).await);
+                found += usize::from(wrong == Value::from(""));
+            }
+            assert_eq!(found, 45);
+        }
+    });
+}
