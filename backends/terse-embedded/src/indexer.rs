@@ -17,6 +17,8 @@ use crate::writes::LinkWrites;
 const COLLECT: Duration = Duration::from_millis(200);
 /// How many links one job indexes: it takes about 20 ms.
 const MAX_INDEXED_AT_ONCE: usize = 1000;
+/// How much longer than a job the indexer pauses while callers' writes wait.
+const CALLERS_SHARE: u32 = 8;
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Signals the indexer that links wait, or that the store closes.
@@ -130,8 +132,9 @@ fn run(signal: &IndexSignal, writes: &Writes) -> bool {
         let outcome = writes.push(Box::new(job)).ok().and_then(|()| answer.blocking_recv().ok());
         let pause = match outcome {
             Some(Ok(false)) => return true,
-            // Callers' writes get at least half of the writer's time.
-            Some(Ok(true)) if writes.len() > 0 => begun.elapsed(),
+            // Callers' writes get most of the writer's time: an import is not held up, and a search
+            // compares the links that wait themselves.
+            Some(Ok(true)) if writes.len() > 0 => begun.elapsed() * CALLERS_SHARE,
             Some(Ok(true)) => Duration::ZERO,
             // The queue is full, or the disk fails.
             Some(Err(_)) | None => RETRY_AFTER,
