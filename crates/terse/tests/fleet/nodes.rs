@@ -1,13 +1,15 @@
-//! The machines: PostgreSQL with its standby, pgbouncer, and nodes with a proxy each.
+//! The machines: PostgreSQL with its standby, pgbouncer, Redis, and nodes with a proxy to each.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use terse_testkit::{PgBouncer, PostgresServer, TcpProxy};
+use terse_testkit::{PgBouncer, PostgresServer, RedisServer, TcpProxy};
 
+use crate::faults::Fault;
 use crate::process::Served;
 
 pub(crate) const KEY: &str = "a-key-for-tests-0123456789";
@@ -30,8 +32,26 @@ pub(crate) struct Fleet {
     pooler: PgBouncer,
     standby: PostgresServer,
     pub(crate) server: PostgresServer,
+    /// If a fault of Redis is selected.
+    redis: Option<Redis>,
     /// Whether the standby has taken over.
     failed_over: AtomicBool,
+}
+
+/// Redis, and the way of each node to it.
+struct Redis {
+    server: RedisServer,
+    proxies: Vec<TcpProxy>,
+}
+
+/// How Redis is broken.
+#[derive(Clone, Copy)]
+pub(crate) enum RedisFault {
+    Killed,
+    Frozen,
+    Flushed,
+    /// One node does not reach it.
+    Partitioned,
 }
 
 /// A failed test shows what its nodes and pgbouncer logged last.
@@ -67,6 +87,11 @@ impl Fleet {
             remembered: Mutex::default(),
         };
         let nodes = (0..size).map(node).collect();
+        let redis = Fault::selected().iter().any(|fault| fault.is_of_redis()).then(|| {
+            let server = RedisServer::start(&[]);
+            let proxies = (0..size).map(|_| TcpProxy::start(server.port())).collect();
+            Redis { server, proxies }
+        });
         let fleet = Self {
             nodes,
             proxies,
@@ -75,6 +100,7 @@ impl Fleet {
             pooler,
             standby,
             server,
+            redis,
             failed_over: AtomicBool::new(false),
         };
         (0..size).for_each(|node| fleet.start_node(node));
@@ -105,6 +131,18 @@ impl Fleet {
         self.proxies.iter().for_each(TcpProxy::accept);
     }
 
+    /// A backup of the database.
+    pub(crate) fn dump(&self) -> Vec<u8> {
+        self.server.dump(&self.database)
+    }
+
+    /// Puts the backup in place of the database.
+    pub(crate) fn restore(&self, dump: &[u8]) {
+        self.proxies.iter().for_each(TcpProxy::refuse);
+        self.server.restore(&self.database, dump);
+        self.proxies.iter().for_each(TcpProxy::accept);
+    }
+
     /// The token of each job's lease.
     pub(crate) fn tokens(&self) -> Vec<(String, u64)> {
         let rows = self.primary().sql(&self.database, "SELECT name, token FROM job_leases");
@@ -117,9 +155,64 @@ impl Fleet {
 
     /// Starts a process in the node's folder.
     pub(crate) fn start_node(&self, node: usize) {
-        let (at, database) = (&self.nodes[node], &self.database);
+        self.start_node_ahead(node, 0);
+    }
+
+    /// The same, with a clock that is some seconds ahead.
+    pub(crate) fn start_node_ahead(&self, node: usize, seconds: u64) {
+        let at = &self.nodes[node];
+        let log = std::fs::File::create(at.folder.path().join("log")).unwrap();
+        let data = at.folder.path().join("data");
+        let served = self.serve(node, &data, log, seconds);
+        at.remembered.lock().unwrap().clear();
+        *at.url.write().unwrap() = served.url.clone();
+        *at.served.lock().unwrap() = Some(served);
+    }
+
+    /// Starts a process in a copy of the first node's folder, which has the identity of its
+    /// journal, and ends it. The first node then starts again.
+    pub(crate) fn run_copy(&self, time: Duration) {
+        let folder = tempfile::tempdir().unwrap();
+        let from = self.nodes[0].folder.path().join("data");
+        let mut copy = std::process::Command::new("cp");
+        assert!(copy.arg("-r").arg(from).arg(folder.path()).status().unwrap().success());
+        let data = folder.path().join("data");
+        // It is of the process that runs in the original.
+        let _removed = std::fs::remove_file(data.join("run.json"));
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let copy = self.serve(0, &data, log, 0);
+        std::thread::sleep(time);
+        copy.kill();
+        self.restart(0);
+    }
+
+    pub(crate) fn break_redis(&self, fault: RedisFault, node: usize) {
+        let redis = self.redis.as_ref().expect("Redis runs if a fault of it is selected");
+        let wait = || std::thread::sleep(Duration::from_secs(3));
+        match fault {
+            RedisFault::Killed => {
+                redis.server.stop();
+                wait();
+                redis.server.run();
+            }
+            RedisFault::Frozen => {
+                redis.server.freeze();
+                wait();
+                redis.server.thaw();
+            }
+            RedisFault::Flushed => assert_eq!(redis.server.ask(&["flushall"]), "OK"),
+            RedisFault::Partitioned => {
+                redis.proxies[node].refuse();
+                wait();
+                redis.proxies[node].accept();
+            }
+        }
+    }
+
+    fn serve(&self, node: usize, data: &Path, log: std::fs::File, ahead: u64) -> Served {
+        let database = &self.database;
         let port = self.proxies[node].port();
-        let settings = [
+        let mut settings = vec![
             format!("store=postgres://terse@127.0.0.1:{port}/{database}"),
             format!("store_direct={}", self.primary().url(database)),
             format!("admin_key={KEY}"),
@@ -127,20 +220,22 @@ impl Fleet {
             "redirect.threads=1".to_owned(),
             "clicks.flush=1s".to_owned(),
         ];
-        let settings: Vec<&str> =
-            settings.iter().map(String::as_str).chain(self.settings.iter().copied()).collect();
-        let log = std::fs::File::create(at.folder.path().join("log")).unwrap();
-        let data = at.folder.path().join("data");
-        let mut command = crate::process::command(&data);
+        if let Some(redis) = &self.redis {
+            settings.push(format!("cache.url=redis://127.0.0.1:{}", redis.proxies[node].port()));
+        }
+        let mut command = crate::process::command(data);
         command.args(["serve", "--listen", "127.0.0.1:0"]);
-        settings.iter().for_each(|setting| {
-            command.args(["--set", setting]);
+        settings.iter().map(String::as_str).chain(self.settings.iter().copied()).for_each(|set| {
+            command.args(["--set", set]);
         });
+        if ahead > 0 {
+            let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+            assert!(Path::new(library).exists(), "this fault needs Debian's package `faketime`");
+            command.env("LD_PRELOAD", library).env("FAKETIME", format!("+{ahead}s"));
+            command.env("DONT_FAKE_MONOTONIC", "1");
+        }
         command.stdout(std::process::Stdio::null()).stderr(log);
-        let served = Served::spawn(&data, &mut command);
-        at.remembered.lock().unwrap().clear();
-        *at.url.write().unwrap() = served.url.clone();
-        *at.served.lock().unwrap() = Some(served);
+        Served::spawn(data, &mut command)
     }
 
     pub(crate) fn kill(&self, node: usize) {

@@ -1,0 +1,171 @@
+//! What is broken on purpose.
+
+use std::time::Duration;
+
+use terse_testkit::TcpProxy;
+use terse_testkit::fleet::{History, Window};
+
+use crate::client::Recorder;
+use crate::nodes::{Fleet, RedisFault};
+use crate::sleep;
+
+/// What is broken on purpose.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Fault {
+    NodeKilled,
+    NodePaused,
+    NodeRestarted,
+    DatabaseRestarted,
+    DatabaseSlow,
+    DatabaseRefuses,
+    RedisKilled,
+    RedisFrozen,
+    RedisFlushed,
+    RedisPartitioned,
+    /// Another process starts on a copy of a node's data folder.
+    FolderCopied,
+    /// The clock of a node is a minute ahead.
+    ClockOff,
+    /// Once and as the last one, because the primary does not come back.
+    DatabaseFailsOver,
+}
+
+/// All, with the names by which they are selected. The first six are the usual ones.
+const FAULTS: [(&str, Fault); 13] = [
+    ("node-killed", Fault::NodeKilled),
+    ("node-paused", Fault::NodePaused),
+    ("node-restarted", Fault::NodeRestarted),
+    ("database-restarted", Fault::DatabaseRestarted),
+    ("database-slow", Fault::DatabaseSlow),
+    ("database-refuses", Fault::DatabaseRefuses),
+    ("redis-killed", Fault::RedisKilled),
+    ("redis-frozen", Fault::RedisFrozen),
+    ("redis-flushed", Fault::RedisFlushed),
+    ("redis-partitioned", Fault::RedisPartitioned),
+    ("folder-copied", Fault::FolderCopied),
+    ("clock-off", Fault::ClockOff),
+    ("database-fails-over", Fault::DatabaseFailsOver),
+];
+
+/// A test of its own: what was written after the backup is lost on purpose.
+const RESTORED: &str = "database-restored";
+
+/// Whether the test with an older backup runs.
+pub(crate) fn restores_a_backup() -> bool {
+    let selected = std::env::var("TERSE_FLEET_FAULTS").unwrap_or_default();
+    selected == "all" || selected.split(',').any(|name| name.trim() == RESTORED)
+}
+
+impl Fault {
+    /// Those of `TERSE_FLEET_FAULTS`, or the usual six.
+    pub(crate) fn selected() -> Vec<Self> {
+        let faults = |some: &[(&str, Self)]| some.iter().map(|(_, fault)| *fault).collect();
+        match std::env::var("TERSE_FLEET_FAULTS").as_deref() {
+            Err(_) | Ok("") => faults(&FAULTS[..6]),
+            Ok("all") => faults(&FAULTS),
+            Ok(names) => {
+                let find = |name: &str| FAULTS.iter().find(|(known, _)| *known == name.trim());
+                let known = || FAULTS.map(|(name, _)| name).join(", ");
+                let fault = |name: &str| match find(name) {
+                    Some((_, fault)) => *fault,
+                    None => panic!("TERSE_FLEET_FAULTS: {name:?} is none of {}", known()),
+                };
+                names.split(',').filter(|name| name.trim() != RESTORED).map(fault).collect()
+            }
+        }
+    }
+
+    /// Whether it happens once, after all others.
+    pub(crate) fn is_last(self) -> bool {
+        self == Self::DatabaseFailsOver
+    }
+
+    fn is_of_database(self) -> bool {
+        matches!(
+            self,
+            Self::DatabaseRestarted
+                | Self::DatabaseSlow
+                | Self::DatabaseRefuses
+                | Self::DatabaseFailsOver
+        )
+    }
+
+    /// Nodes need no Redis: a fault of it excuses nothing.
+    pub(crate) fn is_of_redis(self) -> bool {
+        matches!(
+            self,
+            Self::RedisKilled | Self::RedisFrozen | Self::RedisFlushed | Self::RedisPartitioned
+        )
+    }
+}
+
+/// Breaks one thing for a while, and notes when.
+pub(crate) fn apply(
+    fault: Fault,
+    round: usize,
+    fleet: &Fleet,
+    recorder: &Recorder,
+    history: &mut History,
+) {
+    let node = round % fleet.len();
+    let from = recorder.now();
+    eprintln!("{from:>7} ms: {fault:?}, node {node}");
+    match fault {
+        Fault::NodeKilled => {
+            fleet.kill(node);
+            sleep(1_500);
+            fleet.start_node(node);
+        }
+        Fault::NodePaused => {
+            fleet.pause(node, Duration::from_secs(3));
+            history.cuts.push((node, Window { from, to: recorder.now() }));
+        }
+        Fault::NodeRestarted => fleet.restart(node),
+        Fault::DatabaseRestarted => {
+            fleet.server.stop();
+            let away = recorder.now();
+            sleep(3_000);
+            history.store_away.push(Window { from: away, to: recorder.now() });
+            fleet.server.run();
+        }
+        Fault::DatabaseSlow => {
+            fleet.proxies.iter().for_each(|proxy| proxy.delay(Duration::from_millis(200)));
+            sleep(4_000);
+            fleet.proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
+        }
+        Fault::DatabaseRefuses => {
+            fleet.proxies.iter().for_each(TcpProxy::refuse);
+            let away = recorder.now();
+            sleep(3_000);
+            history.store_away.push(Window { from: away, to: recorder.now() });
+            fleet.proxies.iter().for_each(TcpProxy::accept);
+        }
+        Fault::RedisKilled => fleet.break_redis(RedisFault::Killed, node),
+        Fault::RedisFrozen => fleet.break_redis(RedisFault::Frozen, node),
+        Fault::RedisFlushed => fleet.break_redis(RedisFault::Flushed, node),
+        Fault::RedisPartitioned => fleet.break_redis(RedisFault::Partitioned, node),
+        Fault::FolderCopied => fleet.run_copy(Duration::from_secs(4)),
+        Fault::ClockOff => {
+            fleet.terminate(node);
+            fleet.start_node_ahead(node, 60);
+            sleep(8_000);
+            fleet.restart(node);
+        }
+        Fault::DatabaseFailsOver => {
+            fleet.fail_over();
+            history.store_away.push(Window { from, to: recorder.now() });
+        }
+    }
+    let to = recorder.now();
+    if !fault.is_of_redis() {
+        history.faults.push(Window { from, to });
+    }
+    history.effects.extend(fleet.tokens());
+    if fault.is_of_database() {
+        // Nodes connect again at random distances of up to two seconds.
+        let window = Window { from, to: to + 3_000 };
+        history.cuts.extend((0..fleet.len()).map(|node| (node, window)));
+        // A node that may have missed a change forgets all links.
+        fleet.forget();
+    }
+}
