@@ -5,7 +5,7 @@ use rusqlite::{Row, ToSql};
 use terse_core::rules::Rules;
 use terse_core::{
     Code, Domain, Flags, Link, LinkKey, ModerationSource, ModerationStatus, Notes, OwnerId,
-    PasswordHash, RedirectKind, Revision, Tags, Target, Timestamp, Title,
+    PasswordHash, RedirectKind, Revision, SocialPreview, Tags, Target, Timestamp, Title,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -19,7 +19,7 @@ pub(crate) const FIRST_NAMED: i64 = 1 << 61;
 pub(crate) const COLUMNS: &str = "id, domain, code, owner, target, created_at, updated_at, flags, \
     checksum, reuse, revision, \
      expires_at, valid_from, max_clicks, spent_clicks, title, tags, deleted_at, signs, password, \
-     notes, archived_at, rules, imported_clicks";
+     notes, archived_at, rules, imported_clicks, preview";
 
 const FORWARD_QUERY: i64 = 4;
 const CRAWLABLE: i64 = 8;
@@ -61,6 +61,7 @@ struct Fields<'a> {
     archived_at: Option<i64>,
     rules: Option<&'a str>,
     imported_clicks: Option<i64>,
+    preview: Option<&'a str>,
 }
 
 impl<'a> RawRow<'a> {
@@ -89,6 +90,7 @@ impl<'a> RawRow<'a> {
                 archived_at: row.get(21)?,
                 rules: text(row, 22)?,
                 imported_clicks: row.get(23)?,
+                preview: text(row, 24)?,
             },
             checksum: row.get(8)?,
             spent_clicks: row.get::<_, Option<i64>>(14)?.unwrap_or(0) as u64,
@@ -104,6 +106,9 @@ impl<'a> RawRow<'a> {
         }
         let rules = self.fields.rules.map(|text| {
             Rules::from_stored(text).ok_or_else(|| corrupt("rules that cannot be read"))
+        });
+        let preview = self.fields.preview.map(|text| {
+            SocialPreview::from_stored(text).ok_or_else(|| corrupt("a preview that cannot be read"))
         });
         let redirect = match flags & 3 {
             0 => RedirectKind::Found,
@@ -135,6 +140,7 @@ impl<'a> RawRow<'a> {
             password: self.fields.password.map(PasswordHash::from_phc),
             archived_at: self.fields.archived_at.map(Timestamp::from_ms),
             rules: rules.transpose()?,
+            preview: preview.transpose()?,
             forward_query: flags & FORWARD_QUERY != 0,
             crawlable: flags & CRAWLABLE != 0,
             moderation,
@@ -163,11 +169,16 @@ fn text<'a>(row: &'a Row<'_>, index: usize) -> Result<Option<&'a str>, Failure> 
 pub(crate) struct Texts {
     tags: String,
     rules: Option<String>,
+    preview: Option<String>,
 }
 
 impl Texts {
     pub(crate) fn of(link: &Link) -> Self {
-        Self { tags: link.tags.joined(), rules: link.rules.as_ref().map(Rules::show) }
+        Self {
+            tags: link.tags.joined(),
+            rules: link.rules.as_ref().map(Rules::show),
+            preview: link.preview.as_ref().map(SocialPreview::show),
+        }
     }
 }
 
@@ -222,6 +233,7 @@ impl<'a> NewRow<'a> {
             archived_at: link.archived_at.map(Timestamp::as_ms),
             rules: texts.rules.as_deref(),
             imported_clicks: Some(link.imported_clicks as i64).filter(|clicks| *clicks != 0),
+            preview: texts.preview.as_deref(),
         };
         let checksum = fields.checksum(id, link.key.domain.as_str(), code);
         Self { id, domain, code, fields, checksum }
@@ -229,7 +241,7 @@ impl<'a> NewRow<'a> {
 
     /// Every column of [`COLUMNS`]. `spent_clicks` is separate because the checksum does not cover
     /// it.
-    pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 24] {
+    pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 25] {
         let f = &self.fields;
         [
             &self.id,
@@ -256,6 +268,7 @@ impl<'a> NewRow<'a> {
             &f.archived_at,
             &f.rules,
             &f.imported_clicks,
+            &f.preview,
         ]
     }
 }
@@ -305,6 +318,7 @@ impl Fields<'_> {
             (b'a', archived_at.as_deref()),
             (b'r', self.rules),
             (b'i', imported_clicks.as_deref()),
+            (b's', self.preview),
         ];
         for (letter, text) in later {
             if text.is_some() {

@@ -36,6 +36,7 @@ pub(crate) const LINKS: Shape = Shape {
         include_str!("schema_11.sql"),
         include_str!("schema_12.sql"),
         include_str!("schema_13.sql"),
+        include_str!("schema_14.sql"),
     ],
 };
 

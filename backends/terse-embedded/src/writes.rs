@@ -125,7 +125,7 @@ impl LinkWrites {
             insert_row: format!(
                 "INSERT INTO links ({COLUMNS}) VALUES \
                  (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,\
-                 ?20,?21,?22,?23,?24)"
+                 ?20,?21,?22,?23,?24,?25)"
             ),
             reusable_rows: format!(
                 "SELECT {COLUMNS} FROM links WHERE reuse = ?1 ORDER BY id DESC \
@@ -425,7 +425,8 @@ impl LinkWrites {
              ?10, revision = ?11, \
              expires_at = ?12, valid_from = ?13, max_clicks = ?14, title = ?16, tags = ?17, \
              deleted_at = ?18, signs = ?19, \
-             password = ?20, notes = ?21, archived_at = ?22, rules = ?23 \
+             password = ?20, notes = ?21, archived_at = ?22, rules = ?23, \
+             preview = ?25 \
              WHERE id = ?1 AND domain = ?2 AND code IS ?3 AND owner = ?4 AND created_at = ?6 AND \
              imported_clicks IS ?24 AND ?15 IS NULL",
         )?;

@@ -56,6 +56,7 @@ pub(crate) const LINKS: Part = Part {
         },
         Migration { needs: 1, sql: include_str!("schema/links_2.sql"), if_possible: "" },
         Migration { needs: 1, sql: include_str!("schema/links_3.sql"), if_possible: "" },
+        Migration { needs: 1, sql: include_str!("schema/links_4.sql"), if_possible: "" },
     ],
 };
 

@@ -199,7 +199,7 @@ impl DatabaseImport {
             after = Some((last.get(0), last.get(1)));
             let mut links = Vec::with_capacity(rows.len());
             for row in &rows {
-                let marked = row.get::<_, Option<SqlTimestamp>>(28).map(|at| at.0);
+                let marked = row.get::<_, Option<SqlTimestamp>>(29).map(|at| at.0);
                 let link = row::read(row, 0)?;
                 links.push(MovedLink { position: 0, link, marked, history: Vec::new() });
             }

@@ -22,4 +22,3 @@ pub use commands::self_test::SelfTestArgs;
 pub use commands::{Command, CommandContext};
 pub use data_files::{CheckFile, CopyFile, DataFile, DataFiles};
 pub use problem::{UsageError, describe};
-pub use transfer::rows_of;

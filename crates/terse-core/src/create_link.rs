@@ -9,6 +9,7 @@ use crate::links::LinkPolicy;
 use crate::password::PasswordHash;
 use crate::patch::{check_window, expiry_after, parse_max_clicks, parse_redirect};
 use crate::rules::{ParsedRules, RawRules, Rules};
+use crate::social_preview::{RawPreview, SocialPreview};
 use crate::span::Span;
 use crate::target::Target;
 use crate::text::{Notes, Tags, Title};
@@ -42,6 +43,8 @@ pub struct CreateLink {
     pub password: Option<PasswordHash>,
     /// Redirect rules.
     pub rules: Option<RawRules>,
+    /// The preview that chats and social networks show.
+    pub preview: Option<RawPreview>,
     /// The short domain; the primary one if absent.
     pub domain: Option<String>,
     /// Whether a visitor's query is passed on.
@@ -89,6 +92,8 @@ pub struct NewLink {
     pub archived: bool,
     /// Redirect rules, with the texts of their targets.
     pub rules: Option<ParsedRules>,
+    /// The preview that chats and social networks show.
+    pub preview: Option<SocialPreview>,
     /// Whether a visitor's query is passed on.
     pub forward_query: bool,
     /// Whether search engines may follow.
@@ -199,6 +204,11 @@ impl CreateLink {
             rules: self
                 .rules
                 .map(|RawRules(sent)| Rules::parse(&sent, rules))
+                .transpose()?
+                .flatten(),
+            preview: self
+                .preview
+                .map(|sent| SocialPreview::parse(&sent, rules))
                 .transpose()?
                 .flatten(),
             forward_query: self.forward_query.unwrap_or(false),

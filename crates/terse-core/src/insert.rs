@@ -87,7 +87,8 @@ impl ReuseKey {
             && (have.valid_from, have.max_clicks, have.redirect)
                 == (wanted.valid_from, wanted.max_clicks, wanted.redirect)
             && (have.forward_query, have.crawlable) == (wanted.forward_query, wanted.crawlable)
-            && (&have.rules, &have.password) == (&wanted.rules, &wanted.password)
+            && (&have.rules, &have.preview) == (&wanted.rules, &wanted.preview)
+            && have.password == wanted.password
             && have.archived_at.is_some() == wanted.archived_at.is_some()
             && have.notes == wanted.notes
             && self.same_title_and_tags(have)

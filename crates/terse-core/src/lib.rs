@@ -23,6 +23,7 @@ mod events;
 mod host;
 mod http_client;
 mod identity;
+pub mod import_file;
 mod insert;
 pub mod job;
 mod job_board;
@@ -49,6 +50,7 @@ pub mod rules;
 mod screening;
 mod secret;
 mod self_check;
+mod social_preview;
 mod span;
 mod store;
 mod target;
@@ -95,9 +97,10 @@ pub use link::{
 };
 pub use link_reader::{AbsenceCertainty, ClickSpend, ClickSpender, LinkReader};
 pub use links::{
-    Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, ImportPreview,
-    ImportRowConflict, ImportRowKey, LinkCreation, LinkError, LinkPolicy, Links, Listing,
-    OwnerFilter, PublicLinks, SeenImportRows, TagReport,
+    Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, ImportError,
+    ImportLink, ImportOptions, ImportPhase, ImportPreview, ImportProgress, ImportRowConflict,
+    ImportRowKey, Imports, LinkCreation, LinkError, LinkPolicy, Links, Listing, MAX_IMPORT_FILE,
+    OwnerFilter, PublicLinks, SampleRow, SeenImportRows, TagReport,
 };
 pub use log_limit::LogLimit;
 pub use notices::Notices;
@@ -116,6 +119,9 @@ pub use screening::{
 };
 pub use secret::Secret;
 pub use self_check::{CheckResult, Finding, NoSelfCheck, SelfCheck, self_check};
+pub use social_preview::{
+    MAX_PREVIEW_DESCRIPTION, MAX_PREVIEW_IMAGE_URL, MAX_PREVIEW_TITLE, RawPreview, SocialPreview,
+};
 pub use span::Span;
 pub use store::{
     BoxError, CodeLease, Cursor, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, Page,

@@ -7,6 +7,7 @@ use crate::domain::Domain;
 use crate::password::PasswordHash;
 use crate::rules::Rules;
 use crate::screening::Flags;
+use crate::social_preview::SocialPreview;
 use crate::target::Target;
 use crate::text::{Notes, Tags, Title};
 
@@ -166,6 +167,8 @@ pub struct Link {
     pub archived_at: Option<Timestamp>,
     /// Rules that send some visitors to other targets.
     pub rules: Option<Rules>,
+    /// What preview fetchers get instead of the redirect.
+    pub preview: Option<SocialPreview>,
     /// Whether a visitor's query is passed on to the target.
     pub forward_query: bool,
     /// Whether search engines may follow it.

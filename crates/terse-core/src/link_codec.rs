@@ -8,7 +8,8 @@
 //!
 //! Version 1 holds every link that was not imported with clicks. Version 2 has the same fields and
 //! after them `imported_clicks`; only links that have such clicks are written so, and a node that
-//! does not know it treats them as a miss. [`decode`] reads both.
+//! does not know it treats them as a miss. Version 3 has the fields of version 2 and after them the
+//! preview; only links with a preview are written so. [`decode`] reads all of them.
 
 use std::borrow::Cow;
 
@@ -23,6 +24,7 @@ use crate::link::{
 use crate::password::PasswordHash;
 use crate::rules::Rules;
 use crate::screening::Flags;
+use crate::social_preview::SocialPreview;
 use crate::target::Target;
 use crate::text::{Notes, Tags, Title};
 use crate::time::Timestamp;
@@ -31,6 +33,8 @@ use crate::time::Timestamp;
 pub const LINK_CODEC_VERSION: u8 = 1;
 /// The version for a link with imported clicks.
 const WITH_IMPORTED_CLICKS: u8 = 2;
+/// The version for a link with a preview.
+const WITH_PREVIEW: u8 = 3;
 
 const CHECKSUM: usize = 8;
 
@@ -103,13 +107,20 @@ pub fn encode(link: &Link) -> Vec<u8> {
         reusable: link.reusable,
         revision: link.revision.0,
     };
-    let imported = link.imported_clicks > 0;
-    let version = if imported { WITH_IMPORTED_CLICKS } else { LINK_CODEC_VERSION };
+    let version = match (&link.preview, link.imported_clicks) {
+        (Some(_), _) => WITH_PREVIEW,
+        (None, 0) => LINK_CODEC_VERSION,
+        (None, _) => WITH_IMPORTED_CLICKS,
+    };
     let mut bytes = postcard::to_extend(&fields, vec![version])
         .expect("plain fields are always written into memory");
-    if imported {
+    if version >= WITH_IMPORTED_CLICKS {
         bytes = postcard::to_extend(&link.imported_clicks, bytes)
             .expect("a number is always written into memory");
+    }
+    if let Some(preview) = &link.preview {
+        bytes = postcard::to_extend(&preview.show(), bytes)
+            .expect("a text is always written into memory");
     }
     let checksum = xxh3_64(&bytes);
     bytes.extend(checksum.to_le_bytes());
@@ -128,8 +139,15 @@ pub fn decode(bytes: &[u8]) -> Option<Link> {
     let (fields, rest) = postcard::take_from_bytes::<LinkV1<'_>>(fields).ok()?;
     let (imported_clicks, rest) = match version {
         LINK_CODEC_VERSION => (0, rest),
-        WITH_IMPORTED_CLICKS => postcard::take_from_bytes::<u64>(rest).ok()?,
+        WITH_IMPORTED_CLICKS | WITH_PREVIEW => postcard::take_from_bytes::<u64>(rest).ok()?,
         _ => return None,
+    };
+    let (preview, rest) = match version {
+        WITH_PREVIEW => {
+            let (text, rest) = postcard::take_from_bytes::<&str>(rest).ok()?;
+            (Some(SocialPreview::from_stored(text)?), rest)
+        }
+        _ => (None, rest),
     };
     if !rest.is_empty() {
         return None;
@@ -163,6 +181,7 @@ pub fn decode(bytes: &[u8]) -> Option<Link> {
             None => None,
             Some(text) => Some(Rules::from_stored(&text)?),
         },
+        preview,
         forward_query: fields.forward_query,
         crawlable: fields.crawlable,
         moderation: match fields.moderation {

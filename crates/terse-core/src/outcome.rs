@@ -13,6 +13,9 @@ pub enum VisitDecision {
     RedirectWithQuery,
     /// A redirect to the target that the link's rules choose for this visitor.
     RedirectByRules,
+    /// A page with the link's own preview for a known preview fetcher. Everybody else gets a
+    /// redirect; rules and the query apply.
+    RedirectOrPreview,
     /// A redirect if the store can spend one more of the link's clicks. Rules and the query apply.
     RedirectIfSpent,
     /// A warning page.
@@ -36,6 +39,7 @@ impl VisitDecision {
         match link.status(now) {
             LinkStatus::Active if link.password.is_some() => Self::Password,
             LinkStatus::Active if link.max_clicks.is_some() => Self::RedirectIfSpent,
+            LinkStatus::Active if link.preview.is_some() => Self::RedirectOrPreview,
             LinkStatus::Active if link.rules.is_some() => Self::RedirectByRules,
             LinkStatus::Active if link.forward_query => Self::RedirectWithQuery,
             LinkStatus::Active => Self::Redirect,
@@ -54,6 +58,9 @@ pub enum Answered {
     /// A click: the visitor was redirected to a target.
     #[default]
     Redirected,
+    /// A preview fetcher got the link's own preview. It counts as the redirect that it would have
+    /// got otherwise: a click of a bot.
+    Previewed,
     /// The warning page was shown.
     Warned,
     /// The password form was shown.
@@ -95,6 +102,7 @@ impl Answered {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Redirected => "redirected",
+            Self::Previewed => "previewed",
             Self::Warned => "warned",
             Self::PasswordAsked => "password_asked",
             Self::NotFound | Self::NeverIssued => "not_found",
@@ -113,7 +121,7 @@ impl Answered {
     #[inline]
     pub fn journal_byte(self) -> Option<u8> {
         match self {
-            Self::Redirected => Some(0),
+            Self::Redirected | Self::Previewed => Some(0),
             Self::NotFound | Self::NeverIssued => Some(1),
             Self::Gone | Self::UsedUp => Some(2),
             Self::Blocked => Some(3),
@@ -165,6 +173,7 @@ mod tests {
             password: None,
             archived_at: None,
             rules: None,
+            preview: None,
             forward_query: false,
             crawlable: false,
             moderation: ModerationStatus::Clear,
@@ -185,6 +194,7 @@ mod tests {
             let rules = r#"[{"device":"mobile","to":"https://m.example/"}]"#;
             Some(crate::rules::Rules::from_stored(rules).unwrap())
         };
+        let preview = || SocialPreview::from_stored(r#"{"title":"Sale"}"#);
         type Case<'a> = (&'a dyn Fn(&mut Link), VisitDecision);
         let cases: &[Case<'_>] = &[
             (&|_| (), Decision::Redirect),
@@ -192,6 +202,14 @@ mod tests {
             (&|l| l.rules = rules(), Decision::RedirectByRules),
             (&|l| (l.rules, l.forward_query) = (rules(), true), Decision::RedirectByRules),
             (&|l| (l.rules, l.max_clicks) = (rules(), Some(1)), Decision::RedirectIfSpent),
+            (&|l| l.preview = preview(), Decision::RedirectOrPreview),
+            (&|l| (l.preview, l.rules) = (preview(), rules()), Decision::RedirectOrPreview),
+            (&|l| (l.preview, l.password) = (preview(), password()), Decision::Password),
+            (&|l| (l.preview, l.max_clicks) = (preview(), Some(1)), Decision::RedirectIfSpent),
+            (
+                &|l| (l.preview, l.moderation) = (preview(), ModerationStatus::Suspicious),
+                Decision::Warning,
+            ),
             (&|l| l.expires_at = Some(now), Decision::Gone),
             (&|l| l.valid_from = Some(now), Decision::Redirect),
             (&|l| l.valid_from = Some(Timestamp::from_ms(1_001)), Decision::NotFound),
@@ -224,6 +242,7 @@ mod tests {
     fn the_bytes_of_the_journal_never_change() {
         for (answered, byte) in [
             (Answered::Redirected, Some(0)),
+            (Answered::Previewed, Some(0)),
             (Answered::NotFound, Some(1)),
             (Answered::NeverIssued, Some(1)),
             (Answered::Gone, Some(2)),

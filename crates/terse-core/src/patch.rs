@@ -8,6 +8,7 @@ use crate::link::{Link, ModerationSource, ModerationStatus, RedirectKind};
 use crate::password::PasswordHash;
 use crate::rules::{ParsedRules, RawRules, Rules};
 use crate::screening::REPORTED;
+use crate::social_preview::{RawPreview, SocialPreview};
 use crate::target::{Target, TargetRules};
 use crate::text::{Notes, Tags, Title};
 use crate::validation::{ValidationError, ValidationErrorKind};
@@ -51,6 +52,8 @@ pub struct Patch {
     pub archived: Option<bool>,
     /// New rules, replacing the old ones.
     pub rules: PatchField<RawRules>,
+    /// A new preview, replacing the old one.
+    pub preview: PatchField<RawPreview>,
     /// Whether a visitor's query is passed on.
     pub forward_query: Option<bool>,
     /// Whether search engines may follow.
@@ -124,6 +127,11 @@ impl Patch {
             PatchField::Keep => {}
             PatchField::Clear => new.rules = None,
             PatchField::Set(drafted) => new.rules = Some(drafted.rules),
+        }
+        match &self.preview {
+            PatchField::Keep => {}
+            PatchField::Clear => new.preview = None,
+            PatchField::Set(sent) => new.preview = SocialPreview::parse(sent, rules)?,
         }
         new.forward_query = self.forward_query.unwrap_or(new.forward_query);
         new.crawlable = self.crawlable.unwrap_or(new.crawlable);

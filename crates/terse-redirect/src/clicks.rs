@@ -75,7 +75,7 @@ impl ClickRecorder {
         let now_nanos = visit.redirector.steady_nanos();
         let at_ms = (now_nanos / 1000 + visit.wall_offset_micros) / 1000;
         let weight = match visit.answered {
-            Answered::Redirected | Answered::Warned => 1,
+            Answered::Redirected | Answered::Previewed | Answered::Warned => 1,
             _ => match orphans.weight(now_nanos / 1_000_000) {
                 Some(weight) => weight,
                 None => return self.counts.orphans_skipped.add(1),

@@ -48,6 +48,8 @@ macro_rules! counts {
 counts! {
     /// Redirects answered.
     redirected,
+    /// Preview fetchers that got the link's own preview.
+    previewed,
     /// Answered 404.
     not_found,
     /// Answered 404 without a look-up; also counted as `not_found`.
@@ -116,6 +118,7 @@ impl<C: Counter> Counts<C> {
     pub(crate) fn count(&self, answered: Answered) {
         match answered {
             Answered::Redirected => self.redirected.add(1),
+            Answered::Previewed => self.previewed.add(1),
             Answered::Warned => self.warned.add(1),
             Answered::PasswordAsked => self.password_asked.add(1),
             Answered::NotFound => self.not_found.add(1),

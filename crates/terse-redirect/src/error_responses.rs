@@ -30,6 +30,7 @@ fn index(answered: Answered) -> usize {
         Answered::NotFound
         | Answered::NeverIssued
         | Answered::Redirected
+        | Answered::Previewed
         | Answered::Warned
         | Answered::PasswordAsked
         | Answered::WrongMethod => 0,
@@ -130,6 +131,7 @@ fn describe(answered: Answered, pages: &FailurePages, settings: &RedirectSetting
         Answered::NotFound
         | Answered::NeverIssued
         | Answered::Redirected
+        | Answered::Previewed
         | Answered::Warned
         | Answered::PasswordAsked
         | Answered::WrongMethod => {

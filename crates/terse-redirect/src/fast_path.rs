@@ -148,6 +148,7 @@ pub fn answer<'a>(
             VisitDecision::Blocked => Answered::Blocked,
             VisitDecision::RedirectWithQuery
             | VisitDecision::RedirectByRules
+            | VisitDecision::RedirectOrPreview
             | VisitDecision::RedirectIfSpent
             | VisitDecision::Warning
             | VisitDecision::Password => return FastPathResult::HandOver,

@@ -39,6 +39,7 @@ mod routes;
 mod rule_evaluator;
 mod settings;
 mod single_flight;
+mod social_preview;
 mod sources;
 mod stream;
 mod suspensions;

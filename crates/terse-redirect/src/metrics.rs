@@ -10,6 +10,7 @@ impl RedirectCounts {
     pub fn write_metrics(&self, to: &mut Metrics) {
         let outcomes = [
             ("redirected", self.redirected),
+            ("previewed", self.previewed),
             ("not_found", self.not_found),
             ("gone", self.gone),
             ("blocked", self.blocked),

@@ -201,7 +201,8 @@ impl Route {
         const MAP_AND_RING: usize = 96;
         let link = self.head().link.as_ref().map_or(0, |link| {
             let rules = link.rules.as_ref().map_or(0, |rules| 2 * rules.show().len());
-            size_of::<Link>() + 2 * link.target.as_str().len() + rules
+            let preview = link.preview.as_ref().map_or(0, |preview| preview.show().len());
+            size_of::<Link>() + 2 * link.target.as_str().len() + rules + preview
         });
         size_of::<RouteHead>() + 16 + self.0.slice.len() + link + MAP_AND_RING
     }
@@ -230,7 +231,8 @@ impl Route {
         match head.decision {
             VisitDecision::Redirect
             | VisitDecision::RedirectWithQuery
-            | VisitDecision::RedirectByRules => {
+            | VisitDecision::RedirectByRules
+            | VisitDecision::RedirectOrPreview => {
                 now.wall_ms < head.valid_until
                     && now.steady_ms < head.fresh_until.saturating_add(as_ms(max_stale))
             }
@@ -408,9 +410,13 @@ fn is_stable(
 }
 
 /// How long clients may cache a permanent redirect: not past the link's expiry, and not at all if
-/// clicks are limited, rules choose the target, or there is a password.
+/// clicks are limited, rules choose the target, preview fetchers get another answer, or there is a
+/// password.
 fn max_age(link: &Link, now: Timestamp, settings: &RedirectSettings) -> Option<i64> {
-    let per_visit = link.max_clicks.is_some() || link.rules.is_some() || link.password.is_some();
+    let per_visit = link.max_clicks.is_some()
+        || link.rules.is_some()
+        || link.preview.is_some()
+        || link.password.is_some();
     if !link.redirect.is_permanent() || per_visit {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Applies a link's redirect rules to a visitor.
+//! Applies a link's redirect rules to a visitor, and recognises preview fetchers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use terse_core::rules::{
     NoClassifier, RequiredTraits, Rules, SplitKey, VisitorClassifier, VisitorTraits,
     truncate_user_agent,
 };
-use terse_core::{Link, Target, Timestamp};
+use terse_core::{Link, ModerationStatus, SocialPreview, Target, Timestamp};
 
-use crate::redirector::Visitor;
+use crate::redirector::{VisitMethod, Visitor};
 
 /// How long a visitor waits for the classifier to load its data. After that the rules apply without
 /// device and country.
@@ -23,6 +23,7 @@ pub(crate) struct RuleEvaluator {
     classifier: Arc<dyn VisitorClassifier>,
     agents_prepared: AtomicBool,
     countries_prepared: AtomicBool,
+    previews_prepared: AtomicBool,
 }
 
 impl Default for RuleEvaluator {
@@ -37,10 +38,11 @@ impl RuleEvaluator {
             classifier,
             agents_prepared: AtomicBool::new(false),
             countries_prepared: AtomicBool::new(false),
+            previews_prepared: AtomicBool::new(false),
         }
     }
 
-    /// Whether the rules of a link can be applied without waiting.
+    /// Whether the rules and the preview of a link can be applied without waiting.
     pub(crate) fn is_ready(&self, link: &Link) -> bool {
         self.is_prepared(needs(link))
     }
@@ -49,9 +51,11 @@ impl RuleEvaluator {
         let prepared = |flag: &AtomicBool| flag.load(Ordering::Acquire);
         (!needs.agent || prepared(&self.agents_prepared))
             && (!needs.country || prepared(&self.countries_prepared))
+            && (!needs.previews || prepared(&self.previews_prepared))
     }
 
-    /// Makes the classifier load what the rules of a link need, on a blocking thread.
+    /// Makes the classifier load what the rules and the preview of a link need, on a blocking
+    /// thread.
     pub(crate) async fn prepare(&self, link: &Link) {
         let needs = needs(link);
         if self.is_prepared(needs) {
@@ -63,12 +67,33 @@ impl RuleEvaluator {
             Ok(Ok(())) => {
                 self.agents_prepared.fetch_or(needs.agent, Ordering::Release);
                 self.countries_prepared.fetch_or(needs.country, Ordering::Release);
+                self.previews_prepared.fetch_or(needs.previews, Ordering::Release);
             }
             Ok(Err(_)) | Err(_) => tracing::warn!(
                 "the visitor classifier is not ready; redirect rules apply without device and \
                  country"
             ),
         }
+    }
+
+    /// The preview that this visitor gets instead of the redirect. `None` for everybody but known
+    /// preview fetchers, and for links with a password, a warning or limited clicks.
+    pub(crate) fn preview_for<'l>(
+        &self,
+        link: &'l Link,
+        visitor: &Visitor<'_>,
+    ) -> Option<&'l SocialPreview> {
+        let preview = link.preview.as_ref()?;
+        let is_plain = link.password.is_none()
+            && link.max_clicks.is_none()
+            && link.moderation == ModerationStatus::Clear;
+        let reads = matches!(visitor.method, VisitMethod::Get | VisitMethod::Head);
+        let agent = truncate_user_agent(visitor.headers.agent);
+        (is_plain
+            && reads
+            && self.previews_prepared.load(Ordering::Acquire)
+            && self.classifier.fetches_previews(agent))
+        .then_some(preview)
     }
 
     /// The target for this visitor.
@@ -97,5 +122,6 @@ impl RuleEvaluator {
 }
 
 fn needs(link: &Link) -> RequiredTraits {
-    link.rules.as_ref().map(Rules::required_traits).unwrap_or_default()
+    let rules = link.rules.as_ref().map(Rules::required_traits).unwrap_or_default();
+    RequiredTraits { previews: link.preview.is_some(), ..rules }
 }

@@ -27,7 +27,8 @@ pub(crate) async fn classify(
 ) -> Option<VisitorTraits> {
     let classifier = Arc::clone(&state.classifier);
     let looking = tokio::task::spawn_blocking(move || {
-        classifier.prepare(RequiredTraits { agent: agent.is_some(), country: address.is_some() });
+        let (by_agent, country) = (agent.is_some(), address.is_some());
+        classifier.prepare(RequiredTraits { agent: by_agent, country, previews: false });
         classifier.classify(agent.as_deref().map(truncate_user_agent), address)
     });
     tokio::time::timeout(TIMEOUT, looking).await.ok()?.ok()

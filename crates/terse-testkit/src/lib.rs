@@ -43,7 +43,7 @@ pub use memory_registry::MemoryRegistry;
 pub use pebble_server::PebbleServer;
 pub use postgres_server::{PgBouncer, PostgresServer};
 pub use redis_server::RedisServer;
-pub use sample::{alias, generated, key, rules, timestamp};
+pub use sample::{alias, generated, key, preview, rules, timestamp};
 pub use tcp_proxy::TcpProxy;
 pub use varnish_server::VarnishServer;
 pub use wait_until::wait_until;

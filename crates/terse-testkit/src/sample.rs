@@ -3,7 +3,7 @@
 use terse_core::rules::Rules;
 use terse_core::{
     Code, Domain, Flags, Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind,
-    Revision, Tags, Target, Timestamp,
+    Revision, SocialPreview, Tags, Target, Timestamp,
 };
 
 /// The creation time of sample links: `ms` after 2026-01-01T00:00:00Z.
@@ -40,6 +40,7 @@ pub fn generated(code: &str, target: &str) -> Link {
         password: None,
         archived_at: None,
         rules: None,
+        preview: None,
         forward_query: false,
         crawlable: false,
         moderation: ModerationStatus::Clear,
@@ -54,6 +55,15 @@ pub fn generated(code: &str, target: &str) -> Link {
 /// A plain link with a chosen alias.
 pub fn alias(code: &str, target: &str) -> Link {
     Link { generated: false, ..generated(code, target) }
+}
+
+/// A preview with every field.
+pub fn preview() -> Option<SocialPreview> {
+    let stored = concat!(
+        r#"{"title":"\"ü%_'","description":"two\nlines","#,
+        r#""image_url":"https://cdn.example/a.png"}"#,
+    );
+    Some(SocialPreview::from_stored(stored).expect("a preview as it is stored"))
 }
 
 /// Rules of every kind.

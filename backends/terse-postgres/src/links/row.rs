@@ -3,7 +3,8 @@
 use terse_core::rules::Rules;
 use terse_core::{
     Code, Domain, Flags, Link, LinkKey, ModerationSource, ModerationStatus, Notes, OwnerId,
-    PasswordHash, RedirectKind, Revision, StoreError, Tags, Target, Timestamp, Title, link_codec,
+    PasswordHash, RedirectKind, Revision, SocialPreview, StoreError, Tags, Target, Timestamp,
+    Title, link_codec,
 };
 use tokio_postgres::Row;
 use xxhash_rust::xxh3::xxh3_64;
@@ -16,13 +17,13 @@ pub(crate) const COLUMNS: &str = "l.domain, l.code, l.generated, l.owner, l.targ
      l.updated_at, l.expires_at, l.valid_from, l.max_clicks, l.spent_clicks, l.imported_clicks, \
      l.redirect, l.title, l.tags, l.notes, l.password, l.archived_at, l.rules, l.forward_query, \
      l.crawlable, l.moderation, l.moderated_by, l.flags, l.deleted_at, l.reuse, l.revision, \
-     l.checksum";
+     l.checksum, l.preview";
 
 /// The columns of [`NewRows`], for an insert.
 pub(crate) const NEW_COLUMNS: &str = "domain, code, generated, owner, target, created_at, \
      updated_at, expires_at, valid_from, max_clicks, spent_clicks, imported_clicks, redirect, \
      title, tags, notes, password, archived_at, rules, forward_query, crawlable, moderation, \
-     moderated_by, flags, deleted_at, reuse, revision, checksum";
+     moderated_by, flags, deleted_at, reuse, revision, checksum, preview";
 
 /// Reads a row whose columns begin at `from`. An error if the row does not match its checksum.
 pub(crate) fn read(row: &Row, from: usize) -> Result<Link, StoreError> {
@@ -64,6 +65,9 @@ pub(crate) fn read(row: &Row, from: usize) -> Result<Link, StoreError> {
         rules: rules
             .map(|text| Rules::from_stored(text).ok_or_else(|| wrong("the rules")))
             .transpose()?,
+        preview: get!(28, Option<&str>)
+            .map(|text| SocialPreview::from_stored(text).ok_or_else(|| wrong("the preview")))
+            .transpose()?,
         forward_query: get!(19),
         crawlable: get!(20),
         moderation: match get!(21, i16) {
@@ -104,12 +108,13 @@ pub(crate) fn read_keyed(row: &Row) -> Result<(LinkKey, Result<Link, StoreError>
     Ok((key_of(row, 0)?, read(row, 0)))
 }
 
-/// Covers everything but the spent clicks, which change by themselves.
+/// Covers everything but the spent clicks, which change by themselves, and the preview: nodes of an
+/// earlier version do not read that column, and follow the link without it.
 pub(crate) fn checksum(link: &Link) -> i64 {
-    let bytes = if link.spent_clicks == 0 {
+    let bytes = if link.spent_clicks == 0 && link.preview.is_none() {
         link_codec::encode(link)
     } else {
-        link_codec::encode(&Link { spent_clicks: 0, ..link.clone() })
+        link_codec::encode(&Link { spent_clicks: 0, preview: None, ..link.clone() })
     };
     xxh3_64(&bytes).cast_signed()
 }
@@ -158,6 +163,7 @@ pub(crate) struct NewRows<'a> {
     reuse: Vec<Option<i64>>,
     revision: Vec<i64>,
     checksum: Vec<i64>,
+    preview: Vec<Option<String>>,
 }
 
 impl<'a> NewRows<'a> {
@@ -203,6 +209,7 @@ impl<'a> NewRows<'a> {
         self.reuse.push(link.reusable.then(|| reuse_hash(link)));
         self.revision.push(link.revision.0.cast_signed());
         self.checksum.push(checksum(link));
+        self.preview.push(link.preview.as_ref().map(SocialPreview::show));
     }
 
     /// The columns, in the order of [`NEW_COLUMNS`].
@@ -236,14 +243,15 @@ impl<'a> NewRows<'a> {
             self.reuse,
             self.revision,
             self.checksum,
+            self.preview,
         ]
         .to_vec()
     }
 }
 
-/// A table `n` with the columns [`NEW_COLUMNS`], from 28 arrays.
+/// A table `n` with the columns [`NEW_COLUMNS`], from 29 arrays.
 pub(crate) fn unnested() -> String {
-    let arrays: Vec<String> = (1..=28).map(|n| format!("${n}")).collect();
+    let arrays: Vec<String> = (1..=29).map(|n| format!("${n}")).collect();
     format!("unnest({}) AS n ({NEW_COLUMNS})", arrays.join(", "))
 }
 

@@ -164,7 +164,7 @@ async fn keep(transaction: &Transaction<'_>, old: &Link, until: Timestamp) -> Re
 pub(super) async fn rewrite(transaction: &Transaction<'_>, links: &[&Link]) -> Result<(), Failure> {
     let columns = "updated_at, expires_at, valid_from, max_clicks, redirect, title, tags, notes, \
          password, archived_at, rules, forward_query, crawlable, moderation, moderated_by, flags, \
-         deleted_at, reuse, revision, checksum, target";
+         deleted_at, reuse, revision, checksum, target, preview";
     let sets: Vec<String> =
         columns.split(", ").map(|column| format!("{column} = v.{column}")).collect();
     let names = row::NEW_COLUMNS;

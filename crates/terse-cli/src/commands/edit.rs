@@ -6,6 +6,7 @@ use clap::Args;
 use http::Method;
 use serde_json::{Map, Value, json};
 
+use super::preview::PreviewArgs;
 use super::resolve::details;
 use super::{link_path, read_password, read_rules, text};
 use crate::CommandContext;
@@ -90,6 +91,11 @@ pub struct EditArgs {
     /// No rules
     #[arg(long, conflicts_with = "rules")]
     clear_rules: bool,
+    #[command(flatten)]
+    preview: PreviewArgs,
+    /// No social preview
+    #[arg(long, conflicts_with_all = ["preview_title", "preview_description", "preview_image"])]
+    clear_preview: bool,
     /// The redirect status: 301, 302, 307 or 308
     #[arg(long, value_name = "STATUS")]
     redirect: Option<u64>,
@@ -128,6 +134,7 @@ impl EditArgs {
         );
         give("max_clicks", or_null(self.max_clicks.map(Value::from), self.clear_max_clicks));
         give("rules", or_null(rules, self.clear_rules));
+        give("preview", or_null(self.preview.body(), self.clear_preview));
         give("redirect", self.redirect.map(Value::from));
         give("forward_query", self.forward_query.map(Value::from));
         give("crawlable", self.crawlable.map(Value::from));
@@ -204,6 +211,7 @@ mod tests {
             serde_json::json!({"archived": false, "notes": "n"})
         );
         assert_eq!(body(&["--clear-rules"]), serde_json::json!({"rules": null}));
+        assert_eq!(body(&["--clear-preview"]), serde_json::json!({"preview": null}));
         assert_eq!(body(&["--password-file", "x"]), serde_json::json!({"password": "p"}));
     }
 }

@@ -13,6 +13,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
+use terse_core::import_file::{Refused, Row, RowResult, Rows, Source};
 use terse_core::{Clock, SeenImportRows};
 
 use self::report::ImportReport;
@@ -20,9 +21,7 @@ use self::sending::{Sent, keys_of, send};
 use crate::CommandContext;
 use crate::client::ApiClient;
 use crate::terminal::{one_line, say};
-use crate::transfer::{
-    Format, ImportCounts, ImportPosition, Refused, Row, RowResult, Rows, Source,
-};
+use crate::transfer::{Format, ImportCounts, ImportPosition};
 
 /// Links per request.
 const BATCH: usize = 500;
@@ -112,7 +111,7 @@ impl ImportArgs {
         context: &CommandContext,
     ) -> anyhow::Result<bool> {
         let file = (self.file != Path::new("-")).then_some(self.file.as_path());
-        let (input, size): (Box<dyn BufRead>, u64) = match file {
+        let (input, size): (Box<dyn BufRead + Send>, u64) = match file {
             Some(path) => {
                 let file =
                     File::open(path).with_context(|| format!("opening {}", path.display()))?;
@@ -121,7 +120,8 @@ impl ImportArgs {
             }
             None => (Box::new(BufReader::new(std::io::stdin())), 0),
         };
-        let mut rows = Rows::open(input, self.format, self.ignore_unknown, Clock::default().now())?;
+        let (format, now) = (self.format.map(Into::into), Clock::default().now());
+        let mut rows = Rows::open(input, format, self.ignore_unknown, now)?;
         let api = open()?;
         // A dry run neither continues an import nor leaves a position behind.
         let progress_file = file.filter(|_| !self.dry_run);

@@ -11,6 +11,7 @@ pub(crate) mod health;
 mod import;
 mod key;
 mod list;
+mod preview;
 mod resolve;
 pub(crate) mod self_test;
 mod shorten;

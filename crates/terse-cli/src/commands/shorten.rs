@@ -6,6 +6,7 @@ use clap::Args;
 use http::Method;
 use serde_json::{Map, Value};
 
+use super::preview::PreviewArgs;
 use super::{URLS, read_password, read_rules, text};
 use crate::CommandContext;
 use crate::terminal::{is_out, one_line, say};
@@ -52,6 +53,8 @@ pub struct ShortenArgs {
     /// Redirect rules: a file with JSON, or - for standard input
     #[arg(long, value_name = "FILE|-")]
     rules: Option<PathBuf>,
+    #[command(flatten)]
+    preview: PreviewArgs,
     /// The redirect status: 301, 302, 307 or 308
     #[arg(long, value_name = "STATUS")]
     redirect: Option<u64>,
@@ -85,6 +88,7 @@ impl ShortenArgs {
         give("notes", self.notes.as_deref().map(Value::from));
         give("password", password.map(Value::from));
         give("rules", rules);
+        give("preview", self.preview.body());
         give("redirect", self.redirect.map(Value::from));
         give("domain", self.domain.as_deref().map(Value::from));
         give("forward_query", self.forward_query.then_some(true.into()));
@@ -144,10 +148,13 @@ mod tests {
             "--no-reuse",
             "--redirect",
             "301",
+            "--preview-title",
+            "Sale",
         ];
         let want = serde_json::json!({
             "long_url": "https://e.com/", "custom_alias": "a", "ttl": 28_800, "tags": ["x", "y"],
-            "reuse": false, "redirect": 301
+            "reuse": false, "redirect": 301,
+            "preview": {"title": "Sale", "description": null, "image_url": null}
         });
         assert_eq!(body(&line), want);
     }

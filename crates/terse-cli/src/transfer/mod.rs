@@ -1,21 +1,12 @@
-//! Links in files: CSV and JSON lines, in and out.
-//!
-//! Files are untrusted: every row is bounded, and a bad row is refused by number without stopping
-//! the rest. This module does not call the server.
+//! Links in files of this computer: positions of interrupted imports, and exports. The core reads
+//! files with links (`terse_core::import_file`).
 
-mod cells;
-mod columns;
-mod document;
-mod fields;
-mod records;
+mod digest;
+mod format;
 mod resume;
-mod rows;
 mod writer;
 
-pub(crate) use cells::guard;
-pub(crate) use columns::Source;
-pub(crate) use records::digest_of;
+pub(crate) use digest::digest_of;
+pub(crate) use format::Format;
 pub(crate) use resume::{ImportCounts, ImportPosition};
-pub use rows::rows_of;
-pub(crate) use rows::{Format, Refused, Row, RowResult, Rows};
 pub(crate) use writer::Writer;

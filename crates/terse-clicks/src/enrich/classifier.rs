@@ -1,13 +1,15 @@
-//! Classifies visitors for the redirect rules of links.
+//! Classifies visitors for the redirect rules and the previews of links.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use terse_core::Timestamp;
+use terse_core::clicks::BotKind;
 use terse_core::rules::{RequiredTraits, VisitorClassifier, VisitorTraits};
 use tracing::{info, warn};
 
+use super::bots::BotDetector;
 use super::cache::SharedCache;
 use super::geo::{self, FileVersion, GeoDatabase};
 use super::user_agents::{UserAgent, UserAgentParser};
@@ -29,6 +31,7 @@ const CACHED_USER_AGENTS: usize = 4096;
 pub struct UserAgentClassifier {
     file: Option<PathBuf>,
     parser: OnceLock<UserAgentParser>,
+    bots: OnceLock<BotDetector>,
     user_agents: SharedCache<Box<[u8]>, UserAgent>,
     geo: Current<GeoDatabase>,
     /// The version of the file at the last attempt to read it. Held while a file is being read, so
@@ -42,6 +45,7 @@ impl UserAgentClassifier {
         Self {
             file: geo_file,
             parser: OnceLock::new(),
+            bots: OnceLock::new(),
             user_agents: SharedCache::new(CACHED_USER_AGENTS),
             geo: Current::default(),
             attempted: Mutex::default(),
@@ -83,7 +87,15 @@ impl VisitorClassifier for UserAgentClassifier {
         VisitorTraits { device: agent.device, system: agent.system, country }
     }
 
+    fn fetches_previews(&self, agent: &[u8]) -> bool {
+        let Some(bots) = self.bots.get() else { return false };
+        bots.kind_of(&String::from_utf8_lossy(agent)) == Some(BotKind::Preview)
+    }
+
     fn prepare(&self, needs: RequiredTraits) {
+        if needs.previews {
+            self.bots.get_or_init(BotDetector::shipped);
+        }
         if needs.agent {
             self.parser.get_or_init(UserAgentParser::shipped);
         }
@@ -141,7 +153,7 @@ mod tests {
     use super::super::{mmdb, samples};
     use super::*;
 
-    const ALL: RequiredTraits = RequiredTraits { agent: true, country: true };
+    const ALL: RequiredTraits = RequiredTraits { agent: true, country: true, previews: true };
 
     #[test]
     fn a_visitor_is_classified_as_in_the_statistics() {
@@ -162,6 +174,19 @@ mod tests {
             classifier.classify(Some(b""), Some("127.0.0.1".parse().unwrap())),
             VisitorTraits::default()
         );
+    }
+
+    #[test]
+    fn fetchers_of_previews_are_told_from_browsers_and_crawlers() {
+        let classifier = UserAgentClassifier::new(None);
+        let whatsapp = b"WhatsApp/2.23.20.0 A";
+        assert!(!classifier.fetches_previews(whatsapp), "before it is prepared");
+        classifier.prepare(ALL);
+        assert!(classifier.fetches_previews(whatsapp));
+        assert!(!classifier.fetches_previews(b"Mozilla/5.0 (compatible; Googlebot/2.1)"));
+        for (agent, ..) in samples::BROWSERS {
+            assert!(!classifier.fetches_previews(agent.as_bytes()), "{agent}");
+        }
     }
 
     #[test]

@@ -112,6 +112,7 @@ impl Links {
         self.prepare(targets_of_new(&new).map(|asked| asked.target)).await;
         let version = self.screen.version();
         let (moderation, flags) = self.screen(caller, owner, targets_of_new(&new))?;
+        self.check_image(caller, owner, new.preview.as_ref())?;
         for attempt in 0..CODE_ATTEMPTS {
             let code = match &new.alias {
                 Some(alias) => alias.clone(),
@@ -246,6 +247,7 @@ pub(super) fn stored_form(
         password: new.password.clone(),
         archived_at: new.archived.then_some(created_at),
         rules: new.rules.as_ref().map(|drafted| drafted.rules.clone()),
+        preview: new.preview.clone(),
         forward_query: new.forward_query,
         crawlable: new.crawlable,
         moderation,

@@ -115,6 +115,7 @@ impl Links {
         self.check_wanted(&new).await?;
         self.prepare(targets_of_new(&new).map(|asked| asked.target)).await;
         let (moderation, flags) = self.screen(caller, caller.owner(), targets_of_new(&new))?;
+        self.check_image(caller, caller.owner(), new.preview.as_ref())?;
         // No code is taken from the generator. Whether this one is free does not matter.
         let code = new.alias.clone().or_else(|| Code::parse("0000000"));
         let code = code.expect("seven digits are a code");

@@ -6,6 +6,8 @@ mod creation;
 mod delete;
 mod error;
 mod import;
+mod import_link;
+mod imports;
 mod public;
 mod ranked;
 mod read;
@@ -22,6 +24,10 @@ pub use create::Created;
 pub use creation::{CreateMetrics, CreateResult, Creation, Creator, Draft, LinkCreation};
 pub use error::LinkError;
 pub use import::{ImportPreview, ImportRowConflict, ImportRowKey, SeenImportRows};
+pub use import_link::ImportLink;
+pub use imports::{
+    ImportError, ImportOptions, ImportPhase, ImportProgress, Imports, MAX_IMPORT_FILE, SampleRow,
+};
 pub use public::PublicLinks;
 pub use read::{Listing, OwnerFilter};
 pub(crate) use scan_audit::moderation_json;

@@ -10,6 +10,7 @@ use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId};
 use crate::patch::Patch;
 use crate::rules::{self, TargetInput};
 use crate::screening::{self, Flags, REPORTED, ScreenInput, ScreenResult, UNSCREENED};
+use crate::social_preview::SocialPreview;
 use crate::store::{StoreError, Updated};
 use crate::target::Target;
 use crate::time::Timestamp;
@@ -69,6 +70,19 @@ impl Links {
         let asked = TargetToScreen { field, target: &target, input: ScreenInput::Text(text) };
         self.screen(caller, caller.owner(), [asked])?;
         Ok(target)
+    }
+
+    /// Refuses a preview whose image is on a blocklist. Other findings about the image do not count:
+    /// no visitor is redirected to it.
+    pub(super) fn check_image(
+        &self,
+        caller: Caller,
+        owner: OwnerId,
+        preview: Option<&SocialPreview>,
+    ) -> Result<(), ValidationError> {
+        let Some(target) = preview.and_then(SocialPreview::image_url) else { return Ok(()) };
+        let (field, input) = ("preview.image_url", ScreenInput::Text(target.as_str()));
+        self.screen(caller, owner, [TargetToScreen { field, target, input }]).map(drop)
     }
 
     /// A stored link with the current screening result, or `None` if that changes nothing. A

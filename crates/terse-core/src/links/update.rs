@@ -43,6 +43,9 @@ impl Links {
                 return Err(LinkError::NotFound);
             }
             let mut new = patch.apply(link, &self.rules.targets, now)?;
+            if new.preview != link.preview {
+                self.check_image(caller, link.owner, new.preview.as_ref())?;
+            }
             if new.target != link.target || new.rules != link.rules {
                 let drafted = match patch.rules(&self.rules.targets)? {
                     PatchField::Set(drafted) => drafted.inputs,

@@ -56,6 +56,8 @@ pub struct RequiredTraits {
     pub agent: bool,
     /// The country, from the address.
     pub country: bool,
+    /// Whether the visitor fetches previews, from the user agent.
+    pub previews: bool,
 }
 
 /// What the rules of a link decide by.
@@ -93,6 +95,7 @@ impl Rules {
         RequiredTraits {
             agent: self.0.iter().any(|rule| !rule.device.is_empty() || !rule.os.is_empty()),
             country: self.0.iter().any(|rule| !rule.country.is_empty()),
+            previews: false,
         }
     }
 

@@ -123,6 +123,12 @@ pub trait VisitorClassifier: Send + Sync + 'static {
     /// The traits of a user agent and an address. Must not block: redirects call it.
     fn classify(&self, agent: Option<&[u8]>, address: Option<IpAddr>) -> VisitorTraits;
 
+    /// Whether a user agent is known to fetch previews of links for chats and social networks. Must
+    /// not block.
+    fn fetches_previews(&self, _agent: &[u8]) -> bool {
+        false
+    }
+
     /// Loads the data for these traits, which may take time on the first call. Called before the
     /// first classification, outside the redirect threads.
     fn prepare(&self, _traits: super::RequiredTraits) {}

@@ -67,6 +67,23 @@ fn version_2_adds_the_imported_clicks() {
     }
 }
 
+#[test]
+fn version_3_adds_the_preview() {
+    for link in [generated("x7Kq", "https://example.com/"), full()] {
+        let preview = SocialPreview::from_stored(r#"{"title":"Sale"}"#);
+        let previewed = Link { preview, imported_clicks: 7, ..link.clone() };
+        let bytes = encode(&previewed);
+        assert_eq!(bytes[0], 3);
+        assert_eq!(decode(&bytes), Some(previewed));
+        let first = encode(&link);
+        let fields = first.len() - 8;
+        assert_eq!(bytes[1..fields], first[1..fields], "the fields of version 1, then the rest");
+        let golden = "07357b226465736372697074696f6e223a6e756c6c2c22696d6167655f75726c223a6e756c6c2c\
+            227469746c65223a2253616c65227d";
+        assert_eq!(hex(&bytes[fields..bytes.len() - 8]), golden);
+    }
+}
+
 const GOLDEN_PLAIN: &str = "01000478374b7101011468747470733a2f2f6578616d706c652e636f6d2f80a0d5edee6680a0d5edee66000000\
     00ae02000000000000000000000000000166dce1c05fc896af";
 const GOLDEN_FULL: &str = "010a676f2e6578616d706c650646756c6c2d3100ffffffffffffffffff011a68747470733a2f2f6578616d706c\

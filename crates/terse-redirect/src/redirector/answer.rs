@@ -19,6 +19,7 @@ use crate::edge;
 use crate::now::ClockReading;
 use crate::route::{Route, redirect_response};
 use crate::settings::ErrorStyle;
+use crate::social_preview::preview_response;
 
 impl Redirector {
     /// Answers a visit from memory, or returns `None`. A plain `fn`, so that the compiler keeps
@@ -110,7 +111,7 @@ impl Redirector {
     }
 
     /// The answer that a route alone can give. `None` if the store has to spend a click, or if the
-    /// classifier is not ready for the link's rules.
+    /// classifier is not ready for the link's rules or its preview.
     fn answer_from_route(
         &self,
         route: &Route,
@@ -138,7 +139,12 @@ impl Redirector {
         }
         let redirects = match (decision, link) {
             (VisitDecision::Redirect, _) => true,
-            (VisitDecision::RedirectWithQuery | VisitDecision::RedirectByRules, Some(_)) => true,
+            (
+                VisitDecision::RedirectWithQuery
+                | VisitDecision::RedirectByRules
+                | VisitDecision::RedirectOrPreview,
+                Some(_),
+            ) => true,
             (VisitDecision::RedirectIfSpent, Some(_)) => return None,
             (VisitDecision::Password, Some(link)) if visitor.has_password_of(link) => {
                 if link.max_clicks.is_some() {
@@ -198,8 +204,8 @@ impl Redirector {
         self.routes.name(route.head().domain, code)
     }
 
-    /// The answer for a link with limited clicks, or with rules that the classifier was not ready
-    /// for.
+    /// The answer for a link with limited clicks, or with rules or a preview that the classifier was
+    /// not ready for.
     async fn answer_after_waiting(
         &self,
         route: &Route,
@@ -262,6 +268,7 @@ impl Redirector {
             VisitDecision::Redirect
             | VisitDecision::RedirectWithQuery
             | VisitDecision::RedirectByRules
+            | VisitDecision::RedirectOrPreview
             | VisitDecision::RedirectIfSpent
             | VisitDecision::Password => self.redirect(&link, visitor, client_addr, self.now()),
             VisitDecision::Warning => Answer::page(Answered::Warned, &link),
@@ -295,7 +302,8 @@ impl Redirector {
         }
     }
 
-    /// The redirect of a link for this visitor, by its rules and with the query.
+    /// The redirect of a link for this visitor, by its rules and with the query. A preview fetcher
+    /// gets the link's own preview instead.
     fn redirect(
         &self,
         link: &Link,
@@ -303,6 +311,15 @@ impl Redirector {
         client_addr: ClientAddr,
         now: ClockReading,
     ) -> Answer {
+        let canonical_code =
+            (link.key.code.as_str() != visitor.code).then(|| link.key.code.clone());
+        let created_ms = link.created_at.as_ms();
+        let followed = Some(FollowedLink { owner: link.owner.0, created_ms, canonical_code });
+        if let Some(preview) = self.rules.preview_for(link, visitor) {
+            self.counts.count(Answered::Previewed);
+            let reply = Reply::Response(preview_response(preview));
+            return Answer { reply, answered: Answered::Previewed, link: followed };
+        }
         self.counts.count(Answered::Redirected);
         if visitor.past_warning {
             self.counts.went_on.add(1);
@@ -315,14 +332,7 @@ impl Redirector {
             None => target.as_str().to_owned(),
         };
         let response = redirect_response(link, &location, now, &self.settings);
-        let canonical_code =
-            (link.key.code.as_str() != visitor.code).then(|| link.key.code.clone());
-        let created_ms = link.created_at.as_ms();
-        Answer {
-            reply: Reply::Response(response),
-            answered: Answered::Redirected,
-            link: Some(FollowedLink { owner: link.owner.0, created_ms, canonical_code }),
-        }
+        Answer { reply: Reply::Response(response), answered: Answered::Redirected, link: followed }
     }
 
     /// Any other answer.

@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use terse_core::{
-    Created, ImportPreview, ImportRowConflict, ImportRowKey, Principal, SeenImportRows, Timestamp,
-    TimestampError,
+    Created, ImportLink, ImportPreview, ImportRowConflict, ImportRowKey, LinkError, Principal,
+    SeenImportRows,
 };
 use tokio::sync::oneshot;
 
 use super::links::idempotency_key;
-use super::shapes::{CreateLinkBody, ImportLink, LinkBody};
+use super::shapes::{CreateLinkBody, LinkBody};
 use crate::counts::click_counts;
 use crate::http::body::{Json, LARGE, not_json, parse_object};
 use crate::http::extract::{Admin, MayCreate};
@@ -48,7 +48,7 @@ const MAX_PASSWORDS: usize = 50;
         "long_url": "https://example.com/", "domain": "go.example", "owner": 16, "title": null, "tags": [],
         "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z",
         "expires_at": null, "valid_from": null,
-        "max_clicks": null, "click_count": 0, "imported_clicks": 0, "redirect": 302, "rules": null,
+        "max_clicks": null, "click_count": 0, "imported_clicks": 0, "redirect": 302, "rules": null, "preview": null,
         "forward_query": false, "crawlable": false,
         "has_password": false, "notes": null, "archived": false, "status": "active", "flags": [],
         "deleted_at": null, "qr_url": "https://go.example/x7Kq2Lm/qr",
@@ -238,7 +238,7 @@ async fn preview_one(
     item: Box<RawValue>,
 ) -> Result<(ImportPreview, Option<ImportRowKey>), Problem> {
     let row: ImportLink = parse_object(item.get().as_bytes())?;
-    created_at(&row)?;
+    row.created_at().map_err(LinkError::from)?;
     let previewed = state.creation.preview_import(principal, row.into_link()).await;
     previewed.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
 }
@@ -273,18 +273,9 @@ async fn import_one(
     principal: &Principal,
     row: ImportLink,
 ) -> Result<Created, Problem> {
-    let created_at = created_at(&row)?;
+    let created_at = row.created_at().map_err(LinkError::from)?;
     let imported = state.creation.import(principal, row.into_link(), created_at).await;
     imported.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
-}
-
-/// When an imported link was created, if the row says so.
-fn created_at(row: &ImportLink) -> Result<Option<Timestamp>, Problem> {
-    let parse = |text: &String| {
-        text.parse()
-            .map_err(|error: TimestampError| Problem::invalid("created_at", error.to_string()))
-    };
-    row.created_at.as_ref().map(parse).transpose()
 }
 
 /// The items as unparsed text, so that an invalid item gets its own problem and affects no other.

@@ -17,6 +17,8 @@ mod domains;
 mod dry_run;
 mod export;
 mod forget;
+#[cfg(feature = "openapi")]
+mod import_schema;
 pub(crate) mod invitations;
 pub(crate) mod keys;
 mod links;

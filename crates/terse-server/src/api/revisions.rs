@@ -18,7 +18,7 @@ use crate::http::problem::Problem;
 use crate::http::state::Web;
 
 /// The fields of a link that its owner can change, by their JSON names.
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 14] = [
     "long_url",
     "title",
     "tags",
@@ -32,6 +32,7 @@ const FIELDS: [&str; 13] = [
     "archived",
     "has_password",
     "rules",
+    "preview",
 ];
 
 /// A link's earlier revisions, the latest first.
@@ -59,7 +60,7 @@ pub(crate) struct Earlier {
     #[schema(format = DateTime)]
     until: String,
     /// The changes.
-    #[schema(max_items = 13)]
+    #[schema(max_items = 14)]
     changes: Vec<FieldChange>,
 }
 

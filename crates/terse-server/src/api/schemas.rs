@@ -2,7 +2,9 @@
 
 use serde_json::json;
 use terse_core::registry::{Role, Scope};
-use terse_core::{EntryKind, LinkStatus};
+use terse_core::{
+    EntryKind, LinkStatus, MAX_PREVIEW_DESCRIPTION, MAX_PREVIEW_IMAGE_URL, MAX_PREVIEW_TITLE,
+};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{
     AdditionalProperties, AnyOf, Array, Object, ObjectBuilder, OneOf, Ref, SchemaType, Type,
@@ -152,6 +154,27 @@ pub(super) fn tags_or_null() -> Array {
     tags
 }
 
+/// The preview of a link.
+pub(super) fn preview_or_null() -> Object {
+    let about = "What known preview fetchers of chats and social networks get instead of the \
+        redirect, while the link is active and has no password, warning or limit. At least one \
+        of the three.";
+    let text = |most: usize, about: &str| {
+        or_null(Type::String).max_length(Some(most)).description(Some(about)).build()
+    };
+    let image = or_null(Type::String)
+        .max_length(Some(MAX_PREVIEW_IMAGE_URL))
+        .pattern(Some("^https?://"))
+        .description(Some("The address of an image, for fetchers to load."));
+    or_null(Type::Object)
+        .description(Some(about))
+        .property("title", text(MAX_PREVIEW_TITLE, "The title."))
+        .property("description", text(MAX_PREVIEW_DESCRIPTION, "The description."))
+        .property("image_url", image.build())
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+        .build()
+}
+
 /// A list of links to create: a plain array, or the only member of an object.
 fn list_of(item: &str, names: &[&str]) -> RefOr<Schema> {
     let anything = kind(Type::Object);
@@ -208,7 +231,7 @@ impl utoipa::ToSchema for ImportLinks {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         schemas.push((
             "ImportLink".into(),
-            <super::shapes::ImportLink as utoipa::PartialSchema>::schema(),
+            <super::import_schema::ImportLinkSchema as utoipa::PartialSchema>::schema(),
         ));
     }
 }

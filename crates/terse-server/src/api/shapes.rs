@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use terse_core::rules::{RawRules, Rules};
 use terse_core::{
     CreateLink, Creator, Draft, Hosts, Link, LinkKey, ModerationStatus, OwnerId, PasswordHash,
-    Patch, PatchField, Principal, Request, Timestamp,
+    Patch, PatchField, Principal, RawPreview, Request, SocialPreview, Timestamp,
 };
 
 use super::password_fields::PasswordFields;
@@ -74,6 +74,11 @@ pub(crate) struct CreateLinkBody {
     /// Rules that send some visitors to another target.
     #[schema(schema_with = super::rule_schemas::rules_or_null)]
     pub(crate) rules: Option<RawRules>,
+    /// The preview that chats and social networks show instead of that of the target.
+    // The fingerprint of a request without it stays as it was before the field existed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = super::schemas::preview_or_null)]
+    pub(crate) preview: Option<RawPreview>,
     /// A short domain of this server. The primary one by default.
     #[schema(max_length = 253)]
     pub(crate) domain: Option<String>,
@@ -113,6 +118,7 @@ impl CreateLinkBody {
             notes: self.notes,
             password: None,
             rules: self.rules,
+            preview: self.preview,
             domain: self.domain,
             forward_query: self.forward_query,
             crawlable: self.crawlable,
@@ -141,121 +147,6 @@ impl CreateLinkBody {
         // text.
         let canonical = serde_json::to_vec(self).unwrap_or_default();
         Request { id: id.finalize().into(), fingerprint: Sha256::digest(canonical).into() }
-    }
-}
-
-/// A link to import: as for a new one, with its code and creation time.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({
-    "long_url": "https://example.com/", "short_code": "x7Kq2Lm",
-    "created_at": "2021-05-04T03:02:01Z"
-}))]
-pub(crate) struct ImportLink {
-    /// Where the link leads.
-    #[serde(alias = "longUrl")]
-    #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
-    long_url: String,
-    /// Its code. Without it, one is generated.
-    #[serde(alias = "shortCode")]
-    #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    short_code: Option<String>,
-    /// When it was created; now by default, and never later than now.
-    #[serde(alias = "createdAt")]
-    #[schema(pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
-            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$")]
-    pub(crate) created_at: Option<String>,
-    /// When the link expires.
-    #[serde(alias = "expiresAt")]
-    #[schema(pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
-            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$")]
-    expires_at: Option<String>,
-    /// When the link expires, in seconds from now.
-    #[schema(minimum = 1, maximum = 250_000_000_000_usize)]
-    ttl: Option<u64>,
-    /// When the link begins to work.
-    #[serde(alias = "validFrom")]
-    #[schema(pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
-            ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?\
-            |[0-9]{8}([Tt][0-9]{4}([0-9]{2}([.][0-9]{1,9})?)?\
-            ([Zz]|[+-][0-9]{2}(:?[0-9]{2})?))?)$")]
-    valid_from: Option<String>,
-    /// How many visits the link allows.
-    #[serde(alias = "maxClicks")]
-    #[schema(minimum = 1, maximum = 9_223_372_036_854_775_807_usize)]
-    max_clicks: Option<u64>,
-    /// The status the link redirects with.
-    #[schema(schema_with = super::schemas::redirect_or_null)]
-    redirect: Option<u64>,
-    /// A title.
-    #[schema(max_length = 1000)]
-    title: Option<String>,
-    /// Words to find the link by.
-    #[schema(schema_with = super::schemas::tags_or_null)]
-    tags: Option<Vec<String>>,
-    /// Notes.
-    #[schema(max_length = 2000)]
-    notes: Option<String>,
-    /// Whether it is archived.
-    archived: Option<bool>,
-    /// Rules that send some visitors to another target.
-    #[schema(schema_with = super::rule_schemas::rules_or_null)]
-    rules: Option<RawRules>,
-    /// A short domain of this server.
-    #[schema(max_length = 253)]
-    domain: Option<String>,
-    /// Whether a visitor's query is passed on to the target.
-    #[serde(alias = "forwardQuery")]
-    forward_query: Option<bool>,
-    /// Whether search engines may follow the link.
-    crawlable: Option<bool>,
-    /// Whether the link may be returned when you shorten the same target again.
-    reuse: Option<bool>,
-    /// How many clicks another shortener has counted. They are part of the link's `click_count`.
-    #[serde(alias = "importedClicks")]
-    #[schema(minimum = 0, maximum = 9_223_372_036_854_775_807_usize)]
-    imported_clicks: Option<u64>,
-}
-
-impl ImportLink {
-    /// What two rows for one link have in common: the code, where look-alikes exclude each other,
-    /// or else the target.
-    pub(crate) fn claim(&self) -> String {
-        match &self.short_code {
-            Some(code) => code.to_ascii_lowercase(),
-            None => self.long_url.clone(),
-        }
-    }
-
-    pub(crate) fn into_link(self) -> CreateLink {
-        CreateLink {
-            long_url: self.long_url,
-            custom_alias: self.short_code,
-            expires_at: self.expires_at,
-            ttl: self.ttl,
-            valid_from: self.valid_from,
-            max_clicks: self.max_clicks,
-            redirect: self.redirect,
-            title: self.title,
-            tags: self.tags,
-            notes: self.notes,
-            // Not imported: files should not contain passwords.
-            password: None,
-            rules: self.rules,
-            domain: self.domain,
-            forward_query: self.forward_query,
-            crawlable: self.crawlable,
-            archived: self.archived,
-            reuse: self.reuse,
-            imported_clicks: self.imported_clicks,
-        }
     }
 }
 
@@ -321,6 +212,10 @@ pub(crate) struct PatchLink {
     #[serde(default, deserialize_with = "given")]
     #[schema(schema_with = super::rule_schemas::rules_or_null)]
     rules: Option<Option<RawRules>>,
+    /// A new preview, replacing the old one; null for none.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(schema_with = super::schemas::preview_or_null)]
+    preview: Option<Option<RawPreview>>,
     /// Whether a visitor's query is passed on to the target.
     #[serde(alias = "forwardQuery", default, deserialize_with = "given")]
     #[schema(nullable = false)]
@@ -354,6 +249,7 @@ impl PatchLink {
             password,
             archived: self.archived,
             rules: change(self.rules),
+            preview: change(self.preview),
             forward_query: self.forward_query,
             crawlable: self.crawlable,
             moderation: None,
@@ -409,7 +305,7 @@ impl From<ModerationStatusValue> for ModerationStatus {
     "tags": ["spring", "sale"], "created_at": "2026-11-15T21:00:00Z",
     "updated_at": "2026-11-15T21:00:00Z",
     "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "click_count": 0, "imported_clicks": 0,
-    "redirect": 302, "rules": null, "forward_query": false,
+    "redirect": 302, "rules": null, "preview": null, "forward_query": false,
     "crawlable": false, "has_password": false, "notes": null, "archived": false,
     "status": "active", "flags": [], "deleted_at": null,
     "qr_url": "https://go.example/spring-sale/qr",
@@ -464,6 +360,9 @@ pub(crate) struct LinkBody {
     /// Rules that send some visitors to another target.
     #[schema(required = true, schema_with = super::rule_schemas::rules_or_null)]
     rules: Option<Value>,
+    /// The preview that chats and social networks show instead of that of the target.
+    #[schema(required = true, schema_with = super::schemas::preview_or_null)]
+    preview: Option<Value>,
     /// Whether a visitor's query is passed on.
     forward_query: bool,
     /// Whether search engines may follow it.
@@ -519,6 +418,7 @@ impl LinkBody {
             imported_clicks: link.imported_clicks,
             redirect: link.redirect.status(),
             rules: link.rules.as_ref().map(Rules::to_json),
+            preview: link.preview.as_ref().map(SocialPreview::to_json),
             forward_query: link.forward_query,
             crawlable: link.crawlable,
             has_password: link.password.is_some(),

@@ -11,8 +11,8 @@ use terse_core::registry::Registry;
 use terse_core::rules::VisitorClassifier;
 use terse_core::webhooks::{OwnerWebhooks, Webhooks};
 use terse_core::{
-    CertificateStatus, DomainChecks, JobBoard, LinkCreation, Links, NameLookup, OperatorInForce,
-    PublicLinks, Removals, SelfCheck,
+    CertificateStatus, DomainChecks, Imports, JobBoard, LinkCreation, Links, NameLookup,
+    OperatorInForce, PublicLinks, Removals, SelfCheck,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -94,7 +94,8 @@ pub struct HttpSettings {
 pub(crate) struct App {
     pub(crate) links: Arc<Links>,
     pub(crate) public_links: PublicLinks,
-    pub(crate) creation: LinkCreation,
+    pub(crate) creation: Arc<LinkCreation>,
+    pub(crate) imports: Imports,
     pub(crate) keys: AdminKeys,
     pub(crate) passwords: Passwords,
     site: CurrentSite,
@@ -145,12 +146,13 @@ impl Default for RequestPermits {
 impl App {
     /// Builds the services.
     pub(crate) fn new(state: AppState) -> Self {
-        let creation = LinkCreation::new(
+        let creation = Arc::new(LinkCreation::new(
             Arc::clone(&state.links),
             state.limits.clone(),
             Arc::new(state.passwords.clone()),
             state.stats.clone(),
-        );
+        ));
+        let imports = Imports::new(Arc::clone(&creation), state.links.clock().clone());
         let refresh = state.registry_refresh;
         let accounts = Arc::new(Accounts::new(
             Arc::clone(&state.registry),
@@ -192,6 +194,7 @@ impl App {
             public_links: PublicLinks::new(Arc::clone(&state.links), state.limits),
             links: state.links,
             creation,
+            imports,
             keys: state.keys,
             passwords: state.passwords,
             accounts,

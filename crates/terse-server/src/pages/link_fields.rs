@@ -5,7 +5,8 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 use terse_core::rules::{RawRules, Rules};
 use terse_core::{
-    CreateLink, Draft, Link, PasswordHash, PasswordHasher as _, Patch, PatchField, Timestamp,
+    CreateLink, Draft, Link, PasswordHash, PasswordHasher as _, Patch, PatchField, RawPreview,
+    SocialPreview, Target, Timestamp,
 };
 
 use super::home::with_scheme;
@@ -67,6 +68,8 @@ pub(super) struct LinkForm {
     pub(super) row_action: Option<RowAction>,
     pub(super) tried: DryRunForm,
     pub(super) campaign: [String; 5],
+    /// Title, description and image of the social preview.
+    pub(super) preview: [String; 3],
     pub(super) has_password: bool,
     /// The revision that is changed.
     pub(super) revision: String,
@@ -105,6 +108,7 @@ impl LinkForm {
                 query: take("try.query"),
             },
             campaign: CAMPAIGN.map(|(name, _)| take(name)),
+            preview: ["preview.title", "preview.description", "preview.image_url"].map(&mut take),
             has_password: false,
             revision: take("revision"),
             tz: take("tz"),
@@ -140,6 +144,7 @@ impl LinkForm {
             crawlable: link.crawlable,
             rules: rules.unwrap_or_default(),
             rows,
+            preview: link.preview.as_ref().map(preview_texts).unwrap_or_default(),
             has_password: link.password.is_some(),
             revision: link.revision.0.to_string(),
             ..Self::default()
@@ -244,6 +249,7 @@ impl LinkForm {
             tags: Some(self.tags()),
             notes: given(&self.notes),
             rules: self.rules(zone)?,
+            preview: self.preview(),
             domain: given(&self.domain),
             forward_query: Some(self.forward_query),
             crawlable: Some(self.crawlable),
@@ -296,10 +302,22 @@ impl LinkForm {
             notes: field(given(&self.notes)),
             password,
             rules: self.rules(zone)?.map_or(PatchField::Clear, PatchField::Set),
+            preview: self.preview().map_or(PatchField::Clear, PatchField::Set),
             forward_query: Some(self.forward_query),
             crawlable: Some(self.crawlable),
             ..Patch::default()
         })
+    }
+
+    /// The social preview, if one of its fields is filled in.
+    fn preview(&self) -> Option<RawPreview> {
+        let given = |text: &String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let [title, description, image_url] = self.preview.each_ref().map(given);
+        self.has_preview().then_some(RawPreview { title, description, image_url })
+    }
+
+    pub(super) fn has_preview(&self) -> bool {
+        self.preview.iter().any(|text| !text.trim().is_empty())
     }
 
     pub(super) fn lives(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
@@ -340,6 +358,12 @@ impl LinkForm {
             || self.crawlable
             || !matches!(self.redirect.as_str(), "" | "302")
     }
+}
+
+/// The fields of a social preview as texts.
+fn preview_texts(preview: &SocialPreview) -> [String; 3] {
+    let image = preview.image_url().map(Target::as_str);
+    [preview.title(), preview.description(), image].map(|text| text.unwrap_or_default().to_owned())
 }
 
 /// A time as the form shows it.

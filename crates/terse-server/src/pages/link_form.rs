@@ -50,7 +50,7 @@ impl FormPage {
 
     /// Whether the problem belongs to no field of the form.
     fn general_problem(&self) -> Option<&str> {
-        const FIELDS: [&str; 13] = [
+        const FIELDS: [&str; 16] = [
             "long_url",
             "custom_alias",
             "domain",
@@ -64,6 +64,9 @@ impl FormPage {
             "redirect",
             "rules",
             "utm",
+            "preview.title",
+            "preview.description",
+            "preview.image_url",
         ];
         let (_, words) = self.wrong.as_ref()?;
         FIELDS.iter().all(|field| self.wrong(field).is_none()).then_some(words.as_str())

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::rules::Rules;
-use terse_core::{Link, Timestamp};
+use terse_core::{Link, SocialPreview, Target, Timestamp};
 
 use super::format::middle_cut;
 use super::link::{LinkHead, failed, found, when};
@@ -45,7 +45,7 @@ struct Change {
 }
 
 /// The fields that an owner can change, as texts for the page.
-fn told(link: &Link, shell: &Shell) -> [(&'static str, String); 12] {
+fn told(link: &Link, shell: &Shell) -> [(&'static str, String); 13] {
     let time = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| shell.moment(at));
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
     let tags: Vec<&str> = link.tags.iter().collect();
@@ -63,7 +63,15 @@ fn told(link: &Link, shell: &Shell) -> [(&'static str, String); 12] {
         ("Search engines may follow", yes(link.crawlable)),
         ("Archived", yes(link.archived_at.is_some())),
         ("Rules", rules.unwrap_or_default()),
+        ("Social preview", link.preview.as_ref().map(preview_words).unwrap_or_default()),
     ]
+}
+
+/// A preview as one text.
+fn preview_words(preview: &SocialPreview) -> String {
+    let image = preview.image_url().map(Target::as_str);
+    let texts = [preview.title(), preview.description(), image];
+    texts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
 fn changes(before: &Link, after: &Link, shell: &Shell) -> Vec<Change> {

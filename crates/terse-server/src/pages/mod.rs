@@ -16,6 +16,7 @@ mod form;
 mod format;
 mod frame;
 mod home;
+mod import;
 mod link;
 mod link_fields;
 mod link_form;
@@ -164,6 +165,10 @@ fn running() -> Router<Arc<App>> {
         .route("/accounts/change", post(accounts::change))
         .route("/accounts/reset", post(accounts::reset))
         .route("/branding", get(branding::show).post(branding::save))
+        .route("/import", get(import::show).post(import::check))
+        .route("/import/start", post(import::start))
+        .route("/import/discard", post(import::discard))
+        .route("/import/refused.csv", get(import::report))
         .route("/system", get(system::show))
         .route("/system/removal", post(system::confirm_removal))
         .route("/system/jobs", post(system::run_job))

@@ -167,6 +167,10 @@ impl Shell {
         self.entries().skip(ON_PHONE).chain(self.admin_entries())
     }
 
+    pub(super) fn is_admin(&self) -> bool {
+        self.role == Role::Admin
+    }
+
     pub(super) fn has_admin(&self) -> bool {
         self.admin_entries().next().is_some()
     }

@@ -472,6 +472,11 @@ fn the_table_keeps_to_the_rules() {
                 );
             }
         }
+        if row.method != "GET" && !row.path.starts_with("/api/") {
+            let forged = cell("forged");
+            let refused = matches!(forged, 403 | 404);
+            assert!(refused, "{line}: no page elsewhere sends a form in anybody's name");
+        }
         if row.path.starts_with("/api/v1/admin") {
             for who in ["other", "owner", "session"] {
                 assert_eq!(cell(who), 403, "{line}: not for {who}");

@@ -18,7 +18,8 @@ async fn a_created_link_is_returned_with_all_fields() {
             "title": " Hi ", "tags": ["a"], "redirect": 301,
             "expires_at": "2199-01-01", "max_clicks": 3, "forward_query": true, "crawlable": true,
             "valid_from": "2020-01-01T00:00:00Z", "notes": "n\no",
-            "rules": [{"device": ["Mobile"], "to": "https://m.example.com"}]}),
+            "rules": [{"device": ["Mobile"], "to": "https://m.example.com"}],
+            "preview": {"title": " Sale "}}),
         )
         .await;
     assert_eq!(answer.status, 201, "{}", answer.text());
@@ -38,6 +39,7 @@ async fn a_created_link_is_returned_with_all_fields() {
             "expires_at": "2199-01-01T00:00:00Z", "valid_from": "2020-01-01T00:00:00Z",
             "max_clicks": 3, "click_count": 0, "imported_clicks": 0, "redirect": 301,
             "rules": [{"device": "mobile", "to": "https://m.example.com/"}],
+            "preview": {"title": "Sale", "description": null, "image_url": null},
             "forward_query": true, "crawlable": true, "has_password": false, "notes": "n\no",
             "archived": false, "status": "active", "flags": [], "deleted_at": null,
             "qr_url": "https://go.example/hello/qr", "preview_url": "https://go.example/hello+",

@@ -15,6 +15,7 @@ mod fake_clicks;
 mod focus;
 mod home_page;
 mod http;
+mod import_page;
 mod languages;
 mod layers;
 mod limits;

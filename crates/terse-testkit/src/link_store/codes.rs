@@ -7,7 +7,7 @@ use terse_core::{
 use terse_core::{Flags, Link, ModerationSource, Notes, PasswordHash, Title};
 
 use super::{LinkStoreHandle, leased_code, numbering, put, put_in_vain};
-use crate::{alias, generated, key, rules, timestamp};
+use crate::{alias, generated, key, preview, rules, timestamp};
 
 pub async fn a_link_comes_back_byte_for_byte(store: LinkStoreHandle) {
     let long = format!("https://example.com/{}", "x".repeat(8000));
@@ -26,6 +26,7 @@ pub async fn a_link_comes_back_byte_for_byte(store: LinkStoreHandle) {
         password: Some(PasswordHash::from_phc("$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA")),
         archived_at: Some(timestamp(-3)),
         rules: rules(),
+        preview: preview(),
         forward_query: true,
         crawlable: true,
         moderation: ModerationStatus::Blocked,
@@ -66,6 +67,7 @@ pub async fn a_link_comes_back_byte_for_byte(store: LinkStoreHandle) {
         },
         Link { archived_at: Some(Timestamp::MIN), ..alias("away", "http://example.com/") },
         Link { rules: rules(), ..alias("ruled", "http://example.com/") },
+        Link { preview: preview(), ..alias("previewed", "http://example.com/") },
     ];
     for link in &links {
         put(&store, link).await;

@@ -265,6 +265,7 @@ pub async fn events_are_written_with_their_link_or_not_at_all(shared: LinkStoreP
         expires_at: Some(timestamp(50)),
         owner: OwnerId(7),
         rules: crate::rules(),
+        preview: crate::preview(),
         ..alias("named", "https://example.com/")
     };
     a.insert(carrying(&named, Some(request.clone()))).await.unwrap();

@@ -6,7 +6,7 @@ use terse_core::{
 };
 
 use super::{LinkStoreHandle, leased_code, put, put_in_vain};
-use crate::{alias, generated, key, rules, timestamp};
+use crate::{alias, generated, key, preview, rules, timestamp};
 
 pub async fn an_update_needs_the_latest_revision(store: LinkStoreHandle) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
@@ -25,6 +25,7 @@ pub async fn an_update_needs_the_latest_revision(store: LinkStoreHandle) {
             password: Some(PasswordHash::from_phc("$argon2id$x")),
             archived_at: Some(timestamp(4)),
             rules: rules(),
+            preview: preview(),
             forward_query: true,
             crawlable: true,
             moderation: ModerationStatus::Suspicious,

@@ -57,6 +57,7 @@ mod screening;
 mod serving;
 mod sign_in;
 mod soak;
+mod social_preview;
 mod socket_activation;
 mod states;
 mod stopping;

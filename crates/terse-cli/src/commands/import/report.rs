@@ -6,8 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use serde_json::json;
-
-use crate::transfer::{Refused, guard};
+use terse_core::import_file::{Refused, guard};
 
 /// The open file, and whether it is CSV.
 pub(super) struct ImportReport {

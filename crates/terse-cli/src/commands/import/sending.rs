@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use http::Method;
 use serde_json::Value;
+use terse_core::import_file::{Refused, Row};
 use terse_core::{ImportRowConflict, ImportRowKey, SeenImportRows};
 
 use crate::client::ApiClient;
 use crate::problem::Problem;
-use crate::transfer::{Refused, Row};
 
 /// How often a request to a busy server is repeated.
 const ATTEMPTS: u32 = 8;

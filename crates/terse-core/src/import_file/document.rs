@@ -2,8 +2,9 @@
 
 use std::io::Read;
 
-use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
+
+use super::ImportFileError;
 
 /// The largest document. Larger lists are better written as JSON lines.
 const MAX_SIZE: u64 = 64 << 20;
@@ -32,26 +33,29 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    pub(crate) fn read(input: impl Read) -> anyhow::Result<Self> {
+    pub(crate) fn read(input: impl Read) -> Result<Self, ImportFileError> {
         let mut bytes = Vec::new();
         input.take(MAX_SIZE + 1).read_to_end(&mut bytes)?;
-        ensure!(
-            bytes.len() as u64 <= MAX_SIZE,
-            "the JSON document is larger than {} MiB: write one link per line, as `jq -c '.[]'` \
-             does",
-            MAX_SIZE >> 20
-        );
+        if bytes.len() as u64 > MAX_SIZE {
+            return Err(ImportFileError::unusable(format!(
+                "the JSON document is larger than {} MiB: write one link per line, as `jq -c \
+                 '.[]'` does",
+                MAX_SIZE >> 20
+            )));
+        }
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-        let document: Value = serde_json::from_slice(bytes).context("the file is not JSON")?;
+        let document: Value = serde_json::from_slice(bytes)
+            .map_err(|error| ImportFileError::unusable(format!("the file is not JSON: {error}")))?;
         let total = total_of(&document);
         let Some(entries) = entries(document) else {
-            bail!("there is no list of links in this JSON document");
+            let why = "there is no list of links in this JSON document";
+            return Err(ImportFileError::unusable(why));
         };
         let partial = total.filter(|total| *total > entries.len() as u64);
         let partial = partial.map(|total| (entries.len(), total));
         let mut lines = Vec::new();
         for entry in &entries {
-            serde_json::to_writer(&mut lines, entry)?;
+            lines.extend(entry.to_string().into_bytes());
             lines.push(b'\n');
         }
         Ok(Self { lines, partial })
@@ -90,7 +94,7 @@ fn total_of(document: &Value) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> anyhow::Result<(String, Option<(usize, u64)>)> {
+    fn read(text: &str) -> Result<(String, Option<(usize, u64)>), ImportFileError> {
         let document = Document::read(text.as_bytes())?;
         Ok((String::from_utf8(document.lines).unwrap(), document.partial))
     }
@@ -122,7 +126,7 @@ mod tests {
             ("3", "no list of links"),
             (&"[".repeat(100_000), "not JSON"),
         ] {
-            let error = format!("{:#}", read(text).unwrap_err());
+            let error = format!("{}", read(text).unwrap_err());
             assert!(error.contains(why), "{error}");
         }
     }

@@ -1,22 +1,21 @@
 //! A file as a sequence of links to import.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Read as _};
 
-use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
-use terse_core::Timestamp;
 
 use super::cells::unguard;
 use super::columns::{Column, Columns, MAX_COLUMNS, Source, meaning};
 use super::document::{Document, is_document};
 use super::fields::{Field, Gathered};
 use super::records::{MAX_RECORD_LEN, Record, Records, cells};
-use crate::terminal::cut;
+use super::{ImportFileError, cut};
+use crate::time::Timestamp;
 
 /// The format of a file.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-pub(crate) enum Format {
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Format {
     /// Comma-separated values with a header.
     Csv,
     /// One JSON object per line.
@@ -27,45 +26,49 @@ pub(crate) enum Format {
 
 /// A link to import.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Row {
-    /// Where it begins.
-    pub(crate) line: u64,
-    /// The JSON to send to the API.
-    pub(crate) body: Map<String, Value>,
+pub struct Row {
+    /// The line where it begins.
+    pub line: u64,
+    /// The link as the API reads it.
+    pub body: Map<String, Value>,
 }
 
 impl Row {
     /// The requested code.
-    pub(crate) fn code(&self) -> Option<String> {
+    pub fn code(&self) -> Option<String> {
         self.body.get("short_code").and_then(Value::as_str).map(str::to_owned)
     }
 }
 
 /// A row that cannot become a link, and why.
 #[derive(Clone, Debug, Eq, PartialEq, serde::Serialize)]
-pub(crate) struct Refused {
-    pub(crate) line: u64,
-    pub(crate) short_code: Option<String>,
-    pub(crate) field: Option<String>,
-    pub(crate) reason: String,
+pub struct Refused {
+    /// The line where it begins.
+    pub line: u64,
+    /// The code that it asks for.
+    pub short_code: Option<String>,
+    /// The field with the problem.
+    pub field: Option<String>,
+    /// The problem.
+    pub reason: String,
 }
-
-/// A row that is skipped on purpose: it was deleted or taken down at its source.
-pub(crate) type Skipped = Refused;
 
 /// The result of reading a row.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum RowResult {
+pub enum RowResult {
+    /// A link to import.
     Link(Row),
+    /// A row that cannot become a link.
     Refused(Refused),
-    Skipped(Skipped),
+    /// A row that is skipped on purpose: it was deleted or taken down at its source.
+    Skipped(Refused),
 }
 
-type Input = std::io::Chain<std::io::Cursor<Vec<u8>>, Box<dyn BufRead>>;
+type Input = std::io::Chain<std::io::Cursor<Vec<u8>>, Box<dyn BufRead + Send>>;
 
 /// How many rows a file has, refused ones included. For fuzzing.
 #[doc(hidden)]
-pub fn rows_of(file: Vec<u8>) -> anyhow::Result<usize> {
+pub fn rows_of(file: Vec<u8>) -> Result<usize, ImportFileError> {
     let now = Timestamp::from_ms(1_767_225_600_000);
     let mut rows = Rows::open(Box::new(std::io::Cursor::new(file)), None, true, now)?;
     let mut count = 0;
@@ -76,7 +79,7 @@ pub fn rows_of(file: Vec<u8>) -> anyhow::Result<usize> {
 }
 
 /// Reads rows one by one.
-pub(crate) struct Rows {
+pub struct Rows {
     records: Records<Input>,
     shape: Shape,
     ignore_unknown: bool,
@@ -84,6 +87,8 @@ pub(crate) struct Rows {
     source: Option<Source>,
     /// The names of columns and fields that the import does not use.
     unused: BTreeSet<String>,
+    /// The names of columns and fields that the import uses, each with what it becomes.
+    used: BTreeMap<String, &'static str>,
     partial: Option<(usize, u64)>,
 }
 
@@ -98,12 +103,12 @@ const CLOCKS_DIFFER: std::time::Duration = std::time::Duration::from_secs(300);
 impl Rows {
     /// Detects the format of a file, and reads the header if it has one. Errors are about the file
     /// as a whole.
-    pub(crate) fn open(
-        mut input: Box<dyn BufRead>,
+    pub fn open(
+        mut input: Box<dyn BufRead + Send>,
         format: Option<Format>,
         ignore_unknown: bool,
         now: Timestamp,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, ImportFileError> {
         let mut head = Vec::new();
         input.by_ref().take(512).read_to_end(&mut head)?;
         let format = recognise(&head, format)?;
@@ -115,13 +120,14 @@ impl Rows {
             now,
             source: None,
             unused: BTreeSet::new(),
+            used: BTreeMap::new(),
             partial,
         };
         let mut records = match format {
             Format::Jsonl => return Ok(json(input, None)),
             Format::Json => {
                 let Document { lines, partial } = Document::read(input)?;
-                let nothing: Box<dyn BufRead> = Box::new(std::io::empty());
+                let nothing: Box<dyn BufRead + Send> = Box::new(std::io::empty());
                 return Ok(json(std::io::Cursor::new(lines).chain(nothing), partial));
             }
             Format::Csv => Records::new(input, Some(b',')),
@@ -131,11 +137,13 @@ impl Rows {
                 Some((_, Record::Whole(bytes))) if without_mark(&bytes).trim_ascii().is_empty() => {
                 }
                 Some((_, Record::Whole(bytes))) => break bytes,
-                Some(_) => bail!(
-                    "the header is longer than {} KiB, or a quote in it is not closed",
-                    MAX_RECORD_LEN >> 10
-                ),
-                None => bail!("the file is empty"),
+                Some(_) => {
+                    return Err(ImportFileError::unusable(format!(
+                        "the header is longer than {} KiB, or a quote in it is not closed",
+                        MAX_RECORD_LEN >> 10
+                    )));
+                }
+                None => return Err(ImportFileError::unusable("the file is empty")),
             }
         };
         let header = without_mark(&header);
@@ -147,47 +155,55 @@ impl Rows {
             .into_iter()
             .map(|cell| String::from_utf8(cell).map(|name| unguard(name.trim()).to_owned()))
             .collect();
-        let columns =
-            Columns::parse(&names.context("the header is not valid UTF-8")?, ignore_unknown)
-                .map_err(anyhow::Error::msg)?;
+        let names =
+            names.map_err(|_| ImportFileError::unusable("the header is not valid UTF-8"))?;
+        let columns = Columns::parse(&names, ignore_unknown).map_err(ImportFileError::Unusable)?;
         records.set_delimiter(Some(delimiter));
         let (source, unused) = (columns.source, columns.unused.clone());
+        let used = columns.columns.iter();
+        let used = used.filter_map(|(column, name)| Some((cut(name, 40), column.describe()?)));
+        let used = used.collect();
         let shape = Shape::Csv { delimiter, columns };
-        Ok(Self { records, shape, ignore_unknown, now, source, unused, partial: None })
+        Ok(Self { records, shape, ignore_unknown, now, source, unused, used, partial: None })
     }
 
     /// The shortener that wrote the file, if its columns show that.
-    pub(crate) fn source(&self) -> Option<Source> {
+    pub fn source(&self) -> Option<Source> {
         self.source
     }
 
     /// The columns and fields so far that the import does not use.
-    pub(crate) fn unused(&self) -> &BTreeSet<String> {
+    pub fn unused(&self) -> &BTreeSet<String> {
         &self.unused
     }
 
+    /// The columns and fields so far that the import uses, each with what it becomes.
+    pub fn used(&self) -> &BTreeMap<String, &'static str> {
+        &self.used
+    }
+
     /// How many links the file holds and how many its shortener had, if these differ.
-    pub(crate) fn partial(&self) -> Option<(usize, u64)> {
+    pub fn partial(&self) -> Option<(usize, u64)> {
         self.partial
     }
 
     /// How many bytes were read as rows, and the number of the next line.
-    pub(crate) fn at(&self) -> (u64, u64) {
+    pub fn at(&self) -> (u64, u64) {
         (self.records.offset, self.records.line)
     }
 
     /// The checksum of what was read.
-    pub(crate) fn digest(&self) -> String {
+    pub fn digest(&self) -> String {
         self.records.digest()
     }
 
     /// Skips to the position of an earlier import.
-    pub(crate) fn skip_to(&mut self, offset: u64, line: u64) -> std::io::Result<()> {
+    pub fn skip_to(&mut self, offset: u64, line: u64) -> std::io::Result<()> {
         self.records.skip_to(offset, line)
     }
 
     /// The links of the next row, usually one; `None` at the end.
-    pub(crate) fn next(&mut self) -> std::io::Result<Option<Vec<RowResult>>> {
+    pub fn next(&mut self) -> std::io::Result<Option<Vec<RowResult>>> {
         while let Some((line, record)) = self.records.next()? {
             let whole = match record {
                 Record::Whole(bytes) if without_mark(&bytes).trim_ascii().is_empty() => continue,
@@ -256,6 +272,12 @@ impl Rows {
                     .put_json(column, value, separators)
                     .map_err(|reason| (Some(name.clone()), reason.to_owned()))?;
                 used &= known;
+            }
+            if used
+                && self.used.len() < MAX_COLUMNS
+                && let Some(meaning) = column.and_then(Column::describe)
+            {
+                self.used.insert(cut(&name, 40), meaning);
             }
             if !used && self.unused.len() < MAX_COLUMNS {
                 self.unused.insert(cut(&name, 40));
@@ -350,21 +372,21 @@ fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
-fn recognise(head: &[u8], told: Option<Format>) -> anyhow::Result<Format> {
+fn recognise(head: &[u8], told: Option<Format>) -> Result<Format, ImportFileError> {
     if head.starts_with(&[0x1f, 0x8b])
         || head.starts_with(b"PK\x03\x04")
         || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
     {
-        bail!(
+        return Err(ImportFileError::unusable(
             "the file is compressed: unpack it first, as in `gunzip -c links.csv.gz | terse \
-             import -`"
-        );
+             import -`",
+        ));
     }
     if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
-        bail!("the file is in UTF-16: save it as UTF-8");
+        return Err(ImportFileError::unusable("the file is in UTF-16: save it as UTF-8"));
     }
     match (without_mark(head).trim_ascii_start().first(), told) {
-        (None, _) => bail!("the file is empty"),
+        (None, _) => Err(ImportFileError::unusable("the file is empty")),
         (_, Some(format)) => Ok(format),
         (Some(b'['), None) => Ok(Format::Json),
         (Some(b'{'), None) if is_document(without_mark(head)) => Ok(Format::Json),

@@ -5,7 +5,7 @@
 //! the reason, reading continues at the record's second line, so that one forgotten quote costs one
 //! row and not the rest of the file.
 
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 
 use sha2::{Digest as _, Sha256};
 
@@ -215,24 +215,12 @@ pub(crate) fn cells(record: &[u8], delimiter: u8) -> Vec<Vec<u8>> {
 }
 
 /// Bytes in hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     })
-}
-
-/// The checksum of a whole file.
-pub(crate) fn digest_of(mut input: impl Read) -> std::io::Result<String> {
-    let mut digest = Sha256::new();
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        match input.read(&mut buffer)? {
-            0 => return Ok(hex(&digest.finalize())),
-            n => digest.update(&buffer[..n]),
-        }
-    }
 }
 
 #[cfg(test)]

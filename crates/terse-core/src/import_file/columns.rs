@@ -30,13 +30,35 @@ pub(crate) enum Column {
     Unused,
 }
 
+impl Column {
+    /// What the import makes of it, for people; `None` if it is not used.
+    pub(crate) fn describe(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Field(field) => field.name(),
+            Self::ShortUrl => "short_code, from the short URL",
+            Self::MoreShortUrls => "further short codes",
+            Self::Clicks => "clicks before the import",
+            Self::Password => "whether there is a password",
+            Self::Banned => "whether the link is blocked",
+            Self::Deleted => "whether the link is deleted",
+            Self::Nested => "an object with more fields",
+            Self::Unused => return None,
+        })
+    }
+}
+
 /// The shortener that wrote a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Source {
+pub enum Source {
+    /// Kutt.
     Kutt,
+    /// YOURLS.
     Yourls,
+    /// Bitly.
     Bitly,
+    /// chhoto-url.
     Chhoto,
+    /// Shlink.
     Shlink,
 }
 
@@ -66,7 +88,7 @@ impl Source {
     }
 
     /// Its name in messages.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Kutt => "Kutt",
             Self::Yourls => "YOURLS",
@@ -101,7 +123,7 @@ impl Columns {
         let mut unknown = Vec::new();
         for name in names {
             let column = meaning(name).unwrap_or_else(|| {
-                unknown.push(format!("{:?}", crate::terminal::cut(name, 40)));
+                unknown.push(format!("{:?}", super::cut(name, 40)));
                 Column::Unused
             });
             let again = columns.iter().find(|(have, other)| {
@@ -128,7 +150,7 @@ impl Columns {
         }
         let source = Source::of(names.iter().map(String::as_str));
         let unused = columns.iter().filter(|(column, _)| *column == Column::Unused);
-        let unused = unused.map(|(_, name)| crate::terminal::cut(name, 40)).collect();
+        let unused = unused.map(|(_, name)| super::cut(name, 40)).collect();
         Ok(Self { columns, source, unused })
     }
 }
@@ -159,6 +181,7 @@ pub(crate) fn meaning(name: &str) -> Option<Column> {
         "maxclicks" | "maxvisits" => Field::MaxClicks,
         "redirect" => Field::Redirect,
         "rules" => Field::Rules,
+        "preview" => Field::Preview,
         "forwardquery" => Field::ForwardQuery,
         "crawlable" => Field::Crawlable,
         "domain" => Field::Domain,

@@ -4,37 +4,57 @@
 //! of other shorteners, and rows that are marked as blocked or deleted.
 
 use serde_json::{Map, Value};
-use terse_core::Timestamp;
 
 use super::columns::{Column, meaning};
+use crate::time::Timestamp;
 
 /// A field of a row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Field {
+pub enum Field {
+    /// The target.
     LongUrl,
+    /// The code.
     Code,
+    /// The title.
     Title,
+    /// The tags.
     Tags,
+    /// The notes.
     Notes,
+    /// Whether it is archived.
     Archived,
+    /// Whether it has a password.
     HasPassword,
+    /// When it was created.
     CreatedAt,
+    /// When it expires.
     ExpiresAt,
+    /// When it begins to work.
     ValidFrom,
+    /// How many visits it allows.
     MaxClicks,
+    /// The redirect status.
     Redirect,
+    /// The rules, as JSON.
     Rules,
+    /// The social preview, as JSON.
+    Preview,
+    /// Whether the query is passed on.
     ForwardQuery,
+    /// Whether search engines may follow.
     Crawlable,
+    /// The short domain.
     Domain,
+    /// The status.
     Status,
 }
 
 /// The column with clicks in our own files. Imported, they are the count before the first click.
-pub(crate) const CLICKS: &str = "click_count";
+pub const CLICKS: &str = "click_count";
 
 impl Field {
-    pub(crate) const ALL: [Self; 17] = [
+    /// All of them, in the order of our own files.
+    pub const ALL: [Self; 18] = [
         Self::Code,
         Self::LongUrl,
         Self::Domain,
@@ -47,6 +67,7 @@ impl Field {
         Self::MaxClicks,
         Self::Redirect,
         Self::Rules,
+        Self::Preview,
         Self::ForwardQuery,
         Self::Crawlable,
         Self::Archived,
@@ -55,7 +76,7 @@ impl Field {
     ];
 
     /// The name on the wire and in our own files.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::LongUrl => "long_url",
             Self::Code => "short_code",
@@ -70,6 +91,7 @@ impl Field {
             Self::MaxClicks => "max_clicks",
             Self::Redirect => "redirect",
             Self::Rules => "rules",
+            Self::Preview => "preview",
             Self::ForwardQuery => "forward_query",
             Self::Crawlable => "crawlable",
             Self::Domain => "domain",
@@ -95,7 +117,7 @@ impl Field {
             }
             Self::MaxClicks => number(i64::MAX as u64).ok_or("not a whole number")?,
             Self::Redirect => number(999).ok_or("not a redirect status")?,
-            Self::Rules => serde_json::from_str(cell).map_err(|_| "not JSON")?,
+            Self::Rules | Self::Preview => serde_json::from_str(cell).map_err(|_| "not JSON")?,
             Self::ForwardQuery | Self::Crawlable | Self::Archived | Self::HasPassword => {
                 match cell.trim().to_ascii_lowercase().as_str() {
                     "true" | "1" | "yes" => true.into(),
@@ -117,7 +139,7 @@ impl Field {
     }
 
     /// A field of a link as a cell.
-    pub(crate) fn write_cell(self, link: &Value) -> String {
+    pub fn write_cell(self, link: &Value) -> String {
         match link.get(self.name()) {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text.clone(),

@@ -1,0 +1,2 @@
+-- The link's own preview for chats and social networks: JSON, as the core writes it.
+ALTER TABLE links ADD COLUMN preview text;
