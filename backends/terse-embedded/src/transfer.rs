@@ -115,7 +115,7 @@ fn query(table: &Table) -> Option<&'static str> {
         (StoreFile::Registry, "accounts") => {
             "SELECT id, name, role, created_at, password, issuer, subject, suspended_at, \
              suspended_why, revision, plan, reset_token, reset_expires_at, totp_seed, \
-             totp_step, recovery_codes FROM users ORDER BY id"
+             totp_step, recovery_codes, preferences FROM users ORDER BY id"
         }
         (StoreFile::Registry, "api_keys") => {
             "SELECT id, token, owner, name, prefix, scope, created_at, expires_at, plan, \

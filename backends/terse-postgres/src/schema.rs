@@ -68,6 +68,7 @@ pub(crate) const REGISTRY: Part = Part {
         Migration { needs: 1, sql: include_str!("schema/registry_2.sql"), if_possible: "" },
         Migration { needs: 1, sql: include_str!("schema/registry_3.sql"), if_possible: "" },
         Migration { needs: 1, sql: include_str!("schema/registry_4.sql"), if_possible: "" },
+        Migration { needs: 1, sql: include_str!("schema/registry_5.sql"), if_possible: "" },
     ],
 };
 

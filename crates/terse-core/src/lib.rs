@@ -33,6 +33,7 @@ pub mod link_codec;
 mod link_reader;
 mod links;
 mod log_limit;
+mod mail;
 pub mod metrics;
 pub mod moderation;
 mod notices;
@@ -53,6 +54,7 @@ mod self_check;
 mod social_preview;
 mod span;
 mod store;
+mod system_info;
 mod target;
 mod text;
 mod time;
@@ -103,6 +105,7 @@ pub use links::{
     OwnerFilter, PublicLinks, SampleRow, SeenImportRows, TagReport,
 };
 pub use log_limit::LogLimit;
+pub use mail::{EmailAddress, Mail, MailError, MailQueue, MailRequest, MailTransport, QueuedMail};
 pub use notices::Notices;
 pub use operator::{Contact, Logo, Operator, OperatorName, PageUrl};
 pub use outbox::{EventId, Outbox, OutboxDrain, OutboxEntry, OutboxEvent, OutboxPage};
@@ -126,6 +129,9 @@ pub use span::Span;
 pub use store::{
     BoxError, CodeLease, Cursor, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, Page,
     PurgeBefore, Sort, StoreError, TagCount, Updated,
+};
+pub use system_info::{
+    ChangedSetting, NoSystemInfo, StoredSize, SystemInfo, SystemReport, system_report,
 };
 pub use target::{Target, TargetRules, is_bad_port};
 pub use text::{Notes, Tags, Title};

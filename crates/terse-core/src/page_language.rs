@@ -50,6 +50,24 @@ impl PageLanguage {
         }
     }
 
+    /// Its name, in itself.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::English => "English",
+            Self::German => "Deutsch",
+            Self::Spanish => "Español",
+            Self::French => "Français",
+            Self::Portuguese => "Português",
+            Self::Chinese => "简体中文",
+            Self::Japanese => "日本語",
+        }
+    }
+
+    /// Parses a tag.
+    pub fn parse(tag: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|language| language.tag() == tag)
+    }
+
     /// The language that fits an `Accept-Language` value best: the one with the highest weight, of
     /// equals the one that is named first. A visitor who accepts none of them gets English.
     /// Allocates nothing.

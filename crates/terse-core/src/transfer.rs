@@ -146,6 +146,7 @@ pub const TABLES: &[Table] = &[
             ("totp_seed", Bytes),
             ("totp_step", Int),
             ("recovery_codes", Bytes),
+            ("preferences", Text),
         ],
     ),
     table(

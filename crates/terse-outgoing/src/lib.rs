@@ -18,9 +18,11 @@ mod request_url;
 mod resolve;
 mod response;
 mod settings;
+mod smtp;
 mod system_lookup;
 
 pub use outgoing::OutgoingClient;
 pub use resolve::{Resolve, SystemResolver};
 pub use settings::OutgoingSettings;
+pub use smtp::{SmtpSecurity, SmtpSettings, SmtpTransport};
 pub use system_lookup::SystemLookup;

@@ -243,6 +243,26 @@ if (list) {
   });
 }
 
+// Reported links: keys move between them and decide. A decision needs a report that is chosen.
+const cases = [...document.querySelectorAll("[data-case]")];
+if (cases.length > 0) {
+  for (const hint of document.querySelectorAll(".keys-hint")) hint.hidden = false;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyping(event.target)) return;
+    const at = cases.indexOf(document.activeElement.closest("[data-case]"));
+    const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
+    if (step !== undefined) {
+      if (at < 0 && event.key.startsWith("Arrow")) return;
+      cases[Math.max(0, Math.min(cases.length - 1, at + step))].focus();
+    } else {
+      const button = at < 0 ? null : cases[at].querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+      if (!button) return;
+      button.click();
+    }
+    event.preventDefault();
+  });
+}
+
 // Sharing, where the browser offers it.
 for (const button of document.querySelectorAll("[data-share]")) {
   if (!navigator.share) continue;

@@ -28,7 +28,7 @@ function addCopyButtons(root) {
 }
 
 function addCopyButton(button) {
-  const area = button.closest(".card, .link-row, .link-head");
+  const area = button.closest(".card, .link-row, .link-head, .sheet");
   const status = area.querySelector(".copy-status") || document.querySelector(".copy-status");
   button.hidden = false;
   button.addEventListener("click", async () => {

@@ -79,6 +79,8 @@ settings! {
         pub accounts: AccountsConfig = AccountsConfig::default(),
         /// Single sign-on.
         pub oidc: OidcConfig = OidcConfig::default(),
+        /// Mails with reset links and invitations.
+        pub mail: MailConfig = MailConfig::default(),
         /// Rate limits.
         pub limits: LimitsConfig = LimitsConfig::default(),
         /// URL screening.
@@ -335,6 +337,39 @@ settings! {
         /// Whether terse creates an account at the first sign-in. Otherwise a first
         /// sign-in needs an invitation, or an account that its owner has connected.
         pub sign_up: bool = false,
+    }
+}
+
+choice! {
+    /// How the connection to the mail server is protected.
+    pub enum MailTls ("`starttls`, `tls`, `none`") {
+        /// Changes to TLS before anything is sent.
+        StartTls = "starttls",
+        /// TLS from the first byte.
+        Tls = "tls",
+        /// No TLS.
+        None = "none",
+    }
+}
+
+settings! {
+    /// `[mail]`: mails with reset links and invitations.
+    pub struct MailConfig {
+        /// The mail server that takes terse's mails (SMTP), as host and port, such as
+        /// `smtp.example.com:587`. If not set, terse sends no mails.
+        pub server: Option<String> = None,
+        /// How the connection is protected: `starttls` (usual with port 587), `tls` (usual with port
+        /// 465) or `none`, for a mail server on this machine.
+        pub tls: MailTls = MailTls::StartTls,
+        /// The name to sign in with at the mail server.
+        pub username: Option<String> = None,
+        /// The password to sign in with. terse sends it only over TLS, or to this machine.
+        pub password: Option<Secret> = None,
+        /// The sender's address of all mails.
+        pub from: Option<String> = None,
+        /// A file with root certificates (PEM) to trust for the mail server instead of the usual
+        /// ones.
+        pub ca: Option<PathBuf> = None,
     }
 }
 

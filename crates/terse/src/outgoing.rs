@@ -2,6 +2,7 @@
 //! One guarded client sends them all. If all are disabled there is no client, no thread and no job.
 
 mod cdn;
+pub(crate) mod mail;
 mod oidc;
 
 use std::sync::Arc;

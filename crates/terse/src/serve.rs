@@ -7,6 +7,7 @@ mod metrics;
 mod policy;
 mod safety;
 mod services;
+mod system_info;
 mod tls;
 mod web;
 mod web_plane;
@@ -19,6 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use terse_core::clicks::LiveFollower;
+use terse_core::metrics::MetricsSource;
 use terse_core::registry::Salts;
 use terse_core::{Clock, LinkKey, Notices};
 use terse_metrics::{Exposition, HealthEndpoints};
@@ -37,6 +39,7 @@ use crate::backends::{self, DataDir, LockGuard, RunInfo, Stores};
 use crate::click_plane::ClickPlane;
 use crate::config::Config;
 use crate::memory_plan::MemoryPlan;
+use crate::outgoing::mail;
 use listeners::BoundListeners;
 use metrics::MetricsParts;
 use services::Services;
@@ -178,7 +181,17 @@ impl Server {
             store.clicks = click_plane.with_pending(&store.clicks);
         }
         let stopping = stopped.clone();
-        let parts = web::WebParts { config, store: &store, acme: acme.clone() };
+        let operator = services.operator.current();
+        let mail = mail::delivery(config, &store.registry, &operator, &hosts, &clock)?;
+        let mail_queue = mail.as_ref().map(|mail| Arc::clone(&mail.queue));
+        let system_info = Arc::new(system_info::ServerInfo::new(config));
+        let parts = web::WebParts {
+            config,
+            store: &store,
+            acme: acme.clone(),
+            mail: mail_queue.clone(),
+            info: system_info.clone(),
+        };
         let used_keys = Arc::<UsedKeys>::default();
         let (refresh, uses) = (Arc::new(registry_refresh), Arc::clone(&used_keys));
         let state =
@@ -200,6 +213,9 @@ impl Server {
         let tls = tls.map(|tls| tls.start(config, &hosts, &clock, &notices, &mut jobs));
         let tls = tls_listener.zip(tls.transpose()?);
         let job_counts = parts.add(services, &click_plane, used_keys, &mut jobs);
+        if let Some(mail) = mail {
+            jobs.add(mail);
+        }
 
         // Metrics and health. The metrics read the serving threads, which start last.
         let oldest_report = Arc::<OldestReport>::default();
@@ -213,6 +229,7 @@ impl Server {
             notices: Arc::clone(&notices),
             redirector: Arc::clone(&redirector),
             workers: Arc::clone(&workers),
+            mail: mail_queue,
             certificates,
             api,
             safety,
@@ -224,7 +241,11 @@ impl Server {
             clicks: click_plane.counts(),
             shared_cache,
         };
-        exposition.add(parts.sources(), started.map_or(0.0, |since| since.as_secs_f64()));
+        let sources = Arc::new(parts.sources());
+        let all = Arc::clone(&sources);
+        let write_all: MetricsSource = Box::new(move |to| all.iter().for_each(|source| source(to)));
+        exposition.add(vec![write_all], started.map_or(0.0, |since| since.as_secs_f64()));
+        let _first = system_info.sources.set(sources);
         let draining = Arc::new(AtomicBool::new(false));
         let health = HealthEndpoints {
             store: links_store,

@@ -27,7 +27,8 @@ const ADD: &str = "INSERT INTO users (name, role, created_at, password, issuer, 
 const CHANGE: &str = "UPDATE users SET name = ?2, role = ?3, password = ?4, issuer = ?5, subject \
     = ?6, \
      suspended_at = ?7, suspended_why = ?8, revision = ?9, plan = ?10, reset_token = ?11, \
-     reset_expires_at = ?12, totp_seed = ?13, totp_step = ?14, recovery_codes = ?15 WHERE id = ?1";
+     reset_expires_at = ?12, totp_seed = ?13, totp_step = ?14, recovery_codes = ?15, \
+     preferences = ?16 WHERE id = ?1";
 pub(crate) const ERASE: [&str; 7] = [
     "DELETE FROM users WHERE id = ?1",
     "DELETE FROM keys WHERE owner = ?1",
@@ -159,7 +160,8 @@ impl RegistryWrites {
             reset.as_ref().map(|reset| reset.expires_at.as_ms()),
             two_factor.map(|state| state.seed.0),
             two_factor.map(|state| filed(state.last_step)),
-            two_factor.map(TwoFactor::stored_recovery)
+            two_factor.map(TwoFactor::stored_recovery),
+            effect.account.preferences.to_stored()
         ];
         self.run(CHANGE, row)?;
         self.create_first_admin(&effect.account)?;

@@ -2,10 +2,10 @@
 
 use rusqlite::Row;
 use terse_core::registry::{
-    AbuseReport, Account, AccountName, Actor, ApiKey, AuditEntry, BlockedHost, Delivery,
-    DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events, Invitation, KeyId,
-    OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, Session, Suspension, Token,
-    TwoFactor, Webhook, WebhookId,
+    AbuseReport, Account, AccountName, AccountPreferences, Actor, ApiKey, AuditEntry, BlockedHost,
+    Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events, Invitation,
+    KeyId, OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, Session, Suspension,
+    Token, TwoFactor, Webhook, WebhookId,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Revision, Target, Timestamp};
 
@@ -14,7 +14,7 @@ use crate::failure::{Failure, corrupt};
 type Read<T> = Result<T, Failure>;
 
 /// The number of columns of a user.
-pub(crate) const ACCOUNT: usize = 16;
+pub(crate) const ACCOUNT: usize = 17;
 /// The number of columns of a webhook.
 pub(crate) const WEBHOOK: usize = 12;
 
@@ -23,7 +23,7 @@ macro_rules! user_columns {
     () => {
         "u.id, u.name, u.role, u.created_at, u.password, u.issuer, u.subject, u.suspended_at, \
          u.suspended_why, u.revision, u.plan, u.reset_token, u.reset_expires_at, \
-         u.totp_seed, u.totp_step, u.recovery_codes"
+         u.totp_seed, u.totp_step, u.recovery_codes, u.preferences"
     };
 }
 /// The columns of keys, as [`key`] reads them.
@@ -137,6 +137,9 @@ pub(crate) fn account(row: &Row<'_>, at: usize) -> Read<Account> {
         plan: row.get(at + 10)?,
         reset,
         two_factor,
+        preferences: AccountPreferences::from_stored(
+            row.get::<_, Option<String>>(at + 16)?.as_deref(),
+        ),
     })
 }
 

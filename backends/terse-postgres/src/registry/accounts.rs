@@ -135,8 +135,8 @@ impl Step<'_> {
         self.run(
             "UPDATE accounts SET name = $2, role = $3, password = $4, issuer = $5, subject = $6, \
              suspended_at = $7, suspended_why = $8, revision = $9, plan = $10, reset_token = $11, \
-             reset_expires_at = $12, totp_seed = $13, totp_step = $14, recovery_codes = $15 \
-             WHERE id = $1",
+             reset_expires_at = $12, totp_seed = $13, totp_step = $14, recovery_codes = $15, \
+             preferences = $16 WHERE id = $1",
             params![
                 id.0.cast_signed(),
                 name.as_str(),
@@ -152,7 +152,8 @@ impl Step<'_> {
                 reset.as_ref().map(|reset| SqlTimestamp(reset.expires_at)),
                 two_factor.map(|state| &state.seed.0[..]),
                 two_factor.map(|state| state.last_step.cast_signed()),
-                recovery.as_deref()
+                recovery.as_deref(),
+                effect.account.preferences.to_stored()
             ],
         )
         .await?;

@@ -1,10 +1,10 @@
 //! Converts rows into values. A row that cannot be read is an error, never a guess.
 
 use terse_core::registry::{
-    AbuseReport, Account, AccountName, Actor, ApiKey, AuditEntry, BlockedHost, Delivery,
-    DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events, Invitation, KeyId,
-    OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, Session, Suspension, Token,
-    TwoFactor, Webhook, WebhookId,
+    AbuseReport, Account, AccountName, AccountPreferences, Actor, ApiKey, AuditEntry, BlockedHost,
+    Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events, Invitation,
+    KeyId, OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, Session, Suspension,
+    Token, TwoFactor, Webhook, WebhookId,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Revision, StoreError, Target, Timestamp};
 use tokio_postgres::Row;
@@ -16,14 +16,14 @@ use crate::sql::SqlTimestamp;
 type Read<T> = Result<T, Failure>;
 
 /// The number of columns of an account.
-pub(super) const ACCOUNT: usize = 16;
+pub(super) const ACCOUNT: usize = 17;
 /// The number of columns of a webhook.
 pub(super) const WEBHOOK: usize = 12;
 
 /// The columns of accounts, as [`account`] reads them.
 pub(super) const ACCOUNT_COLUMNS: &str = "a.id, a.name, a.role, a.created_at, a.password, \
      a.issuer, a.subject, a.suspended_at, a.suspended_why, a.revision, a.plan, a.reset_token, \
-     a.reset_expires_at, a.totp_seed, a.totp_step, a.recovery_codes";
+     a.reset_expires_at, a.totp_seed, a.totp_step, a.recovery_codes, a.preferences";
 /// The columns of keys, as [`key`] reads them.
 pub(super) const KEY_COLUMNS: &str = "k.id, k.owner, k.name, k.prefix, k.scope, k.created_at, \
      k.expires_at, k.plan, k.last_used_at";
@@ -106,6 +106,7 @@ pub(super) fn account(row: &Row, at: usize) -> Read<Account> {
         plan: get(row, at + 10)?,
         reset,
         two_factor,
+        preferences: AccountPreferences::from_stored(get(row, at + 16)?),
     })
 }
 

@@ -1,4 +1,5 @@
-//! Reset links: an admin makes one for an account whose password is forgotten.
+//! Reset links: an admin makes one for an account whose password is forgotten, or its owner asks for
+//! one by mail.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,7 +12,15 @@ use crate::registry::{Account, AccountChange, PasswordReset, RegistryError, Role
 use crate::time::Timestamp;
 
 /// How long a reset link is valid.
-const TTL: Duration = Duration::from_secs(24 * 3600);
+pub(super) const TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// A fresh token for a reset link, and what is stored of it.
+pub(super) fn new_reset(now: Timestamp) -> Result<(String, PasswordReset), getrandom::Error> {
+    let secret = BearerSecret::key()?;
+    let expires_at = now.checked_add(TTL).unwrap_or(Timestamp::MAX);
+    let reset = PasswordReset { token: secret.token(), expires_at };
+    Ok((secret.reveal(), reset))
+}
 
 impl Accounts {
     /// Makes a reset link for an account and invalidates its earlier one. Returns the token for the
@@ -28,13 +37,12 @@ impl Accounts {
         if account.suspended.is_some() {
             return Err(AccountError::forbidden("this account is suspended; reinstate it first"));
         }
-        let secret = BearerSecret::key()?;
         let by = self.by(principal.owner(), None);
-        let expires_at = by.at.checked_add(TTL).unwrap_or(Timestamp::MAX);
-        let reset = PasswordReset { token: secret.token(), expires_at };
+        let (secret, reset) = new_reset(by.at)?;
+        let expires_at = reset.expires_at;
         let change = AccountChange { reset: Some(Some(reset)), ..AccountChange::default() };
         self.change(&account, change, by).await?;
-        Ok((secret.reveal(), expires_at))
+        Ok((secret, expires_at))
     }
 
     /// The account that a reset link is for. `LinkOver` if the link is used, replaced or expired.

@@ -17,7 +17,7 @@ use super::{
     SeenImportRows,
 };
 use crate::clock::Clock;
-use crate::import_file::{ImportFileError, Refused, Row, RowResult, Rows};
+use crate::import_file::{ImportFileError, Refused, Row, RowResult, Rows, Source};
 use crate::link::OwnerId;
 use crate::principal::{AccessError, Principal};
 use crate::registry::Role;
@@ -308,7 +308,7 @@ impl Run {
         let mut progress = locked(&self.progress);
         let size = progress.bytes.1;
         progress.bytes.0 = if last { size } else { rows.at().0.min(size) };
-        progress.source = rows.source().map(|source| source.name());
+        progress.source = rows.source().map(Source::name);
         progress.used.clone_from(rows.used());
         progress.unused = rows.unused().iter().cloned().collect();
         progress.partial = rows.partial();

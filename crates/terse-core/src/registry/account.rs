@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::key::Token;
+use super::preferences::AccountPreferences;
 use super::two_factor::TwoFactor;
 use crate::link::{OwnerId, Revision};
 use crate::time::Timestamp;
@@ -145,6 +146,8 @@ pub struct Account {
     pub reset: Option<PasswordReset>,
     /// Two-factor sign-in, if the account turned it on.
     pub two_factor: Option<TwoFactor>,
+    /// What the account chose for itself.
+    pub preferences: AccountPreferences,
     /// Counts the changes of the account.
     pub revision: Revision,
 }
@@ -171,6 +174,7 @@ impl NewAccount {
             plan: None,
             reset: None,
             two_factor: None,
+            preferences: AccountPreferences::default(),
             revision: Revision(1),
         }
     }
@@ -223,6 +227,8 @@ pub struct AccountChange {
     pub reset: Option<Option<PasswordReset>>,
     /// Another state of two-factor sign-in, or `Some(None)` to turn it off.
     pub two_factor: Option<Option<TwoFactor>>,
+    /// Other choices of the account.
+    pub preferences: Option<AccountPreferences>,
 }
 
 #[cfg(test)]
@@ -263,6 +269,7 @@ mod tests {
             plan: None,
             reset: None,
             two_factor: None,
+            preferences: AccountPreferences::default(),
             revision: Revision(1),
         };
         assert!(!format!("{account:?}").contains("secret"));

@@ -54,8 +54,14 @@ impl AccountChange {
         if let Some(two_factor) = &self.two_factor {
             after.two_factor = two_factor.clone();
         }
+        if let Some(preferences) = &self.preferences {
+            after.preferences = preferences.clone();
+        }
         let is_reset = new_password && before.reset.is_some() && self.reset == Some(None);
-        let is_same = after.reset == before.reset && after.two_factor == before.two_factor;
+        // The audit log has no mail address, so it does not tell of other choices.
+        let is_same = after.reset == before.reset
+            && after.two_factor == before.two_factor
+            && after.preferences == before.preferences;
         if !is_changed && !is_judged && is_same {
             return None;
         }

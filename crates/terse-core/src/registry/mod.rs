@@ -17,6 +17,7 @@ mod domain_store;
 mod key;
 mod lease;
 mod maintenance;
+mod preferences;
 mod removal_alarm;
 mod report;
 mod report_store;
@@ -49,6 +50,7 @@ pub use domain_store::{BlocklistStore, DomainStore};
 pub use key::{ApiKey, Invitation, KeyId, NewKey, Scope, Session, Token};
 pub use lease::{FencingToken, JobLease, JobProgress, Lease, MAX_PROGRESS_BYTES, NodeId};
 pub use maintenance::{DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, RegistryMaintenance};
+pub use preferences::AccountPreferences;
 pub use removal_alarm::{AlarmKind, AlarmState, RemovalAlarm, RemovalAlarms};
 pub use report::{
     AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportResult, ReportState, ReportedLink,

@@ -11,8 +11,8 @@ use terse_core::registry::Registry;
 use terse_core::rules::VisitorClassifier;
 use terse_core::webhooks::{OwnerWebhooks, Webhooks};
 use terse_core::{
-    CertificateStatus, DomainChecks, Imports, JobBoard, LinkCreation, Links, NameLookup,
-    OperatorInForce, PublicLinks, Removals, SelfCheck,
+    CertificateStatus, DomainChecks, Imports, JobBoard, LinkCreation, Links, MailQueue, NameLookup,
+    OperatorInForce, PublicLinks, Removals, SelfCheck, SystemInfo,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -67,10 +67,14 @@ pub struct AppState {
     pub live: Arc<Live>,
     /// Webhooks; `None` if they are off.
     pub webhooks: Option<Webhooks>,
+    /// Mails that wait to be sent; `None` if no mail server is set.
+    pub mail: Option<Arc<MailQueue>>,
     /// The background jobs of this node.
     pub jobs: Arc<JobBoard>,
     /// Checks the process, for `terse doctor`.
     pub self_check: Arc<dyn SelfCheck>,
+    /// Figures and settings of the process, for the page System.
+    pub system_info: Arc<dyn SystemInfo>,
     /// Resolves names, to check the DNS records of short domains.
     pub lookup: Arc<dyn NameLookup>,
     /// Knows the certificates that this server orders.
@@ -111,8 +115,10 @@ pub(crate) struct App {
     pub(crate) clicks: Arc<dyn ClickStore>,
     pub(crate) live: Arc<Live>,
     pub(crate) webhooks: Option<OwnerWebhooks>,
+    pub(crate) mail: Option<Arc<MailQueue>>,
     pub(crate) jobs: Arc<JobBoard>,
     pub(crate) self_check: Arc<dyn SelfCheck>,
+    pub(crate) system_info: Arc<dyn SystemInfo>,
     pub(crate) domain_checks: DomainChecks,
     pub(crate) certificates: Arc<dyn CertificateStatus>,
     pub(crate) http: HttpSettings,
@@ -209,8 +215,10 @@ impl App {
             clicks: state.clicks,
             live: state.live,
             webhooks,
+            mail: state.mail,
             jobs: state.jobs,
             self_check: state.self_check,
+            system_info: state.system_info,
             http: state.http,
             stop: state.stop,
             turns: RequestPermits::default(),

@@ -6,12 +6,13 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use terse_core::Timestamp;
-use terse_core::accounts::{AccountError, ErasureConfirmation, KeyDraft};
+use terse_core::accounts::{AccountError, ErasureConfirmation, KeyDraft, PreferencesEdit};
 use terse_core::registry::{ApiKey, KeyId, Scope};
+use terse_core::{EmailAddress, PageLanguage, Timestamp};
 
 use super::form::{FormError, sentence};
 use super::format::ago;
+use super::frame::language_cookie;
 use super::html;
 use super::login::away;
 use super::member::{Member, MemberForm};
@@ -44,6 +45,9 @@ struct AccountPage {
     /// The message about the action that was just done.
     done: Option<&'static str>,
     form: KeyForm,
+    preferences: PreferencesEdit,
+    /// Whether this server sends mails.
+    mail: bool,
     wrong: Option<FormError>,
 }
 
@@ -102,6 +106,13 @@ impl AccountPage {
             fresh: None,
             done: None,
             form: KeyForm::default(),
+            preferences: PreferencesEdit {
+                email: text(account.preferences.email.as_ref().map(EmailAddress::as_str)),
+                time_zone: text(account.preferences.time_zone.as_deref()),
+                language: text(account.preferences.language.map(PageLanguage::tag)),
+                password: String::new(),
+            },
+            mail: state.mail.is_some(),
             wrong: None,
             shell,
         })
@@ -110,6 +121,12 @@ impl AccountPage {
     fn lives(&self) -> impl Iterator<Item = (u64, &'static str, bool)> {
         let chosen = self.form.days.parse().unwrap_or(90);
         LIFETIMES.into_iter().map(move |(days, label)| (days, label, days == chosen))
+    }
+
+    fn languages(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+        PageLanguage::ALL.into_iter().map(|language| {
+            (language.tag(), language.name(), language.tag() == self.preferences.language)
+        })
     }
 
     /// Whether the problem is about this field.
@@ -130,6 +147,7 @@ fn said(word: &str) -> Option<&'static str> {
         "connected" => "Connected. You can use it to sign in from now on.",
         "disconnected" => "Disconnected. You can no longer sign in with it.",
         "two-factor-off" => "Two-factor sign-in is off.",
+        "preferences" => "Saved.",
         "password" => "Your password is changed. All other browsers are signed out.",
         _ => return None,
     })
@@ -253,6 +271,47 @@ pub(super) async fn change_password(
             again(&state, &member, KeyForm::default(), field, &problem).await
         }
     }
+}
+
+pub(super) async fn set_preferences(State(state): Web, form: MemberForm) -> Response {
+    let MemberForm { member, mut fields } = form;
+    let mut take = |name| fields.take(name).unwrap_or_default();
+    let edit = PreferencesEdit {
+        // Without a mail server, the form has no field for the address.
+        email: match state.mail {
+            Some(_) => take("email"),
+            None => text(member.here.account.preferences.email.as_ref().map(EmailAddress::as_str)),
+        },
+        time_zone: take("time_zone"),
+        language: take("language"),
+        password: take("proof"),
+    };
+    let problem = match state.accounts.set_preferences(&member.principal, edit.clone()).await {
+        Ok(account) => {
+            let tag = account.preferences.language.map(PageLanguage::tag);
+            return go_with("/account?done=preferences", language_cookie(&state, tag));
+        }
+        Err(error) => Problem::from(error),
+    };
+    let field = match problem.field() {
+        Some("email") => "email",
+        Some("time_zone") => "time_zone",
+        Some("language") => "language",
+        _ => "preferences",
+    };
+    match AccountPage::of(&state, &member).await {
+        Ok(mut page) => {
+            page.preferences = PreferencesEdit { password: String::new(), ..edit };
+            page.wrong = Some((field, sentence(&problem)));
+            app_again(&problem, html(&page))
+        }
+        Err(error) => away(&error),
+    }
+}
+
+/// A text that may be absent.
+fn text(text: Option<&str>) -> String {
+    text.unwrap_or_default().to_owned()
 }
 
 pub(super) async fn turn_off_two_factor(State(state): Web, form: MemberForm) -> Response {

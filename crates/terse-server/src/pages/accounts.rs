@@ -6,7 +6,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::accounts::{AccountEdit, AccountError, role_of};
 use terse_core::registry::Account;
-use terse_core::{OwnerId, Timestamp};
+use terse_core::{
+    EmailAddress, MailRequest, OwnerId, Timestamp, ValidationError, ValidationErrorKind,
+};
 
 use super::form::sentence;
 use super::format::ago;
@@ -34,6 +36,8 @@ struct AccountsPage {
     /// The link that was just made; the page shows it only this once.
     fresh: Option<FreshLink>,
     open: usize,
+    /// Whether this server sends mails.
+    mail: bool,
     done: Option<&'static str>,
     wrong: Option<String>,
 }
@@ -44,6 +48,8 @@ struct FreshLink {
     end: String,
     /// The account of a reset link; none for an invitation.
     account: Option<String>,
+    /// Whether it is sent by mail.
+    mailed: bool,
 }
 
 struct AccountRow {
@@ -106,6 +112,7 @@ async fn page_for(
         is_first: after.is_none(),
         fresh: None,
         open,
+        mail: state.mail.is_some(),
         done: None,
         wrong: None,
         shell,
@@ -140,9 +147,16 @@ pub(super) async fn invite(
     State(state): Web,
     AdminForm(MemberForm { member, mut fields }): AdminForm,
 ) -> Response {
-    let word = fields.take("role").unwrap_or_default();
+    let mut take = |name| fields.take(name).unwrap_or_default();
+    let (word, email) = (take("role"), take("email"));
+    let to = EmailAddress::parse(&email);
     let invited = async {
         let role = role_of(&word)?;
+        if to.is_none() && !email.trim().is_empty() {
+            let detail = "this is not a mail address such as ann@example.com";
+            let kind = ValidationErrorKind::InvalidRequest;
+            return Err(ValidationError::new(kind, "email", detail).into());
+        }
         state.accounts.invite(&member.principal, role, None).await
     };
     let (secret, invitation) = match invited.await {
@@ -154,7 +168,12 @@ pub(super) async fn invite(
             let base = state.links.rules().hosts.api_base();
             let end = page.shell.moment(invitation.expires_at);
             let url = format!("{base}/join?token={secret}");
-            page.fresh = Some(FreshLink { url, end, account: None });
+            let mailed = to.zip(state.mail.as_ref()).is_some_and(|(to, queue)| {
+                let (url, expires_at) = (url.clone(), invitation.expires_at);
+                let request = MailRequest::Invitation { to, url, expires_at };
+                queue.push(request, state.links.now())
+            });
+            page.fresh = Some(FreshLink { url, end, account: None, mailed });
             app_page(StatusCode::CREATED, html(&page))
         }
         Err(error) => away(&error),
@@ -180,7 +199,7 @@ pub(super) async fn reset(
         Ok(mut page) => {
             let url = reset_url(&state, &secret);
             let end = page.shell.moment(end);
-            page.fresh = Some(FreshLink { url, end, account });
+            page.fresh = Some(FreshLink { url, end, account, mailed: false });
             app_page(StatusCode::CREATED, html(&page))
         }
         Err(error) => away(&error),

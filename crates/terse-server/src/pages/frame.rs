@@ -8,10 +8,21 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use terse_core::{Contact, FooterLink, Operator, PageLanguage, PageUrl};
 
-use crate::http::cookies::{cookie, session_cookie};
+use crate::http::cookies::{cookie, session_cookie, set_cookie};
 use crate::http::state::App;
 use crate::messages::{Catalogue, catalogue};
 use crate::site::Site;
+
+/// The cookie with the language that the account of this browser chose.
+const LANGUAGE_COOKIE: &str = "terse_language";
+/// How long it lasts, in seconds.
+const LANGUAGE_TTL: u64 = 365 * 86_400;
+
+/// The cookie that sets or deletes the chosen language.
+pub(super) fn language_cookie(state: &App, tag: Option<&str>) -> HeaderValue {
+    let ttl = if tag.is_some() { LANGUAGE_TTL } else { 0 };
+    set_cookie(state, LANGUAGE_COOKIE, tag.unwrap_or_default(), ttl)
+}
 
 /// Whether the visitor is signed in, as far as a page knows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -52,8 +63,11 @@ impl PageFrame {
 
     /// The frame of a page in the language that the visitor prefers.
     pub(crate) fn translated(state: &App, headers: &HeaderMap) -> Self {
-        let languages = headers.get(header::ACCEPT_LANGUAGE).map(HeaderValue::as_bytes);
-        let language = PageLanguage::preferred(languages.unwrap_or_default());
+        let chosen = cookie(headers, LANGUAGE_COOKIE).and_then(PageLanguage::parse);
+        let language = chosen.unwrap_or_else(|| {
+            let languages = headers.get(header::ACCEPT_LANGUAGE).map(HeaderValue::as_bytes);
+            PageLanguage::preferred(languages.unwrap_or_default())
+        });
         Self::of(state, headers).in_language(language)
     }
 
@@ -73,7 +87,7 @@ impl PageFrame {
         let headers = response.headers_mut();
         let tag = HeaderValue::from_static(self.language.tag());
         headers.insert(header::CONTENT_LANGUAGE, tag);
-        headers.insert(header::VARY, HeaderValue::from_static("accept-language"));
+        headers.insert(header::VARY, HeaderValue::from_static("accept-language, cookie"));
     }
 
     /// The words of the page.

@@ -28,6 +28,8 @@ struct Login {
     open: bool,
     /// The name of the OpenID Connect provider, if one is configured.
     provider: Option<String>,
+    /// Whether this server sends reset links by mail.
+    mail: bool,
     name: String,
     next: String,
     /// The message about the action that was just done.
@@ -41,6 +43,7 @@ impl Login {
             frame: PageFrame::of(state, headers),
             open: state.accounts.policy().open,
             provider: state.provider(),
+            mail: state.mail.is_some(),
             name,
             next,
             done: None,

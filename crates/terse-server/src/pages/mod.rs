@@ -12,6 +12,7 @@ mod cards;
 mod chart;
 mod docs;
 mod domains;
+mod forgot;
 mod form;
 mod format;
 mod frame;
@@ -105,6 +106,7 @@ fn account_pages() -> Router<Arc<App>> {
         .route("/login", get(login::show).post(login::sign_in))
         .route("/login/code", get(login::show_code).post(login::check_code))
         .route("/login/reset", get(reset::show).post(reset::set))
+        .route("/login/forgot", get(forgot::show).post(forgot::send))
         .route("/logout", post(login::sign_out))
         .merge(dashboard())
         .merge(connections())
@@ -116,6 +118,7 @@ fn account_pages() -> Router<Arc<App>> {
         .route("/account/password", post(account::change_password))
         .route("/account/two-factor", get(two_factor::show).post(two_factor::turn_on))
         .route("/account/two-factor/off", post(account::turn_off_two_factor))
+        .route("/account/preferences", post(account::set_preferences))
         .route("/account/delete", post(account::delete))
         .route("/account/connect", post(oidc::connect))
         .route("/account/disconnect", post(oidc::disconnect))

@@ -7,8 +7,9 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use terse_core::clicks::{Bots, ClickReport, ClickSubject, Period};
+use terse_core::clicks::{Bots, ClickReport, ClickSubject, Period, TopQuery};
 use terse_core::{Link, LinkError, ListQuery, Sort, StoreError};
+use url::form_urlencoded::byte_serialize;
 
 use super::cards::{Card, bot_words, card};
 use super::chart::Chart;
@@ -50,9 +51,13 @@ struct OverviewPage {
     chart: Chart,
     cards: Vec<Card>,
     busy: Vec<Listed>,
+    /// The links with the most clicks of the period.
+    top: Vec<Listed>,
+    /// The tags with the most links: the tag, how many links, and the path of their list.
+    tags: Vec<(String, String, String)>,
     newest: Vec<Listed>,
-    /// The address of this server, for the first steps.
-    base: String,
+    /// Ready-made calls of the API, for the first steps: the name of each, and its text.
+    snippets: [(&'static str, String); 3],
 }
 
 /// A link in a list: its name, the path of its page, what it leads to, and a figure.
@@ -110,6 +115,20 @@ pub(super) async fn show(
             return message(&UNAVAILABLE);
         }
     };
+    let top = match top(&state, &member, window.period()).await {
+        Ok(top) => top,
+        Err(error) => {
+            tracing::error!(%error, "the top links of an account could not be read");
+            return message(&UNAVAILABLE);
+        }
+    };
+    let tags = state.links.tags(member.principal.caller, LISTED).await.unwrap_or_default();
+    let tags = tags.into_iter().map(|counted| {
+        let query: String = byte_serialize(counted.tag.as_bytes()).collect();
+        let links = grouped(counted.links);
+        (counted.tag.to_string(), links, format!("/links?tag={query}"))
+    });
+    let tags = tags.collect();
     let before = window.is_comparable(member.here.account.created_at).then_some(before);
     let lists = ValueLists { tally: &report.tally, bots: Bots::Exclude, most: ON_CARD };
     let only_bots = ValueLists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
@@ -127,12 +146,55 @@ pub(super) async fn show(
         chart: chart(&window, &report, before.as_ref(), Bots::Exclude),
         cards: ["referrers", "countries"].into_iter().map(|of| card(&lists, of)).collect(),
         busy: busy(&state, &member),
+        top,
+        tags,
         newest,
-        base: state.links.rules().hosts.api_base(),
+        snippets: snippets(&state.links.rules().hosts.api_base()),
         shell,
         window,
     };
     app_page(StatusCode::OK, html(&page))
+}
+
+/// Calls of the API that create a link, with the address of this server.
+fn snippets(base: &str) -> [(&'static str, String); 3] {
+    let curl = format!(
+        "curl {base}/api/v1/urls \\\n  -H \"Authorization: Bearer $KEY\" \\\n  \
+         -H \"Content-Type: application/json\" \\\n  \
+         -d '{{\"long_url\": \"https://example.com/\"}}'"
+    );
+    let javascript = format!(
+        "const answer = await fetch(\"{base}/api/v1/urls\", {{\n  method: \"POST\",\n  \
+         headers: {{ Authorization: `Bearer ${{key}}`, \"Content-Type\": \"application/json\" }},\n  \
+         body: JSON.stringify({{ long_url: \"https://example.com/\" }}),\n}});\n\
+         console.log((await answer.json()).short_url);"
+    );
+    let python = format!(
+        "import json, urllib.request\n\nrequest = urllib.request.Request(\n    \
+         \"{base}/api/v1/urls\",\n    \
+         json.dumps({{\"long_url\": \"https://example.com/\"}}).encode(),\n    \
+         {{\"Authorization\": f\"Bearer {{key}}\", \"Content-Type\": \"application/json\"}},\n)\n\
+         print(json.load(urllib.request.urlopen(request))[\"short_url\"])"
+    );
+    [("curl", curl), ("JavaScript", javascript), ("Python", python)]
+}
+
+/// The links with the most clicks by humans in a period.
+async fn top(state: &App, member: &Member, period: Period) -> Result<Vec<Listed>, StoreError> {
+    let owner = Some(member.here.account.id);
+    let (bots, after) = (Bots::Exclude, None);
+    let query = TopQuery { owner, period, bots, after, limit: LISTED };
+    let reading = tokio::time::timeout(TIMEOUT, state.clicks.top(&query)).await;
+    let slow = |_| StoreError::Unavailable("reading clicks takes too long".into());
+    let found = reading.map_err(slow)??.into_iter();
+    let listed = found.filter(|found| found.clicks.humans > 0).map(|found| Listed {
+        name: name_of(&short_url(&found.link.key, &state.links.rules().hosts)),
+        path: page_of(&found.link.key),
+        about: String::new(),
+        figure: grouped(found.clicks.humans),
+        small: String::new(),
+    });
+    Ok(listed.collect())
 }
 
 /// The links with the most clicks in the last hour.

@@ -75,7 +75,7 @@ impl Shell {
             host: state.links.rules().hosts.name_of(&Domain::primary()).to_owned(),
             current,
             search: String::new(),
-            zone: zone_of(headers),
+            zone: chosen_zone(account).unwrap_or_else(|| zone_of(headers)),
             reports: 0,
         }
     }
@@ -184,6 +184,11 @@ impl Shell {
         };
         Entry { path, label, icon, current: self.is_current(path), waiting }
     }
+}
+
+/// The time zone that the account chose.
+fn chosen_zone(account: &Account) -> Option<TimeZone> {
+    named_zone(account.preferences.time_zone.as_deref()?)
 }
 
 /// The viewer's time zone; UTC while it is not known.

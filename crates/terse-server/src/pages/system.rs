@@ -1,5 +1,6 @@
 //! The System page, for admins: what the server finds when it checks itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
@@ -8,9 +9,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::moderation::ModerationError;
 use terse_core::registry::RemovalAlarm;
-use terse_core::{CheckResult, Finding, JobStatus, Timestamp};
+use terse_core::{
+    ChangedSetting, CheckResult, Finding, JobStatus, SystemReport, Timestamp, system_report,
+};
 
-use super::format::{ago, span};
+use super::format::{ago, grouped, span};
 use super::member::{AdminForm, AdminPage, MemberForm};
 use super::session::{app_page, go};
 use super::shell::Shell;
@@ -19,6 +22,9 @@ use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::self_check;
 use crate::http::state::Web;
+
+/// How long reading the figures may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Template)]
 #[template(path = "system.html")]
@@ -30,6 +36,10 @@ struct SystemPage {
     /// Problems and warnings.
     open: usize,
     jobs: Vec<JobRow>,
+    /// Sizes, cache, journal, queues and backup: the name of each, and its value.
+    figures: Vec<(String, String)>,
+    /// The settings that differ from their defaults.
+    settings: Vec<ChangedSetting>,
     /// A removal of links that waits for a confirmation.
     removal: Option<RemovalAlarm>,
     done: Option<&'static str>,
@@ -123,9 +133,16 @@ pub(super) async fn show(
         }
     };
     let Ok(jobs) = state.jobs.list(&member.principal) else { return message(&UNAVAILABLE) };
+    let (info, principal) = (Arc::clone(&state.system_info), member.principal.clone());
+    let reading = tokio::task::spawn_blocking(move || system_report(&principal, &*info));
+    let Ok(Ok(Ok(report))) = tokio::time::timeout(TIMEOUT, reading).await else {
+        return message(&UNAVAILABLE);
+    };
     let shell = member.shell(&state, "/system");
     let now = state.links.now();
     let page = SystemPage {
+        figures: figures(&report, now),
+        settings: report.settings,
         jobs: jobs.into_iter().map(|job| JobRow::new(job, &shell, now)).collect(),
         version: env!("CARGO_PKG_VERSION"),
         now: shell.moment(now),
@@ -139,6 +156,46 @@ pub(super) async fn show(
         shell,
     };
     app_page(StatusCode::OK, html(&page))
+}
+
+/// The figures of a report, for the page.
+fn figures(report: &SystemReport, now: Timestamp) -> Vec<(String, String)> {
+    let mut figures = Vec::new();
+    let mut add = |name: &str, value: String| figures.push((name.to_owned(), value));
+    if let Some(per_mille) = report.cache_hits {
+        add("Cache hits", format!("{}.{} %", per_mille / 10, per_mille % 10));
+    }
+    if let Some(links) = report.cached_links {
+        add("Links in memory", grouped(links));
+    }
+    if let Some(waiting) = report.journal_waiting {
+        add("Clicks not counted yet", bytes(waiting));
+    }
+    for (name, waiting) in &report.queues {
+        add(&format!("Waiting: {name}"), grouped(*waiting));
+    }
+    let backup = report.last_backup.map(|at| ago(at, now));
+    add("Last backup", backup.unwrap_or_else(|| "never".to_owned()));
+    if let Some((free, size)) = report.disk {
+        add("Free disk space", format!("{} of {}", bytes(free), bytes(size)));
+    }
+    figures.extend(report.sizes.iter().map(|(name, size)| (name.clone(), bytes(*size))));
+    figures
+}
+
+/// A size in a unit that people read.
+fn bytes(size: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    let mut rest = size as f64;
+    while rest >= 1024.0 && unit + 1 < UNITS.len() {
+        rest /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{size} bytes"),
+        _ => format!("{rest:.1} {}", UNITS[unit]),
+    }
 }
 
 /// Lets a removal continue that stopped because it would delete many links.

@@ -29,7 +29,7 @@ async fn call(web: &Web, request: &str, language: &str, body: &str) -> Answer {
 #[track_caller]
 fn is_in(answer: &Answer, tag: &str) {
     assert_eq!(answer.header("content-language"), tag, "{}", answer.text());
-    assert_eq!(answer.header("vary"), "accept-language");
+    assert_eq!(answer.header("vary"), "accept-language, cookie");
     assert!(answer.text().contains(&format!("<html lang=\"{tag}\">")), "{}", answer.text());
 }
 
@@ -111,7 +111,7 @@ fn a_refused_request_is_answered_in_the_visitors_language() {
     let status = axum::http::StatusCode::MISDIRECTED_REQUEST;
     let answer = pages.answer(status, "unknown_host", "detail", Some(PageLanguage::French));
     assert_eq!(answer.headers()["content-language"], "fr");
-    assert_eq!(answer.headers()["vary"], "accept-language");
+    assert_eq!(answer.headers()["vary"], "accept-language, cookie");
     let answer = pages.answer(status, "unknown_host", "detail", None);
     assert_eq!(answer.headers()["content-type"], "application/problem+json");
 }

@@ -302,8 +302,9 @@ async fn the_overview_sums_up_ones_own_links_and_helps_a_new_account() {
     for shown in [
         "Create your first link",
         "action=\"/links/new\"",
-        "terse import",
+        "Move from another shortener",
         "curl https://go.example/api/v1/urls",
+        "data-copy=\"import json, urllib.request",
     ] {
         assert!(text.contains(shown), "{shown} in {text}");
     }

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use terse_core::{BlockedHosts, Domain};
+use terse_core::{BlockedHosts, Domain, EmailAddress};
 use terse_safety::{Flag, ListLocation, ListSource};
 use terse_server::CorsOrigins;
 use tracing_subscriber::EnvFilter;
 use url::{Host, Url};
 
-use super::{ByteSize, CdnConfig, CdnProvider, Config, Span, StoreUrl};
+use super::{ByteSize, CdnConfig, CdnProvider, Config, MailConfig, Span, StoreUrl};
 
 /// The first setting that is invalid, and why.
 pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
@@ -100,6 +100,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     if issuer.is_some() != c.oidc.client_id.is_some() {
         return Err(("oidc.client_id", "is needed with oidc.issuer, and only there".into()));
     }
+    check_mail(&c.mail)?;
     c.proxies().map_err(|why| ("trusted_proxies", why))?;
     if c.proxy_protocol && c.trusted_proxies.is_empty() {
         return Err(("proxy_protocol", "needs the balancers in trusted_proxies".into()));
@@ -362,6 +363,28 @@ fn domains(config: &Config) -> Result<(), (&'static str, String)> {
         if !seen.insert(domain.as_str().to_owned()) {
             return Err(("domains", format!("{host:?} appears twice, or is the host of base_url")));
         }
+    }
+    Ok(())
+}
+
+/// Checks the settings for mails.
+fn check_mail(mail: &MailConfig) -> Result<(), (&'static str, String)> {
+    let Some(server) = &mail.server else {
+        let set = mail.username.is_some() || mail.password.is_some() || mail.from.is_some();
+        return match set {
+            true => Err(("mail.server", "is needed with the other settings of mail".into())),
+            false => Ok(()),
+        };
+    };
+    let parts = server.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
+    if !parts.is_some_and(|(host, port)| !host.is_empty() && port.is_ok_and(|port| port > 0)) {
+        return Err(("mail.server", "must be a host and a port, as smtp.example.com:587".into()));
+    }
+    if mail.from.as_deref().and_then(EmailAddress::parse).is_none() {
+        return Err(("mail.from", "must be a mail address such as links@example.com".into()));
+    }
+    if mail.username.is_some() != mail.password.is_some() {
+        return Err(("mail.password", "is needed with mail.username, and only there".into()));
     }
     Ok(())
 }

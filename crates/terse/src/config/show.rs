@@ -19,6 +19,21 @@ fn in_force(config: &Config) -> Vec<SettingDescription> {
     all
 }
 
+impl Config {
+    /// The settings that differ from their defaults, secrets hidden.
+    pub(crate) fn changed_settings(&self) -> Vec<(String, String)> {
+        let usual = in_force(&Config::default());
+        let shown = |setting: &SettingDescription| {
+            setting.value.as_ref().map(ToString::to_string).unwrap_or_default()
+        };
+        let changed = in_force(self).into_iter().filter(|setting| {
+            let usual = usual.iter().find(|usual| usual.name == setting.name);
+            usual.is_none_or(|usual| shown(usual) != shown(setting))
+        });
+        changed.map(|setting| (setting.name.clone(), shown(&setting))).collect()
+    }
+}
+
 pub(crate) fn toml(loaded: &LoadedConfig) -> String {
     let mut text = String::new();
     let mut section = "";

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use terse_cli::LAST_BACKUP;
 use terse_clicks::ShipperCounts;
-use terse_core::Notices;
 use terse_core::metrics::MetricsSource;
+use terse_core::{MailQueue, Notices};
 use terse_metrics::{LinkProbe, write_folder_metrics};
 use terse_redirect::{Redirector, Workers};
 use terse_safety::Safety;
@@ -38,6 +38,8 @@ pub(super) struct MetricsParts<'a> {
     pub(super) click_plane: MetricsSource,
     pub(super) clicks: Arc<ShipperCounts>,
     pub(super) shared_cache: Option<MetricsSource>,
+    /// If a mail server is set.
+    pub(super) mail: Option<Arc<MailQueue>>,
 }
 
 impl MetricsParts<'_> {
@@ -48,7 +50,13 @@ impl MetricsParts<'_> {
         let (reserve, queue) = (Arc::clone(&self.store.disk_reserve), self.store.queue_depth());
         let last_backup = data_dir.join(LAST_BACKUP);
         let (threads, routes) = (Arc::clone(&workers), Arc::clone(&redirector));
+        let mail = self.mail;
         let mut sources: Vec<MetricsSource> = vec![
+            Box::new(move |to| {
+                if let Some(mail) = &mail {
+                    mail.write_metrics(to);
+                }
+            }),
             Box::new(move |to| oldest_report.write_metrics(to)),
             Box::new(move |to| write_folder_metrics(&data_dir, &last_backup, to)),
             Box::new(move |to| reserve.write_metrics(to)),

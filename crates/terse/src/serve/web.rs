@@ -6,7 +6,8 @@ use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
 use terse_core::accounts::{KeyUse, NoKeyUse, NoRefresh, RefreshHook};
 use terse_core::{
-    CertificateStatus, Clock, JobBoard, Links, NoCertificates, NoLookup, NoRouteCache,
+    CertificateStatus, Clock, JobBoard, Links, MailQueue, NoCertificates, NoLookup, NoRouteCache,
+    NoSystemInfo, SystemInfo,
 };
 use terse_outgoing::SystemLookup;
 use terse_safety::LazyScreen;
@@ -28,6 +29,9 @@ pub(super) struct WebParts<'a> {
     pub(super) store: &'a Stores,
     /// If terse orders certificates itself.
     pub(super) acme: Option<Arc<AcmeNode>>,
+    /// If a mail server is set.
+    pub(super) mail: Option<Arc<MailQueue>>,
+    pub(super) info: Arc<dyn SystemInfo>,
 }
 
 impl WebParts<'_> {
@@ -40,7 +44,7 @@ impl WebParts<'_> {
         jobs: Arc<JobBoard>,
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<AppState> {
-        let Self { config, store, ref acme } = *self;
+        let Self { config, store, ref acme, ref mail, ref info } = *self;
         let certificates: Arc<dyn CertificateStatus> = match acme {
             Some(acme) => Arc::clone(acme) as _,
             None => Arc::new(NoCertificates),
@@ -74,8 +78,10 @@ impl WebParts<'_> {
             clicks: Arc::clone(&store.clicks),
             live: Arc::clone(&click_plane.live),
             webhooks: services.integrations.webhooks(),
+            mail: mail.clone(),
             jobs,
             self_check: Arc::new(doctor::checks_of_server(config, acme.clone())),
+            system_info: Arc::clone(info),
             lookup: Arc::<SystemLookup>::default(),
             certificates,
             http: http_settings(config)?,
@@ -140,8 +146,11 @@ pub(crate) async fn in_process_api(
         clicks: Arc::clone(&store.clicks),
         live: Arc::default(),
         webhooks: integrations.webhooks(),
+        // Commands send no mails.
+        mail: None,
         jobs: Arc::default(),
         self_check: Arc::new(doctor::checks(config)),
+        system_info: Arc::new(NoSystemInfo),
         lookup: Arc::new(NoLookup),
         certificates: Arc::new(NoCertificates),
         http: HttpSettings::default(),
