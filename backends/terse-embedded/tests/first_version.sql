@@ -12,5 +12,6 @@ ALTER TABLE links DROP COLUMN notes;
 ALTER TABLE links DROP COLUMN password;
 ALTER TABLE links DROP COLUMN signs;
 ALTER TABLE links DROP COLUMN imported_clicks;
+ALTER TABLE links DROP COLUMN preview;
 DELETE FROM meta WHERE name = 'code_hash';
 PRAGMA user_version = 1;

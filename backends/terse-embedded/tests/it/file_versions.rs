@@ -120,7 +120,8 @@ async fn waiting_events_of_an_earlier_version_get_a_lasting_id() {
         &folder.db(),
         "DROP TABLE search; DROP TABLE unindexed; \
          ALTER TABLE outbox DROP COLUMN event; ALTER TABLE links DROP COLUMN imported_clicks; \
-         ALTER TABLE revisions DROP COLUMN imported_clicks; PRAGMA user_version = 7",
+         ALTER TABLE revisions DROP COLUMN imported_clicks; ALTER TABLE links DROP COLUMN preview; \
+         ALTER TABLE revisions DROP COLUMN preview; PRAGMA user_version = 7",
     );
     let first = folder.open().outbox(10).await.unwrap();
     assert_eq!((first.entries.len(), first.unreadable.len()), (1, 0));
