@@ -19,6 +19,8 @@ const COLLECT: Duration = Duration::from_millis(200);
 const MAX_INDEXED_AT_ONCE: usize = 1000;
 /// How much longer than a job the indexer pauses while callers' writes wait.
 const CALLERS_SHARE: u32 = 8;
+/// The longest such pause, so that the links that wait do not become too many to search.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Signals the indexer that links wait, or that the store closes.
@@ -134,7 +136,7 @@ fn run(signal: &IndexSignal, writes: &Writes) -> bool {
             Some(Ok(false)) => return true,
             // Callers' writes get most of the writer's time: an import is not held up, and a search
             // compares the links that wait themselves.
-            Some(Ok(true)) if writes.len() > 0 => begun.elapsed() * CALLERS_SHARE,
+            Some(Ok(true)) if writes.len() > 0 => (begun.elapsed() * CALLERS_SHARE).min(MAX_PAUSE),
             Some(Ok(true)) => Duration::ZERO,
             // The queue is full, or the disk fails.
             Some(Err(_)) | None => RETRY_AFTER,

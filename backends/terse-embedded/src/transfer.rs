@@ -308,6 +308,7 @@ mod tests {
                     "runs",
                     "run_heads",
                     "run_bodies",
+                    "day_ranks",
                     "salts",
                 ],
             ),

@@ -96,7 +96,7 @@ Examples:
   terse serve --roles redirect,worker")]
     Serve(ServeArgs),
     #[command(flatten)]
-    Api(terse_cli::Command),
+    Api(Box<terse_cli::Command>),
     /// Copy the store into a new folder, also while serving
     Backup(terse_cli::BackupArgs),
     /// Replace the store with a backup

@@ -1,4 +1,4 @@
-//! The busiest subjects of finished days, for rankings over a period.
+//! The busiest links of finished days, for rankings over a period.
 //!
 //! `day_ranks.data`: octets 0 to 7: the checksum of the rest; then subjects with humans and bots, by
 //! postcard.
@@ -19,7 +19,7 @@ pub(crate) const RANKED_DAYS: &str =
     "SELECT day FROM day_ranks WHERE day >= ?1 AND day <= ?2 ORDER BY day";
 const PUT_DAY_RANK: &str = "INSERT OR REPLACE INTO day_ranks VALUES (?1, ?2)";
 
-/// How many subjects of a day are in its ranking.
+/// How many links of a day are in its ranking.
 const MAX_RANKED: usize = 5000;
 
 fn decode(day: i64, data: &[u8]) -> Option<Vec<(i64, Count)>> {
@@ -48,7 +48,7 @@ impl ClickQueries {
         Ok(days.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Adds the busiest subjects of finished days in runs. Returns whether there are any: their
+    /// Adds the busiest links of finished days in runs. Returns whether there are any: their
     /// clicks are not exact.
     pub(crate) fn busiest_in_runs(
         &self,
@@ -57,14 +57,25 @@ impl ClickQueries {
     ) -> Result<bool, Failure> {
         let days = self.ranked_days(first, last)?;
         for &day in &days {
-            for (subject, clicks) in self.day_rank(day)? {
+            for (subject, clicks) in self.day_rank_or_none(day)? {
                 sums.entry(subject).or_default().add(clicks);
             }
         }
         Ok(!days.is_empty())
     }
 
-    /// The busiest subjects of a finished day, in no order.
+    /// The ranking of a day; none if it is damaged, because those of other days are still right.
+    fn day_rank_or_none(&self, day: i64) -> Result<Vec<(i64, Count)>, Failure> {
+        match self.day_rank(day) {
+            Err(Failure::Refused(error)) => {
+                log_damaged_sum(&error.to_string());
+                Ok(Vec::new())
+            }
+            ranked => ranked,
+        }
+    }
+
+    /// The busiest links of a finished day, in no order.
     fn day_rank(&self, day: i64) -> Result<Vec<(i64, Count)>, Failure> {
         let mut statement = self.conn.prepare_cached(DAY_RANK)?;
         let read = |row: &Row<'_>| Ok(decode(day, row.get_ref(0)?.as_blob()?));
@@ -77,13 +88,7 @@ impl ClickQueries {
 impl ClickWrites {
     /// Adds clicks of a day to its ranking.
     pub(crate) fn rank_day(&self, day: i64, clicks: &[(i64, Count)]) -> Result<(), Failure> {
-        let ranked = match self.day_rank(day) {
-            Err(Failure::Refused(error)) => {
-                log_damaged_sum(&error.to_string());
-                Vec::new()
-            }
-            ranked => ranked?,
-        };
+        let ranked = self.day_rank_or_none(day)?;
         let mut all: HashMap<i64, Count> = HashMap::new();
         for (subject, clicks) in ranked.iter().chain(clicks) {
             all.entry(*subject).or_default().add(*clicks);

@@ -47,6 +47,12 @@ impl ClickWrites {
         Ok(())
     }
 
+    fn is_link(&self, subject: i64) -> Result<bool, Failure> {
+        let mut statement =
+            self.conn.prepare_cached("SELECT 1 FROM subjects WHERE id = ?1 AND kind = 0")?;
+        Ok(statement.exists([subject])?)
+    }
+
     /// Moves some sums of days before this one into runs of finished days. Returns how many sums
     /// were read, and whether there are more.
     pub(crate) fn write_finished_days(&mut self, before: i64) -> Result<(u64, bool), Failure> {
@@ -105,7 +111,9 @@ impl ClickWrites {
             }
             if clicks != Count::default() {
                 self.add_clicks(subject, clicks)?;
-                ranked.push((subject, clicks));
+                if self.is_link(subject)? {
+                    ranked.push((subject, clicks));
+                }
             }
         }
         let out = writer.finish()?;

@@ -36,7 +36,7 @@ impl ClickQueries {
         (first, last): (i64, i64),
     ) -> Result<Vec<FinishedSum>, Failure> {
         let mut found = Vec::new();
-        for run in &runs.finished {
+        for run in runs.finished_in((first, last)) {
             let from = finished_id(subject, first, 0).max(runs.begin(run));
             let to = finished_id(subject, last, 24);
             for chunk in run.chunks_in(from, to) {
@@ -74,14 +74,16 @@ impl ClickQueries {
         Ok(())
     }
 
-    /// The clicks of all subjects in finished days, as far as they are wanted, given day and hour.
+    /// The clicks of all subjects from one finished day to another, as far as they are wanted, given
+    /// day and hour.
     pub(crate) fn all_finished(
         &self,
         runs: &Runs,
+        days: (i64, i64),
         is_wanted: impl Fn(i64, i64) -> bool,
     ) -> Result<HashMap<i64, Count>, Failure> {
         let mut clicks: HashMap<i64, Count> = HashMap::new();
-        for run in &runs.finished {
+        for run in runs.finished_in(days) {
             let begin = runs.begin(run);
             for chunk in run.chunks_in(begin, i64::MAX) {
                 for head in self.run_heads(run.id, chunk)? {

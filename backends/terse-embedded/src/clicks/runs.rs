@@ -155,6 +155,18 @@ impl Runs {
         }
     }
 
+    /// Those of finished days that may have sums from one day to another.
+    pub(crate) fn finished_in(&self, (first, last): (i64, i64)) -> impl Iterator<Item = &Run> {
+        let any_is_finished = hour_id(first, 0, 0) < self.settled_to;
+        let is_in = move |id: i64| (first..=last).contains(&of_finished_id(id).0);
+        self.finished.iter().filter(move |run| {
+            // A run that was not merged yet has one day.
+            let has_day = || run.chunks.first().is_some_and(|chunk| is_in(chunk.first));
+            let ends_in = || run.chunks.last().is_some_and(|chunk| is_in(chunk.last));
+            any_is_finished && (run.level > FINISHED || has_day() || ends_in())
+        })
+    }
+
     /// All runs.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Run> {
         self.runs.iter().chain(&self.finished)

@@ -5,7 +5,8 @@
 //! all owners, the busiest links of each day are candidates: finished days have rankings, of rows
 //! and of what is in runs, and the store reads the hours of other days.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use rusqlite::{OptionalExtension, Row, params};
 use terse_core::clicks::{Bots, ClickSubject, Count, LinkId, Period, RankedLink, TopQuery, Unit};
@@ -129,7 +130,7 @@ impl ClickQueries {
             // Those of an owner with very many links are not read one by one either.
             if is_many || links.is_none() && query.owner.is_some() {
                 let is_wanted = |day: i64, hour: i64| parts.has_finished(day, hour);
-                waiting.finished = Some(self.all_finished(&runs, is_wanted)?);
+                waiting.finished = Some(self.all_finished(&runs, parts.range.days(), is_wanted)?);
             }
         }
         let waiting = &waiting;
@@ -351,10 +352,14 @@ impl ClickQueries {
         });
         let mut statement = self.conn.prepare_cached(LINK_OF_ROW)?;
         let mut found: Vec<RankedLink> = Vec::new();
-        let mut lowest = 0;
+        // The clicks of the best links so far, the fewest first.
+        let mut best: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
+        let limit = query.limit.min(RANKED_AGAIN);
         for (subject, clicks) in sums {
             // Links with as many clicks as the last one of the answer may come before it.
-            if found.len() >= query.limit.min(RANKED_AGAIN) && query.bots.of(clicks) < lowest {
+            let is_enough = best.len() >= limit
+                && best.peek().is_none_or(|Reverse(fewest)| query.bots.of(clicks) < *fewest);
+            if is_enough {
                 break;
             }
             let read = |row: &Row<'_>| Ok((ranked(row), row.get::<_, i64>(5)?));
@@ -368,7 +373,10 @@ impl ClickQueries {
             let clicks = if cut { self.clicks_in(subject, parts, waiting)? } else { clicks };
             let link = RankedLink { clicks, ..link? };
             if query.after.as_ref().is_none_or(|after| link.rank(query.bots) > *after) {
-                lowest = query.bots.of(clicks);
+                best.push(Reverse(query.bots.of(clicks)));
+                if best.len() > limit {
+                    best.pop();
+                }
                 found.push(link);
             }
         }

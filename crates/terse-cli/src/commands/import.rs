@@ -204,7 +204,7 @@ impl ImportArgs {
         let (mut bytes, mut last) = (0, false);
         while batch.len() < BATCH && bytes < BATCH_BYTES && unsent.len() < 10 * BATCH {
             let before = rows.at().0;
-            let Some(links) = rows.next().context("reading the file")? else {
+            let Some(links) = rows.next_links().context("reading the file")? else {
                 last = true;
                 break;
             };

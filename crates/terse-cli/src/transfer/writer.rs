@@ -87,7 +87,7 @@ mod tests {
         let input = Box::new(std::io::Cursor::new(file.to_vec()));
         let mut rows = Rows::open(input, None, false, now).unwrap();
         let mut links = Vec::new();
-        while let Some(outcomes) = rows.next().unwrap() {
+        while let Some(outcomes) = rows.next_links().unwrap() {
             links.extend(outcomes.into_iter().map(|outcome| match outcome {
                 RowResult::Link(row) => Value::Object(row.body),
                 other => panic!("{other:?}"),

@@ -72,7 +72,7 @@ pub fn rows_of(file: Vec<u8>) -> Result<usize, ImportFileError> {
     let now = Timestamp::from_ms(1_767_225_600_000);
     let mut rows = Rows::open(Box::new(std::io::Cursor::new(file)), None, true, now)?;
     let mut count = 0;
-    while let Some(links) = rows.next()? {
+    while let Some(links) = rows.next_links()? {
         count += links.len();
     }
     Ok(count)
@@ -203,7 +203,7 @@ impl Rows {
     }
 
     /// The links of the next row, usually one; `None` at the end.
-    pub fn next(&mut self) -> std::io::Result<Option<Vec<RowResult>>> {
+    pub fn next_links(&mut self) -> std::io::Result<Option<Vec<RowResult>>> {
         while let Some((line, record)) = self.records.next()? {
             let whole = match record {
                 Record::Whole(bytes) if without_mark(&bytes).trim_ascii().is_empty() => continue,

@@ -14,7 +14,7 @@ fn open(bytes: &[u8]) -> Result<Rows, ImportFileError> {
 fn all(bytes: &[u8]) -> Vec<RowResult> {
     let mut rows = open(bytes).unwrap();
     let mut all = Vec::new();
-    while let Some(outcomes) = rows.next().unwrap() {
+    while let Some(outcomes) = rows.next_links().unwrap() {
         all.extend(outcomes);
     }
     all
@@ -180,7 +180,7 @@ proptest! {
             b"long_url,alias,title,tags,clicks\n".to_vec() } else { Vec::new() };
         file.extend_from_slice(&bytes);
         if let Ok(mut rows) = open(&file) {
-            while let Some(outcomes) = rows.next().unwrap() {
+            while let Some(outcomes) = rows.next_links().unwrap() {
                 for outcome in outcomes {
                     if let RowResult::Link(row) = outcome {
                         prop_assert!(row.line >= 1);

@@ -318,7 +318,8 @@ impl Run {
     fn next_batch(&self, rows: &mut Rows) -> Result<(Vec<(Row, ImportLink)>, bool), String> {
         let mut batch = Vec::with_capacity(BATCH);
         while batch.len() < BATCH {
-            let read = rows.next().map_err(|error| format!("the file ended early: {error}"))?;
+            let read =
+                rows.next_links().map_err(|error| format!("the file ended early: {error}"))?;
             let Some(results) = read else { return Ok((batch, true)) };
             for result in results {
                 match result {

@@ -178,6 +178,7 @@ mod tests {
             plan: Some(None),
             reset: Some(None),
             two_factor: Some(None),
+            preferences: Some(ann().preferences),
         };
         assert!(same.effect(&ann()).is_none() && AccountChange::default().effect(&ann()).is_none());
     }

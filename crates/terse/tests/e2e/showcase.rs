@@ -19,8 +19,10 @@ const DAYS: u64 = 60;
 const CLOCK_TICK: Duration = Duration::from_millis(1100);
 const HOST: &str = "http://go.example";
 
-/// The links: alias, title, target, tags, clicks per day, and how many days ago it was created.
-const LINKS: [(&str, &str, &str, &[&str], usize, u64); 9] = [
+/// Alias, title, target, tags, clicks per day, and how many days ago it was created.
+type ShownLink = (&'static str, &'static str, &'static str, &'static [&'static str], usize, u64);
+
+const LINKS: [ShownLink; 9] = [
     ("uptime", "Status page", "https://health.example.com/", &["team"], 2, 70),
     (
         "ebook",
