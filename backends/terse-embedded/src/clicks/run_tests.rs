@@ -222,6 +222,9 @@ fn every_answer_is_that_of_a_slow_counter() {
                     let query = TopQuery { period: part, limit: 100, ..query };
                     let found = writes.top(&query, &[]).unwrap();
                     assert_eq!(found, expected, "seed {seed}, step {step}, {bots:?}, from {from}");
+                    let few = TopQuery { limit: 2, ..query };
+                    let found = writes.top(&few, &[]).unwrap();
+                    assert_eq!(found, few.rank(expected), "seed {seed}, step {step}, from {from}");
                 }
             }
         }
