@@ -39,8 +39,11 @@ pub(crate) fn seconds(link: &Link, now: Timestamp, settings: &RedirectSettings) 
         return None;
     }
     let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-    let left =
-        link.expires_at.map_or(i64::MAX, |end| end.as_ms() - now.as_ms() - ms(settings.cache_ttl));
+    // While the store is away, the answer is sent for as long again as links may be stale.
+    let in_memory = ms(settings.cache_ttl).saturating_add(ms(settings.max_stale));
+    let left = link
+        .expires_at
+        .map_or(i64::MAX, |end| (end.as_ms() - now.as_ms()).saturating_sub(in_memory));
     let seconds = ms(edge.ttl).min(left) / 1000;
     (seconds > 0).then_some(seconds)
 }

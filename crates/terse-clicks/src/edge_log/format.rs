@@ -132,12 +132,12 @@ fn ncsa(text: &str) -> Option<Parts<'_>> {
     let (mut request, rest) = (words.get(4)?.split(' '), words.get(9..)?);
     let dash = |text: &'_ str| if text == "-" { String::new() } else { text.to_owned() };
     let (method, url) = (request.next()?, request.next()?);
-    // varnishncsa writes the whole URL.
-    let (host, target) = match url.split_once("://") {
+    // varnishncsa writes the whole URL, Fastly the path, whose query may contain a URL.
+    let (host, target) = match url.split_once("://").filter(|_| !url.starts_with('/')) {
         Some((_, rest)) => rest.find('/').map_or((rest, "/"), |at| rest.split_at(at)),
         None => (*rest.get(1)?, url),
     };
-    let hit = rest.first()?.get(..3).unwrap_or_default();
+    let state = rest.first()?.to_ascii_lowercase();
     Some(Parts {
         at: ncsa_time(words.get(3)?)?,
         client: words.first()?,
@@ -145,7 +145,8 @@ fn ncsa(text: &str) -> Option<Parts<'_>> {
         host,
         target: target.to_owned(),
         status: words.get(5)?,
-        is_hit: hit.eq_ignore_ascii_case("hit"),
+        // An answer that the edge makes itself, such as the redirect to https, is no visit.
+        is_hit: (state == "hit" || state.starts_with("hit-")) && !state.contains("synth"),
         referrer: dash(words.get(7)?),
         agent: dash(words.get(8)?),
         opted_out: rest.get(2).is_some_and(|gpc| *gpc == "1"),
@@ -196,7 +197,11 @@ fn cloudflare(text: &str) -> ParsedLine {
         // Seconds or nanoseconds since 1970, as the job of the log is set.
         Some(Value::Number(number)) => {
             let number = number.as_i64().unwrap_or_default();
-            let ms = if number > 100_000_000_000 { number / 1_000_000 } else { number * 1000 };
+            let ms = if number > 100_000_000_000 {
+                number / 1_000_000
+            } else {
+                number.saturating_mul(1000)
+            };
             Timestamp::from_ms(ms).to_string()
         }
         _ => return ParsedLine::Unreadable,
@@ -324,11 +329,21 @@ mod tests {
         let ParsedLine::Visit(visit) = parse("hit", 301, "HEAD") else { panic!("a visit") };
         assert!(visit.is_head && visit.opted_out && visit.referrer.is_empty());
         assert_eq!(visit.agent, "a \\\" b");
-        for (hit, status, method) in
-            [("miss", 302, "GET"), ("pass", 302, "GET"), ("hit", 404, "GET"), ("hit", 302, "POST")]
-        {
+        for (hit, status, method) in [
+            ("miss", 302, "GET"),
+            ("pass", 302, "GET"),
+            ("hit", 404, "GET"),
+            ("hit", 302, "POST"),
+            ("HIT-SYNTH", 301, "GET"),
+            ("HITPASS", 302, "GET"),
+        ] {
             assert_eq!(parse(hit, status, method), ParsedLine::NotAtEdge, "{hit} {status}");
         }
+        // The URL in the query is not the one that the visitor asked for.
+        let fastly = "::1 - - [18/Nov/2026:13:55:36 +0000] \"GET /news?u=https://go.example/other \
+                      HTTP/1.1\" 302 0 \"-\" \"-\" HIT-CLUSTER go.example -";
+        let ParsedLine::Visit(visit) = parser.parse(fastly.as_bytes()) else { panic!("a visit") };
+        assert_eq!((visit.host.as_str(), visit.path.as_str()), ("go.example", "/news"));
         for line in ["x", "\"", "[", "a b c", "{}", "{\"EdgeStartTimestamp\":1}", "\u{fffd}"] {
             for format in [EdgeLogFormat::Ncsa, EdgeLogFormat::CloudFront] {
                 let parsed = LineParser::new(format).parse(line.as_bytes());

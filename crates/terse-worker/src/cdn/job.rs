@@ -29,6 +29,8 @@ const SETTLED_AFTER: Duration = Duration::from_secs(7);
 /// How many change rows the job reads at a time, and how many pages in one run.
 const PAGE: usize = 1000;
 const MAX_PAGES: usize = 20;
+/// The longest wait that a CDN can ask for: changes and blocks must reach its edges.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 /// With more links than this, the job purges everything instead.
 const MAX_WAITING: usize = 20_000;
 /// How often the job writes how far it has come.
@@ -263,7 +265,7 @@ impl CdnPurge {
                     return match error {
                         PurgeError::Refused { status: 429 | 503, retry_after: Some(after) } => {
                             tracing::warn!(?after, "the CDN accepts no purges for a while");
-                            Ok(NextRun::After(after))
+                            Ok(NextRun::After(after.min(MAX_RETRY_AFTER)))
                         }
                         error => Err(error.into()),
                     };

@@ -23,7 +23,7 @@ use crate::serve::hosts;
 #[command(after_help = "\
 Examples:
   terse import-clicks --format varnish /var/log/varnish/terse.log
-  zcat E1*.gz | terse import-clicks --format cloudfront -
+  zcat E1.2026-11-18-10.gz | terse import-clicks --format cloudfront -
 
 See docs/cdn.md for how each CDN must be set to write its log.")]
 pub(crate) struct ImportClicksArgs {
