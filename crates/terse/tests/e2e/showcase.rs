@@ -1,6 +1,6 @@
 //! Pictures of the main pages, for the manual: a server with the data of two months.
 //!
-//! `TERSE_SCREENSHOTS=docs cargo test -p terse --test e2e showcase` writes them to `docs/images`; any
+//! `TERSE_TEST_SCREENSHOTS=docs cargo test -p terse --test e2e showcase` writes them to `docs/images`; any
 //! other value writes them below `target/`. Without it the test does nothing, because moving the clock
 //! through two months takes most of a minute.
 
@@ -295,8 +295,8 @@ const MAX_BYTES: usize = 1_500_000;
 
 #[test]
 fn showcase_pictures_are_taken() {
-    let Some(wanted) = std::env::var_os("TERSE_SCREENSHOTS") else {
-        println!("skipped: TERSE_SCREENSHOTS is not set");
+    let Some(wanted) = std::env::var_os("TERSE_TEST_SCREENSHOTS") else {
+        println!("skipped: TERSE_TEST_SCREENSHOTS is not set");
         return;
     };
     let Some(library) = MovedClock::library() else { panic!("libfaketime is needed") };

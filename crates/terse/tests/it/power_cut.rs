@@ -539,7 +539,7 @@ const FIRST_REGISTRY: &str = "ALTER TABLE users DROP COLUMN plan; DROP INDEX del
      DROP TABLE acme_records; DROP INDEX users_resets; \
      ALTER TABLE users DROP COLUMN reset_token; ALTER TABLE users DROP COLUMN reset_expires_at; \
      ALTER TABLE users DROP COLUMN totp_seed; ALTER TABLE users DROP COLUMN totp_step; \
-     ALTER TABLE users DROP COLUMN recovery_codes; \
+     ALTER TABLE users DROP COLUMN recovery_codes; ALTER TABLE users DROP COLUMN preferences; \
      DROP TABLE leases; DROP TABLE job_progress; DROP TABLE salts; \
      DELETE FROM meta WHERE name IN ('version', 'incarnation'); \
      INSERT INTO meta VALUES ('watermark', 5); DROP INDEX reports_of; DROP INDEX reports_by; \
@@ -551,7 +551,7 @@ const FIRST_CLICKS: &str = "CREATE TABLE old (segment INTEGER PRIMARY KEY, place
      DROP TABLE blocks; DROP TABLE erased_subjects; \
      DROP TABLE delta_blocks; DROP TABLE delta_chunks; \
      DROP TABLE runs; DROP TABLE run_heads; DROP TABLE run_bodies; \
-     DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
+     DROP TABLE day_ranks; DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
      DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
      DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from'); \
      PRAGMA user_version = 1";
