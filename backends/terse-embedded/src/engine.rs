@@ -158,9 +158,6 @@ fn open(site: &DbLocation, access: OpenFlags) -> rusqlite::Result<Connection> {
         None => Connection::open_with_flags(&site.path, flags)?,
     };
     conn.set_prepared_statement_cache_capacity(64);
-    // Without it, SQLite compiles a statement that could use a partial index again for every value
-    // that is bound to it.
-    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(conn)
 }
 
@@ -224,29 +221,7 @@ pub(crate) fn checkpoint(conn: &Connection, how: &str) -> rusqlite::Result<bool>
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::StatementStatus;
-
     use super::*;
-
-    #[test]
-    fn a_statement_is_compiled_once_whatever_values_it_gets() {
-        let temp = tempfile::tempdir().unwrap();
-        let path = temp.path().join("links.db");
-        create(&path).unwrap();
-        let (conn, _) = connect_writer(&DbLocation::at(&path)).unwrap();
-        conn.execute_batch(
-            "CREATE TABLE links (id INTEGER PRIMARY KEY, reuse INTEGER); \
-             CREATE INDEX to_reuse ON links (reuse) WHERE reuse IS NOT NULL;",
-        )
-        .unwrap();
-        let sql = "SELECT id FROM links WHERE reuse = ?1 ORDER BY id DESC LIMIT 3";
-        for value in 0..10 {
-            assert!(!conn.prepare_cached(sql).unwrap().exists([value]).unwrap());
-        }
-        let statement = conn.prepare_cached(sql).unwrap();
-        assert_eq!(statement.get_status(StatementStatus::Run), 10);
-        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
-    }
 
     #[test]
     fn page_caches_of_all_connections_stay_within_their_share() {

@@ -128,7 +128,7 @@ impl LinkWrites {
                  ?20,?21,?22,?23,?24,?25)"
             ),
             reusable_rows: format!(
-                "SELECT {COLUMNS} FROM links WHERE reuse = ?1 ORDER BY id DESC \
+                "SELECT {COLUMNS} FROM links WHERE reuse = +?1 ORDER BY id DESC \
                  LIMIT {MAX_CANDIDATES}"
             ),
             mark,
@@ -510,5 +510,35 @@ impl LinkWrites {
     pub(crate) fn delete_admin_key(&mut self) -> Result<(), Failure> {
         self.conn.prepare_cached("DELETE FROM meta WHERE name = 'admin_key'")?.execute([])?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+    use terse_core::{Insert, LinkStore, ReuseKey};
+    use terse_testkit::alias;
+
+    use crate::{Embedded, EmbeddedOptions};
+
+    /// SQLite compiles a statement again for a new value if its plan may depend on the value.
+    #[tokio::test]
+    async fn the_search_for_a_link_to_reuse_is_compiled_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(EmbeddedOptions::new(folder.path().join("links.db"))).unwrap();
+        for n in 0..10 {
+            let mut link = alias(&format!("code-{n}"), &format!("https://example.com/{n}"));
+            link.generated = true;
+            let reuse = ReuseKey { wanted: link.clone(), lifetime: None };
+            let insert = Insert { reuse: Some(reuse), ..Insert::new(link, None) };
+            store.insert(insert).await.unwrap();
+        }
+        let count = |writes: &mut super::LinkWrites| {
+            let statement = writes.conn.prepare_cached(&writes.reusable_rows)?;
+            let of = |what| statement.get_status(what);
+            Ok((of(StatementStatus::Run), of(StatementStatus::RePrepare)))
+        };
+        assert_eq!(store.threads().write(count).await.unwrap(), (10, 0));
+        store.close();
     }
 }
