@@ -62,7 +62,7 @@ async fn a_registry_is_found_as_it_was_left() {
 /// Removes what later versions added to the tables of the first one.
 const REGISTRY_1: &str = "ALTER TABLE accounts DROP COLUMN reset_token, \
     DROP COLUMN reset_expires_at, DROP COLUMN totp_seed, DROP COLUMN totp_step, \
-    DROP COLUMN recovery_codes; DROP TABLE acme_records; \
+    DROP COLUMN recovery_codes, DROP COLUMN preferences; DROP TABLE acme_records; \
     UPDATE terse_schema SET version = 1 WHERE part = 'registry'";
 
 #[tokio::test]

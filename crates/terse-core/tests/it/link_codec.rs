@@ -78,8 +78,8 @@ fn version_3_adds_the_preview() {
         let first = encode(&link);
         let fields = first.len() - 8;
         assert_eq!(bytes[1..fields], first[1..fields], "the fields of version 1, then the rest");
-        let golden = "07357b226465736372697074696f6e223a6e756c6c2c22696d6167655f75726c223a6e756c6c2c\
-            227469746c65223a2253616c65227d";
+        let golden = "07347b227469746c65223a2253616c65222c226465736372697074696f6e223a6e756c6c2c2269\
+            6d6167655f75726c223a6e756c6c7d";
         assert_eq!(hex(&bytes[fields..bytes.len() - 8]), golden);
     }
 }

@@ -113,7 +113,8 @@ pub async fn hours_become_days_and_no_sum_changes(store: ClickStoreHandle) {
     }
     // Three days and five hours have passed.
     let pruned = prune(&store, up_to(-DAY, 3 * DAY + 5 * HOUR, 10)).await;
-    assert_eq!(pruned.hours, 3 * 3 * 24 + 1);
+    // A store may add the hours up later, when it merges their sums.
+    assert!([0, 3 * 3 * 24 + 1].contains(&pruned.hours), "{pruned:?}");
     let mut after = Vec::new();
     for subject in &subjects {
         for period in &periods {
@@ -142,7 +143,8 @@ pub async fn hours_become_days_and_no_sum_changes(store: ClickStoreHandle) {
 pub async fn what_comes_after_the_pruning_is_added(store: ClickStoreHandle) {
     let abc = link("abc");
     put(&store, (0..24).map(|hour| click(&abc, hour * HOUR)).collect()).await;
-    assert_eq!(prune(&store, up_to(0, DAY, 100)).await.hours, 3 * 24);
+    let pruned = prune(&store, up_to(0, DAY, 100)).await;
+    assert!([0, 3 * 24].contains(&pruned.hours), "{pruned:?}");
     for round in 1..4 {
         put(&store, vec![click(&abc, 3 * HOUR), click(&abc, 3 * HOUR + 1)]).await;
         for period in [ALWAYS, since(0, DAY), since(-DAY, 2 * DAY)] {
