@@ -11,7 +11,7 @@ fn looks_like_formula(cell: &str) -> bool {
 }
 
 /// The cell with an apostrophe before it if a spreadsheet would run it. Cells that already look
-/// guarded get one more, so that [`unguard`] always restores the exact cell.
+/// guarded get one more, so that `unguard` always restores the exact cell.
 pub fn guard(cell: &str) -> std::borrow::Cow<'_, str> {
     if looks_like_formula(cell) { format!("'{cell}").into() } else { cell.into() }
 }
