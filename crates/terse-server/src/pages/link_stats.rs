@@ -43,7 +43,7 @@ struct StatsPage {
     chart: Chart,
     cards: Vec<Card>,
     map: Option<WorldMap>,
-    /// Whether nobody clicked in the period.
+    /// Whether the period has no clicks.
     is_silent: bool,
     asked: ClickQuery,
     problem: Option<(&'static str, String)>,

@@ -186,7 +186,7 @@ impl Showcase {
         Self { terse, key, agent: agent.into() }
     }
 
-    /// The address that the server listens on: `url` is the one that it is told.
+    /// The address that the server listens on; `url` is the `base_url` of its settings.
     fn api(&self, port: u16, method: &str, path: &str, body: &Value) {
         let request = http::Request::builder()
             .method(method)
