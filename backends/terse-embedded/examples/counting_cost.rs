@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 
 use terse_clicks::{AddressPrecision, Shipper, ShipperParts};
 use terse_core::clicks::{
-    ClickRetention as _, HEADER, Journaled, Live, Record, Retention, SegmentHeader, finish,
+    ClickRetention as _, HEADER, JournalRecord, Journaled, LiveFeed, Retention, SegmentHeader,
+    finish,
 };
 use terse_core::{Clock, Timestamp};
 use terse_embedded::{ClickOptions, EmbeddedClicks};
@@ -59,7 +60,7 @@ fn count(folder: &Path) {
         folder: folder.join("journal"),
         run: RUN + 1,
         store: Arc::<EmbeddedClicks>::clone(&store),
-        live: Arc::new(Live::default()),
+        live: Arc::new(LiveFeed::default()),
         places: None,
         keep: AddressPrecision::Network,
         limit_bytes: u64::MAX,
@@ -184,7 +185,7 @@ fn journal(folder: &Path, links: &str, millions: &str) {
             format!("k{link:06}"),
             format!("utm_source=mail{}&utm_medium=email&utm_campaign=spring", dice.below(20)),
         );
-        let record = Record {
+        let record = JournalRecord {
             at_ms: START_MS + n / 50,
             took_nanos: 20_000 + dice.below(50_000),
             weight: 1,
@@ -200,7 +201,7 @@ fn journal(folder: &Path, links: &str, millions: &str) {
             language: languages[dice.below(10) as usize].as_bytes(),
             agent: agents[dice.below(agents.len() as u64) as usize].as_bytes(),
             campaign: if dice.below(5) == 0 { campaign.as_bytes() } else { b"" },
-            ..Record::default()
+            ..JournalRecord::default()
         };
         let thread = &mut threads[(n % 2) as usize];
         let next = match record.write(&mut thread.1, thread.0.id, thread.2) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use terse_core::{Insert, LinkReader as _, LinkStore, Numbering};
-use terse_embedded::{Embedded, EmbeddedOptions};
+use terse_embedded::{EmbeddedLinks, EmbeddedOptions};
 use terse_testkit::{generated, timestamp};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -15,8 +15,9 @@ async fn main() {
     let links = args.next().unwrap_or(100_000);
     let callers = args.next().unwrap_or(64);
     let folder = tempfile::tempdir_in(".").unwrap();
-    let store =
-        Arc::new(Embedded::open(EmbeddedOptions::new(folder.path().join("terse.db"))).unwrap());
+    let store = Arc::new(
+        EmbeddedLinks::open(EmbeddedOptions::new(folder.path().join("terse.db"))).unwrap(),
+    );
     let numbering = Arc::new(Numbering::new(store.identity()));
     store.lease(7, links, numbering.capacity(7), 0).await.unwrap();
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::{OptionalExtension, params};
 use terse_core::{
-    CHANGES_KEPT, Change, ChangeCursor, ChangePage, Code, LinkKey, Revision, Timestamp,
+    CHANGES_KEPT, ChangeCursor, ChangePage, Code, LinkChange, LinkKey, Revision, Timestamp,
 };
 
 use crate::failure::{Failure, corrupt};
@@ -46,7 +46,7 @@ impl LinkQueries {
         let (mut changes, mut next) = (Vec::new(), ChangeCursor(from.max(pruned)));
         while let Some(row) = rows.next()? {
             let code: String = row.get(2)?;
-            changes.push(Change {
+            changes.push(LinkChange {
                 key: LinkKey {
                     domain: self.domain_name(row.get(1)?)?,
                     code: Code::parse(&code).ok_or_else(|| corrupt("a change without a code"))?,
@@ -64,7 +64,7 @@ impl LinkQueries {
         &self,
         span: Duration,
         limit: usize,
-    ) -> Result<Option<Vec<Change>>, Failure> {
+    ) -> Result<Option<Vec<LinkChange>>, Failure> {
         let limit = limit.min(MAX_PAGE - 1);
         let mut kept = self.changes(ChangeCursor(0), limit + 1)?.changes;
         if kept.len() > limit {

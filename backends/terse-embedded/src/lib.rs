@@ -65,6 +65,6 @@ pub use registry::{
     EmbeddedRegistry, RegistryFileCheck, RegistryOptions, backup_registry, inspect_registry,
     move_into_registry, skip_ahead_registry, skip_owners_of_links, verify_registry,
 };
-pub use store::Embedded;
+pub use store::EmbeddedLinks;
 pub use transfer::{LinksFile, TablesFile};
 pub use verify::{LinkFileCheck, Problems, inspect, verify};

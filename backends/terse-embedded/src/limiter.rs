@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::Clock;
-use terse_core::limits::{Gcra, InsufficientTokens, LimitDecision, LimitSubject, Limiter, Take};
+use terse_core::limits::{
+    Gcra, InsufficientTokens, LimitDecision, LimitSubject, Limiter, TokenRequest,
+};
 
 use buckets::Buckets;
 
@@ -41,7 +43,7 @@ impl LocalLimiter {
 
 #[async_trait]
 impl Limiter for LocalLimiter {
-    async fn take(&self, takes: &[Take]) -> LimitDecision {
+    async fn take(&self, takes: &[TokenRequest]) -> LimitDecision {
         let takes = limited(takes);
         let mut buckets = self.buckets.lock(&takes);
         let mut decision = LimitDecision::UNLIMITED;
@@ -64,7 +66,7 @@ impl Limiter for LocalLimiter {
         decision
     }
 
-    async fn give_back(&self, takes: &[Take]) {
+    async fn give_back(&self, takes: &[TokenRequest]) {
         let takes = limited(takes);
         let mut buckets = self.buckets.lock(&takes);
         for take in &takes {
@@ -78,13 +80,13 @@ impl Limiter for LocalLimiter {
 }
 
 /// The takes that have a limit, each of at least one token.
-fn limited(takes: &[Take]) -> Vec<Take> {
+fn limited(takes: &[TokenRequest]) -> Vec<TokenRequest> {
     let limited = takes.iter().filter(|take| !take.limit.is_off());
-    limited.map(|take| Take { count: take.count.max(1), ..*take }).collect()
+    limited.map(|take| TokenRequest { count: take.count.max(1), ..*take }).collect()
 }
 
 /// The decision of one bucket, and how long it takes until the bucket is full afterwards.
-fn decide(take: &Take, before: u64) -> (LimitDecision, u64) {
+fn decide(take: &TokenRequest, before: u64) -> (LimitDecision, u64) {
     let (gcra, limit) = (Gcra::of(take.limit), take.limit.count());
     let remaining =
         |until_full: u64| u32::try_from(gcra.tokens(until_full)).unwrap_or(u32::MAX).min(limit);

@@ -1,7 +1,7 @@
 //! Lists and searches.
 
 use rusqlite::params;
-use terse_core::{Cursor, Link, LinkStatus, ListQuery, OwnerId, Page, Sort};
+use terse_core::{Cursor, Link, LinkPage, LinkStatus, ListQuery, OwnerId, Sort};
 
 use crate::failure::{Failure, corrupt};
 use crate::queries::LinkQueries;
@@ -19,11 +19,11 @@ const MAX_CHUNK: usize = 4096;
 
 impl LinkQueries {
     /// Lists links by creation time, then by id. Neither ever changes, so paging misses no link.
-    pub(crate) fn list(&self, query: &ListQuery) -> Result<Page, Failure> {
+    pub(crate) fn list(&self, query: &ListQuery) -> Result<LinkPage, Failure> {
         if let Some(domain) = &query.domain
             && self.domain_id(domain)?.is_none()
         {
-            return Ok(Page { links: Vec::new(), next: None });
+            return Ok(LinkPage { links: Vec::new(), next: None });
         }
         let after = query.after.as_ref().map(ListPosition::read).transpose()?;
         let text = query.text.as_deref();
@@ -38,7 +38,7 @@ impl LinkQueries {
     }
 
     /// Reads the links in their order.
-    fn walk(&self, query: &ListQuery, after: Option<ListPosition>) -> Result<Page, Failure> {
+    fn walk(&self, query: &ListQuery, after: Option<ListPosition>) -> Result<LinkPage, Failure> {
         let mut page = PageBuilder::new(query);
         for (sql, values) in steps(COLUMNS, query.owner, query.status, query.sort, after) {
             let mut statement = self.conn.prepare_cached(&sql)?;
@@ -65,7 +65,7 @@ impl LinkQueries {
         query: &ListQuery,
         condition: &Match,
         after: Option<ListPosition>,
-    ) -> Result<Page, Failure> {
+    ) -> Result<LinkPage, Failure> {
         let mut page = PageBuilder::new(query);
         let floor = self.search_floor()?;
         let mut indexed =
@@ -291,12 +291,12 @@ impl<'a> PageBuilder<'a> {
         Ok(())
     }
 
-    fn with_next(self) -> Page {
-        Page { links: self.links, next: self.last.as_ref().map(ListPosition::write) }
+    fn with_next(self) -> LinkPage {
+        LinkPage { links: self.links, next: self.last.as_ref().map(ListPosition::write) }
     }
 
-    fn last(self) -> Page {
-        Page { links: self.links, next: None }
+    fn last(self) -> LinkPage {
+        LinkPage { links: self.links, next: None }
     }
 }
 

@@ -27,7 +27,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use terse_core::{Identity, Timestamp};
+use terse_core::{StoreIdentity, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::engine::sync_folder_of;
@@ -194,7 +194,7 @@ impl MarkFile {
     /// of another store.
     pub(crate) fn open(
         db: &Path,
-        identity: &Identity,
+        identity: &StoreIdentity,
         is_synced: bool,
     ) -> io::Result<(Self, Option<Mark>)> {
         let path = path_of(db);
@@ -301,7 +301,7 @@ mod tests {
     fn a_mark_is_read_as_it_was_written_and_survives_a_torn_write() {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("terse.db");
-        let identity = Identity::from_stored([1; 32], Alphabet::Base62, CodeHash::Hmac);
+        let identity = StoreIdentity::from_stored([1; 32], Alphabet::Base62, CodeHash::Hmac);
         let (mut file, none) = MarkFile::open(&db, &identity, true).unwrap();
         assert_eq!(none, None);
         let mut leases = Leases::default();
@@ -319,7 +319,7 @@ mod tests {
         let (_, known) = MarkFile::open(&db, &identity, true).unwrap();
         assert_eq!(known.unwrap().leases[7], 1000);
         // The mark of another store is ignored.
-        let other = Identity::from_stored([2; 32], Alphabet::Base62, CodeHash::Hmac);
+        let other = StoreIdentity::from_stored([2; 32], Alphabet::Base62, CodeHash::Hmac);
         assert_eq!(MarkFile::open(&db, &other, true).unwrap().1, None);
     }
 
@@ -327,7 +327,7 @@ mod tests {
     fn a_commit_while_the_log_is_emptied_does_not_depend_on_it() {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("terse.db");
-        let identity = Identity::from_stored([1; 32], Alphabet::Base62, CodeHash::Hmac);
+        let identity = StoreIdentity::from_stored([1; 32], Alphabet::Base62, CodeHash::Hmac);
         let frames = || MarkFile::open(&db, &identity, true).unwrap().1.unwrap().frames;
         let (mut file, _) = MarkFile::open(&db, &identity, true).unwrap();
         std::fs::write(beside(&db, "-wal"), [7; 32]).unwrap();

@@ -14,11 +14,11 @@ use crate::queue::{Dequeued, Queue};
 
 /// A queued read. It gets a connection, or the reason why there is none, and returns whether the
 /// connection still works.
-pub(crate) type ReadJob<S> = Box<dyn FnOnce(Result<&S, &str>) -> Connected + Send>;
+pub(crate) type ReadJob<S> = Box<dyn FnOnce(Result<&S, &str>) -> ConnectionHealth + Send>;
 
 /// Whether a connection can be used again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Connected {
+pub(crate) enum ConnectionHealth {
     Yes,
     No,
 }
@@ -52,15 +52,15 @@ impl<T: Database> Reader<T> {
     pub(crate) fn run(self) {
         let mut open: Option<Open<T::Queries>> = None;
         loop {
-            let errands = match self.queue.take_within(self.batch, Duration::from_secs(3600)) {
-                Dequeued::Items(errands) => errands,
+            let jobs = match self.queue.take_within(self.batch, Duration::from_secs(3600)) {
+                Dequeued::Items(jobs) => jobs,
                 Dequeued::Nothing => Vec::new(),
                 Dequeued::End => return,
             };
             // Close a dismissed connection at once, even without a job.
             let kept = open.take_if(|open| !open.permit.is_over());
             drop(open.take());
-            if errands.is_empty() {
+            if jobs.is_empty() {
                 open = kept;
                 continue;
             }
@@ -69,19 +69,19 @@ impl<T: Database> Reader<T> {
                 .and_then(|open| Ok(begin(open.queries.as_ref()).map(|()| open)?))
             {
                 Ok(opened) => {
-                    let mut connected = Connected::Yes;
-                    for read_job in errands {
-                        if read_job(Ok(&opened.queries)) == Connected::No {
-                            connected = Connected::No;
+                    let mut connected = ConnectionHealth::Yes;
+                    for read_job in jobs {
+                        if read_job(Ok(&opened.queries)) == ConnectionHealth::No {
+                            connected = ConnectionHealth::No;
                         }
                     }
-                    if connected == Connected::Yes && end(opened.queries.as_ref()).is_ok() {
+                    if connected == ConnectionHealth::Yes && end(opened.queries.as_ref()).is_ok() {
                         open = Some(opened);
                     }
                 }
                 Err(error) => {
                     let why = error.to_string();
-                    for read_job in errands {
+                    for read_job in jobs {
                         read_job(Err(&why));
                     }
                 }

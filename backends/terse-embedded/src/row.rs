@@ -4,7 +4,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Row, ToSql};
 use terse_core::rules::Rules;
 use terse_core::{
-    Code, Domain, Flags, Link, LinkKey, ModerationSource, ModerationStatus, Notes, OwnerId,
+    Code, Domain, Link, LinkFlags, LinkKey, ModerationSource, ModerationStatus, Notes, OwnerId,
     PasswordHash, RedirectKind, Revision, SocialPreview, Tags, Target, Timestamp, Title,
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -150,7 +150,7 @@ impl<'a> RawRow<'a> {
             } else {
                 ModerationSource::Moderator
             },
-            flags: self.fields.signs.map(Flags::from_stored).unwrap_or_default(),
+            flags: self.fields.signs.map(LinkFlags::from_stored).unwrap_or_default(),
             deleted_at: self.fields.deleted_at.map(Timestamp::from_ms),
             reusable: self.fields.reuse.is_some(),
             revision: Revision(self.fields.revision.map_or(1, |revision| revision as u64)),

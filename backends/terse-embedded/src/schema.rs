@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
-use terse_core::{Alphabet, CodeHash, Identity};
+use terse_core::{Alphabet, CodeHash, StoreIdentity};
 
 use crate::engine::{self, DbLocation};
 use crate::options::EmbeddedOpenError;
 
 /// The kind of a file.
-pub(crate) struct Shape {
+pub(crate) struct FileSchema {
     /// The name of its content.
     pub(crate) name: &'static str,
     /// The application id by which terse and other tools recognise the file.
@@ -19,7 +19,7 @@ pub(crate) struct Shape {
 }
 
 /// The links file: "trse".
-pub(crate) const LINKS: Shape = Shape {
+pub(crate) const LINKS: FileSchema = FileSchema {
     name: "links",
     application: 0x7472_7365,
     steps: &[
@@ -40,7 +40,7 @@ pub(crate) const LINKS: Shape = Shape {
     ],
 };
 
-impl Shape {
+impl FileSchema {
     /// Opens a file for writing, creates it if it is missing, and migrates it.
     pub(crate) fn open(&self, site: &DbLocation) -> Result<Connection, EmbeddedOpenError> {
         engine::create(&site.path)?;
@@ -103,7 +103,7 @@ impl Shape {
 pub(crate) fn identity(
     conn: &mut Connection,
     alphabet: Alphabet,
-) -> Result<Identity, EmbeddedOpenError> {
+) -> Result<StoreIdentity, EmbeddedOpenError> {
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if let Some(identity) = stored_identity(&transaction)? {
         return if identity.alphabet == alphabet {
@@ -126,7 +126,7 @@ pub(crate) fn identity(
         return Err(EmbeddedOpenError::Damaged("its secret is missing".into()));
     }
     let identity =
-        Identity::generate(alphabet).map_err(|error| EmbeddedOpenError::Io(error.into()))?;
+        StoreIdentity::generate(alphabet).map_err(|error| EmbeddedOpenError::Io(error.into()))?;
     transaction.execute("INSERT INTO meta VALUES ('secret', ?1)", params![identity.secret()])?;
     transaction.execute("INSERT INTO meta VALUES ('alphabet', ?1)", params![alphabet.as_str()])?;
     let code_hash = identity.code_hash.as_str();
@@ -136,7 +136,9 @@ pub(crate) fn identity(
 }
 
 /// The stored identity, if there is one.
-pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, EmbeddedOpenError> {
+pub(crate) fn stored_identity(
+    conn: &Connection,
+) -> Result<Option<StoreIdentity>, EmbeddedOpenError> {
     let read = |name: &str| {
         conn.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0))
             .optional()
@@ -157,7 +159,7 @@ pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, Emb
         }
         Some(_) => return Err(damaged("code hash")),
     };
-    Ok(Some(Identity::from_stored(
+    Ok(Some(StoreIdentity::from_stored(
         secret,
         Alphabet::parse(&alphabet).ok_or_else(|| damaged("alphabet"))?,
         code_hash,

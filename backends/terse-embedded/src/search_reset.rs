@@ -179,14 +179,14 @@ mod tests {
     use terse_core::{Insert, Link, LinkStore, ListQuery, OwnerId, Sort};
     use terse_testkit::{alias, timestamp};
 
-    use crate::{Embedded, EmbeddedOptions};
+    use crate::{EmbeddedLinks, EmbeddedOptions};
 
     /// As many as give the index leaves and inner pages.
     const LINKS: usize = 250;
     const DELETED: usize = 100;
 
-    fn open(db: &Path) -> Embedded {
-        Embedded::open(EmbeddedOptions::new(db.to_owned())).unwrap()
+    fn open(db: &Path) -> EmbeddedLinks {
+        EmbeddedLinks::open(EmbeddedOptions::new(db.to_owned())).unwrap()
     }
 
     /// Links with an owner, some of them deleted, all in the index.
@@ -224,7 +224,7 @@ mod tests {
         pages.unwrap().collect::<Result<_, _>>().unwrap()
     }
 
-    async fn purge(store: &Embedded) -> usize {
+    async fn purge(store: &EmbeddedLinks) -> usize {
         let mut purged = 0;
         loop {
             let some = store.purge(timestamp(1).into(), 1000, None).await.unwrap().len();
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    async fn found(store: &Embedded, text: &str) -> usize {
+    async fn found(store: &EmbeddedLinks, text: &str) -> usize {
         let mut query = ListQuery::all(Sort::Newest, 1000, timestamp(1));
         query.text = Some(text.into());
         let mut found = 0;
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    async fn index(store: &Embedded) {
+    async fn index(store: &EmbeddedLinks) {
         while store.threads().write(|writes| writes.index_waiting(500)).await.unwrap() {}
     }
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::{
-    AbsenceCertainty, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
-    Clock, CodeLease, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStatus,
-    LinkStore, LinkVersion, ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page,
-    PurgeBefore, Request, Revision, StoreError, TagCount, Timestamp, Updated,
+    AbsenceCertainty, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Clock,
+    CodeLease, Domain, IdempotencyKey, Insert, Inserted, Link, LinkChange, LinkKey, LinkPage,
+    LinkReader, LinkStatus, LinkStore, LinkVersion, ListQuery, Numbering, Outbox, OutboxEvent,
+    OutboxPage, OwnerId, PurgeBefore, Revision, StoreError, StoreIdentity, TagCount, Timestamp,
+    Updated,
 };
 
 use crate::backup::BackupError;
@@ -24,7 +25,7 @@ use crate::leases;
 use crate::mark::{self, MarkFile};
 use crate::options::{EmbeddedOpenError, EmbeddedOptions};
 use crate::queries::LinkQueries;
-use crate::reader::Connected;
+use crate::reader::ConnectionHealth;
 use crate::schema;
 use crate::threads::{ReadPool, StoreThreads, to_store_error};
 use crate::writes::{Decision, LinkWrites};
@@ -49,9 +50,9 @@ const SEARCH: usize = 2;
 pub(crate) const SEARCHERS: usize = 2;
 
 /// Links in one SQLite file. Dropping it finishes the waiting work.
-pub struct Embedded {
+pub struct EmbeddedLinks {
     site: DbLocation,
-    identity: Identity,
+    identity: StoreIdentity,
     numbering: Numbering,
     issued: Arc<IssuedCodes>,
     notice: Option<String>,
@@ -92,7 +93,7 @@ impl Database for LinksDatabase {
     }
 }
 
-impl Embedded {
+impl EmbeddedLinks {
     /// Opens the store, creating it if it is missing. Blocks: not for async threads.
     pub fn open(options: EmbeddedOptions) -> Result<Self, EmbeddedOpenError> {
         let site = options.site();
@@ -213,15 +214,15 @@ impl Embedded {
     }
 }
 
-impl Drop for Embedded {
+impl Drop for EmbeddedLinks {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl std::fmt::Debug for Embedded {
+impl std::fmt::Debug for EmbeddedLinks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Embedded").field("path", &self.site.path).finish_non_exhaustive()
+        f.debug_struct("EmbeddedLinks").field("path", &self.site.path).finish_non_exhaustive()
     }
 }
 
@@ -236,7 +237,7 @@ fn is_plain(query: &ListQuery) -> bool {
 }
 
 #[async_trait]
-impl LinkReader for Embedded {
+impl LinkReader for EmbeddedLinks {
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         let key = key.clone();
         self.threads.read(LOOKUP, move |queries| queries.get(&key)).await
@@ -244,7 +245,7 @@ impl LinkReader for Embedded {
 
     async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
         let (count, keys) = (keys.len(), keys.to_vec());
-        let look = move |queries: &LinkQueries, connected: &mut Connected| {
+        let look = move |queries: &LinkQueries, connected: &mut ConnectionHealth| {
             let found =
                 queries.get_many(&keys).map_err(|failure| to_store_error(failure, connected))?;
             Ok(found
@@ -276,7 +277,7 @@ impl LinkReader for Embedded {
 }
 
 #[async_trait]
-impl ClickSpender for Embedded {
+impl ClickSpender for EmbeddedLinks {
     async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
         let key = key.clone();
         self.threads.write(move |writes| writes.spend(&key)).await
@@ -284,7 +285,7 @@ impl ClickSpender for Embedded {
 }
 
 #[async_trait]
-impl ChangeFeed for Embedded {
+impl ChangeFeed for EmbeddedLinks {
     async fn last_change(&self) -> Result<ChangeCursor, StoreError> {
         self.threads.read(LIST, LinkQueries::last_change).await
     }
@@ -302,13 +303,13 @@ impl ChangeFeed for Embedded {
         &self,
         span: Duration,
         limit: usize,
-    ) -> Result<Option<Vec<Change>>, StoreError> {
+    ) -> Result<Option<Vec<LinkChange>>, StoreError> {
         self.threads.read(LIST, move |queries| queries.recent_changes(span, limit)).await
     }
 }
 
 #[async_trait]
-impl Outbox for Embedded {
+impl Outbox for EmbeddedLinks {
     async fn outbox(&self, limit: usize) -> Result<OutboxPage, StoreError> {
         self.threads.read(LIST, move |queries| queries.outbox(limit)).await
     }
@@ -320,8 +321,8 @@ impl Outbox for Embedded {
 }
 
 #[async_trait]
-impl LinkStore for Embedded {
-    fn identity(&self) -> &Identity {
+impl LinkStore for EmbeddedLinks {
+    fn identity(&self) -> &StoreIdentity {
         &self.identity
     }
 
@@ -343,7 +344,7 @@ impl LinkStore for Embedded {
             .await
     }
 
-    async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
+    async fn answered(&self, request: &IdempotencyKey) -> Result<Option<Inserted>, StoreError> {
         let request = request.clone();
         // Not on a reader's thread: its snapshot may be older than the answer.
         self.threads.write(move |writes| writes.answered(&request)).await
@@ -369,7 +370,7 @@ impl LinkStore for Embedded {
         self.threads.write(move |writes| writes.forget_history_of(&key)).await
     }
 
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+    async fn list(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
         let query = query.clone();
         let pool = if is_plain(&query) { LIST } else { SEARCH };
         self.threads.read(pool, move |queries| queries.list(&query)).await
@@ -458,8 +459,9 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_list_does_not_wait_for_searches() {
         let folder = tempfile::tempdir().unwrap();
-        let store =
-            Arc::new(Embedded::open(EmbeddedOptions::new(folder.path().join("terse.db"))).unwrap());
+        let store = Arc::new(
+            EmbeddedLinks::open(EmbeddedOptions::new(folder.path().join("terse.db"))).unwrap(),
+        );
         store.insert(Insert::new(alias("listed", "https://example.com/"), None)).await.unwrap();
         // More searches than threads for them; none ends before the list has.
         let (begun, begins) = mpsc::channel();

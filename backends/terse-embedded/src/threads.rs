@@ -13,7 +13,7 @@ use crate::database::Database;
 use crate::failure::{Failure, unavailable};
 use crate::health::Health;
 use crate::queue::{Queue, Refused};
-use crate::reader::{Connected, ReadJob, Reader};
+use crate::reader::{ConnectionHealth, ReadJob, Reader};
 use crate::writer::{Job, Pending, Writer};
 
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -139,11 +139,11 @@ impl<T: Database> StoreThreads<T> {
     pub(crate) async fn read_part_by_part<A: Send + 'static>(
         &self,
         pool: usize,
-        work: impl FnOnce(&T::Queries, &mut Connected) -> Result<A, StoreError> + Send + 'static,
+        work: impl FnOnce(&T::Queries, &mut ConnectionHealth) -> Result<A, StoreError> + Send + 'static,
     ) -> Result<A, StoreError> {
         let (reply, answer) = oneshot::channel();
         let read_job: ReadJob<T::Queries> = Box::new(move |queries| {
-            let mut connected = Connected::Yes;
+            let mut connected = ConnectionHealth::Yes;
             if reply.is_closed() {
                 return connected;
             }
@@ -169,9 +169,9 @@ impl<T: Database> Drop for StoreThreads<T> {
 }
 
 /// Converts a failure for the caller, and marks the connection as broken if SQLite failed.
-pub(crate) fn to_store_error(failure: Failure, connected: &mut Connected) -> StoreError {
+pub(crate) fn to_store_error(failure: Failure, connected: &mut ConnectionHealth) -> StoreError {
     if matches!(failure, Failure::Engine(_)) {
-        *connected = Connected::No;
+        *connected = ConnectionHealth::No;
     }
     failure.into()
 }
@@ -208,12 +208,13 @@ fn join(threads: &Mutex<Vec<JoinHandle<()>>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Embedded, EmbeddedOptions};
+    use crate::{EmbeddedLinks, EmbeddedOptions};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_store_that_can_no_longer_read_is_not_well() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Embedded::open(EmbeddedOptions::new(folder.path().join("terse.db"))).unwrap();
+        let store =
+            EmbeddedLinks::open(EmbeddedOptions::new(folder.path().join("terse.db"))).unwrap();
         let threads = store.threads();
         threads.check().unwrap();
         assert!(threads.read::<()>(1, |_| panic!("a defect")).await.is_err());

@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use terse_core::clicks::{ClickSubject, LinkId};
 use terse_core::transfer::{Cell, MovedLink, StoreFile, Table};
 use terse_core::{
-    Code, Domain, Identity, LinkKey, LinkVersion, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering,
-    OwnerId, Timestamp,
+    Code, Domain, LinkKey, LinkVersion, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering, OwnerId,
+    StoreIdentity, Timestamp,
 };
 
 use crate::clicks::CLICKS;
@@ -22,12 +22,12 @@ use crate::options::EmbeddedOpenError;
 use crate::queries::LinkQueries;
 use crate::registry::REGISTRY;
 use crate::row::COLUMNS;
-use crate::schema::{self, Shape};
+use crate::schema::{self, FileSchema};
 
 /// The links of a file.
 pub struct LinksFile {
     queries: LinkQueries,
-    identity: Identity,
+    identity: StoreIdentity,
 }
 
 impl LinksFile {
@@ -42,7 +42,7 @@ impl LinksFile {
     }
 
     /// The secret of the store.
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &StoreIdentity {
         &self.identity
     }
 
@@ -87,7 +87,7 @@ impl LinksFile {
     }
 }
 
-fn open(file: &Path, shape: &Shape) -> Result<Connection, EmbeddedOpenError> {
+fn open(file: &Path, shape: &FileSchema) -> Result<Connection, EmbeddedOpenError> {
     let conn = connect_reader(&DbLocation::at(file))?;
     let version = shape.inspect(&conn, file)?;
     let known = shape.steps.len() as i64;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use terse_core::{
-    ClickSpend, CodeLease, Domain, FoldedAlias, Insert, InsertCondition, Inserted, Link, LinkKey,
-    MAX_CODE_LENGTH, MIN_CODE_LENGTH, OutboxEvent, OwnerId, Request, ReuseKey, Revision,
+    ClickSpend, CodeLease, Domain, FoldedAlias, IdempotencyKey, Insert, InsertCondition, Inserted,
+    Link, LinkKey, MAX_CODE_LENGTH, MIN_CODE_LENGTH, OutboxEvent, OwnerId, ReuseKey, Revision,
     StoreError, Timestamp, Updated,
 };
 
@@ -246,7 +246,7 @@ impl LinkWrites {
     /// Stores that this request was answered with this link.
     fn remember(
         &self,
-        request: Option<&Request>,
+        request: Option<&IdempotencyKey>,
         id: i64,
         link: &Link,
         at: Timestamp,
@@ -266,7 +266,7 @@ impl LinkWrites {
     }
 
     /// The stored answer to this request.
-    pub(crate) fn answered(&self, request: &Request) -> Result<Option<Inserted>, Failure> {
+    pub(crate) fn answered(&self, request: &IdempotencyKey) -> Result<Option<Inserted>, Failure> {
         let mut statement = self.conn.prepare_cached(
             "SELECT fingerprint, link, link_created_at, at FROM requests WHERE id = ?1",
         )?;
@@ -519,13 +519,14 @@ mod tests {
     use terse_core::{Insert, LinkStore, ReuseKey};
     use terse_testkit::alias;
 
-    use crate::{Embedded, EmbeddedOptions};
+    use crate::{EmbeddedLinks, EmbeddedOptions};
 
     /// SQLite compiles a statement again for a new value if its plan may depend on the value.
     #[tokio::test]
     async fn the_search_for_a_link_to_reuse_is_compiled_once() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Embedded::open(EmbeddedOptions::new(folder.path().join("links.db"))).unwrap();
+        let store =
+            EmbeddedLinks::open(EmbeddedOptions::new(folder.path().join("links.db"))).unwrap();
         for n in 0..10 {
             let mut link = alias(&format!("code-{n}"), &format!("https://example.com/{n}"));
             link.generated = true;

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use terse_core::transfer::{Cell, ColumnKind, Digest, MovedLink, MovedSums, StoreFile, Table};
-use terse_core::{Identity, LinkVersion, StoreError, Timestamp, link_codec};
+use terse_core::{LinkVersion, StoreError, StoreIdentity, Timestamp, link_codec};
 use tokio_postgres::Row;
 
 use crate::clicks::{PostgresClicks, SumsWriter};
@@ -53,7 +53,7 @@ impl DatabaseImport {
     /// anything but the beginning of the same move.
     pub async fn begin(
         options: &PostgresOptions,
-        identity: &Identity,
+        identity: &StoreIdentity,
         leases: &[(u8, u64)],
     ) -> Result<Self, DatabaseImportError> {
         let direct = options.direct_url.as_ref().unwrap_or(&options.url);

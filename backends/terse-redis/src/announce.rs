@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use terse_core::{
-    Change, Clock, Code, Domain, Link, LinkKey, OnChange, Revision, RouteCache, Timestamp,
+    ChangeCallback, Clock, Code, Domain, Link, LinkChange, LinkKey, Revision, RouteCache, Timestamp,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(500);
 enum News {
     /// A new link that `cache.write_through` writes to Redis.
     New(Box<Link>),
-    Changed(Change),
+    Changed(LinkChange),
 }
 
 /// A node's cache of routes that announces changes to the other nodes, and receives their
@@ -51,7 +51,7 @@ impl AnnouncingRoutes {
         links: &RedisLinks,
         routes: Arc<dyn RouteCache>,
         clock: Clock,
-        on_change: OnChange,
+        on_change: ChangeCallback,
     ) -> Self {
         let inner = Arc::clone(&links.inner);
         let (waiting, news) = mpsc::channel(WAITING);
@@ -86,14 +86,15 @@ impl RouteCache for AnnouncingRoutes {
         }
         if !is_new || !link.generated {
             let (key, revision) = (link.key.clone(), link.revision);
-            let change = Change { key, revision, at: self.clock.now() };
+            let change = LinkChange { key, revision, at: self.clock.now() };
             let _left_to_the_feed = self.waiting.try_send(News::Changed(change));
         }
     }
 
     fn forget_everywhere(&self, key: &LinkKey) {
         self.forget(key);
-        let change = Change { key: key.clone(), revision: Revision::UNKNOWN, at: self.clock.now() };
+        let change =
+            LinkChange { key: key.clone(), revision: Revision::UNKNOWN, at: self.clock.now() };
         let _left_to_the_feed = self.waiting.try_send(News::Changed(change));
     }
 
@@ -133,9 +134,9 @@ async fn announce(inner: Arc<Inner>, mut news: mpsc::Receiver<News>, node: u64) 
     }
 }
 
-fn written(node: u64, changes: &[Change]) -> String {
+fn written(node: u64, changes: &[LinkChange]) -> String {
     let mut text = format!("{node:016x}");
-    for Change { key, revision, at } in changes {
+    for LinkChange { key, revision, at } in changes {
         let (domain, code) = (key.domain.as_str(), key.code.as_str());
         text += &format!("\n{domain}\t{code}\t{}\t{}", revision.0, at.as_ms());
     }
@@ -143,7 +144,7 @@ fn written(node: u64, changes: &[Change]) -> String {
 }
 
 /// The changes in a message, unless this node sent it.
-fn read(node: u64, text: &str) -> Vec<Change> {
+fn read(node: u64, text: &str) -> Vec<LinkChange> {
     let mut lines = text.lines();
     if lines.next().is_none_or(|sender| sender == format!("{node:016x}")) {
         return Vec::new();
@@ -153,7 +154,7 @@ fn read(node: u64, text: &str) -> Vec<Change> {
         let (domain, code) = (Domain::from_stored(fields.next()?), Code::parse(fields.next()?)?);
         let revision = Revision(fields.next()?.parse().ok()?);
         let at = Timestamp::from_ms(fields.next()?.parse().ok()?);
-        Some(Change { key: LinkKey { domain, code }, revision, at })
+        Some(LinkChange { key: LinkKey { domain, code }, revision, at })
     };
     lines.filter_map(change).collect()
 }
@@ -161,11 +162,11 @@ fn read(node: u64, text: &str) -> Vec<Change> {
 struct Heard {
     inner: Arc<Inner>,
     routes: Arc<dyn RouteCache>,
-    on_change: OnChange,
+    on_change: ChangeCallback,
 }
 
 impl Heard {
-    fn apply(&self, change: &Change) {
+    fn apply(&self, change: &LinkChange) {
         let is_new = self.inner.floors.learn(change);
         self.routes.forget(&change.key);
         if is_new {
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_message_says_what_changed_to_all_but_its_sender() {
-        let change = |code, revision| Change {
+        let change = |code, revision| LinkChange {
             key: key(code),
             revision: Revision(revision),
             at: Timestamp::from_ms(7),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use terse_core::{Change, LinkKey, Revision};
+use terse_core::{LinkChange, LinkKey, Revision};
 
 /// Longer than a change takes to replace the copies in Redis.
 const KEPT: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ impl Floor {
 
 impl MinimumRevisions {
     /// Notes a change; `false` if this or a later one is known.
-    pub(crate) fn learn(&self, change: &Change) -> bool {
+    pub(crate) fn learn(&self, change: &LinkChange) -> bool {
         match change.revision {
             Revision::UNKNOWN => {
                 self.avoid(&change.key);

@@ -19,5 +19,5 @@ pub use announce::AnnouncingRoutes;
 pub use client::{Redis, RedisOpenError, TIMEOUT};
 pub use inspect::{RedisInspection, inspect};
 pub use limiter::RedisLimiter;
-pub use links::{LinkCounts, LinkOptions, RedisLinks};
-pub use target::{InvalidUrl, RedisUrl};
+pub use links::{LookupCounts, RedisLinkOptions, RedisLinks};
+pub use target::{InvalidRedisUrl, RedisUrl};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::Script;
-use terse_core::limits::{LimitDecision, LimitKey, Limiter, Take};
+use terse_core::limits::{LimitDecision, LimitKey, Limiter, TokenRequest};
 
 use crate::client::Redis;
 
@@ -99,7 +99,11 @@ impl RedisLimiter {
         Self { ahead_micros, ..self }
     }
 
-    async fn run<T: redis::FromRedisValue>(&self, script: &Script, takes: &[Take]) -> Option<T> {
+    async fn run<T: redis::FromRedisValue>(
+        &self,
+        script: &Script,
+        takes: &[TokenRequest],
+    ) -> Option<T> {
         let mut call = script.prepare_invoke();
         call.arg((self.ahead_micros)());
         for take in takes {
@@ -109,7 +113,7 @@ impl RedisLimiter {
         self.redis.call(async |connection| call.invoke_async(connection).await).await.ok()
     }
 
-    fn key(&self, take: &Take) -> String {
+    fn key(&self, take: &TokenRequest) -> String {
         let action = take.subject.action;
         match take.subject.key {
             LimitKey::Network(network) => format!("{}:{action:?}:n:{network:?}", self.prefix),
@@ -123,12 +127,12 @@ impl RedisLimiter {
 }
 
 /// The takes that have a limit, each of at least one token.
-fn limited(takes: &[Take]) -> Vec<Take> {
+fn limited(takes: &[TokenRequest]) -> Vec<TokenRequest> {
     let limited = takes.iter().filter(|take| !take.limit.is_off());
-    limited.map(|take| Take { count: take.count.max(1), ..*take }).collect()
+    limited.map(|take| TokenRequest { count: take.count.max(1), ..*take }).collect()
 }
 
-fn decision(take: &Take, until_full: i64, wait: i64) -> LimitDecision {
+fn decision(take: &TokenRequest, until_full: i64, wait: i64) -> LimitDecision {
     let micros = |micros: i64| Duration::from_micros(u64::try_from(micros).unwrap_or_default());
     let (limit, reset) = (take.limit.count(), micros(until_full));
     let left = take.limit.per().saturating_sub(reset);
@@ -147,7 +151,7 @@ fn decision(take: &Take, until_full: i64, wait: i64) -> LimitDecision {
 
 #[async_trait]
 impl Limiter for RedisLimiter {
-    async fn take(&self, takes: &[Take]) -> LimitDecision {
+    async fn take(&self, takes: &[TokenRequest]) -> LimitDecision {
         let takes = limited(takes);
         if takes.is_empty() {
             return LimitDecision::UNLIMITED;
@@ -161,7 +165,7 @@ impl Limiter for RedisLimiter {
         })
     }
 
-    async fn give_back(&self, takes: &[Take]) {
+    async fn give_back(&self, takes: &[TokenRequest]) {
         let takes = limited(takes);
         if !takes.is_empty() && self.run::<i64>(&self.give_back, &takes).await.is_none() {
             self.local.give_back(&takes).await;

@@ -15,8 +15,8 @@ use futures_util::future::join_all;
 use redis::{RedisResult, Script};
 use terse_core::metrics::Metrics;
 use terse_core::{
-    AbsenceCertainty, Change, Domain, Link, LinkKey, LinkReader, LinkStore, Revision, SharedCache,
-    StoreError, Timestamp, link_codec,
+    AbsenceCertainty, Domain, Link, LinkChange, LinkKey, LinkReader, LinkStore, Revision,
+    SharedCache, StoreError, Timestamp, link_codec,
 };
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
@@ -47,14 +47,14 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// How links are kept.
 #[derive(Clone, Debug, Default)]
-pub struct LinkOptions {
+pub struct RedisLinkOptions {
     /// Whether a new link is written to Redis when it is created.
     pub write_through: bool,
 }
 
 /// Counts how look-ups were answered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct LinkCounts {
+pub struct LookupCounts {
     /// Look-ups that a copy answered.
     pub hits: u64,
     /// Look-ups that went on to the store.
@@ -82,7 +82,7 @@ pub struct RedisLinks {
 pub(crate) struct Inner {
     pub(crate) redis: Arc<Redis>,
     store: Arc<dyn LinkStore>,
-    pub(crate) options: LinkOptions,
+    pub(crate) options: RedisLinkOptions,
     /// The prefix of all keys of this store.
     pub(crate) prefix: String,
     pub(crate) floors: MinimumRevisions,
@@ -99,7 +99,7 @@ pub(crate) struct Inner {
 
 impl RedisLinks {
     /// Puts Redis in front of a store.
-    pub fn new(redis: Arc<Redis>, store: Arc<dyn LinkStore>, options: LinkOptions) -> Self {
+    pub fn new(redis: Arc<Redis>, store: Arc<dyn LinkStore>, options: RedisLinkOptions) -> Self {
         let tag = store.identity().derive("terse redis keys v1");
         let prefix = tag[..6].iter().map(|byte| format!("{byte:02x}")).collect();
         let inner = Arc::new(Inner {
@@ -121,10 +121,10 @@ impl RedisLinks {
     }
 
     /// How look-ups were answered so far.
-    pub fn counts(&self) -> LinkCounts {
+    pub fn counts(&self) -> LookupCounts {
         let Counters { hits, misses, bypassed, stale } = &self.inner.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        LinkCounts {
+        LookupCounts {
             hits: read(hits),
             misses: read(misses),
             bypassed: read(bypassed),
@@ -227,11 +227,11 @@ impl Inner {
     }
 
     /// Writes tombstones. A failure opens the breaker, so that the changes are replayed.
-    pub(crate) async fn write_tombstones(&self, changes: &[Change]) -> bool {
+    pub(crate) async fn write_tombstones(&self, changes: &[LinkChange]) -> bool {
         let mut all_written = true;
         for some in changes.chunks(PIPELINED) {
             let mut writes = Vec::with_capacity(some.len());
-            for Change { key, revision, .. } in some {
+            for LinkChange { key, revision, .. } in some {
                 // The first revision replaces nothing: a missing link has no copy, and no copy
                 // outlives the expiry of its link.
                 if *revision > Revision(1) {
@@ -441,11 +441,11 @@ impl LinkReader for RedisLinks {
 
 #[async_trait]
 impl SharedCache for RedisLinks {
-    fn learn(&self, change: &Change) -> bool {
+    fn learn(&self, change: &LinkChange) -> bool {
         self.inner.floors.learn(change)
     }
 
-    async fn invalidate(&self, changes: &[Change]) {
+    async fn invalidate(&self, changes: &[LinkChange]) {
         if self.inner.redis.is_up() {
             self.inner.write_tombstones(changes).await;
         }

@@ -39,7 +39,7 @@ pub(crate) struct ServerOptions {
 /// Why a URL was refused. Never repeats it: it may contain a password.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
-pub struct InvalidUrl(pub &'static str);
+pub struct InvalidRedisUrl(pub &'static str);
 
 impl RedisUrl {
     /// The schemes.
@@ -47,8 +47,8 @@ impl RedisUrl {
         ["redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"];
 
     /// Parses a URL.
-    pub fn parse(text: &str) -> Result<Self, InvalidUrl> {
-        let expected = InvalidUrl(
+    pub fn parse(text: &str) -> Result<Self, InvalidRedisUrl> {
+        let expected = InvalidRedisUrl(
             "a URL such as redis://host, rediss://user:password@host:6379/0, \
              redis+cluster://a,b,c or redis+sentinel://a,b,c/master is expected",
         );
@@ -57,7 +57,9 @@ impl RedisUrl {
             return Err(expected);
         }
         if rest.contains('#') {
-            return Err(InvalidUrl("a fragment does not belong here: certificates are checked"));
+            return Err(InvalidRedisUrl(
+                "a fragment does not belong here: certificates are checked",
+            ));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut root_certificate = None;
@@ -66,7 +68,7 @@ impl RedisUrl {
                 Some((ROOT_CERTIFICATE, path)) if !path.is_empty() => {
                     root_certificate = Some(PathBuf::from(path));
                 }
-                _ => return Err(InvalidUrl("sslrootcert=FILE is the only parameter")),
+                _ => return Err(InvalidRedisUrl("sslrootcert=FILE is the only parameter")),
             }
         }
         let (base, tls) = match scheme.strip_prefix("rediss") {
@@ -74,7 +76,7 @@ impl RedisUrl {
             None => (scheme.strip_prefix("redis").unwrap_or_default(), false),
         };
         if root_certificate.is_some() && !tls {
-            return Err(InvalidUrl("sslrootcert is for rediss:// only"));
+            return Err(InvalidRedisUrl("sslrootcert is for rediss:// only"));
         }
         let (login, place) = rest.rsplit_once('@').map_or(("", rest), |(login, at)| (login, at));
         let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
@@ -93,18 +95,20 @@ impl RedisUrl {
                 Layout::Single(format!("{}/{path}", nodes(DEFAULT_PORT, &at, driver)[0]))
             }
             "" => {
-                return Err(InvalidUrl("several hosts need redis+cluster:// or redis+sentinel://"));
+                return Err(InvalidRedisUrl(
+                    "several hosts need redis+cluster:// or redis+sentinel://",
+                ));
             }
             "+cluster" if path.is_empty() => Layout::Cluster(nodes(DEFAULT_PORT, &at, driver)),
-            "+cluster" => return Err(InvalidUrl("a Cluster has no numbered databases")),
+            "+cluster" => return Err(InvalidRedisUrl("a Cluster has no numbered databases")),
             _ => {
                 let (master, database) = path.split_once('/').unwrap_or((path, "0"));
                 if master.is_empty() {
-                    return Err(InvalidUrl("the name of the master is missing: …/master"));
+                    return Err(InvalidRedisUrl("the name of the master is missing: …/master"));
                 }
                 let database = database
                     .parse()
-                    .map_err(|_| InvalidUrl("the database after the master is a number"))?;
+                    .map_err(|_| InvalidRedisUrl("the database after the master is a number"))?;
                 let (user, password) = match login.split_once(':') {
                     Some((user, password)) => (user, decoded(password)),
                     None => (login, None),
@@ -124,7 +128,7 @@ impl RedisUrl {
         for url in urls {
             url.as_str()
                 .into_connection_info()
-                .map_err(|_| InvalidUrl("a host, port, user or database is malformed"))?;
+                .map_err(|_| InvalidRedisUrl("a host, port, user or database is malformed"))?;
         }
         let shown = match login.split_once(':') {
             Some((user, _)) => format!("{scheme}://{user}:[hidden]@{place}"),

@@ -28,7 +28,7 @@ const CALL: Duration = Duration::from_secs(120);
 
 /// A remote server.
 #[derive(Clone, Debug)]
-pub struct Remote {
+pub struct RemoteServer {
     /// The server's URL.
     pub server: Url,
     /// The API key to send.
@@ -75,7 +75,7 @@ enum Transport {
 
 impl ApiClient {
     /// The API of a remote server, through the proxy that the environment names.
-    pub fn remote(remote: &Remote) -> Self {
+    pub fn remote(remote: &RemoteServer) -> Self {
         let place = remote.server.as_str().to_owned();
         Self::http(remote.server.clone(), remote.key.clone(), place, true)
     }

@@ -12,7 +12,7 @@ mod problem;
 pub mod terminal;
 mod transfer;
 
-pub use client::{ApiClient, ApiResponse, InProcessApi, Remote};
+pub use client::{ApiClient, ApiResponse, InProcessApi, RemoteServer};
 pub use commands::backup::{BackupArgs, LAST_BACKUP, RestoreArgs};
 pub use commands::doctor::{
     DoctorArgs, DoctorChecks, DoctorContext, LocalServer, without_settings,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::folder::{Age, Folder};
-use crate::segment::Until;
+use crate::folder::{JournalFolder, SegmentAge};
+use crate::segment::ReadEnd;
 
 /// The size that the journal may have. Past it the shipper drops the oldest clicks, but only while
 /// the store accepts nothing: it failed or timed out, and has counted nothing since. While the
@@ -45,7 +45,7 @@ impl Bound {
     /// written: their writer would continue to write to a deleted file.
     pub(crate) fn keep(
         &mut self,
-        folder: &mut Folder,
+        folder: &mut JournalFolder,
         buffer: &mut Vec<u8>,
         mut dropped: impl FnMut(u64),
     ) -> io::Result<()> {
@@ -83,7 +83,11 @@ impl Bound {
 }
 
 /// Deletes a segment. Returns the number of unread visits in it.
-fn drop_segment(folder: &mut Folder, age: Age, buffer: &mut Vec<u8>) -> io::Result<u64> {
+fn drop_segment(
+    folder: &mut JournalFolder,
+    age: SegmentAge,
+    buffer: &mut Vec<u8>,
+) -> io::Result<u64> {
     let Some((segment, alive)) = folder.segment_mut(age) else { return Ok(0) };
     let mut rest = segment.clone();
     let mut visits = 0;
@@ -91,7 +95,7 @@ fn drop_segment(folder: &mut Folder, age: Age, buffer: &mut Vec<u8>) -> io::Resu
         visits += u64::from(record.weight.max(1));
         true
     })?;
-    if until != Until::End {
+    if until != ReadEnd::End {
         return Err(io::Error::other("a segment that had ended goes on"));
     }
     folder.delete(&[age])?;
@@ -101,7 +105,7 @@ fn drop_segment(folder: &mut Folder, age: Age, buffer: &mut Vec<u8>) -> io::Resu
 #[cfg(test)]
 mod tests {
     use terse_core::Timestamp;
-    use terse_core::clicks::Record;
+    use terse_core::clicks::JournalRecord;
 
     use super::*;
     use crate::written::{Written, click};
@@ -110,7 +114,7 @@ mod tests {
 
     /// One of this run that is still being written, the oldest of all; one of this run that is
     /// finished; dead ones.
-    fn journal(path: &std::path::Path) -> Folder {
+    fn journal(path: &std::path::Path) -> JournalFolder {
         for id in 1..=6 {
             let mut written = Written::new(id, u64::from(id <= 2), id as i64, SIZE as usize);
             (0..id as u32).for_each(|n| written.add(n));
@@ -119,17 +123,17 @@ mod tests {
             }
             written.save(path);
         }
-        let mut folder = Folder::new(path.into(), 1, Timestamp::from_ms(0));
+        let mut folder = JournalFolder::new(path.into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
         folder
     }
 
-    fn ids(folder: &Folder) -> Vec<u64> {
+    fn ids(folder: &JournalFolder) -> Vec<u64> {
         folder.segments().map(|segment| segment.header.id).collect()
     }
 
     /// What was dropped of each.
-    fn keep(bound: &mut Bound, folder: &mut Folder) -> Vec<u64> {
+    fn keep(bound: &mut Bound, folder: &mut JournalFolder) -> Vec<u64> {
         let mut dropped = vec![];
         bound.keep(folder, &mut vec![], |visits| dropped.push(visits)).unwrap();
         dropped
@@ -182,10 +186,10 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let mut written = Written::new(1, 2, 1, SIZE as usize);
         for weight in [1, 64, 0] {
-            assert!(written.try_add_record(&Record { weight, ..click(0) }));
+            assert!(written.try_add_record(&JournalRecord { weight, ..click(0) }));
         }
         written.save(temp.path());
-        let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
+        let mut folder = JournalFolder::new(temp.path().into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
         assert_eq!(keep(&mut stuck(0), &mut folder), [66]);
     }

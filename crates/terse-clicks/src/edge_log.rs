@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::clicks::{
-    Added, ClickIngest, JournalId, JournalSpan, Record, RequestFlags, address_octets, campaign,
-    names_a_bot, referrer_host, visitor_hash,
+    Added, ClickIngest, JournalId, JournalRecord, JournalSpan, RequestFlags, address_octets,
+    campaign, names_a_bot, referrer_host, visitor_hash,
 };
 use terse_core::registry::{RegistryError, Salts};
 use terse_core::{Answered, Clock, Code, Hosts, Link, LinkKey, LinkReader, StoreError, Timestamp};
@@ -271,7 +271,7 @@ impl EdgeLogImport {
         batch: &mut GrowingBatch,
     ) {
         let (agent, opted_out) = (visit.agent.as_bytes(), visit.opted_out && self.honour_dnt);
-        let mut record = Record {
+        let mut record = JournalRecord {
             at_ms: Timestamp::from_ms(visit.at_ms).as_ms(),
             outcome: Answered::Redirected,
             marks: RequestFlags::default()
@@ -282,7 +282,7 @@ impl EdgeLogImport {
             created_ms: link.created_at.as_ms(),
             domain: link.key.domain.as_str().as_bytes(),
             code: link.key.code.as_str().as_bytes(),
-            ..Record::default()
+            ..JournalRecord::default()
         };
         let (octets, kept);
         let mut buffer = [0; 512];

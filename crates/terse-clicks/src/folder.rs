@@ -41,19 +41,19 @@ fn is_unused(disk: &dyn JournalDisk, name: &str) -> io::Result<bool> {
 }
 
 /// The place of a segment among the others: the oldest comes first.
-pub(crate) type Age = (i64, u64);
+pub(crate) type SegmentAge = (i64, u64);
 
 /// The segments of a journal.
 #[derive(Debug)]
-pub struct Folder {
+pub struct JournalFolder {
     disk: Arc<dyn JournalDisk>,
     run: u64,
     began: Timestamp,
     ended: bool,
-    segments: BTreeMap<Age, Segment>,
+    segments: BTreeMap<SegmentAge, Segment>,
 }
 
-impl Folder {
+impl JournalFolder {
     /// The folder of the process `run`, which began writing at `began` or later.
     pub fn new(path: PathBuf, run: u64, began: Timestamp) -> Self {
         Self::on(Arc::new(FileSystem::new(path)), run, began)
@@ -101,7 +101,7 @@ impl Folder {
     }
 
     /// The segment of this age.
-    pub(crate) fn segment_mut(&mut self, age: Age) -> Option<(&mut Segment, bool)> {
+    pub(crate) fn segment_mut(&mut self, age: SegmentAge) -> Option<(&mut Segment, bool)> {
         let (ended, run) = (self.ended, self.run);
         let segment = self.segments.get_mut(&age)?;
         let alive = !ended && segment.header.run == run;
@@ -160,7 +160,8 @@ impl Folder {
         let outdated = |segment: &&Segment| {
             segment.header.run != self.run && !counted.contains_key(&segment.header.id)
         };
-        let outdated: Vec<Age> = self.segments().filter(outdated).map(Segment::age).collect();
+        let outdated: Vec<SegmentAge> =
+            self.segments().filter(outdated).map(Segment::age).collect();
         for age in &outdated {
             let Some(segment) = self.segments.get(age) else { continue };
             let aside = format!("{OUTDATED}/{}", name_of(&segment.header));
@@ -172,7 +173,7 @@ impl Folder {
     }
 
     /// Deletes segments. If one cannot be deleted, the others still are.
-    pub(crate) fn delete(&mut self, ages: &[Age]) -> io::Result<()> {
+    pub(crate) fn delete(&mut self, ages: &[SegmentAge]) -> io::Result<()> {
         let mut failed = None;
         for age in ages {
             let Some(segment) = self.segments.get(age) else { continue };
@@ -205,7 +206,7 @@ impl Folder {
 
     /// Handles a file that does not begin as a segment does. This process may be writing its header
     /// right now; any other is moved aside for inspection.
-    fn set_aside(&self, age: Option<Age>, name: &str) {
+    fn set_aside(&self, age: Option<SegmentAge>, name: &str) {
         if !self.ended && age.is_some_and(|(made_ms, _)| made_ms >= self.began.as_ms()) {
             return;
         }
@@ -234,7 +235,7 @@ pub(crate) fn name_of(header: &SegmentHeader) -> String {
     format!("{:013}-{:016x}{SEGMENT}", header.made_ms, header.id)
 }
 
-fn age_of(stem: &str) -> Option<Age> {
+fn age_of(stem: &str) -> Option<SegmentAge> {
     let (made_ms, id) = stem.rsplit_once('-')?;
     let age = (made_ms.parse().ok()?, u64::from_str_radix(id, 16).ok()?);
     // Only in this spelling, so that no segment has two names.
@@ -275,7 +276,7 @@ mod tests {
         {
             Written::new(id, 1, made, 4096).save(temp.path());
         }
-        let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
+        let mut folder = JournalFolder::new(temp.path().into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
         let ids: Vec<u64> = folder.segments().map(|segment| segment.header.id).collect();
         assert_eq!(ids, [4, 8, 7, 9, 3, 1]);
@@ -293,7 +294,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let paths: Vec<_> =
             (1..=3).map(|id| Written::new(id, 1, id as i64, 4096).save(temp.path())).collect();
-        let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
+        let mut folder = JournalFolder::new(temp.path().into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
         fs::remove_file(&paths[1]).unwrap();
         fs::create_dir(&paths[1]).unwrap();
@@ -303,7 +304,7 @@ mod tests {
 
     #[test]
     fn segments_of_another_run_are_dead_and_all_are_in_the_end() {
-        let mut folder = Folder::new("nowhere".into(), 1, Timestamp::from_ms(0));
+        let mut folder = JournalFolder::new("nowhere".into(), 1, Timestamp::from_ms(0));
         let header = |run| SegmentHeader { id: 1, run, made_ms: 0 };
         assert!(folder.is_alive(&header(1)) && !folder.is_alive(&header(2)));
         folder.end();
@@ -316,7 +317,7 @@ mod tests {
         for (id, run) in [(1, 1), (2, 2), (3, 2)] {
             Written::new(id, run, id as i64, 4096).save(temp.path());
         }
-        let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
+        let mut folder = JournalFolder::new(temp.path().into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
         let (count, aside) = folder.set_aside_outdated(&HashMap::from([(3, 100)])).unwrap();
         assert_eq!(
@@ -345,7 +346,7 @@ mod tests {
         .unwrap();
         fs::write(temp.path().join("odd.clicks"), "").unwrap();
         fs::write(temp.path().join("else.txt"), "").unwrap();
-        let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(5000));
+        let mut folder = JournalFolder::new(temp.path().into(), 1, Timestamp::from_ms(5000));
         folder.look().unwrap();
         assert_eq!(folder.segments().count(), 0);
         let want = [
@@ -376,7 +377,7 @@ mod tests {
         new("d.clicks.new", &[0; 4096]);
         let file = File::options().append(true).open(temp.path().join("d.clicks.new")).unwrap();
         file.set_modified(SystemTime::now() - 2 * UNFINISHED_FOR).unwrap();
-        let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
+        let mut folder = JournalFolder::new(temp.path().into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
         assert_eq!(names(temp.path()), ["b.clicks.new", "c.clicks.new"]);
     }
@@ -396,7 +397,9 @@ mod tests {
             (make(1, None), make(2, Some(HEADER)), make(3, Some((1 << 20) - 1)));
         fs::write(temp.path().join("0000000000005-0000000000000004.clicks"), vec![0; 1000])
             .unwrap();
-        Folder::new(temp.path().to_owned(), 9, Timestamp::from_ms(9)).sweep_unused().unwrap();
+        JournalFolder::new(temp.path().to_owned(), 9, Timestamp::from_ms(9))
+            .sweep_unused()
+            .unwrap();
         assert!(!unused.exists() && written.exists() && torn.exists());
         assert_eq!(
             fs::read_dir(temp.path()).unwrap().count(),

@@ -7,7 +7,7 @@ use foldhash::quality::RandomState;
 use terse_core::Answered;
 use terse_core::clicks::{
     AgentTraits, Batch, ClickColumns, ClickNetwork, ClickRow, ClickTarget, GeoLocation, Interned,
-    JournalSpan, LinkId, Numbers, Record, SumIndex, Sums,
+    JournalRecord, JournalSpan, LinkId, SumIndex, Sums, ValueNumbers,
 };
 
 use crate::enrich::{ByHash, Enricher};
@@ -42,12 +42,12 @@ pub struct GrowingBatch {
     text_bytes: usize,
     targets: ByHash<u32>,
     links: LinkHashes,
-    agents: Numbers<AgentTraits>,
-    networks: Numbers<ClickNetwork>,
-    places: Numbers<GeoLocation>,
-    referrers: Numbers<Option<Interned>>,
-    languages: Numbers<Option<Interned>>,
-    campaigns: Numbers<[Option<Interned>; 5]>,
+    agents: ValueNumbers<AgentTraits>,
+    networks: ValueNumbers<ClickNetwork>,
+    places: ValueNumbers<GeoLocation>,
+    referrers: ValueNumbers<Option<Interned>>,
+    languages: ValueNumbers<Option<Interned>>,
+    campaigns: ValueNumbers<[Option<Interned>; 5]>,
 }
 
 /// Finds the targets that are links of a key.
@@ -94,19 +94,19 @@ impl Default for GrowingBatch {
             text_bytes: 0,
             targets: ByHash::default(),
             links: LinkHashes::default(),
-            agents: Numbers::default(),
-            networks: Numbers::default(),
-            places: Numbers::default(),
-            referrers: Numbers::default(),
-            languages: Numbers::default(),
-            campaigns: Numbers::default(),
+            agents: ValueNumbers::default(),
+            networks: ValueNumbers::default(),
+            places: ValueNumbers::default(),
+            referrers: ValueNumbers::default(),
+            languages: ValueNumbers::default(),
+            campaigns: ValueNumbers::default(),
         }
     }
 }
 
 impl GrowingBatch {
     /// Reads a record. The click is added by [`GrowingBatch::add_in_order`].
-    pub fn read(&mut self, record: &Record<'_>, enricher: &mut Enricher) {
+    pub fn read(&mut self, record: &JournalRecord<'_>, enricher: &mut Enricher) {
         match enricher.enrich(record, self) {
             Some(row) => self.rows.push(row),
             None => self.unreadable += 1,
@@ -206,7 +206,7 @@ impl GrowingBatch {
     /// all batches.
     pub(crate) fn target(
         &mut self,
-        record: &Record<'_>,
+        record: &JournalRecord<'_>,
         hash: &RandomState,
         make: impl FnOnce() -> Option<ClickTarget>,
     ) -> Option<u32> {
@@ -298,7 +298,7 @@ fn text_bytes<'t>(texts: impl IntoIterator<Item = &'t Option<Interned>>) -> usiz
 
 /// The number of a value in a list. If it is new, `all` grows by `bytes`.
 fn number<T: Clone + Eq + std::hash::Hash>(
-    numbers: &mut Numbers<T>,
+    numbers: &mut ValueNumbers<T>,
     list: &mut Vec<T>,
     value: T,
     bytes: usize,
@@ -311,7 +311,7 @@ fn number<T: Clone + Eq + std::hash::Hash>(
 }
 
 /// Whether a record led to this target.
-fn is_target(target: &ClickTarget, record: &Record<'_>) -> bool {
+fn is_target(target: &ClickTarget, record: &JournalRecord<'_>) -> bool {
     let (key, same) = match target {
         ClickTarget::Link(LinkId { key, created_at }, owner) => {
             let clamped = terse_core::Timestamp::from_ms(record.created_ms);
@@ -341,13 +341,13 @@ mod tests {
             for n in 0..CLICKS {
                 let value = if flood { n } else { 0 };
                 let referrer = format!("{value}.{}.example", "x".repeat(50));
-                let record = Record {
+                let record = JournalRecord {
                     at_ms: n as i64,
                     weight: 1,
                     visitor: value + 1,
                     code: b"abc",
                     referrer: referrer.as_bytes(),
-                    ..Record::default()
+                    ..JournalRecord::default()
                 };
                 gathering.read(&record, &mut enricher);
             }

@@ -27,12 +27,12 @@ pub use counts::ShipperCounts;
 pub use disk::JournalDisk;
 pub use edge_log::{EdgeLogCounts, EdgeLogError, EdgeLogFormat, EdgeLogImport};
 pub use enrich::{AddressPrecision, Enricher, UserAgentClassifier};
-pub use folder::Folder;
+pub use folder::JournalFolder;
 pub use geo_refresh::GeoRefresh;
 pub use growing_batch::GrowingBatch;
 #[doc(hidden)]
 pub use local_shipper::LocalShipper;
 #[doc(hidden)]
 pub use pace::Pace;
-pub use segment::{Segment, Until};
+pub use segment::{ReadEnd, Segment};
 pub use shipper::{Shipper, ShipperParts};

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use terse_core::Clock;
-use terse_core::clicks::{ClickIngest, Live, PendingClicks};
+use terse_core::clicks::{ClickIngest, LiveFeed, PendingClicks};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -19,7 +19,7 @@ use tracing::{error, warn};
 use crate::counts::ShipperCounts;
 use crate::disk::{FileSystem, JournalDisk};
 use crate::enrich::{AddressPrecision, Enricher};
-use crate::folder::Folder;
+use crate::folder::JournalFolder;
 use crate::identity::FolderIdentity;
 use crate::pace::{Order, Pace};
 use crate::pending::Pending;
@@ -38,7 +38,7 @@ pub struct ShipperParts {
     /// Where clicks are counted.
     pub store: Arc<dyn ClickIngest>,
     /// Publishes clicks to live views.
-    pub live: Arc<Live>,
+    pub live: Arc<LiveFeed>,
     /// A file in MaxMind's format, used instead of the countries that terse ships with.
     pub places: Option<PathBuf>,
     /// How much of an address is kept.
@@ -169,7 +169,7 @@ pub(crate) fn prepare(
     let now = clock.now();
     let enricher = Enricher::new(places, keep, now)?;
     let identity = FolderIdentity::open(Arc::clone(&disk))?;
-    let folder = Folder::on(disk, run, now);
+    let folder = JournalFolder::on(disk, run, now);
     folder.sweep_unused()?;
     let (counts, pending) = (Arc::<ShipperCounts>::default(), Arc::<Pending>::default());
     let shipping = ShipperLoop::new(

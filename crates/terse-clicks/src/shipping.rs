@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use terse_core::clicks::{ClickIngest, HEADER, JournalSpan, Live, Opened};
+use terse_core::clicks::{ClickIngest, HEADER, JournalSpan, LiveFeed, Opened};
 use terse_core::{BoxError, Clock, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -19,7 +19,7 @@ use tracing::{error, warn};
 use crate::bound::Bound;
 use crate::counts::ShipperCounts;
 use crate::enrich::Enricher;
-use crate::folder::{Age, Folder};
+use crate::folder::{JournalFolder, SegmentAge};
 use crate::identity::FolderIdentity;
 use crate::pace::{Order, Pace};
 use crate::pending::Pending;
@@ -38,11 +38,11 @@ struct Fenced;
 
 /// The loop of the shipper's thread.
 pub(crate) struct ShipperLoop {
-    folder: Folder,
+    folder: JournalFolder,
     identity: FolderIdentity,
     enricher: Enricher,
     store: Arc<dyn ClickIngest>,
-    live: Arc<Live>,
+    live: Arc<LiveFeed>,
     counts: Arc<ShipperCounts>,
     clock: Clock,
     bound: Bound,
@@ -66,7 +66,7 @@ pub(crate) struct ShipperLoop {
     buffer: Vec<u8>,
     pending: Arc<Pending>,
     /// The spans of the batch that grows, also empty ones.
-    spans: BTreeMap<Age, JournalSpan>,
+    spans: BTreeMap<SegmentAge, JournalSpan>,
     /// Since when the growing batch has clicks.
     since: Option<Instant>,
     /// What the batch that is being stored covers.
@@ -83,11 +83,11 @@ pub(crate) struct ShipperLoop {
 impl ShipperLoop {
     #[expect(clippy::too_many_arguments, reason = "its only caller takes them out of one struct")]
     pub(crate) fn new(
-        folder: Folder,
+        folder: JournalFolder,
         identity: FolderIdentity,
         enricher: Enricher,
         store: Arc<dyn ClickIngest>,
-        live: Arc<Live>,
+        live: Arc<LiveFeed>,
         counts: Arc<ShipperCounts>,
         pending: Arc<Pending>,
         clock: Clock,

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use terse_core::clicks::{HEADER, Journaled, Record, SegmentHeader, finish};
+use terse_core::clicks::{HEADER, JournalRecord, Journaled, SegmentHeader, finish};
 
 use crate::folder::name_of;
 
@@ -33,14 +33,14 @@ impl Written {
     }
 
     pub(crate) fn add_with(&mut self, number: u32, agent: &[u8]) {
-        assert!(self.try_add_record(&Record { agent, ..click(number) }), "full");
+        assert!(self.try_add_record(&JournalRecord { agent, ..click(number) }), "full");
     }
 
     pub(crate) fn try_add(&mut self, number: u32) -> bool {
         self.try_add_record(&click(number))
     }
 
-    pub(crate) fn try_add_record(&mut self, record: &Record<'_>) -> bool {
+    pub(crate) fn try_add_record(&mut self, record: &JournalRecord<'_>) -> bool {
         match record.write(&mut self.bytes, self.header.id, self.at) {
             Journaled::Next(next) => {
                 self.at = next;
@@ -71,13 +71,13 @@ impl Written {
 }
 
 /// The number of a click.
-pub(crate) fn number_of(record: &Record<'_>) -> u32 {
+pub(crate) fn number_of(record: &JournalRecord<'_>) -> u32 {
     (record.took_nanos / 1000) as u32
 }
 
 /// The click of a number, which has its own duration and its own visitor.
-pub(crate) fn click(number: u32) -> Record<'static> {
-    Record {
+pub(crate) fn click(number: u32) -> JournalRecord<'static> {
+    JournalRecord {
         at_ms: 1_763_000_000_000 + i64::from(number),
         took_nanos: u64::from(number) * 1000,
         weight: 1,
@@ -86,6 +86,6 @@ pub(crate) fn click(number: u32) -> Record<'static> {
         created_ms: 5,
         code: b"x7Kq2Lm",
         agent: b"Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:127.0) Gecko/20100101 Firefox/127.0",
-        ..Record::default()
+        ..JournalRecord::default()
     }
 }

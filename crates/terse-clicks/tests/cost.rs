@@ -4,7 +4,7 @@
 
 use terse_clicks::{AddressPrecision, Enricher, GrowingBatch};
 use terse_core::Timestamp;
-use terse_core::clicks::Record;
+use terse_core::clicks::JournalRecord;
 use terse_testkit::CountingAllocator;
 
 const CLICKS: u64 = 20_000;
@@ -31,7 +31,7 @@ fn a_click_with_known_values_allocates_nothing() {
     let mut gathering = GrowingBatch::default();
     let mut read = |clicks: std::ops::Range<u64>| {
         for n in clicks {
-            let record = Record {
+            let record = JournalRecord {
                 at_ms: n as i64,
                 weight: 1,
                 visitor: n % 1000 + 1,
@@ -42,7 +42,7 @@ fn a_click_with_known_values_allocates_nothing() {
                 language: of(&languages, n / 5),
                 agent: of(&agents, n / 7),
                 campaign: of(&campaigns, n / 11),
-                ..Record::default()
+                ..JournalRecord::default()
             };
             gathering.read(&record, &mut enricher);
             if n % 1000 == 999 {

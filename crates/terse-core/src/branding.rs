@@ -184,12 +184,12 @@ impl Branding {
 /// The operator that pages show: the settings, and before them what admins have set. All pages of
 /// a node share one.
 #[derive(Debug, Default)]
-pub struct OperatorInForce {
+pub struct EffectiveOperator {
     settings: Operator,
     current: RwLock<Arc<Operator>>,
 }
 
-impl OperatorInForce {
+impl EffectiveOperator {
     /// As the settings say.
     pub fn new(settings: Operator) -> Self {
         Self { current: RwLock::new(Arc::new(settings.clone())), settings }
@@ -287,7 +287,7 @@ mod tests {
             imprint: Some("https://example.com/imprint".parse().unwrap()),
             ..Operator::default()
         };
-        let in_force = OperatorInForce::new(settings.clone());
+        let in_force = EffectiveOperator::new(settings.clone());
         assert!(!in_force.apply(&Branding::default()));
         assert!(in_force.apply(&branding()) && !in_force.apply(&branding()));
         let shown = in_force.current();

@@ -54,7 +54,7 @@ pub struct ChangeCursor(pub u64);
 
 /// A link was changed, removed, or created with an alias.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Change {
+pub struct LinkChange {
     /// Which link.
     pub key: LinkKey,
     /// The revision that the write stored, or the last one of a link that was removed;
@@ -70,7 +70,7 @@ pub struct Change {
 pub struct ChangePage {
     /// The changes, oldest first. A store whose writes become visible out of order repeats rows
     /// rather than leaving one out: forgetting twice is harmless.
-    pub changes: Vec<Change>,
+    pub changes: Vec<LinkChange>,
     /// The cursor to continue from.
     pub next: ChangeCursor,
     /// Whether changes after the given cursor are no longer in the feed, because they are older
@@ -106,7 +106,7 @@ pub trait ChangeFeed: Send + Sync + 'static {
         &self,
         _span: Duration,
         _limit: usize,
-    ) -> Result<Option<Vec<Change>>, StoreError> {
+    ) -> Result<Option<Vec<LinkChange>>, StoreError> {
         Ok(None)
     }
 }
@@ -117,11 +117,11 @@ pub trait SharedCache: Send + Sync + 'static {
     /// From now on this node uses no older copy of the link. Returns `false` if it knew of the
     /// change before. Called before the node's [`RouteCache`] forgets the link, because the next
     /// look-up reads the copy.
-    fn learn(&self, change: &Change) -> bool;
+    fn learn(&self, change: &LinkChange) -> bool;
 
     /// Replaces older copies, so that no node uses them. If that fails, this node uses no copies
     /// until it has done so.
-    async fn invalidate(&self, changes: &[Change]);
+    async fn invalidate(&self, changes: &[LinkChange]);
 
     /// This node has missed changes: it no longer uses any copy that exists now.
     fn reject_existing_copies(&self);
@@ -133,14 +133,14 @@ const PAGE: usize = 1000;
 const MAX_PAGES: usize = 100;
 
 /// Called with each change that this node did not know.
-pub type OnChange = Arc<dyn Fn(&Change) + Send + Sync>;
+pub type ChangeCallback = Arc<dyn Fn(&LinkChange) + Send + Sync>;
 
 /// Reads the feed and drops what changed from this node's cache.
 pub struct ChangeFollower {
     feed: Arc<dyn ChangeFeed>,
     cache: Arc<dyn RouteCache>,
     shared: Option<Arc<dyn SharedCache>>,
-    on_change: Option<OnChange>,
+    on_change: Option<ChangeCallback>,
     cursor: Option<ChangeCursor>,
 }
 
@@ -158,7 +158,7 @@ impl ChangeFollower {
 
     /// Calls this for every change that the node learns of here.
     #[must_use]
-    pub fn on_change(self, on_change: OnChange) -> Self {
+    pub fn on_change(self, on_change: ChangeCallback) -> Self {
         Self { on_change: Some(on_change), ..self }
     }
 
@@ -196,7 +196,7 @@ impl ChangeFollower {
         Ok(read)
     }
 
-    async fn apply(&self, changes: &[Change]) {
+    async fn apply(&self, changes: &[LinkChange]) {
         for change in changes {
             let is_new = self.shared.as_ref().is_none_or(|shared| shared.learn(change));
             self.cache.forget(&change.key);

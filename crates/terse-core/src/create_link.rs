@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::code::{AliasMinimum, Code};
 use crate::domain::Domain;
+use crate::human_duration::HumanDuration;
 use crate::link::RedirectKind;
 use crate::links::LinkPolicy;
 use crate::password::PasswordHash;
 use crate::patch::{check_window, expiry_after, parse_max_clicks, parse_redirect};
 use crate::rules::{ParsedRules, RawRules, Rules};
 use crate::social_preview::{RawPreview, SocialPreview};
-use crate::span::Span;
 use crate::target::Target;
 use crate::text::{Notes, Tags, Title};
 use crate::time::{Timestamp, parse_expiry, parse_start};
@@ -167,7 +167,7 @@ impl CreateLink {
                         format!(
                             "a link that is created without a key lives at most {}; use a key for \
                              a longer life",
-                            Span::of(longest)
+                            HumanDuration::of(longest)
                         ),
                     ));
                 }

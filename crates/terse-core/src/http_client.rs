@@ -81,7 +81,7 @@ pub struct ExchangeResponse {
 
 /// What to do with a body over the limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Oversize {
+pub enum OversizePolicy {
     /// Keep the start: a title is near the top.
     Truncate,
     /// Fail: half a blocklist is wrong.
@@ -96,22 +96,31 @@ pub struct RequestLimits {
     /// The maximum body size in bytes. With 0 the body is not read.
     pub max_body: usize,
     /// What to do with a longer body.
-    pub oversize: Oversize,
+    pub oversize: OversizePolicy,
 }
 
 impl RequestLimits {
     /// A web page: its first 64 KiB within 2 s.
-    pub const PAGE: Self =
-        Self { timeout: Duration::from_secs(2), max_body: 64 << 10, oversize: Oversize::Truncate };
+    pub const PAGE: Self = Self {
+        timeout: Duration::from_secs(2),
+        max_body: 64 << 10,
+        oversize: OversizePolicy::Truncate,
+    };
     /// Only whether the server responds within 2 s.
     pub const REACHABILITY: Self =
-        Self { timeout: Duration::from_secs(2), max_body: 0, oversize: Oversize::Truncate };
+        Self { timeout: Duration::from_secs(2), max_body: 0, oversize: OversizePolicy::Truncate };
     /// A document of an API: 1 MiB within 10 s, never truncated.
-    pub const DOCUMENT: Self =
-        Self { timeout: Duration::from_secs(10), max_body: 1 << 20, oversize: Oversize::Refuse };
+    pub const DOCUMENT: Self = Self {
+        timeout: Duration::from_secs(10),
+        max_body: 1 << 20,
+        oversize: OversizePolicy::Refuse,
+    };
     /// A blocklist: 64 MiB within a minute, never truncated.
-    pub const FEED: Self =
-        Self { timeout: Duration::from_secs(60), max_body: 64 << 20, oversize: Oversize::Refuse };
+    pub const FEED: Self = Self {
+        timeout: Duration::from_secs(60),
+        max_body: 64 << 20,
+        oversize: OversizePolicy::Refuse,
+    };
 }
 
 /// Validators for conditional requests.

@@ -7,7 +7,7 @@ use crate::codes::Alphabet;
 
 /// Created once with the store and kept in it, so that every node reads the same one.
 #[derive(Clone)]
-pub struct Identity {
+pub struct StoreIdentity {
     secret: [u8; 32],
     /// The alphabet of this store's generated codes. It never changes, because stored codes are
     /// written in it.
@@ -42,7 +42,7 @@ impl CodeHash {
     }
 }
 
-impl Identity {
+impl StoreIdentity {
     /// Creates one from the operating system's random numbers.
     pub fn generate(alphabet: Alphabet) -> Result<Self, getrandom::Error> {
         let mut secret = [0; 32];
@@ -69,9 +69,9 @@ impl Identity {
     }
 }
 
-impl std::fmt::Debug for Identity {
+impl std::fmt::Debug for StoreIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Identity")
+        f.debug_struct("StoreIdentity")
             .field("secret", &"[hidden]")
             .field("alphabet", &self.alphabet)
             .field("code_hash", &self.code_hash)

@@ -11,7 +11,7 @@ use crate::outbox::OutboxEvent;
 
 /// Makes a write safe to repeat: the store returns the first answer again.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Request {
+pub struct IdempotencyKey {
     /// Names the attempt; unique per owner and intent.
     pub id: [u8; 32],
     /// A hash of the request. The same id with another fingerprint is a mistake of the caller.
@@ -132,7 +132,7 @@ pub struct Insert {
     /// If given and such a link exists, the store returns it and writes only the request.
     pub reuse: Option<ReuseKey>,
     /// If given, the store keeps it for at least 24 hours, together with the link.
-    pub request: Option<Request>,
+    pub request: Option<IdempotencyKey>,
     /// The events that go to the outbox if the link is new.
     pub events: Vec<OutboxEvent>,
 }
@@ -146,7 +146,7 @@ impl Insert {
     ///   anonymous caller never may. A generated code avoids every quarantined one.
     /// - Only the operator may use a code that was issued before as an alias.
     /// - A reusable link is not created twice while the first is live.
-    pub fn new(link: Link, request: Option<Request>) -> Self {
+    pub fn new(link: Link, request: Option<IdempotencyKey>) -> Self {
         let code = &link.key.code;
         let mut absent = Vec::with_capacity(3);
         if link.generated {

@@ -22,6 +22,7 @@ mod edge;
 mod events;
 mod host;
 mod http_client;
+mod human_duration;
 mod identity;
 pub mod import_file;
 mod insert;
@@ -52,7 +53,6 @@ mod screening;
 mod secret;
 mod self_check;
 mod social_preview;
-mod span;
 mod store;
 mod system_info;
 mod target;
@@ -64,12 +64,12 @@ pub mod webhooks;
 
 pub use aliases::UnwantedAliases;
 pub use branding::{
-    AccentColour, Branding, FooterLink, MAX_BRANDING_LOGO, MAX_FOOTER_LINKS, OperatorInForce,
+    AccentColour, Branding, EffectiveOperator, FooterLink, MAX_BRANDING_LOGO, MAX_FOOTER_LINKS,
 };
 pub use certificate_status::{CertificateState, CertificateStatus, NoCertificates};
 pub use changes::{
-    CHANGES_KEPT, Change, ChangeCursor, ChangeFeed, ChangeFollower, ChangePage, NoRouteCache,
-    OnChange, RouteCache, SharedCache,
+    CHANGES_KEPT, ChangeCallback, ChangeCursor, ChangeFeed, ChangeFollower, ChangePage, LinkChange,
+    NoRouteCache, RouteCache, SharedCache,
 };
 pub use clock::Clock;
 pub use clock_guard::{ClockGuard, ClockProblem};
@@ -89,19 +89,20 @@ pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};
 pub use http_client::{
     ExchangeMethod, ExchangeRequest, ExchangeResponse, GetResponse, HttpClient, HttpExchange,
-    OutgoingError, Oversize, PostResponse, RequestLimits, Validators,
+    OutgoingError, OversizePolicy, PostResponse, RequestLimits, Validators,
 };
-pub use identity::{CodeHash, Identity};
-pub use insert::{FoldedAlias, Insert, InsertCondition, Inserted, Request, ReuseKey};
+pub use human_duration::HumanDuration;
+pub use identity::{CodeHash, StoreIdentity};
+pub use insert::{FoldedAlias, IdempotencyKey, Insert, InsertCondition, Inserted, ReuseKey};
 pub use job_board::{JobBoard, JobRun, JobStatus, RunJobError};
 pub use link::{
     Link, LinkKey, LinkStatus, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision,
 };
 pub use link_reader::{AbsenceCertainty, ClickSpend, ClickSpender, LinkReader};
 pub use links::{
-    Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, ImportError,
-    ImportLink, ImportOptions, ImportPhase, ImportPreview, ImportProgress, ImportRowConflict,
-    ImportRowKey, Imports, LinkCreation, LinkError, LinkPolicy, Links, Listing, MAX_IMPORT_FILE,
+    Caller, CreateGrant, CreateMetrics, CreateResult, Created, Creator, ImportError, ImportLink,
+    ImportOptions, ImportPhase, ImportPreview, ImportProgress, ImportRowConflict, ImportRowKey,
+    Imports, LinkCreation, LinkDraft, LinkError, LinkPolicy, Links, Listing, MAX_IMPORT_FILE,
     OwnerFilter, PublicLinks, SampleRow, SeenImportRows, TagReport,
 };
 pub use log_limit::LogLimit;
@@ -112,12 +113,12 @@ pub use outbox::{EventId, Outbox, OutboxDrain, OutboxEntry, OutboxEvent, OutboxP
 pub use outcome::{Answered, ExceededLimit, VisitDecision};
 pub use page_language::PageLanguage;
 pub use password::{PasswordError, PasswordHash, PasswordHasher};
-pub use patch::{MAX_TTL, Patch, PatchField};
+pub use patch::{LinkPatch, MAX_TTL, PatchField};
 pub use principal::{AccessError, Credential, Principal};
 pub use proxies::{Proxies, ProxyRange};
 pub use removals::Removals;
 pub use screening::{
-    EntryKind, Flags, ListMatch, NoScreening, REPORTED, ScreenInput, ScreenResult, Screening,
+    EntryKind, LinkFlags, ListMatch, NoScreening, REPORTED, ScreenInput, ScreenResult, Screening,
     UNREACHABLE, UNSCREENED,
 };
 pub use secret::Secret;
@@ -125,9 +126,8 @@ pub use self_check::{CheckResult, Finding, NoSelfCheck, SelfCheck, self_check};
 pub use social_preview::{
     MAX_PREVIEW_DESCRIPTION, MAX_PREVIEW_IMAGE_URL, MAX_PREVIEW_TITLE, RawPreview, SocialPreview,
 };
-pub use span::Span;
 pub use store::{
-    BoxError, CodeLease, Cursor, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, Page,
+    BoxError, CodeLease, Cursor, LinkPage, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS,
     PurgeBefore, Sort, StoreError, TagCount, Updated,
 };
 pub use system_info::{

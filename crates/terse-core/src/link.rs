@@ -6,7 +6,7 @@ use crate::code::Code;
 use crate::domain::Domain;
 use crate::password::PasswordHash;
 use crate::rules::Rules;
-use crate::screening::Flags;
+use crate::screening::LinkFlags;
 use crate::social_preview::SocialPreview;
 use crate::target::Target;
 use crate::text::{Notes, Tags, Title};
@@ -178,7 +178,7 @@ pub struct Link {
     /// Who set that status.
     pub moderated_by: ModerationSource,
     /// Warning flags of its targets.
-    pub flags: Flags,
+    pub flags: LinkFlags,
     /// When its owner deleted it; it can be restored until it is reaped.
     pub deleted_at: Option<Timestamp>,
     /// Whether the service returns this link when its owner shortens the same target on the same

@@ -23,7 +23,7 @@ use crate::link::{
 };
 use crate::password::PasswordHash;
 use crate::rules::Rules;
-use crate::screening::Flags;
+use crate::screening::LinkFlags;
 use crate::social_preview::SocialPreview;
 use crate::target::Target;
 use crate::text::{Notes, Tags, Title};
@@ -195,7 +195,7 @@ pub fn decode(bytes: &[u8]) -> Option<Link> {
             1 => ModerationSource::Moderator,
             _ => return None,
         },
-        flags: Flags::from_stored(fields.flags),
+        flags: LinkFlags::from_stored(fields.flags),
         deleted_at: fields.deleted_at.map(Timestamp::from_ms),
         reusable: fields.reusable,
         revision: Revision(fields.revision),

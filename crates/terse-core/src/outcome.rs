@@ -178,7 +178,7 @@ mod tests {
             crawlable: false,
             moderation: ModerationStatus::Clear,
             moderated_by: ModerationSource::Screen,
-            flags: Flags::default(),
+            flags: LinkFlags::default(),
             deleted_at: None,
             reusable: false,
             revision: Revision(0),

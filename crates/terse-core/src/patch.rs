@@ -27,7 +27,7 @@ pub enum PatchField<T> {
 
 /// Changes to a link, not yet checked. The code, the owner and the domain never change.
 #[derive(Clone, Debug, Default)]
-pub struct Patch {
+pub struct LinkPatch {
     /// A new target.
     pub long_url: Option<String>,
     /// A new expiry, as text.
@@ -62,7 +62,7 @@ pub struct Patch {
     pub moderation: Option<ModerationStatus>,
 }
 
-impl Patch {
+impl LinkPatch {
     /// The changed link, or why the change is invalid. A patch that changes nothing returns the
     /// link as it is. Screening a new target is up to the caller.
     pub fn apply(

@@ -3,7 +3,7 @@
 use crate::limits::Limit;
 use crate::link::OwnerId;
 use crate::links::Caller;
-use crate::registry::{Account, KeyId, Role, Scope, Token};
+use crate::registry::{Account, KeyId, Role, Scope, SecretHash};
 
 /// An authenticated caller, or an anonymous one.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub enum Credential {
         plan: Option<Limit>,
     },
     /// The cookie of a browser session.
-    Session(Token),
+    Session(SecretHash),
 }
 
 /// Why a principal may not do something.

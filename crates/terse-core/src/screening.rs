@@ -21,8 +21,10 @@ pub trait Screening: Send + Sync + 'static {
     /// Whether the target is blocked, as in [`ScreenResult::Blocked`]. Called often, so it should
     /// be fast. Must not block.
     fn blocks(&self, target: &Target) -> bool {
-        let kept =
-            ScreenInput::Stored { flags: &Flags::default(), moderation: ModerationStatus::Clear };
+        let kept = ScreenInput::Stored {
+            flags: &LinkFlags::default(),
+            moderation: ModerationStatus::Clear,
+        };
         matches!(self.screen(target, kept), ScreenResult::Blocked { .. })
     }
 
@@ -100,7 +102,7 @@ pub enum ScreenInput<'a> {
     /// taken from here.
     Stored {
         /// The stored flags.
-        flags: &'a Flags,
+        flags: &'a LinkFlags,
         /// The stored moderation status.
         moderation: ModerationStatus,
     },
@@ -110,9 +112,9 @@ pub enum ScreenInput<'a> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ScreenResult {
     /// Allowed. The flags, if any, are recorded without a warning.
-    Clear(Flags),
+    Clear(LinkFlags),
     /// Visitors see a warning with these reasons.
-    Suspicious(Flags),
+    Suspicious(LinkFlags),
     /// Blocked.
     Blocked {
         /// The name of the list, for the operator only.
@@ -127,7 +129,7 @@ pub struct NoScreening;
 impl Screening for NoScreening {
     fn screen(&self, _target: &Target, input: ScreenInput<'_>) -> ScreenResult {
         ScreenResult::Clear(match input {
-            ScreenInput::Text(_) => Flags::default(),
+            ScreenInput::Text(_) => LinkFlags::default(),
             ScreenInput::Stored { flags, .. } => flags.clone(),
         })
     }
@@ -139,9 +141,9 @@ pub const REPORTED: &str = "reported";
 
 /// The stable names of warning flags. The screening defines them.
 #[derive(Clone, Default, Eq, Hash, PartialEq)]
-pub struct Flags(Box<str>);
+pub struct LinkFlags(Box<str>);
 
-impl Flags {
+impl LinkFlags {
     /// Takes names of lower-case letters and underscores; ignores others.
     pub fn new<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
         let is_word = |word: &&str| {
@@ -195,9 +197,9 @@ impl Flags {
     }
 }
 
-impl fmt::Debug for Flags {
+impl fmt::Debug for LinkFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Flags({})", self.0)
+        write!(f, "LinkFlags({})", self.0)
     }
 }
 
@@ -224,8 +226,8 @@ pub const UNREACHABLE: &str = "unreachable";
 pub(crate) fn moderation(
     result: ScreenResult,
     owner: OwnerId,
-    flags: &Flags,
-) -> (ModerationStatus, Flags) {
+    flags: &LinkFlags,
+) -> (ModerationStatus, LinkFlags) {
     match result {
         ScreenResult::Clear(flags) => (ModerationStatus::Clear, flags),
         // The operator's own links are not warned of, but lists still block them.
@@ -240,8 +242,8 @@ pub(crate) fn moderation(
 /// A reported link keeps at least a warning, whatever the screening result.
 pub(crate) fn still_reported(
     link: &Link,
-    (moderation, flags): (ModerationStatus, Flags),
-) -> (ModerationStatus, Flags) {
+    (moderation, flags): (ModerationStatus, LinkFlags),
+) -> (ModerationStatus, LinkFlags) {
     if !link.flags.contains(REPORTED) {
         return (moderation, flags);
     }
@@ -258,17 +260,22 @@ pub(crate) fn still_reported(
 /// A stored link with the current screening result, or `None` if nothing changes. A moderator's
 /// decision is kept.
 pub(crate) fn screened(screen: &dyn Screening, link: &Link, now: Timestamp) -> Option<Link> {
-    judged_as(screen, link, link, now)
+    with_screening_of(screen, link, link, now)
 }
 
 /// A stored link after enough reports, or `None` if nothing changes. A moderator's decision is
 /// kept.
 pub(crate) fn reported(screen: &dyn Screening, link: &Link, now: Timestamp) -> Option<Link> {
-    judged_as(screen, link, &Link { flags: link.flags.with(REPORTED), ..link.clone() }, now)
+    with_screening_of(screen, link, &Link { flags: link.flags.with(REPORTED), ..link.clone() }, now)
 }
 
 /// The link with the screening result for `known`.
-fn judged_as(screen: &dyn Screening, link: &Link, known: &Link, now: Timestamp) -> Option<Link> {
+fn with_screening_of(
+    screen: &dyn Screening,
+    link: &Link,
+    known: &Link,
+    now: Timestamp,
+) -> Option<Link> {
     if link.moderated_by == ModerationSource::Moderator {
         return None;
     }

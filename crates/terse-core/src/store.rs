@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::changes::ChangeFeed;
 use crate::domain::Domain;
-use crate::identity::Identity;
-use crate::insert::{Insert, Inserted, Request};
+use crate::identity::StoreIdentity;
+use crate::insert::{IdempotencyKey, Insert, Inserted};
 use crate::link::{Link, LinkKey, LinkStatus, OwnerId, Revision};
 use crate::link_reader::{ClickSpender, LinkReader};
 use crate::outbox::{Outbox, OutboxEvent};
@@ -168,7 +168,7 @@ impl ListQuery {
 /// A page of a list. It may have fewer links than `limit`, even none, although `next` is set: a
 /// store may stop a long search early.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct LinkPage {
     /// The links.
     pub links: Vec<Link>,
     /// Where the next page starts; `None` at the end.
@@ -224,7 +224,7 @@ impl From<Timestamp> for PurgeBefore {
 #[async_trait]
 pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     /// The secret of the store, created with it.
-    fn identity(&self) -> &Identity;
+    fn identity(&self) -> &StoreIdentity;
 
     /// Applies an [`Insert`] in one atomic conditional write: of two concurrent inserts of one key
     /// one wins and the store refuses the other with `CodeTaken`. It answers the same if one of the
@@ -237,7 +237,7 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
 
     /// The answer that [`LinkStore::insert`] would repeat for this request: `Replayed` or
     /// `RequestMismatch`. `None` if the store has not answered it.
-    async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError>;
+    async fn answered(&self, request: &IdempotencyKey) -> Result<Option<Inserted>, StoreError>;
 
     /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner,
     /// `generated`, `created_at`, `spent_clicks` and `imported_clicks` never change in an update.
@@ -260,7 +260,7 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
 
     /// Lists links page by page. A link that exists during the whole walk is listed exactly once,
     /// whatever is written meanwhile.
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
+    async fn list(&self, query: &ListQuery) -> Result<LinkPage, StoreError>;
 
     /// The tags of an owner's links, except deleted ones, as [`TagCount::ranked`] orders them.
     /// Empty for anonymous links.

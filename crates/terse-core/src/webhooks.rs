@@ -3,7 +3,7 @@
 mod owners;
 mod signature;
 
-pub use owners::{WebhookOwners, Webhooks};
+pub use owners::{WebhookOwners, WebhookState};
 pub use signature::{SIGNATURE_HEADER, SignatureError, WebhookSecret, sign, verify};
 
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::clock::Clock;
 use crate::link::OwnerId;
 use crate::registry::{
-    Actor, Attribution, Delivery, Disabled, EventKind, Events, NewEvent, NewWebhook, Registry,
-    RegistryError, Webhook, WebhookChange, WebhookId, WebhookKey, receiver,
+    Actor, Attribution, Deactivation, Delivery, EventKind, NewEvent, NewWebhook, Registry,
+    RegistryError, SubscribedEvents, Webhook, WebhookChange, WebhookId, WebhookKey, receiver,
 };
 use crate::store::StoreError;
 use crate::target::TargetRules;
@@ -63,7 +63,7 @@ pub struct WebhookEdit {
 }
 
 /// The service.
-pub struct OwnerWebhooks {
+pub struct Webhooks {
     registry: Arc<dyn Registry>,
     key: WebhookKey,
     rules: TargetRules,
@@ -71,7 +71,7 @@ pub struct OwnerWebhooks {
     clock: Clock,
 }
 
-impl OwnerWebhooks {
+impl Webhooks {
     /// Wires the service.
     pub fn new(
         registry: Arc<dyn Registry>,
@@ -123,7 +123,7 @@ impl OwnerWebhooks {
         edit: WebhookEdit,
     ) -> Result<(Webhook, Option<String>), WebhookError> {
         let by = self.by(owner);
-        let off = || Disabled { at: by.at, why: "switched off by its owner".into() };
+        let off = || Deactivation { at: by.at, why: "switched off by its owner".into() };
         let change = WebhookChange {
             url: edit.url.as_deref().map(|url| receiver(url, &self.rules)).transpose()?,
             events: edit.events.as_deref().map(events).transpose()?,
@@ -196,9 +196,9 @@ impl OwnerWebhooks {
     }
 }
 
-fn events(words: &[String]) -> Result<Events, ValidationError> {
+fn events(words: &[String]) -> Result<SubscribedEvents, ValidationError> {
     let known = |word: &String| EventKind::ALL.into_iter().find(|kind| kind.as_str() == word);
-    let events: Option<Events> = words.iter().map(known).collect();
+    let events: Option<SubscribedEvents> = words.iter().map(known).collect();
     events.filter(|events| !events.is_empty()).ok_or_else(|| {
         let all = EventKind::ALL.map(EventKind::as_str).join(", ");
         let detail = format!("must be one or more of {all}");

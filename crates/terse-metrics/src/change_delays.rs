@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use prometheus_client::metrics::histogram::Histogram;
-use terse_core::{Change, Clock, OnChange};
+use terse_core::{ChangeCallback, Clock, LinkChange};
 
 use crate::exposition::Exposition;
 
@@ -24,9 +24,9 @@ impl ChangeDelays {
     }
 
     /// Measures each change that it is called with.
-    pub fn observer(self, clock: &Clock) -> OnChange {
+    pub fn observer(self, clock: &Clock) -> ChangeCallback {
         let clock = clock.clone();
-        Arc::new(move |change: &Change| {
+        Arc::new(move |change: &LinkChange| {
             let late_ms = (clock.now().as_ms() - change.at.as_ms()).max(0);
             self.0.observe(late_ms as f64 / 1000.0);
         })

@@ -10,10 +10,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use terse_core::{
-    AbsenceCertainty, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
-    CodeLease, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore,
-    LinkVersion, ListQuery, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request,
-    Revision, StoreError, TagCount, Timestamp, Updated,
+    AbsenceCertainty, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeLease,
+    Domain, IdempotencyKey, Insert, Inserted, Link, LinkChange, LinkKey, LinkPage, LinkReader,
+    LinkStore, LinkVersion, ListQuery, Outbox, OutboxEvent, OutboxPage, OwnerId, PurgeBefore,
+    Revision, StoreError, StoreIdentity, TagCount, Timestamp, Updated,
 };
 
 use crate::exposition::Exposition;
@@ -143,7 +143,7 @@ impl ChangeFeed for MetricsStore {
         &self,
         span: Duration,
         limit: usize,
-    ) -> Result<Option<Vec<Change>>, StoreError> {
+    ) -> Result<Option<Vec<LinkChange>>, StoreError> {
         self.count("recent_changes", self.store.recent_changes(span, limit)).await
     }
 }
@@ -161,7 +161,7 @@ impl Outbox for MetricsStore {
 
 #[async_trait]
 impl LinkStore for MetricsStore {
-    fn identity(&self) -> &Identity {
+    fn identity(&self) -> &StoreIdentity {
         self.store.identity()
     }
 
@@ -173,7 +173,7 @@ impl LinkStore for MetricsStore {
         self.count("preview_insert", self.store.preview_insert(insert)).await
     }
 
-    async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
+    async fn answered(&self, request: &IdempotencyKey) -> Result<Option<Inserted>, StoreError> {
         self.count("answered", self.store.answered(request)).await
     }
 
@@ -194,7 +194,7 @@ impl LinkStore for MetricsStore {
         self.count("forget_history", self.store.forget_history(key)).await
     }
 
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+    async fn list(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
         self.count("list", self.store.list(query)).await
     }
 

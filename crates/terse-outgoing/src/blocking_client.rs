@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use terse_core::{
-    ExchangeMethod, ExchangeResponse, GetResponse, OutgoingError, Oversize, PostResponse,
+    ExchangeMethod, ExchangeResponse, GetResponse, OutgoingError, OversizePolicy, PostResponse,
     RequestLimits, Validators,
 };
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
@@ -17,7 +17,7 @@ use crate::connector::{GuardedConnector, PinnedResolver, TlsConnector};
 use crate::error::from_ureq;
 use crate::policy::Policy;
 use crate::request_url::RequestUrl;
-use crate::resolve::{Resolve, SystemResolver};
+use crate::resolve::{HostResolver, SystemResolver};
 use crate::response::{get_response, post_response};
 use crate::settings::OutgoingSettings;
 
@@ -31,7 +31,7 @@ const BUFFER: usize = 32 << 10;
 /// The state that all requests share.
 pub(crate) struct BlockingClient {
     pub(crate) policy: Policy,
-    resolver: Arc<dyn Resolve>,
+    resolver: Arc<dyn HostResolver>,
     user_agent: HeaderValue,
     tls: TlsConnector,
     tls_config: TlsConfig,
@@ -231,7 +231,7 @@ fn read(
         return Err(OutgoingError::InvalidResponse("the body is compressed"));
     }
     let too_large = OutgoingError::TooLarge { limit: limits.max_body };
-    if limits.oversize == Oversize::Refuse
+    if limits.oversize == OversizePolicy::Refuse
         && body.content_length().is_some_and(|length| length > limits.max_body as u64)
     {
         return Err(too_large);
@@ -252,7 +252,7 @@ fn read(
         fetched.body.extend_from_slice(&chunk[..read.min(remaining)]);
         if read > remaining {
             fetched.truncated = true;
-            return if limits.oversize == Oversize::Truncate {
+            return if limits.oversize == OversizePolicy::Truncate {
                 Ok(fetched)
             } else {
                 Err(too_large)

@@ -22,7 +22,7 @@ mod smtp;
 mod system_lookup;
 
 pub use outgoing::OutgoingClient;
-pub use resolve::{Resolve, SystemResolver};
+pub use resolve::{HostResolver, SystemResolver};
 pub use settings::OutgoingSettings;
 pub use smtp::{SmtpSecurity, SmtpSettings, SmtpTransport};
 pub use system_lookup::SystemLookup;

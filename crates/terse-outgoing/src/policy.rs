@@ -8,7 +8,7 @@ use terse_core::is_public_address;
 use url::Host;
 
 use crate::request_url::RequestUrl;
-use crate::resolve::Resolve;
+use crate::resolve::HostResolver;
 use terse_core::OutgoingError;
 
 /// The maximum number of addresses tried per name.
@@ -38,7 +38,7 @@ impl Policy {
     pub(crate) fn addresses(
         &self,
         url: &RequestUrl,
-        resolver: &dyn Resolve,
+        resolver: &dyn HostResolver,
         deadline: Instant,
     ) -> Result<Vec<SocketAddr>, OutgoingError> {
         let found = match &url.host {

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 /// Resolves host names. Called once per request and once per redirect.
-pub trait Resolve: Send + Sync {
+pub trait HostResolver: Send + Sync {
     /// All addresses of a host, or an error of kind `TimedOut` after the deadline. The caller
     /// checks every address and sets the port itself.
     fn resolve(&self, host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>>;
@@ -33,7 +33,7 @@ impl SystemResolver {
     }
 }
 
-impl Resolve for SystemResolver {
+impl HostResolver for SystemResolver {
     fn resolve(&self, host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
         let permit = LookupPermit::take(&self.running).ok_or(io::ErrorKind::ResourceBusy)?;
         let name =

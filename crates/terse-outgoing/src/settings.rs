@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::resolve::Resolve;
+use crate::resolve::HostResolver;
 
 /// The settings of the client.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub struct OutgoingSettings {
     /// always refused.
     pub allow_private: bool,
     /// The resolver; the system's by default.
-    pub resolver: Option<Arc<dyn Resolve>>,
+    pub resolver: Option<Arc<dyn HostResolver>>,
     /// For tests: these addresses count as public.
     #[doc(hidden)]
     pub allow: Vec<SocketAddr>,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use terse_core::{LookupFailed, NameLookup};
 
-use crate::resolve::{Resolve as _, SystemResolver};
+use crate::resolve::{HostResolver as _, SystemResolver};
 
 /// How long one lookup may take.
 const TIMEOUT: Duration = Duration::from_secs(2);

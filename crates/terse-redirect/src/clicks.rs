@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use terse_core::clicks::{
-    Record, RequestFlags, Salt, address_octets, campaign, names_a_bot, visitor_hash,
+    JournalRecord, RequestFlags, Salt, address_octets, campaign, names_a_bot, visitor_hash,
 };
 use terse_core::{Answered, Domain};
 
@@ -85,7 +85,7 @@ impl ClickRecorder {
         let headers = visit.headers;
         let took_nanos = (now_nanos - visit.arrived_nanos).max(0).cast_unsigned();
         let opted_out = headers.opted_out && settings.honour_dnt;
-        let mut record = Record {
+        let mut record = JournalRecord {
             at_ms,
             took_nanos,
             outcome: visit.answered,
@@ -95,7 +95,7 @@ impl ClickRecorder {
             created_ms: visit.created_ms,
             domain: visit.domain.as_str().as_bytes(),
             code: visit.code,
-            ..Record::default()
+            ..JournalRecord::default()
         };
         let (octets, kept);
         if opted_out {

@@ -26,10 +26,10 @@ use crate::hyper_fallback;
 use crate::now::ClockReading;
 use crate::redirector::{LinkUnavailable, Redirector};
 use crate::route::Route;
+use crate::serving_threads::{FallbackService, Phase};
 use crate::stream::Stream;
 use crate::transport_security::TransportSecurity;
 use crate::visit_handler::VisitHandler;
-use crate::workers::{FallbackService, Phase};
 
 const READ_BUFFER: usize = 16 * 1024;
 /// Answers to pipelined requests are sent in chunks of about this size.

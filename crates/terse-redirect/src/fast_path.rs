@@ -31,7 +31,7 @@ pub enum FastPathResult {
     /// It needs the rest of the head.
     Incomplete,
     /// The link is not in memory.
-    Miss(Miss),
+    Miss(CacheMiss),
     /// The request is for hyper.
     HandOver,
 }
@@ -70,7 +70,7 @@ pub struct LinkRequest<'a> {
 
 /// A link to look up.
 #[derive(Debug)]
-pub struct Miss {
+pub struct CacheMiss {
     /// The number of the domain.
     pub domain: u16,
     /// The position of the code in the bytes.
@@ -213,7 +213,7 @@ pub fn answer<'a>(
         return fail(limit.map_or(Answered::NeverIssued, Answered::Limited), out);
     }
     let start = code.as_ptr() as usize - bytes.as_ptr() as usize;
-    FastPathResult::Miss(Miss { domain, code: start..start + code.len() })
+    FastPathResult::Miss(CacheMiss { domain, code: start..start + code.len() })
 }
 
 /// Appends the domain's fallback or the error response. A cold function, so that redirects do not

@@ -17,8 +17,8 @@ use tokio::task::JoinError;
 
 use crate::fast_path::accepts_html;
 use crate::redirector::{Redirector, Reply, Visitor};
+use crate::serving_threads::FallbackService;
 use crate::visit_handler::VisitHandler;
-use crate::workers::FallbackService;
 use request::{
     OPERATING, Purpose, answers_for_any_host, code_in, elsewhere, has_warning_pass, host_of,
     is_about_report, is_api_host, name_host, pass_and_query, purpose_of, target_length,
@@ -72,7 +72,7 @@ enum HostRole {
 }
 
 /// A response of this crate, or of the web plane.
-type Answer<W> = Response<Either<Full<Bytes>, <W as WebPlane>::Body>>;
+type FallbackResponse<W> = Response<Either<Full<Bytes>, <W as WebPlane>::Body>>;
 
 impl<W: WebPlane> HttpFallback<W> {
     /// Routes requests between these parts.
@@ -188,7 +188,11 @@ impl<W: WebPlane> FallbackParts<W> {
         }
     }
 
-    async fn open(&self, mut request: Request<Incoming>, handler: VisitHandler) -> Answer<W> {
+    async fn open(
+        &self,
+        mut request: Request<Incoming>,
+        handler: VisitHandler,
+    ) -> FallbackResponse<W> {
         let page = preferred_page(&request);
         let place = match self.check(&request) {
             Ok(place) => place,
@@ -248,7 +252,7 @@ impl<W: WebPlane> FallbackParts<W> {
         domain: u16,
         code: Code,
         handler: VisitHandler,
-    ) -> Answer<W> {
+    ) -> FallbackResponse<W> {
         let (pass, query) = pass_and_query(request.uri().query().unwrap_or_default());
         if !self.web.has_warning_pass(&password_visit(&request, code.clone(), &handler), pass) {
             return see_other(&code);
@@ -285,7 +289,7 @@ impl<W: WebPlane> FallbackParts<W> {
         code: &str,
         own: Code,
         handler: VisitHandler,
-    ) -> Answer<W> {
+    ) -> FallbackResponse<W> {
         let visit = password_visit(&request, own, &handler);
         let decision = self.web_runtime.spawn(self.web.check_cookie(visit)).await;
         let (visitor, page) = (Visitor::of(&request, domain, code), preferred_page(&request));
@@ -313,7 +317,7 @@ impl<W: WebPlane> FallbackParts<W> {
         domain: u16,
         own: Code,
         handler: VisitHandler,
-    ) -> Answer<W> {
+    ) -> FallbackResponse<W> {
         let visit = password_visit(&request, own.clone(), &handler);
         let decision = self.web_runtime.spawn(self.web.check_password(visit, form)).await;
         let page = preferred_page(&request);
@@ -344,7 +348,7 @@ impl<W: WebPlane> FallbackParts<W> {
         &self,
         decision: Result<PasswordDecision<W::Body>, JoinError>,
         page: Option<PageLanguage>,
-    ) -> Answer<W> {
+    ) -> FallbackResponse<W> {
         match decision {
             Ok(PasswordDecision::Closed(response)) => response.map(Either::Right),
             Ok(PasswordDecision::Open { .. } | PasswordDecision::NoPassword) => {
@@ -361,7 +365,7 @@ impl<W: WebPlane> FallbackParts<W> {
         request: &Request<Incoming>,
         place: HostRole,
         handler: &VisitHandler,
-    ) -> Option<Answer<W>> {
+    ) -> Option<FallbackResponse<W>> {
         self.hosts.api_host()?;
         let path = request.uri().path();
         let detail = match (place, purpose_of(path)) {
@@ -445,7 +449,7 @@ impl<W: WebPlane> FallbackParts<W> {
         mut request: Request<Incoming>,
         handler: &VisitHandler,
         forwarded_query: Option<String>,
-    ) -> Answer<W> {
+    ) -> FallbackResponse<W> {
         // The client's address, not that of a proxy.
         let (client, page) = (handler.client(request.headers()), preferred_page(&request));
         let uri = request.uri().clone();
@@ -467,18 +471,18 @@ impl<W: WebPlane> FallbackParts<W> {
         }
     }
 
-    fn refuse(&self, refusal: &Refusal, page: Option<PageLanguage>) -> Answer<W> {
+    fn refuse(&self, refusal: &Refusal, page: Option<PageLanguage>) -> FallbackResponse<W> {
         self.web.refuse(refusal, page).map(Either::Right)
     }
 
-    fn failed(&self, error: &JoinError, page: Option<PageLanguage>) -> Answer<W> {
+    fn failed(&self, error: &JoinError, page: Option<PageLanguage>) -> FallbackResponse<W> {
         tracing::error!(%error, "a request could not be finished");
         let detail = "something went wrong on our side; it was logged";
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         self.refuse(&Refusal::new(status, "internal_error", detail), page)
     }
 
-    fn wrong_method(&self, page: Option<PageLanguage>) -> Answer<W> {
+    fn wrong_method(&self, page: Option<PageLanguage>) -> FallbackResponse<W> {
         let (status, detail) = (StatusCode::METHOD_NOT_ALLOWED, "this link answers GET and HEAD");
         let mut answer = self.refuse(&Refusal::new(status, "method_not_allowed", detail), page);
         answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));

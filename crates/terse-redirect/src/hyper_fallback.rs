@@ -19,8 +19,8 @@ use crate::connection::ServingThread;
 use crate::counts::Counter as _;
 use crate::permit::Permit;
 use crate::request_framing::RequestFraming;
+use crate::serving_threads::Phase;
 use crate::stream::Stream;
-use crate::workers::Phase;
 
 /// The HTTP/2 connection preface, and the length of the prefix that no HTTP/1 request has.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

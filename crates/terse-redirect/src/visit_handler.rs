@@ -8,7 +8,7 @@ use terse_core::Answered;
 use crate::clicks::Visit;
 use crate::client_addr::ClientAddr;
 use crate::connection::ServingThread;
-use crate::redirector::{Answer, Reply, VisitMethod, Visitor};
+use crate::redirector::{Reply, VisitMethod, VisitResult, Visitor};
 use crate::transport_security::should_redirect_to_https;
 use crate::visitor_headers::VisitorHeaders;
 
@@ -65,8 +65,8 @@ impl VisitHandler {
     }
 
     /// Writes the visit to the journal and returns the reply.
-    fn record(&self, answer: Answer, visitor: &Visitor<'_>) -> Reply {
-        let Answer { reply, answered, link } = answer;
+    fn record(&self, answer: VisitResult, visitor: &Visitor<'_>) -> Reply {
+        let VisitResult { reply, answered, link } = answer;
         // After a password form the time includes hashing the password, which says nothing about
         // redirects.
         if matches!(reply, Reply::Response(_)) && visitor.password.is_none() {

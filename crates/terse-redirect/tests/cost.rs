@@ -14,7 +14,7 @@ use terse_core::limits::Limit;
 use terse_core::{Clock, Hosts, Insert, LinkStore, Proxies};
 use terse_redirect::{
     AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, RedirectSettings,
-    Redirector, VisitHandler, Workers,
+    Redirector, ServingThreads, VisitHandler,
 };
 use terse_testkit::{CountingAllocator, MemoryStore, alias};
 
@@ -103,7 +103,8 @@ fn a_cached_redirect_is_journaled_and_allocates_nothing_and_reads_nothing() {
     };
     let journal = Journal::start(journal, 1, Clock::default()).unwrap();
     journal.set_salt([7; 16]);
-    let workers = Workers::start(listener, redirector, NoFallback, Some(journal.clone())).unwrap();
+    let workers =
+        ServingThreads::start(listener, redirector, NoFallback, Some(journal.clone())).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
 

@@ -54,8 +54,8 @@ impl Screening for Screen {
     }
 }
 
-fn to_core(flags: FlagSet) -> terse_core::Flags {
-    terse_core::Flags::new(flags.iter().map(Flag::as_str))
+fn to_core(flags: FlagSet) -> terse_core::LinkFlags {
+    terse_core::LinkFlags::new(flags.iter().map(Flag::as_str))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-use crate::look_alike::{Fold, fold};
+use crate::look_alike::{Similarity, fold};
 
 /// Other URL shorteners.
 pub(crate) static SHORTENERS: LazyLock<HostSet> =
@@ -74,9 +74,10 @@ impl Brands {
                 sensitive.insert(name);
             }
         }
-        let skeletons = exact.iter().map(|name| (fold(name, Fold::Skeleton), *name)).collect();
+        let skeletons =
+            exact.iter().map(|name| (fold(name, Similarity::Skeleton), *name)).collect();
         let loose = exact.iter().filter(|name| name.len() >= MIN_LOOSE_LEN);
-        let loose_skeletons = loose.map(|name| (fold(name, Fold::Loose), *name)).collect();
+        let loose_skeletons = loose.map(|name| (fold(name, Similarity::Loose), *name)).collect();
         Self { exact, sensitive, skeletons, loose_skeletons, exceptions }
     }
 
@@ -96,8 +97,8 @@ impl Brands {
             return None;
         }
         self.skeletons
-            .get(&fold(label, Fold::Skeleton))
-            .or_else(|| self.loose_skeletons.get(&fold(label, Fold::Loose)))
+            .get(&fold(label, Similarity::Skeleton))
+            .or_else(|| self.loose_skeletons.get(&fold(label, Similarity::Loose)))
             .copied()
     }
 }

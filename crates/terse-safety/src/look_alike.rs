@@ -9,7 +9,7 @@ use crate::known_hosts::BRANDS;
 
 /// How similar two labels must look.
 #[derive(Clone, Copy, Eq, PartialEq)]
-pub(crate) enum Fold {
+pub(crate) enum Similarity {
     /// Visually the same: `paypa1`, `rnicrosoft`, a Cyrillic `а`.
     Skeleton,
     /// The same at a glance: ignores accents, reads digits as letters and `i` as `l`.
@@ -18,15 +18,15 @@ pub(crate) enum Fold {
 
 /// The comparison form of a label: two labels look alike if their folds are equal. Folds are not
 /// readable, because `m` becomes `rn`.
-pub(crate) fn fold(label: &str, how: Fold) -> String {
+pub(crate) fn fold(label: &str, how: Similarity) -> String {
     let mut folded = String::with_capacity(label.len() + 8);
     let mut add = |char| match (how, char) {
-        (Fold::Loose, '\u{300}'..='\u{36f}') => {}
-        (Fold::Loose, '3') => folded.push('e'),
-        (Fold::Loose, '4') => folded.push('a'),
-        (Fold::Loose, '5') => folded.push('s'),
-        (Fold::Loose, '7') => folded.push('t'),
-        (Fold::Loose, 'i') => folded.push('l'),
+        (Similarity::Loose, '\u{300}'..='\u{36f}') => {}
+        (Similarity::Loose, '3') => folded.push('e'),
+        (Similarity::Loose, '4') => folded.push('a'),
+        (Similarity::Loose, '5') => folded.push('s'),
+        (Similarity::Loose, '7') => folded.push('t'),
+        (Similarity::Loose, 'i') => folded.push('l'),
         (_, char) => folded.push(char),
     };
     if label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_')) {
@@ -102,7 +102,7 @@ mod tests {
     fn the_ascii_fast_path_agrees_with_unicode() {
         for char in ('a'..='z').chain('0'..='9').chain(['-', '_']) {
             let whole: String = skeleton(&char.to_string()).flat_map(char::to_lowercase).collect();
-            assert_eq!(fold(&char.to_string(), Fold::Skeleton), whole, "{char}");
+            assert_eq!(fold(&char.to_string(), Similarity::Skeleton), whole, "{char}");
         }
     }
 

@@ -22,7 +22,7 @@ const MAX_ID_LEN: usize = 200;
         (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1",
     "country": "AT", "accept_language": "de-AT,de;q=0.9", "query": "utm_source=mail"
 }))]
-pub(crate) struct TriedVisitor {
+pub(crate) struct DryRunVisitor {
     /// The `User-Agent` header: determines device and operating system.
     #[serde(alias = "userAgent")]
     #[schema(max_length = 8192)]
@@ -67,7 +67,7 @@ struct Visitor {
 
 impl Visitor {
     /// `within` is the prefix of field names in problems.
-    fn parse(sent: TriedVisitor, within: &str, now: Timestamp) -> Result<Self, Problem> {
+    fn parse(sent: DryRunVisitor, within: &str, now: Timestamp) -> Result<Self, Problem> {
         let refuse = |field: &str, detail: &'static str| {
             Problem::invalid(format!("{within}{field}"), detail)
         };
@@ -154,7 +154,7 @@ pub(crate) struct DryRunOutcome {
 pub(crate) async fn try_on(
     state: &App,
     link: &Link,
-    visitor: TriedVisitor,
+    visitor: DryRunVisitor,
 ) -> Result<DryRunOutcome, Problem> {
     let visitor = Visitor::parse(visitor, "", state.links.now())?;
     DryRun { rules: link.rules.as_ref(), target: &link.target, link: Some(link) }
@@ -167,7 +167,7 @@ pub(crate) async fn try_drafted(
     state: &App,
     long_url: &str,
     rules: Option<RawRules>,
-    visitor: TriedVisitor,
+    visitor: DryRunVisitor,
     within: &str,
 ) -> Result<DryRunOutcome, Problem> {
     let targets = &state.links.rules().targets;

@@ -2,7 +2,7 @@
 
 use subtle::{Choice, ConstantTimeEq};
 use terse_core::accounts::BearerSecret;
-use terse_core::registry::Token;
+use terse_core::registry::SecretHash;
 
 /// The operator's keys as SHA-256 hashes. A key has 256 random bits, so it cannot be guessed and a
 /// fast hash is enough.
@@ -23,7 +23,7 @@ impl AdminKeys {
     /// Whether this is a key of the operator. Compares all hashes, each in constant time, so every
     /// wrong key takes equally long.
     pub(crate) fn is_operator(&self, presented: &str) -> bool {
-        let Some(Token(hash)) = BearerSecret::presented(presented) else { return false };
+        let Some(SecretHash(hash)) = BearerSecret::presented(presented) else { return false };
         let known = self.0.iter().fold(Choice::from(0), |known, kept| known | kept.ct_eq(&hash));
         known.into()
     }
@@ -31,7 +31,7 @@ impl AdminKeys {
     /// A fresh key and its hash. The key itself is shown once and never stored.
     pub fn generate() -> Result<(String, [u8; 32]), getrandom::Error> {
         let secret = BearerSecret::key()?;
-        let Token(hash) = secret.token();
+        let SecretHash(hash) = secret.token();
         Ok((secret.reveal(), hash))
     }
 

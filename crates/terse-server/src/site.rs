@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
-use terse_core::{AccentColour, Hosts, Logo, Operator, OperatorInForce};
+use terse_core::{AccentColour, EffectiveOperator, Hosts, Logo, Operator};
 
 use crate::http::host::hex;
 
@@ -71,13 +71,13 @@ fn style_sheet(accent: AccentColour) -> String {
 
 /// Prepares the operator in force, once per change.
 pub(crate) struct CurrentSite {
-    operator: Arc<OperatorInForce>,
+    operator: Arc<EffectiveOperator>,
     hosts: Hosts,
     prepared: Mutex<Arc<Site>>,
 }
 
 impl CurrentSite {
-    pub(crate) fn new(operator: Arc<OperatorInForce>, hosts: Hosts) -> Self {
+    pub(crate) fn new(operator: Arc<EffectiveOperator>, hosts: Hosts) -> Self {
         let prepared = Mutex::new(Arc::new(Site::new(operator.current(), &hosts)));
         Self { operator, hosts, prepared }
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use terse_core::limits::{LimitDecision, LimitSubject, Limiter, Take};
+use terse_core::limits::{LimitDecision, LimitSubject, Limiter, TokenRequest};
 
 /// Buckets that never refill.
 #[derive(Debug, Default)]
@@ -13,10 +13,10 @@ pub struct FixedLimiter(Mutex<HashMap<LimitSubject, u32>>);
 
 #[async_trait]
 impl Limiter for FixedLimiter {
-    async fn take(&self, takes: &[Take]) -> LimitDecision {
+    async fn take(&self, takes: &[TokenRequest]) -> LimitDecision {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut decision = LimitDecision::UNLIMITED;
-        for Take { subject, limit, count } in takes {
+        for TokenRequest { subject, limit, count } in takes {
             let before = taken.get(subject).copied().unwrap_or_default();
             let allowed = before + count <= limit.count();
             let after = before + if allowed { *count } else { 0 };
@@ -34,7 +34,7 @@ impl Limiter for FixedLimiter {
         decision
     }
 
-    async fn give_back(&self, takes: &[Take]) {
+    async fn give_back(&self, takes: &[TokenRequest]) {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for take in takes {
             let count = taken.entry(take.subject).or_default();

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use terse_core::Clock;
 use terse_core::limits::{
-    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, Network, Take, by_address,
+    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, Network, TokenRequest,
+    by_address,
 };
 
 /// A limiter and its clock.
@@ -53,11 +54,11 @@ fn key(key: u64) -> LimitSubject {
 
 impl LimiterUnderTest {
     async fn take(&self, subject: LimitSubject, limit: Limit, count: u32) -> LimitDecision {
-        self.limiter.take(&[Take { subject, limit, count }]).await
+        self.limiter.take(&[TokenRequest { subject, limit, count }]).await
     }
 
     async fn give_back(&self, subject: LimitSubject, limit: Limit, count: u32) {
-        self.limiter.give_back(&[Take { subject, limit, count }]).await;
+        self.limiter.give_back(&[TokenRequest { subject, limit, count }]).await;
     }
 }
 
@@ -168,8 +169,8 @@ pub async fn without_a_limit_nothing_is_counted(given: Given) {
 }
 
 /// Takes one token of each of these subjects.
-fn one_of_each(subjects: &[u64]) -> Vec<Take> {
-    let take = |subject: &u64| Take { subject: key(*subject), limit: LIMIT, count: 1 };
+fn one_of_each(subjects: &[u64]) -> Vec<TokenRequest> {
+    let take = |subject: &u64| TokenRequest { subject: key(*subject), limit: LIMIT, count: 1 };
     subjects.iter().map(take).collect()
 }
 
@@ -196,11 +197,11 @@ pub async fn of_several_buckets_the_strictest_decides(given: Given) {
     assert_eq!(given.limiter.take(&[]).await, LimitDecision::UNLIMITED);
     given.take(key(1), LIMIT, 3).await;
     let mut takes = one_of_each(&[1, 2]);
-    takes.push(Take { subject: key(3), limit: Limit::OFF, count: 9 });
+    takes.push(TokenRequest { subject: key(3), limit: Limit::OFF, count: 9 });
     assert_eq!(given.limiter.take(&takes).await.remaining, 2, "the one that leaves less");
     // Subject 1 lacks two tokens, subject 2 one: the wait is for subject 1.
     given.take(key(2), LIMIT, 3).await;
-    let takes = [(1, 4), (2, 3)].map(|(subject, count)| Take {
+    let takes = [(1, 4), (2, 3)].map(|(subject, count)| TokenRequest {
         subject: key(subject),
         limit: LIMIT,
         count,
@@ -227,7 +228,7 @@ pub async fn racing_takes_of_several_buckets_take_all_or_none(given: Given) {
             let mut allowed = 0;
             for _ in 0..500 {
                 let mut takes =
-                    [0, own].map(|subject| Take { subject: key(subject), limit, count: 1 });
+                    [0, own].map(|subject| TokenRequest { subject: key(subject), limit, count: 1 });
                 if own % 2 == 0 {
                     takes.reverse();
                 }

@@ -11,11 +11,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::registry::EventKind;
 use terse_core::{
-    AbsenceCertainty, Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend,
-    ClickSpender, Code, CodeHash, CodeLease, Cursor, Domain, Identity, Insert, Inserted, Link,
-    LinkKey, LinkReader, LinkStatus, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH,
+    AbsenceCertainty, Alphabet, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
+    Code, CodeHash, CodeLease, Cursor, Domain, IdempotencyKey, Insert, Inserted, Link, LinkChange,
+    LinkKey, LinkPage, LinkReader, LinkStatus, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH,
     MAX_REVISIONS, MIN_CODE_LENGTH, Numbering, Outbox, OutboxEntry, OutboxEvent, OutboxPage,
-    OwnerId, Page, PurgeBefore, Request, Revision, Sort, StoreError, TagCount, Timestamp, Updated,
+    OwnerId, PurgeBefore, Revision, Sort, StoreError, StoreIdentity, TagCount, Timestamp, Updated,
 };
 
 use self::state::{Answered, State};
@@ -23,7 +23,7 @@ use self::state::{Answered, State};
 /// Stores links only in memory. Tests can make it fail, make it slow, and count its reads.
 #[derive(Debug)]
 pub struct MemoryStore {
-    identity: Identity,
+    identity: StoreIdentity,
     numbering: Numbering,
     state: Mutex<State>,
     failing: AtomicBool,
@@ -46,7 +46,7 @@ impl Default for MemoryStore {
 impl MemoryStore {
     /// An empty store. All have the same identity, so that tests see the same codes in every run.
     pub fn new() -> Self {
-        let identity = Identity::from_stored([7; 32], Alphabet::Base62, CodeHash::Hmac);
+        let identity = StoreIdentity::from_stored([7; 32], Alphabet::Base62, CodeHash::Hmac);
         Self {
             numbering: Numbering::new(&identity),
             identity,
@@ -203,7 +203,7 @@ impl ChangeFeed for MemoryStore {
         let gap = after.0 < pruned || after.0 > last;
         let from = if after.0 > last { pruned } else { after.0.max(pruned) };
         let read = state.changes.iter().skip((from - pruned) as usize).take(limit);
-        let changes: Vec<Change> = read.cloned().collect();
+        let changes: Vec<LinkChange> = read.cloned().collect();
         let next = ChangeCursor(from + changes.len() as u64);
         Ok(ChangePage { changes, next, gap })
     }
@@ -218,9 +218,9 @@ impl ChangeFeed for MemoryStore {
         &self,
         _span: Duration,
         limit: usize,
-    ) -> Result<Option<Vec<Change>>, StoreError> {
+    ) -> Result<Option<Vec<LinkChange>>, StoreError> {
         self.enter().await?;
-        let changes: Vec<Change> = self.state().changes.to_vec();
+        let changes: Vec<LinkChange> = self.state().changes.to_vec();
         Ok((changes.len() <= limit).then_some(changes))
     }
 }
@@ -243,7 +243,7 @@ impl Outbox for MemoryStore {
 
 #[async_trait]
 impl LinkStore for MemoryStore {
-    fn identity(&self) -> &Identity {
+    fn identity(&self) -> &StoreIdentity {
         &self.identity
     }
 
@@ -289,7 +289,7 @@ impl LinkStore for MemoryStore {
         self.state().decide(insert, &self.numbering)
     }
 
-    async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
+    async fn answered(&self, request: &IdempotencyKey) -> Result<Option<Inserted>, StoreError> {
         self.enter().await?;
         Ok(self.state().answered(request))
     }
@@ -342,7 +342,7 @@ impl LinkStore for MemoryStore {
         Ok(())
     }
 
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+    async fn list(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
         self.enter().await?;
         let after = query.after.as_ref().map(read_cursor).transpose()?;
         let state = self.state();
@@ -373,7 +373,7 @@ impl LinkStore for MemoryStore {
             .peek()
             .and(last)
             .map(|(at, serial)| Cursor([at.as_ms().to_be_bytes(), serial.to_be_bytes()].concat()));
-        Ok(Page { links, next })
+        Ok(LinkPage { links, next })
     }
 
     async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {

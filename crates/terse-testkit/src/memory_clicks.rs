@@ -11,7 +11,7 @@ use terse_core::clicks::{
     ClickRetention, ClickSubject, ClickSum, ClickTarget, Count, Forgotten, JournalId, JournalSpan,
     LinkId, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Period, Position,
     Pruned, RankedLink, RawQuery, ReportSnapshot, Retention, Sketch, TopQuery, UnfinishedBatch,
-    Unit, Warning,
+    Unit, WarningVisit,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use tokio::sync::watch;
@@ -67,7 +67,7 @@ impl Sum {
     fn add(&mut self, click: &Click) {
         self.tally.add(click);
         if let (Some(visitor), None) = (click.visitor, click.bot)
-            && click.warning != Warning::Shown
+            && click.warning != WarningVisit::Shown
         {
             self.visitors.add(visitor);
         }
@@ -237,7 +237,7 @@ impl State {
             if owner.is_some() {
                 kept.owner = owner;
             }
-            if owner.is_some() && click.warning != Warning::Shown {
+            if owner.is_some() && click.warning != WarningVisit::Shown {
                 self.last_number += 1;
                 kept.raw.insert(
                     ClickCursor { at_ms: click.at.as_ms(), number: self.last_number },

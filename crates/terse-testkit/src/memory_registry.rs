@@ -12,7 +12,7 @@ use terse_core::clicks::Salt;
 use terse_core::registry::{
     AbuseReport, Account, AccountName, Actor, ApiKey, Attribution, AuditEntry, AuditRecord,
     BlockedHost, DomainConfig, FIRST_ACCOUNT, Invitation, KeyId, NewAccount, OidcIdentity,
-    RegistryError, ReportId, Role, Session, Token,
+    RegistryError, ReportId, Role, SecretHash, Session,
 };
 use terse_core::{Branding, Domain, OwnerId, StoreError};
 
@@ -41,7 +41,7 @@ pub struct MemoryRegistry {
 struct State {
     /// The version without its incarnation, because memory is never restored from a backup.
     version: u64,
-    setup: Option<Token>,
+    setup: Option<SecretHash>,
     had_admin: bool,
     /// The number of accounts ever created.
     users_made: u64,
@@ -49,7 +49,7 @@ struct State {
     reports_made: u64,
     lines_made: u64,
     accounts: BTreeMap<OwnerId, Account>,
-    keys: BTreeMap<KeyId, (Token, ApiKey)>,
+    keys: BTreeMap<KeyId, (SecretHash, ApiKey)>,
     /// In the order of their beginning.
     sessions: Vec<Session>,
     invitations: Vec<Invitation>,
@@ -61,7 +61,7 @@ struct State {
     jobs: Jobs,
     acme: Acme,
     salts: BTreeMap<i64, Salt>,
-    admin_key: Option<Token>,
+    admin_key: Option<SecretHash>,
     /// Each entry with the account that it is about.
     audit: BTreeMap<u64, (Option<OwnerId>, AuditEntry)>,
 }
@@ -214,7 +214,8 @@ mod tests {
         let registry = MemoryRegistry::new();
         registry.fail(true);
         assert!(
-            registry.offer_setup(Token([1; 32])).await.is_err() && registry.check().await.is_err()
+            registry.offer_setup(SecretHash([1; 32])).await.is_err()
+                && registry.check().await.is_err()
         );
         registry.fail(false);
         assert!(!registry.awaits_setup().await.unwrap());

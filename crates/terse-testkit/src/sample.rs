@@ -2,8 +2,8 @@
 
 use terse_core::rules::Rules;
 use terse_core::{
-    Code, Domain, Flags, Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind,
-    Revision, SocialPreview, Tags, Target, Timestamp,
+    Code, Domain, Link, LinkFlags, LinkKey, ModerationSource, ModerationStatus, OwnerId,
+    RedirectKind, Revision, SocialPreview, Tags, Target, Timestamp,
 };
 
 /// The creation time of sample links: `ms` after 2026-01-01T00:00:00Z.
@@ -45,7 +45,7 @@ pub fn generated(code: &str, target: &str) -> Link {
         crawlable: false,
         moderation: ModerationStatus::Clear,
         moderated_by: ModerationSource::Screen,
-        flags: Flags::default(),
+        flags: LinkFlags::default(),
         deleted_at: None,
         reusable: false,
         revision: Revision(1),

@@ -12,7 +12,7 @@ mod validity;
 
 pub use rustls::ServerConfig;
 
-pub use acme::{AcmeNode, AcmeSettings, CertificateOrders, CertificateSync, ChallengeKind};
+pub use acme::{AcmeCertificates, AcmeSettings, CertificateOrders, CertificateSync, ChallengeKind};
 pub use certificate::{Certificate, CertificateError, read_roots};
 pub use certificates::{CHALLENGE_PROTOCOL, Certificates, server_config};
 pub use files::{CertificateFiles, readable_by_others};

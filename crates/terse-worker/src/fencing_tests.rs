@@ -11,7 +11,7 @@ use terse_core::job::{Job, JobContext};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
     AccountName, Actor, Attribution, FencingToken, JobLease, Lease, NewAccount, NewReport, NodeId,
-    RegistryError, Role, Session, Token,
+    RegistryError, Role, SecretHash, Session,
 };
 use terse_core::*;
 use terse_testkit::{MemoryClickStore, MemoryRegistry, MemoryStore, alias, key, timestamp};
@@ -221,7 +221,7 @@ async fn reports_and_retention_write_nothing_without_the_lease() {
     };
     let account = registry.add_account(account, by).await.unwrap();
     let owner = account.id;
-    let token = Token([1; 32]);
+    let token = SecretHash([1; 32]);
     let session = Session { token, owner, created_at: timestamp(0), expires_at: timestamp(1) };
     registry.add_session(session, account.revision).await.unwrap();
     let mut retention = RegistryRetention { registry: registry.clone(), guard: fixture.guard() };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use terse_core::clicks::Live;
+use terse_core::clicks::LiveFeed;
 use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::{BoxError, Clock, Code, Domain, LinkKey};
 
@@ -26,7 +26,7 @@ const MAX_FILE: u64 = (MAX_LINKS * 400) as u64;
 #[derive(Clone)]
 pub struct HotLinks {
     in_use: InUse,
-    live: Arc<Live>,
+    live: Arc<LiveFeed>,
     clock: Clock,
     path: PathBuf,
     /// Whether the job has not run yet.
@@ -40,7 +40,7 @@ impl HotLinks {
     /// `in_use` passes each link in use to its argument; `live`: the clicks of the last hour.
     pub fn new(
         in_use: impl Fn(&mut dyn FnMut(LinkKey)) + Send + Sync + 'static,
-        live: Arc<Live>,
+        live: Arc<LiveFeed>,
         clock: Clock,
         data_dir: &Path,
     ) -> Self {

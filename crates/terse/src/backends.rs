@@ -21,7 +21,7 @@ use terse_core::clicks::ClickStore;
 use terse_core::limits::Limiter;
 use terse_core::metrics::MetricsSource;
 use terse_core::registry::{JobLease, NodeId, Registry};
-use terse_core::{Clock, Finding, LinkReader, LinkStore, OnChange, RouteCache, SharedCache};
+use terse_core::{ChangeCallback, Clock, Finding, LinkReader, LinkStore, RouteCache, SharedCache};
 
 use crate::config::{Config, StoreUrl};
 
@@ -164,7 +164,7 @@ pub(crate) struct SharedServices {
     announce: Announce,
 }
 
-type Announce = Box<dyn FnOnce(Arc<dyn RouteCache>, OnChange) -> Arc<dyn RouteCache> + Send>;
+type Announce = Box<dyn FnOnce(Arc<dyn RouteCache>, ChangeCallback) -> Arc<dyn RouteCache> + Send>;
 
 impl SharedServices {
     /// Connects to what the settings name.
@@ -191,7 +191,7 @@ impl SharedServices {
     pub(crate) fn announcing(
         &mut self,
         routes: Arc<dyn RouteCache>,
-        on_change: OnChange,
+        on_change: ChangeCallback,
     ) -> Arc<dyn RouteCache> {
         let announce = std::mem::replace(&mut self.announce, Box::new(|routes, _| routes));
         announce(routes, on_change)

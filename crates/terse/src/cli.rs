@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use terse_cli::Remote;
+use terse_cli::RemoteServer;
 use url::Url;
 
 use crate::commands;
@@ -219,7 +219,7 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
         return Ok(true);
     }
     let remote = match cli.global.server.and_then(|server| server.0) {
-        Some(server) => Some(Remote { server, key: key(cli.global.key, key_file)? }),
+        Some(server) => Some(RemoteServer { server, key: key(cli.global.key, key_file)? }),
         None => None,
     };
     let json = cli.global.json;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use terse_clicks::{AddressPrecision, Shipper, ShipperCounts, ShipperParts};
-use terse_core::clicks::{ClickStore, Live, WithPending};
+use terse_core::clicks::{ClickStore, LiveFeed, WithPending};
 use terse_core::metrics::MetricsSource;
 use terse_core::registry::Salts;
 use terse_core::{Clock, LinkStore};
@@ -29,7 +29,7 @@ pub(crate) struct ClickPlane {
     /// Where the serving threads write; `None` if visits are not counted here.
     pub(crate) journal: Option<Arc<Journal>>,
     /// Publishes clicks within this process.
-    pub(crate) live: Arc<Live>,
+    pub(crate) live: Arc<LiveFeed>,
     shipper: Mutex<Option<Shipper>>,
     counts: Arc<ShipperCounts>,
     pruned: Arc<ClickRetentionCounts>,
@@ -49,7 +49,7 @@ impl ClickPlane {
         let settings = &config.clicks;
         let folder = config.data_dir.join("journal");
         let run = getrandom::u64().context("naming this run")?;
-        let live: Arc<Live> = Arc::default();
+        let live: Arc<LiveFeed> = Arc::default();
         let wanted = settings.enabled && config.roles.redirect;
         let (address, keep) = match settings.address {
             ClickAddresses::Cut => (AddressDetail::Cut, AddressPrecision::Network),

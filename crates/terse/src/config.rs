@@ -22,7 +22,9 @@ pub(crate) use check::is_loopback;
 pub use layers::{ConfigError, ConfigSources, LoadedConfig, SettingOrigin};
 pub use lists::Lists;
 use node::{choice, settings};
-pub use values::{BaseUrl, ByteSize, CacheUrl, Paths, PostgresUrl, Roles, Secret, Span, StoreUrl};
+pub use values::{
+    BaseUrl, ByteSize, CacheUrl, HumanDuration, Paths, PostgresUrl, Roles, Secret, StoreUrl,
+};
 
 settings! {
     /// Everything that can be set.
@@ -160,9 +162,9 @@ settings! {
         /// `memory.budget`.
         pub size: Option<ByteSize> = None,
         /// How long a cached link is used before terse reads it from the store again; `1s` to `1d`.
-        pub ttl: Span = Span::secs(300),
+        pub ttl: HumanDuration = HumanDuration::secs(300),
         /// How long terse remembers that a code does not exist; at most `60s`.
-        pub negative_ttl: Span = Span::secs(30),
+        pub negative_ttl: HumanDuration = HumanDuration::secs(30),
         /// How many codes that do not exist terse remembers.
         pub negative_entries: u32 = 65_536,
         /// A Redis server that all nodes share. It keeps copies of links, announces changes and
@@ -185,23 +187,23 @@ settings! {
         pub errors: ErrorAnswers = ErrorAnswers::Status,
         /// How long browsers may cache a 301 or 308, `0s` to `365d`. A cached redirect cannot be
         /// revoked.
-        pub permanent_max_age: Span = Span::days(1),
+        pub permanent_max_age: HumanDuration = HumanDuration::days(1),
         /// After how long without a change terse answers a link with 301 instead of 302; `0s`
         /// never. Links with an expiry, a click limit, rules, a password, a forwarded query or a
         /// flag keep
         /// 302. Browsers cache a 301, so terse counts fewer clicks.
-        pub permanent_after: Span = Span::secs(0),
+        pub permanent_after: HumanDuration = HumanDuration::secs(0),
         /// The longest time a visitor waits for the store; `1ms` to `60s`.
-        pub store_timeout: Span = Span::ms(500),
+        pub store_timeout: HumanDuration = HumanDuration::ms(500),
         /// How long terse serves links from memory past `cache.ttl` while the store is away; `0s` to
         /// `7d`. Then they answer 503: they may have been changed or blocked.
-        pub max_stale: Span = Span::secs(3600),
+        pub max_stale: HumanDuration = HumanDuration::secs(3600),
         /// The most concurrent lookups in the store.
         pub store_concurrency: u32 = 256,
         /// The longest time a client may take to send the head of a request; `1s` to `5m`.
-        pub header_timeout: Span = Span::secs(10),
+        pub header_timeout: HumanDuration = HumanDuration::secs(10),
         /// The longest time a connection may be idle between requests; `1s` to `1h`.
-        pub idle_timeout: Span = Span::secs(75),
+        pub idle_timeout: HumanDuration = HumanDuration::secs(75),
         /// The most open connections. The limit of open files must allow as many. When they are
         /// all in use, terse closes the connections that have been idle longest.
         pub max_connections: u32 = 20_000,
@@ -237,14 +239,14 @@ settings! {
         /// How long clicks may be in memory before terse stores them together, at most `1m`.
         /// Statistics include them, unless nodes share the store of clicks. A crash loses none: the
         /// journal keeps them until then.
-        pub flush: Span = Span::secs(5),
+        pub flush: HumanDuration = HumanDuration::secs(5),
         /// How long terse keeps single clicks; `0s` keeps sums only.
-        pub keep_raw: Span = Span::days(90),
+        pub keep_raw: HumanDuration = HumanDuration::days(90),
         /// The most disk space for single clicks. Past it terse deletes the oldest, some ten
         /// thousand at a time; their sums stay. Without it, only `clicks.keep_raw` counts.
         pub max_raw: Option<ByteSize> = None,
         /// How long terse keeps sums per hour, at least `2d`; older sums are per day.
-        pub keep_hours: Span = Span::days(30),
+        pub keep_hours: HumanDuration = HumanDuration::days(30),
         /// How much of a visitor's IP address terse stores: `cut` the first 24 bits of IPv4 and 48
         /// of IPv6, `none` only its country, `full` the whole address.
         pub address: ClickAddresses = ClickAddresses::Cut,
@@ -275,7 +277,7 @@ settings! {
         /// Whether links can be created without an API key.
         pub create: bool = true,
         /// How long after its creation a link without an owner expires; at least `1s`.
-        pub ttl: Span = Span::secs(8 * 3600),
+        pub ttl: HumanDuration = HumanDuration::secs(8 * 3600),
     }
 }
 
@@ -306,7 +308,7 @@ settings! {
         /// everyone, at `/signup`.
         pub sign_up: SignUpMode = SignUpMode::Closed,
         /// How long a browser stays signed in; `1m` to `365d`.
-        pub session_ttl: Span = Span::days(30),
+        pub session_ttl: HumanDuration = HumanDuration::days(30),
     }
 }
 
@@ -418,7 +420,7 @@ settings! {
         pub warn_lists: Lists = Lists::default(),
         /// How often terse fetches lists from URLs, `1m` to `7d`. It reads files again when they
         /// change.
-        pub lists_every: Span = Span::secs(3600),
+        pub lists_every: HumanDuration = HumanDuration::secs(3600),
         /// The flags that put a warning page before a link. Leave out flags that your links often
         /// get; an empty list turns warnings off.
         pub warn_on: Vec<String> = terse_safety::FlagSet::default_warnings()
@@ -433,7 +435,7 @@ settings! {
         /// machine.
         pub safe_browsing_url: Option<BaseUrl> = None,
         /// How often terse scans all links again even if no list has changed; `1m` to `365d`.
-        pub rescan_every: Span = Span::days(1),
+        pub rescan_every: HumanDuration = HumanDuration::days(1),
         /// Hosts that links must not lead to, each with all its subdomains.
         pub blocked_hosts: Vec<String> = vec![],
         /// Whether links may lead to private and loopback addresses.
@@ -466,7 +468,7 @@ settings! {
         /// through the CDN's log (`terse import-clicks`).
         pub enabled: bool = false,
         /// How long edges keep a redirect; `1s` to `1d`. After a change of a link, terse purges it.
-        pub ttl: Span = Span::secs(300),
+        pub ttl: HumanDuration = HumanDuration::secs(300),
         /// Which CDN is purged. Needed with `cdn.enabled`.
         pub purge: CdnProvider = CdnProvider::Nothing,
         /// For `varnish`: the URLs of all Varnish servers, such as `http://10.0.0.7:6081`. For the
@@ -503,18 +505,18 @@ settings! {
     pub struct LinksConfig {
         /// How long terse keeps a deleted link, which can be restored until then, and an expired
         /// link without an owner.
-        pub grace: Span = Span::days(7),
+        pub grace: HumanDuration = HumanDuration::days(7),
         /// How long terse keeps an expired link of an owner, with its statistics; at least `grace`.
-        pub keep_expired: Span = Span::days(365),
+        pub keep_expired: HumanDuration = HumanDuration::days(365),
         /// How long an alias stays reserved for its former owner after its link was removed for
         /// good. `0s` turns this off. The codes of blocked links stay reserved for ever.
-        pub quarantine: Span = Span::days(365),
+        pub quarantine: HumanDuration = HumanDuration::days(365),
         /// A file of aliases that terse refuses to every account: one per line, in upper or lower
         /// case, with comments after `#`; at most 1 MiB. terse reads it at the start. Existing
         /// links stay.
         pub unwanted_aliases: Option<PathBuf> = None,
         /// How often terse marks expired links and deletes old ones; `1s` to `1d`.
-        pub reap_every: Span = Span::secs(15 * 60),
+        pub reap_every: HumanDuration = HumanDuration::secs(15 * 60),
         /// How many links terse deletes in one write, 1 to 100000.
         pub reap_batch: u32 = 1000,
         /// The largest share of all links that terse deletes for good at once, in percent. Beyond
@@ -598,14 +600,14 @@ settings! {
         /// and commands on this machine are served without https.
         pub redirect: bool = true,
         /// The longest time for a TLS handshake; `1s` to `1m`.
-        pub handshake_timeout: Span = Span::secs(10),
+        pub handshake_timeout: HumanDuration = HumanDuration::secs(10),
         /// The most TLS handshakes at the same time. terse closes further connections.
         pub max_handshakes: u32 = 1024,
         /// How long browsers use nothing but https for a short domain after a visit, at most
         /// `3650d`. terse sends it as `Strict-Transport-Security` in answers at `tls.listen`;
         /// without `tls.listen`, if `base_url` is https and no trusted proxy sends
         /// `X-Forwarded-Proto: http`. `0s` sends no such field.
-        pub hsts: Span = Span::secs(0),
+        pub hsts: HumanDuration = HumanDuration::secs(0),
         /// Certificates that terse orders itself.
         pub acme: AcmeConfig = AcmeConfig::default(),
     }
@@ -672,8 +674,8 @@ settings! {
         /// How long terse continues to serve after `/readyz` answers 503. Meanwhile each connection
         /// closes after its next answer, so that clients lose no request. Behind a load balancer,
         /// set more than the time it takes to notice, such as `5s`.
-        pub drain_delay: Span = Span::secs(1),
+        pub drain_delay: HumanDuration = HumanDuration::secs(1),
         /// The longest time open requests may take to finish after `shutdown.drain_delay`.
-        pub timeout: Span = Span::secs(10),
+        pub timeout: HumanDuration = HumanDuration::secs(10),
     }
 }

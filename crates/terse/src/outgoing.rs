@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use terse_core::registry::{Registry, WebhookKey};
-use terse_core::webhooks::Webhooks;
+use terse_core::webhooks::WebhookState;
 use terse_core::{
-    Clock, Hosts, HttpClient, HttpExchange, Identity, LinkEvents, LinkStore, Links, NoEvents,
-    OutboxDrain, TargetRules,
+    Clock, Hosts, HttpClient, HttpExchange, LinkEvents, LinkStore, Links, NoEvents, OutboxDrain,
+    StoreIdentity, TargetRules,
 };
 use terse_outgoing::{OutgoingClient, OutgoingSettings};
 use terse_worker::{
@@ -56,7 +56,7 @@ impl Integrations {
     pub(crate) async fn open(
         config: &Config,
         registry: &Arc<dyn Registry>,
-        identity: &Identity,
+        identity: &StoreIdentity,
         hosts: &Hosts,
     ) -> anyhow::Result<Self> {
         let counts: Arc<OutgoingCounts> = Arc::default();
@@ -65,7 +65,8 @@ impl Integrations {
             let key = WebhookKey::new(identity.derive("terse webhooks v1"));
             let rules =
                 TargetRules { allow_private: settings.allow_private, ..TargetRules::default() };
-            let webhooks = Webhooks { key, rules, owners: Arc::default(), wake: Arc::default() };
+            let webhooks =
+                WebhookState { key, rules, owners: Arc::default(), wake: Arc::default() };
             let (registry, hosts) = (Arc::clone(registry), hosts.clone());
             let link_json = Arc::new(move |link: &_, at| terse_server::link_json(link, &hosts, at));
             let events = WebhookEvents::open(webhooks, registry, link_json, Arc::clone(&counts));
@@ -85,7 +86,7 @@ impl Integrations {
     }
 
     /// The webhooks, for the API.
-    pub(crate) fn webhooks(&self) -> Option<Webhooks> {
+    pub(crate) fn webhooks(&self) -> Option<WebhookState> {
         self.events.as_ref().map(|events| events.webhooks().clone())
     }
 

@@ -25,7 +25,8 @@ use terse_core::registry::Salts;
 use terse_core::{Clock, LinkKey, Notices};
 use terse_metrics::{Exposition, HealthEndpoints};
 use terse_redirect::{
-    FallbackParts, HttpFallback, Listeners, RedirectSettings, Redirector, ServedRoles, Workers,
+    FallbackParts, HttpFallback, Listeners, RedirectSettings, Redirector, ServedRoles,
+    ServingThreads,
 };
 use terse_server::{PasswordGate, RefusalPages};
 use terse_worker::{
@@ -96,7 +97,7 @@ pub struct Server {
     api_base: String,
     fresh_key: Option<String>,
     setup_link: Option<String>,
-    workers: Arc<Workers>,
+    workers: Arc<ServingThreads>,
     click_plane: ClickPlane,
     hot_links: HotLinks,
     jobs: RunningJobs,
@@ -221,7 +222,7 @@ impl Server {
         let oldest_report = Arc::<OldestReport>::default();
         let (registry, oldest) = (store.registry.clone(), Arc::clone(&oldest_report));
         jobs.add(ReportWatch { registry, oldest });
-        let workers: Arc<OnceLock<Arc<Workers>>> = Arc::default();
+        let workers: Arc<OnceLock<Arc<ServingThreads>>> = Arc::default();
         let parts = MetricsParts {
             data_dir: config.data_dir.clone(),
             memory: MemoryPlan::of(config),
@@ -283,7 +284,7 @@ impl Server {
         jobs.add(hot_links.clone());
         let listeners = Listeners { plain, tls, outlive };
         let running = Arc::new(
-            Workers::start(listeners, Arc::clone(&redirector), fallback, journal)
+            ServingThreads::start(listeners, Arc::clone(&redirector), fallback, journal)
                 .context("starting the serving threads")?,
         );
         let _ = workers.set(Arc::clone(&running));

@@ -1,7 +1,9 @@
 //! What terse writes to disks and caches and reads again: links, and records of the journal.
 
 use terse_clicks::{AddressPrecision, Enricher, GrowingBatch};
-use terse_core::clicks::{Frame, Journaled, Record, RequestFlags, SegmentHeader, read_frame};
+use terse_core::clicks::{
+    Frame, JournalRecord, Journaled, RequestFlags, SegmentHeader, read_frame,
+};
 use terse_core::{Answered, Clock, link_codec};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -21,7 +23,7 @@ fn link_codec() {
 }
 
 /// Takes the fields of a record from the bytes.
-fn record(mut bytes: &[u8]) -> Record<'_> {
+fn record(mut bytes: &[u8]) -> JournalRecord<'_> {
     fn take<'a>(bytes: &mut &'a [u8], most: usize) -> &'a [u8] {
         let length = bytes.split_off_first().map_or(0, |length| usize::from(*length) * 8);
         bytes.split_off(..length.min(most).min(bytes.len())).unwrap_or_default()
@@ -32,7 +34,7 @@ fn record(mut bytes: &[u8]) -> Record<'_> {
     };
     let (at_ms, took_nanos, visitor, owner) = (number(), number(), number(), number());
     let (created_ms, weight, outcome) = (number(), number(), number());
-    Record {
+    JournalRecord {
         at_ms: at_ms.cast_signed(),
         took_nanos,
         visitor,

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use terse_core::Code;
 use terse_redirect::{
-    FallbackService, RedirectSettings, Redirector, Reply, VisitHandler, Visitor, Workers,
+    FallbackService, RedirectSettings, Redirector, Reply, ServingThreads, VisitHandler, Visitor,
 };
 
 use crate::fast_path::redirector;
@@ -31,7 +31,7 @@ fn http2() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let fallback = Visits(Arc::clone(&redirector));
-    let workers = Workers::start(listener, redirector, fallback, None).unwrap();
+    let workers = ServingThreads::start(listener, redirector, fallback, None).unwrap();
     let count = AtomicU64::new(0);
     fuzz("http2", |bytes| {
         let answered = !exchange(address, bytes).is_empty();

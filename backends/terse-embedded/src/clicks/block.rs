@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 use terse_core::clicks::{
-    AgentTraits, ClickColumns, ClickKind, ClickNetwork, GeoLocation, Interned, Warning,
+    AgentTraits, ClickColumns, ClickKind, ClickNetwork, GeoLocation, Interned, WarningVisit,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -267,7 +267,7 @@ impl Block {
             kind: kind?,
             // Views of warning pages are not stored, and only the sums say which clicks came after
             // one.
-            warning: vec![Warning::None; count],
+            warning: vec![WarningVisit::None; count],
         };
         let numbers: Vec<u64> = sums(stored.number).map(i64::cast_unsigned).collect();
         let block = Self { subjects: subjects?, numbers, columns };

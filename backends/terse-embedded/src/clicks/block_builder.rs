@@ -1,7 +1,7 @@
 //! Makes blocks of single clicks.
 
 use terse_core::clicks::{
-    AgentTraits, ClickColumns, ClickNetwork, ClickRow, GeoLocation, Interned, Numbers,
+    AgentTraits, ClickColumns, ClickNetwork, ClickRow, GeoLocation, Interned, ValueNumbers,
 };
 
 use crate::clicks::block::Block;
@@ -17,12 +17,12 @@ pub(crate) struct BlockBuilder {
 
 #[derive(Default)]
 struct TextNumbers {
-    agents: Numbers<AgentTraits>,
-    networks: Numbers<ClickNetwork>,
-    places: Numbers<GeoLocation>,
-    referrers: Numbers<Option<Interned>>,
-    languages: Numbers<Option<Interned>>,
-    campaigns: Numbers<[Option<Interned>; 5]>,
+    agents: ValueNumbers<AgentTraits>,
+    networks: ValueNumbers<ClickNetwork>,
+    places: ValueNumbers<GeoLocation>,
+    referrers: ValueNumbers<Option<Interned>>,
+    languages: ValueNumbers<Option<Interned>>,
+    campaigns: ValueNumbers<[Option<Interned>; 5]>,
 }
 
 /// The numbers in the block of texts of other columns.
@@ -62,7 +62,7 @@ impl<'c> Source<'c> {
 fn numbered<T: Clone + Eq + std::hash::Hash>(
     known: &mut [Option<u32>],
     at: u32,
-    texts: Option<&mut Numbers<T>>,
+    texts: Option<&mut ValueNumbers<T>>,
     list: &mut Vec<T>,
     value: impl FnOnce() -> T,
 ) -> u32 {

@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, Row};
 use terse_core::clicks::{
     BotKind, Click, ClickCursor, ClickPage, ClickTarget, Interned, LinkId, REPEAT, RawQuery, Unit,
-    Warning,
+    WarningVisit,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -137,7 +137,7 @@ fn read(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
         address: text(4)?,
         bot,
         repeat,
-        warning: Warning::None,
+        warning: WarningVisit::None,
         referrer: text(6)?,
         country: text(7)?,
         city: text(8)?,

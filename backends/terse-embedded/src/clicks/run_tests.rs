@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
 use terse_core::clicks::{
-    Batch, BotKind, Bots, Click, ClickSubject, ClickTarget, Count, Dimension, LinkId, Period,
-    RankedLink, Retention, TopQuery, Unit, Values,
+    Batch, BotFilter, BotKind, Click, ClickSubject, ClickTarget, Count, Dimension, DimensionCounts,
+    LinkId, Period, RankedLink, Retention, TopQuery, Unit,
 };
 use terse_core::{OwnerId, Timestamp};
 use terse_testkit::key;
@@ -80,7 +80,7 @@ impl PartialEq for Answer {
 fn answer(tally: &terse_core::clicks::ClickSum, visitors: u64) -> Answer {
     let mut values = BTreeMap::new();
     for &dimension in Dimension::ALL {
-        for (value, count) in tally.values(dimension).into_iter().flat_map(Values::named) {
+        for (value, count) in tally.values(dimension).into_iter().flat_map(DimensionCounts::named) {
             values.insert((dimension as u8, value.to_string()), (count.humans, count.bots));
         }
     }
@@ -196,7 +196,7 @@ fn every_answer_is_that_of_a_slow_counter() {
                 let expected = slow_answer(of);
                 assert_eq!(counts[n as usize], expected.clicks, "seed {seed} {step}");
             }
-            for bots in [Bots::Include, Bots::Exclude] {
+            for bots in [BotFilter::Include, BotFilter::Exclude] {
                 for owner in [None, Some(OwnerId(1))] {
                     let query =
                         TopQuery { owner, period: Period::default(), bots, after: None, limit: 3 };

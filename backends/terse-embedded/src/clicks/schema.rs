@@ -1,9 +1,9 @@
 //! The schema of the clicks file.
 
-use crate::schema::Shape;
+use crate::schema::FileSchema;
 
 /// "trsc".
-pub(crate) const CLICKS: Shape = Shape {
+pub(crate) const CLICKS: FileSchema = FileSchema {
     name: "clicks",
     application: 0x7472_7363,
     steps: &[

@@ -92,8 +92,8 @@ impl EmbeddedClicks {
         }];
         let raw = options.keep_raw.then_some(options.reserve);
         let runs = options.runs;
-        let trade = Clicks { site: site.clone(), raw, runs };
-        let threads = StoreThreads::start(&trade, options.queue, TIMEOUT, &pools)?;
+        let database = Clicks { site: site.clone(), raw, runs };
+        let threads = StoreThreads::start(&database, options.queue, TIMEOUT, &pools)?;
         // Closed last, so that SQLite never deletes the log between two connections.
         drop(conn);
         // A killed process may have left a deleted salt in the log.

@@ -9,7 +9,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use rusqlite::{OptionalExtension, Row, params};
-use terse_core::clicks::{Bots, ClickSubject, Count, LinkId, Period, RankedLink, TopQuery, Unit};
+use terse_core::clicks::{
+    BotFilter, ClickSubject, Count, LinkId, Period, RankedLink, TopQuery, Unit,
+};
 use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
 use crate::clicks::bucket::{day_id, hour_id, of_hour_id, subject_of_day_id};
@@ -266,7 +268,7 @@ impl ClickQueries {
 
     /// The ranking of all time, from its index.
     fn top_ever(&self, query: &TopQuery) -> Result<Vec<RankedLink>, Failure> {
-        let by_all = query.bots == Bots::Include;
+        let by_all = query.bots == BotFilter::Include;
         let limit = if by_all { query.limit } else { RANKED_AGAIN };
         let after = query.after.as_ref().filter(|_| by_all);
         let mut statement = self.conn.prepare_cached(if after.is_some() { NEXT } else { FIRST })?;
@@ -479,7 +481,8 @@ mod tests {
         let chunks: i64 = writes.conn.query_row(count, [], |row| row.get(0)).unwrap();
         for owner in [Some(OwnerId(1)), None] {
             let period = Period { from: Some(Timestamp::from_ms(DAY / 2)), to: None };
-            let query = TopQuery { owner, period, bots: Bots::Include, after: None, limit: 1000 };
+            let query =
+                TopQuery { owner, period, bots: BotFilter::Include, after: None, limit: 1000 };
             writes.cost.set(Cost::default());
             let found = writes.top(&query, &[]).unwrap();
             assert_eq!(found.len() as i64, LINKS);

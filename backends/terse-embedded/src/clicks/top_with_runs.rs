@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashSet};
 
 use rusqlite::{OptionalExtension, Row};
 use terse_core::OwnerId;
-use terse_core::clicks::{Bots, RankedLink, TopQuery};
+use terse_core::clicks::{BotFilter, RankedLink, TopQuery};
 
 use crate::clicks::queries::ClickQueries;
 use crate::clicks::runs::Runs;
@@ -48,11 +48,11 @@ impl ClickQueries {
         query: &TopQuery,
         runs: &Runs,
     ) -> Result<Vec<RankedLink>, Failure> {
-        let by_all = query.bots == Bots::Include;
+        let by_all = query.bots == BotFilter::Include;
         let limit = if by_all { query.limit } else { RANKED_AGAIN };
         let after = query.after.as_ref().filter(|_| by_all);
         let by_clicks =
-            TopQuery { bots: Bots::Include, after: after.cloned(), limit, ..query.clone() };
+            TopQuery { bots: BotFilter::Include, after: after.cloned(), limit, ..query.clone() };
         let waiting = self.all_clicks_in_runs(runs)?;
         let mut in_runs: Vec<(u64, i64)> =
             waiting.iter().map(|(subject, clicks)| (clicks.all(), *subject)).collect();

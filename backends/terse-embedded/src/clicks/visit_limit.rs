@@ -5,7 +5,7 @@ use std::hash::BuildHasher as _;
 
 use foldhash::fast::RandomState;
 use terse_core::Timestamp;
-use terse_core::clicks::{ClickColumns, Warning};
+use terse_core::clicks::{ClickColumns, WarningVisit};
 
 /// Of one visitor's clicks on one link in a batch, so many are stored one by one; all are counted.
 const MAX_ROWS_PER_VISITOR: u8 = 8;
@@ -36,7 +36,7 @@ pub(crate) fn within_limit(clicks: &ClickColumns, links: &[Option<StoredLink>]) 
     let stored = |at: usize| {
         let link = links[clicks.target[at] as usize].as_ref()?;
         let is_late = link.after.is_none_or(|after| clicks.at_ms[at] > after.as_ms());
-        if clicks.warning[at] == Warning::Shown || !is_late {
+        if clicks.warning[at] == WarningVisit::Shown || !is_late {
             return None;
         }
         let visit = (link.subject, clicks.visitor[at]);

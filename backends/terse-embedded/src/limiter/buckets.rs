@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use terse_core::Clock;
-use terse_core::limits::{LimitSubject, Take};
+use terse_core::limits::{LimitSubject, TokenRequest};
 
 /// The number of tables, so that concurrent callers seldom wait for one another.
 const SHARDS: usize = 16;
@@ -63,7 +63,7 @@ impl Buckets {
 
     /// Locks the tables of these subjects, in one order for all callers, so that two callers never
     /// wait for each other.
-    pub(super) fn lock(&self, takes: &[Take]) -> LockedBuckets<'_> {
+    pub(super) fn lock(&self, takes: &[TokenRequest]) -> LockedBuckets<'_> {
         let mut numbers: Vec<usize> =
             takes.iter().map(|take| self.shard_of(&take.subject)).collect();
         numbers.sort_unstable();

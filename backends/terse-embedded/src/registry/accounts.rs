@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use rusqlite::params;
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Account, AccountName, AccountStore, Actor, Attribution, AuditRecord, ChangeAccount, NewAccount,
-    OidcIdentity, RegistryError, Role, Token, TwoFactor, redact_account,
+    Account, AccountName, AccountStore, Actor, Attribution, AuditRecord, ConditionalAccountChange,
+    NewAccount, OidcIdentity, RegistryError, Role, SecretHash, TwoFactor, redact_account,
 };
 
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use crate::registry::outbox::{EMPTY_OF, REMOVE_OF};
 use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, audit_columns, filed};
 use crate::registry::store::{Answer, EmbeddedRegistry};
-use crate::registry::writes::{RegistryWrites, WriteError};
+use crate::registry::writes::{RegistryWriteError, RegistryWrites};
 
 pub(crate) const NAME_TAKEN: &str = "SELECT 1 FROM users WHERE name = ?1 AND id <> ?2";
 pub(crate) const IDENTITY_TAKEN: &str =
@@ -41,7 +41,7 @@ pub(crate) const ERASE: [&str; 7] = [
 pub(crate) const END_SESSIONS: &str = "DELETE FROM sessions WHERE owner = ?1";
 
 impl RegistryWrites {
-    pub(crate) fn offer_setup(&self, token: &Token) -> Result<bool, WriteError> {
+    pub(crate) fn offer_setup(&self, token: &SecretHash) -> Result<bool, RegistryWriteError> {
         if self.any("SELECT 1 FROM meta WHERE name = 'had_admin'", [])? {
             return Ok(false);
         }
@@ -51,9 +51,9 @@ impl RegistryWrites {
 
     pub(crate) fn take_setup(
         &self,
-        token: &Token,
+        token: &SecretHash,
         account: &NewAccount,
-    ) -> Result<Account, WriteError> {
+    ) -> Result<Account, RegistryWriteError> {
         if self.setup()? != Some(*token) {
             return Err(RegistryError::Missing.into());
         }
@@ -64,7 +64,7 @@ impl RegistryWrites {
         &self,
         account: &NewAccount,
         by: &Attribution,
-    ) -> Result<Account, WriteError> {
+    ) -> Result<Account, RegistryWriteError> {
         let account = self.make(account.clone())?;
         self.write(&AuditRecord::user_added(&account, None), by)?;
         Ok(account)
@@ -75,7 +75,7 @@ impl RegistryWrites {
         &self,
         account: NewAccount,
         invited_by: Option<OwnerId>,
-    ) -> Result<Account, WriteError> {
+    ) -> Result<Account, RegistryWriteError> {
         let at = account.created_at;
         let account = self.make(account)?;
         self.write(
@@ -85,7 +85,7 @@ impl RegistryWrites {
         Ok(account)
     }
 
-    fn make(&self, account: NewAccount) -> Result<Account, WriteError> {
+    fn make(&self, account: NewAccount) -> Result<Account, RegistryWriteError> {
         self.refuse_taken(None, &account.name, account.identity.as_ref())?;
         let NewAccount { name, role, password, identity, created_at } = &account;
         let (issuer, subject) = parts(identity.as_ref());
@@ -101,7 +101,7 @@ impl RegistryWrites {
         but: Option<OwnerId>,
         name: &AccountName,
         identity: Option<&OidcIdentity>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         let but = but.map_or(-1, |id| filed(id.0));
         let mut taken = self.any(NAME_TAKEN, params![name.as_str(), but])?;
         if let Some(OidcIdentity { issuer, subject }) = identity {
@@ -121,10 +121,10 @@ impl RegistryWrites {
 
     pub(crate) fn change_account(
         &self,
-        change: &ChangeAccount,
+        change: &ConditionalAccountChange,
         by: &Attribution,
-    ) -> Result<Account, WriteError> {
-        let ChangeAccount { id, change, expected } = change;
+    ) -> Result<Account, RegistryWriteError> {
+        let ConditionalAccountChange { id, change, expected } = change;
         let before = self.account(*id)?.ok_or(RegistryError::Missing)?;
         if expected.is_some_and(|expected| expected != before.revision) {
             return Err(RegistryError::Conflict.into());
@@ -177,14 +177,18 @@ impl RegistryWrites {
         Ok(effect.account)
     }
 
-    fn refuse_last_admin(&self, account: &Account) -> Result<(), WriteError> {
+    fn refuse_last_admin(&self, account: &Account) -> Result<(), RegistryWriteError> {
         if account.is_active_admin() && !self.any(OTHER_ADMIN, [filed(account.id.0)])? {
             return Err(RegistryError::LastAdmin.into());
         }
         Ok(())
     }
 
-    pub(crate) fn erase_account(&self, id: OwnerId, by: &Attribution) -> Result<(), WriteError> {
+    pub(crate) fn erase_account(
+        &self,
+        id: OwnerId,
+        by: &Attribution,
+    ) -> Result<(), RegistryWriteError> {
         let account = self.account(id)?.ok_or(RegistryError::Missing)?;
         self.refuse_last_admin(&account)?;
         for sql in ERASE {
@@ -228,7 +232,7 @@ impl AccountStore for EmbeddedRegistry {
         self.look(move |queries| queries.account_by_identity(&identity)).await
     }
 
-    async fn account_by_reset(&self, token: &Token) -> Answer<Option<Account>> {
+    async fn account_by_reset(&self, token: &SecretHash) -> Answer<Option<Account>> {
         let token = *token;
         self.look(move |queries| queries.account_by_reset(&token)).await
     }
@@ -237,7 +241,11 @@ impl AccountStore for EmbeddedRegistry {
         self.list(move |queries| queries.accounts(after, limit)).await
     }
 
-    async fn change_account(&self, change: ChangeAccount, by: Attribution) -> Answer<Account> {
+    async fn change_account(
+        &self,
+        change: ConditionalAccountChange,
+        by: Attribution,
+    ) -> Answer<Account> {
         self.write(move |writes| writes.change_account(&change, &by)).await
     }
 

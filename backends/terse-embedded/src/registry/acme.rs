@@ -11,7 +11,7 @@ use terse_core::registry::{
 use crate::failure::Failure;
 use crate::registry::queries::RegistryQueries;
 use crate::registry::store::{Answer, EmbeddedRegistry};
-use crate::registry::writes::{RegistryWrites, WriteError};
+use crate::registry::writes::{RegistryWriteError, RegistryWrites};
 
 pub(crate) const REVISION: &str = "SELECT coalesce(max(revision), 0) FROM acme_records";
 const RECORDS: &str = "SELECT kind, name, revision, value FROM acme_records ORDER BY kind, name";
@@ -49,7 +49,7 @@ impl RegistryWrites {
         kind: AcmeRecordKind,
         name: &str,
         value: Option<&Secret>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         self.check_lease(token)?;
         self.run(PUT, params![kind.as_str(), name, value.map(Secret::reveal)])?;
         Ok(())

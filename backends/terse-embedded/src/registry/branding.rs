@@ -10,7 +10,7 @@ use terse_core::registry::{Attribution, AuditRecord, BrandingStore};
 use crate::failure::Failure;
 use crate::registry::queries::RegistryQueries;
 use crate::registry::store::{Answer, EmbeddedRegistry};
-use crate::registry::writes::{RegistryWrites, WriteError};
+use crate::registry::writes::{RegistryWriteError, RegistryWrites};
 
 const BRANDING: &str = "SELECT value FROM meta WHERE name = 'branding'";
 const PUT_BRANDING: &str = "INSERT OR REPLACE INTO meta VALUES ('branding', ?1)";
@@ -35,7 +35,11 @@ fn read(text: &str) -> Branding {
 }
 
 impl RegistryWrites {
-    fn put_branding(&self, branding: &Branding, by: &Attribution) -> Result<(), WriteError> {
+    fn put_branding(
+        &self,
+        branding: &Branding,
+        by: &Attribution,
+    ) -> Result<(), RegistryWriteError> {
         let before = self.branding()?;
         if before == *branding {
             return Ok(());

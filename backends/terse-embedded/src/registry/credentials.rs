@@ -4,15 +4,15 @@ use async_trait::async_trait;
 use rusqlite::params;
 use terse_core::registry::{
     Account, ApiKey, Attribution, AuditRecord, CredentialStore, Invitation, KeyId,
-    MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role, Session,
-    Token,
+    MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role,
+    SecretHash, Session,
 };
 use terse_core::{OwnerId, Revision, Timestamp};
 
 use crate::registry::accounts::END_SESSIONS;
 use crate::registry::rows::{self, filed, key_columns};
 use crate::registry::store::{Answer, BATCH, EmbeddedRegistry};
-use crate::registry::writes::{RegistryWrites, WriteError};
+use crate::registry::writes::{RegistryWriteError, RegistryWrites};
 
 pub(crate) const KEY_KNOWN: &str = "SELECT 1 FROM keys WHERE token = ?1";
 pub(crate) const KEY_COUNT: &str = "SELECT count(*) FROM keys WHERE owner = ?1";
@@ -36,7 +36,11 @@ const ADD_KEY: &str = "INSERT INTO keys (token, owner, name, prefix, scope, crea
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 impl RegistryWrites {
-    pub(crate) fn add_key(&self, key: &NewKey, by: &Attribution) -> Result<ApiKey, WriteError> {
+    pub(crate) fn add_key(
+        &self,
+        key: &NewKey,
+        by: &Attribution,
+    ) -> Result<ApiKey, RegistryWriteError> {
         let NewKey { owner, name, prefix, token, scope, created_at, expires_at, plan } = key;
         self.account(*owner)?.ok_or(RegistryError::Missing)?;
         if self.any(KEY_KNOWN, [token.0])? {
@@ -61,7 +65,7 @@ impl RegistryWrites {
         owner: OwnerId,
         id: KeyId,
         by: &Attribution,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         let key = self
             .one(KEY_BY_ID, [filed(id.0), filed(owner.0)], |row| rows::key(row, 0))?
             .ok_or(RegistryError::Missing)?;
@@ -70,14 +74,18 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn touch_keys(&self, used: &[(KeyId, Timestamp)]) -> Result<(), WriteError> {
+    pub(crate) fn touch_keys(&self, used: &[(KeyId, Timestamp)]) -> Result<(), RegistryWriteError> {
         for (id, at) in used {
             self.run(TOUCH, [filed(id.0), at.as_ms()])?;
         }
         Ok(())
     }
 
-    pub(crate) fn add_session(&self, session: &Session, seen: Revision) -> Result<(), WriteError> {
+    pub(crate) fn add_session(
+        &self,
+        session: &Session,
+        seen: Revision,
+    ) -> Result<(), RegistryWriteError> {
         let Session { token, owner, created_at, expires_at } = session;
         let account = self
             .account(*owner)?
@@ -92,7 +100,7 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn end_session(&self, token: &Token) -> Result<(), WriteError> {
+    pub(crate) fn end_session(&self, token: &SecretHash) -> Result<(), RegistryWriteError> {
         self.run("DELETE FROM sessions WHERE token = ?1", [token.0])?;
         Ok(())
     }
@@ -100,8 +108,8 @@ impl RegistryWrites {
     pub(crate) fn end_sessions(
         &self,
         owner: OwnerId,
-        but: Option<&Token>,
-    ) -> Result<(), WriteError> {
+        but: Option<&SecretHash>,
+    ) -> Result<(), RegistryWriteError> {
         match but {
             Some(token) => self.run(END_SESSIONS_BUT, params![filed(owner.0), token.0])?,
             None => self.run(END_SESSIONS, [filed(owner.0)])?,
@@ -113,7 +121,7 @@ impl RegistryWrites {
         &self,
         invitation: &Invitation,
         by: &Attribution,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         let Invitation { token, role, by: writer, expires_at } = invitation;
         self.authority(*writer)?.ok_or(RegistryError::Missing)?;
         if self.any(INVITATION_KNOWN, [token.0])? {
@@ -127,9 +135,9 @@ impl RegistryWrites {
 
     pub(crate) fn revoke_invitation(
         &self,
-        token: &Token,
+        token: &SecretHash,
         by: &Attribution,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         let invitation =
             self.one(ANY_INVITATION, [token.0], rows::invitation)?.ok_or(RegistryError::Missing)?;
         self.run("DELETE FROM invitations WHERE token = ?1", [token.0])?;
@@ -139,9 +147,9 @@ impl RegistryWrites {
 
     pub(crate) fn accept(
         &self,
-        token: &Token,
+        token: &SecretHash,
         account: &NewAccount,
-    ) -> Result<Account, WriteError> {
+    ) -> Result<Account, RegistryWriteError> {
         let found =
             self.one(INVITATION, params![token.0, account.created_at.as_ms()], rows::invitation)?;
         let Invitation { role, by, .. } = found.ok_or(RegistryError::Missing)?;
@@ -155,7 +163,7 @@ impl RegistryWrites {
     }
 
     /// The role of an account; `Some(None)` while it is suspended, `None` if it does not exist.
-    fn authority(&self, id: OwnerId) -> Result<Option<Option<Role>>, WriteError> {
+    fn authority(&self, id: OwnerId) -> Result<Option<Option<Role>>, RegistryWriteError> {
         if id == OwnerId::ADMIN {
             return Ok(Some(Some(Role::Admin)));
         }
@@ -165,11 +173,11 @@ impl RegistryWrites {
 
 #[async_trait]
 impl CredentialStore for EmbeddedRegistry {
-    async fn offer_setup(&self, token: Token) -> Answer<bool> {
+    async fn offer_setup(&self, token: SecretHash) -> Answer<bool> {
         self.write(move |writes| writes.offer_setup(&token)).await
     }
 
-    async fn take_setup(&self, token: &Token, account: NewAccount) -> Answer<Account> {
+    async fn take_setup(&self, token: &SecretHash, account: NewAccount) -> Answer<Account> {
         let token = *token;
         self.write(move |writes| writes.take_setup(&token, &account)).await
     }
@@ -178,7 +186,7 @@ impl CredentialStore for EmbeddedRegistry {
         self.look(|queries| Ok(queries.setup()?.is_some())).await
     }
 
-    async fn awaits_setup_by(&self, token: &Token) -> Answer<bool> {
+    async fn awaits_setup_by(&self, token: &SecretHash) -> Answer<bool> {
         let token = *token;
         self.look(move |queries| Ok(queries.setup()? == Some(token))).await
     }
@@ -187,7 +195,7 @@ impl CredentialStore for EmbeddedRegistry {
         self.write(move |writes| writes.add_key(&key, &by)).await
     }
 
-    async fn key(&self, token: &Token) -> Answer<Option<(ApiKey, Account)>> {
+    async fn key(&self, token: &SecretHash) -> Answer<Option<(ApiKey, Account)>> {
         let token = *token;
         self.look(move |queries| queries.key(&token)).await
     }
@@ -213,7 +221,11 @@ impl CredentialStore for EmbeddedRegistry {
         self.write(move |writes| writes.add_session(&session, seen)).await
     }
 
-    async fn session(&self, token: &Token, now: Timestamp) -> Answer<Option<(Session, Account)>> {
+    async fn session(
+        &self,
+        token: &SecretHash,
+        now: Timestamp,
+    ) -> Answer<Option<(Session, Account)>> {
         let token = *token;
         self.look(move |queries| queries.session(&token, now)).await
     }
@@ -222,12 +234,12 @@ impl CredentialStore for EmbeddedRegistry {
         self.list(move |queries| queries.sessions(owner, now)).await
     }
 
-    async fn end_session(&self, token: &Token) -> Answer<()> {
+    async fn end_session(&self, token: &SecretHash) -> Answer<()> {
         let token = *token;
         self.write(move |writes| writes.end_session(&token)).await
     }
 
-    async fn end_sessions(&self, owner: OwnerId, but: Option<&Token>) -> Answer<()> {
+    async fn end_sessions(&self, owner: OwnerId, but: Option<&SecretHash>) -> Answer<()> {
         let but = but.copied();
         self.write(move |writes| writes.end_sessions(owner, but.as_ref())).await
     }
@@ -240,12 +252,12 @@ impl CredentialStore for EmbeddedRegistry {
         self.list(move |queries| queries.invitations(now, limit)).await
     }
 
-    async fn revoke_invitation(&self, token: &Token, by: Attribution) -> Answer<()> {
+    async fn revoke_invitation(&self, token: &SecretHash, by: Attribution) -> Answer<()> {
         let token = *token;
         self.write(move |writes| writes.revoke_invitation(&token, &by)).await
     }
 
-    async fn accept(&self, token: &Token, account: NewAccount) -> Answer<Account> {
+    async fn accept(&self, token: &SecretHash, account: NewAccount) -> Answer<Account> {
         let token = *token;
         self.write(move |writes| writes.accept(&token, &account)).await
     }

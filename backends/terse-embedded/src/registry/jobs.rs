@@ -12,7 +12,7 @@ use terse_core::registry::{
 use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::filed;
 use crate::registry::store::{Answer, EmbeddedRegistry};
-use crate::registry::writes::{RegistryWrites, WriteError};
+use crate::registry::writes::{RegistryWriteError, RegistryWrites};
 
 /// SQLite's clock in milliseconds. A macro, so that statements can be concatenated with it.
 macro_rules! now_ms {
@@ -43,7 +43,7 @@ const PUT_PROGRESS: &str = "INSERT OR REPLACE INTO job_progress VALUES (?1, ?2)"
 
 impl RegistryQueries {
     /// Refuses a token that is not the current one of its lease.
-    pub(crate) fn check_lease(&self, token: FencingToken) -> Result<(), WriteError> {
+    pub(crate) fn check_lease(&self, token: FencingToken) -> Result<(), RegistryWriteError> {
         match self.any(IS_CURRENT, params![token.lease, filed(token.number)])? {
             true => Ok(()),
             false => Err(RegistryError::Fenced.into()),
@@ -57,7 +57,7 @@ impl RegistryWrites {
         lease: &'static str,
         node: &NodeId,
         ttl: Duration,
-    ) -> Result<Option<Lease>, WriteError> {
+    ) -> Result<Option<Lease>, RegistryWriteError> {
         let taken = self.one(ACQUIRE, params![lease, node.as_str(), in_ms(ttl)], |row| {
             Ok((row.get::<_, i64>(0)?.cast_unsigned(), Timestamp::from_ms(row.get(1)?)))
         })?;
@@ -68,14 +68,18 @@ impl RegistryWrites {
         }))
     }
 
-    fn renew_lease(&self, token: FencingToken, ttl: Duration) -> Result<Timestamp, WriteError> {
+    fn renew_lease(
+        &self,
+        token: FencingToken,
+        ttl: Duration,
+    ) -> Result<Timestamp, RegistryWriteError> {
         self.check_lease(token)?;
         let row = params![token.lease, filed(token.number), in_ms(ttl)];
         let expires_at = self.one(RENEW, row, |row| Ok(Timestamp::from_ms(row.get(0)?)))?;
         Ok(expires_at.ok_or(RegistryError::Fenced)?)
     }
 
-    fn release_lease(&self, token: FencingToken) -> Result<(), WriteError> {
+    fn release_lease(&self, token: FencingToken) -> Result<(), RegistryWriteError> {
         self.run(RELEASE, params![token.lease, filed(token.number)])?;
         Ok(())
     }
@@ -85,7 +89,7 @@ impl RegistryWrites {
         token: FencingToken,
         job: &str,
         progress: &[u8],
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         self.check_lease(token)?;
         self.run(PUT_PROGRESS, params![job, progress])?;
         Ok(())

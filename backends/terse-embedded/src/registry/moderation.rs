@@ -12,7 +12,7 @@ use terse_core::{Domain, LinkKey, Target, Timestamp};
 use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, filed};
 use crate::registry::store::{Answer, EmbeddedRegistry};
-use crate::registry::writes::{RegistryWrites, WriteError};
+use crate::registry::writes::{RegistryWriteError, RegistryWrites};
 
 pub(crate) const PLACE: &str =
     "SELECT domain, root, not_found, expired FROM places WHERE domain = ?1";
@@ -32,7 +32,7 @@ impl RegistryWrites {
         &self,
         place: &DomainConfig,
         by: &Attribution,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         let before = self.one(PLACE, [place.domain.as_str()], rows::place)?;
         if before.as_ref() == Some(place) {
             return Ok(());
@@ -51,7 +51,7 @@ impl RegistryWrites {
         &self,
         domain: &Domain,
         by: &Attribution,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         let place =
             self.one(PLACE, [domain.as_str()], rows::place)?.ok_or(RegistryError::Missing)?;
         self.run("DELETE FROM places WHERE domain = ?1", [domain.as_str()])?;
@@ -64,7 +64,7 @@ impl RegistryWrites {
         &self,
         host: &BlockedHost,
         by: &Attribution,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         let row = params![host.host, host.at.as_ms(), host.why];
         if self.run("INSERT INTO blocked_hosts VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING", row)?
             > 0
@@ -75,7 +75,11 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn unblock_host(&self, host: &str, by: &Attribution) -> Result<(), WriteError> {
+    pub(crate) fn unblock_host(
+        &self,
+        host: &str,
+        by: &Attribution,
+    ) -> Result<(), RegistryWriteError> {
         let host =
             self.one(BLOCKED_HOST, [host], rows::blocked_host)?.ok_or(RegistryError::Missing)?;
         self.run("DELETE FROM blocked_hosts WHERE host = ?1", [&host.host])?;
@@ -84,7 +88,7 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn report(&self, report: &NewReport) -> Result<ReportResult, WriteError> {
+    pub(crate) fn report(&self, report: &NewReport) -> Result<ReportResult, RegistryWriteError> {
         let NewReport { link, created_at, reporter, account, reason, text, at } = report;
         let (domain, code, created_at) =
             (link.domain.as_str(), link.code.as_str(), created_at.as_ms());
@@ -113,7 +117,7 @@ impl RegistryWrites {
         created_at: Timestamp,
         state: ReportState,
         by: &Attribution,
-    ) -> Result<u64, WriteError> {
+    ) -> Result<u64, RegistryWriteError> {
         if state == ReportState::Open {
             return Ok(0);
         }
@@ -132,7 +136,7 @@ impl RegistryWrites {
         subject: &str,
         change: (Option<String>, Option<String>),
         by: &Attribution,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         self.write(&AuditRecord::noted(act, subject, change), by)?;
         Ok(())
     }

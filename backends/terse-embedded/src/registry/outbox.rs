@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use rusqlite::{Row, params};
 use terse_core::registry::{
-    Actor, AttemptRecord, Attribution, AuditRecord, Delivery, DeliveryClaim, DeliveryId,
-    DeliveryState, Disabled, DueDelivery, EnqueueResult, MAX_SETTLED_PER_WEBHOOK,
+    Actor, Attribution, AuditRecord, Deactivation, Delivery, DeliveryAttempt, DeliveryClaim,
+    DeliveryId, DeliveryState, DueDelivery, EnqueueResult, MAX_SETTLED_PER_WEBHOOK,
     MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook,
     WebhookChange, WebhookId, WebhookStore,
 };
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, at_most, bound, delivery_columns, filed, webhook_columns};
 use crate::registry::store::{Answer, EmbeddedRegistry};
-use crate::registry::writes::{RegistryWrites, WriteError};
+use crate::registry::writes::{RegistryWriteError, RegistryWrites};
 
 pub(crate) const WEBHOOKS_OF: &str =
     concat!("SELECT ", webhook_columns!(), " FROM webhooks w WHERE w.owner = ?1 ORDER BY w.id");
@@ -151,7 +151,7 @@ impl RegistryWrites {
         &self,
         webhook: &NewWebhook,
         by: &Attribution,
-    ) -> Result<Webhook, WriteError> {
+    ) -> Result<Webhook, RegistryWriteError> {
         let NewWebhook { owner, url, events, created_at } = webhook;
         if *owner != OwnerId::ADMIN {
             self.account(*owner)?.ok_or(RegistryError::Missing)?;
@@ -174,7 +174,7 @@ impl RegistryWrites {
         id: WebhookId,
         change: &WebhookChange,
         by: &Attribution,
-    ) -> Result<Webhook, WriteError> {
+    ) -> Result<Webhook, RegistryWriteError> {
         let (before, _) = self.webhook(Some(owner), id)?.ok_or(RegistryError::Missing)?;
         let after = change.apply(&before);
         self.keep_webhook(&before, &after, by)?;
@@ -187,7 +187,7 @@ impl RegistryWrites {
         before: &Webhook,
         after: &Webhook,
         by: &Attribution,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         if before == after {
             return Ok(());
         }
@@ -233,7 +233,7 @@ impl RegistryWrites {
         owner: OwnerId,
         id: WebhookId,
         by: &Attribution,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         let (webhook, _) = self.webhook(Some(owner), id)?.ok_or(RegistryError::Missing)?;
         self.run(EMPTY, [filed(id.0)])?;
         self.run("DELETE FROM webhooks WHERE id = ?1", [filed(id.0)])?;
@@ -241,7 +241,10 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn enqueue_all(&self, events: &[NewEvent]) -> Result<EnqueueResult, WriteError> {
+    pub(crate) fn enqueue_all(
+        &self,
+        events: &[NewEvent],
+    ) -> Result<EnqueueResult, RegistryWriteError> {
         let mut enqueued = EnqueueResult::default();
         for event in events {
             match self.webhooks(event.owner) {
@@ -256,7 +259,7 @@ impl RegistryWrites {
         Ok(enqueued)
     }
 
-    fn enqueue(&self, event: &NewEvent, webhooks: Vec<Webhook>) -> Result<u64, WriteError> {
+    fn enqueue(&self, event: &NewEvent, webhooks: Vec<Webhook>) -> Result<u64, RegistryWriteError> {
         let mut count = 0;
         for mut webhook in webhooks.into_iter().filter(|webhook| event.concerns(webhook)) {
             let Delivery { event: name, kind, body, created_at, state, next_at, .. } =
@@ -280,19 +283,22 @@ impl RegistryWrites {
         Ok(count)
     }
 
-    pub(crate) fn due(&self, claim: &DeliveryClaim) -> Result<Vec<DueDelivery>, WriteError> {
+    pub(crate) fn due(
+        &self,
+        claim: &DeliveryClaim,
+    ) -> Result<Vec<DueDelivery>, RegistryWriteError> {
         let (until, latest) = (claim.until().as_ms(), claim.latest_attempt().as_ms());
         let mut due = Vec::new();
-        for (webhook, loan) in self.ready(claim)? {
+        for (webhook, claim_number) in self.ready(claim)? {
             let id = filed(webhook.id.0);
             let next = match self.one(NEXT, [id, claim.now.as_ms()], rows::delivery)? {
                 Some(next) => Some(next),
                 None => self.one(TOO_LATE, [id, latest], rows::delivery)?,
             };
             let Some(delivery) = next else { continue };
-            let loan = loan + 1;
-            self.run(LEND, [filed(webhook.id.0), filed(loan), until])?;
-            due.push(DueDelivery { webhook, delivery, loan });
+            let claim_number = claim_number + 1;
+            self.run(LEND, [filed(webhook.id.0), filed(claim_number), until])?;
+            due.push(DueDelivery { webhook, delivery, claim_number });
         }
         Ok(due)
     }
@@ -303,7 +309,7 @@ impl RegistryWrites {
         id: WebhookId,
         event: &str,
         now: Timestamp,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         self.webhook(Some(owner), id)?.ok_or(RegistryError::Missing)?;
         let before = self.one(DELIVERY_OF_EVENT, params![filed(id.0), event], rows::delivery)?;
         let before = before.ok_or(RegistryError::Missing)?;
@@ -318,10 +324,10 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn settle(&self, settlement: &AttemptRecord) -> Result<bool, WriteError> {
-        let AttemptRecord { webhook: id, loan, delivery, disable } = settlement;
+    pub(crate) fn settle(&self, settlement: &DeliveryAttempt) -> Result<bool, RegistryWriteError> {
+        let DeliveryAttempt { webhook: id, claim_number, delivery, disable } = settlement;
         let Some((before, last)) = self.webhook(None, *id)? else { return Ok(false) };
-        if last != *loan {
+        if last != *claim_number {
             return Ok(false);
         }
         self.run("UPDATE webhooks SET lent_until = NULL WHERE id = ?1", [filed(id.0)])?;
@@ -343,7 +349,7 @@ impl RegistryWrites {
         ];
         self.run(SETTLE, row)?;
         let at = tried_at.unwrap_or(delivery.created_at);
-        let disabled = disable.as_ref().map(|why| Some(Disabled { at, why: why.clone() }));
+        let disabled = disable.as_ref().map(|why| Some(Deactivation { at, why: why.clone() }));
         let mut after = WebhookChange { disabled, ..WebhookChange::default() }.apply(&before);
         if *state != DeliveryState::Waiting {
             after.waiting = after.waiting.saturating_sub(1);
@@ -406,7 +412,7 @@ impl WebhookStore for EmbeddedRegistry {
         }
     }
 
-    async fn settle(&self, settlement: AttemptRecord) -> Answer<bool> {
+    async fn settle(&self, settlement: DeliveryAttempt) -> Answer<bool> {
         self.write(move |writes| writes.settle(&settlement)).await
     }
 

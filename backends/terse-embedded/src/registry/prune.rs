@@ -8,7 +8,7 @@ use terse_core::registry::{DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, RegistryMa
 
 use crate::engine;
 use crate::registry::store::{Answer, BATCH, EmbeddedRegistry};
-use crate::registry::writes::{RegistryWrites, WriteError};
+use crate::registry::writes::{RegistryWriteError, RegistryWrites};
 
 /// The rows that expire. Each statement deletes a limited number of rows, oldest first.
 pub(crate) const SESSIONS: &str = "DELETE FROM sessions WHERE token IN \
@@ -32,7 +32,7 @@ impl RegistryWrites {
         now: Timestamp,
         keep: Duration,
         limit: usize,
-    ) -> Result<usize, WriteError> {
+    ) -> Result<usize, RegistryWriteError> {
         let old = now.saturating_sub(keep);
         let mut count = 0;
         for (sql, by) in [

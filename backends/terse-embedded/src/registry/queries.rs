@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Params, Row, params};
 use terse_core::registry::{
-    Account, AccountName, ApiKey, Invitation, OidcIdentity, Session, Token,
+    Account, AccountName, ApiKey, Invitation, OidcIdentity, SecretHash, Session,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -86,8 +86,10 @@ impl RegistryQueries {
         Ok(self.conn.prepare_cached(sql)?.exists(params)?)
     }
 
-    pub(crate) fn setup(&self) -> Result<Option<Token>, Failure> {
-        self.one("SELECT value FROM meta WHERE name = 'setup'", [], |row| Ok(Token(row.get(0)?)))
+    pub(crate) fn setup(&self) -> Result<Option<SecretHash>, Failure> {
+        self.one("SELECT value FROM meta WHERE name = 'setup'", [], |row| {
+            Ok(SecretHash(row.get(0)?))
+        })
     }
 
     pub(crate) fn account(&self, id: OwnerId) -> Result<Option<Account>, Failure> {
@@ -107,7 +109,7 @@ impl RegistryQueries {
         })
     }
 
-    pub(crate) fn account_by_reset(&self, token: &Token) -> Result<Option<Account>, Failure> {
+    pub(crate) fn account_by_reset(&self, token: &SecretHash) -> Result<Option<Account>, Failure> {
         self.one(ACCOUNT_BY_RESET, [token.0], |row| rows::account(row, 0))
     }
 
@@ -124,7 +126,7 @@ impl RegistryQueries {
         self.all(SUSPENDED, [], |row| Ok(OwnerId(row.get::<_, i64>(0)?.cast_unsigned())))
     }
 
-    pub(crate) fn key(&self, token: &Token) -> Result<Option<(ApiKey, Account)>, Failure> {
+    pub(crate) fn key(&self, token: &SecretHash) -> Result<Option<(ApiKey, Account)>, Failure> {
         self.one(KEY_BY_TOKEN, [token.0], |row| {
             Ok((rows::key(row, ACCOUNT)?, rows::account(row, 0)?))
         })
@@ -148,7 +150,7 @@ impl RegistryQueries {
 
     pub(crate) fn session(
         &self,
-        token: &Token,
+        token: &SecretHash,
         now: Timestamp,
     ) -> Result<Option<(Session, Account)>, Failure> {
         let read = |row: &Row<'_>| Ok((rows::session(row, ACCOUNT)?, rows::account(row, 0)?));

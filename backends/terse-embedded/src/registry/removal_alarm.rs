@@ -9,7 +9,7 @@ use terse_core::registry::{
 use crate::failure::{Failure, corrupt};
 use crate::registry::queries::RegistryQueries;
 use crate::registry::store::{Answer, EmbeddedRegistry};
-use crate::registry::writes::{RegistryWrites, WriteError};
+use crate::registry::writes::{RegistryWriteError, RegistryWrites};
 
 const ALARM: &str = "SELECT value FROM meta WHERE name = 'removal_alarm'";
 const PUT_ALARM: &str = "INSERT OR REPLACE INTO meta VALUES ('removal_alarm', ?1)";
@@ -25,7 +25,7 @@ impl RegistryQueries {
 }
 
 impl RegistryWrites {
-    fn keep_alarm(&self, alarm: &RemovalAlarm) -> Result<(), WriteError> {
+    fn keep_alarm(&self, alarm: &RemovalAlarm) -> Result<(), RegistryWriteError> {
         let text = serde_json::to_string(alarm)
             .map_err(|error| Failure::from(corrupt(error.to_string())))?;
         self.run(PUT_ALARM, params![text])?;
@@ -36,12 +36,16 @@ impl RegistryWrites {
         &self,
         token: FencingToken,
         alarm: &RemovalAlarm,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), RegistryWriteError> {
         self.check_lease(token)?;
         self.keep_alarm(alarm)
     }
 
-    fn confirm_removal(&self, round: u64, by: &Attribution) -> Result<RemovalAlarm, WriteError> {
+    fn confirm_removal(
+        &self,
+        round: u64,
+        by: &Attribution,
+    ) -> Result<RemovalAlarm, RegistryWriteError> {
         let waits =
             |alarm: &RemovalAlarm| alarm.round == round && alarm.state == AlarmState::Waiting;
         let alarm = self.removal_alarm()?.filter(waits).ok_or(RegistryError::Missing)?;

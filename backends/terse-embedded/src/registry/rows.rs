@@ -3,9 +3,9 @@
 use rusqlite::Row;
 use terse_core::registry::{
     AbuseReport, Account, AccountName, AccountPreferences, Actor, ApiKey, AuditEntry, BlockedHost,
-    Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events, Invitation,
-    KeyId, OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, Session, Suspension,
-    Token, TwoFactor, Webhook, WebhookId,
+    Deactivation, Delivery, DeliveryId, DeliveryState, DomainConfig, EventKind, Invitation, KeyId,
+    OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, SecretHash, Session,
+    SubscribedEvents, Suspension, TwoFactor, Webhook, WebhookId,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Revision, Target, Timestamp};
 
@@ -113,7 +113,9 @@ pub(crate) fn account(row: &Row<'_>, at: usize) -> Read<Account> {
         _ => return Err(half().into()),
     };
     let reset = match (row.get(at + 11)?, maybe_timestamp(row, at + 12)?) {
-        (Some(token), Some(expires_at)) => Some(PasswordReset { token: Token(token), expires_at }),
+        (Some(token), Some(expires_at)) => {
+            Some(PasswordReset { token: SecretHash(token), expires_at })
+        }
         (None, None) => None,
         _ => return Err(half().into()),
     };
@@ -161,7 +163,7 @@ pub(crate) fn key(row: &Row<'_>, at: usize) -> Read<ApiKey> {
 /// Reads token, owner, created_at, expires_at, beginning at column `at`.
 pub(crate) fn session(row: &Row<'_>, at: usize) -> Read<Session> {
     Ok(Session {
-        token: Token(row.get(at)?),
+        token: SecretHash(row.get(at)?),
         owner: OwnerId(number(row, at + 1)?),
         created_at: timestamp(row, at + 2)?,
         expires_at: timestamp(row, at + 3)?,
@@ -171,7 +173,7 @@ pub(crate) fn session(row: &Row<'_>, at: usize) -> Read<Session> {
 /// Reads token, role, writer, expires_at.
 pub(crate) fn invitation(row: &Row<'_>) -> Read<Invitation> {
     Ok(Invitation {
-        token: Token(row.get(0)?),
+        token: SecretHash(row.get(0)?),
         role: word(row, 1, "role of an invitation", Role::parse)?,
         by: OwnerId(number(row, 2)?),
         expires_at: timestamp(row, 3)?,
@@ -213,7 +215,7 @@ pub(crate) fn report(row: &Row<'_>) -> Read<AbuseReport> {
 pub(crate) fn webhook(row: &Row<'_>) -> Read<Webhook> {
     let id = number(row, 0)?;
     let disabled = match (maybe_timestamp(row, 7)?, row.get(8)?) {
-        (Some(at), Some(why)) => Some(Disabled { at, why }),
+        (Some(at), Some(why)) => Some(Deactivation { at, why }),
         (None, None) => None,
         _ => return Err(corrupt(format!("webhook {id} is half written")).into()),
     };
@@ -221,7 +223,7 @@ pub(crate) fn webhook(row: &Row<'_>) -> Read<Webhook> {
         id: WebhookId(id),
         owner: OwnerId(number(row, 1)?),
         url: Target::from_stored(row.get(2)?),
-        events: word(row, 3, "webhook's events", Events::from_stored)?,
+        events: word(row, 3, "webhook's events", SubscribedEvents::from_stored)?,
         created_at: timestamp(row, 4)?,
         generation: row.get(5)?,
         rotated_at: maybe_timestamp(row, 6)?,

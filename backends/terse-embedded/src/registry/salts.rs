@@ -11,7 +11,7 @@ use crate::engine;
 use crate::failure::{Failure, unavailable};
 use crate::registry::queries::RegistryQueries;
 use crate::registry::store::{Answer, EmbeddedRegistry};
-use crate::registry::writes::{RegistryWrites, WriteError};
+use crate::registry::writes::{RegistryWriteError, RegistryWrites};
 
 pub(crate) const SALT: &str = "SELECT salt FROM salts WHERE day = ?1";
 const ADD_SALT: &str = "INSERT INTO salts VALUES (?1, ?2) ON CONFLICT DO NOTHING";
@@ -28,7 +28,7 @@ impl RegistryQueries {
 
 impl RegistryWrites {
     /// Adds a salt unless the day has one, and returns the day's salt.
-    fn make_salt(&self, day: i64) -> Result<Salt, WriteError> {
+    fn make_salt(&self, day: i64) -> Result<Salt, RegistryWriteError> {
         let mut salt = Salt::default();
         getrandom::fill(&mut salt)
             .map_err(|error| Failure::from(unavailable(error.to_string())))?;
@@ -36,14 +36,14 @@ impl RegistryWrites {
         Ok(self.salt(day)?.unwrap_or(salt))
     }
 
-    fn import_salts(&self, salts: &[(i64, Salt)]) -> Result<(), WriteError> {
+    fn import_salts(&self, salts: &[(i64, Salt)]) -> Result<(), RegistryWriteError> {
         for (day, salt) in salts {
             self.run(ADD_SALT, params![day, salt])?;
         }
         Ok(())
     }
 
-    fn delete_old_salts(&self, token: FencingToken) -> Result<usize, WriteError> {
+    fn delete_old_salts(&self, token: FencingToken) -> Result<usize, RegistryWriteError> {
         self.check_lease(token)?;
         Ok(self.run(DELETE_OLD, [])?)
     }

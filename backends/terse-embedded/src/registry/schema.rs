@@ -1,9 +1,9 @@
 //! The schema of the registry file.
 
-use crate::schema::Shape;
+use crate::schema::FileSchema;
 
 /// "trsr".
-pub(crate) const REGISTRY: Shape = Shape {
+pub(crate) const REGISTRY: FileSchema = FileSchema {
     name: "registry",
     application: 0x7472_7372,
     steps: &[

@@ -16,7 +16,7 @@ use crate::registry::options::RegistryOptions;
 use crate::registry::outbox::RECALL;
 use crate::registry::queries::RegistryQueries;
 use crate::registry::schema::REGISTRY;
-use crate::registry::writes::{RegistryWrites, WriteError};
+use crate::registry::writes::{RegistryWriteError, RegistryWrites};
 use crate::threads::{ReadPool, StoreThreads};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -141,7 +141,7 @@ impl EmbeddedRegistry {
 
     pub(crate) async fn write<A: Send + 'static>(
         &self,
-        work: impl Fn(&RegistryWrites) -> Result<A, WriteError> + Send + 'static,
+        work: impl Fn(&RegistryWrites) -> Result<A, RegistryWriteError> + Send + 'static,
     ) -> Answer<A> {
         self.threads.write(move |writes| writes.step(&work)).await?
     }

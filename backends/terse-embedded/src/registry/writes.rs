@@ -21,20 +21,20 @@ pub(crate) struct RegistryWrites {
 }
 
 /// Why a step was not done.
-pub(crate) enum WriteError {
+pub(crate) enum RegistryWriteError {
     /// It affects only this caller.
     Refused(RegistryError),
     /// The file could not be read or written.
     Failed(Failure),
 }
 
-impl From<RegistryError> for WriteError {
+impl From<RegistryError> for RegistryWriteError {
     fn from(error: RegistryError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<Failure> for WriteError {
+impl From<Failure> for RegistryWriteError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refused(error) => Self::Refused(error.into()),
@@ -43,7 +43,7 @@ impl From<Failure> for WriteError {
     }
 }
 
-impl From<rusqlite::Error> for WriteError {
+impl From<rusqlite::Error> for RegistryWriteError {
     fn from(error: rusqlite::Error) -> Self {
         Failure::from(error).into()
     }
@@ -86,7 +86,7 @@ impl RegistryWrites {
     /// undone.
     pub(crate) fn step<A>(
         &mut self,
-        work: impl FnOnce(&Self) -> Result<A, WriteError>,
+        work: impl FnOnce(&Self) -> Result<A, RegistryWriteError>,
     ) -> Result<Result<A, RegistryError>, Failure> {
         self.run("SAVEPOINT step", [])?;
         let changed_before = self.version_changed.get();
@@ -95,14 +95,14 @@ impl RegistryWrites {
                 self.run("RELEASE step", [])?;
                 Ok(Ok(answer))
             }
-            Err(WriteError::Refused(error)) => {
+            Err(RegistryWriteError::Refused(error)) => {
                 self.run("ROLLBACK TO step", [])?;
                 self.version_changed.set(changed_before);
                 self.run("RELEASE step", [])?;
                 Ok(Err(error))
             }
             // The whole transaction is rolled back, with every step in it.
-            Err(WriteError::Failed(failure)) => Err(failure),
+            Err(RegistryWriteError::Failed(failure)) => Err(failure),
         }
     }
 

@@ -6,7 +6,7 @@ use terse_core::{Insert, LinkStatus, LinkStore, ListQuery, Tags, Title};
 use terse_testkit::{alias, generated, timestamp};
 
 use super::*;
-use crate::{Embedded, EmbeddedOptions};
+use crate::{EmbeddedLinks, EmbeddedOptions};
 
 #[test]
 fn a_text_has_the_trigrams_that_every_link_with_it_has() {
@@ -42,11 +42,11 @@ fn the_numbers_of_the_index_have_the_order_of_the_times() {
     }
 }
 
-fn open(folder: &Path) -> Embedded {
-    Embedded::open(EmbeddedOptions::new(folder.join("terse.db"))).unwrap()
+fn open(folder: &Path) -> EmbeddedLinks {
+    EmbeddedLinks::open(EmbeddedOptions::new(folder.join("terse.db"))).unwrap()
 }
 
-async fn put(store: &Embedded, links: Vec<Link>) {
+async fn put(store: &EmbeddedLinks, links: Vec<Link>) {
     let write = move |writes: &mut LinkWrites| {
         for link in &links {
             writes.insert(&Insert::new(link.clone(), None))?;
@@ -56,12 +56,12 @@ async fn put(store: &Embedded, links: Vec<Link>) {
     store.threads().write(write).await.unwrap();
 }
 
-async fn index(store: &Embedded) {
+async fn index(store: &EmbeddedLinks) {
     while store.threads().write(|writes| writes.index_waiting(500)).await.unwrap() {}
 }
 
 /// Empties the index, as it is after the upgrade of a file from before there was one.
-async fn forget_index(store: &Embedded) {
+async fn forget_index(store: &EmbeddedLinks) {
     let forget = |writes: &mut LinkWrites| {
         writes.conn.execute_batch(
             "INSERT INTO search(search) VALUES ('delete-all'); DELETE FROM unindexed; \
@@ -78,7 +78,7 @@ fn all(sort: Sort) -> ListQuery {
     ListQuery::all(sort, 7, timestamp(1))
 }
 
-async fn found(store: &Embedded, query: &ListQuery) -> Vec<String> {
+async fn found(store: &EmbeddedLinks, query: &ListQuery) -> Vec<String> {
     let (mut query, mut codes) = (query.clone(), Vec::new());
     loop {
         let page = store.list(&query).await.unwrap();
@@ -91,7 +91,7 @@ async fn found(store: &Embedded, query: &ListQuery) -> Vec<String> {
 }
 
 /// Links with few different times, owners, tags and words, so that they share many trigrams.
-async fn mixed(store: &Embedded) -> Vec<Link> {
+async fn mixed(store: &EmbeddedLinks) -> Vec<Link> {
     let numbering = terse_core::Numbering::new(store.identity());
     let range = store.lease(7, 300, numbering.capacity(7), 0).await.unwrap();
     let words = ["spring", "summer", "Sale", "über-uns", "news"];
@@ -116,7 +116,7 @@ async fn mixed(store: &Embedded) -> Vec<Link> {
     links
 }
 
-async fn check(store: &Embedded, when: &str) {
+async fn check(store: &EmbeddedLinks, when: &str) {
     for sort in [Sort::Newest, Sort::Oldest] {
         let everything = {
             let mut query = ListQuery { limit: 1000, ..all(sort) };
@@ -280,6 +280,6 @@ async fn nothing_of_a_changed_or_deleted_link_stays_in_the_index() {
     assert!(crate::verify(&folder.path().join("terse.db")).unwrap().is_clean());
 }
 
-async fn store_link(store: &Embedded, link: &Link) -> Link {
+async fn store_link(store: &EmbeddedLinks, link: &Link) -> Link {
     terse_core::LinkReader::get(store, &link.key).await.unwrap().unwrap()
 }

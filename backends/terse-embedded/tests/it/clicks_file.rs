@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use terse_core::clicks::{
-    Added, Batch, BotKind, Bots, Click, ClickIngest as _, ClickReports as _, ClickRetention as _,
-    ClickSubject, ClickTarget, Count, Dimension, Interned, JournalId, JournalSpan, LinkId, Opened,
-    Period, RawQuery, Retention, TopQuery,
+    Added, Batch, BotFilter, BotKind, Click, ClickIngest as _, ClickReports as _,
+    ClickRetention as _, ClickSubject, ClickTarget, Count, Dimension, Interned, JournalId,
+    JournalSpan, LinkId, Opened, Period, RawQuery, Retention, TopQuery,
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 use terse_embedded::{
-    BackupError, ClickOptions, Embedded, EmbeddedClicks, EmbeddedOpenError, EmbeddedOptions,
+    BackupError, ClickOptions, EmbeddedClicks, EmbeddedLinks, EmbeddedOpenError, EmbeddedOptions,
     RunLimits, backup_clicks, inspect_clicks, verify_clicks,
 };
 use terse_testkit::{key, timestamp};
@@ -151,7 +151,7 @@ fn files_from_the_future_and_of_others_are_refused_and_left_alone() {
         assert!(matches!(error, EmbeddedOpenError::Newer { found: 99, known: 9 }), "{error}");
     }
     let links = folder.0.path().join("terse.db");
-    drop(Embedded::open(EmbeddedOptions::new(&links)).unwrap());
+    drop(EmbeddedLinks::open(EmbeddedOptions::new(&links)).unwrap());
     let recipes = folder.0.path().join("recipes.db");
     sql(&recipes, "CREATE TABLE recipes (name TEXT)");
     let letter = folder.0.path().join("letter.db");
@@ -773,7 +773,7 @@ async fn busy_links_of_others_push_none_out_of_an_owners_ranking() {
     put(&store, clicks).await;
     let top = async |from: i64, to: i64| {
         let period = Period { from: Some(timestamp(from)), to: Some(timestamp(to)) };
-        let bots = Bots::Include;
+        let bots = BotFilter::Include;
         let query = TopQuery { owner: Some(OWNER), period, bots, after: None, limit: 4 };
         let found = store.top(&query).await.unwrap();
         let found = found.iter().map(|found| (found.link.key.code.to_string(), found.clicks.all()));
@@ -932,8 +932,13 @@ async fn blocks_of_an_earlier_version_are_counted_once() {
         }
         assert_eq!(store.counts(&[link(3)]).await.unwrap()[0].humans, 15 + more);
         assert_eq!(everything(&store).await.humans, 120 + more);
-        let query =
-            TopQuery { owner: None, period: ALWAYS, bots: Bots::Include, after: None, limit: 100 };
+        let query = TopQuery {
+            owner: None,
+            period: ALWAYS,
+            bots: BotFilter::Include,
+            after: None,
+            limit: 100,
+        };
         let top = store.top(&query).await.unwrap();
         assert_eq!(top.iter().map(|link| link.clicks.all()).sum::<u64>(), 120 + more);
         assert!(verify_clicks(&folder.db()).unwrap().is_clean());

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use terse_embedded::{ClickOptions, Embedded, EmbeddedClicks, EmbeddedOptions};
+use terse_embedded::{ClickOptions, EmbeddedClicks, EmbeddedLinks, EmbeddedOptions};
 use terse_testkit::link_store::LinkStorePair;
 
 use crate::folders::folder;
@@ -11,7 +11,7 @@ use crate::folders::folder;
 /// Only one process can open the folder: both handles are the same store.
 async fn fresh_links() -> Option<LinkStorePair> {
     Some(LinkStorePair::one(
-        Embedded::open(EmbeddedOptions::new(folder().join("terse.db"))).unwrap(),
+        EmbeddedLinks::open(EmbeddedOptions::new(folder().join("terse.db"))).unwrap(),
     ))
 }
 terse_testkit::link_store!(fresh_links);

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use terse_core::{
-    Alphabet, Domain, Insert, Inserted, Link, LinkKey, LinkReader as _, LinkStore as _, ListQuery,
-    Numbering, Request, Revision, Sort, StoreError,
+    Alphabet, Domain, IdempotencyKey, Insert, Inserted, Link, LinkKey, LinkReader as _,
+    LinkStore as _, ListQuery, Numbering, Revision, Sort, StoreError,
 };
-use terse_embedded::{Embedded, EmbeddedOpenError, EmbeddedOptions, verify};
+use terse_embedded::{EmbeddedLinks, EmbeddedOpenError, EmbeddedOptions, verify};
 use terse_testkit::{alias, generated, key, timestamp};
 
 use crate::file::{Folder, put, sql};
@@ -20,7 +20,7 @@ fn damage_and_another_alphabet_are_reported_at_open() {
     let folder = Folder::new();
     let store = folder.open();
     drop(store);
-    let error = Embedded::open(EmbeddedOptions {
+    let error = EmbeddedLinks::open(EmbeddedOptions {
         alphabet: Alphabet::Base58,
         ..EmbeddedOptions::new(folder.db())
     })
@@ -30,7 +30,7 @@ fn damage_and_another_alphabet_are_reported_at_open() {
         "{error:?}"
     );
     sql(&folder.db(), "DELETE FROM meta WHERE name = 'secret'; INSERT INTO leases VALUES (7, 100)");
-    let error = Embedded::open(EmbeddedOptions::new(folder.db())).unwrap_err();
+    let error = EmbeddedLinks::open(EmbeddedOptions::new(folder.db())).unwrap_err();
     assert!(matches!(error, EmbeddedOpenError::Damaged(_)), "{error:?}");
     assert!(verify(&folder.db()).is_err());
 }
@@ -236,7 +236,8 @@ async fn a_damaged_page_concerns_only_what_lies_on_it() {
     let tasks: Vec<_> = (0..20u8)
         .map(|n| {
             let store = store.clone();
-            let request = (n % 4 == 1).then_some(Request { id: [n; 32], fingerprint: [0; 32] });
+            let request =
+                (n % 4 == 1).then_some(IdempotencyKey { id: [n; 32], fingerprint: [0; 32] });
             let link = alias(&format!("link-{n}"), "https://example.com/");
             tokio::spawn(async move { store.insert(Insert::new(link, request)).await })
         })

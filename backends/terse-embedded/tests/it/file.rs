@@ -12,7 +12,7 @@ use terse_core::{
     LinkReader as _, LinkStore as _, Numbering, StoreError,
 };
 use terse_embedded::{
-    BackupError, Embedded, EmbeddedOpenError, EmbeddedOptions, backup, skip_ahead, verify,
+    BackupError, EmbeddedLinks, EmbeddedOpenError, EmbeddedOptions, backup, skip_ahead, verify,
 };
 use terse_testkit::{alias, generated, key, timestamp};
 
@@ -27,12 +27,12 @@ impl Folder {
         self.0.path().join("terse.db")
     }
 
-    pub(crate) fn open(&self) -> Embedded {
-        Embedded::open(EmbeddedOptions::new(self.db())).unwrap()
+    pub(crate) fn open(&self) -> EmbeddedLinks {
+        EmbeddedLinks::open(EmbeddedOptions::new(self.db())).unwrap()
     }
 }
 
-pub(crate) async fn put(store: &Embedded, link: &Link) {
+pub(crate) async fn put(store: &EmbeddedLinks, link: &Link) {
     assert_eq!(store.insert(Insert::new(link.clone(), None)).await.unwrap(), Inserted::Created);
 }
 
@@ -86,20 +86,20 @@ fn files_of_others_are_refused_and_left_alone() {
     let folder = Folder::new();
     std::fs::write(folder.db(), "this is a letter, not a database\n".repeat(300)).unwrap();
     let before = std::fs::read(folder.db()).unwrap();
-    let error = Embedded::open(EmbeddedOptions::new(folder.db())).unwrap_err();
+    let error = EmbeddedLinks::open(EmbeddedOptions::new(folder.db())).unwrap_err();
     assert!(matches!(error, EmbeddedOpenError::NotTerse(_)), "{error:?}");
     assert_eq!(std::fs::read(folder.db()).unwrap(), before);
 
     std::fs::remove_file(folder.db()).unwrap();
     sql(&folder.db(), "CREATE TABLE recipes (name TEXT)");
     let before = std::fs::read(folder.db()).unwrap();
-    let error = Embedded::open(EmbeddedOptions::new(folder.db())).unwrap_err();
+    let error = EmbeddedLinks::open(EmbeddedOptions::new(folder.db())).unwrap_err();
     assert!(matches!(error, EmbeddedOpenError::NotTerse(_)), "{error:?}");
     assert_eq!(std::fs::read(folder.db()).unwrap(), before);
 
     let nowhere = folder.0.path().join("no/such/folder/terse.db");
     assert!(matches!(
-        Embedded::open(EmbeddedOptions::new(nowhere)).unwrap_err(),
+        EmbeddedLinks::open(EmbeddedOptions::new(nowhere)).unwrap_err(),
         EmbeddedOpenError::Io(_)
     ));
 }
@@ -107,7 +107,7 @@ fn files_of_others_are_refused_and_left_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     let folder = Folder::new();
-    let store = Embedded::open(EmbeddedOptions {
+    let store = EmbeddedLinks::open(EmbeddedOptions {
         max_pages: Some(60),
         ..EmbeddedOptions::new(folder.db())
     })
@@ -139,7 +139,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     assert!(verify(&folder.db()).unwrap().is_clean());
 }
 
-async fn until_healthy(store: &Embedded) {
+async fn until_healthy(store: &EmbeddedLinks) {
     for _ in 0..500 {
         if store.check().await.is_ok() {
             return;
@@ -153,7 +153,8 @@ async fn until_healthy(store: &Embedded) {
 async fn a_full_queue_is_busy_and_what_waited_is_done() {
     let folder = Folder::new();
     let store = Arc::new(
-        Embedded::open(EmbeddedOptions { queue: 3, ..EmbeddedOptions::new(folder.db()) }).unwrap(),
+        EmbeddedLinks::open(EmbeddedOptions { queue: 3, ..EmbeddedOptions::new(folder.db()) })
+            .unwrap(),
     );
     put(&store, &alias("first", "https://example.com/")).await;
     // Another connection holds the write lock.
@@ -212,7 +213,7 @@ async fn a_backup_made_while_writing_is_whole() {
     );
     let report = verify(&to).unwrap();
     assert!(report.is_clean() && report.links >= 200, "{report:?}");
-    let copy = Embedded::open(EmbeddedOptions::new(&to)).unwrap();
+    let copy = EmbeddedLinks::open(EmbeddedOptions::new(&to)).unwrap();
     assert_eq!(copy.identity().secret(), store.identity().secret());
     for n in 0..200 {
         assert!(copy.get(&key(&format!("before-{n}"))).await.unwrap().is_some());
@@ -317,7 +318,7 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
         "one file: {names:?}"
     );
     assert!(verify(&to).unwrap().is_clean());
-    let copy = Embedded::open(EmbeddedOptions::new(&to)).unwrap();
+    let copy = EmbeddedLinks::open(EmbeddedOptions::new(&to)).unwrap();
     assert!(copy.lease(7, 10, u64::MAX, 0).await.unwrap().start >= later.end);
     assert!(copy.lease(4, 10, u64::MAX, 0).await.unwrap().start >= other_length.end);
     assert_eq!((store.incarnation().await.unwrap(), copy.incarnation().await.unwrap()), (1, 2));
@@ -326,7 +327,7 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
     for _ in 0..20 {
         skip_ahead(&to).unwrap();
     }
-    let copy = Embedded::open(EmbeddedOptions::new(&to)).unwrap();
+    let copy = EmbeddedLinks::open(EmbeddedOptions::new(&to)).unwrap();
     assert!(matches!(copy.lease(4, 10, u64::MAX, 0).await, Err(StoreError::Exhausted)));
 }
 

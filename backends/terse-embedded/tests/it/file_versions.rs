@@ -5,11 +5,11 @@ use rusqlite::Connection;
 use terse_core::registry::EventKind;
 use terse_core::rules::Rules;
 use terse_core::{
-    CodeRequest, CodeSource as _, Flags, HashedCodes, Insert, Link, LinkReader as _,
+    CodeRequest, CodeSource as _, HashedCodes, Insert, Link, LinkFlags, LinkReader as _,
     LinkStore as _, ListQuery, ModerationSource, ModerationStatus, Notes, Outbox as _, OutboxEvent,
     OwnerId, Revision, Sort, TagCount, Tags, Target, Updated,
 };
-use terse_embedded::{Embedded, EmbeddedOpenError, EmbeddedOptions, verify};
+use terse_embedded::{EmbeddedLinks, EmbeddedOpenError, EmbeddedOptions, verify};
 use terse_testkit::{alias, timestamp};
 
 use crate::file::{Folder, put, sql};
@@ -24,7 +24,7 @@ fn a_file_from_the_future_is_refused_and_left_alone() {
     };
     let present = version();
     sql(&folder.db(), "PRAGMA user_version = 99");
-    let error = Embedded::open(EmbeddedOptions::new(folder.db())).unwrap_err();
+    let error = EmbeddedLinks::open(EmbeddedOptions::new(folder.db())).unwrap_err();
     assert!(
         matches!(error, EmbeddedOpenError::Newer { found: 99, known } if known == present),
         "{error}"
@@ -69,7 +69,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     let search = ListQuery { text, ..ListQuery::all(Sort::Newest, 9, timestamp(1)) };
     assert_eq!(store.list(&search).await.unwrap().links, std::slice::from_ref(&plain), "upgraded");
     let flagged = Link {
-        flags: Flags::new(["userinfo"]),
+        flags: LinkFlags::new(["userinfo"]),
         moderation: ModerationStatus::Suspicious,
         notes: Some(Notes::from_stored("a note".into())),
         rules: Rules::from_stored(r#"[{"device":"mobile","to":"https://example.com/m"}]"#),
@@ -88,7 +88,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
 async fn a_file_of_the_first_version_keeps_its_codes_from_targets() {
     let folder = Folder::new();
     let target = Target::from_stored("https://a.example/".into());
-    let code_in = async |store: Embedded| {
+    let code_in = async |store: EmbeddedLinks| {
         let codes = HashedCodes::new(store.identity(), 7);
         let wanted = CodeRequest { owner: OwnerId::ADMIN, target: &target, attempt: 0 };
         let code = codes.next(wanted).await.unwrap().to_string();
@@ -128,6 +128,6 @@ async fn waiting_events_of_an_earlier_version_get_a_lasting_id() {
     let copy = folder.db().with_file_name("copy.db");
     terse_embedded::backup(&folder.db(), &copy).unwrap();
     terse_embedded::skip_ahead(&copy).unwrap();
-    let restored = Embedded::open(EmbeddedOptions::new(&copy)).unwrap();
+    let restored = EmbeddedLinks::open(EmbeddedOptions::new(&copy)).unwrap();
     assert_eq!(restored.outbox(10).await.unwrap(), first, "the same id after a restore");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use terse_core::Clock;
 use terse_core::limits::{
-    Limit, LimitKey, LimitSubject, LimitedAction, Limiter as _, Take, by_address,
+    Limit, LimitKey, LimitSubject, LimitedAction, Limiter as _, TokenRequest, by_address,
 };
 use terse_embedded::LocalLimiter;
 use terse_testkit::limiter::LimiterUnderTest;
@@ -36,7 +36,7 @@ async fn a_bucket_that_is_full_again_is_forgotten() {
     let limiter = LocalLimiter::new(clock.clone());
     let one = |key| {
         let subject = LimitSubject { action: LimitedAction::Create, key: LimitKey::Key(key) };
-        [Take { subject, limit: Limit::per_minute(60), count: 1 }]
+        [TokenRequest { subject, limit: Limit::per_minute(60), count: 1 }]
     };
     for key in 0..100_000 {
         limiter.take(&one(key)).await;

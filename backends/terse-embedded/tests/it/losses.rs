@@ -10,7 +10,7 @@ use terse_core::{
     CodeRequest, CodeSource as _, Insert, LinkKey, LinkReader as _, LinkStore as _, NumberedCodes,
     OwnerId, Target,
 };
-use terse_embedded::{Embedded, EmbeddedOptions, last_loss, verify};
+use terse_embedded::{EmbeddedLinks, EmbeddedOptions, last_loss, verify};
 use terse_testkit::{generated, key};
 
 struct Folder(tempfile::TempDir);
@@ -28,8 +28,8 @@ impl Folder {
         self.0.path().join(format!("terse.db{suffix}"))
     }
 
-    fn open(&self) -> Arc<Embedded> {
-        Arc::new(Embedded::open(EmbeddedOptions::new(self.db())).unwrap())
+    fn open(&self) -> Arc<EmbeddedLinks> {
+        Arc::new(EmbeddedLinks::open(EmbeddedOptions::new(self.db())).unwrap())
     }
 
     /// The files as they are now: what a process that is killed leaves behind.
@@ -46,7 +46,7 @@ impl Folder {
 
 /// Codes as a process takes them, each with a link. A refill may hold the store for a while
 /// longer: only `close`, not a drop, ends it for sure.
-async fn create(store: &Arc<Embedded>, count: usize) -> Vec<LinkKey> {
+async fn create(store: &Arc<EmbeddedLinks>, count: usize) -> Vec<LinkKey> {
     let codes = NumberedCodes::new(store.clone(), 7, 10);
     let target = Target::from_stored("https://example.com/".into());
     let mut keys = Vec::new();
@@ -60,7 +60,7 @@ async fn create(store: &Arc<Embedded>, count: usize) -> Vec<LinkKey> {
     keys
 }
 
-async fn found(store: &Embedded, keys: &[LinkKey]) -> usize {
+async fn found(store: &EmbeddedLinks, keys: &[LinkKey]) -> usize {
     let mut found = 0;
     for key in keys {
         found += usize::from(store.get(key).await.unwrap().is_some());
@@ -196,7 +196,7 @@ async fn a_link_in_a_damaged_page_is_unavailable_and_never_missing() {
         // The page becomes one that was never written, as after a failed disk.
         bytes[page * 4096..(page + 1) * 4096].fill(0);
         std::fs::write(copy.db(), bytes).unwrap();
-        let Ok(store) = Embedded::open(EmbeddedOptions::new(copy.db())) else { continue };
+        let Ok(store) = EmbeddedLinks::open(EmbeddedOptions::new(copy.db())) else { continue };
         pages += 1;
         for key in &keys {
             match store.get(key).await {

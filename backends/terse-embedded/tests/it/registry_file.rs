@@ -10,8 +10,8 @@ use rusqlite::Connection;
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
     AccountName, AcmeRecordKind, Actor, Attribution, BlockedHost, DeliveryClaim, EventKind,
-    NewAccount, NewEvent, NewKey, NewWebhook, NodeId, RegistryError, Role, Scope, Session, Token,
-    WebhookId,
+    NewAccount, NewEvent, NewKey, NewWebhook, NodeId, RegistryError, Role, Scope, SecretHash,
+    Session, WebhookId,
 };
 use terse_core::{OwnerId, StoreError};
 use terse_embedded::{
@@ -50,10 +50,10 @@ pub(crate) fn new(name: &str) -> NewAccount {
     NewAccount { name, role: Role::User, password: None, identity: None, created_at: timestamp(0) }
 }
 
-pub(crate) fn token(of: OwnerId) -> Token {
+pub(crate) fn token(of: OwnerId) -> SecretHash {
     let mut bytes = [7; 32];
     bytes[..8].copy_from_slice(&of.0.to_le_bytes());
-    Token(bytes)
+    SecretHash(bytes)
 }
 
 pub(crate) fn new_key(owner: OwnerId) -> NewKey {

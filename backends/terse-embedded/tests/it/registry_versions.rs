@@ -4,13 +4,13 @@
 use rusqlite::Connection;
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
-    AccountChange, AuditQuery, BlockedHost, ChangeAccount, EventKind, NewEvent, NewWebhook,
-    PasswordReset, Token, TotpSeed, TwoFactor,
+    AccountChange, AuditQuery, BlockedHost, ConditionalAccountChange, EventKind, NewEvent,
+    NewWebhook, PasswordReset, SecretHash, TotpSeed, TwoFactor,
 };
 use terse_core::{Insert, LinkStore as _, OwnerId, Target};
 use terse_embedded::{
-    ClickOptions, Embedded, EmbeddedClicks, EmbeddedOptions, backup_registry, move_into_registry,
-    skip_ahead_registry, verify_registry,
+    ClickOptions, EmbeddedClicks, EmbeddedLinks, EmbeddedOptions, backup_registry,
+    move_into_registry, skip_ahead_registry, verify_registry,
 };
 use terse_testkit::timestamp;
 
@@ -20,7 +20,7 @@ use crate::registry_file::{Folder, by, new, new_key, sql, token};
 async fn the_admin_key_and_the_salts_of_an_earlier_version_move_into_the_registry() {
     let folder = Folder::new();
     let (links, clicks) = (folder.0.path().join("terse.db"), folder.0.path().join("clicks.db"));
-    let embedded = Embedded::open(EmbeddedOptions::new(&links)).unwrap();
+    let embedded = EmbeddedLinks::open(EmbeddedOptions::new(&links)).unwrap();
     let embedded_clicks = EmbeddedClicks::open(ClickOptions::new(&clicks)).unwrap();
     let registry = folder.open();
     let (hash, salts) = ([9; 32], [[0xa7; 16], [0xb8; 16]]);
@@ -36,7 +36,7 @@ async fn the_admin_key_and_the_salts_of_an_earlier_version_move_into_the_registr
     }
     for _ in 0..2 {
         move_into_registry(&embedded, &embedded_clicks, &registry).await.unwrap();
-        assert_eq!(registry.admin_key().await.unwrap(), Some(Token(hash)));
+        assert_eq!(registry.admin_key().await.unwrap(), Some(SecretHash(hash)));
         assert_eq!(registry.salt(20_000).await.unwrap(), salts[0]);
         assert_eq!(registry.salt(20_001).await.unwrap(), salts[1]);
         assert_eq!(embedded_clicks.old_salts().await.unwrap(), []);
@@ -65,19 +65,19 @@ async fn a_file_of_schema_version_6_takes_a_reset_link_and_two_factor_sign_in() 
     let registry = folder.open();
     assert_eq!(registry.account(ann.id).await.unwrap().as_ref(), Some(&ann));
     assert_eq!(registry.key(&token(ann.id)).await.unwrap().unwrap().1, ann);
-    let reset = PasswordReset { token: Token([9; 32]), expires_at: timestamp(9) };
+    let reset = PasswordReset { token: SecretHash([9; 32]), expires_at: timestamp(9) };
     let two_factor =
-        TwoFactor { seed: TotpSeed([3; 16]), last_step: 7, recovery: vec![Token([4; 32]); 2] };
+        TwoFactor { seed: TotpSeed([3; 16]), last_step: 7, recovery: vec![SecretHash([4; 32]); 2] };
     let two_factor = Some(Some(two_factor));
     let change = AccountChange { reset: Some(Some(reset)), two_factor, ..AccountChange::default() };
-    let change = ChangeAccount { id: ann.id, change, expected: Some(ann.revision) };
+    let change = ConditionalAccountChange { id: ann.id, change, expected: Some(ann.revision) };
     let changed = registry.change_account(change, by()).await.unwrap();
-    assert_eq!(registry.account_by_reset(&Token([9; 32])).await.unwrap(), Some(changed));
+    assert_eq!(registry.account_by_reset(&SecretHash([9; 32])).await.unwrap(), Some(changed));
     assert!(verify_registry(&folder.db()).unwrap().is_clean());
     drop(registry);
     // A copy that is used again has no reset links.
     skip_ahead_registry(&folder.db()).unwrap();
-    assert_eq!(folder.open().account_by_reset(&Token([9; 32])).await.unwrap(), None);
+    assert_eq!(folder.open().account_by_reset(&SecretHash([9; 32])).await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,7 +153,7 @@ async fn a_delivery_that_exists_twice_is_kept_once() {
 async fn a_registry_that_is_older_than_the_links_gives_none_of_their_owners_to_another() {
     let folder = Folder::new();
     let registry = folder.open();
-    let links = terse_embedded::Embedded::open(terse_embedded::EmbeddedOptions::new(
+    let links = terse_embedded::EmbeddedLinks::open(terse_embedded::EmbeddedOptions::new(
         folder.db().with_file_name("links.db"),
     ))
     .unwrap();

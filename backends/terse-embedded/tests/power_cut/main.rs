@@ -16,14 +16,14 @@ use terse_core::{
     Insert, Inserted, Link, LinkReader as _, LinkStore, ListQuery, Numbering, Revision, Sort,
     StoreError, Updated,
 };
-use terse_embedded::{Embedded, EmbeddedOptions, verify};
+use terse_embedded::{EmbeddedLinks, EmbeddedOptions, verify};
 use terse_testkit::{alias, generated, timestamp};
 
 /// A store on the forgetful disk, with callers that create and change links and record what was
 /// acknowledged.
 struct SimulatedMachine {
     folder: tempfile::TempDir,
-    store: Arc<Embedded>,
+    store: Arc<EmbeddedLinks>,
     acknowledged: Arc<Mutex<Vec<Link>>>,
     refused: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -59,7 +59,7 @@ impl SimulatedMachine {
             unsafe_no_sync,
             ..EmbeddedOptions::new(folder.path().join("terse.db"))
         };
-        let store = Arc::new(Embedded::open(options).unwrap());
+        let store = Arc::new(EmbeddedLinks::open(options).unwrap());
         let mut machine = Self {
             folder,
             store,
@@ -195,7 +195,7 @@ impl SimulatedMachine {
         disk::cut(self.path(), after.path(), dice, luck);
         let path: PathBuf = after.path().join("terse.db");
         let store =
-            Embedded::open(EmbeddedOptions::new(&path)).map_err(|error| error.to_string())?;
+            EmbeddedLinks::open(EmbeddedOptions::new(&path)).map_err(|error| error.to_string())?;
         let mut lost = 0;
         for link in &acknowledged {
             match stored(&store, link).await {
@@ -237,7 +237,7 @@ async fn patiently<T>(mut call: impl AsyncFnMut() -> Result<T, StoreError>) -> T
 }
 
 /// The link as stored.
-async fn stored(store: &Embedded, link: &Link) -> Option<Link> {
+async fn stored(store: &EmbeddedLinks, link: &Link) -> Option<Link> {
     patiently(async || store.get(&link.key).await).await
 }
 
@@ -386,7 +386,7 @@ async fn an_upgrade_from_the_first_version_survives_a_power_cut() {
             EmbeddedOptions { vfs: Some(disk::NAME.into()), ..EmbeddedOptions::new(path.clone()) };
         let links: Vec<Link> =
             (0..300).map(|n| alias(&format!("old-{n}"), "https://example.com/")).collect();
-        let store = Embedded::open(options.clone()).unwrap();
+        let store = EmbeddedLinks::open(options.clone()).unwrap();
         for link in &links {
             store.insert(Insert::new(link.clone(), None)).await.unwrap();
         }
@@ -394,13 +394,13 @@ async fn an_upgrade_from_the_first_version_survives_a_power_cut() {
         let conn = open_on_disk(&path, rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE);
         conn.execute_batch(include_str!("../first_version.sql")).unwrap();
         drop(conn);
-        let upgrade = std::thread::spawn(move || Embedded::open(options));
+        let upgrade = std::thread::spawn(move || EmbeddedLinks::open(options));
         loop {
             let is_over = upgrade.is_finished();
             let copy = self::folder();
             disk::cut(folder.path(), copy.path(), &mut dice, luck);
             let path = copy.path().join("terse.db");
-            let store = Embedded::open(EmbeddedOptions::new(path.clone())).unwrap();
+            let store = EmbeddedLinks::open(EmbeddedOptions::new(path.clone())).unwrap();
             for link in &links {
                 assert_eq!(stored(&store, link).await.as_ref(), Some(link), "{luck:?}");
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use terse_core::clicks::{
     Added, Batch, ClickIngest, ClickTarget, Delta, Forgotten, JournalId, JournalSpan,
-    MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Position, SumSubject, Warning,
+    MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Position, SumSubject, WarningVisit,
 };
 use terse_core::{StoreError, Timestamp};
 
@@ -449,7 +449,7 @@ async fn keep_clicks(
     let (mut subject, mut at, mut click) = (Vec::new(), Vec::new(), Vec::new());
     for row in batch.clicks.rows() {
         let is_late = erased.links.get(&row.target).is_some_and(|by| row.at_ms <= by.as_ms());
-        let is_click = row.warning != Warning::Shown;
+        let is_click = row.warning != WarningVisit::Shown;
         if let (Some(Some(id)), false, true) = (ids.get(row.target as usize), is_late, is_click) {
             subject.push(*id);
             at.push(row.at_ms);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use terse_core::Timestamp;
-use terse_core::clicks::{Click, ClickKind, ClickTarget, Interned, Warning};
+use terse_core::clicks::{Click, ClickKind, ClickTarget, Interned, WarningVisit};
 
 /// The version that [`encode`] writes, as the first octet.
 const VERSION: u8 = 1;
@@ -33,9 +33,9 @@ pub(super) fn encode(click: &Click) -> Vec<u8> {
         visitor: click.visitor,
         kind: click.kind().octet(),
         warning: match click.warning {
-            Warning::None => 0,
-            Warning::Shown => 1,
-            Warning::Passed => 2,
+            WarningVisit::None => 0,
+            WarningVisit::Shown => 1,
+            WarningVisit::Passed => 2,
         },
         texts: [
             text(&click.address),
@@ -62,9 +62,9 @@ pub(super) fn decode(bytes: &[u8], at_ms: i64, target: ClickTarget) -> Option<Cl
     let fields: ClickV1<'_> = postcard::from_bytes(fields).ok()?;
     let kind = ClickKind::from_octet(fields.kind)?;
     let warning = match fields.warning {
-        0 => Warning::None,
-        1 => Warning::Shown,
-        2 => Warning::Passed,
+        0 => WarningVisit::None,
+        1 => WarningVisit::Shown,
+        2 => WarningVisit::Passed,
         _ => return None,
     };
     let [address, referrer, country, city, device, browser, system, language] =

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Bots, Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject, ClickTarget,
-    Count, JournalId, LinkId, MAX_VALUES_TOTAL, Period, Rank, RankedLink, RawQuery, ReportSnapshot,
-    TopQuery, Unit,
+    BotFilter, Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject,
+    ClickTarget, Count, JournalId, LinkId, MAX_VALUES_TOTAL, Period, Rank, RankedLink, RawQuery,
+    ReportSnapshot, TopQuery, Unit,
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 use tokio_postgres::Row;
@@ -182,9 +182,9 @@ impl PostgresClicks {
             ),
         };
         let clicks = match query.bots {
-            Bots::Include => "humans + bots",
-            Bots::Exclude => "humans",
-            Bots::Only => "bots",
+            BotFilter::Include => "humans + bots",
+            BotFilter::Exclude => "humans",
+            BotFilter::Only => "bots",
         };
         let of_owner = if query.owner.is_some() { "s.owner = $3" } else { "true" };
         let owner = query.owner.map_or(0, |owner| owner.0.cast_signed());

@@ -1,6 +1,6 @@
 //! Writes the sums and single clicks that `terse migrate` reads from another store.
 
-use terse_core::clicks::{Click, ClickSum, Sketch, Unit, Warning};
+use terse_core::clicks::{Click, ClickSum, Sketch, Unit, WarningVisit};
 use terse_core::transfer::MovedSums;
 use terse_core::{StoreError, Timestamp};
 
@@ -79,7 +79,7 @@ impl<'a> SumsWriter<'a> {
 
     /// Writes single clicks.
     pub async fn put_clicks(&self, clicks: &[Click]) -> Result<(), StoreError> {
-        let clicks = clicks.iter().filter(|click| click.warning != Warning::Shown);
+        let clicks = clicks.iter().filter(|click| click.warning != WarningVisit::Shown);
         let (at, encodings): (Vec<i64>, Vec<Vec<u8>>) =
             clicks.map(|click| (click.at.as_ms(), raw::encode(click))).unzip();
         if at.is_empty() {

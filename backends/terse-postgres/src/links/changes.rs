@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use terse_core::{
-    CHANGES_KEPT, Change, ChangeCursor, ChangePage, LinkKey, Revision, StoreError, Timestamp,
+    CHANGES_KEPT, ChangeCursor, ChangePage, LinkChange, LinkKey, Revision, StoreError, Timestamp,
 };
 
 use super::row::key_of;
@@ -32,7 +32,7 @@ const MAX_PRUNED: i64 = 10_000;
 #[derive(Default)]
 pub(crate) struct Feed {
     seen: Option<Seen>,
-    changes: VecDeque<Change>,
+    changes: VecDeque<LinkChange>,
     /// How many changes have arrived.
     arrived: u64,
     /// A cursor before this one has missed changes.
@@ -109,7 +109,7 @@ impl Feed {
                 && let Some(revision) = row.get::<_, Option<i64>>(7)
             {
                 let revision = Revision(revision.cast_unsigned());
-                new.push(Change {
+                new.push(LinkChange {
                     key: key_of(row, 5)?,
                     revision,
                     at: row.get::<_, SqlTimestamp>(8).0,
@@ -142,7 +142,8 @@ impl Feed {
         let gap = after.0 < self.complete_from || after.0 > self.arrived;
         let from = if gap { first } else { after.0 };
         let skipped = usize::try_from(from - first).unwrap_or(usize::MAX);
-        let changes: Vec<Change> = self.changes.iter().skip(skipped).take(limit).cloned().collect();
+        let changes: Vec<LinkChange> =
+            self.changes.iter().skip(skipped).take(limit).cloned().collect();
         let next = ChangeCursor(from + changes.len() as u64);
         ChangePage { changes, next, gap }
     }
@@ -153,7 +154,7 @@ pub(crate) async fn recent(
     pool: &Pool,
     span: Duration,
     limit: usize,
-) -> Result<Option<Vec<Change>>, StoreError> {
+) -> Result<Option<Vec<LinkChange>>, StoreError> {
     let (most, seconds) = (i64::try_from(limit).unwrap_or(i64::MAX - 1) + 1, span.as_secs_f64());
     let rows = pool
         .lookup(
@@ -167,7 +168,7 @@ pub(crate) async fn recent(
     }
     let change = |row| {
         let revision = Revision(tokio_postgres::Row::get::<_, i64>(row, 2).cast_unsigned());
-        Ok(Change { key: key_of(row, 0)?, revision, at: row.get::<_, SqlTimestamp>(3).0 })
+        Ok(LinkChange { key: key_of(row, 0)?, revision, at: row.get::<_, SqlTimestamp>(3).0 })
     };
     rows.iter().map(change).collect::<Result<_, _>>().map(Some)
 }

@@ -9,8 +9,8 @@
 use std::collections::{HashMap, HashSet};
 
 use terse_core::{
-    Code, EventId, Insert, InsertCondition, Inserted, Link, LinkKey, Numbering, OutboxEvent,
-    OwnerId, Request, ReuseKey, Revision, StoreError, Timestamp, link_codec,
+    Code, EventId, IdempotencyKey, Insert, InsertCondition, Inserted, Link, LinkKey, Numbering,
+    OutboxEvent, OwnerId, ReuseKey, Revision, StoreError, Timestamp, link_codec,
 };
 use tokio_postgres::Row;
 use xxhash_rust::xxh3::xxh3_64;
@@ -262,7 +262,7 @@ fn decide(waiting: &Waiting, found: &Found, numbering: &Numbering) -> Decision {
 /// The answer to a request that was answered before.
 fn replay(
     waiting: &Waiting,
-    request: &Request,
+    request: &IdempotencyKey,
     answered: &Answered,
 ) -> Result<Inserted, StoreError> {
     match answered.answer(request)? {
@@ -296,7 +296,7 @@ impl Answered {
     }
 
     /// The answer to the request with this id.
-    fn answer(&self, request: &Request) -> Result<Inserted, StoreError> {
+    fn answer(&self, request: &IdempotencyKey) -> Result<Inserted, StoreError> {
         if self.fingerprint != request.fingerprint {
             return Ok(Inserted::RequestMismatch);
         }
@@ -309,7 +309,7 @@ impl PostgresLinks {
     /// The answer to a request that was answered before.
     pub(super) async fn find_answer(
         &self,
-        request: &Request,
+        request: &IdempotencyKey,
     ) -> Result<Option<Inserted>, StoreError> {
         let ids = vec![&request.id[..]];
         let rows = self.pool.lookup(&requests_sql(), params![ids]).await?;
@@ -441,7 +441,7 @@ struct Requests<'a> {
 }
 
 impl<'a> Requests<'a> {
-    fn push(&mut self, request: &'a Request, link: &'a Link, created: bool, at: Timestamp) {
+    fn push(&mut self, request: &'a IdempotencyKey, link: &'a Link, created: bool, at: Timestamp) {
         if !self.seen.insert(&request.id) {
             return;
         }

@@ -1,7 +1,7 @@
 //! Lists, searches and tags.
 
 use terse_core::{
-    Cursor, Link, LinkStatus, ListQuery, OwnerId, Page, Sort, StoreError, TagCount, Timestamp,
+    Cursor, Link, LinkPage, LinkStatus, ListQuery, OwnerId, Sort, StoreError, TagCount, Timestamp,
 };
 
 use super::PostgresLinks;
@@ -14,13 +14,13 @@ const MAX_PAGE: usize = 1000;
 
 impl PostgresLinks {
     /// Lists links by creation time, then by key. Neither ever changes, so paging misses no link.
-    pub(super) async fn list_page(&self, query: &ListQuery) -> Result<Page, StoreError> {
+    pub(super) async fn list_page(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
         let after = query.after.as_ref().map(Position::read).transpose()?;
         let limit = query.limit.clamp(1, MAX_PAGE);
         let has_nul = |text: &Option<String>| text.as_ref().is_some_and(|t| t.contains('\0'));
         if has_nul(&query.text) || has_nul(&query.tag) {
             // PostgreSQL stores no such text.
-            return Ok(Page { links: Vec::new(), next: None });
+            return Ok(LinkPage { links: Vec::new(), next: None });
         }
         let values = Values::of(query, after, limit);
         let (sql, params) = values.statement(query);
@@ -47,7 +47,7 @@ impl PostgresLinks {
             }
         }
         let next = last.filter(|_| rows.len() > limit).map(|position| position.write());
-        Ok(Page { links, next })
+        Ok(LinkPage { links, next })
     }
 
     pub(super) async fn count_tags(

@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::{
-    Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeHash,
-    CodeLease, Identity, Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion,
-    ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, Page, PurgeBefore, Request,
-    Revision, StoreError, TagCount, Timestamp, Updated,
+    Alphabet, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeHash, CodeLease,
+    IdempotencyKey, Insert, Inserted, Link, LinkChange, LinkKey, LinkPage, LinkReader, LinkStore,
+    LinkVersion, ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, PurgeBefore,
+    Revision, StoreError, StoreIdentity, TagCount, Timestamp, Updated,
 };
 
 use crate::failure::unavailable;
@@ -35,7 +35,7 @@ use lookups::Lookups;
 /// Links in a database that several nodes share.
 pub struct PostgresLinks {
     pool: Arc<Pool>,
-    identity: Identity,
+    identity: StoreIdentity,
     numbering: Numbering,
     lookups: Lookups,
     inserter: Inserter,
@@ -92,8 +92,8 @@ impl std::fmt::Debug for PostgresLinks {
 }
 
 /// Reads the identity of the store. The first node creates it.
-async fn identity(pool: &Pool, alphabet: Alphabet) -> Result<Identity, StoreError> {
-    let new = Identity::generate(alphabet)
+async fn identity(pool: &Pool, alphabet: Alphabet) -> Result<StoreIdentity, StoreError> {
+    let new = StoreIdentity::generate(alphabet)
         .map_err(|error| unavailable(format!("no random numbers: {error}")))?;
     pool.write_unrepeatable(
         "INSERT INTO link_store (secret, alphabet, code_hash, incarnation) \
@@ -105,7 +105,7 @@ async fn identity(pool: &Pool, alphabet: Alphabet) -> Result<Identity, StoreErro
     let row = rows.first().ok_or_else(|| crate::failure::corrupt("the store has no identity"))?;
     let unknown = |what: &str| crate::failure::corrupt(format!("the store has an unknown {what}"));
     let secret: Vec<u8> = row.get(0);
-    Ok(Identity::from_stored(
+    Ok(StoreIdentity::from_stored(
         secret.try_into().map_err(|_| unknown("secret"))?,
         Alphabet::parse(row.get(1)).ok_or_else(|| unknown("alphabet"))?,
         CodeHash::parse(row.get(2)).ok_or_else(|| unknown("code hash"))?,
@@ -163,7 +163,7 @@ impl ChangeFeed for PostgresLinks {
         &self,
         span: Duration,
         limit: usize,
-    ) -> Result<Option<Vec<Change>>, StoreError> {
+    ) -> Result<Option<Vec<LinkChange>>, StoreError> {
         changes::recent(&self.pool, span, limit).await
     }
 }
@@ -186,7 +186,7 @@ impl Outbox for PostgresLinks {
 
 #[async_trait]
 impl LinkStore for PostgresLinks {
-    fn identity(&self) -> &Identity {
+    fn identity(&self) -> &StoreIdentity {
         &self.identity
     }
 
@@ -200,7 +200,7 @@ impl LinkStore for PostgresLinks {
         decided.into_iter().next().unwrap_or_else(|| Err(unavailable("no answer")))
     }
 
-    async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
+    async fn answered(&self, request: &IdempotencyKey) -> Result<Option<Inserted>, StoreError> {
         self.find_answer(request).await
     }
 
@@ -227,7 +227,7 @@ impl LinkStore for PostgresLinks {
             .map(drop)
     }
 
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+    async fn list(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
         self.list_page(query).await
     }
 

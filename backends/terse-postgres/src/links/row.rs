@@ -2,7 +2,7 @@
 
 use terse_core::rules::Rules;
 use terse_core::{
-    Code, Domain, Flags, Link, LinkKey, ModerationSource, ModerationStatus, Notes, OwnerId,
+    Code, Domain, Link, LinkFlags, LinkKey, ModerationSource, ModerationStatus, Notes, OwnerId,
     PasswordHash, RedirectKind, Revision, SocialPreview, StoreError, Tags, Target, Timestamp,
     Title, link_codec,
 };
@@ -81,7 +81,7 @@ pub(crate) fn read(row: &Row, from: usize) -> Result<Link, StoreError> {
             1 => ModerationSource::Moderator,
             _ => return Err(wrong("the moderation source")),
         },
-        flags: Flags::from_stored(get!(23)),
+        flags: LinkFlags::from_stored(get!(23)),
         deleted_at: time(24)?,
         reusable: get!(25, Option<i64>).is_some(),
         revision: Revision(get!(26, i64).cast_unsigned()),

@@ -3,12 +3,12 @@
 use async_trait::async_trait;
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Account, AccountName, AccountStore, Actor, Attribution, AuditRecord, ChangeAccount, NewAccount,
-    OidcIdentity, RegistryError, Role, Token, TwoFactor, redact_account,
+    Account, AccountName, AccountStore, Actor, Attribution, AuditRecord, ConditionalAccountChange,
+    NewAccount, OidcIdentity, RegistryError, Role, SecretHash, TwoFactor, redact_account,
 };
 
 use super::rows::{self, ACCOUNT_COLUMNS, AUDIT_COLUMNS, id};
-use super::step::{Step, WriteError, step};
+use super::step::{Step, StepError, step};
 use super::{Answer, PostgresRegistry, all, at_most, bound, first};
 use crate::failure::Failure;
 use crate::sql::{SqlTimestamp, params};
@@ -36,7 +36,7 @@ impl Step<'_> {
         &self,
         account: NewAccount,
         invited_by: Option<OwnerId>,
-    ) -> Result<Account, WriteError> {
+    ) -> Result<Account, StepError> {
         let at = account.created_at;
         let account = self.make(account).await?;
         let by = Attribution { actor: Actor::Owner(account.id), at, why: None };
@@ -44,7 +44,7 @@ impl Step<'_> {
         Ok(account)
     }
 
-    async fn make(&self, account: NewAccount) -> Result<Account, WriteError> {
+    async fn make(&self, account: NewAccount) -> Result<Account, StepError> {
         self.refuse_taken(None, &account.name, account.identity.as_ref()).await?;
         let NewAccount { name, role, password, identity, created_at } = &account;
         let (issuer, subject) = parts(identity.as_ref());
@@ -72,7 +72,7 @@ impl Step<'_> {
         but: Option<OwnerId>,
         name: &AccountName,
         identity: Option<&OidcIdentity>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), StepError> {
         let but = but.map_or(-1, |id| id.0.cast_signed());
         let sql = "SELECT true FROM accounts \
              WHERE lower(name) = lower($1 COLLATE \"C\") AND id <> $2";
@@ -97,7 +97,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    async fn refuse_last_admin(&self, account: &Account) -> Result<(), WriteError> {
+    async fn refuse_last_admin(&self, account: &Account) -> Result<(), StepError> {
         let other = "SELECT true FROM accounts \
              WHERE role = 'admin' AND suspended_at IS NULL AND id <> $1 LIMIT 1";
         if account.is_active_admin()
@@ -110,10 +110,10 @@ impl Step<'_> {
 
     async fn change_account(
         &self,
-        change: &ChangeAccount,
+        change: &ConditionalAccountChange,
         by: &Attribution,
-    ) -> Result<Account, WriteError> {
-        let ChangeAccount { id, change, expected } = change;
+    ) -> Result<Account, StepError> {
+        let ConditionalAccountChange { id, change, expected } = change;
         let before = self.account(*id).await?.ok_or(RegistryError::Missing)?;
         if expected.is_some_and(|expected| expected != before.revision) {
             return Err(RegistryError::Conflict.into());
@@ -170,7 +170,7 @@ impl Step<'_> {
         Ok(effect.account)
     }
 
-    async fn erase_account(&self, id: OwnerId, by: &Attribution) -> Result<(), WriteError> {
+    async fn erase_account(&self, id: OwnerId, by: &Attribution) -> Result<(), StepError> {
         let account = self.account(id).await?.ok_or(RegistryError::Missing)?;
         self.refuse_last_admin(&account).await?;
         for sql in ERASE {
@@ -232,7 +232,7 @@ impl AccountStore for PostgresRegistry {
         Ok(first(&rows, |row| rows::account(row, 0))?)
     }
 
-    async fn account_by_reset(&self, token: &Token) -> Answer<Option<Account>> {
+    async fn account_by_reset(&self, token: &SecretHash) -> Answer<Option<Account>> {
         let sql = format!("SELECT {ACCOUNT_COLUMNS} FROM accounts a WHERE a.reset_token = $1");
         let rows = self.look(&sql, params![&token.0[..]]).await?;
         Ok(first(&rows, |row| rows::account(row, 0))?)
@@ -247,7 +247,11 @@ impl AccountStore for PostgresRegistry {
         Ok(all(&rows, |row| rows::account(row, 0))?)
     }
 
-    async fn change_account(&self, change: ChangeAccount, by: Attribution) -> Answer<Account> {
+    async fn change_account(
+        &self,
+        change: ConditionalAccountChange,
+        by: Attribution,
+    ) -> Answer<Account> {
         step!(self, Registry, |step| { step.change_account(&change, &by).await })
     }
 

@@ -3,14 +3,14 @@
 use async_trait::async_trait;
 use terse_core::registry::{
     Account, AdminKeyStore, ApiKey, Attribution, AuditRecord, CredentialStore, Invitation, KeyId,
-    MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role, Session,
-    Token,
+    MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role,
+    SecretHash, Session,
 };
 use terse_core::{OwnerId, Revision, Timestamp};
 
 use super::accounts::END_SESSIONS;
 use super::rows::{self, ACCOUNT, ACCOUNT_COLUMNS, KEY_COLUMNS, id};
-use super::step::{Step, WriteError, step};
+use super::step::{Step, StepError, step};
 use super::{Answer, BATCH, PostgresRegistry, all, at_most, first};
 use crate::failure::Failure;
 use crate::sql::{SqlTimestamp, params};
@@ -20,7 +20,7 @@ const ADMIN_KEY: &str = "SELECT value FROM registry_facts WHERE name = 'admin_ke
 const INVITATION: &str = "SELECT token, role, author, expires_at FROM invitations WHERE token = $1";
 
 impl Step<'_> {
-    async fn add_key(&self, key: &NewKey, by: &Attribution) -> Result<ApiKey, WriteError> {
+    async fn add_key(&self, key: &NewKey, by: &Attribution) -> Result<ApiKey, StepError> {
         let NewKey { owner, name, prefix, token, scope, created_at, expires_at, plan } = key;
         self.account(*owner).await?.ok_or(RegistryError::Missing)?;
         if self.any("SELECT true FROM api_keys WHERE token = $1", params![&token.0[..]]).await? {
@@ -54,7 +54,7 @@ impl Step<'_> {
         Ok(key)
     }
 
-    async fn add_session(&self, session: &Session, seen: Revision) -> Result<(), WriteError> {
+    async fn add_session(&self, session: &Session, seen: Revision) -> Result<(), StepError> {
         let Session { token, owner, created_at, expires_at } = session;
         let account = self
             .account(*owner)
@@ -82,7 +82,7 @@ impl Step<'_> {
     }
 
     /// The role of an account; `Some(None)` while it is suspended, `None` if it does not exist.
-    async fn authority(&self, id: OwnerId) -> Result<Option<Option<Role>>, WriteError> {
+    async fn authority(&self, id: OwnerId) -> Result<Option<Option<Role>>, StepError> {
         if id == OwnerId::ADMIN {
             return Ok(Some(Some(Role::Admin)));
         }
@@ -90,7 +90,7 @@ impl Step<'_> {
         Ok(account.map(|account| account.suspended.is_none().then_some(account.role)))
     }
 
-    async fn accept(&self, token: &Token, account: &NewAccount) -> Result<Account, WriteError> {
+    async fn accept(&self, token: &SecretHash, account: &NewAccount) -> Result<Account, StepError> {
         let found = self.one(INVITATION, params![&token.0[..]], rows::invitation).await?;
         let Invitation { role, by, .. } = found
             .filter(|invitation| invitation.expires_at > account.created_at)
@@ -106,14 +106,14 @@ impl Step<'_> {
 }
 
 impl PostgresRegistry {
-    async fn setup(&self) -> Result<Option<Token>, Failure> {
+    async fn setup(&self) -> Result<Option<SecretHash>, Failure> {
         first(&self.look(SETUP, &[]).await?, |row| rows::token(row, 0))
     }
 }
 
 #[async_trait]
 impl CredentialStore for PostgresRegistry {
-    async fn offer_setup(&self, token: Token) -> Answer<bool> {
+    async fn offer_setup(&self, token: SecretHash) -> Answer<bool> {
         step!(self, Registry, |step| {
             let had = "SELECT true FROM registry_facts WHERE name = 'had_admin'";
             if step.any(had, &[]).await? {
@@ -129,7 +129,7 @@ impl CredentialStore for PostgresRegistry {
         })
     }
 
-    async fn take_setup(&self, token: &Token, account: NewAccount) -> Answer<Account> {
+    async fn take_setup(&self, token: &SecretHash, account: NewAccount) -> Answer<Account> {
         step!(self, Registry, |step| {
             if step.one(SETUP, &[], |row| rows::token(row, 0)).await? != Some(*token) {
                 return Err(RegistryError::Missing.into());
@@ -142,7 +142,7 @@ impl CredentialStore for PostgresRegistry {
         Ok(self.setup().await?.is_some())
     }
 
-    async fn awaits_setup_by(&self, token: &Token) -> Answer<bool> {
+    async fn awaits_setup_by(&self, token: &SecretHash) -> Answer<bool> {
         Ok(self.setup().await? == Some(*token))
     }
 
@@ -150,7 +150,7 @@ impl CredentialStore for PostgresRegistry {
         step!(self, Registry, |step| { step.add_key(&key, &by).await })
     }
 
-    async fn key(&self, token: &Token) -> Answer<Option<(ApiKey, Account)>> {
+    async fn key(&self, token: &SecretHash) -> Answer<Option<(ApiKey, Account)>> {
         let sql = format!(
             "SELECT {ACCOUNT_COLUMNS}, {KEY_COLUMNS} FROM api_keys k \
              JOIN accounts a ON a.id = k.owner WHERE k.token = $1"
@@ -207,7 +207,11 @@ impl CredentialStore for PostgresRegistry {
         step!(self, Registry, |step| { step.add_session(&session, seen).await })
     }
 
-    async fn session(&self, token: &Token, now: Timestamp) -> Answer<Option<(Session, Account)>> {
+    async fn session(
+        &self,
+        token: &SecretHash,
+        now: Timestamp,
+    ) -> Answer<Option<(Session, Account)>> {
         let sql = format!(
             "SELECT {ACCOUNT_COLUMNS}, s.token, s.owner, s.created_at, s.expires_at \
              FROM sessions s JOIN accounts a ON a.id = s.owner \
@@ -224,14 +228,14 @@ impl CredentialStore for PostgresRegistry {
         Ok(all(&rows, |row| rows::session(row, 0))?)
     }
 
-    async fn end_session(&self, token: &Token) -> Answer<()> {
+    async fn end_session(&self, token: &SecretHash) -> Answer<()> {
         step!(self, Rows, |step| {
             step.run("DELETE FROM sessions WHERE token = $1", params![&token.0[..]]).await?;
             Ok(())
         })
     }
 
-    async fn end_sessions(&self, owner: OwnerId, but: Option<&Token>) -> Answer<()> {
+    async fn end_sessions(&self, owner: OwnerId, but: Option<&SecretHash>) -> Answer<()> {
         let owner = owner.0.cast_signed();
         step!(self, Registry, |step| {
             match but {
@@ -275,7 +279,7 @@ impl CredentialStore for PostgresRegistry {
         Ok(all(&rows, rows::invitation)?)
     }
 
-    async fn revoke_invitation(&self, token: &Token, by: Attribution) -> Answer<()> {
+    async fn revoke_invitation(&self, token: &SecretHash, by: Attribution) -> Answer<()> {
         step!(self, Registry, |step| {
             let sql = "DELETE FROM invitations WHERE token = $1 \
                  RETURNING token, role, author, expires_at";
@@ -288,18 +292,18 @@ impl CredentialStore for PostgresRegistry {
         })
     }
 
-    async fn accept(&self, token: &Token, account: NewAccount) -> Answer<Account> {
+    async fn accept(&self, token: &SecretHash, account: NewAccount) -> Answer<Account> {
         step!(self, Registry, |step| { step.accept(token, &account).await })
     }
 }
 
 #[async_trait]
 impl AdminKeyStore for PostgresRegistry {
-    async fn admin_key(&self) -> Answer<Option<Token>> {
+    async fn admin_key(&self) -> Answer<Option<SecretHash>> {
         Ok(first(&self.look(ADMIN_KEY, &[]).await?, |row| rows::token(row, 0))?)
     }
 
-    async fn create_admin_key(&self, hash: Token) -> Answer<Token> {
+    async fn create_admin_key(&self, hash: SecretHash) -> Answer<SecretHash> {
         step!(self, Registry, |step| {
             step.run(
                 "INSERT INTO registry_facts VALUES ('admin_key', $1) ON CONFLICT DO NOTHING",

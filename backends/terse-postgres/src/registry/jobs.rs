@@ -12,7 +12,7 @@ use terse_core::registry::{
 use tokio_postgres::Row;
 
 use super::rows::{get, id};
-use super::step::{Step, WriteError, step};
+use super::step::{Step, StepError, step};
 use super::{Answer, PostgresRegistry, first};
 use crate::failure::{Failure, corrupt, unavailable};
 use crate::sql::{SqlTimestamp, params};
@@ -30,7 +30,7 @@ fn in_seconds(ttl: Duration) -> f64 {
 impl Step<'_> {
     /// Refuses a token that is not the current one of its lease. No other node gets the lease until
     /// this transaction ends.
-    pub(super) async fn check_lease(&self, token: FencingToken) -> Result<(), WriteError> {
+    pub(super) async fn check_lease(&self, token: FencingToken) -> Result<(), StepError> {
         let sql = format!("{IS_CURRENT} FOR SHARE");
         match self.any(&sql, params![token.lease, token.number.cast_signed()]).await? {
             true => Ok(()),
@@ -38,7 +38,7 @@ impl Step<'_> {
         }
     }
 
-    async fn keep_alarm(&self, alarm: &RemovalAlarm) -> Result<(), WriteError> {
+    async fn keep_alarm(&self, alarm: &RemovalAlarm) -> Result<(), StepError> {
         let text =
             serde_json::to_vec(alarm).map_err(|error| Failure::from(corrupt(error.to_string())))?;
         self.run(

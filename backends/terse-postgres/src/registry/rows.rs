@@ -2,9 +2,9 @@
 
 use terse_core::registry::{
     AbuseReport, Account, AccountName, AccountPreferences, Actor, ApiKey, AuditEntry, BlockedHost,
-    Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events, Invitation,
-    KeyId, OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, Session, Suspension,
-    Token, TwoFactor, Webhook, WebhookId,
+    Deactivation, Delivery, DeliveryId, DeliveryState, DomainConfig, EventKind, Invitation, KeyId,
+    OidcIdentity, PasswordReset, ReportId, ReportState, Role, Scope, SecretHash, Session,
+    SubscribedEvents, Suspension, TwoFactor, Webhook, WebhookId,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Revision, StoreError, Target, Timestamp};
 use tokio_postgres::Row;
@@ -58,9 +58,9 @@ fn maybe_time(row: &Row, at: usize) -> Read<Option<Timestamp>> {
     Ok(get::<Option<SqlTimestamp>>(row, at)?.map(|at| at.0))
 }
 
-pub(super) fn token(row: &Row, at: usize) -> Read<Token> {
+pub(super) fn token(row: &Row, at: usize) -> Read<SecretHash> {
     let bytes: &[u8] = get(row, at)?;
-    Ok(Token(bytes.try_into().map_err(|_| corrupt("a token has the wrong length"))?))
+    Ok(SecretHash(bytes.try_into().map_err(|_| corrupt("a token has the wrong length"))?))
 }
 
 /// A text that must be one of a fixed set of words.
@@ -180,7 +180,7 @@ pub(super) fn report(row: &Row) -> Read<AbuseReport> {
 pub(super) fn webhook(row: &Row) -> Read<Webhook> {
     let number = id(row, 0)?;
     let disabled = match (maybe_time(row, 7)?, get(row, 8)?) {
-        (Some(at), Some(why)) => Some(Disabled { at, why }),
+        (Some(at), Some(why)) => Some(Deactivation { at, why }),
         (None, None) => None,
         _ => return Err(corrupt(format!("webhook {number} is half written")).into()),
     };
@@ -188,7 +188,7 @@ pub(super) fn webhook(row: &Row) -> Read<Webhook> {
         id: WebhookId(number),
         owner: OwnerId(id(row, 1)?),
         url: Target::from_stored(get(row, 2)?),
-        events: word(row, 3, "webhook's events", Events::from_stored)?,
+        events: word(row, 3, "webhook's events", SubscribedEvents::from_stored)?,
         created_at: time(row, 4)?,
         generation: get::<i32>(row, 5)?.cast_unsigned(),
         rotated_at: maybe_time(row, 6)?,

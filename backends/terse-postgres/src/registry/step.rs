@@ -27,20 +27,20 @@ pub(super) enum Lock {
 }
 
 /// Why a step was not done.
-pub(super) enum WriteError {
+pub(super) enum StepError {
     /// It affects only this caller.
     Refused(RegistryError),
     /// The database could not be read or written.
     Failed(Failure),
 }
 
-impl From<RegistryError> for WriteError {
+impl From<RegistryError> for StepError {
     fn from(error: RegistryError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<Failure> for WriteError {
+impl From<Failure> for StepError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refused(error) => Self::Refused(error.into()),
@@ -67,7 +67,7 @@ impl<'a> Step<'a> {
     /// Commits, or rolls back what was refused.
     pub(super) async fn end<A>(
         self,
-        outcome: Result<A, WriteError>,
+        outcome: Result<A, StepError>,
     ) -> Result<Result<A, RegistryError>, Failure> {
         match outcome {
             Ok(answer) => {
@@ -78,12 +78,12 @@ impl<'a> Step<'a> {
                 self.transaction.commit().await?;
                 Ok(Ok(answer))
             }
-            Err(WriteError::Refused(error)) => {
+            Err(StepError::Refused(error)) => {
                 // If that fails, the connection is closed, which rolls back as well.
                 let _closed = self.transaction.rollback().await;
                 Ok(Err(error))
             }
-            Err(WriteError::Failed(failure)) => Err(failure),
+            Err(StepError::Failed(failure)) => Err(failure),
         }
     }
 
@@ -179,7 +179,7 @@ macro_rules! step {
                     $crate::registry::step::Lock::$lock,
                 )
                 .await?;
-                let outcome: Result<_, $crate::registry::step::WriteError> = async { $body }.await;
+                let outcome: Result<_, $crate::registry::step::StepError> = async { $body }.await;
                 $step.end(outcome).await
             }
             .await;

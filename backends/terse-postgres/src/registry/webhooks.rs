@@ -2,15 +2,15 @@
 
 use async_trait::async_trait;
 use terse_core::registry::{
-    Actor, AttemptRecord, Attribution, AuditRecord, Delivery, DeliveryClaim, DeliveryId,
-    DeliveryState, Disabled, DueDelivery, EnqueueResult, MAX_SETTLED_PER_WEBHOOK,
+    Actor, Attribution, AuditRecord, Deactivation, Delivery, DeliveryAttempt, DeliveryClaim,
+    DeliveryId, DeliveryState, DueDelivery, EnqueueResult, MAX_SETTLED_PER_WEBHOOK,
     MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook,
     WebhookChange, WebhookId, WebhookStore,
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 
 use super::rows::{self, DELIVERY_COLUMNS, WEBHOOK_COLUMNS, id};
-use super::step::{Step, WriteError, step};
+use super::step::{Step, StepError, step};
 use super::{Answer, PostgresRegistry, all, at_most, bound, first};
 use crate::failure::Failure;
 use crate::sql::{SqlTimestamp, params};
@@ -46,7 +46,7 @@ impl Step<'_> {
         before: &Webhook,
         after: &Webhook,
         by: &Attribution,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), StepError> {
         if before == after {
             return Ok(());
         }
@@ -76,7 +76,7 @@ impl Step<'_> {
     }
 
     /// Adds the deliveries of one event.
-    async fn enqueue(&self, event: &NewEvent, webhooks: Vec<Webhook>) -> Result<u64, WriteError> {
+    async fn enqueue(&self, event: &NewEvent, webhooks: Vec<Webhook>) -> Result<u64, StepError> {
         let mut count = 0;
         for mut webhook in webhooks.into_iter().filter(|webhook| event.concerns(webhook)) {
             let number = webhook.id.0.cast_signed();
@@ -123,7 +123,7 @@ impl Step<'_> {
         Ok(count)
     }
 
-    async fn enqueue_all(&self, events: &[NewEvent]) -> Result<EnqueueResult, WriteError> {
+    async fn enqueue_all(&self, events: &[NewEvent]) -> Result<EnqueueResult, StepError> {
         // All webhooks that may change, in the order of their ids, so that two nodes do not wait
         // for each other.
         let owners: Vec<i64> = events.iter().map(|event| event.owner.0.cast_signed()).collect();
@@ -150,7 +150,7 @@ impl Step<'_> {
         Ok(enqueued)
     }
 
-    async fn due(&self, claim: &DeliveryClaim) -> Result<Vec<DueDelivery>, WriteError> {
+    async fn due(&self, claim: &DeliveryClaim) -> Result<Vec<DueDelivery>, StepError> {
         let (until, latest) = (claim.until(), claim.latest_attempt());
         let sql = format!(
             "SELECT {WEBHOOK_COLUMNS}, w.loan {READY} ORDER BY w.id LIMIT $6 \
@@ -182,18 +182,18 @@ impl Step<'_> {
              ORDER BY d.next_at, d.id LIMIT 1"
         );
         let mut due = Vec::new();
-        for (webhook, loan) in ready {
+        for (webhook, claim_number) in ready {
             let number = webhook.id.0.cast_signed();
             let times = params![number, SqlTimestamp(claim.now), SqlTimestamp(latest)];
             let delivery = self.one(&next, times, rows::delivery).await?;
             let Some(delivery) = delivery else { continue };
-            let loan = loan + 1;
+            let claim_number = claim_number + 1;
             self.run(
                 "UPDATE webhooks SET loan = $2, lent_until = $3 WHERE id = $1",
-                params![number, loan.cast_signed(), SqlTimestamp(until)],
+                params![number, claim_number.cast_signed(), SqlTimestamp(until)],
             )
             .await?;
-            due.push(DueDelivery { webhook, delivery, loan });
+            due.push(DueDelivery { webhook, delivery, claim_number });
         }
         Ok(due)
     }
@@ -204,7 +204,7 @@ impl Step<'_> {
         webhook: WebhookId,
         event: &str,
         now: Timestamp,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), StepError> {
         self.webhook(Some(owner), webhook).await?.ok_or(RegistryError::Missing)?;
         let number = webhook.0.cast_signed();
         let sql = format!(
@@ -230,10 +230,10 @@ impl Step<'_> {
         Ok(())
     }
 
-    async fn settle(&self, settlement: &AttemptRecord) -> Result<bool, WriteError> {
-        let AttemptRecord { webhook: id, loan, delivery, disable } = settlement;
+    async fn settle(&self, settlement: &DeliveryAttempt) -> Result<bool, StepError> {
+        let DeliveryAttempt { webhook: id, claim_number, delivery, disable } = settlement;
         let Some((before, last)) = self.webhook(None, *id).await? else { return Ok(false) };
-        if last != *loan {
+        if last != *claim_number {
             return Ok(false);
         }
         let number = id.0.cast_signed();
@@ -260,7 +260,7 @@ impl Step<'_> {
         )
         .await?;
         let at = tried_at.unwrap_or(delivery.created_at);
-        let disabled = disable.as_ref().map(|why| Some(Disabled { at, why: why.clone() }));
+        let disabled = disable.as_ref().map(|why| Some(Deactivation { at, why: why.clone() }));
         let mut after = WebhookChange { disabled, ..WebhookChange::default() }.apply(&before);
         if *state != DeliveryState::Waiting {
             after.waiting = after.waiting.saturating_sub(1);
@@ -365,7 +365,7 @@ impl WebhookStore for PostgresRegistry {
         step!(self, Rows, |step| { step.due(&claim).await })
     }
 
-    async fn settle(&self, settlement: AttemptRecord) -> Answer<bool> {
+    async fn settle(&self, settlement: DeliveryAttempt) -> Answer<bool> {
         step!(self, Rows, |step| { step.settle(&settlement).await })
     }
 

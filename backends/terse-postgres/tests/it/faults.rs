@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use terse_core::{
-    ChangeFeed, ClickSpend, ClickSpender, Insert, Inserted, Link, LinkReader, LinkStore, Request,
-    Revision, StoreError, Updated,
+    ChangeFeed, ClickSpend, ClickSpender, IdempotencyKey, Insert, Inserted, Link, LinkReader,
+    LinkStore, Revision, StoreError, Updated,
 };
 use terse_postgres::{PostgresLinks, PostgresOptions};
 use terse_testkit::{PostgresServer, TcpProxy, alias, key};
@@ -34,7 +34,8 @@ async fn a_new_link_whose_commit_was_not_answered_is_created_once() {
     let (store, proxy, _) = behind_proxy(PostgresServer::shared()).await;
     for n in 0..6 {
         let code = format!("cut-{n}");
-        let request = (n >= 2).then_some(Request { id: [n as u8; 32], fingerprint: [1; 32] });
+        let request =
+            (n >= 2).then_some(IdempotencyKey { id: [n as u8; 32], fingerprint: [1; 32] });
         let link = Link { reusable: n >= 4, ..alias(&code, "https://example.com/") };
         match n % 2 {
             0 => proxy.cut_after("; COMMIT", "COMMIT"),

@@ -69,8 +69,8 @@ const REGISTRY_1: &str = "ALTER TABLE accounts DROP COLUMN reset_token, \
 async fn a_registry_of_the_first_version_is_brought_up_to_date() {
     use terse_core::registry::prelude::*;
     use terse_core::registry::{
-        AccountChange, AccountName, Actor, Attribution, ChangeAccount, NewAccount, PasswordReset,
-        Role, Token, TotpSeed, TwoFactor,
+        AccountChange, AccountName, Actor, Attribution, ConditionalAccountChange, NewAccount,
+        PasswordReset, Role, SecretHash, TotpSeed, TwoFactor,
     };
     let server = PostgresServer::shared();
     let url = server.fresh();
@@ -90,12 +90,12 @@ async fn a_registry_of_the_first_version_is_brought_up_to_date() {
     server.sql(&url, REGISTRY_1);
     let registry = open().await.unwrap();
     assert_eq!(registry.account(ann.id).await.unwrap().as_ref(), Some(&ann));
-    let token = Token([9; 32]);
+    let token = SecretHash([9; 32]);
     let reset = PasswordReset { token, expires_at: timestamp(9) };
     let two_factor = TwoFactor { seed: TotpSeed([3; 16]), last_step: 7, recovery: vec![token; 2] };
     let two_factor = Some(Some(two_factor));
     let change = AccountChange { reset: Some(Some(reset)), two_factor, ..AccountChange::default() };
-    let change = ChangeAccount { id: ann.id, change, expected: Some(ann.revision) };
+    let change = ConditionalAccountChange { id: ann.id, change, expected: Some(ann.revision) };
     let changed = registry.change_account(change, by()).await.unwrap();
     assert_eq!(registry.account_by_reset(&token).await.unwrap(), Some(changed));
 }

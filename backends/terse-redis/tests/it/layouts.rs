@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use terse_core::RouteCache as _;
 use terse_core::limits::{
-    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, Take,
+    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, TokenRequest,
 };
 use terse_redis::{Redis, RedisLimiter, RedisUrl};
 use terse_testkit::{MemoryStore, RedisServer, alias};
@@ -24,18 +24,22 @@ struct Refusing;
 
 #[async_trait::async_trait]
 impl Limiter for Refusing {
-    async fn take(&self, _: &[Take]) -> LimitDecision {
+    async fn take(&self, _: &[TokenRequest]) -> LimitDecision {
         LimitDecision { allowed: false, ..LimitDecision::UNLIMITED }
     }
 
-    async fn give_back(&self, _: &[Take]) {}
+    async fn give_back(&self, _: &[TokenRequest]) {}
 }
 
-fn takes(key: u64) -> Vec<Take> {
+fn takes(key: u64) -> Vec<TokenRequest> {
     let subject = |action| LimitSubject { action, key: LimitKey::Key(key) };
     // Several buckets of a request are taken together: in a Cluster they must be in one place.
     [LimitedAction::Create, LimitedAction::Guess]
-        .map(|action| Take { subject: subject(action), limit: Limit::per_hour(3), count: 1 })
+        .map(|action| TokenRequest {
+            subject: subject(action),
+            limit: Limit::per_hour(3),
+            count: 1,
+        })
         .to_vec()
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use terse_core::Clock;
 use terse_core::limits::{
-    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, Take,
+    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, TokenRequest,
 };
 use terse_redis::RedisLimiter;
 use terse_testkit::RedisServer;
@@ -21,12 +21,12 @@ struct Local(AtomicU64);
 
 #[async_trait]
 impl Limiter for Local {
-    async fn take(&self, _: &[Take]) -> LimitDecision {
+    async fn take(&self, _: &[TokenRequest]) -> LimitDecision {
         self.0.fetch_add(1, Ordering::Relaxed);
         LimitDecision { allowed: false, ..LimitDecision::UNLIMITED }
     }
 
-    async fn give_back(&self, _: &[Take]) {
+    async fn give_back(&self, _: &[TokenRequest]) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -42,11 +42,11 @@ impl Nodes {
 
 #[async_trait]
 impl Limiter for Nodes {
-    async fn take(&self, takes: &[Take]) -> LimitDecision {
+    async fn take(&self, takes: &[TokenRequest]) -> LimitDecision {
         self.next().take(takes).await
     }
 
-    async fn give_back(&self, takes: &[Take]) {
+    async fn give_back(&self, takes: &[TokenRequest]) {
         self.next().give_back(takes).await;
     }
 }
@@ -72,9 +72,9 @@ async fn fresh() -> Option<LimiterUnderTest> {
 
 terse_testkit::limiter!(fresh);
 
-fn take(key: u64) -> [Take; 1] {
+fn take(key: u64) -> [TokenRequest; 1] {
     let subject = LimitSubject { action: LimitedAction::Create, key: LimitKey::Key(key) };
-    [Take { subject, limit: Limit::per_hour(3), count: 1 }]
+    [TokenRequest { subject, limit: Limit::per_hour(3), count: 1 }]
 }
 
 #[tokio::test]

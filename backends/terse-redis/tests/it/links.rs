@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use terse_core::{
-    Change, ChangeFollower, Clock, Insert, Link, LinkKey, LinkReader as _, LinkStore as _,
+    ChangeFollower, Clock, Insert, Link, LinkChange, LinkKey, LinkReader as _, LinkStore as _,
     Revision, RouteCache, SharedCache as _, Target,
 };
-use terse_redis::{AnnouncingRoutes, LinkOptions, Redis, RedisLinks};
+use terse_redis::{AnnouncingRoutes, Redis, RedisLinkOptions, RedisLinks};
 use terse_testkit::{MemoryStore, RedisServer, alias, generated, key};
 
 use crate::{open, open_patiently, until};
@@ -29,7 +29,7 @@ pub(crate) struct Node {
     forgotten: Arc<Forgotten>,
     pub(crate) routes: AnnouncingRoutes,
     pub(crate) follower: ChangeFollower,
-    pub(crate) heard: Arc<Mutex<Vec<Change>>>,
+    pub(crate) heard: Arc<Mutex<Vec<LinkChange>>>,
 }
 
 impl Node {
@@ -42,12 +42,13 @@ impl Node {
         store: &Arc<MemoryStore>,
         write_through: bool,
     ) -> Self {
-        let options = LinkOptions { write_through };
+        let options = RedisLinkOptions { write_through };
         let links = Arc::new(RedisLinks::new(redis.clone(), store.clone(), options));
         let forgotten = Arc::new(Forgotten::default());
-        let heard = Arc::<Mutex<Vec<Change>>>::default();
+        let heard = Arc::<Mutex<Vec<LinkChange>>>::default();
         let hears = Arc::clone(&heard);
-        let on_change = Arc::new(move |change: &Change| hears.lock().unwrap().push(change.clone()));
+        let on_change =
+            Arc::new(move |change: &LinkChange| hears.lock().unwrap().push(change.clone()));
         let routes = AnnouncingRoutes::new(&links, forgotten.clone(), Clock::default(), on_change);
         let mut follower =
             ChangeFollower::new(store.clone(), forgotten.clone()).with_shared(Some(links.clone()));
@@ -149,7 +150,8 @@ async fn a_change_reaches_the_other_node_by_message() {
     assert_eq!(b.target(&link).await, format!("https://example.com/{revision}"));
     assert!(a.heard.lock().unwrap().is_empty(), "a node does not hear itself");
     // The feed tells b nothing new.
-    let known = Change { key: link.key.clone(), revision: Revision(revision), at: link.created_at };
+    let known =
+        LinkChange { key: link.key.clone(), revision: Revision(revision), at: link.created_at };
     assert!(!b.links.learn(&known));
 }
 

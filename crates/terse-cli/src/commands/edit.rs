@@ -12,7 +12,7 @@ use super::{link_path, read_password, read_rules, text};
 use crate::CommandContext;
 use crate::problem::UsageError;
 use crate::terminal::{one_line, say};
-use terse_core::Span;
+use terse_core::HumanDuration;
 
 /// Change a link. Its code, owner and domain cannot change.
 #[derive(Args, Debug)]
@@ -69,7 +69,7 @@ pub struct EditArgs {
     expires: Option<String>,
     /// A new expiry, from now: 30s, 15m, 8h, 90d
     #[arg(long, value_name = "DURATION", conflicts_with = "expires")]
-    ttl: Option<Span>,
+    ttl: Option<HumanDuration>,
     /// The link never expires
     #[arg(long, conflicts_with_all = ["expires", "ttl"])]
     clear_expiry: bool,

@@ -13,7 +13,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use terse_core::import_file::{Refused, Row, RowResult, Rows, Source};
+use terse_core::import_file::{RejectedRow, Row, RowResult, Rows, Source};
 use terse_core::{Clock, SeenImportRows};
 
 use self::report::ImportReport;
@@ -83,7 +83,7 @@ struct Work<'a> {
     done: ImportCounts,
     /// What the rows of a dry run occupy.
     claims: SeenImportRows,
-    shown: Vec<Refused>,
+    shown: Vec<RejectedRow>,
     report: Option<ImportReport>,
 }
 
@@ -91,7 +91,7 @@ struct Work<'a> {
 struct Batch {
     rows: Vec<Row>,
     /// Rows that are not sent, and whether each is refused or skipped.
-    unsent: Vec<(Refused, &'static str)>,
+    unsent: Vec<(RejectedRow, &'static str)>,
     offset: u64,
     line: u64,
     sha256: String,
@@ -349,7 +349,7 @@ impl Work<'_> {
     }
 
     /// Reports a row that does not become a link.
-    fn note(&mut self, row: Refused, outcome: &str) -> anyhow::Result<()> {
+    fn note(&mut self, row: RejectedRow, outcome: &str) -> anyhow::Result<()> {
         if let Some(report) = &mut self.report {
             report.write(&row, outcome)?;
         }

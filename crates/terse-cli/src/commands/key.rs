@@ -9,7 +9,7 @@ use super::user::path_of;
 use crate::CommandContext;
 use crate::client::ApiClient;
 use crate::terminal::{is_out, one_line, say, table, width};
-use terse_core::Span;
+use terse_core::HumanDuration;
 
 /// Create, list and revoke API keys: your own, or those of an account with --user.
 #[derive(Args, Debug)]
@@ -44,7 +44,7 @@ enum Act {
         expires: Option<String>,
         /// How long until it expires: 8h, 90d
         #[arg(long, value_name = "DURATION")]
-        ttl: Option<Span>,
+        ttl: Option<HumanDuration>,
         /// How many links it may create, as in 100/h
         #[arg(long)]
         plan: Option<String>,

@@ -26,7 +26,7 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use serde_json::Value;
 
-use crate::client::{ApiClient, Remote, query, segment};
+use crate::client::{ApiClient, RemoteServer, query, segment};
 
 /// The commands that work through the API.
 #[derive(Debug, Subcommand)]
@@ -88,7 +88,7 @@ pub struct CommandContext {
     /// Print JSON.
     pub json: bool,
     /// The server to work on, if one was named.
-    pub remote: Option<Remote>,
+    pub remote: Option<RemoteServer>,
     /// Opens the API of the local data folder.
     pub local: Box<dyn Fn() -> anyhow::Result<ApiClient>>,
 }

@@ -10,7 +10,7 @@ use super::preview::PreviewArgs;
 use super::{URLS, read_password, read_rules, text};
 use crate::CommandContext;
 use crate::terminal::{is_out, one_line, say};
-use terse_core::Span;
+use terse_core::HumanDuration;
 
 /// Create a short link and print it.
 #[derive(Args, Debug)]
@@ -31,7 +31,7 @@ pub struct ShortenArgs {
     expires: Option<String>,
     /// How long until it expires: 30s, 15m, 8h, 90d
     #[arg(long, value_name = "DURATION")]
-    ttl: Option<Span>,
+    ttl: Option<HumanDuration>,
     /// Valid from this date, or date and time
     #[arg(long, value_name = "DATE")]
     valid_from: Option<String>,

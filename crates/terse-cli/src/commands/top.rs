@@ -12,7 +12,7 @@ use super::text;
 use crate::CommandContext;
 use crate::client::{ApiClient, query};
 use crate::terminal::{cut, height, is_out, is_utf8, say, table, width};
-use terse_core::Span;
+use terse_core::HumanDuration;
 
 /// Lines of a screen that are not links.
 const AROUND: usize = 4;
@@ -44,7 +44,7 @@ pub struct TopArgs {
     owner: Option<String>,
     /// How often to refresh
     #[arg(long, value_name = "DURATION", default_value = "2s")]
-    every: Span,
+    every: HumanDuration,
     /// Print once and exit
     #[arg(long)]
     once: bool,

@@ -11,7 +11,7 @@ use super::{read_password, text};
 use crate::CommandContext;
 use crate::client::{ApiClient, query};
 use crate::terminal::{one_line, say, table, width};
-use terse_core::Span;
+use terse_core::HumanDuration;
 
 /// The path of accounts in the API.
 const USERS: &str = "/api/v1/admin/users";
@@ -97,7 +97,7 @@ enum Act {
         role: String,
         /// How long the invitation is valid: 8h, 7d, at most 30d [default: 7d]
         #[arg(long, value_name = "DURATION")]
-        ttl: Option<Span>,
+        ttl: Option<HumanDuration>,
     },
 }
 

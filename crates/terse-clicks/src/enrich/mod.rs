@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use foldhash::quality::RandomState;
 use terse_core::clicks::{
     AgentTraits, BotKind, ClickKind, ClickNetwork, ClickRow, ClickTarget, GeoLocation, Interned,
-    LinkId, Record, RequestFlags, Warning,
+    JournalRecord, LinkId, RequestFlags, WarningVisit,
 };
 use terse_core::{Answered, Code, Domain, LinkKey, OwnerId, Timestamp};
 
@@ -123,7 +123,7 @@ impl Enricher {
     /// a repeat is found out later, in the order of time, by [`Enricher::repeat`].
     pub(crate) fn enrich(
         &mut self,
-        record: &Record<'_>,
+        record: &JournalRecord<'_>,
         batch: &mut GrowingBatch,
     ) -> Option<ClickRow> {
         #[cfg(test)]
@@ -149,9 +149,9 @@ impl Enricher {
             ..ClickRow::default()
         };
         row.warning = match record.outcome {
-            Answered::Warned => Warning::Shown,
-            _ if record.marks.has(RequestFlags::WENT_ON) => Warning::Passed,
-            _ => Warning::None,
+            Answered::Warned => WarningVisit::Shown,
+            _ if record.marks.has(RequestFlags::WENT_ON) => WarningVisit::Passed,
+            _ => WarningVisit::None,
         };
         let quiet = record.marks.has(RequestFlags::DO_NOT_TRACK);
         let named_bot =
@@ -169,7 +169,7 @@ impl Enricher {
 
     /// Whether a human's click is a repeat. Call it in the order of time.
     pub(crate) fn repeat(&mut self, row: &mut ClickRow, batch: &GrowingBatch) {
-        let is_click = row.warning != Warning::Shown;
+        let is_click = row.warning != WarningVisit::Shown;
         if row.visitor == 0 || row.kind != ClickKind::HUMAN || !is_click {
             return;
         }
@@ -181,7 +181,7 @@ impl Enricher {
     }
 
     /// The kind of bot that asks not to be tracked. Nothing else of its user agent is kept.
-    fn quiet_bot(&mut self, record: &Record<'_>) -> Option<BotKind> {
+    fn quiet_bot(&mut self, record: &JournalRecord<'_>) -> Option<BotKind> {
         if record.marks.has(RequestFlags::NO_USER_AGENT) {
             return Some(BotKind::NoUserAgent);
         }
@@ -195,7 +195,7 @@ impl Enricher {
     fn add_details(
         &mut self,
         row: &mut ClickRow,
-        record: &Record<'_>,
+        record: &JournalRecord<'_>,
         batch: &mut GrowingBatch,
     ) -> Option<BotKind> {
         let number = batch.number();

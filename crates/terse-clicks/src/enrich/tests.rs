@@ -9,7 +9,7 @@ fn enricher() -> Enricher {
 
 impl Enricher {
     /// The click of a record in a batch of its own.
-    fn click(&mut self, record: &Record<'_>) -> Option<Click> {
+    fn click(&mut self, record: &JournalRecord<'_>) -> Option<Click> {
         let mut gathering = GrowingBatch::default();
         gathering.read(record, self);
         gathering.add_in_order(self);
@@ -17,8 +17,8 @@ impl Enricher {
     }
 }
 
-fn record() -> Record<'static> {
-    Record {
+fn record() -> JournalRecord<'static> {
+    JournalRecord {
         at_ms: 1_763_000_000_123,
         took_nanos: 42_000,
         weight: 1,
@@ -31,7 +31,7 @@ fn record() -> Record<'static> {
         language: b"de-de",
         agent: samples::BROWSERS[0].0.as_bytes(),
         campaign: b"utm_source=mail",
-        ..Record::default()
+        ..JournalRecord::default()
     }
 }
 
@@ -61,7 +61,8 @@ fn a_record_becomes_a_click() {
 
 #[test]
 fn a_visit_without_a_redirect_is_an_orphan() {
-    let sent = Record { outcome: Answered::Gone, weight: 64, domain: b"go.example", ..record() };
+    let sent =
+        JournalRecord { outcome: Answered::Gone, weight: 64, domain: b"go.example", ..record() };
     let click = enricher().click(&sent).unwrap();
     let ClickTarget::Orphan(key, Answered::Gone) = click.target else { panic!("{click:?}") };
     assert_eq!(
@@ -73,10 +74,10 @@ fn a_visit_without_a_redirect_is_an_orphan() {
 #[test]
 fn a_visitor_who_asked_not_to_be_tracked_is_only_counted() {
     let quiet = RequestFlags::DO_NOT_TRACK;
-    let click = enricher().click(&Record { marks: quiet, ..record() }).unwrap();
+    let click = enricher().click(&JournalRecord { marks: quiet, ..record() }).unwrap();
     let bare = Click { took_nanos: 42_000, ..Click::bare(click.at, click.target.clone()) };
     assert_eq!(click, bare);
-    let nameless = enricher().click(&Record { agent: b"", ..record() }).unwrap();
+    let nameless = enricher().click(&JournalRecord { agent: b"", ..record() }).unwrap();
     assert_eq!(nameless.bot, Some(BotKind::NoUserAgent));
 }
 
@@ -89,7 +90,7 @@ fn a_bot_that_asks_not_to_be_tracked_is_a_bot() {
         (quiet.with(RequestFlags::NO_USER_AGENT, true), b"", Some(BotKind::NoUserAgent)),
         (quiet, b"", None),
     ] {
-        let click = enricher().click(&Record { marks, agent, ..record() }).unwrap();
+        let click = enricher().click(&JournalRecord { marks, agent, ..record() }).unwrap();
         let bare = Click { took_nanos: 42_000, ..Click::bare(click.at, click.target.clone()) };
         assert_eq!(click, Click { bot: want, ..bare }, "and nothing else is kept");
     }
@@ -108,7 +109,7 @@ fn of_several_kinds_of_bot_the_most_certain_is_reported() {
         // The second one is no repeat either, and the first human click after it counts.
         for _ in 0..2 {
             assert_eq!(
-                enricher.click(&Record { marks, agent, ..record() }).unwrap().bot,
+                enricher.click(&JournalRecord { marks, agent, ..record() }).unwrap().bot,
                 Some(want)
             );
         }
@@ -116,9 +117,9 @@ fn of_several_kinds_of_bot_the_most_certain_is_reported() {
         assert_eq!((first.bot, first.repeat), (None, false));
         let second = enricher.click(&record()).unwrap();
         assert_eq!((second.bot, second.repeat), (None, true), "a double click is no bot");
-        assert!(!enricher.click(&Record { code: b"other", ..record() }).unwrap().repeat);
+        assert!(!enricher.click(&JournalRecord { code: b"other", ..record() }).unwrap().repeat);
         assert!(
-            !enricher.click(&Record { visitor: 0, ..record() }).unwrap().repeat,
+            !enricher.click(&JournalRecord { visitor: 0, ..record() }).unwrap().repeat,
             "without a visitor hash there are no repeats"
         );
     }
@@ -132,7 +133,7 @@ fn an_address_is_stored_as_precisely_as_the_setting_says() {
         (AddressPrecision::Full, Some("8.8.8.8")),
     ] {
         let mut enricher = Enricher::new(None, precision, Timestamp::from_ms(0)).unwrap();
-        let click = enricher.click(&Record { address: &[8, 8, 8, 8], ..record() }).unwrap();
+        let click = enricher.click(&JournalRecord { address: &[8, 8, 8, 8], ..record() }).unwrap();
         assert_eq!((click.address.as_deref(), click.country.as_deref()), (want, Some("US")));
     }
 }
@@ -140,9 +141,9 @@ fn an_address_is_stored_as_precisely_as_the_setting_says() {
 #[test]
 fn a_record_with_an_impossible_code_or_domain_is_no_click() {
     for code in [&b""[..], b"a b", b"a/b/c", b"\xff\xff\xff"] {
-        assert_eq!(enricher().click(&Record { code, ..record() }), None);
+        assert_eq!(enricher().click(&JournalRecord { code, ..record() }), None);
     }
-    assert_eq!(enricher().click(&Record { domain: b"\xff", ..record() }), None);
+    assert_eq!(enricher().click(&JournalRecord { domain: b"\xff", ..record() }), None);
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn the_caches_stay_within_their_bounds() {
         let language = format!("aa-{:03}", n % 1000);
         let campaign = format!("utm_source={n}");
         let agent = if n % 100 == 0 { text.as_bytes() } else { record().agent };
-        enricher.click(&Record {
+        enricher.click(&JournalRecord {
             visitor: u64::from(n) + 1,
             address: &n.to_be_bytes(),
             domain: text.as_bytes(),
@@ -196,7 +197,7 @@ proptest! {
     ) {
         let [domain, odd_code, address, referrer, language, agent, campaign] = &texts;
         let (at_ms, took_nanos, weight, visitor, owner, created_ms, marks, outcome) = numbers;
-        let mut record = Record {
+        let mut record = JournalRecord {
             at_ms, took_nanos, weight, visitor, owner, created_ms,
             marks: RequestFlags(marks),
             outcome: Answered::from_journal_byte(outcome % 5).unwrap(),

@@ -15,8 +15,8 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Added, Batch, BatchStart, ClickKind, ClickSubject, Forgotten, JournalId, JournalSpan, LinkId,
-    Opened, PendingClicks, Position, Record, UnfinishedBatch,
+    Added, Batch, BatchStart, ClickKind, ClickSubject, Forgotten, JournalId, JournalRecord,
+    JournalSpan, LinkId, Opened, PendingClicks, Position, UnfinishedBatch,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use terse_testkit::wait_until;
@@ -303,7 +303,7 @@ fn clicks_are_counted_as_they_come_and_everything_in_the_end() {
     wait_until("forgetting", || store.state().positions.is_empty());
     let mut second = Written::new(11, 1, 2000, 64 << 10);
     (150..300).for_each(|n| second.add(n));
-    second.try_add_record(&Record { code: b"?", ..click(0) });
+    second.try_add_record(&JournalRecord { code: b"?", ..click(0) });
     second.save(temp.path());
     let counts = shipper.counts();
     assert!(shipper.stop(SOON, true));

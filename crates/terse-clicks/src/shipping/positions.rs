@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use tracing::error;
 
 use super::{Fenced, ShipperLoop, timed_out};
-use crate::segment::{Segment, Until};
+use crate::segment::{ReadEnd, Segment};
 
 /// Positions that are forgotten in one call.
 const MAX_FORGOTTEN: usize = 10_000;
@@ -44,7 +44,7 @@ impl ShipperLoop {
     pub(super) async fn prune(&mut self) -> Result<(), Fenced> {
         let counted = |segment: &&Segment| {
             let to = self.counted.get(&segment.header.id).copied().unwrap_or(0);
-            segment.until() == Until::End && segment.read_to() <= to
+            segment.until() == ReadEnd::End && segment.read_to() <= to
         };
         let finished: Vec<_> = self.folder.segments().filter(counted).map(Segment::age).collect();
         if let Err(error) = self.folder.delete(&finished) {

@@ -5,14 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use terse_core::clicks::{BatchStart, HEADER, JournalSpan, Record};
+use terse_core::clicks::{BatchStart, HEADER, JournalRecord, JournalSpan};
 use tokio::time::Instant;
 use tracing::error;
 
 use super::failures::is_due;
 use super::{ShipperLoop, covered_by};
 use crate::enrich::Enricher;
-use crate::folder::Age;
+use crate::folder::SegmentAge;
 use crate::growing_batch::GrowingBatch;
 
 /// If a click waits longer than this, the thread has fallen behind.
@@ -42,7 +42,7 @@ pub(super) enum Unread {
 
 /// Where a row was read: the segment, and where the record begins.
 pub(super) struct ReadAt {
-    age: Age,
+    age: SegmentAge,
     start: u64,
     at_ms: i64,
     /// Whether it became a row.
@@ -80,8 +80,8 @@ impl ShipperLoop {
         let room_bytes = self.pace.batch_bytes.saturating_sub(state.gathering.bytes());
         let round = ROUND.min(room_bytes / RECORD_BYTES + 1);
         let most = self.pace.batch.min(state.gathering.len() + round);
-        let mut broken: HashSet<Age> = HashSet::new();
-        let mut waiting: Vec<(i64, Age)> = Vec::new();
+        let mut broken: HashSet<SegmentAge> = HashSet::new();
+        let mut waiting: Vec<(i64, SegmentAge)> = Vec::new();
         let mut step_ms = self.step_ms;
         // A click in the future was made before the clock was set back: it need not wait.
         let too_young =
@@ -185,7 +185,7 @@ impl ShipperLoop {
             }
         }
         // The first record of each segment that is put back; all later ones are, too.
-        let mut from: HashMap<Age, u64> = HashMap::new();
+        let mut from: HashMap<SegmentAge, u64> = HashMap::new();
         for at in self.read_at.iter().filter(|at| at.at_ms > next) {
             from.entry(at.age)
                 .and_modify(|start| *start = at.start.min(*start))
@@ -231,7 +231,7 @@ impl ShipperLoop {
 pub(super) fn read_record(
     gathering: &mut GrowingBatch,
     enricher: &mut Enricher,
-    record: &Record<'_>,
+    record: &JournalRecord<'_>,
     panicked: &mut bool,
 ) -> bool {
     let before = gathering.unreadable();

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use super::{AccountError, Accounts, BearerSecret, SignInStep};
 use crate::principal::{Credential, Principal};
-use crate::registry::{Account, AccountName, Scope, Token};
+use crate::registry::{Account, AccountName, Scope, SecretHash};
 
 /// A browser session and its account.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
     /// The hash of the cookie.
-    pub token: Token,
+    pub token: SecretHash,
     /// The account.
     pub account: Account,
 }

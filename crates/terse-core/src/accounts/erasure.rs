@@ -17,7 +17,8 @@ use crate::clicks::ClickStore;
 use crate::link::{Link, LinkStatus, OwnerId};
 use crate::links::{Caller, LinkError, Links};
 use crate::registry::{
-    Account, AccountChange, Actor, Attribution, ChangeAccount, Registry, RegistryError, Suspension,
+    Account, AccountChange, Actor, Attribution, ConditionalAccountChange, Registry, RegistryError,
+    Suspension,
 };
 use crate::store::{Cursor, ListQuery, Sort, StoreError};
 
@@ -142,7 +143,8 @@ impl Erasures {
             suspended: Some(Some(Suspension::of_erasure(by.at))),
             ..AccountChange::default()
         };
-        let change = ChangeAccount { id: account.id, change, expected: Some(account.revision) };
+        let change =
+            ConditionalAccountChange { id: account.id, change, expected: Some(account.revision) };
         self.registry.change_account(change, by).await.map(|_| ())
     }
 

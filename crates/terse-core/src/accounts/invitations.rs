@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{AccountError, Accounts, BearerSecret, invalid};
 use crate::principal::Principal;
-use crate::registry::{Invitation, RegistryError, Role, Token};
+use crate::registry::{Invitation, RegistryError, Role, SecretHash};
 
 /// How long an invitation is valid, in seconds, unless the caller says otherwise.
 const DEFAULT_TTL: u64 = 7 * 86_400;
@@ -70,7 +70,7 @@ impl Accounts {
     pub async fn revoke_invitation(
         &self,
         principal: &Principal,
-        is_wanted: impl Fn(&Token) -> bool,
+        is_wanted: impl Fn(&SecretHash) -> bool,
     ) -> Result<(), AccountError> {
         let open = self.invitations(principal).await?;
         let wanted = open.iter().find(|invitation| is_wanted(&invitation.token));

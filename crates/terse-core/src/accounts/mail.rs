@@ -11,8 +11,8 @@ use crate::mail::{EmailAddress, Mail, MailQueue, MailRequest};
 use crate::page_language::PageLanguage;
 use crate::principal::Principal;
 use crate::registry::{
-    Account, AccountChange, AccountName, AccountPreferences, Actor, Attribution, ChangeAccount,
-    Registry, RegistryError,
+    Account, AccountChange, AccountName, AccountPreferences, Actor, Attribution,
+    ConditionalAccountChange, Registry, RegistryError,
 };
 use crate::time::Timestamp;
 
@@ -137,7 +137,7 @@ impl MailWriter {
         let why = Some("asked for on the sign-in page".to_owned());
         let by = Attribution { actor: Actor::Owner(account.id), at: now, why };
         let (id, expected) = (account.id, Some(account.revision));
-        self.registry.change_account(ChangeAccount { id, change, expected }, by).await?;
+        self.registry.change_account(ConditionalAccountChange { id, change, expected }, by).await?;
         let (site, base, hours) = (&self.site, &self.base, TTL.as_secs() / 3600);
         let name = &account.name;
         let text = format!(

@@ -44,7 +44,7 @@ use crate::link::OwnerId;
 use crate::password::PasswordHasher;
 use crate::principal::{Credential, Principal};
 use crate::registry::{
-    Account, AccountChange, Actor, Attribution, ChangeAccount, Registry, Suspension,
+    Account, AccountChange, Actor, Attribution, ConditionalAccountChange, Registry, Suspension,
 };
 use crate::validation::{ValidationError, ValidationErrorKind};
 
@@ -142,7 +142,8 @@ impl Accounts {
         if account.suspended.as_ref().is_some_and(Suspension::is_erasure) {
             return Err(AccountError::BeingErased);
         }
-        let change = ChangeAccount { id: account.id, change, expected: Some(account.revision) };
+        let change =
+            ConditionalAccountChange { id: account.id, change, expected: Some(account.revision) };
         let changed = self.registry.change_account(change, by).await?;
         if changed.suspended.is_some() != account.suspended.is_some() {
             self.refresh.refresh().await;

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
-use crate::registry::Token;
+use crate::registry::SecretHash;
 
 /// The prefix of API keys, so that owners and secret scanners recognise one.
 const KEY_PREFIX: &str = "terse_";
@@ -31,7 +31,7 @@ impl BearerSecret {
     }
 
     /// The hash to store.
-    pub fn token(&self) -> Token {
+    pub fn token(&self) -> SecretHash {
         Self::hash(&self.text)
     }
 
@@ -46,12 +46,12 @@ impl BearerSecret {
     }
 
     /// The stored hash of a secret.
-    pub fn hash(text: &str) -> Token {
-        Token(Sha256::digest(text.as_bytes()).into())
+    pub fn hash(text: &str) -> SecretHash {
+        SecretHash(Sha256::digest(text.as_bytes()).into())
     }
 
     /// The hash of a presented text; `None` if it cannot be a secret.
-    pub fn presented(text: &str) -> Option<Token> {
+    pub fn presented(text: &str) -> Option<SecretHash> {
         (!text.is_empty() && text.len() <= MAX_LEN).then(|| Self::hash(text))
     }
 }

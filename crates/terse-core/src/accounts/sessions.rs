@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{AccountError, Accounts, BearerSecret};
 use crate::principal::{Credential, Principal};
-use crate::registry::{Account, Session, Token};
+use crate::registry::{Account, SecretHash, Session};
 use crate::time::Timestamp;
 
 /// The cookie of a new session.
@@ -57,7 +57,7 @@ impl Accounts {
     pub async fn end_session_where(
         &self,
         principal: &Principal,
-        is_wanted: impl Fn(&Token) -> bool,
+        is_wanted: impl Fn(&SecretHash) -> bool,
     ) -> Result<(), AccountError> {
         let sessions = self.sessions(principal).await?;
         let wanted = sessions.iter().find(|session| is_wanted(&session.token));

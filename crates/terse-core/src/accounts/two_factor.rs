@@ -7,7 +7,9 @@ use super::two_factor_key::otpauth_url;
 use super::{AccountError, Accounts, BearerSecret, refuse_own_session};
 use crate::link::OwnerId;
 use crate::principal::Principal;
-use crate::registry::{Account, AccountChange, RegistryError, Role, Token, TotpSeed, TwoFactor};
+use crate::registry::{
+    Account, AccountChange, RegistryError, Role, SecretHash, TotpSeed, TwoFactor,
+};
 
 /// How many recovery codes an account gets.
 pub const RECOVERY_CODES: usize = 10;
@@ -214,7 +216,7 @@ fn recovery_code() -> Result<String, getrandom::Error> {
 }
 
 /// The stored hash of a recovery code. A fast hash is enough for 80 random bits.
-fn hash(code: &str) -> Token {
+fn hash(code: &str) -> SecretHash {
     BearerSecret::hash(&code.replace('-', ""))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::columns::{ClickKind, Warning};
+use super::columns::{ClickKind, WarningVisit};
 use crate::link::{LinkKey, OwnerId};
 use crate::outcome::Answered;
 use crate::time::Timestamp;
@@ -168,7 +168,7 @@ pub struct Click {
     /// same link, such as the second half of a double click.
     pub repeat: bool,
     /// Whether it is a view of the link's warning page, which is not a click, or a click after one.
-    pub warning: Warning,
+    pub warning: WarningVisit,
     /// See [`Dimension::Referrer`].
     pub referrer: Option<Interned>,
     /// See [`Dimension::Country`].
@@ -199,7 +199,7 @@ impl Click {
             address: None,
             bot: None,
             repeat: false,
-            warning: Warning::None,
+            warning: WarningVisit::None,
             referrer: None,
             country: None,
             city: None,

@@ -69,7 +69,7 @@ impl ClickKind {
 
 /// What a visit has to do with the warning page of its link.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub enum Warning {
+pub enum WarningVisit {
     /// Nothing.
     #[default]
     None,
@@ -107,7 +107,7 @@ pub struct ClickRow {
     /// Who clicked.
     pub kind: ClickKind,
     /// Whether it has to do with a warning page.
-    pub warning: Warning,
+    pub warning: WarningVisit,
 }
 
 /// Clicks in columns. The first seven lists hold what the clicks refer to; in all of them but
@@ -152,7 +152,7 @@ pub struct ClickColumns {
     /// See [`ClickRow::kind`].
     pub kind: Vec<ClickKind>,
     /// See [`ClickRow::warning`].
-    pub warning: Vec<Warning>,
+    pub warning: Vec<WarningVisit>,
 }
 
 impl Default for ClickColumns {
@@ -290,15 +290,15 @@ impl ClickColumns {
 
 /// The number of each value of a list.
 #[derive(Clone, Debug)]
-pub struct Numbers<T>(std::collections::HashMap<T, u32, foldhash::fast::RandomState>);
+pub struct ValueNumbers<T>(std::collections::HashMap<T, u32, foldhash::fast::RandomState>);
 
-impl<T> Default for Numbers<T> {
+impl<T> Default for ValueNumbers<T> {
     fn default() -> Self {
         Self(std::collections::HashMap::default())
     }
 }
 
-impl<T: Clone + Eq + Hash> Numbers<T> {
+impl<T: Clone + Eq + Hash> ValueNumbers<T> {
     /// The number of a value, which is added to the list if it is new. A list that is not empty at
     /// first begins with the default value.
     pub fn of(&mut self, list: &mut Vec<T>, value: T) -> u32 {

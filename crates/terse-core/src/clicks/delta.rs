@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::click::{ClickTarget, Dimension, LinkId};
-use super::columns::{AgentTraits, ClickColumns, ClickKind, ClickRow, GeoLocation, Warning};
+use super::columns::{AgentTraits, ClickColumns, ClickKind, ClickRow, GeoLocation, WarningVisit};
 use super::mean::ExactMean;
 use super::report::{ClickSubject, Unit};
 use super::sketch::Sketch;
@@ -140,11 +140,11 @@ impl Delta {
             Some(_) => (0, weight),
         };
         match row.warning {
-            Warning::None => {}
-            Warning::Shown => {
+            WarningVisit::None => {}
+            WarningVisit::Shown => {
                 return self.count(Value::key(Property::Warning as u32, 1), humans, bots);
             }
-            Warning::Passed => {
+            WarningVisit::Passed => {
                 grown += self.count(Value::key(Property::Warning as u32, 2), humans, bots);
             }
         }

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::click::Interned;
-use super::columns::{AgentTraits, ClickColumns, GeoLocation, Numbers};
+use super::columns::{AgentTraits, ClickColumns, GeoLocation, ValueNumbers};
 use super::delta::{Delta, Property, SumSubject, Value};
 use super::mean::ExactMean;
 use super::report::Unit;
@@ -424,10 +424,10 @@ fn take_dictionary(bytes: &mut &[u8]) -> Option<ClickColumns> {
 pub struct SharedColumns {
     /// The columns.
     pub columns: ClickColumns,
-    agents: Numbers<AgentTraits>,
-    places: Numbers<GeoLocation>,
-    words: [Numbers<Option<Interned>>; 2],
-    campaigns: Numbers<[Option<Interned>; 5]>,
+    agents: ValueNumbers<AgentTraits>,
+    places: ValueNumbers<GeoLocation>,
+    words: [ValueNumbers<Option<Interned>>; 2],
+    campaigns: ValueNumbers<[Option<Interned>; 5]>,
 }
 
 /// The numbers that the values of a chunk have in shared columns.
@@ -438,7 +438,7 @@ impl SharedColumns {
     /// Adds the dictionary of a chunk.
     pub fn add(&mut self, chunk: &DeltaBodies) -> Renumbering {
         fn of<T: Clone + Eq + std::hash::Hash>(
-            numbers: &mut Numbers<T>,
+            numbers: &mut ValueNumbers<T>,
             list: &mut Vec<T>,
             values: &[T],
         ) -> Vec<u32> {

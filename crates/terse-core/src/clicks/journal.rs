@@ -220,7 +220,7 @@ pub fn names_a_bot(agent: &[u8]) -> bool {
 /// A visit as the journal stores it. Personal data never reaches the disk: the address is
 /// truncated, the referrer is only a host, the visitor a hash.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Record<'a> {
+pub struct JournalRecord<'a> {
     /// When.
     pub at_ms: i64,
     /// From the request's arrival to its answer, in nanoseconds.
@@ -263,7 +263,7 @@ pub enum Journaled {
     Full,
 }
 
-impl<'a> Record<'a> {
+impl<'a> JournalRecord<'a> {
     /// Writes the record as a frame at `at` of a segment, leaving space for the end mark. No
     /// allocation. Writes nothing if the journal does not record such an outcome.
     pub fn write(&self, segment: &mut [u8], id: u64, at: usize) -> Journaled {
@@ -361,7 +361,7 @@ pub fn finish(segment: &mut [u8], id: u64, at: usize) {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Frame<'a> {
     /// A record, and the position after it.
-    Record(Record<'a>, usize),
+    Record(JournalRecord<'a>, usize),
     /// The end mark.
     End,
     /// Nothing readable. While the writer lives, a record may still follow.
@@ -380,7 +380,8 @@ pub fn read_frame(bytes: &[u8], id: u64, at: usize) -> Frame<'_> {
     }
     let length = length as usize;
     let payload = rest.get(..length).filter(|_| (FIXED..=MAX_FRAME_SIZE).contains(&length));
-    let record = payload.filter(|payload| checksum(payload, id, at) == sum).and_then(Record::read);
+    let record =
+        payload.filter(|payload| checksum(payload, id, at) == sum).and_then(JournalRecord::read);
     record.map_or(Frame::Nothing, |record| Frame::Record(record, at + FRAME_HEAD + length))
 }
 
@@ -398,8 +399,8 @@ fn cut(text: &[u8], longest: usize) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn record() -> Record<'static> {
-        Record {
+    fn record() -> JournalRecord<'static> {
+        JournalRecord {
             at_ms: 1_763_000_000_123,
             took_nanos: 42_007,
             outcome: Answered::Gone,
@@ -421,7 +422,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let long = vec![b'x'; 10_000];
-        let longest = Record {
+        let longest = JournalRecord {
             agent: &long,
             campaign: &long,
             referrer: &long,

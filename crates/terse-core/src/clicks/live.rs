@@ -10,7 +10,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::click::{Click, ClickTarget, LinkId};
-use super::columns::{ClickColumns, ClickRow, Warning};
+use super::columns::{ClickColumns, ClickRow, WarningVisit};
 use super::tally::Count;
 use crate::link::{LinkKey, OwnerId};
 use crate::time::Timestamp;
@@ -45,7 +45,7 @@ pub struct BusyLink {
 
 /// Publishes clicks within this process as soon as they are read from the journal.
 #[derive(Debug, Default)]
-pub struct Live(Mutex<State>);
+pub struct LiveFeed(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -63,7 +63,7 @@ struct Minute {
     links: HashMap<LinkId, (OwnerId, Count, Timestamp)>,
 }
 
-impl Live {
+impl LiveFeed {
     /// Publishes clicks.
     pub fn publish(&self, clicks: &ClickColumns, now: Timestamp) {
         self.publish_from(clicks, 0, now);
@@ -72,7 +72,7 @@ impl Live {
     /// Publishes the clicks from this one on.
     pub fn publish_from(&self, clicks: &ClickColumns, first: usize, now: Timestamp) {
         let mut recent: HashMap<(u32, i64), (Count, Timestamp), RandomState> = HashMap::default();
-        let is_click = |row: &ClickRow| row.warning != Warning::Shown;
+        let is_click = |row: &ClickRow| row.warning != WarningVisit::Shown;
         for row in (first..clicks.len()).map(|at| clicks.row(at)).filter(is_click) {
             let (sum, last) = recent
                 .entry((row.target, minute_of(Timestamp::from_ms(row.at_ms))))
@@ -110,7 +110,7 @@ impl Live {
         }
     }
 
-    /// From now on [`Live::publish_stored`] may be called: clicks that are published are
+    /// From now on [`LiveFeed::publish_stored`] may be called: clicks that are published are
     /// remembered.
     pub(super) fn remember(&self) {
         self.state().shown.get_or_insert_default();
@@ -128,7 +128,7 @@ impl Live {
     pub(super) fn publish_stored(&self, link: &LinkId, clicks: &[Click]) {
         let mut alike: HashMap<u64, u32> = HashMap::new();
         let mut state = self.state();
-        for click in clicks.iter().filter(|click| click.warning != Warning::Shown) {
+        for click in clicks.iter().filter(|click| click.warning != WarningVisit::Shown) {
             let print = fingerprint(link, click);
             let count = alike.entry(print).or_default();
             *count += 1;
@@ -335,13 +335,13 @@ mod tests {
         )
     }
 
-    fn publish(live: &Live, clicks: &[Click], now: Timestamp) {
+    fn publish(live: &LiveFeed, clicks: &[Click], now: Timestamp) {
         live.publish(&crate::clicks::Batch::of(vec![], clicks.iter().cloned()).clicks, now);
     }
 
     #[tokio::test]
     async fn a_watcher_gets_the_clicks_of_its_link_and_delays_nothing() {
-        let live = Live::default();
+        let live = LiveFeed::default();
         let mut watch = live.watch(link("abc")).unwrap();
         let now = Timestamp::from_ms(60_000);
         publish(&live, &[click("other", 1), click("abc", 1)], now);
@@ -359,7 +359,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stored_click_is_shown_once_whichever_node_counted_it() {
-        let live = Live::default();
+        let live = LiveFeed::default();
         live.remember();
         let mut watch = live.watch(link("abc")).unwrap();
         let now = Timestamp::from_ms(60_000);
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_busy_link_is_found_among_very_many() {
-        let live = Live::default();
+        let live = LiveFeed::default();
         let now = Timestamp::from_ms(3 * 60_000);
         for minute in [1, 2, 3] {
             // The busy ones come last.
@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn the_busiest_are_those_of_the_last_minutes() {
-        let live = Live::default();
+        let live = LiveFeed::default();
         let now = Timestamp::from_ms(102 * 60_000 + 59_000);
         publish(
             &live,

@@ -1,6 +1,6 @@
 //! Shows the clicks of all nodes to the watchers of a link.
 //!
-//! A node publishes its own clicks from memory ([`Live::publish`]). Where several nodes share a
+//! A node publishes its own clicks from memory ([`LiveFeed::publish`]). Where several nodes share a
 //! store of clicks, it also reads the latest stored clicks of the links that are watched here, and
 //! publishes those that it has not shown. It reads nothing while no link is watched.
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::click::LinkId;
-use super::live::Live;
+use super::live::LiveFeed;
 use super::report::{ClickReports, RawQuery};
 use crate::clock::Clock;
 use crate::store::StoreError;
@@ -26,7 +26,7 @@ const PAGE: usize = 1_000;
 
 /// Reads the stored clicks of watched links.
 pub struct LiveFollower {
-    live: Arc<Live>,
+    live: Arc<LiveFeed>,
     clicks: Arc<dyn ClickReports>,
     clock: Clock,
     /// Since when each link is watched.
@@ -38,7 +38,7 @@ pub struct LiveFollower {
 
 impl LiveFollower {
     /// Follows the clicks of all nodes for the watchers of `live`.
-    pub fn new(live: Arc<Live>, clicks: Arc<dyn ClickReports>, clock: Clock) -> Self {
+    pub fn new(live: Arc<LiveFeed>, clicks: Arc<dyn ClickReports>, clock: Clock) -> Self {
         live.remember();
         let last_poll = clock.now();
         Self { live, clicks, clock, since: HashMap::new(), last_poll, next: 0 }

@@ -53,20 +53,20 @@ pub(crate) struct ExactMean {
     /// Their sum.
     pub(crate) sum: u64,
     /// The sum of their squares.
-    pub(crate) squares: Wide,
+    pub(crate) squares: AlignedU128,
 }
 
 /// A `u128` that is aligned like a `u64`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Wide([u64; 2]);
+pub(crate) struct AlignedU128([u64; 2]);
 
-impl Wide {
+impl AlignedU128 {
     pub(crate) fn get(self) -> u128 {
         u128::from(self.0[1]) << 64 | u128::from(self.0[0])
     }
 }
 
-impl From<u128> for Wide {
+impl From<u128> for AlignedU128 {
     fn from(number: u128) -> Self {
         Self([number as u64, (number >> 64) as u64])
     }

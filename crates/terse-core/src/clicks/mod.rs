@@ -22,7 +22,8 @@ mod visitor;
 
 pub use click::{BotKind, Click, ClickTarget, Dimension, Interned, LinkId};
 pub use columns::{
-    AgentTraits, ClickColumns, ClickKind, ClickNetwork, ClickRow, GeoLocation, Numbers, Warning,
+    AgentTraits, ClickColumns, ClickKind, ClickNetwork, ClickRow, GeoLocation, ValueNumbers,
+    WarningVisit,
 };
 pub use delta::{Delta, SumSubject};
 pub use delta_chunk::{
@@ -33,17 +34,17 @@ pub use ingest::{
 };
 pub(crate) use journal::MAX_AGENT_LEN;
 pub use journal::{
-    Frame, HEADER, Journaled, MAX_FRAME_SIZE, Record, RequestFlags, SegmentHeader, finish,
+    Frame, HEADER, JournalRecord, Journaled, MAX_FRAME_SIZE, RequestFlags, SegmentHeader, finish,
     names_a_bot, read_frame,
 };
-pub use live::{BusyLink, Live, LiveSubscription};
+pub use live::{BusyLink, LiveFeed, LiveSubscription};
 pub use live_follower::LiveFollower;
 pub use mean::Mean;
 pub use pending::{
     BatchStart, PendingClicks, PendingCounts, PendingHour, PendingLinks, PendingSum, WithPending,
 };
 pub use report::{
-    Bots, Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject, Period,
+    BotFilter, Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject, Period,
     RawQuery, ReportSnapshot, Unit,
 };
 pub use retention::{ClickRetention, Pruned, Retention};
@@ -52,8 +53,8 @@ pub use sketch::Sketch;
 pub use store::{ClickStore, Salt};
 pub use sums::{ClickGatherer, SumIndex, Sums};
 pub use tally::{
-    ClickSum, Count, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, REPEAT, Values,
-    WARNED, WENT_ON,
+    ClickSum, Count, DimensionCounts, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL,
+    REPEAT, WARNED, WENT_ON,
 };
 pub use top::{Rank, RankedLink, TopQuery};
 pub use visitor::{address_octets, campaign, referrer_host, visitor_hash};

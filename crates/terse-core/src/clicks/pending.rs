@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::click::LinkId;
 use super::ingest::{Added, Batch, ClickIngest, Forgotten, JournalId, Opened, Position};
-use super::live::Live;
+use super::live::LiveFeed;
 use super::report::{
     Bucket, ClickPage, ClickReport, ClickReports, ClickSubject, Period, RawQuery, ReportSnapshot,
     Unit,
@@ -109,7 +109,7 @@ pub trait PendingClicks: Send + Sync + 'static {
 pub struct WithPending {
     store: Arc<dyn ClickStore>,
     pending: Arc<dyn PendingClicks>,
-    live: Option<Arc<Live>>,
+    live: Option<Arc<LiveFeed>>,
 }
 
 impl WithPending {
@@ -120,7 +120,7 @@ impl WithPending {
 
     /// Erasures also remove clicks from the list of the busiest links.
     #[must_use]
-    pub fn with_live(self, live: Arc<Live>) -> Self {
+    pub fn with_live(self, live: Arc<LiveFeed>) -> Self {
         Self { live: Some(live), ..self }
     }
 }

@@ -178,7 +178,7 @@ pub struct ReportSnapshot<T> {
 
 /// Whether to show clicks of bots.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Bots {
+pub enum BotFilter {
     /// Clicks of humans and of bots.
     #[default]
     Include,
@@ -188,7 +188,7 @@ pub enum Bots {
     Only,
 }
 
-impl Bots {
+impl BotFilter {
     /// The part of a count to show.
     pub fn of(self, count: Count) -> u64 {
         match self {

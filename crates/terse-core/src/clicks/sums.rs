@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::click::{Click, ClickTarget, Interned};
-use super::columns::{AgentTraits, ClickColumns, ClickNetwork, ClickRow, GeoLocation, Numbers};
+use super::columns::{
+    AgentTraits, ClickColumns, ClickNetwork, ClickRow, GeoLocation, ValueNumbers,
+};
 use super::delta::{Delta, SumSubject};
 use super::report::Unit;
 use crate::link::OwnerId;
@@ -191,13 +193,13 @@ pub struct ClickGatherer {
     pub columns: ClickColumns,
     /// Their sums.
     pub sums: Sums,
-    targets: Numbers<ClickTarget>,
-    agents: Numbers<AgentTraits>,
-    networks: Numbers<ClickNetwork>,
-    places: Numbers<GeoLocation>,
-    referrers: Numbers<Option<Interned>>,
-    languages: Numbers<Option<Interned>>,
-    campaigns: Numbers<[Option<Interned>; 5]>,
+    targets: ValueNumbers<ClickTarget>,
+    agents: ValueNumbers<AgentTraits>,
+    networks: ValueNumbers<ClickNetwork>,
+    places: ValueNumbers<GeoLocation>,
+    referrers: ValueNumbers<Option<Interned>>,
+    languages: ValueNumbers<Option<Interned>>,
+    campaigns: ValueNumbers<[Option<Interned>; 5]>,
 }
 
 impl ClickGatherer {
@@ -234,7 +236,7 @@ impl ClickGatherer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clicks::{BotKind, ClickSum, Dimension, LinkId, Sketch, Warning};
+    use crate::clicks::{BotKind, ClickSum, Dimension, LinkId, Sketch, WarningVisit};
     use crate::code::Code;
     use crate::domain::Domain;
     use crate::link::LinkKey;
@@ -249,7 +251,8 @@ mod tests {
         click.visitor = (n % 5 != 0).then_some(n as u64 * 7919 % 300 + 1);
         click.took_nanos = n as u64 * 31 % 1000;
         click.bot = (n % 9 == 0).then_some(BotKind::Crawler);
-        click.warning = [Warning::None, Warning::Shown, Warning::Passed][(n / 4 % 3) as usize];
+        click.warning =
+            [WarningVisit::None, WarningVisit::Shown, WarningVisit::Passed][(n / 4 % 3) as usize];
         click.country = Some(format!("country-{}", n % 23).into());
         click.referrer = (n % 2 == 0).then(|| format!("site-{}", n % 40).into());
         click
@@ -294,7 +297,7 @@ mod tests {
                 countries += tally.values(Dimension::Country).unwrap().sum().all();
                 sums += 1;
             }
-            let all = (0..400).filter(|n| click(*n).warning != Warning::Shown).count() as u64;
+            let all = (0..400).filter(|n| click(*n).warning != WarningVisit::Shown).count() as u64;
             assert_eq!((clicks, countries), (all, all), "{subject}");
             assert!(sums >= count, "{subject}");
         }

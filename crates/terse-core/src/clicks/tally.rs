@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 
 use super::click::{BotKind, Click, ClickTarget, Dimension, Interned};
-use super::columns::Warning;
+use super::columns::WarningVisit;
 use super::mean::Mean;
 use crate::time::Timestamp;
 
@@ -65,7 +65,7 @@ impl Count {
 
 /// The values of one dimension and their counts.
 #[derive(Clone, Debug, Default)]
-pub struct Values {
+pub struct DimensionCounts {
     named: Vec<(Interned, Count)>,
     /// The index of each value in `named`, once there are many: most sums are of few clicks, and a
     /// short list is searched faster.
@@ -76,7 +76,7 @@ pub struct Values {
 /// The longest list without an index.
 const SHORT: usize = 16;
 
-impl PartialEq for Values {
+impl PartialEq for DimensionCounts {
     fn eq(&self, other: &Self) -> bool {
         let has = |(value, count): &(Interned, Count)| {
             other.place(value).is_some_and(|at| other.named[at].1 == *count)
@@ -87,7 +87,7 @@ impl PartialEq for Values {
     }
 }
 
-impl Values {
+impl DimensionCounts {
     /// Each value with its count, in no order.
     pub fn named(&self) -> impl Iterator<Item = (&Interned, Count)> {
         self.named.iter().map(|(value, count)| (value, *count))
@@ -171,7 +171,7 @@ pub struct ClickSum {
     pub took: Mean,
     /// The latest.
     pub last: Option<Timestamp>,
-    values: Vec<Values>,
+    values: Vec<DimensionCounts>,
 }
 
 impl ClickSum {
@@ -183,9 +183,9 @@ impl ClickSum {
             Some(_) => Count { humans: 0, bots: weight },
         };
         match click.warning {
-            Warning::None => {}
-            Warning::Shown => return self.add_word(Dimension::Outcome, WARNED, count),
-            Warning::Passed => self.add_word(Dimension::Outcome, WENT_ON, count),
+            WarningVisit::None => {}
+            WarningVisit::Shown => return self.add_word(Dimension::Outcome, WARNED, count),
+            WarningVisit::Passed => self.add_word(Dimension::Outcome, WENT_ON, count),
         }
         self.clicks.add(count);
         self.took.add(click.took_nanos as f64 / 1e6);
@@ -227,7 +227,7 @@ impl ClickSum {
 
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
-        self.clicks == Count::default() && self.values.iter().all(Values::is_empty)
+        self.clicks == Count::default() && self.values.iter().all(DimensionCounts::is_empty)
     }
 
     /// Adds clicks with a value, if the value is known.
@@ -262,7 +262,7 @@ impl ClickSum {
     }
 
     /// The values of a dimension. Clicks without a known value are not in it.
-    pub fn values(&self, dimension: Dimension) -> Option<&Values> {
+    pub fn values(&self, dimension: Dimension) -> Option<&DimensionCounts> {
         self.values.get(dimension as usize)
     }
 
@@ -319,10 +319,10 @@ impl ClickSum {
         true
     }
 
-    fn values_mut(&mut self, dimension: Dimension) -> &mut Values {
+    fn values_mut(&mut self, dimension: Dimension) -> &mut DimensionCounts {
         let at = dimension as usize;
         if self.values.len() <= at {
-            self.values.resize_with(at + 1, Values::default);
+            self.values.resize_with(at + 1, DimensionCounts::default);
         }
         &mut self.values[at]
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::click::LinkId;
-use super::report::{Bots, Period};
+use super::report::{BotFilter, Period};
 use super::tally::Count;
 use crate::link::OwnerId;
 
@@ -15,7 +15,7 @@ pub struct TopQuery {
     /// The clicks of this period count.
     pub period: Period,
     /// These clicks count.
-    pub bots: Bots,
+    pub bots: BotFilter,
     /// Only links after this place in the ranking.
     pub after: Option<Rank>,
     /// The largest number of links to return.
@@ -55,7 +55,7 @@ pub struct RankedLink {
 
 impl RankedLink {
     /// Its place among the links that `bots` ranks.
-    pub fn rank(&self, bots: Bots) -> Rank {
+    pub fn rank(&self, bots: BotFilter) -> Rank {
         Rank { clicks: bots.of(self.clicks), link: self.link.clone() }
     }
 }
@@ -100,7 +100,7 @@ mod tests {
         let mut query = TopQuery {
             owner: None,
             period: Period::default(),
-            bots: Bots::Include,
+            bots: BotFilter::Include,
             after: None,
             limit: 3,
         };
@@ -109,10 +109,10 @@ mod tests {
             ranked.iter().map(|ranked| ranked.link.key.code.to_string()).collect()
         };
         assert_eq!(codes(&query), ["ccc", "aaa", "bbb"]);
-        query.after = Some(all[1].rank(Bots::Include));
+        query.after = Some(all[1].rank(BotFilter::Include));
         assert_eq!(codes(&query), ["bbb", "ddd"]);
         query.after = None;
-        query.bots = Bots::Exclude;
+        query.bots = BotFilter::Exclude;
         assert_eq!(codes(&query), ["aaa", "bbb", "ccc"]);
         let twice = query.rank([found("ccc", 2, 0), found("aaa", 3, 0), found("ccc", 2, 0)]);
         assert_eq!(twice, [found("ccc", 4, 0), found("aaa", 3, 0)]);

@@ -6,19 +6,19 @@ use sha2::{Digest as _, Sha256};
 
 use super::{CodeRequest, CodeSource, CodeSourceError, is_presentable};
 use crate::code::Code;
-use crate::identity::{CodeHash, Identity};
+use crate::identity::{CodeHash, StoreIdentity};
 
 /// A hash of target, owner and attempt, cut to the length. Its key comes from the store's secret,
 /// so that only this store can compute which code a target has.
 #[derive(Debug)]
 pub struct HashedCodes {
-    identity: Identity,
+    identity: StoreIdentity,
     length: u8,
 }
 
 impl HashedCodes {
     /// Codes of `length` characters in the alphabet of a store.
-    pub fn new(identity: &Identity, length: u8) -> Self {
+    pub fn new(identity: &StoreIdentity, length: u8) -> Self {
         Self { identity: identity.clone(), length }
     }
 

@@ -12,7 +12,7 @@ use siphasher::sip::SipHasher13;
 
 use super::Alphabet;
 use crate::code::Code;
-use crate::identity::Identity;
+use crate::identity::StoreIdentity;
 
 /// The shortest generated code.
 pub const MIN_CODE_LENGTH: u8 = 4;
@@ -32,7 +32,7 @@ pub struct Numbering {
 
 impl Numbering {
     /// The numbering of a store.
-    pub fn new(identity: &Identity) -> Self {
+    pub fn new(identity: &StoreIdentity) -> Self {
         let derived = identity.derive("terse code numbering v1");
         let mut key = [0; 16];
         key.copy_from_slice(&derived[..16]);
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     fn numbering(alphabet: Alphabet, seed: u8) -> Numbering {
-        Numbering::new(&Identity::from_stored([seed; 32], alphabet, crate::CodeHash::Hmac))
+        Numbering::new(&StoreIdentity::from_stored([seed; 32], alphabet, crate::CodeHash::Hmac))
     }
 
     /// Every code of a length is hit exactly once: all 58^4 of base58, and all 62^4 of base62.

@@ -13,7 +13,7 @@ mod rows;
 pub use cells::guard;
 pub use columns::Source;
 pub use fields::{CLICKS, Field};
-pub use rows::{Format, Refused, Row, RowResult, Rows, rows_of};
+pub use rows::{Format, RejectedRow, Row, RowResult, Rows, rows_of};
 
 /// Why no row of a file can be read.
 #[derive(Debug, thiserror::Error)]

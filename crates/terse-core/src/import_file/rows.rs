@@ -42,7 +42,7 @@ impl Row {
 
 /// A row that cannot become a link, and why.
 #[derive(Clone, Debug, Eq, PartialEq, serde::Serialize)]
-pub struct Refused {
+pub struct RejectedRow {
     /// The line where it begins.
     pub line: u64,
     /// The code that it asks for.
@@ -59,9 +59,9 @@ pub enum RowResult {
     /// A link to import.
     Link(Row),
     /// A row that cannot become a link.
-    Refused(Refused),
+    Refused(RejectedRow),
     /// A row that is skipped on purpose: it was deleted or taken down at its source.
-    Skipped(Refused),
+    Skipped(RejectedRow),
 }
 
 type Input = std::io::Chain<std::io::Cursor<Vec<u8>>, Box<dyn BufRead + Send>>;
@@ -296,7 +296,7 @@ impl Rows {
         line: u64,
         body: Result<Map<String, Value>, (Option<String>, String)>,
     ) -> RowResult {
-        let refused = |short_code, field: Option<String>, reason: String| Refused {
+        let refused = |short_code, field: Option<String>, reason: String| RejectedRow {
             line,
             short_code,
             field,

@@ -58,7 +58,7 @@ pub struct LimitSubject {
 
 /// Tokens of one bucket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Take {
+pub struct TokenRequest {
     /// The bucket.
     pub subject: LimitSubject,
     /// Its size and rate. A subject always comes with the same limit until the settings change.
@@ -128,19 +128,24 @@ pub trait Limiter: Send + Sync {
     /// Takes tokens from all these buckets or from none, in one step and one round trip. The
     /// decision is the strictest of the buckets' (see [`LimitDecision::and`]). A refused attempt
     /// costs nothing. An empty list is allowed.
-    async fn take(&self, takes: &[Take]) -> LimitDecision;
+    async fn take(&self, takes: &[TokenRequest]) -> LimitDecision;
 
     /// Puts tokens back that an earlier `take` took. A full bucket stays full.
-    async fn give_back(&self, takes: &[Take]);
+    async fn give_back(&self, takes: &[TokenRequest]);
 }
 
 /// The takes for an action of which only the address is known: one from the bucket of its network,
 /// and one from the bucket of the wider network, if there is one.
-pub fn by_address(action: LimitedAction, address: IpAddr, limit: Limit, count: u32) -> Vec<Take> {
+pub fn by_address(
+    action: LimitedAction,
+    address: IpAddr,
+    limit: Limit,
+    count: u32,
+) -> Vec<TokenRequest> {
     let (network, wider) = Network::of(address);
     let take = |network, limit| {
         let subject = LimitSubject { action, key: LimitKey::Network(network) };
-        Take { subject, limit, count }
+        TokenRequest { subject, limit, count }
     };
     let wider = wider.map(|network| take(network, limit.times(SUBNET_FACTOR)));
     [take(network, limit)].into_iter().chain(wider).collect()
@@ -157,11 +162,11 @@ pub struct NoLimiter;
 
 #[async_trait]
 impl Limiter for NoLimiter {
-    async fn take(&self, _: &[Take]) -> LimitDecision {
+    async fn take(&self, _: &[TokenRequest]) -> LimitDecision {
         LimitDecision::UNLIMITED
     }
 
-    async fn give_back(&self, _: &[Take]) {}
+    async fn give_back(&self, _: &[TokenRequest]) {}
 }
 
 #[cfg(test)]

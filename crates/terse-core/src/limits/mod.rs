@@ -9,7 +9,8 @@ mod policy;
 pub use gcra::{Gcra, InsufficientTokens};
 pub use limit::Limit;
 pub use limiter::{
-    LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, Take, by_address,
+    LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, TokenRequest,
+    by_address,
 };
 pub use network::{Network, SUBNET_FACTOR};
-pub use policy::{Allowance, Attempt, LimitOutcome, LimitReached, RateLimits};
+pub use policy::{Allowance, LimitOutcome, LimitReached, RateLimits, SignInAttempt};

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::limiter::whole_seconds;
 use super::{
-    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, Take,
+    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, TokenRequest,
     by_address,
 };
 use crate::link::OwnerId;
@@ -118,7 +118,7 @@ impl RateLimits {
             let limit = bucket.limit.times(REQUESTS_PER_LINK);
             takes(LimitedAction::AskToCreate, bucket.whose, limit, 1)
         };
-        let takes: Vec<Take> = allowance.0.iter().flat_map(asking).collect();
+        let takes: Vec<TokenRequest> = allowance.0.iter().flat_map(asking).collect();
         let verdict = self.limiter.take(&takes).await;
         if verdict.allowed {
             return Ok(());
@@ -248,11 +248,11 @@ impl RateLimits {
         }
     }
 
-    fn password_takes(&self, address: IpAddr, link: u64) -> Vec<Take> {
+    fn password_takes(&self, address: IpAddr, link: u64) -> Vec<TokenRequest> {
         let (action, limit) = (LimitedAction::LinkPassword, self.passwords_per_address);
         let mut takes = by_address(action, address, limit, 1);
         let subject = LimitSubject { action, key: LimitKey::Link(link) };
-        takes.push(Take { subject, limit: limit.times(ALL_ADDRESSES_FACTOR), count: 1 });
+        takes.push(TokenRequest { subject, limit: limit.times(ALL_ADDRESSES_FACTOR), count: 1 });
         takes
     }
 
@@ -262,8 +262,8 @@ impl RateLimits {
         &self,
         address: IpAddr,
         name: Option<&str>,
-    ) -> Result<Attempt, LimitReached> {
-        let attempt = Attempt { address, name: name.map(number_of) };
+    ) -> Result<SignInAttempt, LimitReached> {
+        let attempt = SignInAttempt { address, name: name.map(number_of) };
         if self.sign_in.is_off() {
             return Ok(attempt);
         }
@@ -276,13 +276,13 @@ impl RateLimits {
     }
 
     /// Gives the attempt back: it succeeded.
-    pub async fn succeeded(&self, attempt: Attempt) {
+    pub async fn succeeded(&self, attempt: SignInAttempt) {
         if !self.sign_in.is_off() {
             self.limiter.give_back(&self.sign_in_takes(attempt)).await;
         }
     }
 
-    fn sign_in_takes(&self, Attempt { address, name }: Attempt) -> Vec<Take> {
+    fn sign_in_takes(&self, SignInAttempt { address, name }: SignInAttempt) -> Vec<TokenRequest> {
         let mut all = takes(LimitedAction::SignIn, Whose::Address(address), self.sign_in, 1);
         if let Some(name) = name {
             all.extend(takes(LimitedAction::SignIn, Whose::Key(name), self.sign_in, 1));
@@ -319,7 +319,7 @@ impl RateLimits {
 }
 
 /// The tokens that an action costs.
-fn takes(action: LimitedAction, whose: Whose, limit: Limit, count: u32) -> Vec<Take> {
+fn takes(action: LimitedAction, whose: Whose, limit: Limit, count: u32) -> Vec<TokenRequest> {
     match (whose, action) {
         (Whose::Address(address), _) => by_address(action, address, limit, count),
         (Whose::AddressWithKey(address), LimitedAction::AskToCreate) => {
@@ -330,11 +330,11 @@ fn takes(action: LimitedAction, whose: Whose, limit: Limit, count: u32) -> Vec<T
         }
         (Whose::Key(key), _) => {
             let subject = LimitSubject { action, key: LimitKey::Key(key) };
-            vec![Take { subject, limit, count }]
+            vec![TokenRequest { subject, limit, count }]
         }
         (Whose::Account(account), _) => {
             let subject = LimitSubject { action, key: LimitKey::Account(account, limit) };
-            vec![Take { subject, limit, count }]
+            vec![TokenRequest { subject, limit, count }]
         }
     }
 }
@@ -348,7 +348,7 @@ impl Allowance {
         Self(buckets.into_iter().filter(|bucket| !bucket.limit.is_off()).collect())
     }
 
-    fn takes(&self, count: u32) -> Vec<Take> {
+    fn takes(&self, count: u32) -> Vec<TokenRequest> {
         let buckets = self.0.iter();
         let takes = buckets.flat_map(|Bucket { whose, limit }| {
             takes(LimitedAction::Create, *whose, *limit, count)
@@ -398,7 +398,7 @@ enum Whose {
 
 /// A counted sign-in.
 #[derive(Clone, Copy, Debug)]
-pub struct Attempt {
+pub struct SignInAttempt {
     address: IpAddr,
     name: Option<u64>,
 }

@@ -6,10 +6,10 @@ use crate::code::{AliasMinimum, Code};
 use crate::codes::{CodeRequest, CodeSourceError};
 use crate::create_link::{CreateBounds, CreateLink, NewLink};
 use crate::domain::Domain;
-use crate::insert::{Insert, Inserted, Request, ReuseKey};
+use crate::insert::{IdempotencyKey, Insert, Inserted, ReuseKey};
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, Revision};
 use crate::registry::EventKind;
-use crate::screening::Flags;
+use crate::screening::LinkFlags;
 use crate::store::{MAX_REVISIONS, StoreError};
 use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
@@ -47,7 +47,7 @@ impl Links {
         &self,
         caller: Caller,
         command: CreateLink,
-        request: Option<Request>,
+        request: Option<IdempotencyKey>,
     ) -> Result<Created, LinkError> {
         let bounds = self.bounds(caller)?;
         let now = self.clock.now();
@@ -104,7 +104,7 @@ impl Links {
         &self,
         caller: Caller,
         new: NewLink,
-        request: Option<Request>,
+        request: Option<IdempotencyKey>,
         created_at: Timestamp,
     ) -> Result<Created, LinkError> {
         let owner = caller.owner();
@@ -177,7 +177,10 @@ impl Links {
 
     /// Repeats the first answer to a request, if it was answered before. Nothing about the request
     /// is checked again: its target may be blocked by now, or its expiry over.
-    pub(super) async fn replay(&self, request: &Request) -> Result<Option<Created>, LinkError> {
+    pub(super) async fn replay(
+        &self,
+        request: &IdempotencyKey,
+    ) -> Result<Option<Created>, LinkError> {
         match self.store.answered(request).await? {
             Some(Inserted::Replayed { link: Some(link), created: new }) => {
                 let link = if new { self.as_created(*link).await? } else { *link };
@@ -226,7 +229,7 @@ pub(super) fn stored_form(
     owner: OwnerId,
     created_at: Timestamp,
     moderation: ModerationStatus,
-    flags: Flags,
+    flags: LinkFlags,
 ) -> Link {
     Link {
         key: LinkKey { domain: new.domain.clone(), code },

@@ -10,7 +10,7 @@ use sha2::Sha256;
 
 use super::{Caller, Created, ImportPreview, ImportRowKey, LinkError, Links};
 use crate::create_link::CreateLink;
-use crate::insert::Request;
+use crate::insert::IdempotencyKey;
 use crate::limits::{Allowance, LimitDecision, LimitOutcome, RateLimits};
 use crate::password::{PasswordError, PasswordHash, PasswordHasher};
 use crate::principal::Principal;
@@ -41,13 +41,13 @@ impl Creator {
 
 /// A link to create, with its password and its request id.
 #[derive(Clone, Debug, Default)]
-pub struct Draft {
+pub struct LinkDraft {
     /// The link. Its `password` is replaced by the hash of the one below.
     pub link: CreateLink,
     /// The password that visitors must know, in clear text.
     pub password: Option<String>,
     /// Identifies the attempt, so that repeating it returns the same link.
-    pub request: Option<Request>,
+    pub request: Option<IdempotencyKey>,
 }
 
 /// How an attempt to create a link ended.
@@ -109,10 +109,10 @@ pub struct LinkCreation {
     metrics: Arc<dyn CreateMetrics>,
 }
 
-/// A number of links that the limiter has granted to one caller. [`Creation::finish`] gives back
+/// A number of links that the limiter has granted to one caller. [`CreateGrant::finish`] gives back
 /// the unused ones.
 #[must_use = "finish returns unused tokens to the limiter"]
-pub struct Creation<'a> {
+pub struct CreateGrant<'a> {
     service: &'a LinkCreation,
     caller: Caller,
     taken: LimitOutcome,
@@ -153,12 +153,16 @@ impl LinkCreation {
     }
 
     /// Takes tokens for `count` links from the caller's limit: all of them, or none and `Limited`.
-    pub async fn begin(&self, creator: &Creator, count: usize) -> Result<Creation<'_>, LinkError> {
+    pub async fn begin(
+        &self,
+        creator: &Creator,
+        count: usize,
+    ) -> Result<CreateGrant<'_>, LinkError> {
         let taken = self.limits.take(&creator.allowance, count).await.inspect_err(|_| {
             (0..count).for_each(|_| self.metrics.count(CreateResult::Limited));
         })?;
         let unused = AtomicUsize::new(0);
-        Ok(Creation { service: self, caller: creator.caller, taken, unused })
+        Ok(CreateGrant { service: self, caller: creator.caller, taken, unused })
     }
 
     /// Takes over a link from another shortener: see [`Links::import`]. Only for admins, and
@@ -221,10 +225,10 @@ impl LinkCreation {
     }
 }
 
-impl Creation<'_> {
+impl CreateGrant<'_> {
     /// Creates one of the links. `Ok` means durable and announced. May run concurrently with others
     /// of the same creation.
-    pub async fn create(&self, draft: Draft) -> Result<Created, LinkError> {
+    pub async fn create(&self, draft: LinkDraft) -> Result<Created, LinkError> {
         let result = self.try_create(draft).await;
         let outcome = CreateResult::of(&result);
         self.service.metrics.count(outcome);
@@ -234,7 +238,7 @@ impl Creation<'_> {
         result
     }
 
-    async fn try_create(&self, draft: Draft) -> Result<Created, LinkError> {
+    async fn try_create(&self, draft: LinkDraft) -> Result<Created, LinkError> {
         let request = draft.request.clone();
         match (self.create_new(draft).await, request) {
             // What was accepted then may be refused now; the first answer still holds.
@@ -245,8 +249,8 @@ impl Creation<'_> {
         }
     }
 
-    async fn create_new(&self, draft: Draft) -> Result<Created, LinkError> {
-        let Draft { mut link, password, request } = draft;
+    async fn create_new(&self, draft: LinkDraft) -> Result<Created, LinkError> {
+        let LinkDraft { mut link, password, request } = draft;
         link.password = match password {
             Some(password) => Some(self.service.hash_password(self.caller, &link, password).await?),
             None => None,

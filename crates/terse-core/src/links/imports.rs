@@ -17,7 +17,7 @@ use super::{
     SeenImportRows,
 };
 use crate::clock::Clock;
-use crate::import_file::{ImportFileError, Refused, Row, RowResult, Rows, Source};
+use crate::import_file::{ImportFileError, RejectedRow, Row, RowResult, Rows, Source};
 use crate::link::OwnerId;
 use crate::principal::{AccessError, Principal};
 use crate::registry::Role;
@@ -98,7 +98,7 @@ pub struct ImportProgress {
     /// The first links of the file.
     pub sample: Vec<SampleRow>,
     /// The refused and skipped rows, each with its outcome; at most ten thousand.
-    pub report: Vec<(Refused, &'static str)>,
+    pub report: Vec<(RejectedRow, &'static str)>,
 }
 
 impl ImportProgress {
@@ -129,7 +129,7 @@ impl ImportProgress {
         matches!(self.phase, ImportPhase::Checking | ImportPhase::Importing)
     }
 
-    fn leave_out(&mut self, row: Refused, outcome: &'static str) {
+    fn leave_out(&mut self, row: RejectedRow, outcome: &'static str) {
         *(if outcome == "skipped" { &mut self.skipped } else { &mut self.refused }) += 1;
         if self.report.len() < MAX_REFUSED {
             self.report.push((row, outcome));
@@ -353,7 +353,8 @@ impl Run {
             Err(error) => {
                 let (line, short_code) = (row.line, row.code());
                 let reason = error.to_string();
-                progress.leave_out(Refused { line, short_code, field: None, reason }, "refused");
+                progress
+                    .leave_out(RejectedRow { line, short_code, field: None, reason }, "refused");
                 None
             }
         }
@@ -391,7 +392,7 @@ impl Run {
         let mut progress = locked(&self.progress);
         let refused = |field: Option<String>, reason: String| {
             let (line, short_code) = (row.line, row.code());
-            Refused { line, short_code, field, reason }
+            RejectedRow { line, short_code, field, reason }
         };
         match outcome {
             Ok((preview, claim)) => match (preview, claim.map(|claim| seen.add(claim))) {

@@ -21,7 +21,7 @@ mod update;
 
 pub use caller::Caller;
 pub use create::Created;
-pub use creation::{CreateMetrics, CreateResult, Creation, Creator, Draft, LinkCreation};
+pub use creation::{CreateGrant, CreateMetrics, CreateResult, Creator, LinkCreation, LinkDraft};
 pub use error::LinkError;
 pub use import::{ImportPreview, ImportRowConflict, ImportRowKey, SeenImportRows};
 pub use import_link::ImportLink;
@@ -44,7 +44,7 @@ use crate::domain::Hosts;
 use crate::events::{LinkEvents, NoEvents};
 use crate::link::OwnerId;
 use crate::outbox::OutboxEvent;
-use crate::registry::{AuditLog, EventKind, Suspended};
+use crate::registry::{AuditLog, EventKind, SuspendedOwners};
 use crate::screening::Screening;
 use crate::store::LinkStore;
 use crate::target::TargetRules;
@@ -81,7 +81,7 @@ pub struct Links {
     events: Arc<dyn LinkEvents>,
     audit: Arc<dyn AuditLog>,
     rules: LinkPolicy,
-    suspended: Suspended,
+    suspended: SuspendedOwners,
     clock: Clock,
 }
 
@@ -104,7 +104,7 @@ impl Links {
         clock: Clock,
     ) -> Self {
         let (events, audit) = (Arc::new(NoEvents), Arc::new(scan_audit::NoAudit));
-        let suspended = Suspended::default();
+        let suspended = SuspendedOwners::default();
         Self { store, codes, cache, screen, events, audit, rules, suspended, clock }
     }
 
@@ -119,7 +119,7 @@ impl Links {
     }
 
     /// The suspended owners, which the registry watcher keeps up to date.
-    pub fn suspended(&self) -> &Suspended {
+    pub fn suspended(&self) -> &SuspendedOwners {
         &self.suspended
     }
 

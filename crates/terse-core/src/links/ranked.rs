@@ -1,12 +1,12 @@
 //! Lists of links by their clicks.
 
 use super::{LinkError, Links, Listing, OwnerFilter};
-use crate::clicks::{Bots, ClickReports, Count, LinkId, Period, Rank, RankedLink, TopQuery};
+use crate::clicks::{BotFilter, ClickReports, Count, LinkId, Period, Rank, RankedLink, TopQuery};
 use crate::code::Code;
 use crate::domain::Domain;
 use crate::link::{Link, LinkKey};
 use crate::principal::Principal;
-use crate::store::{Cursor, ListQuery, Page, Sort, StoreError};
+use crate::store::{Cursor, LinkPage, ListQuery, Sort, StoreError};
 use crate::time::Timestamp;
 
 /// How many pages of the ranking a list reads at most to fill its own page.
@@ -110,7 +110,7 @@ impl Links {
                     );
                     match page.next {
                         Some(next) => RankedCursor::Rest(Some(next)),
-                        None => return Ok(Listing { page: Page { links, next: None }, now }),
+                        None => return Ok(Listing { page: LinkPage { links, next: None }, now }),
                     }
                 }
             };
@@ -118,7 +118,7 @@ impl Links {
                 break;
             }
         }
-        Ok(Listing { page: Page { links, next: Some(place.write()) }, now })
+        Ok(Listing { page: LinkPage { links, next: Some(place.write()) }, now })
     }
 
     /// Adds links of the query from the ranking, until there are enough of them.
@@ -132,7 +132,7 @@ impl Links {
         let top = TopQuery {
             owner: query.owner,
             period: Period::default(),
-            bots: Bots::Include,
+            bots: BotFilter::Include,
             after: after.clone(),
             limit: query.limit,
         };
@@ -146,7 +146,7 @@ impl Links {
             // Another link may have the code by now, or the owner may have erased this one.
             let same = |link: &Link| LinkId::of(link) == found.link;
             links.extend(link.filter(|link| same(link) && query.matches(link)));
-            after = Some(found.rank(Bots::Include));
+            after = Some(found.rank(BotFilter::Include));
         }
         Ok(if is_last { RankedCursor::Rest(None) } else { RankedCursor::Ranked(after) })
     }

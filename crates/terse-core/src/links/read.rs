@@ -5,7 +5,7 @@ use crate::domain::Domain;
 use crate::link::{Link, LinkKey, OwnerId};
 use crate::principal::{AccessError, Principal};
 use crate::registry::Role;
-use crate::store::{ListQuery, Page, Sort, StoreError};
+use crate::store::{LinkPage, ListQuery, Sort, StoreError};
 use crate::time::Timestamp;
 
 /// Whose links a caller lists, or whose clicks the caller reads.
@@ -54,7 +54,7 @@ impl OwnerFilter {
 #[derive(Clone, Debug)]
 pub struct Listing {
     /// The links, and the cursor of the next page.
-    pub page: Page,
+    pub page: LinkPage,
     /// The time that their statuses refer to.
     pub now: Timestamp,
 }

@@ -40,7 +40,7 @@ impl AuditLog for NoAudit {
 
 /// The change that a record describes, so that a repeated attempt does not write it twice.
 #[derive(Default)]
-pub(super) struct Noted(Option<(Value, Value)>);
+pub(super) struct RecordedChange(Option<(Value, Value)>);
 
 impl Links {
     /// The same, with a log of automatic decisions.
@@ -65,7 +65,7 @@ impl Links {
         &self,
         old: &Link,
         new: &Link,
-        noted: &mut Noted,
+        noted: &mut RecordedChange,
     ) -> Result<(), StoreError> {
         if !is_decision(old, new) {
             return Ok(());

@@ -1,15 +1,15 @@
 //! Screening of targets, and its effect on a link.
 
-use super::scan_audit::Noted;
+use super::scan_audit::RecordedChange;
 use super::update::UPDATE_ATTEMPTS;
 use super::{Caller, Links};
 use crate::create_link::NewLink;
 use crate::events::kind_of;
 use crate::host::canonical_host;
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId};
-use crate::patch::Patch;
+use crate::patch::LinkPatch;
 use crate::rules::{self, TargetInput};
-use crate::screening::{self, Flags, REPORTED, ScreenInput, ScreenResult, UNSCREENED};
+use crate::screening::{self, LinkFlags, REPORTED, ScreenInput, ScreenResult, UNSCREENED};
 use crate::social_preview::SocialPreview;
 use crate::store::{StoreError, Updated};
 use crate::target::Target;
@@ -149,7 +149,7 @@ impl Links {
         key: &LinkKey,
         screen: impl Fn(&Link) -> Option<Link>,
     ) -> Result<Option<Link>, StoreError> {
-        let mut noted = Noted::default();
+        let mut noted = RecordedChange::default();
         for _ in 0..UPDATE_ATTEMPTS {
             let Some(old) = self.store.get(key).await? else { return Ok(None) };
             let Some(new) = screen(&old) else { return Ok(None) };
@@ -178,7 +178,7 @@ impl Links {
         caller: Caller,
         owner: OwnerId,
         asked: impl IntoIterator<Item = TargetToScreen<'a>>,
-    ) -> Result<(ModerationStatus, Flags), ValidationError> {
+    ) -> Result<(ModerationStatus, LinkFlags), ValidationError> {
         let mut all: Option<ScreenResult> = None;
         for TargetToScreen { field, target, input } in asked {
             let one = match self.screen.screen(target, input) {
@@ -207,9 +207,9 @@ impl Links {
             });
         }
         Ok(screening::moderation(
-            all.unwrap_or(ScreenResult::Clear(Flags::default())),
+            all.unwrap_or(ScreenResult::Clear(LinkFlags::default())),
             owner,
-            &Flags::default(),
+            &LinkFlags::default(),
         ))
     }
 
@@ -248,7 +248,7 @@ pub(super) fn targets_of_new(new: &NewLink) -> impl Iterator<Item = TargetToScre
 /// The targets of a changed link. Those that stay are screened with the flags found when they were
 /// typed. The link does not record which target a flag was for, so it counts for each.
 pub(super) fn targets_of_change<'a>(
-    patch: &'a Patch,
+    patch: &'a LinkPatch,
     old: &'a Link,
     new: &'a Link,
     typed: &'a [TargetInput],

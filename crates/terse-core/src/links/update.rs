@@ -1,11 +1,11 @@
 //! Changing a link.
 
-use super::scan_audit::Noted;
+use super::scan_audit::RecordedChange;
 use super::screening::targets_of_change;
 use super::{Caller, LinkError, Links};
 use crate::events::kind_of;
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, Revision};
-use crate::patch::{Patch, PatchField};
+use crate::patch::{LinkPatch, PatchField};
 use crate::rules;
 use crate::screening::{self, UNREACHABLE};
 use crate::store::{StoreError, Updated};
@@ -22,7 +22,7 @@ impl Links {
         &self,
         caller: Caller,
         key: &LinkKey,
-        patch: &Patch,
+        patch: &LinkPatch,
         expected: Option<Revision>,
     ) -> Result<Link, LinkError> {
         if patch.moderation.is_some() && !caller.sees_all() {
@@ -135,7 +135,7 @@ impl Links {
         if caller == Caller::Anonymous {
             return Err(LinkError::KeyNeeded);
         }
-        let mut noted = Noted::default();
+        let mut noted = RecordedChange::default();
         for _ in 0..UPDATE_ATTEMPTS {
             let version = self.screen.version();
             let old = self.get(caller, key).await?;

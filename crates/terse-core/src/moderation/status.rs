@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Moderation, ModerationError};
 use crate::link::{Link, LinkKey, ModerationStatus};
 use crate::links::{Caller, LinkError, moderation_json};
-use crate::patch::Patch;
+use crate::patch::LinkPatch;
 use crate::principal::Principal;
 use crate::registry::{AuditAction, ReportState, Role, subject};
 use crate::screening::REPORTED;
@@ -42,7 +42,7 @@ impl Moderation {
         status: ModerationStatus,
         why: Option<String>,
     ) -> Result<Link, ModerationError> {
-        let patch = Patch { moderation: Some(status), ..Patch::default() };
+        let patch = LinkPatch { moderation: Some(status), ..LinkPatch::default() };
         let mut noted = None;
         for _ in 0..ATTEMPTS {
             let link = self.links.get(Caller::OPERATOR, key).await?;

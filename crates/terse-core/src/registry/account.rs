@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::key::Token;
+use super::key::SecretHash;
 use super::preferences::AccountPreferences;
 use super::two_factor::TwoFactor;
 use crate::link::{OwnerId, Revision};
@@ -117,7 +117,7 @@ impl Suspension {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PasswordReset {
     /// The hash of the token in the link.
-    pub token: Token,
+    pub token: SecretHash,
     /// When it expires.
     pub expires_at: Timestamp,
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::account::{Account, AccountChange, AccountName, NewAccount, OidcIdentity};
 use super::audit::Attribution;
-use super::key::Token;
+use super::key::SecretHash;
 use super::store::RegistryError;
 use crate::link::{OwnerId, Revision};
 
@@ -14,7 +14,7 @@ pub const FIRST_ACCOUNT: OwnerId = OwnerId(1000);
 
 /// A change of an account, and the state it applies to.
 #[derive(Clone)]
-pub struct ChangeAccount {
+pub struct ConditionalAccountChange {
     /// The account.
     pub id: OwnerId,
     /// What changes.
@@ -47,7 +47,7 @@ pub trait AccountStore: Send + Sync + 'static {
     ) -> Result<Option<Account>, RegistryError>;
 
     /// The account whose reset link has this token, expired or not.
-    async fn account_by_reset(&self, token: &Token) -> Result<Option<Account>, RegistryError>;
+    async fn account_by_reset(&self, token: &SecretHash) -> Result<Option<Account>, RegistryError>;
 
     /// Up to `limit` accounts after `after`, the oldest first.
     async fn accounts(
@@ -62,7 +62,7 @@ pub trait AccountStore: Send + Sync + 'static {
     /// own and change the version. The use of a code of an authenticator app has none.
     async fn change_account(
         &self,
-        change: ChangeAccount,
+        change: ConditionalAccountChange,
         by: Attribution,
     ) -> Result<Account, RegistryError>;
 

@@ -108,8 +108,8 @@ mod tests {
     use super::*;
     use crate::link::OwnerId;
     use crate::registry::{
-        AccountName, NewAccount, OidcIdentity, PasswordReset, Role, Suspension, Token, TotpSeed,
-        TwoFactor,
+        AccountName, NewAccount, OidcIdentity, PasswordReset, Role, SecretHash, Suspension,
+        TotpSeed, TwoFactor,
     };
     use crate::time::Timestamp;
 
@@ -187,7 +187,7 @@ mod tests {
     fn a_reset_link_ends_with_the_password_a_lesser_role_and_a_suspension() {
         let change = AccountChange::default;
         let link = |n: u8| {
-            Some(PasswordReset { token: Token([n; 32]), expires_at: Timestamp::from_ms(9) })
+            Some(PasswordReset { token: SecretHash([n; 32]), expires_at: Timestamp::from_ms(9) })
         };
         let offered = AccountChange { reset: Some(link(1)), ..change() }.effect(&ann()).unwrap();
         assert!(!offered.ends_sessions && offered.account.reset == link(1));
@@ -241,7 +241,7 @@ mod tests {
         let state = |last_step, left| TwoFactor {
             seed: TotpSeed([1; 16]),
             last_step,
-            recovery: vec![Token([3; 32]); left],
+            recovery: vec![SecretHash([3; 32]); left],
         };
         let change =
             |two_factor| AccountChange { two_factor: Some(two_factor), ..AccountChange::default() };

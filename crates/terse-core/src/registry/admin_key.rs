@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::key::Token;
+use super::key::SecretHash;
 use super::store::RegistryError;
 
 /// Keeps the hash of the operator's admin key. Nodes read it once at start, so that the key works
@@ -10,9 +10,9 @@ use super::store::RegistryError;
 #[async_trait]
 pub trait AdminKeyStore: Send + Sync + 'static {
     /// The hash of the admin key, if there is one.
-    async fn admin_key(&self) -> Result<Option<Token>, RegistryError>;
+    async fn admin_key(&self) -> Result<Option<SecretHash>, RegistryError>;
 
     /// Stores this hash if there is none yet, and returns the stored one. Of several nodes that
     /// start at once, the key of one becomes the admin key.
-    async fn create_admin_key(&self, hash: Token) -> Result<Token, RegistryError>;
+    async fn create_admin_key(&self, hash: SecretHash) -> Result<SecretHash, RegistryError>;
 }

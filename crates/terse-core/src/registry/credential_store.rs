@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::account::{Account, NewAccount};
 use super::audit::Attribution;
-use super::key::{ApiKey, Invitation, KeyId, NewKey, Session, Token};
+use super::key::{ApiKey, Invitation, KeyId, NewKey, SecretHash, Session};
 use super::store::RegistryError;
 use crate::link::{OwnerId, Revision};
 use crate::time::Timestamp;
@@ -19,14 +19,14 @@ pub const MAX_SESSIONS_PER_OWNER: usize = 50;
 pub trait CredentialStore: Send + Sync + 'static {
     /// Stores the token of the one-time set-up link in place of an earlier one. Does nothing and
     /// returns `false` if there has ever been an admin.
-    async fn offer_setup(&self, token: Token) -> Result<bool, RegistryError>;
+    async fn offer_setup(&self, token: SecretHash) -> Result<bool, RegistryError>;
 
     /// Adds the first admin, if the token is the one that was offered. After that, or once an admin
     /// was added in another way, the token is `Missing`. The audit record names the new account as
     /// its actor.
     async fn take_setup(
         &self,
-        token: &Token,
+        token: &SecretHash,
         account: NewAccount,
     ) -> Result<Account, RegistryError>;
 
@@ -34,7 +34,7 @@ pub trait CredentialStore: Send + Sync + 'static {
     async fn awaits_setup(&self) -> Result<bool, RegistryError>;
 
     /// Whether the set-up link with this token is unused.
-    async fn awaits_setup_by(&self, token: &Token) -> Result<bool, RegistryError>;
+    async fn awaits_setup_by(&self, token: &SecretHash) -> Result<bool, RegistryError>;
 
     /// Adds a key. `TooMany` above [`MAX_KEYS_PER_OWNER`] per owner. `Missing` if there is no such
     /// owner.
@@ -42,7 +42,7 @@ pub trait CredentialStore: Send + Sync + 'static {
 
     /// The key with this token and its owner. Returns expired keys and suspended owners too: the
     /// caller decides what the key may do.
-    async fn key(&self, token: &Token) -> Result<Option<(ApiKey, Account)>, RegistryError>;
+    async fn key(&self, token: &SecretHash) -> Result<Option<(ApiKey, Account)>, RegistryError>;
 
     /// An owner's keys, the oldest first.
     async fn keys(&self, owner: OwnerId) -> Result<Vec<ApiKey>, RegistryError>;
@@ -68,7 +68,7 @@ pub trait CredentialStore: Send + Sync + 'static {
     /// The session with this token and its account, if it has not ended by `now`.
     async fn session(
         &self,
-        token: &Token,
+        token: &SecretHash,
         now: Timestamp,
     ) -> Result<Option<(Session, Account)>, RegistryError>;
 
@@ -77,10 +77,14 @@ pub trait CredentialStore: Send + Sync + 'static {
     -> Result<Vec<Session>, RegistryError>;
 
     /// Ends a session. Ending it again does nothing.
-    async fn end_session(&self, token: &Token) -> Result<(), RegistryError>;
+    async fn end_session(&self, token: &SecretHash) -> Result<(), RegistryError>;
 
     /// Ends all sessions of an owner but one.
-    async fn end_sessions(&self, owner: OwnerId, but: Option<&Token>) -> Result<(), RegistryError>;
+    async fn end_sessions(
+        &self,
+        owner: OwnerId,
+        but: Option<&SecretHash>,
+    ) -> Result<(), RegistryError>;
 
     /// Adds an invitation. `Missing` if its author is neither the operator nor has an account.
     async fn invite(&self, invitation: Invitation, by: Attribution) -> Result<(), RegistryError>;
@@ -94,11 +98,19 @@ pub trait CredentialStore: Send + Sync + 'static {
     ) -> Result<Vec<Invitation>, RegistryError>;
 
     /// Revokes an invitation; `Missing` if there is none.
-    async fn revoke_invitation(&self, token: &Token, by: Attribution) -> Result<(), RegistryError>;
+    async fn revoke_invitation(
+        &self,
+        token: &SecretHash,
+        by: Attribution,
+    ) -> Result<(), RegistryError>;
 
     /// Adds an account by an invitation, which also sets its role, and uses the invitation up.
     /// `Missing` if the invitation is used up or expired by `account.created_at`, or while its
     /// author is suspended or has a lesser role. The audit record names the new account as its
     /// actor.
-    async fn accept(&self, token: &Token, account: NewAccount) -> Result<Account, RegistryError>;
+    async fn accept(
+        &self,
+        token: &SecretHash,
+        account: NewAccount,
+    ) -> Result<Account, RegistryError>;
 }

@@ -166,7 +166,7 @@ pub struct DueDelivery {
     /// The delivery.
     pub delivery: Delivery,
     /// The number of the claim on this webhook. A sender with an older claim settles nothing.
-    pub loan: u64,
+    pub claim_number: u64,
 }
 
 /// How an attempt ended.
@@ -185,11 +185,11 @@ pub enum DeliveryResult {
 
 /// The result of an attempt, to be stored.
 #[derive(Clone, Debug)]
-pub struct AttemptRecord {
+pub struct DeliveryAttempt {
     /// The webhook.
     pub webhook: WebhookId,
     /// The number of the claim.
-    pub loan: u64,
+    pub claim_number: u64,
     /// The updated delivery.
     pub delivery: Delivery,
     /// Switches the webhook off, for this reason.
@@ -199,7 +199,7 @@ pub struct AttemptRecord {
 impl DueDelivery {
     /// The result of an attempt that ended at `now`. `jitter` is a random number from 0 to 1 that
     /// spreads retries, so that deliveries that failed together are not retried together.
-    pub fn settle(&self, outcome: DeliveryResult, now: Timestamp, jitter: f64) -> AttemptRecord {
+    pub fn settle(&self, outcome: DeliveryResult, now: Timestamp, jitter: f64) -> DeliveryAttempt {
         let mut delivery = Delivery {
             attempts: self.delivery.attempts + 1,
             tried_at: Some(now),
@@ -237,7 +237,12 @@ impl DueDelivery {
                 }
             },
         }
-        AttemptRecord { webhook: self.webhook.id, loan: self.loan, delivery, disable }
+        DeliveryAttempt {
+            webhook: self.webhook.id,
+            claim_number: self.claim_number,
+            delivery,
+            disable,
+        }
     }
 }
 
@@ -312,7 +317,7 @@ impl NewEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{Events, NewWebhook};
+    use crate::registry::{NewWebhook, SubscribedEvents};
     use crate::target::Target;
 
     fn due(delivered_at: Option<i64>) -> DueDelivery {
@@ -320,7 +325,7 @@ mod tests {
         let new = NewWebhook {
             owner: OwnerId(1),
             url,
-            events: Events::default(),
+            events: SubscribedEvents::default(),
             created_at: Timestamp::from_ms(0),
         };
         let webhook = Webhook {
@@ -329,7 +334,11 @@ mod tests {
         };
         let (id, kind, at) = ("e".into(), EventKind::LinkCreated, Timestamp::from_ms(1000));
         let event = NewEvent { id, owner: OwnerId(1), kind, body: "{}".into(), at, only: None };
-        DueDelivery { delivery: event.delivery(DeliveryId(1), webhook.id), webhook, loan: 3 }
+        DueDelivery {
+            delivery: event.delivery(DeliveryId(1), webhook.id),
+            webhook,
+            claim_number: 3,
+        }
     }
 
     fn answered(status: u16) -> DeliveryResult {

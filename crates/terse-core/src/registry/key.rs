@@ -8,11 +8,11 @@ use crate::time::Timestamp;
 
 /// The SHA-256 of a secret of 256 random bits. The secret itself is shown once and never stored.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
-pub struct Token(pub [u8; 32]);
+pub struct SecretHash(pub [u8; 32]);
 
-impl fmt::Debug for Token {
+impl fmt::Debug for SecretHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token([hidden])")
+        f.write_str("SecretHash([hidden])")
     }
 }
 
@@ -84,7 +84,7 @@ pub struct NewKey {
     /// Its first characters.
     pub prefix: String,
     /// The hash of the key.
-    pub token: Token,
+    pub token: SecretHash,
     /// What it permits.
     pub scope: Scope,
     /// When it was created.
@@ -107,7 +107,7 @@ impl NewKey {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Session {
     /// The hash of its cookie.
-    pub token: Token,
+    pub token: SecretHash,
     /// The account.
     pub owner: OwnerId,
     /// When it began.
@@ -120,7 +120,7 @@ pub struct Session {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Invitation {
     /// The hash of the token in the invitation link.
-    pub token: Token,
+    pub token: SecretHash,
     /// The role of the new account.
     pub role: Role,
     /// The account that created it.

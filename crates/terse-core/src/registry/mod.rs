@@ -32,7 +32,7 @@ mod webhook_store;
 pub use account::{
     Account, AccountChange, AccountName, NewAccount, OidcIdentity, PasswordReset, Role, Suspension,
 };
-pub use account_store::{AccountStore, ChangeAccount, FIRST_ACCOUNT};
+pub use account_store::{AccountStore, ConditionalAccountChange, FIRST_ACCOUNT};
 pub use account_update::AccountUpdate;
 pub use acme_store::{AcmeRecord, AcmeRecordKind, AcmeRecords, AcmeStore, MAX_ACME_RECORD_BYTES};
 pub use admin_key::AdminKeyStore;
@@ -42,12 +42,13 @@ pub use audit_record::{AuditRecord, redact_account, subject};
 pub use branding_store::BrandingStore;
 pub use credential_store::{CredentialStore, MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER};
 pub use delivery::{
-    AttemptRecord, Delivery, DeliveryClaim, DeliveryId, DeliveryResult, DeliveryState, DueDelivery,
-    EnqueueResult, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, NewEvent, RETRY_PAUSES,
+    Delivery, DeliveryAttempt, DeliveryClaim, DeliveryId, DeliveryResult, DeliveryState,
+    DueDelivery, EnqueueResult, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, NewEvent,
+    RETRY_PAUSES,
 };
 pub use domain_config::{BlockedHost, DomainConfig};
 pub use domain_store::{BlocklistStore, DomainStore};
-pub use key::{ApiKey, Invitation, KeyId, NewKey, Scope, Session, Token};
+pub use key::{ApiKey, Invitation, KeyId, NewKey, Scope, SecretHash, Session};
 pub use lease::{FencingToken, JobLease, JobProgress, Lease, MAX_PROGRESS_BYTES, NodeId};
 pub use maintenance::{DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, RegistryMaintenance};
 pub use preferences::AccountPreferences;
@@ -60,11 +61,11 @@ pub use report_store::ReportStore;
 pub use salts::Salts;
 pub use snapshot::{RegistrySnapshot, RegistrySnapshots, RegistryVersion};
 pub use store::{Registry, RegistryError};
-pub use suspended::Suspended;
+pub use suspended::SuspendedOwners;
 pub use two_factor::{TotpSeed, TwoFactor};
 pub use webhook::{
-    Disabled, EventKind, Events, MAX_WEBHOOKS_PER_OWNER, NewWebhook, Webhook, WebhookChange,
-    WebhookId, WebhookKey, receiver,
+    Deactivation, EventKind, MAX_WEBHOOKS_PER_OWNER, NewWebhook, SubscribedEvents, Webhook,
+    WebhookChange, WebhookId, WebhookKey, receiver,
 };
 pub use webhook_store::WebhookStore;
 

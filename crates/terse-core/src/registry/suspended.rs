@@ -8,11 +8,11 @@ use crate::link::{Link, ModerationStatus, OwnerId};
 /// The suspended owners, in memory for the redirect plane. A suspension does not write to links:
 /// one change of an account switches all of them off, and one switches them on again.
 #[derive(Debug, Default)]
-pub struct Suspended {
+pub struct SuspendedOwners {
     owners: RwLock<Arc<HashSet<OwnerId>>>,
 }
 
-impl Suspended {
+impl SuspendedOwners {
     /// Replaces the set, and returns the owners whose state changed.
     pub fn replace(&self, owners: impl IntoIterator<Item = OwnerId>) -> HashSet<OwnerId> {
         let new = Arc::new(owners.into_iter().collect::<HashSet<_>>());

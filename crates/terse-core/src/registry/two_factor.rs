@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::key::Token;
+use super::key::SecretHash;
 
 /// From this and a key of the store comes the secret that an authenticator app shares with terse.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -36,7 +36,7 @@ pub struct TwoFactor {
     /// The time step of the last accepted code. Codes of it and of earlier steps are refused.
     pub last_step: u64,
     /// The hashes of the recovery codes that were not used.
-    pub recovery: Vec<Token>,
+    pub recovery: Vec<SecretHash>,
 }
 
 impl TwoFactor {
@@ -51,7 +51,7 @@ impl TwoFactor {
         Some(Self {
             seed: TotpSeed(seed.try_into().ok()?),
             last_step: u64::try_from(last_step).ok()?,
-            recovery: hashes.iter().map(|hash| Token(*hash)).collect(),
+            recovery: hashes.iter().map(|hash| SecretHash(*hash)).collect(),
         })
     }
 }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_is_stored_is_read_back() {
-        let recovery = vec![Token([1; 32]), Token([2; 32])];
+        let recovery = vec![SecretHash([1; 32]), SecretHash([2; 32])];
         let one = TwoFactor { seed: TotpSeed([7; 16]), last_step: 5, recovery };
         let read = |recovery: &[u8]| TwoFactor::from_stored(&[7; 16], 5, recovery);
         assert_eq!(read(&one.stored_recovery()), Some(one.clone()));

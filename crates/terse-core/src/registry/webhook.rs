@@ -68,9 +68,9 @@ impl EventKind {
 
 /// The events that a webhook subscribes to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Events(u8);
+pub struct SubscribedEvents(u8);
 
-impl Events {
+impl SubscribedEvents {
     /// Whether this is one of them.
     pub fn contains(self, kind: EventKind) -> bool {
         self.iter().any(|one| one == kind)
@@ -96,7 +96,7 @@ impl Events {
     }
 }
 
-impl FromIterator<EventKind> for Events {
+impl FromIterator<EventKind> for SubscribedEvents {
     fn from_iter<I: IntoIterator<Item = EventKind>>(kinds: I) -> Self {
         let bit = |kind: EventKind| {
             EventKind::ALL.iter().position(|one| *one == kind).map_or(0, |bit| 1 << bit)
@@ -106,7 +106,7 @@ impl FromIterator<EventKind> for Events {
 }
 
 /// The stored form.
-impl fmt::Display for Events {
+impl fmt::Display for SubscribedEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, kind) in self.iter().enumerate() {
             f.write_str(if n > 0 { " " } else { "" })?;
@@ -145,7 +145,7 @@ pub fn receiver(text: &str, rules: &TargetRules) -> Result<Target, ValidationErr
 
 /// Why and since when a webhook is switched off.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Disabled {
+pub struct Deactivation {
     /// Since when.
     pub at: Timestamp,
     /// Why.
@@ -162,7 +162,7 @@ pub struct Webhook {
     /// Where events are sent.
     pub url: Target,
     /// Which events.
-    pub events: Events,
+    pub events: SubscribedEvents,
     /// When it was created.
     pub created_at: Timestamp,
     /// The generation of its current secret; the first is 1.
@@ -170,7 +170,7 @@ pub struct Webhook {
     /// When the current secret replaced the one before, which also signs for a while.
     pub rotated_at: Option<Timestamp>,
     /// Whether and why nothing is sent.
-    pub disabled: Option<Disabled>,
+    pub disabled: Option<Deactivation>,
     /// How many events wait to be sent.
     pub waiting: u64,
     /// How many were dropped because too many waited.
@@ -187,7 +187,7 @@ pub struct NewWebhook {
     /// Where events are sent.
     pub url: Target,
     /// Which events.
-    pub events: Events,
+    pub events: SubscribedEvents,
     /// When.
     pub created_at: Timestamp,
 }
@@ -218,9 +218,9 @@ pub struct WebhookChange {
     /// Another URL.
     pub url: Option<Target>,
     /// Other events.
-    pub events: Option<Events>,
+    pub events: Option<SubscribedEvents>,
     /// Switched off with a reason, or on again.
-    pub disabled: Option<Option<Disabled>>,
+    pub disabled: Option<Option<Deactivation>>,
     /// Creates a new secret.
     pub rotate: Option<Timestamp>,
 }
@@ -304,7 +304,7 @@ mod tests {
         let new = NewWebhook {
             owner: OwnerId(1000),
             url,
-            events: Events::default(),
+            events: SubscribedEvents::default(),
             created_at: Timestamp::from_ms(5),
         };
         new.into_webhook(WebhookId(id))
@@ -318,13 +318,13 @@ mod tests {
             &[EventKind::LinkDeleted, EventKind::LinkCreated],
             &EventKind::ALL,
         ] {
-            let set: Events = events.iter().copied().collect();
-            assert_eq!(Events::from_stored(&set.to_string()), Some(set));
+            let set: SubscribedEvents = events.iter().copied().collect();
+            assert_eq!(SubscribedEvents::from_stored(&set.to_string()), Some(set));
             assert!(EventKind::ALL.iter().all(|kind| set.contains(*kind) == events.contains(kind)));
         }
-        assert_eq!(Events::from_stored("link.eaten"), None);
+        assert_eq!(SubscribedEvents::from_stored("link.eaten"), None);
         assert!(
-            [EventKind::Test].into_iter().collect::<Events>().is_empty(),
+            [EventKind::Test].into_iter().collect::<SubscribedEvents>().is_empty(),
             "tests cannot be subscribed to"
         );
     }
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn the_first_reason_for_being_off_stays() {
         let off = |why: &str| WebhookChange {
-            disabled: Some(Some(Disabled { at: Timestamp::from_ms(1), why: why.into() })),
+            disabled: Some(Some(Deactivation { at: Timestamp::from_ms(1), why: why.into() })),
             ..WebhookChange::default()
         };
         let one = off("first").apply(&webhook(1));

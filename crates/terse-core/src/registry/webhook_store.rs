@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::audit::Attribution;
 use super::delivery::{
-    AttemptRecord, Delivery, DeliveryClaim, DueDelivery, EnqueueResult, NewEvent,
+    Delivery, DeliveryAttempt, DeliveryClaim, DueDelivery, EnqueueResult, NewEvent,
 };
 use super::store::RegistryError;
 use super::webhook::{NewWebhook, Webhook, WebhookChange, WebhookId};
@@ -73,7 +73,7 @@ pub trait WebhookStore: Send + Sync + 'static {
     /// Writes the result of an attempt and ends the claim. `false`, and nothing is written, if
     /// another caller has claimed the webhook since or the delivery is gone. The last
     /// [`MAX_SETTLED_PER_WEBHOOK`](super::MAX_SETTLED_PER_WEBHOOK) settled ones are kept.
-    async fn settle(&self, settlement: AttemptRecord) -> Result<bool, RegistryError>;
+    async fn settle(&self, settlement: DeliveryAttempt) -> Result<bool, RegistryError>;
 
     /// Makes a delivery of a webhook of an owner due at once, see [`Delivery::again`]; `Missing` if
     /// the owner has no such webhook, or the webhook no such delivery with its body.

@@ -70,9 +70,9 @@ impl Rules {
     }
 }
 
-type Take<'a> = &'a mut dyn FnMut(&str, &str) -> Result<Target, ValidationError>;
+type TargetParser<'a> = &'a mut dyn FnMut(&str, &str) -> Result<Target, ValidationError>;
 
-fn read(sent: &Value, take: Take<'_>) -> Result<Option<Rules>, ValidationError> {
+fn read(sent: &Value, parse: TargetParser<'_>) -> Result<Option<Rules>, ValidationError> {
     let items = match sent {
         Value::Null => return Ok(None),
         Value::Array(items) => items,
@@ -83,12 +83,12 @@ fn read(sent: &Value, take: Take<'_>) -> Result<Option<Rules>, ValidationError> 
     }
     let mut rules = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
-        rules.push(rule(item, &format!("rules[{index}]"), take)?);
+        rules.push(rule(item, &format!("rules[{index}]"), parse)?);
     }
     Ok((!rules.is_empty()).then(|| Rules(rules.into())))
 }
 
-fn rule(sent: &Value, at: &str, take: Take<'_>) -> Result<Rule, ValidationError> {
+fn rule(sent: &Value, at: &str, parse: TargetParser<'_>) -> Result<Rule, ValidationError> {
     let object = Object::new(sent, at, RULE)?;
     let from = object.get("from").map(|(sent, at)| timestamp(sent, &at)).transpose()?;
     let until = object.get("until").map(|(sent, at)| timestamp(sent, &at)).transpose()?;
@@ -112,7 +112,7 @@ fn rule(sent: &Value, at: &str, take: Take<'_>) -> Result<Rule, ValidationError>
         until,
         weekly: weekly(&object)?,
         to: match object.get("to") {
-            Some((sent, at)) => destination(sent, &at, take)?,
+            Some((sent, at)) => destination(sent, &at, parse)?,
             None => {
                 return refuse(
                     format!("{at}.to"),
@@ -176,9 +176,13 @@ fn query_condition(sent: &Value, at: &str) -> Result<QueryCondition, ValidationE
     Ok(QueryCondition { name: name.into(), value })
 }
 
-fn destination(sent: &Value, at: &str, take: Take<'_>) -> Result<Destination, ValidationError> {
+fn destination(
+    sent: &Value,
+    at: &str,
+    parse: TargetParser<'_>,
+) -> Result<Destination, ValidationError> {
     let items = match sent {
-        Value::String(text) => return take(text, at).map(Destination::To),
+        Value::String(text) => return parse(text, at).map(Destination::To),
         Value::Array(items) if (1..=Rules::MAX_BRANCHES).contains(&items.len()) => items,
         Value::Array(_) => {
             return refuse(at, format!("must have 1 to {} branches", Rules::MAX_BRANCHES));
@@ -192,7 +196,7 @@ fn destination(sent: &Value, at: &str, take: Take<'_>) -> Result<Destination, Va
         let Some((url, url_at)) = object.get("url") else {
             return refuse(format!("{at}.url"), "is required");
         };
-        let target = take(text(url, &url_at)?, &url_at)?;
+        let target = parse(text(url, &url_at)?, &url_at)?;
         let weight = match object.get("weight") {
             None => 1,
             Some((sent, at)) => {

@@ -12,7 +12,7 @@ use crate::target::TargetRules;
 
 /// Webhook state, if the operator enables webhooks.
 #[derive(Clone, Debug)]
-pub struct Webhooks {
+pub struct WebhookState {
     /// The key from which signing secrets are derived.
     pub key: WebhookKey,
     /// The rules for receivers' URLs.
@@ -23,7 +23,7 @@ pub struct Webhooks {
     pub wake: Arc<Notify>,
 }
 
-impl WebhookSignals for Webhooks {
+impl WebhookSignals for WebhookState {
     fn owner_added(&self, owner: OwnerId) {
         self.owners.add(owner);
     }
@@ -36,10 +36,10 @@ impl WebhookSignals for Webhooks {
 /// The owners that have a webhook, so that other owners' links cause no webhook work. It may
 /// briefly list an owner without one, and learns of a first webhook on another node seconds later.
 #[derive(Debug, Default)]
-pub struct WebhookOwners(RwLock<Known>);
+pub struct WebhookOwners(RwLock<OwnerSet>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct OwnerSet {
     owners: HashSet<OwnerId>,
     /// Counts calls of `add`: a list that was read before the last call may lack that owner.
     added: u64,

@@ -115,7 +115,8 @@ async fn no_code_is_offensive_reserved_or_given_twice() {
 
 #[tokio::test]
 async fn a_hashed_code_follows_from_target_owner_and_attempt() {
-    let identity = |secret| Identity::from_stored([secret; 32], Alphabet::Base62, CodeHash::Hmac);
+    let identity =
+        |secret| StoreIdentity::from_stored([secret; 32], Alphabet::Base62, CodeHash::Hmac);
     let source = HashedCodes::new(&identity(1), 7);
     let (one, two) = (
         Target::from_stored("https://a.example/".into()),
@@ -129,7 +130,7 @@ async fn a_hashed_code_follows_from_target_owner_and_attempt() {
     assert_ne!(code, other_store.next(wanted(&one, 0)).await.unwrap(), "the secret decides");
     // A store from before codes were keyed keeps its function.
     for secret in [1, 2] {
-        let old = Identity::from_stored([secret; 32], Alphabet::Base62, CodeHash::Sha256);
+        let old = StoreIdentity::from_stored([secret; 32], Alphabet::Base62, CodeHash::Sha256);
         let code = HashedCodes::new(&old, 7).next(wanted(&one, 0)).await.unwrap();
         assert_eq!(code.as_str(), "QOH18dY");
     }
@@ -190,10 +191,10 @@ async fn a_patched_link_is_no_longer_given_back_for_its_target() {
     let first = create().await.unwrap().link;
     let same = create().await.unwrap();
     assert!(!same.new && same.link.key == first.key);
-    let titled = Patch { title: PatchField::Set("Mine".into()), ..Patch::default() };
+    let titled = LinkPatch { title: PatchField::Set("Mine".into()), ..LinkPatch::default() };
     links.patch(Caller::OPERATOR, &first.key, &titled, None).await.unwrap();
     assert!(!create().await.unwrap().new, "a title changes nothing about where it leads");
-    let ending = Patch { ttl: Some(60), ..Patch::default() };
+    let ending = LinkPatch { ttl: Some(60), ..LinkPatch::default() };
     assert_eq!(
         links.patch(Caller::OPERATOR, &first.key, &ending, None).await.unwrap().revision,
         Revision(3)
@@ -214,7 +215,7 @@ async fn only_owner_and_operator_may_touch_a_link() {
     assert!(matches!(links.delete(Caller::Anonymous, &link.key).await, Err(LinkError::KeyNeeded)));
     links.delete(mine, &link.key).await.unwrap();
     assert!(matches!(
-        links.patch(mine, &link.key, &Patch::default(), None).await,
+        links.patch(mine, &link.key, &LinkPatch::default(), None).await,
         Err(LinkError::NotFound)
     ));
     assert_eq!(links.restore(Caller::OPERATOR, &link.key).await.unwrap().deleted_at, None);

@@ -15,7 +15,7 @@ struct Trusting;
 
 impl Screening for Trusting {
     fn screen(&self, _target: &Target, _input: ScreenInput<'_>) -> ScreenResult {
-        ScreenResult::Clear(Flags::default())
+        ScreenResult::Clear(LinkFlags::default())
     }
 }
 
@@ -77,7 +77,7 @@ async fn an_erased_link_ends_at_once_and_the_purge_deletes_it() {
 async fn a_blocked_link_stays_without_its_owners_texts() {
     let links = fixture();
     let key = make(&links, ANN, "https://example.com/a").await;
-    let blocked = Patch { moderation: Some(ModerationStatus::Blocked), ..Patch::default() };
+    let blocked = LinkPatch { moderation: Some(ModerationStatus::Blocked), ..LinkPatch::default() };
     links.patch(Caller::OPERATOR, &key, &blocked, None).await.unwrap();
     links.erase(ANN, &key).await.unwrap();
     assert_eq!(links.purge_erased(10).await.unwrap(), 0);

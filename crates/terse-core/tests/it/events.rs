@@ -64,7 +64,7 @@ impl Screening for Learning {
     fn screen(&self, _: &Target, _: ScreenInput<'_>) -> ScreenResult {
         match self.0.load(std::sync::atomic::Ordering::SeqCst) {
             true => ScreenResult::Blocked { source: "list".into() },
-            false => ScreenResult::Clear(Flags::default()),
+            false => ScreenResult::Clear(LinkFlags::default()),
         }
     }
 }
@@ -124,12 +124,12 @@ async fn every_change_sends_one_event_and_no_change_sends_none() {
     assert!(!links.create(mine, request(), None).await.unwrap().new);
     links.create(Caller::Owner(OTHER), request(), None).await.unwrap();
     assert_eq!(told().await, []);
-    let titled = Patch { title: PatchField::Set("Mine".into()), ..Patch::default() };
+    let titled = LinkPatch { title: PatchField::Set("Mine".into()), ..LinkPatch::default() };
     for _ in 0..2 {
         links.patch(mine, &key, &titled, None).await.unwrap();
     }
     assert_eq!(told().await, [(LinkChanged, 2)]);
-    let judged = |moderation| Patch { moderation: Some(moderation), ..Patch::default() };
+    let judged = |moderation| LinkPatch { moderation: Some(moderation), ..LinkPatch::default() };
     links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Suspicious), None).await.unwrap();
     links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Blocked), None).await.unwrap();
     links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Clear), None).await.unwrap();
@@ -204,7 +204,12 @@ async fn a_title_is_given_only_to_a_link_that_has_none_and_still_leads_there() {
         LinkKey { domain: link.key.domain.clone(), code: Code::parse("nothere").unwrap() };
     assert_eq!(links.set_fetched_title(&missing, &link.target, title("Lost")).await.unwrap(), None);
     links
-        .patch(mine, &link.key, &Patch { title: PatchField::Clear, ..Patch::default() }, None)
+        .patch(
+            mine,
+            &link.key,
+            &LinkPatch { title: PatchField::Clear, ..LinkPatch::default() },
+            None,
+        )
         .await
         .unwrap();
     links.delete(mine, &link.key).await.unwrap();
@@ -232,7 +237,8 @@ async fn a_mark_for_silence_survives_the_screen_and_goes_with_the_target() {
     links.set_unreachable(&link.key, &link.target, true).await.unwrap();
     assert!(!marked().await);
     links.set_unreachable(&link.key, &link.target, false).await.unwrap();
-    let elsewhere = Patch { long_url: Some("https://example.org/".into()), ..Patch::default() };
+    let elsewhere =
+        LinkPatch { long_url: Some("https://example.org/".into()), ..LinkPatch::default() };
     links.patch(mine, &link.key, &elsewhere, None).await.unwrap();
     assert!(!marked().await, "nobody has looked there yet");
     links.set_unreachable(&link.key, &link.target, false).await.unwrap();

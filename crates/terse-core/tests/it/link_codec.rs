@@ -26,7 +26,7 @@ fn full() -> Link {
         crawlable: true,
         moderation: ModerationStatus::Blocked,
         moderated_by: ModerationSource::Moderator,
-        flags: Flags::new(["look_alike", "of_the_future"]),
+        flags: LinkFlags::new(["look_alike", "of_the_future"]),
         deleted_at: Some(timestamp(5)),
         reusable: true,
         revision: Revision(300),

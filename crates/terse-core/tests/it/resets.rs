@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use terse_core::accounts::{AccountError, BearerSecret};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
-    AccountChange, AuditAction, AuditQuery, ChangeAccount, PasswordReset, Role,
+    AccountChange, AuditAction, AuditQuery, ConditionalAccountChange, PasswordReset, Role,
 };
 use terse_core::{Principal, Timestamp};
 
@@ -66,7 +66,7 @@ async fn a_reset_link_ends_by_time_by_a_newer_one_and_by_another_password() {
     let token = BearerSecret::key().unwrap();
     let reset = PasswordReset { token: token.token(), expires_at: Timestamp::from_ms(1) };
     let change = AccountChange { reset: Some(Some(reset)), ..AccountChange::default() };
-    let change = ChangeAccount { id: ann.id, change, expected: None };
+    let change = ConditionalAccountChange { id: ann.id, change, expected: None };
     let by = terse_core::registry::Attribution {
         actor: terse_core::registry::Actor::Terse,
         at: Timestamp::from_ms(0),

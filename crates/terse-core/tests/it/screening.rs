@@ -78,7 +78,7 @@ impl Screening for ScriptedScreening {
         if self.needs_lookup(target) {
             flags.push(UNSCREENED);
         }
-        let flags = Flags::new(flags);
+        let flags = LinkFlags::new(flags);
         if flags.is_empty() { ScreenResult::Clear(flags) } else { ScreenResult::Suspicious(flags) }
     }
 
@@ -153,12 +153,12 @@ fn refused(outcome: Result<Link, LinkError>) -> String {
     }
 }
 
-fn to(target: &str) -> Patch {
-    Patch { long_url: Some(target.into()), ..Patch::default() }
+fn to(target: &str) -> LinkPatch {
+    LinkPatch { long_url: Some(target.into()), ..LinkPatch::default() }
 }
 
-fn moderated(moderation: ModerationStatus) -> Patch {
-    Patch { moderation: Some(moderation), ..Patch::default() }
+fn moderated(moderation: ModerationStatus) -> LinkPatch {
+    LinkPatch { moderation: Some(moderation), ..LinkPatch::default() }
 }
 
 #[tokio::test]
@@ -472,8 +472,8 @@ async fn a_block_that_begins_while_a_link_is_written_applies() {
     assert_eq!(links.get(OWNER, &link.key).await.unwrap(), link);
 }
 
-fn ruled(rules: serde_json::Value) -> Patch {
-    Patch { rules: PatchField::Set(rules::RawRules(rules)), ..Patch::default() }
+fn ruled(rules: serde_json::Value) -> LinkPatch {
+    LinkPatch { rules: PatchField::Set(rules::RawRules(rules)), ..LinkPatch::default() }
 }
 
 #[tokio::test]

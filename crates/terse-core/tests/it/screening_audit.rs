@@ -81,7 +81,7 @@ async fn every_automatic_decision_is_recorded_with_its_reason() {
     links.warn(&good.key, good.created_at).await.unwrap().unwrap();
     let told = records(&registry, &good).await;
     assert_eq!(told.last().unwrap().0, "several visitors have reported the link");
-    let patch = Patch { long_url: Some(ODD.into()), ..Patch::default() };
+    let patch = LinkPatch { long_url: Some(ODD.into()), ..LinkPatch::default() };
     links.patch(OWNER, &good.key, &patch, None).await.unwrap();
     let told = records(&registry, &good).await;
     let count = told.len();
@@ -92,9 +92,9 @@ async fn every_automatic_decision_is_recorded_with_its_reason() {
     );
 
     // Neither a moderator's decision nor another change is automatic.
-    let by_hand = Patch { moderation: Some(ModerationStatus::Blocked), ..Patch::default() };
+    let by_hand = LinkPatch { moderation: Some(ModerationStatus::Blocked), ..LinkPatch::default() };
     links.patch(Caller::OPERATOR, &good.key, &by_hand, None).await.unwrap();
-    let title = Patch { title: PatchField::Set("New".into()), ..Patch::default() };
+    let title = LinkPatch { title: PatchField::Set("New".into()), ..LinkPatch::default() };
     links.patch(OWNER, &odd.key, &title, None).await.unwrap();
     links.set_unreachable(&odd.key, &odd.target, false).await.unwrap();
     assert_eq!(records(&registry, &good).await.len(), count);
@@ -127,7 +127,7 @@ async fn an_owner_cannot_flood_the_log_and_a_decision_that_lapses_is_recorded() 
     let registry = Arc::new(MemoryRegistry::new());
     let links = links.audited_by(registry.clone());
     let link = make(&links, OWNER, GOOD).await.unwrap();
-    let patch = |target: &str| Patch { long_url: Some(target.into()), ..Patch::default() };
+    let patch = |target: &str| LinkPatch { long_url: Some(target.into()), ..LinkPatch::default() };
     for _ in 0..20 {
         links.patch(OWNER, &link.key, &patch(ODD), None).await.unwrap();
         links.patch(OWNER, &link.key, &patch(GOOD), None).await.unwrap();
@@ -140,7 +140,7 @@ async fn an_owner_cannot_flood_the_log_and_a_decision_that_lapses_is_recorded() 
     links.patch(OWNER, &link.key, &patch(ODD), None).await.unwrap();
     assert_eq!(records(&registry, &link).await.len(), 2);
     // A moderator clears the link; the next target is clear by itself.
-    let cleared = Patch { moderation: Some(ModerationStatus::Clear), ..Patch::default() };
+    let cleared = LinkPatch { moderation: Some(ModerationStatus::Clear), ..LinkPatch::default() };
     links.patch(Caller::OPERATOR, &link.key, &cleared, None).await.unwrap();
     links.patch(OWNER, &link.key, &patch(GOOD), None).await.unwrap();
     let told = records(&registry, &link).await;
@@ -181,7 +181,7 @@ async fn nothing_is_decided_that_cannot_be_recorded_but_a_created_link_stays() {
     assert!(links.warn(&good.key, good.created_at).await.is_err());
     let same = links.get(OWNER, &good.key).await.unwrap();
     assert_eq!((same.moderation, same.revision), (ModerationStatus::Clear, good.revision));
-    let patch = Patch { long_url: Some(ODD.into()), ..Patch::default() };
+    let patch = LinkPatch { long_url: Some(ODD.into()), ..LinkPatch::default() };
     assert!(links.patch(OWNER, &good.key, &patch, None).await.is_err());
     assert_eq!(links.get(OWNER, &good.key).await.unwrap().target, good.target);
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::accounts::{AccountError, RECOVERY_CODES, SignInStep};
-use terse_core::limits::{LimitDecision, Limiter, Take};
+use terse_core::limits::{LimitDecision, Limiter, TokenRequest};
 use terse_core::registry::prelude::*;
-use terse_core::registry::{Account, AuditAction, AuditQuery, KeyId, Role, Scope, Token};
+use terse_core::registry::{Account, AuditAction, AuditQuery, KeyId, Role, Scope, SecretHash};
 use terse_core::{Credential, OwnerId, Principal};
 use terse_testkit::FixedLimiter;
 use totp_rs::{Builder, Secret};
@@ -212,12 +212,12 @@ struct HourlyLimiter(FixedLimiter);
 
 #[async_trait]
 impl Limiter for HourlyLimiter {
-    async fn take(&self, takes: &[Take]) -> LimitDecision {
-        let hourly = |take: &&Take| take.limit.interval() >= Duration::from_secs(60);
+    async fn take(&self, takes: &[TokenRequest]) -> LimitDecision {
+        let hourly = |take: &&TokenRequest| take.limit.interval() >= Duration::from_secs(60);
         self.0.take(&takes.iter().filter(hourly).copied().collect::<Vec<_>>()).await
     }
 
-    async fn give_back(&self, takes: &[Take]) {
+    async fn give_back(&self, takes: &[TokenRequest]) {
         self.0.give_back(takes).await;
     }
 }
@@ -245,7 +245,7 @@ async fn a_session_left_open_does_not_take_an_admin_account_over() {
     let bench = Bench::new();
     let admin = bench.account("admin", Role::Admin).await;
     let ann = bench.account("ann", Role::User).await;
-    let session = Credential::Session(Token([7; 32]));
+    let session = Credential::Session(SecretHash([7; 32]));
     let session = Principal::of_account(&admin, Scope::Full, session);
     let key = Credential::Key { id: KeyId(1), plan: None };
     let key = Principal::of_account(&admin, Scope::Full, key);

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use terse_core::{HttpClient as _, Oversize, RequestLimits};
+use terse_core::{HttpClient as _, OversizePolicy, RequestLimits};
 
 use crate::rig::{LONG_DEADLINE, SHORT_DEADLINE, Server, client, kind, page, read_head};
 
@@ -76,8 +76,8 @@ async fn endless_headers_and_interim_responses_end() {
 
 #[tokio::test]
 async fn a_long_page_is_cut_and_a_long_list_is_refused() {
-    let list = RequestLimits { oversize: Oversize::Refuse, max_body: 1000, ..LONG_DEADLINE };
-    let cut = RequestLimits { oversize: Oversize::Truncate, ..list };
+    let list = RequestLimits { oversize: OversizePolicy::Refuse, max_body: 1000, ..LONG_DEADLINE };
+    let cut = RequestLimits { oversize: OversizePolicy::Truncate, ..list };
     let (fits, long) = ("a".repeat(1000), "a".repeat(1001));
     let chunked = |body: &str| {
         format!(
@@ -114,7 +114,7 @@ async fn an_endless_body_is_left_at_the_limit() {
     let client = client(&[&server]);
     let fetched = client.get(&server.url("site.test"), LONG_DEADLINE).await.unwrap();
     assert_eq!((fetched.body.len(), fetched.truncated), (64 << 10, true));
-    let list = RequestLimits { oversize: Oversize::Refuse, ..LONG_DEADLINE };
+    let list = RequestLimits { oversize: OversizePolicy::Refuse, ..LONG_DEADLINE };
     assert_eq!(kind(client.get(&server.url("site.test"), list).await), "too_large");
     // The reachability check does not read the body.
     let reached = client
@@ -127,7 +127,8 @@ async fn an_endless_body_is_left_at_the_limit() {
 #[tokio::test]
 async fn a_list_may_be_longer_than_a_page() {
     let server = Server::responding(page(&"a".repeat(12 << 20)));
-    let limits = RequestLimits { max_body: 16 << 20, oversize: Oversize::Refuse, ..LONG_DEADLINE };
+    let limits =
+        RequestLimits { max_body: 16 << 20, oversize: OversizePolicy::Refuse, ..LONG_DEADLINE };
     assert_eq!(
         client(&[&server]).get(&server.url("site.test"), limits).await.unwrap().body.len(),
         12 << 20

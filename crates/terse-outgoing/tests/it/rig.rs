@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use terse_core::{OutgoingError, Oversize, RequestLimits};
-use terse_outgoing::{OutgoingClient, OutgoingSettings, Resolve};
+use terse_core::{OutgoingError, OversizePolicy, RequestLimits};
+use terse_outgoing::{HostResolver, OutgoingClient, OutgoingSettings};
 
 /// A short timeout, for tests that wait for the deadline.
 pub(crate) const SHORT_DEADLINE: RequestLimits = RequestLimits {
     timeout: Duration::from_millis(300),
     max_body: 64 << 10,
-    oversize: Oversize::Truncate,
+    oversize: OversizePolicy::Truncate,
 };
 /// A long timeout, for tests that must not reach the deadline on a busy machine.
 pub(crate) const LONG_DEADLINE: RequestLimits = RequestLimits {
     timeout: Duration::from_secs(10),
     max_body: 64 << 10,
-    oversize: Oversize::Truncate,
+    oversize: OversizePolicy::Truncate,
 };
 
 /// Counts the connections it accepts and lets a function answer each.
@@ -157,7 +157,7 @@ impl FakeResolver {
     }
 }
 
-impl Resolve for FakeResolver {
+impl HostResolver for FakeResolver {
     fn resolve(&self, host: &str, _: u16, _: Instant) -> io::Result<Vec<SocketAddr>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let mut answers = self.answers.lock().unwrap();

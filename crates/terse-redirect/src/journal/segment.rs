@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use terse_core::clicks::{HEADER, Journaled, Record, SegmentHeader, finish};
+use terse_core::clicks::{HEADER, JournalRecord, Journaled, SegmentHeader, finish};
 
 use super::map::SegmentMap;
 
@@ -37,7 +37,7 @@ impl Segment {
     }
 
     /// Writes a record; `false` if it does not fit.
-    pub(super) fn write(&mut self, record: &Record<'_>) -> bool {
+    pub(super) fn write(&mut self, record: &JournalRecord<'_>) -> bool {
         match record.write(self.map.bytes(), self.id, self.at) {
             Journaled::Next(next) => {
                 self.at = next;

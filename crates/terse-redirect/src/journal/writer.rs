@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread::Thread;
 
-use terse_core::clicks::Record;
+use terse_core::clicks::JournalRecord;
 
 use super::segment::Segment;
 use super::shared::QueueEnds;
@@ -35,7 +35,7 @@ impl Writer {
 
     /// Writes a record, to the next segment if the current one is full. Returns `false` if there is
     /// no segment.
-    pub(crate) fn write(&mut self, record: &Record<'_>) -> bool {
+    pub(crate) fn write(&mut self, record: &JournalRecord<'_>) -> bool {
         if self.current.as_mut().is_some_and(|segment| segment.write(record)) {
             return true;
         }
@@ -43,7 +43,7 @@ impl Writer {
     }
 
     #[cold]
-    fn write_into_next(&mut self, record: &Record<'_>) -> bool {
+    fn write_into_next(&mut self, record: &JournalRecord<'_>) -> bool {
         if let Some(mut full) = self.current.take() {
             full.finish();
             // If the queue is full, dropping the segment unmaps it here.

@@ -12,7 +12,7 @@ use terse_core::{
 use tokio::time::{Instant, timeout_at};
 
 use super::Redirector;
-use super::visitor::{Answer, FollowedLink, Reply, VisitMethod, Visitor};
+use super::visitor::{FollowedLink, Reply, VisitMethod, VisitResult, Visitor};
 use crate::client_addr::ClientAddr;
 use crate::counts::Counter as _;
 use crate::edge;
@@ -28,7 +28,7 @@ impl Redirector {
         self: &Arc<Self>,
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
-    ) -> Option<Answer> {
+    ) -> Option<VisitResult> {
         let now = self.now();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let answer = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), |route| {
@@ -49,7 +49,7 @@ impl Redirector {
         self: &Arc<Self>,
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
-    ) -> Answer {
+    ) -> VisitResult {
         let answer = match self.answer_now(visitor, client_addr) {
             Some(answer) => answer,
             None => self.look_up_and_answer(visitor, client_addr).await,
@@ -81,7 +81,7 @@ impl Redirector {
     ) -> (Reply, Option<(u64, i64)>) {
         let unknown =
             ClientAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), &self.settings.proxies);
-        let Answer { reply, answered, link } = self.answer(&visitor, unknown).await;
+        let VisitResult { reply, answered, link } = self.answer(&visitor, unknown).await;
         let followed = link.filter(|_| answered == Answered::Redirected);
         (reply, followed.map(|link| (link.owner, link.created_ms)))
     }
@@ -90,7 +90,7 @@ impl Redirector {
         self: &Arc<Self>,
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
-    ) -> Answer {
+    ) -> VisitResult {
         let now = self.now();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let cached = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), Route::clone);
@@ -118,7 +118,7 @@ impl Redirector {
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
         now: ClockReading,
-    ) -> Option<Answer> {
+    ) -> Option<VisitResult> {
         let (mut decision, link) = (route.head().decision, route.head().link.as_deref());
         if visitor.past_warning
             && decision == VisitDecision::Warning
@@ -132,9 +132,9 @@ impl Redirector {
             match other_method(route, visitor) {
                 OtherMethod::LikeGet => {}
                 OtherMethod::Form(link) => {
-                    return Some(Answer::page(Answered::PasswordAsked, link));
+                    return Some(VisitResult::page(Answered::PasswordAsked, link));
                 }
-                OtherMethod::Refused => return Some(Answer::wrong_method()),
+                OtherMethod::Refused => return Some(VisitResult::wrong_method()),
             }
         }
         let redirects = match (decision, link) {
@@ -167,8 +167,10 @@ impl Redirector {
                 self.redirect_as_prepared(route)
             }
             (_, Some(link)) if redirects => self.redirect(link, visitor, client_addr, now),
-            (VisitDecision::Warning, Some(link)) => Answer::page(Answered::Warned, link),
-            (VisitDecision::Password, Some(link)) => Answer::page(Answered::PasswordAsked, link),
+            (VisitDecision::Warning, Some(link)) => VisitResult::page(Answered::Warned, link),
+            (VisitDecision::Password, Some(link)) => {
+                VisitResult::page(Answered::PasswordAsked, link)
+            }
             (VisitDecision::Gone, _) => self.fail(Answered::Gone, visitor),
             (VisitDecision::UsedUp, _) => self.fail(Answered::UsedUp, visitor),
             (VisitDecision::Blocked, _) => self.fail(Answered::Blocked, visitor),
@@ -212,7 +214,7 @@ impl Redirector {
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
         now: ClockReading,
-    ) -> Answer {
+    ) -> VisitResult {
         // The limits come before the spend: a visitor who is refused spends no click.
         if let Some(limit) = self.exceeded_limit(route, visitor, client_addr, now) {
             return self.fail(Answered::Limited(limit), visitor);
@@ -254,7 +256,7 @@ impl Redirector {
         link: &Link,
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
-    ) -> Answer {
+    ) -> VisitResult {
         let deadline = Instant::now() + self.settings.store_timeout;
         let link = match timeout_at(deadline, self.reader.get(&link.key)).await {
             Ok(Ok(Some(link))) => self.as_known_now(link),
@@ -263,7 +265,7 @@ impl Redirector {
         };
         match VisitDecision::of(&link, self.now().wall()) {
             VisitDecision::Password if !visitor.has_password_of(&link) => {
-                Answer::page(Answered::PasswordAsked, &link)
+                VisitResult::page(Answered::PasswordAsked, &link)
             }
             VisitDecision::Redirect
             | VisitDecision::RedirectWithQuery
@@ -271,7 +273,7 @@ impl Redirector {
             | VisitDecision::RedirectOrPreview
             | VisitDecision::RedirectIfSpent
             | VisitDecision::Password => self.redirect(&link, visitor, client_addr, self.now()),
-            VisitDecision::Warning => Answer::page(Answered::Warned, &link),
+            VisitDecision::Warning => VisitResult::page(Answered::Warned, &link),
             VisitDecision::Gone => self.fail(Answered::Gone, visitor),
             VisitDecision::UsedUp => self.fail(Answered::UsedUp, visitor),
             VisitDecision::Blocked => self.fail(Answered::Blocked, visitor),
@@ -288,14 +290,14 @@ impl Redirector {
     }
 
     /// The prepared redirect of a route.
-    fn redirect_as_prepared(&self, route: &Route) -> Answer {
+    fn redirect_as_prepared(&self, route: &Route) -> VisitResult {
         self.counts.count(Answered::Redirected);
         let link = FollowedLink {
             owner: route.head().owner,
             created_ms: route.head().created_ms,
             canonical_code: route.canonical_code().cloned(),
         };
-        Answer {
+        VisitResult {
             reply: Reply::Response(route.response()),
             answered: Answered::Redirected,
             link: Some(link),
@@ -310,7 +312,7 @@ impl Redirector {
         visitor: &Visitor<'_>,
         client_addr: ClientAddr,
         now: ClockReading,
-    ) -> Answer {
+    ) -> VisitResult {
         let canonical_code =
             (link.key.code.as_str() != visitor.code).then(|| link.key.code.clone());
         let created_ms = link.created_at.as_ms();
@@ -318,7 +320,7 @@ impl Redirector {
         if let Some(preview) = self.rules.preview_for(link, visitor) {
             self.counts.count(Answered::Previewed);
             let reply = Reply::Response(preview_response(preview));
-            return Answer { reply, answered: Answered::Previewed, link: followed };
+            return VisitResult { reply, answered: Answered::Previewed, link: followed };
         }
         self.counts.count(Answered::Redirected);
         if visitor.past_warning {
@@ -332,14 +334,18 @@ impl Redirector {
             None => target.as_str().to_owned(),
         };
         let response = redirect_response(link, &location, now, &self.settings);
-        Answer { reply: Reply::Response(response), answered: Answered::Redirected, link: followed }
+        VisitResult {
+            reply: Reply::Response(response),
+            answered: Answered::Redirected,
+            link: followed,
+        }
     }
 
     /// Any other answer.
-    fn fail(&self, answered: Answered, visitor: &Visitor<'_>) -> Answer {
+    fn fail(&self, answered: Answered, visitor: &Visitor<'_>) -> VisitResult {
         self.counts.count(answered);
         let response = self.failure_response(answered, visitor);
-        Answer { reply: Reply::Response(response), answered, link: None }
+        VisitResult { reply: Reply::Response(response), answered, link: None }
     }
 
     fn failure_response(&self, answered: Answered, visitor: &Visitor<'_>) -> Response<Bytes> {

@@ -8,7 +8,7 @@ mod visitor;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use terse_core::registry::Suspended;
+use terse_core::registry::SuspendedOwners;
 use terse_core::rules::VisitorClassifier;
 use terse_core::{
     ClickSpender, Clock, Code, Hosts, LinkKey, LinkReader, LogLimit, NoScreening, RouteCache,
@@ -17,7 +17,7 @@ use terse_core::{
 use tokio::sync::Semaphore;
 
 pub use lookup::LinkUnavailable;
-pub(crate) use visitor::Answer;
+pub(crate) use visitor::VisitResult;
 pub use visitor::{Reply, VisitMethod, Visitor};
 
 use crate::batch::LookupBatcher;
@@ -51,7 +51,7 @@ pub struct Redirector {
     spender: Arc<dyn ClickSpender>,
     pub(crate) screen: Arc<dyn Screening>,
     clock: Clock,
-    pub(crate) suspended: Suspended,
+    pub(crate) suspended: SuspendedOwners,
     pub(crate) single_flight: SingleFlight,
     batch: LookupBatcher,
     /// Bounds the look-ups that wait for the store.
@@ -87,7 +87,7 @@ impl Redirector {
     ) -> Self {
         Self {
             clock,
-            suspended: Suspended::default(),
+            suspended: SuspendedOwners::default(),
             single_flight: SingleFlight::default(),
             batch: LookupBatcher::new(Arc::clone(&reader)),
             store_permits: Semaphore::new(settings.store_concurrency.max(1)),

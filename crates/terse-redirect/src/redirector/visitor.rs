@@ -93,14 +93,14 @@ pub enum Reply {
 }
 
 /// A reply, and what the journal records of it.
-pub(crate) struct Answer {
+pub(crate) struct VisitResult {
     pub(crate) reply: Reply,
     pub(crate) answered: Answered,
     /// The link that a redirect followed.
     pub(crate) link: Option<FollowedLink>,
 }
 
-impl Answer {
+impl VisitResult {
     /// A request with a method that the link does not redirect.
     pub(super) fn wrong_method() -> Self {
         Self { reply: Reply::WrongMethod, answered: Answered::WrongMethod, link: None }

@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use terse_core::{Clock, Code, Hosts, Insert, Link, LinkStore, PageLanguage, is_reserved};
 use terse_redirect::{
     AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, LanguagePages,
-    RedirectSettings, Redirector, Reply, VisitHandler, VisitMethod, Visitor, VisitorHeaders,
-    Workers,
+    RedirectSettings, Redirector, Reply, ServingThreads, VisitHandler, VisitMethod, Visitor,
+    VisitorHeaders,
 };
 use terse_testkit::MemoryStore;
 
@@ -108,8 +108,9 @@ impl Fixture {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
         let given = journal.as_ref().map(|(journal, _)| Arc::clone(journal));
-        let workers = Workers::start(listener, Arc::clone(&self.redirector), fallback, given)
-            .expect("threads");
+        let workers =
+            ServingThreads::start(listener, Arc::clone(&self.redirector), fallback, given)
+                .expect("threads");
         Served { address, workers, journal }
     }
 }
@@ -143,7 +144,7 @@ pub(crate) fn journal_settings(folder: &Path) -> JournalSettings {
 /// Threads that are stopped when the test ends.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
-    pub(crate) workers: Workers,
+    pub(crate) workers: ServingThreads,
     journal: Option<(Arc<Journal>, TempDir)>,
 }
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use terse_redirect::{FallbackService, Listeners, SocketsToKeep, VisitHandler, Workers};
+use terse_redirect::{FallbackService, Listeners, ServingThreads, SocketsToKeep, VisitHandler};
 
 use crate::fixture::Fixture;
 
@@ -60,7 +60,7 @@ fn stopped(waiting: usize, outlive: SocketsToKeep) -> (usize, usize) {
     let fallback = BlockingFallback { entered, release: Arc::new(Mutex::new(released)) };
     let listeners = Listeners { plain, tls: None, outlive };
     let workers =
-        Workers::start(listeners, Arc::clone(&fixture.redirector), fallback, None).unwrap();
+        ServingThreads::start(listeners, Arc::clone(&fixture.redirector), fallback, None).unwrap();
     let _blocking = request(address, "/api/block");
     has_entered.recv_timeout(TIMEOUT).unwrap();
     let requests: Vec<_> = (0..waiting).map(|_| request(address, "/api/next")).collect();

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use terse_core::registry::DomainConfig;
 use terse_core::{
-    Clock, Domain, Flags, Hosts, Insert, Link, LinkStore, ModerationSource, ModerationStatus,
+    Clock, Domain, Hosts, Insert, Link, LinkFlags, LinkStore, ModerationSource, ModerationStatus,
     ScreenInput, ScreenResult, Screening, Target,
 };
 use terse_redirect::{FailurePages, RedirectSettings, Redirector, Reply, VisitMethod, Visitor};
@@ -42,7 +42,7 @@ impl Screening for Word {
         }
         match !word.is_empty() && target.as_str().contains(word) {
             true => ScreenResult::Blocked { source: "test".into() },
-            false => ScreenResult::Clear(Flags::default()),
+            false => ScreenResult::Clear(LinkFlags::default()),
         }
     }
 }

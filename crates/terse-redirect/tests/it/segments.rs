@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use terse_core::Answered;
-use terse_core::clicks::{Frame, HEADER, Record, RequestFlags, SegmentHeader, read_frame};
+use terse_core::clicks::{Frame, HEADER, JournalRecord, RequestFlags, SegmentHeader, read_frame};
 
 /// A record without its times, which differ between runs.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -25,7 +25,7 @@ pub(crate) struct JournaledVisit {
 }
 
 impl JournaledVisit {
-    pub(crate) fn new(record: &Record<'_>) -> Self {
+    pub(crate) fn new(record: &JournalRecord<'_>) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
             outcome: record.outcome,

@@ -18,6 +18,7 @@ use crate::http::state::{App, Web};
 
 /// Your account, and what this request's credential permits.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Account)]
 pub(crate) struct AccountBody {
     #[serde(flatten)]
     account: UserBody,

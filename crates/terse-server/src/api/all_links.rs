@@ -42,9 +42,9 @@ pub(crate) struct ModeratedList {
             tag", min_length = 1, max_length = 50, nullable = false),
         ("domain" = Option<String>, Query, description = "Only those on this short \
             domain", max_length = 253, nullable = false),
-        ("status" = inline(Option<super::list::StatusWord>), Query, description = "Only those with this status",
+        ("status" = inline(Option<super::list::StatusParam>), Query, description = "Only those with this status",
             nullable = false),
-        ("sort" = inline(Option<super::list::SortWord>), Query, description = "`-created_at` (the default) is \
+        ("sort" = inline(Option<super::list::SortParam>), Query, description = "`-created_at` (the default) is \
             newest first; `-clicks` is most clicks first", nullable = false)),
     responses((status = 200, description = "A part of the \
         list", body = ModeratedList), super::answers::AdminListProblems),

@@ -71,11 +71,11 @@ problems! {
     /// Deleting or restoring one link.
     TouchProblems: CALL [NOT_FOUND CONFLICT];
     /// Trying a link's rules on a visitor.
-    TryProblems: CALL BODY [NOT_FOUND];
+    DryRunLinkProblems: CALL BODY [NOT_FOUND];
     /// Trying rules on a visitor.
-    TrialProblems: CALL BODY TARGET [];
+    DryRunProblems: CALL BODY TARGET [];
     /// Setting the moderation status of a link.
-    StandingProblems: CALL BODY [NOT_FOUND CONFLICT];
+    ModerationStatusProblems: CALL BODY [NOT_FOUND CONFLICT];
     /// Reading the caller's own account, keys or sessions.
     OwnReadProblems: CALL [NO_ACCOUNT];
     /// Changing the caller's own account.
@@ -123,7 +123,7 @@ problems! {
     /// Reporting a link.
     ReportProblems: CALL BODY [NOT_FOUND RATE_LIMITED];
     /// Suspending an owner.
-    BanProblems: CALL BODY [NOT_FOUND LAST_ADMIN NO_OWNER CONFLICT];
+    SuspendOwnerProblems: CALL BODY [NOT_FOUND LAST_ADMIN NO_OWNER CONFLICT];
     /// Blocking a host.
     BlockProblems: CALL BODY [TOO_MANY CONFLICT];
     /// Unblocking a host.

@@ -17,7 +17,8 @@ use crate::http::state::Web;
 
 /// A record of the audit log.
 #[derive(Serialize, ToSchema)]
-struct AuditLine {
+#[schema(as = AuditEntry)]
+struct AuditEntryBody {
     /// Its place in the log.
     #[schema(minimum = 1)]
     number: u64,
@@ -49,7 +50,7 @@ struct AuditLine {
 pub(crate) struct AuditLog {
     /// The records, the latest first.
     #[schema(max_items = 100)]
-    entries: Vec<AuditLine>,
+    entries: Vec<AuditEntryBody>,
     /// Pass it as `cursor` for the next page; null at the end.
     #[schema(required = true)]
     next_cursor: Option<String>,
@@ -113,7 +114,7 @@ pub(super) async fn read(
             text.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
         };
         let (at, before, after) = (at.to_string(), json(before), json(after));
-        entries.push(AuditLine { number, at, actor, act, subject, why, before, after });
+        entries.push(AuditEntryBody { number, at, actor, act, subject, why, before, after });
     }
     Ok(axum::Json(AuditLog { entries, next_cursor: next.map(|cursor| seal.close(&cursor)) }))
 }

@@ -29,9 +29,9 @@ pub(crate) struct BlockHost {
 
 /// A host that is blocked.
 #[derive(Serialize, ToSchema)]
-#[schema(example = json!({ "host": "evil.example", "since": "2026-11-15T21:00:00Z",
+#[schema(as = BlockedHost, example = json!({ "host": "evil.example", "since": "2026-11-15T21:00:00Z",
     "why": "phishing kits" }))]
-pub(crate) struct BlockedBody {
+pub(crate) struct BlockedHostBody {
     /// The host in ASCII (punycode).
     host: String,
     /// Since when.
@@ -42,7 +42,7 @@ pub(crate) struct BlockedBody {
     why: Option<String>,
 }
 
-impl From<BlockedHost> for BlockedBody {
+impl From<BlockedHost> for BlockedHostBody {
     fn from(BlockedHost { host, at, why }: BlockedHost) -> Self {
         Self { host, since: at.to_string(), why }
     }
@@ -54,7 +54,7 @@ impl From<BlockedHost> for BlockedBody {
 pub(crate) struct Blocklist {
     /// By name.
     #[schema(max_items = 10000)]
-    hosts: Vec<BlockedBody>,
+    hosts: Vec<BlockedHostBody>,
 }
 
 /// List blocked hosts
@@ -77,15 +77,15 @@ pub(super) async fn list(
 /// on other nodes within seconds. Blocking it again changes nothing.
 #[describe::path(post, path = "/api/v1/admin/blocklist", operation_id = "block_host", tag = "Admin",
     request_body(content = BlockHost),
-    responses((status = 201, description = "It is blocked", body = BlockedBody),
-        (status = 200, description = "It was blocked before", body = BlockedBody), super::answers::BlockProblems),
+    responses((status = 201, description = "It is blocked", body = BlockedHostBody),
+        (status = 200, description = "It was blocked before", body = BlockedHostBody), super::answers::BlockProblems),
     security(("key" = [])))]
 pub(super) async fn block(
     State(state): Web,
     Moderator(principal): Moderator,
     _: NoParams,
     Json(body): Json<SMALL>,
-) -> Result<(StatusCode, axum::Json<BlockedBody>), Problem> {
+) -> Result<(StatusCode, axum::Json<BlockedHostBody>), Problem> {
     let BlockHost { host, why } = parse_object(&body)?;
     let blocked = state.moderation.block_host(&principal, &host, reason(&why)?).await?;
     let (host, new) = blocked;

@@ -60,7 +60,7 @@ const MAX_PASSWORDS: usize = 50;
         "detail": "only http and https URLs can be shortened", "field": "long_url",
         "request_id": null } }
 ] }))]
-pub(crate) struct Results {
+pub(crate) struct BulkResults {
     results: Vec<ItemResult>,
 }
 
@@ -101,7 +101,7 @@ enum SpelledLink {
             "long_url": "https://example.org/", "custom_alias": "org" }])),
     params(("Idempotency-Key" = Option<String>, Header, description = "As for `POST /api/v1/urls`.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
-    responses((status = 207, description = "One result per item, in order", body = Results, headers(
+    responses((status = 207, description = "One result per item, in order", body = BulkResults, headers(
             ("RateLimit-Limit" = u32,
                 description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
@@ -162,7 +162,7 @@ fn parse_item(item: &RawValue, passwords: &AtomicUsize) -> Result<CreateLinkBody
         ("brief" = Option<bool>, Query, description = "Leave out the links that were imported: \
             `link` is null", nullable = false)),
     responses((status = 207, description = "One result per item, in \
-        order", body = Results), super::answers::ImportProblems),
+        order", body = BulkResults), super::answers::ImportProblems),
     security(("key" = [])))]
 pub(super) async fn import_many(
     State(state): Web,
@@ -205,7 +205,7 @@ pub(super) async fn import_many(
             problem: Some(problem.into_body()),
         },
     });
-    let results = Results { results: results.collect() };
+    let results = BulkResults { results: results.collect() };
     Ok((StatusCode::MULTI_STATUS, axum::Json(results)).into_response())
 }
 
@@ -335,5 +335,6 @@ where
             problem: Some(problem.into_body().spelled(&spelling)),
         },
     });
-    (StatusCode::MULTI_STATUS, axum::Json(Results { results: results.collect() })).into_response()
+    (StatusCode::MULTI_STATUS, axum::Json(BulkResults { results: results.collect() }))
+        .into_response()
 }

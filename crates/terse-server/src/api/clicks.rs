@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use jiff::tz::TimeZone;
 use terse_core::StoreError;
-use terse_core::clicks::{Bots, ClickPage, LinkId, RawQuery};
+use terse_core::clicks::{BotFilter, ClickPage, LinkId, RawQuery};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
@@ -45,10 +45,10 @@ enum Format {
     tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
-        ("format" = inline(Option<FormatWord>), Query, description = "`json` (the default) is a \
+        ("format" = inline(Option<FormatParam>), Query, description = "`json` (the default) is a \
             JSON object per line", nullable = false),
         super::schemas::UtcPeriodParams,
-        ("bots" = Option<super::stats::BotsWord>, Query,
+        ("bots" = Option<super::stats::BotsParam>, Query,
             description = "Whether clicks by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
@@ -70,7 +70,7 @@ pub(super) async fn link_clicks(
         Some("csv") => Format::Csv,
         Some(_) => return Err(Problem::invalid("format", "json or csv")),
     };
-    let bots = params.take("bots").map(|word| Bots::parse(&word).ok_or_else(bad_bots));
+    let bots = params.take("bots").map(|word| BotFilter::parse(&word).ok_or_else(bad_bots));
     let bots = bots.transpose()?.unwrap_or_default();
     let at = |name, text: Option<String>| {
         text.map(|text| moment(name, &text, &TimeZone::UTC)).transpose()
@@ -119,7 +119,7 @@ async fn write(
     state: std::sync::Arc<App>,
     mut query: RawQuery,
     mut page: ClickPage,
-    (format, bots): (Format, Bots),
+    (format, bots): (Format, BotFilter),
     sender: Sender,
     _turn: OwnedSemaphorePermit,
 ) {
@@ -178,7 +178,7 @@ fn written(page: &ClickPage, format: Format, head: bool) -> Option<Bytes> {
 #[derive(crate::describe::ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
-enum FormatWord {
+enum FormatParam {
     Json,
     Csv,
 }

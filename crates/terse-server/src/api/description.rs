@@ -28,7 +28,7 @@ use crate::http::problem;
          (name = "Account", description = "Your account, its keys and sessions."),
          (name = "Admin", description = "For moderators and admins.")),
     paths(links::create, list::list, links::shorten, bulk::create_many, links::get, links::patch, links::delete, links::restore, revisions::list, revisions::undo, dry_run::try_link, dry_run::try_rules, stats::link_stats, clicks::link_clicks, live::watch_link, stats::all_stats, stats::top, webhooks::list, webhooks::create, webhooks::get, webhooks::patch, webhooks::delete, webhooks::test, webhooks::deliveries, tags::list, tags::rename, tags::remove, domains::list, domains::put, domains::remove, qr::draw, keys::list, keys::create, keys::revoke, account::get, account::patch, account::erase, export::export, sessions::list, sessions::end_all, sessions::end, users::list, users::create, users::get, users::patch, users::erase, users::suspend, users::reinstate, users::reset_link, users::remove_two_factor, keys::list_of_user, keys::create_of_user, keys::revoke_of_user, invitations::list, invitations::create, invitations::revoke, reports::write, reports::list, all_links::list, moderation::set_standing, moderation::confirm, moderation::clear, moderation::ban_owner, forget::forget, blocklist::list, blocklist::block, blocklist::unblock, removals::waiting, removals::confirm, audit::read, doctor::check, stats::orphan_stats, bulk::import_many),
-    components(schemas(problem::ProblemBody, rule_schemas::Rule, stats::BotsWord))
+    components(schemas(problem::ProblemBody, rule_schemas::Rule, stats::BotsParam))
 )]
 struct Description;
 

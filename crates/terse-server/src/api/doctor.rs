@@ -14,6 +14,7 @@ use crate::http::state::Web;
 
 /// The result of one check.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Finding)]
 struct FindingBody {
     /// What was checked, such as `base_url`.
     what: String,

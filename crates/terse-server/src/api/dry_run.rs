@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use terse_core::rules::RawRules;
 
 use super::links::readable;
-use crate::dry_run::{DryRunOutcome, TriedVisitor, try_drafted, try_on};
+use crate::dry_run::{DryRunOutcome, DryRunVisitor, try_drafted, try_on};
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Name, ReadOnly};
 use crate::http::params::{NoParams, Params};
@@ -21,7 +21,7 @@ use crate::http::state::Web;
     "long_url": "https://example.com/", "rules": [{ "country": "AT",
         "to": "https://example.com/at" }], "visitor": { "country": "DE" }
 }))]
-pub(crate) struct TryRules {
+pub(crate) struct DryRunRequest {
     /// The target if no rule matches.
     #[serde(alias = "longUrl")]
     #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
@@ -30,7 +30,7 @@ pub(crate) struct TryRules {
     #[schema(schema_with = super::rule_schemas::rules_or_null)]
     rules: Option<RawRules>,
     /// The visitor.
-    visitor: Option<TriedVisitor>,
+    visitor: Option<DryRunVisitor>,
 }
 
 /// Where a visitor would go, and why.
@@ -44,7 +44,7 @@ pub(crate) struct TryRules {
     "seen": { "device": "desktop", "os": "Windows", "language": "de-AT", "country": "AT",
         "at": "2026-11-15T21:00:00Z" }
 }))]
-pub(crate) struct Trial {
+pub(crate) struct DryRunResult {
     /// The rule that matched, from 0; null if none did.
     #[schema(required = true, minimum = 0)]
     rule: Option<usize>,
@@ -63,14 +63,14 @@ pub(crate) struct Trial {
     status: Option<&'static str>,
     /// Each rule that was tried, up to the one that matched.
     #[schema(max_items = 20)]
-    steps: Vec<TrialStep>,
+    steps: Vec<DryRunStep>,
     /// What is known of the visitor.
-    seen: SeenVisitor,
+    seen: ClassifiedVisitor,
 }
 
 /// The result of one rule.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TrialStep {
+pub(crate) struct DryRunStep {
     /// Its index, from 0.
     #[schema(minimum = 0)]
     rule: usize,
@@ -82,7 +82,7 @@ pub(crate) struct TrialStep {
 
 /// What is known of a visitor.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SeenVisitor {
+pub(crate) struct ClassifiedVisitor {
     /// The kind of device.
     #[schema(required = true)]
     device: Option<String>,
@@ -105,13 +105,13 @@ pub(crate) struct SeenVisitor {
 /// Says where the visitor would go and, for each earlier rule, why it did not match. Nothing is
 /// redirected or counted.
 #[describe::path(post, path = "/api/v1/urls/{code}/try", operation_id = "try_link", tag = "Links",
-    request_body(content = TriedVisitor),
+    request_body(content = DryRunVisitor),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "Where the visitor would \
-        go", body = Trial), super::answers::TryProblems),
+        go", body = DryRunResult), super::answers::DryRunLinkProblems),
     security(("key" = [])))]
 pub(super) async fn try_link(
     State(state): Web,
@@ -119,7 +119,7 @@ pub(super) async fn try_link(
     params: Params,
     Name(code): Name,
     Json(body): Json<SMALL>,
-) -> Result<axum::Json<Trial>, Problem> {
+) -> Result<axum::Json<DryRunResult>, Problem> {
     let link = readable(&state, caller, params, &code).await?;
     let outcome = try_on(&state, &link, parse_object(&body)?).await?;
     Ok(axum::Json(outcome.into()))
@@ -129,23 +129,23 @@ pub(super) async fn try_link(
 ///
 /// The same for rules without a link.
 #[describe::path(post, path = "/api/v1/rules/try", operation_id = "try_rules", tag = "Links",
-    request_body(content = TryRules),
+    request_body(content = DryRunRequest),
     responses((status = 200, description = "Where the visitor would \
-        go", body = Trial), super::answers::TrialProblems),
+        go", body = DryRunResult), super::answers::DryRunProblems),
     security(("key" = [])))]
 pub(super) async fn try_rules(
     State(state): Web,
     ReadOnly(_): ReadOnly,
     _: NoParams,
     Json(body): Json<SMALL>,
-) -> Result<axum::Json<Trial>, Problem> {
-    let body: TryRules = parse_object(&body)?;
+) -> Result<axum::Json<DryRunResult>, Problem> {
+    let body: DryRunRequest = parse_object(&body)?;
     let visitor = body.visitor.unwrap_or_default();
     let outcome = try_drafted(&state, &body.long_url, body.rules, visitor, "visitor.").await?;
     Ok(axum::Json(outcome.into()))
 }
 
-impl From<DryRunOutcome> for Trial {
+impl From<DryRunOutcome> for DryRunResult {
     fn from(outcome: DryRunOutcome) -> Self {
         let steps = outcome.steps.into_iter().enumerate();
         Self {
@@ -156,9 +156,9 @@ impl From<DryRunOutcome> for Trial {
             why: outcome.why,
             status: outcome.status,
             steps: steps
-                .map(|(rule, step)| TrialStep { rule, matched: step.matched, why: step.why })
+                .map(|(rule, step)| DryRunStep { rule, matched: step.matched, why: step.why })
                 .collect(),
-            seen: SeenVisitor {
+            seen: ClassifiedVisitor {
                 device: outcome.device,
                 os: outcome.os,
                 language: outcome.language,

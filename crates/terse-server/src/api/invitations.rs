@@ -50,7 +50,7 @@ pub(crate) struct InvitationBody {
 
 /// A new invitation.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct MadeInvitation {
+pub(crate) struct CreatedInvitation {
     /// The link to send to the invited person. It is shown this once and works once.
     url: String,
     #[serde(flatten)]
@@ -101,19 +101,19 @@ pub(super) async fn list(
     tag = "Admin",
     request_body(content = CreateInvitation),
     responses((status = 201, description = "The \
-        invitation", body = MadeInvitation), super::answers::InviteProblems),
+        invitation", body = CreatedInvitation), super::answers::InviteProblems),
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
     Moderator(principal): Moderator,
     _: NoParams,
     Json(body): Json<SMALL>,
-) -> Result<(StatusCode, axum::Json<MadeInvitation>), Problem> {
+) -> Result<(StatusCode, axum::Json<CreatedInvitation>), Problem> {
     let CreateInvitation { role, ttl } = parse_object(&body)?;
     let role = role.map_or(Ok(Role::User), |word| role_of(&word))?;
     let (secret, invitation) = state.accounts.invite(&principal, role, ttl).await?;
     let url = format!("{}/join?token={secret}", state.links.rules().hosts.api_base());
-    Ok((StatusCode::CREATED, axum::Json(MadeInvitation { url, about: (&invitation).into() })))
+    Ok((StatusCode::CREATED, axum::Json(CreatedInvitation { url, about: (&invitation).into() })))
 }
 
 /// Revoke an invitation

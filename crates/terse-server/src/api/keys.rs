@@ -78,7 +78,7 @@ pub(crate) struct KeyBody {
 
 /// A new key.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct MadeKey {
+pub(crate) struct CreatedKey {
     /// The key itself. It is shown this once and not stored.
     key: String,
     #[serde(flatten)]
@@ -127,14 +127,14 @@ pub(super) async fn list(
 /// The answer shows the key; it is never shown again. At most 100 per account.
 #[describe::path(post, path = "/api/v1/keys", operation_id = "create_key", tag = "Account",
     request_body(content = CreateKey),
-    responses((status = 201, description = "The new key", body = MadeKey), super::answers::CreateKeyProblems),
+    responses((status = 201, description = "The new key", body = CreatedKey), super::answers::CreateKeyProblems),
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
     Member(principal): Member,
     _: NoParams,
     Json(body): Json<SMALL>,
-) -> Result<(StatusCode, axum::Json<MadeKey>), Problem> {
+) -> Result<(StatusCode, axum::Json<CreatedKey>), Problem> {
     let draft = parse_object::<CreateKey>(&body)?.into();
     Ok(made(state.accounts.create_own_key(&principal, draft).await?))
 }
@@ -180,7 +180,7 @@ pub(super) async fn list_of_user(
     tag = "Admin",
     request_body(content = CreateKey),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
-    responses((status = 201, description = "The new key", body = MadeKey), super::answers::CreateUserKeyProblems),
+    responses((status = 201, description = "The new key", body = CreatedKey), super::answers::CreateUserKeyProblems),
     security(("key" = [])))]
 pub(super) async fn create_of_user(
     State(state): Web,
@@ -188,7 +188,7 @@ pub(super) async fn create_of_user(
     _: NoParams,
     Name(id): Name,
     Json(body): Json<SMALL>,
-) -> Result<(StatusCode, axum::Json<MadeKey>), Problem> {
+) -> Result<(StatusCode, axum::Json<CreatedKey>), Problem> {
     let draft = parse_object::<CreateKey>(&body)?.into();
     let owner = account_id(&id)?;
     Ok(made(state.accounts.create_key_of(&principal, owner, draft).await?))
@@ -222,8 +222,8 @@ async fn keys_of(
     Ok(axum::Json(KeyList { keys: keys.iter().map(KeyBody::from).collect() }))
 }
 
-fn made((key, made): (String, ApiKey)) -> (StatusCode, axum::Json<MadeKey>) {
-    (StatusCode::CREATED, axum::Json(MadeKey { key, about: KeyBody::from(&made) }))
+fn made((key, made): (String, ApiKey)) -> (StatusCode, axum::Json<CreatedKey>) {
+    (StatusCode::CREATED, axum::Json(CreatedKey { key, about: KeyBody::from(&made) }))
 }
 
 /// Parses the key id in a path. An invalid id is reported as not found.

@@ -47,13 +47,13 @@ pub(crate) struct LinkList {
         ("owner" = Option<String>, Query, description = "Links of the owner with this number, for \
             moderators and admins; `all` lists every link that you may \
             see", pattern = "^(all|[0-9]{1,19})$", nullable = false),
-        ("status" = inline(Option<StatusWord>), Query, description = "Only those with this status",
+        ("status" = inline(Option<StatusParam>), Query, description = "Only those with this status",
             nullable = false),
-        ("archived" = inline(Option<ArchivedWord>), Query,
+        ("archived" = inline(Option<ArchivedParam>), Query,
             description = "`true` lists only archived links, `all` these too, `false` (the default) \
                 none. Deleted links are listed in any case",
             nullable = false),
-        ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is \
+        ("sort" = inline(Option<SortParam>), Query, description = "`-created_at` (the default) is \
             newest first; `-clicks` (also `clicks`) is most clicks first, then links without \
             clicks, the newest first", nullable = false)),
     responses((status = 200, description = "A part of the list", body = LinkList), super::answers::ListProblems),
@@ -203,7 +203,7 @@ pub(super) fn owner_number(text: &str) -> Result<OwnerId, Problem> {
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
-pub(super) enum StatusWord {
+pub(super) enum StatusParam {
     Active,
     Scheduled,
     Expired,
@@ -217,7 +217,7 @@ pub(super) enum StatusWord {
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
-enum ArchivedWord {
+enum ArchivedParam {
     True,
     False,
     All,
@@ -226,7 +226,7 @@ enum ArchivedWord {
 /// The order of a list.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "its names are what matters")]
-pub(super) enum SortWord {
+pub(super) enum SortParam {
     #[schema(rename = "-created_at")]
     Newest,
     #[schema(rename = "created_at")]

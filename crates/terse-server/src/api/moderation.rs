@@ -12,7 +12,7 @@ use terse_core::{LinkKey, ModerationStatus, Principal};
 
 use super::links::link_key;
 use super::moderated::{ModeratedLink, Names};
-use super::shapes::SetStanding;
+use super::shapes::SetModerationStatus;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Moderator, Name};
 use crate::http::params::Params;
@@ -22,7 +22,7 @@ use crate::http::state::{App, Web};
 /// A reason.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Because, example = json!({ "why": "imitates a bank" }))]
+#[schema(as = RequiredReason, example = json!({ "why": "imitates a bank" }))]
 pub(crate) struct RequiredReason {
     /// For the audit log.
     #[schema(min_length = 1, max_length = 1000)]
@@ -32,14 +32,14 @@ pub(crate) struct RequiredReason {
 /// Set the moderation status of a link
 #[describe::path(put, path = "/api/v1/admin/links/{code}/standing", operation_id = "judge_link",
     tag = "Admin",
-    request_body(content = SetStanding),
+    request_body(content = SetModerationStatus),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
             headers(("ETag" = String, description = "The revision"))),
-        super::answers::StandingProblems),
+        super::answers::ModerationStatusProblems),
     security(("key" = [])))]
 pub(super) async fn set_standing(
     State(state): Web,
@@ -49,7 +49,7 @@ pub(super) async fn set_standing(
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
     let key = link_key(&state, params, &code)?;
-    let SetStanding { standing, why } = parse_object(&body)?;
+    let SetModerationStatus { standing, why } = parse_object(&body)?;
     let why = why.as_deref().map(reason).transpose()?;
     set_status(&state, &principal, &key, standing.into(), why).await
 }
@@ -66,7 +66,7 @@ pub(super) async fn set_standing(
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
             headers(("ETag" = String, description = "The revision"))),
-        super::answers::StandingProblems),
+        super::answers::ModerationStatusProblems),
     security(("key" = [])))]
 pub(super) async fn confirm(
     State(state): Web,
@@ -93,7 +93,7 @@ pub(super) async fn confirm(
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
             headers(("ETag" = String, description = "The revision"))),
-        super::answers::StandingProblems),
+        super::answers::ModerationStatusProblems),
     security(("key" = [])))]
 pub(super) async fn clear(
     State(state): Web,
@@ -110,7 +110,7 @@ pub(super) async fn clear(
 /// An owner who was suspended.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "id": 1000, "name": "ann", "suspended_at": "2026-11-15T21:00:00Z" }))]
-pub(crate) struct BannedOwner {
+pub(crate) struct SuspendedOwner {
     /// The account.
     #[schema(minimum = 1000)]
     id: u64,
@@ -132,8 +132,8 @@ pub(crate) struct BannedOwner {
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
-    responses((status = 200, description = "The owner as it is now", body = BannedOwner),
-        super::answers::BanProblems),
+    responses((status = 200, description = "The owner as it is now", body = SuspendedOwner),
+        super::answers::SuspendOwnerProblems),
     security(("key" = [])))]
 pub(super) async fn ban_owner(
     State(state): Web,
@@ -141,13 +141,13 @@ pub(super) async fn ban_owner(
     params: Params,
     Name(code): Name,
     Json(body): Json<SMALL>,
-) -> Result<axum::Json<BannedOwner>, Problem> {
+) -> Result<axum::Json<SuspendedOwner>, Problem> {
     let key = link_key(&state, params, &code)?;
     let why = reason(&parse_object::<RequiredReason>(&body)?.why)?;
     let owner = state.moderation.ban_owner(&principal, &key, why).await?;
     let Account { id, name, suspended, .. } = owner;
     let suspended_at = suspended.map(|since| since.at.to_string());
-    Ok(axum::Json(BannedOwner { id: id.0, name: name.as_str().to_owned(), suspended_at }))
+    Ok(axum::Json(SuspendedOwner { id: id.0, name: name.as_str().to_owned(), suspended_at }))
 }
 
 /// Applies a moderation decision and returns the link.

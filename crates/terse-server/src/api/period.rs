@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::tz::{Offset, TimeZone};
 use terse_core::clicks::{
-    Bots, Bucket, Interval, Period, Point, SeriesError, TopQuery, Unit, series,
+    BotFilter, Bucket, Interval, Period, Point, SeriesError, TopQuery, Unit, series,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -30,7 +30,7 @@ pub(super) struct PeriodText {
 pub(super) struct ClickQuery {
     pub(super) from: Timestamp,
     pub(super) to: Timestamp,
-    pub(super) bots: Bots,
+    pub(super) bots: BotFilter,
     /// Whether the query gives neither `from` nor `to` and so covers all clicks.
     pub(super) whole: bool,
     zone: TimeZone,
@@ -61,7 +61,7 @@ impl PeriodText {
             .transpose()?;
         let bots = self
             .bots
-            .map(|word| Bots::parse(&word).ok_or_else(bad_bots))
+            .map(|word| BotFilter::parse(&word).ok_or_else(bad_bots))
             .transpose()?
             .unwrap_or_default();
         let from = self.from.map(|text| moment("from", &text, &zone)).transpose()?;

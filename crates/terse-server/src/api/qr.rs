@@ -24,7 +24,7 @@ use crate::qr::{Drawing, Matrix, Pixels};
 #[describe::path(get, path = "/{code}/qr", operation_id = "draw_qr", tag = "Pages",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
-        ("format" = inline(Option<FormatWord>), Query, description = "`svg` by \
+        ("format" = inline(Option<FormatParam>), Query, description = "`svg` by \
             default", nullable = false),
         ("size" = Option<u32>, Query, description = "Width and height in pixels, 256 by default. \
             A PNG has whole pixels per \
@@ -32,7 +32,7 @@ use crate::qr::{Drawing, Matrix, Pixels};
             fit.", minimum = 64, maximum = 2048, nullable = false),
         ("margin" = Option<u32>, Query, description = "The quiet zone in modules, 4 by \
             default", minimum = 0, maximum = 16, nullable = false),
-        ("level" = inline(Option<LevelWord>), Query,
+        ("level" = inline(Option<LevelParam>), Query,
             description = "The error correction level, `M` by default", nullable = false),
         ("fg" = Option<String>, Query, description = "The foreground colour, 000000 by default",
             pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false),
@@ -122,7 +122,7 @@ async fn draw_png(
 #[derive(crate::describe::ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
-enum FormatWord {
+enum FormatParam {
     Svg,
     Png,
 }
@@ -130,7 +130,7 @@ enum FormatWord {
 /// How much of the code may be damaged: about 7, 15, 25 or 30 %.
 #[derive(crate::describe::ToSchema)]
 #[expect(dead_code, reason = "its names are what matters")]
-enum LevelWord {
+enum LevelParam {
     L,
     M,
     Q,

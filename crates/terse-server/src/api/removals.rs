@@ -14,7 +14,7 @@ use crate::http::state::Web;
 
 /// A removal that stopped.
 #[derive(Serialize, ToSchema)]
-#[schema(example = json!({ "round": 1, "why": "900 of 1000 links would be deleted for good" }))]
+#[schema(as = Removal, example = json!({ "round": 1, "why": "900 of 1000 links would be deleted for good" }))]
 pub(crate) struct RemovalBody {
     /// The number that confirms it.
     #[schema(minimum = 1)]
@@ -31,7 +31,7 @@ impl From<RemovalAlarm> for RemovalBody {
 
 /// The removal that waits.
 #[derive(Serialize, ToSchema)]
-#[schema(example = json!({ "waiting": null }))]
+#[schema(as = Removals, example = json!({ "waiting": null }))]
 pub(crate) struct RemovalsBody {
     /// `null` if none waits.
     #[schema(required = true)]

@@ -23,7 +23,7 @@ use crate::reporting::{self, Reason, Reporter};
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "reason": "phishing", "text": "It imitates my bank." }))]
-pub(crate) struct WriteReport {
+pub(crate) struct CreateReport {
     /// The reason.
     #[schema(schema_with = super::schemas::reason)]
     reason: Reason,
@@ -38,7 +38,7 @@ pub(crate) struct WriteReport {
 /// put a warning page before the link; then a moderator decides.
 #[describe::path(post, path = "/api/v1/urls/{code}/report", operation_id = "report_link",
     tag = "Links",
-    request_body(content = WriteReport),
+    request_body(content = CreateReport),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
@@ -54,7 +54,7 @@ pub(super) async fn write(
     Json(body): Json<SMALL>,
 ) -> Result<StatusCode, Problem> {
     let key = link_key(&state, params, &code)?;
-    let WriteReport { reason, text } = parse_object(&body)?;
+    let CreateReport { reason, text } = parse_object(&body)?;
     reporting::report(&state, Reporter { caller: principal.caller, address }, key, reason, text)
         .await?;
     Ok(StatusCode::ACCEPTED)
@@ -73,6 +73,7 @@ struct ReasonCount {
 
 /// A link and what was reported about it.
 #[derive(Serialize, ToSchema)]
+#[schema(as = ReportedLink)]
 struct ReportedBody {
     /// The link's code.
     short_code: String,
@@ -112,7 +113,7 @@ pub(crate) struct ReportList {
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
-enum StateWord {
+enum StateParam {
     Open,
     Confirmed,
     Cleared,
@@ -123,7 +124,7 @@ enum StateWord {
 /// Those that have waited longest first.
 #[describe::path(get, path = "/api/v1/admin/reports", operation_id = "list_reports", tag = "Admin",
     params(
-        ("status" = inline(Option<StateWord>), Query, description = "Only reports with this \
+        ("status" = inline(Option<StateParam>), Query, description = "Only reports with this \
             status; `open` by default (also `state`)", nullable = false),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with \
             the same filters",

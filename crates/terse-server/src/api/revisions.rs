@@ -47,12 +47,12 @@ pub(crate) struct Revisions {
     revision: u64,
     /// The last fifty revisions at which its owner changed something.
     #[schema(max_items = 50)]
-    revisions: Vec<Earlier>,
+    revisions: Vec<EarlierRevision>,
 }
 
 /// An earlier revision, and the change that followed.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Earlier {
+pub(crate) struct EarlierRevision {
     /// Its number, for `undo`.
     #[schema(minimum = 0)]
     revision: u64,
@@ -75,7 +75,7 @@ pub(crate) struct FieldChange {
     after: Value,
 }
 
-impl Earlier {
+impl EarlierRevision {
     fn new(before: &Link, after: &Link, until: Timestamp, hosts: &Hosts) -> Self {
         let told = |link: &Link| {
             serde_json::to_value(LinkBody::new(link, None, hosts, until)).unwrap_or_default()
@@ -119,7 +119,7 @@ pub(super) async fn list(
     let mut after = &link;
     let mut revisions = Vec::with_capacity(history.len());
     for past in &history {
-        revisions.push(Earlier::new(&past.link, after, past.until, hosts));
+        revisions.push(EarlierRevision::new(&past.link, after, past.until, hosts));
         after = &past.link;
     }
     Ok(axum::Json(Revisions { revision: link.revision.0, revisions }))
@@ -129,7 +129,7 @@ pub(super) async fn list(
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "revision": 2 }))]
-pub(crate) struct Undo {
+pub(crate) struct UndoChange {
     /// An earlier revision; the one before the last change by default.
     #[schema(minimum = 0)]
     revision: Option<u64>,
@@ -142,7 +142,7 @@ pub(crate) struct Undo {
 /// same rules and can itself be undone. With `If-Match`, only if the link is still at that
 /// revision.
 #[describe::path(post, path = "/api/v1/urls/{code}/undo", operation_id = "undo_change", tag = "Links",
-    request_body(content = Option<Undo>),
+    request_body(content = Option<UndoChange>),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
@@ -164,8 +164,10 @@ pub(super) async fn undo(
 ) -> Result<Response, Problem> {
     let key = link_key(&state, params, &code)?;
     let expected = if_match(&headers)?;
-    let wanted =
-        body.map(|body| parse_object::<Undo>(&body)).transpose()?.and_then(|undo| undo.revision);
+    let wanted = body
+        .map(|body| parse_object::<UndoChange>(&body))
+        .transpose()?
+        .and_then(|undo| undo.revision);
     let undone = state.links.undo(caller, &key, wanted.map(Revision), expected).await;
     let link = undone.map_err(|error| conflict(error, expected))?;
     Ok(answer(&state, StatusCode::OK, &link).await)

@@ -5,7 +5,7 @@ use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Serialize;
-use terse_core::registry::{Session, Token};
+use terse_core::registry::{SecretHash, Session};
 
 use crate::http::extract::{Member, Name};
 use crate::http::params::NoParams;
@@ -95,6 +95,6 @@ pub(super) async fn end(
 
 /// The public id of a token: the beginning of the secret's hash, which reveals nothing of the
 /// secret.
-pub(super) fn handle(token: &Token) -> String {
+pub(super) fn handle(token: &SecretHash) -> String {
     token.0[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,8 +6,9 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use terse_core::rules::{RawRules, Rules};
 use terse_core::{
-    CreateLink, Creator, Draft, Hosts, Link, LinkKey, ModerationStatus, OwnerId, PasswordHash,
-    Patch, PatchField, Principal, RawPreview, Request, SocialPreview, Timestamp,
+    CreateLink, Creator, Hosts, IdempotencyKey, Link, LinkDraft, LinkKey, LinkPatch,
+    ModerationStatus, OwnerId, PasswordHash, PatchField, Principal, RawPreview, SocialPreview,
+    Timestamp,
 };
 
 use super::password_fields::PasswordFields;
@@ -103,7 +104,7 @@ impl CreateLinkBody {
         creator: &Creator,
         key: Option<&str>,
         index: Option<usize>,
-    ) -> Draft {
+    ) -> LinkDraft {
         let request = key.map(|key| self.request(creator, key, index));
         let link = CreateLink {
             long_url: self.long_url,
@@ -126,11 +127,11 @@ impl CreateLinkBody {
             reuse: self.reuse,
             imported_clicks: None,
         };
-        Draft { link, password: self.password.map(PasswordFields::into_text), request }
+        LinkDraft { link, password: self.password.map(PasswordFields::into_text), request }
     }
 
     /// Identifies this request by owner and key, with a fingerprint of its fields.
-    fn request(&self, creator: &Creator, key: &str, index: Option<usize>) -> Request {
+    fn request(&self, creator: &Creator, key: &str, index: Option<usize>) -> IdempotencyKey {
         // A key contains neither octet 0 nor 1, so these separate the parts unambiguously.
         // Anonymous callers share one owner, so their address distinguishes them.
         let address = creator.anonymous_address();
@@ -146,7 +147,7 @@ impl CreateLinkBody {
         // Serialised in a fixed field order, independent of spelling and order in the client's
         // text.
         let canonical = serde_json::to_vec(self).unwrap_or_default();
-        Request { id: id.finalize().into(), fingerprint: Sha256::digest(canonical).into() }
+        IdempotencyKey { id: id.finalize().into(), fingerprint: Sha256::digest(canonical).into() }
     }
 }
 
@@ -235,8 +236,8 @@ pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 
 impl PatchLink {
     /// Makes the patch, with the change of the password already hashed.
-    pub(crate) fn into_patch(self, password: PatchField<PasswordHash>) -> Patch {
-        Patch {
+    pub(crate) fn into_patch(self, password: PatchField<PasswordHash>) -> LinkPatch {
+        LinkPatch {
             long_url: self.long_url,
             expires_at: change(self.expires_at),
             ttl: self.ttl,
@@ -269,7 +270,7 @@ fn change<T>(field: Option<Option<T>>) -> PatchField<T> {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "standing": "blocked", "why": "imitates a bank" }))]
-pub(crate) struct SetStanding {
+pub(crate) struct SetModerationStatus {
     /// `suspicious` puts a warning page before the link, `blocked` answers 451.
     #[schema(schema_with = super::schemas::standing)]
     pub(crate) standing: ModerationStatusValue,

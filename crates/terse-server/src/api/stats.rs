@@ -34,10 +34,10 @@ const MONTH: Duration = Duration::from_secs(30 * 86_400);
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         super::schemas::PeriodParams,
-        ("interval" = inline(Option<IntervalWord>), Query,
+        ("interval" = inline(Option<IntervalParam>), Query,
             description = "The interval of the series; by default it fits the period",
             nullable = false),
-        ("bots" = Option<BotsWord>, Query,
+        ("bots" = Option<BotsParam>, Query,
             description = "Whether clicks by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
@@ -68,10 +68,10 @@ pub(super) async fn link_stats(
 /// the statistics are of the links with a `tag`. Admins see clicks of others with `owner`.
 #[describe::path(get, path = "/api/v1/stats", operation_id = "all_stats", tag = "Clicks",
     params(super::schemas::PeriodParams,
-        ("interval" = inline(Option<IntervalWord>), Query,
+        ("interval" = inline(Option<IntervalParam>), Query,
             description = "The interval of the series; by default it fits the period",
             nullable = false),
-        ("bots" = Option<BotsWord>, Query,
+        ("bots" = Option<BotsParam>, Query,
             description = "Whether clicks by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
@@ -133,10 +133,10 @@ async fn of_tag(
 /// Unknown codes, expired links and blocked links. Under a flood they are sampled.
 #[describe::path(get, path = "/api/v1/admin/orphans", operation_id = "orphan_stats", tag = "Admin",
     params(super::schemas::PeriodParams,
-        ("interval" = inline(Option<IntervalWord>), Query,
+        ("interval" = inline(Option<IntervalParam>), Query,
             description = "The interval of the series; by default it fits the period",
             nullable = false),
-        ("bots" = Option<BotsWord>, Query,
+        ("bots" = Option<BotsParam>, Query,
             description = "Whether visits by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
@@ -162,7 +162,7 @@ pub(super) async fn orphan_stats(
     "short_url": "https://go.example/spring-sale", "clicks": 812, "human_clicks": 790,
     "bot_clicks": 22,
     "last_click_at": "2026-11-15T21:00:00Z" }] }))]
-pub(crate) struct Top {
+pub(crate) struct TopLinks {
     /// The number of minutes, the present one included.
     #[schema(minimum = 1, maximum = 60)]
     minutes: u64,
@@ -203,13 +203,13 @@ pub(crate) struct BusyLink {
         ("owner" = Option<String>, Query, description = "The links of the owner with this number, for \
             admins; `all` for those of every owner, or your own if you are not an \
             admin", pattern = "^(all|[0-9]{1,19})$", nullable = false)),
-    responses((status = 200, description = "The busiest first", body = Top), super::answers::ListProblems),
+    responses((status = 200, description = "The busiest first", body = TopLinks), super::answers::ListProblems),
     security(("key" = [])))]
 pub(super) async fn top(
     State(state): Web,
     Member(principal): Member,
     mut params: Params,
-) -> Result<Json<Top>, Problem> {
+) -> Result<Json<TopLinks>, Problem> {
     let owner = owner_param(&mut params)?.clicks_seen_by(&principal)?;
     let (minutes, limit) = (params.take("minutes"), params.take("limit"));
     params.done()?;
@@ -227,7 +227,7 @@ pub(super) async fn top(
         bot_clicks: busy.clicks.bots,
         last_click_at: busy.last.to_string(),
     });
-    Ok(Json(Top { minutes, links: links.collect() }))
+    Ok(Json(TopLinks { minutes, links: links.collect() }))
 }
 
 fn read_all(mut params: Params, state: &App) -> Result<ClickQuery, Problem> {
@@ -253,7 +253,7 @@ async fn report(
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
-enum IntervalWord {
+enum IntervalParam {
     Hour,
     Day,
     Week,
@@ -264,7 +264,7 @@ enum IntervalWord {
 #[derive(ToSchema)]
 #[schema(as = BotsParameter, rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
-pub(super) enum BotsWord {
+pub(super) enum BotsParam {
     Include,
     Exclude,
     Only,

@@ -2,14 +2,14 @@
 
 use crate::describe::ToSchema;
 use serde::Serialize;
-use terse_core::clicks::{Bots, ClickReport, Count, Dimension, Interval, Point, RankedLink};
+use terse_core::clicks::{BotFilter, ClickReport, Count, Dimension, Interval, Point, RankedLink};
 use terse_core::{Hosts, Link};
 
 use super::period::ClickQuery;
 use super::shapes::host_of;
 use crate::http::host::short_url;
 use crate::http::problem::Problem;
-use crate::value_lists::{Named, ValueLists};
+use crate::value_lists::{ValueCount, ValueLists};
 
 /// The largest number of values listed by name.
 const MAX_LISTED: usize = 20;
@@ -18,7 +18,7 @@ pub(super) const MAX_TOP: usize = 20;
 
 /// An interval.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Stretch {
+pub(crate) struct SeriesPoint {
     /// When it begins, with the offset of the time zone.
     #[schema(format = DateTime)]
     start: String,
@@ -45,7 +45,7 @@ pub(crate) struct TopLink {
 }
 
 impl TopLink {
-    fn new(ranked: RankedLink, bots: Bots, hosts: &Hosts) -> Self {
+    fn new(ranked: RankedLink, bots: BotFilter, hosts: &Hosts) -> Self {
         let RankedLink { link, clicks } = ranked;
         Self {
             short_code: link.key.code.to_string(),
@@ -118,46 +118,46 @@ macro_rules! stats_bodies {
             pub(super) last_click_at: Option<String>,
             /// Clicks over time, including empty intervals.
             #[schema(max_items = 2000)]
-            pub(super) series: Vec<Stretch>,
+            pub(super) series: Vec<SeriesPoint>,
             /// The hosts that visitors came from.
             #[schema(max_items = 22)]
-            pub(super) top_referrers: Vec<Named>,
+            pub(super) top_referrers: Vec<ValueCount>,
             /// Countries, two letters each.
             #[schema(max_items = 22)]
-            pub(super) top_countries: Vec<Named>,
+            pub(super) top_countries: Vec<ValueCount>,
             /// Cities, each with its country.
             #[schema(max_items = 22)]
-            pub(super) top_cities: Vec<Named>,
+            pub(super) top_cities: Vec<ValueCount>,
             /// Kinds of devices.
             #[schema(max_items = 22)]
-            pub(super) devices: Vec<Named>,
+            pub(super) devices: Vec<ValueCount>,
             /// Browsers.
             #[schema(max_items = 22)]
-            pub(super) browsers: Vec<Named>,
+            pub(super) browsers: Vec<ValueCount>,
             /// Operating systems.
             #[schema(max_items = 22)]
-            pub(super) operating_systems: Vec<Named>,
+            pub(super) operating_systems: Vec<ValueCount>,
             /// Languages.
             #[schema(max_items = 22)]
-            pub(super) languages: Vec<Named>,
+            pub(super) languages: Vec<ValueCount>,
             /// Values of `utm_source`.
             #[schema(max_items = 21)]
-            pub(super) utm_sources: Vec<Named>,
+            pub(super) utm_sources: Vec<ValueCount>,
             /// Values of `utm_medium`.
             #[schema(max_items = 21)]
-            pub(super) utm_mediums: Vec<Named>,
+            pub(super) utm_mediums: Vec<ValueCount>,
             /// Values of `utm_campaign`.
             #[schema(max_items = 21)]
-            pub(super) utm_campaigns: Vec<Named>,
+            pub(super) utm_campaigns: Vec<ValueCount>,
             /// Values of `utm_term`.
             #[schema(max_items = 21)]
-            pub(super) utm_terms: Vec<Named>,
+            pub(super) utm_terms: Vec<ValueCount>,
             /// Values of `utm_content`.
             #[schema(max_items = 21)]
-            pub(super) utm_contents: Vec<Named>,
+            pub(super) utm_contents: Vec<ValueCount>,
             /// Why clicks count as clicks by bots.
             #[schema(max_items = 21)]
-            pub(super) bot_reasons: Vec<Named>,
+            pub(super) bot_reasons: Vec<ValueCount>,
             $($last)*
         }
     )* };
@@ -209,10 +209,10 @@ stats_bodies! {
     OrphanStats {} {
         /// By outcome.
         #[schema(max_items = 21)]
-        outcomes: Vec<Named>,
+        outcomes: Vec<ValueCount>,
         /// By code.
         #[schema(max_items = 21)]
-        top_codes: Vec<Named>,
+        top_codes: Vec<ValueCount>,
     }
 }
 
@@ -242,7 +242,7 @@ macro_rules! stats_body {
             // Rounded to nanoseconds, the precision of the measurement.
             avg_redirect_ms: (tally.took.count > 0).then(|| (tally.took.mean * 1e6).round() / 1e6),
             last_click_at: tally.last.map(|at| at.to_string()),
-            series: points.into_iter().map(|point| stretch(point, asked.bots)).collect(),
+            series: points.into_iter().map(|point| series_point(point, asked.bots)).collect(),
             top_referrers: lists.with_unknown(Dimension::Referrer),
             top_countries: lists.with_unknown(Dimension::Country),
             top_cities: lists.with_unknown(Dimension::City),
@@ -297,15 +297,15 @@ impl OrphanStats {
     }
 }
 
-fn stretch(point: Point, bots: Bots) -> Stretch {
+fn series_point(point: Point, bots: BotFilter) -> SeriesPoint {
     let Count { humans: human_clicks, bots: bot_clicks } = point.clicks;
-    Stretch { start: point.start, clicks: bots.of(point.clicks), human_clicks, bot_clicks }
+    SeriesPoint { start: point.start, clicks: bots.of(point.clicks), human_clicks, bot_clicks }
 }
 
-fn bots_name(bots: Bots) -> &'static str {
+fn bots_name(bots: BotFilter) -> &'static str {
     match bots {
-        Bots::Include => "include",
-        Bots::Exclude => "exclude",
-        Bots::Only => "only",
+        BotFilter::Include => "include",
+        BotFilter::Exclude => "exclude",
+        BotFilter::Only => "only",
     }
 }

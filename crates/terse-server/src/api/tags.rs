@@ -58,7 +58,7 @@ pub(crate) struct RenameTag {
 /// The progress of a change of many links.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "changed": 12, "more": false }))]
-pub(crate) struct Retagged {
+pub(crate) struct TagChangeProgress {
     /// How many links were changed.
     changed: usize,
     /// Whether there may be more: call again to continue.
@@ -88,7 +88,7 @@ pub(super) async fn list(
 #[describe::path(patch, path = "/api/v1/tags/{tag}", operation_id = "rename_tag", tag = "Tags",
     request_body(content = RenameTag),
     params(("tag" = String, Path, description = "The tag", min_length = 1, max_length = 50)),
-    responses((status = 200, description = "The progress", body = Retagged), super::answers::RenameTagProblems),
+    responses((status = 200, description = "The progress", body = TagChangeProgress), super::answers::RenameTagProblems),
     security(("key" = [])))]
 pub(super) async fn rename(
     State(state): Web,
@@ -96,13 +96,13 @@ pub(super) async fn rename(
     _: NoParams,
     Name(tag): Name,
     Json(body): Json<SMALL>,
-) -> Result<axum::Json<Retagged>, Problem> {
+) -> Result<axum::Json<TagChangeProgress>, Problem> {
     let RenameTag { name } = parse_object(&body)?;
     let tag = one(&tag, "tag")?;
     let name = one(&name, "name")?;
     // Otherwise every page would find the same links again.
     if name == tag {
-        return Ok(axum::Json(Retagged { changed: 0, more: false }));
+        return Ok(axum::Json(TagChangeProgress { changed: 0, more: false }));
     }
     retag(&state, caller, &tag, Some(&name)).await.map(axum::Json)
 }
@@ -112,14 +112,14 @@ pub(super) async fn rename(
 /// From all your links that have it, as renaming does. The links stay.
 #[describe::path(delete, path = "/api/v1/tags/{tag}", operation_id = "remove_tag", tag = "Tags",
     params(("tag" = String, Path, description = "The tag", min_length = 1, max_length = 50)),
-    responses((status = 200, description = "The progress", body = Retagged), super::answers::TouchTagProblems),
+    responses((status = 200, description = "The progress", body = TagChangeProgress), super::answers::TouchTagProblems),
     security(("key" = [])))]
 pub(super) async fn remove(
     State(state): Web,
     Authenticated(caller): Authenticated,
     _: NoParams,
     Name(tag): Name,
-) -> Result<axum::Json<Retagged>, Problem> {
+) -> Result<axum::Json<TagChangeProgress>, Problem> {
     retag(&state, caller, &one(&tag, "tag")?, None).await.map(axum::Json)
 }
 
@@ -135,7 +135,7 @@ async fn retag(
     caller: Caller,
     tag: &str,
     by: Option<&str>,
-) -> Result<Retagged, Problem> {
+) -> Result<TagChangeProgress, Problem> {
     // An admin sees all links, but changes tags only on their own.
     let caller = Caller::Owner(caller.owner());
     let (begun, mut changed) = (Instant::now(), 0);
@@ -162,9 +162,9 @@ async fn retag(
             }
         });
         stream::iter(writes).buffer_unordered(WRITES).try_collect::<()>().await?;
-        let Some(next) = page.next else { return Ok(Retagged { changed, more: false }) };
+        let Some(next) = page.next else { return Ok(TagChangeProgress { changed, more: false }) };
         if changed >= MAX_CHANGED || begun.elapsed() >= TIMEOUT {
-            return Ok(Retagged { changed, more: true });
+            return Ok(TagChangeProgress { changed, more: true });
         }
         query.after = Some(next);
     }

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::Timestamp;
 use terse_core::registry::{Delivery, EventKind, Webhook, WebhookId};
-use terse_core::webhooks::{OwnerWebhooks, WebhookEdit, WebhookError};
+use terse_core::webhooks::{WebhookEdit, WebhookError, Webhooks};
 
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Authenticated, Name};
@@ -174,7 +174,7 @@ pub(crate) struct DeliveryList {
 
 /// An event that was queued.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct TestSent {
+pub(crate) struct QueuedTestEvent {
     /// The id of the event.
     event_id: String,
 }
@@ -279,16 +279,16 @@ pub(super) async fn delete(
 #[describe::path(post, path = "/api/v1/webhooks/{id}/test", operation_id = "test_webhook",
     tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
-    responses((status = 202, description = "It is on its way", body = TestSent), super::answers::WebhookProblems),
+    responses((status = 202, description = "It is on its way", body = QueuedTestEvent), super::answers::WebhookProblems),
     security(("key" = [])))]
 pub(super) async fn test(
     State(state): Web,
     Authenticated(caller): Authenticated,
     _: NoParams,
     Name(id): Name,
-) -> Result<(StatusCode, Answer<TestSent>), Problem> {
+) -> Result<(StatusCode, Answer<QueuedTestEvent>), Problem> {
     let event_id = switched_on(&state)?.test(caller.owner(), id_of(&id)?).await?;
-    Ok((StatusCode::ACCEPTED, Answer(TestSent { event_id })))
+    Ok((StatusCode::ACCEPTED, Answer(QueuedTestEvent { event_id })))
 }
 
 /// List deliveries
@@ -316,7 +316,7 @@ pub(super) async fn deliveries(
     Ok(Answer(DeliveryList { deliveries: found.into_iter().map(Into::into).collect() }))
 }
 
-fn switched_on(state: &App) -> Result<&OwnerWebhooks, Problem> {
+fn switched_on(state: &App) -> Result<&Webhooks, Problem> {
     let how = "webhooks are switched off on this server; its operator can switch them on with \
         outgoing.webhooks = true";
     state.webhooks.as_ref().ok_or_else(|| Problem::new(&WEBHOOKS_OFF, how))

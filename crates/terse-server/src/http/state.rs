@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use terse_core::accounts::{Accounts, Erasures, KeyUse, RefreshHook, TwoFactorKey};
-use terse_core::clicks::{ClickStore, Live};
+use terse_core::clicks::{ClickStore, LiveFeed};
 use terse_core::limits::RateLimits;
 use terse_core::moderation::Moderation;
 use terse_core::registry::Registry;
 use terse_core::rules::VisitorClassifier;
-use terse_core::webhooks::{OwnerWebhooks, Webhooks};
+use terse_core::webhooks::{WebhookState, Webhooks};
 use terse_core::{
-    CertificateStatus, DomainChecks, Imports, JobBoard, LinkCreation, Links, MailQueue, NameLookup,
-    OperatorInForce, PublicLinks, Removals, SelfCheck, SystemInfo,
+    CertificateStatus, DomainChecks, EffectiveOperator, Imports, JobBoard, LinkCreation, Links,
+    MailQueue, NameLookup, PublicLinks, Removals, SelfCheck, SystemInfo,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -40,7 +40,7 @@ pub struct AppState {
     /// Hashes and checks passwords.
     pub passwords: Passwords,
     /// Who runs this server.
-    pub operator: Arc<OperatorInForce>,
+    pub operator: Arc<EffectiveOperator>,
     /// Who may create an account, and how long sessions last.
     pub accounts: AccountSettings,
     /// Records which keys were used.
@@ -64,9 +64,9 @@ pub struct AppState {
     /// The store of clicks.
     pub clicks: Arc<dyn ClickStore>,
     /// Publishes counted clicks.
-    pub live: Arc<Live>,
+    pub live: Arc<LiveFeed>,
     /// Webhooks; `None` if they are off.
-    pub webhooks: Option<Webhooks>,
+    pub webhooks: Option<WebhookState>,
     /// Mails that wait to be sent; `None` if no mail server is set.
     pub mail: Option<Arc<MailQueue>>,
     /// The background jobs of this node.
@@ -113,8 +113,8 @@ pub(crate) struct App {
     pub(crate) pass_key: [u8; 32],
     pub(crate) stats: Arc<ApiStats>,
     pub(crate) clicks: Arc<dyn ClickStore>,
-    pub(crate) live: Arc<Live>,
-    pub(crate) webhooks: Option<OwnerWebhooks>,
+    pub(crate) live: Arc<LiveFeed>,
+    pub(crate) webhooks: Option<Webhooks>,
     pub(crate) mail: Option<Arc<MailQueue>>,
     pub(crate) jobs: Arc<JobBoard>,
     pub(crate) self_check: Arc<dyn SelfCheck>,
@@ -185,7 +185,7 @@ impl App {
         );
         let removals = Removals::new(Arc::clone(&state.registry), state.links.clock().clone());
         let webhooks = state.webhooks.map(|webhooks| {
-            OwnerWebhooks::new(
+            Webhooks::new(
                 Arc::clone(&state.registry),
                 webhooks.key.clone(),
                 webhooks.rules.clone(),

@@ -186,7 +186,7 @@ impl OidcProvider {
     async fn discover(&self) -> Result<Arc<Metadata>, OidcError> {
         // Also recorded if the request is cancelled: visitors who leave while the provider hangs
         // must not make the next ones wait as long.
-        let attempt = Attempt(&self.cache);
+        let attempt = FetchAttempt(&self.cache);
         let found = Metadata::discover(&*self.http, &self.settings.issuer).await;
         drop(attempt);
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
@@ -257,9 +257,9 @@ impl OidcProvider {
 }
 
 /// An attempt to read the metadata. Records its end in the cache, however it ends.
-struct Attempt<'a>(&'a Mutex<MetadataCache>);
+struct FetchAttempt<'a>(&'a Mutex<MetadataCache>);
 
-impl Drop for Attempt<'_> {
+impl Drop for FetchAttempt<'_> {
     fn drop(&mut self) {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cache.attempted = Some(Instant::now());

@@ -7,7 +7,7 @@ use terse_core::clicks::Dimension;
 
 use super::format::grouped;
 use super::{UNAVAILABLE, message, names};
-use crate::value_lists::{Named, ValueLists};
+use crate::value_lists::{ValueCount, ValueLists};
 
 /// The cards: the word in the query, the title, the property, and whether clicks without a value
 /// are listed.
@@ -55,12 +55,13 @@ pub(super) fn card(lists: &ValueLists<'_>, of: &str) -> Card {
     Card { of, title, rows: rows(of, &named, lists.bots.of(lists.tally.clicks)), more }
 }
 
-fn rows(of: &str, named: &[Named], total: u64) -> Vec<ValueRow> {
-    let is_one =
-        |named: &Named| named.name != "other" && (named.name != "unknown" || of == "referrers");
+fn rows(of: &str, named: &[ValueCount], total: u64) -> Vec<ValueRow> {
+    let is_one = |named: &ValueCount| {
+        named.name != "other" && (named.name != "unknown" || of == "referrers")
+    };
     let longest = named.iter().filter(|named| is_one(named)).map(|named| named.clicks).max();
     let longest = longest.unwrap_or(1).max(1) as f64;
-    let row = |named: &Named| ValueRow {
+    let row = |named: &ValueCount| ValueRow {
         label: label(of, &named.name),
         clicks: grouped(named.clicks),
         share: percent(named.clicks, total),
@@ -71,10 +72,10 @@ fn rows(of: &str, named: &[Named], total: u64) -> Vec<ValueRow> {
 
 /// Why clicks count as bots'; none where bots are left out, or there are none.
 pub(super) fn bot_card(lists: &ValueLists<'_>) -> Option<Card> {
-    let reasons: Vec<Named> = lists
+    let reasons: Vec<ValueCount> = lists
         .bot_reasons()
         .into_iter()
-        .map(|named| Named { name: capital(bot_words(&named.name)), ..named })
+        .map(|named| ValueCount { name: capital(bot_words(&named.name)), ..named })
         .collect();
     let rows = rows("bots", &reasons, lists.tally.clicks.bots);
     (!rows.is_empty()).then_some(Card { of: "", title: "Why they are bots", rows, more: false })

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
-use terse_core::{Caller, CreateLink, Domain, Draft, Link, LinkStatus};
+use terse_core::{Caller, CreateLink, Domain, Link, LinkDraft, LinkStatus};
 
 use super::form::{fields, sentence, shown_again};
 use super::format::{moment, span};
@@ -207,7 +207,7 @@ pub(super) async fn shorten(
         Ok(creation) => creation,
         Err(error) => return refused(&state, &here, form, &error.into()),
     };
-    let result = creation.create(Draft { link, ..Draft::default() }).await;
+    let result = creation.create(LinkDraft { link, ..LinkDraft::default() }).await;
     let left = creation.finish().await;
     let mut response = match result {
         // A redirect, so that reloading the result creates nothing.

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use terse_core::{
-    Caller, Code, Domain, Link, LinkError, LinkKey, LinkStatus, Patch, Revision, Timestamp,
+    Caller, Code, Domain, Link, LinkError, LinkKey, LinkPatch, LinkStatus, Revision, Timestamp,
 };
 
 use super::format::{ago, middle_cut};
@@ -282,7 +282,7 @@ pub(super) async fn archive(
         Some("false") => false,
         _ => return message(&BAD_FORM),
     };
-    let patch = Patch { archived: Some(archived), ..Patch::default() };
+    let patch = LinkPatch { archived: Some(archived), ..LinkPatch::default() };
     let changed = state.links.patch(action.caller(), &action.key, &patch, None).await;
     action.answer(changed, "", if archived { "archived" } else { "unarchived" })
 }

@@ -5,8 +5,8 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 use terse_core::rules::{RawRules, Rules};
 use terse_core::{
-    CreateLink, Draft, Link, PasswordHash, PasswordHasher as _, Patch, PatchField, RawPreview,
-    SocialPreview, Target, Timestamp,
+    CreateLink, Link, LinkDraft, LinkPatch, PasswordHash, PasswordHasher as _, PatchField,
+    RawPreview, SocialPreview, Target, Timestamp,
 };
 
 use super::home::with_scheme;
@@ -232,7 +232,7 @@ impl LinkForm {
         Ok(Some(RawRules(value)))
     }
 
-    pub(super) fn create(&self, zone: &TimeZone) -> Result<Draft, Problem> {
+    pub(super) fn create(&self, zone: &TimeZone) -> Result<LinkDraft, Problem> {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let ttl = self.ttl()?;
         let expires_at =
@@ -255,7 +255,7 @@ impl LinkForm {
             crawlable: Some(self.crawlable),
             ..CreateLink::default()
         };
-        Ok(Draft {
+        Ok(LinkDraft {
             link,
             password: Some(self.password.clone()).filter(|text| !text.is_empty()),
             request: None,
@@ -267,7 +267,7 @@ impl LinkForm {
         state: &App,
         link: &Link,
         zone: &TimeZone,
-    ) -> Result<Patch, Problem> {
+    ) -> Result<LinkPatch, Problem> {
         let field = |text: Option<String>| text.map_or(PatchField::Clear, PatchField::Set);
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         // A time whose minute is unchanged keeps its seconds.
@@ -287,7 +287,7 @@ impl LinkForm {
             (true, true) => PatchField::Clear,
             (true, false) => PatchField::Keep,
         };
-        Ok(Patch {
+        Ok(LinkPatch {
             long_url: Some(self.target()),
             expires_at: match ttl {
                 Some(_) => PatchField::Keep,
@@ -305,7 +305,7 @@ impl LinkForm {
             preview: self.preview().map_or(PatchField::Clear, PatchField::Set),
             forward_query: Some(self.forward_query),
             crawlable: Some(self.crawlable),
-            ..Patch::default()
+            ..LinkPatch::default()
         })
     }
 

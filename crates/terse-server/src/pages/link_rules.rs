@@ -13,7 +13,7 @@ use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;
 use super::{NOT_FOUND, html, message};
-use crate::dry_run::{DryRunOutcome, TriedVisitor, try_on};
+use crate::dry_run::{DryRunOutcome, DryRunVisitor, try_on};
 use crate::http::extract::Name;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
@@ -85,15 +85,15 @@ impl DryRunForm {
         AGENTS.into_iter().map(|(name, _)| (name, name == self.agent))
     }
 
-    pub(super) fn visitor(&self) -> TriedVisitor {
+    pub(super) fn visitor(&self) -> DryRunVisitor {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let agent = AGENTS.iter().find(|(name, _)| *name == self.agent);
-        TriedVisitor {
+        DryRunVisitor {
             user_agent: agent.map(|(_, agent)| (*agent).to_owned()),
             country: given(&self.country),
             accept_language: given(&self.language),
             query: given(&self.query),
-            ..TriedVisitor::default()
+            ..DryRunVisitor::default()
         }
     }
 }

@@ -6,7 +6,9 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use terse_core::clicks::{Bots, Click, ClickReport, ClickSubject, Count, LinkId, Period, RawQuery};
+use terse_core::clicks::{
+    BotFilter, Click, ClickReport, ClickSubject, Count, LinkId, Period, RawQuery,
+};
 use terse_core::{Link, StoreError};
 
 use super::cards::{CARDS, Card, bot_card, bot_words, card, csv};
@@ -54,13 +56,13 @@ struct ClickQuery {
     code: String,
     domain: Option<String>,
     params: Vec<(&'static str, String)>,
-    bots: Bots,
+    bots: BotFilter,
 }
 
 impl ClickQuery {
-    fn new(head: &LinkHead, window: &Window, bots: Bots) -> Self {
+    fn new(head: &LinkHead, window: &Window, bots: BotFilter) -> Self {
         let mut params = window.params();
-        if bots != Bots::Exclude {
+        if bots != BotFilter::Exclude {
             params.push(("bots", word(bots).to_owned()));
         }
         Self { code: head.code.clone(), domain: head.domain.clone(), params, bots }
@@ -80,7 +82,7 @@ impl ClickQuery {
 
     /// Whether only clicks by humans are counted.
     fn is_usual(&self) -> bool {
-        self.bots == Bots::Exclude
+        self.bots == BotFilter::Exclude
     }
 
     fn with_period(&self, period: &str) -> String {
@@ -105,17 +107,17 @@ impl ClickQuery {
 
     /// Which clicks are counted: the word, the label and whether it is chosen.
     fn choices(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
-        [(Bots::Exclude, "Humans"), (Bots::Only, "Bots"), (Bots::Include, "All")]
+        [(BotFilter::Exclude, "Humans"), (BotFilter::Only, "Bots"), (BotFilter::Include, "All")]
             .into_iter()
             .map(|(bots, label)| (word(bots), label, bots == self.bots))
     }
 }
 
-fn word(bots: Bots) -> &'static str {
+fn word(bots: BotFilter) -> &'static str {
     match bots {
-        Bots::Include => "include",
-        Bots::Exclude => "exclude",
-        Bots::Only => "only",
+        BotFilter::Include => "include",
+        BotFilter::Exclude => "exclude",
+        BotFilter::Only => "only",
     }
 }
 
@@ -201,7 +203,7 @@ struct Read {
     link: Link,
     owner: Option<String>,
     window: Window,
-    bots: Bots,
+    bots: BotFilter,
     problem: Option<(&'static str, String)>,
 }
 
@@ -215,7 +217,7 @@ impl Read {
     ) -> Result<Self, Response> {
         let (link, owner) = found(state, member, params, code).await?;
         let now = state.links.now();
-        let bots = params.take("bots").and_then(|word| Bots::parse(&word));
+        let bots = params.take("bots").and_then(|word| BotFilter::parse(&word));
         let (window, problem) = match Window::read(params, shell.zone(), now) {
             Ok(window) => (window, None),
             Err(problem) => {
@@ -223,7 +225,7 @@ impl Read {
                 (usual.map_err(|_| message(&BAD_FORM))?, Some(problem))
             }
         };
-        Ok(Self { link, owner, window, bots: bots.unwrap_or(Bots::Exclude), problem })
+        Ok(Self { link, owner, window, bots: bots.unwrap_or(BotFilter::Exclude), problem })
     }
 }
 
@@ -291,10 +293,10 @@ fn figures(
     link: &Link,
     report: &ClickReport,
     before: Option<&ClickReport>,
-    bots: Bots,
+    bots: BotFilter,
     last: Option<Click>,
 ) -> Figures {
-    let lists = ValueLists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
+    let lists = ValueLists { tally: &report.tally, bots: BotFilter::Only, most: ON_CARD };
     let reasons = lists.bot_reasons();
     let more_reasons = reasons.len() > REASONS;
     let reasons: Vec<String> = reasons
@@ -333,7 +335,7 @@ pub(super) fn chart(
     window: &Window,
     report: &ClickReport,
     before: Option<&ClickReport>,
-    bots: Bots,
+    bots: BotFilter,
 ) -> Chart {
     let none = Vec::new();
     let earlier = before.map_or(&none, |before| &before.buckets);

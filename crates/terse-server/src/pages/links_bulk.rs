@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use terse_core::{Code, Domain, LinkError, LinkKey, Patch};
+use terse_core::{Code, Domain, LinkError, LinkKey, LinkPatch};
 
 use super::links::failed;
 use super::login::inside;
@@ -121,7 +121,7 @@ async fn apply(
     key: &LinkKey,
 ) -> Option<Result<(), LinkError>> {
     let caller = member.principal.caller;
-    let archive = |archived| Patch { archived: Some(archived), ..Patch::default() };
+    let archive = |archived| LinkPatch { archived: Some(archived), ..LinkPatch::default() };
     let patch = match action {
         "archive" => archive(true),
         "unarchive" => archive(false),

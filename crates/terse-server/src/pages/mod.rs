@@ -58,7 +58,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
-use terse_core::{Hosts, Operator, OperatorInForce, PageLanguage};
+use terse_core::{EffectiveOperator, Hosts, Operator, PageLanguage};
 
 pub(crate) use assets::{app_css, app_js, css, docs_js, js, world};
 pub(crate) use docs::{DOCS_CSP, docs_page};
@@ -324,7 +324,7 @@ pub struct RefusalPages {
 
 impl RefusalPages {
     /// With the operator's name and contacts.
-    pub fn new(operator: Arc<OperatorInForce>, hosts: &Hosts) -> Self {
+    pub fn new(operator: Arc<EffectiveOperator>, hosts: &Hosts) -> Self {
         let primary_host = hosts.primary_host().to_owned();
         Self { site: CurrentSite::new(operator, hosts.clone()), primary_host }
     }

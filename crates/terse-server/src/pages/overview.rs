@@ -7,7 +7,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use terse_core::clicks::{Bots, ClickReport, ClickSubject, Period, TopQuery};
+use terse_core::clicks::{BotFilter, ClickReport, ClickSubject, Period, TopQuery};
 use terse_core::{Link, LinkError, ListQuery, Sort, StoreError};
 use url::form_urlencoded::byte_serialize;
 
@@ -130,8 +130,8 @@ pub(super) async fn show(
     });
     let tags = tags.collect();
     let before = window.is_comparable(member.here.account.created_at).then_some(before);
-    let lists = ValueLists { tally: &report.tally, bots: Bots::Exclude, most: ON_CARD };
-    let only_bots = ValueLists { tally: &report.tally, bots: Bots::Only, most: ON_CARD };
+    let lists = ValueLists { tally: &report.tally, bots: BotFilter::Exclude, most: ON_CARD };
+    let only_bots = ValueLists { tally: &report.tally, bots: BotFilter::Only, most: ON_CARD };
     let reasons = only_bots.bot_reasons();
     let reasons =
         reasons.iter().map(|named| format!("{} {}", bot_words(&named.name), grouped(named.clicks)));
@@ -143,7 +143,7 @@ pub(super) async fn show(
         visitors: Figure::new(visitors(&report), before.as_ref().map(visitors)),
         bots: grouped(report.tally.clicks.bots),
         reasons: reasons.collect::<Vec<_>>().join(" · "),
-        chart: chart(&window, &report, before.as_ref(), Bots::Exclude),
+        chart: chart(&window, &report, before.as_ref(), BotFilter::Exclude),
         cards: ["referrers", "countries"].into_iter().map(|of| card(&lists, of)).collect(),
         busy: busy(&state, &member),
         top,
@@ -182,7 +182,7 @@ fn snippets(base: &str) -> [(&'static str, String); 3] {
 /// The links with the most clicks by humans in a period.
 async fn top(state: &App, member: &Member, period: Period) -> Result<Vec<Listed>, StoreError> {
     let owner = Some(member.here.account.id);
-    let (bots, after) = (Bots::Exclude, None);
+    let (bots, after) = (BotFilter::Exclude, None);
     let query = TopQuery { owner, period, bots, after, limit: LISTED };
     let reading = tokio::time::timeout(TIMEOUT, state.clicks.top(&query)).await;
     let slow = |_| StoreError::Unavailable("reading clicks takes too long".into());

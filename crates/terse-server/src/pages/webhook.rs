@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::Timestamp;
 use terse_core::registry::{Delivery, DeliveryState, Webhook, WebhookId};
-use terse_core::webhooks::{OwnerWebhooks, WebhookEdit, WebhookError};
+use terse_core::webhooks::{WebhookEdit, WebhookError, Webhooks};
 
 use super::form::{problem_beside, problem_on, shown_problem};
 use super::format::{ago, span};
@@ -145,7 +145,7 @@ async fn found<'a>(
     state: &'a App,
     member: &Member,
     id: &str,
-) -> Result<(Webhook, &'a OwnerWebhooks), Response> {
+) -> Result<(Webhook, &'a Webhooks), Response> {
     let (Some(webhooks), Some(id)) = (&state.webhooks, id_of(id)) else {
         return Err(message(&NOT_FOUND));
     };

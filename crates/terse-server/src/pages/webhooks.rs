@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::Timestamp;
-use terse_core::registry::{EventKind, Events, Webhook};
+use terse_core::registry::{EventKind, SubscribedEvents, Webhook};
 use terse_core::webhooks::WebhookError;
 
 use super::form::{problem_beside, problem_on, shown_problem};
@@ -52,7 +52,7 @@ pub(super) struct EventBox {
 }
 
 /// The checkboxes, with these events checked.
-pub(super) fn boxes(checked: Events) -> Vec<EventBox> {
+pub(super) fn boxes(checked: SubscribedEvents) -> Vec<EventBox> {
     let about = |kind| match kind {
         EventKind::LinkCreated => "A link is created",
         EventKind::LinkChanged => "A link is changed or restored",
@@ -77,7 +77,7 @@ pub(super) fn checked(fields: &mut Params) -> Vec<String> {
     taken.filter_map(|(name, _)| name.strip_prefix(EVENT).map(str::to_owned)).collect()
 }
 
-fn known(words: &[String]) -> Events {
+fn known(words: &[String]) -> SubscribedEvents {
     words.iter().filter_map(|word| EventKind::parse(word)).collect()
 }
 

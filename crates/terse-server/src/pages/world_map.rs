@@ -5,7 +5,7 @@ use terse_core::clicks::Dimension;
 
 use super::format::grouped;
 use super::names;
-use crate::value_lists::{Named, ValueLists};
+use crate::value_lists::{ValueCount, ValueLists};
 
 /// How many strengths of the colour there are.
 const LEVELS: usize = 5;
@@ -27,8 +27,8 @@ impl WorldMap {
         Self::new(&ValueLists { most: usize::MAX, ..*lists }.known(Dimension::Country))
     }
 
-    fn new(countries: &[Named]) -> Option<Self> {
-        let countries: Vec<&Named> =
+    fn new(countries: &[ValueCount]) -> Option<Self> {
+        let countries: Vec<&ValueCount> =
             countries.iter().filter(|named| is_code(&named.name)).collect();
         let most = countries.iter().map(|named| named.clicks).max().filter(|most| *most > 0)?;
         let mut levels: Vec<(usize, Vec<Country>)> =
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn countries_are_coloured_by_their_clicks() {
-        let named = |name: &str, clicks| Named { name: name.to_owned(), clicks };
+        let named = |name: &str, clicks| ValueCount { name: name.to_owned(), clicks };
         let list = [named("DE", 1000), named("AT", 300), named("PT", 1), named("other", 5000)];
         let map = WorldMap::new(&list).unwrap();
         let levels: Vec<_> = map

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use terse_core::clicks::{Click, ClickTarget, LinkId};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
-    AccountChange, Actor, Attribution, ChangeAccount, Invitation, KeyId, PasswordReset, Registry,
-    Role, Scope, Suspension, Token,
+    AccountChange, Actor, Attribution, ConditionalAccountChange, Invitation, KeyId, PasswordReset,
+    Registry, Role, Scope, SecretHash, Suspension,
 };
 use terse_core::{Code, Domain, LinkKey, LinkReader, OwnerId, Timestamp};
 use terse_server::AdminKeys;
@@ -148,21 +148,24 @@ impl World {
         let suspension = Some(Some(Suspension { at: Timestamp::from_ms(2), why: "spam".into() }));
         let change = AccountChange { suspended: suspension, ..AccountChange::default() };
         web.registry
-            .change_account(ChangeAccount { id: suspended, change, expected: None }, by())
+            .change_account(
+                ConditionalAccountChange { id: suspended, change, expected: None },
+                by(),
+            )
             .await
             .unwrap();
-        let token = Token(AdminKeys::hash("terse_reset"));
+        let token = SecretHash(AdminKeys::hash("terse_reset"));
         let reset = Some(Some(PasswordReset { token, expires_at: Timestamp::MAX }));
         let change = AccountChange { reset, ..AccountChange::default() };
         web.registry
-            .change_account(ChangeAccount { id: victim, change, expected: None }, by())
+            .change_account(ConditionalAccountChange { id: victim, change, expected: None }, by())
             .await
             .unwrap();
         let cookie = web.sign_in(OWNER.1, "cookie").await;
         web.sign_in(OWNER.1, "spare").await;
         let spare_session = handle("spare");
         let writer = account(&web, "moderator").await;
-        let token = Token(AdminKeys::hash("invitation"));
+        let token = SecretHash(AdminKeys::hash("invitation"));
         let invitation =
             Invitation { token, role: Role::User, by: writer, expires_at: Timestamp::MAX };
         web.registry.invite(invitation, by()).await.unwrap();

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use terse_core::*;
 
 pub(crate) struct Fake {
-    identity: Identity,
+    identity: StoreIdentity,
     inner: Mutex<Inner>,
     /// While set, every call fails.
     pub(crate) away: AtomicBool,
@@ -24,13 +24,13 @@ struct Inner {
     links: BTreeMap<LinkKey, Link>,
     history: Vec<LinkVersion>,
     /// With the link that answered each, and whether the request created it.
-    requests: Vec<(Request, LinkKey, bool)>,
+    requests: Vec<(IdempotencyKey, LinkKey, bool)>,
     next: u64,
 }
 
 impl Inner {
     /// The answer to a request that was answered before.
-    fn answered(&self, request: &Request) -> Option<Inserted> {
+    fn answered(&self, request: &IdempotencyKey) -> Option<Inserted> {
         let (first, key, created) =
             self.requests.iter().find(|(have, ..)| have.id == request.id)?;
         if first.fingerprint != request.fingerprint {
@@ -43,7 +43,7 @@ impl Inner {
 
 impl Fake {
     pub(crate) fn new() -> Arc<Self> {
-        let identity = Identity::from_stored([1; 32], Alphabet::Base62, CodeHash::Hmac);
+        let identity = StoreIdentity::from_stored([1; 32], Alphabet::Base62, CodeHash::Hmac);
         Arc::new(Self {
             identity,
             inner: Mutex::default(),
@@ -116,7 +116,7 @@ impl Outbox for Fake {
 
 #[async_trait]
 impl LinkStore for Fake {
-    fn identity(&self) -> &Identity {
+    fn identity(&self) -> &StoreIdentity {
         &self.identity
     }
 
@@ -158,7 +158,7 @@ impl LinkStore for Fake {
         }
     }
 
-    async fn answered(&self, request: &Request) -> Result<Option<Inserted>, StoreError> {
+    async fn answered(&self, request: &IdempotencyKey) -> Result<Option<Inserted>, StoreError> {
         Ok(self.open()?.answered(request))
     }
 
@@ -200,7 +200,7 @@ impl LinkStore for Fake {
         Ok(())
     }
 
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+    async fn list(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
         let skip = query.after.as_ref().map_or(0, |cursor| usize::from(cursor.0[0]));
         let inner = self.open()?;
         let matching = inner.links.values().filter(|link| {
@@ -219,7 +219,7 @@ impl LinkStore for Fake {
         }
         let end = all.len().min(skip + query.limit);
         let next = (end < all.len()).then(|| Cursor(vec![u8::try_from(end).expect("few links")]));
-        Ok(Page { links: all[skip.min(end)..end].to_vec(), next })
+        Ok(LinkPage { links: all[skip.min(end)..end].to_vec(), next })
     }
 
     async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {

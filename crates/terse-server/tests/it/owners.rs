@@ -325,7 +325,7 @@ async fn an_invitation_is_a_link_that_is_good_once() {
         identity: None,
         created_at: web.clock.now(),
     };
-    let token = terse_core::registry::Token(terse_server::AdminKeys::hash(secret));
+    let token = terse_core::registry::SecretHash(terse_server::AdminKeys::hash(secret));
     assert_eq!(web.registry.accept(&token, user).await.unwrap().role, Role::Admin);
     assert!(seen(KEY).await.json()["invitations"].as_array().unwrap().is_empty());
 }

@@ -9,13 +9,13 @@ use axum::http::{HeaderMap, Request, Response, StatusCode};
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use terse_core::accounts::{ErasureError, Erasures, NoKeyUse, RefreshHook};
-use terse_core::clicks::Live;
+use terse_core::clicks::LiveFeed;
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
     AccountName, Actor, Attribution, FIRST_ACCOUNT, KeyId, NewAccount, NewKey, Role, Scope,
-    Session, Token, WebhookKey,
+    SecretHash, Session, WebhookKey,
 };
-use terse_core::webhooks::Webhooks;
+use terse_core::webhooks::WebhookState;
 use terse_core::*;
 use terse_server::{
     AccountSettings, AdminKeys, ApiStats, AppState, HttpSettings, Passwords, Peer, RateLimits,
@@ -43,9 +43,9 @@ impl Screening for Watchful {
         match target.host().as_deref() {
             Some("listed.example") => ScreenResult::Blocked { source: "our list".into() },
             Some("odd.example" | "xn--dd-eka.example") => {
-                ScreenResult::Suspicious(Flags::new(["odd", "unheard_of"]))
+                ScreenResult::Suspicious(LinkFlags::new(["odd", "unheard_of"]))
             }
-            _ => ScreenResult::Clear(Flags::default()),
+            _ => ScreenResult::Clear(LinkFlags::default()),
         }
     }
 
@@ -66,7 +66,7 @@ impl Screening for Watchful {
 /// Applies the branding, as the registry watcher of a server does.
 struct ApplyBranding {
     registry: Arc<MemoryRegistry>,
-    operator: Arc<OperatorInForce>,
+    operator: Arc<EffectiveOperator>,
 }
 
 #[async_trait::async_trait]
@@ -87,7 +87,7 @@ fn enrol(registry: &MemoryRegistry, key: &str, owner: OwnerId, role: Role) {
     let user = NewAccount { name, role, password: None, identity: None, created_at: at };
     let user = registry.add_account(user, by()).now_or_never().unwrap().unwrap();
     assert_eq!(user.id, owner);
-    let token = Token(AdminKeys::hash(key));
+    let token = SecretHash(AdminKeys::hash(key));
     let (name, prefix, scope) = ("a key".to_owned(), key[..6].to_owned(), Scope::Full);
     let key =
         NewKey { owner, name, prefix, token, scope, created_at: at, expires_at: None, plan: None };
@@ -101,7 +101,7 @@ pub(crate) struct Web {
     pub(crate) clock: Clock,
     pub(crate) stats: Arc<ApiStats>,
     pub(crate) clicks: Arc<FakeClicks>,
-    pub(crate) live: Arc<Live>,
+    pub(crate) live: Arc<LiveFeed>,
     pub(crate) erasures: Erasures,
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) jobs: Arc<JobBoard>,
@@ -234,7 +234,7 @@ impl Web {
         operator: Operator,
         http: HttpSettings,
     ) -> Self {
-        let operator = Arc::new(OperatorInForce::new(operator));
+        let operator = Arc::new(EffectiveOperator::new(operator));
         let jobs = Arc::<JobBoard>::default();
         let base = url::Url::parse("https://go.example/").unwrap();
         let hosts =
@@ -269,7 +269,7 @@ impl Web {
             enrol(&registry, key, owner, role);
         }
         let (clicks, live, (stop, stopped)) =
-            (FakeClicks::new(), Arc::new(Live::default()), watch::channel(false));
+            (FakeClicks::new(), Arc::new(LiveFeed::default()), watch::channel(false));
         let erasures = Erasures::new(links.clone(), clicks.clone(), registry.clone());
         let router = router(AppState {
             links,
@@ -292,7 +292,7 @@ impl Web {
             stats: stats.clone(),
             clicks: clicks.clone(),
             live: live.clone(),
-            webhooks: webhooks.then(|| Webhooks {
+            webhooks: webhooks.then(|| WebhookState {
                 key: WebhookKey::new([3; 32]),
                 rules: TargetRules::default(),
                 owners: Arc::default(),
@@ -333,7 +333,7 @@ impl Web {
         key: &str,
         change: impl FnOnce(&mut NewKey),
     ) -> KeyId {
-        let (token, at) = (Token(AdminKeys::hash(key)), Timestamp::from_ms(1));
+        let (token, at) = (SecretHash(AdminKeys::hash(key)), Timestamp::from_ms(1));
         let (name, prefix) = ("a key".to_owned(), "terse_".to_owned());
         let mut key = NewKey {
             owner,
@@ -356,7 +356,7 @@ impl Web {
     /// Signs an account in and returns its cookie.
     pub(crate) async fn sign_in(&self, owner: OwnerId, secret: &str) -> String {
         let seen = self.registry.account(owner).await.unwrap().unwrap().revision;
-        let token = Token(AdminKeys::hash(secret));
+        let token = SecretHash(AdminKeys::hash(secret));
         let session =
             Session { token, owner, created_at: self.clock.now(), expires_at: Timestamp::MAX };
         self.registry.add_session(session, seen).await.unwrap();

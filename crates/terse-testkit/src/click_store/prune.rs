@@ -2,7 +2,7 @@
 
 use terse_core::Timestamp;
 use terse_core::clicks::{
-    Click, ClickReport, ClickSubject, Pruned, RawQuery, Retention, Unit, Values,
+    Click, ClickReport, ClickSubject, DimensionCounts, Pruned, RawQuery, Retention, Unit,
 };
 
 use super::{
@@ -77,7 +77,9 @@ pub async fn raw_clicks_beyond_their_size_are_deleted(store: ClickStoreHandle) {
 fn sums(report: &ClickReport) -> impl PartialEq + std::fmt::Debug + use<> {
     let dimensions: Vec<_> = terse_core::clicks::Dimension::ALL
         .iter()
-        .map(|dimension| report.tally.values(*dimension).map(Values::sum).unwrap_or_default())
+        .map(|dimension| {
+            report.tally.values(*dimension).map(DimensionCounts::sum).unwrap_or_default()
+        })
         .collect();
     let mean = (report.tally.took.mean * 1e6).round() as i64;
     (

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use terse_core::OwnerId;
 use terse_core::clicks::{
-    Added, Batch, BotKind, Bots, Click, ClickTarget, LinkId, Period, RankedLink, Retention,
+    Added, Batch, BotFilter, BotKind, Click, ClickTarget, LinkId, Period, RankedLink, Retention,
     TopQuery, WithPending,
 };
 
@@ -15,7 +15,7 @@ use super::{
 use crate::timestamp;
 
 fn query(period: Period) -> TopQuery {
-    TopQuery { owner: None, period, bots: Bots::Include, after: None, limit: 10 }
+    TopQuery { owner: None, period, bots: BotFilter::Include, after: None, limit: 10 }
 }
 
 /// Codes and numbers of clicks.
@@ -80,13 +80,13 @@ pub async fn a_ranking_is_of_an_owner_and_of_humans_or_bots(store: ClickStoreHan
     put(&store, three_days()).await;
     for period in [ALWAYS, since(0, 3 * DAY)] {
         let with = |owner, bots| TopQuery { owner, bots, ..query(period) };
-        let found = top(&store, &with(Some(OwnerId(8)), Bots::Include)).await;
+        let found = top(&store, &with(Some(OwnerId(8)), BotFilter::Include)).await;
         assert_eq!(found, want(&[("theirs", 9)]));
-        let found = top(&store, &with(Some(OwnerId(9)), Bots::Include)).await;
+        let found = top(&store, &with(Some(OwnerId(9)), BotFilter::Include)).await;
         assert_eq!(found, []);
-        let found = top(&store, &with(Some(OWNER), Bots::Exclude)).await;
+        let found = top(&store, &with(Some(OWNER), BotFilter::Exclude)).await;
         assert_eq!(found, want(&[("falls", 12), ("rises", 12), ("even", 6)]));
-        assert_eq!(top(&store, &with(None, Bots::Only)).await, want(&[("robots", 18)]));
+        assert_eq!(top(&store, &with(None, BotFilter::Only)).await, want(&[("robots", 18)]));
     }
 }
 
@@ -102,10 +102,10 @@ pub async fn a_ranking_is_paged_exactly_once_in_order(store: ClickStoreHandle) {
             let all = TopQuery { owner, limit: 1000, ..query(period) };
             let all = store.top(&all).await.unwrap();
             assert_eq!(all.len(), 30);
-            assert!(all.is_sorted_by_key(|found| found.rank(Bots::Include)));
+            assert!(all.is_sorted_by_key(|found| found.rank(BotFilter::Include)));
             let mut paged: Vec<RankedLink> = Vec::new();
             loop {
-                let after = paged.last().map(|last| last.rank(Bots::Include));
+                let after = paged.last().map(|last| last.rank(BotFilter::Include));
                 let page = TopQuery { owner, after, limit: 7, ..query(period) };
                 let page = store.top(&page).await.unwrap();
                 if page.is_empty() {
@@ -187,7 +187,7 @@ pub async fn a_ranking_includes_what_is_in_memory([first, second]: [ClickStoreHa
         let mut found = Vec::new();
         for owner in [None, Some(OWNER), Some(OwnerId(8))] {
             for period in [ALWAYS, since(0, DAY), since(2 * DAY, 3 * DAY)] {
-                for bots in [Bots::Include, Bots::Exclude] {
+                for bots in [BotFilter::Include, BotFilter::Exclude] {
                     for limit in [1, 2, 10] {
                         let query = TopQuery { owner, bots, limit, ..query(period) };
                         let page = with.top(&query).await.unwrap();

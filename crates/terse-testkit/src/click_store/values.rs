@@ -3,7 +3,7 @@
 use terse_core::Answered;
 use terse_core::clicks::{
     BotKind, Click, ClickSubject, ClickSum, Count, Dimension, Interned, MAX_VALUES_PER_HOUR,
-    MAX_VALUES_TOTAL, RawQuery, Warning,
+    MAX_VALUES_TOTAL, RawQuery, WarningVisit,
 };
 
 use super::{
@@ -160,7 +160,7 @@ pub async fn a_view_of_a_warning_page_is_no_click(store: ClickStoreHandle) {
         took_nanos: 5,
         ..click(&link("abc"), ms)
     };
-    put(&store, vec![at(HOUR, Warning::Shown), at(HOUR + 1, Warning::Shown)]).await;
+    put(&store, vec![at(HOUR, WarningVisit::Shown), at(HOUR + 1, WarningVisit::Shown)]).await;
     for subject in [ClickSubject::Link(link("abc")), ClickSubject::Everything] {
         let found = report(&store, &subject, ALWAYS).await;
         assert_eq!(found.tally.warnings(), [humans(2), humans(0)]);
@@ -168,8 +168,8 @@ pub async fn a_view_of_a_warning_page_is_no_click(store: ClickStoreHandle) {
         assert_eq!((found.visitors.count(), found.tally.took.count), (0, 0));
         assert_eq!(found.buckets, []);
     }
-    let bot = Click { bot: Some(BotKind::Crawler), ..at(HOUR, Warning::Shown) };
-    put(&store, vec![at(2, Warning::Passed), at(3, Warning::None), bot]).await;
+    let bot = Click { bot: Some(BotKind::Crawler), ..at(HOUR, WarningVisit::Shown) };
+    put(&store, vec![at(2, WarningVisit::Passed), at(3, WarningVisit::None), bot]).await;
     for period in [ALWAYS, since(0, 2 * HOUR)] {
         let found = of_link(&store, &link("abc"), period).await;
         assert_eq!(found.tally.warnings(), [Count { humans: 2, bots: 1 }, humans(1)]);

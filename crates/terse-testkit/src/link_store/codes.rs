@@ -4,7 +4,7 @@ use terse_core::{
     Domain, Insert, Inserted, MAX_CODE_LENGTH, MIN_CODE_LENGTH, ModerationStatus, OwnerId,
     RedirectKind, Revision, StoreError, Tags, Timestamp,
 };
-use terse_core::{Flags, Link, ModerationSource, Notes, PasswordHash, Title};
+use terse_core::{Link, LinkFlags, ModerationSource, Notes, PasswordHash, Title};
 
 use super::{LinkStoreHandle, leased_code, numbering, put, put_in_vain};
 use crate::{alias, generated, key, preview, rules, timestamp};
@@ -31,7 +31,7 @@ pub async fn a_link_comes_back_byte_for_byte(store: LinkStoreHandle) {
         crawlable: true,
         moderation: ModerationStatus::Blocked,
         moderated_by: ModerationSource::Moderator,
-        flags: Flags::new(["look_alike", "of_the_future"]),
+        flags: LinkFlags::new(["look_alike", "of_the_future"]),
         deleted_at: Some(timestamp(7)),
         revision: Revision(i64::MAX as u64),
         ..alias("Full_link-1", "https://example.com/%7Ea/?q=a%00b&x=%F0%9F%94%97#frag'\"%_")

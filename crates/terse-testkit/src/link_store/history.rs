@@ -1,8 +1,8 @@
 //! Earlier revisions of a link.
 
 use terse_core::{
-    Flags, Link, LinkVersion, MAX_REVISIONS, ModerationSource, ModerationStatus, Notes, OwnerId,
-    PasswordHash, Revision, StoreError, Tags, Title, Updated,
+    Link, LinkFlags, LinkVersion, MAX_REVISIONS, ModerationSource, ModerationStatus, Notes,
+    OwnerId, PasswordHash, Revision, StoreError, Tags, Title, Updated,
 };
 
 use super::{LinkStoreHandle, leased_code, put};
@@ -63,7 +63,7 @@ pub async fn what_no_owner_sees_is_not_kept(store: LinkStoreHandle) {
     put(&store, &link).await;
     let mut new = Link {
         moderation: ModerationStatus::Suspicious,
-        flags: Flags::new(["odd"]),
+        flags: LinkFlags::new(["odd"]),
         revision: Revision(2),
         ..link.clone()
     };

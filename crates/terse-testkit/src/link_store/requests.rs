@@ -1,15 +1,15 @@
 //! Idempotent writes.
 
-use terse_core::{Insert, Inserted, Link, Request, Revision, StoreError};
+use terse_core::{IdempotencyKey, Insert, Inserted, Link, Revision, StoreError};
 
 use super::{LinkStoreHandle, leased_code, put};
 use crate::{alias, generated, timestamp};
 
-fn request(id: u8, fingerprint: u8) -> Option<Request> {
-    Some(Request { id: [id; 32], fingerprint: [fingerprint; 32] })
+fn request(id: u8, fingerprint: u8) -> Option<IdempotencyKey> {
+    Some(IdempotencyKey { id: [id; 32], fingerprint: [fingerprint; 32] })
 }
 
-async fn insert(store: &LinkStoreHandle, link: &Link, request: Option<Request>) -> Inserted {
+async fn insert(store: &LinkStoreHandle, link: &Link, request: Option<IdempotencyKey>) -> Inserted {
     store.insert(Insert::new(link.clone(), request)).await.unwrap()
 }
 

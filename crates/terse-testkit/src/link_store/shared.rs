@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use terse_core::registry::EventKind;
 use terse_core::{
-    ChangeCursor, ChangeFollower, ClickSpend, Insert, Inserted, Link, LinkKey, OutboxEvent,
-    OutboxPage, OwnerId, Request, Revision, RouteCache, StoreError, Updated,
+    ChangeCursor, ChangeFollower, ClickSpend, IdempotencyKey, Insert, Inserted, Link, LinkKey,
+    OutboxEvent, OutboxPage, OwnerId, Revision, RouteCache, StoreError, Updated,
 };
 
 use super::{LinkStorePair, leased_code, numbering, put};
@@ -94,7 +94,7 @@ pub async fn a_change_by_one_handle_is_a_conflict_for_the_other(shared: LinkStor
 }
 
 pub async fn a_request_is_replayed_through_the_other_handle(shared: LinkStorePair) {
-    let request = Request { id: [1; 32], fingerprint: [2; 32] };
+    let request = IdempotencyKey { id: [1; 32], fingerprint: [2; 32] };
     let link = alias("first", "https://example.com/");
     let first = Insert::new(link.clone(), Some(request.clone()));
     assert_eq!(shared.a.insert(first).await.unwrap(), Inserted::Created);
@@ -102,7 +102,7 @@ pub async fn a_request_is_replayed_through_the_other_handle(shared: LinkStorePai
     let answer = shared.b.insert(again).await.unwrap();
     assert_eq!(answer, Inserted::Replayed { link: Some(Box::new(link)), created: true });
     assert_eq!(shared.a.get(&key("second")).await.unwrap(), None);
-    let other = Request { fingerprint: [3; 32], ..request };
+    let other = IdempotencyKey { fingerprint: [3; 32], ..request };
     let mismatch = Insert::new(alias("third", "https://example.com/"), Some(other));
     assert_eq!(shared.b.insert(mismatch).await.unwrap(), Inserted::RequestMismatch);
 }
@@ -259,7 +259,7 @@ pub async fn events_are_written_with_their_link_or_not_at_all(shared: LinkStoreP
         events: vec![event(EventKind::LinkCreated)],
         ..Insert::new(link.clone(), request)
     };
-    let request = Request { id: [1; 32], fingerprint: [2; 32] };
+    let request = IdempotencyKey { id: [1; 32], fingerprint: [2; 32] };
     assert_eq!(b.outbox(10).await.unwrap(), OutboxPage::default());
     let named = Link {
         expires_at: Some(timestamp(50)),

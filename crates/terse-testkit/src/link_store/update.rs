@@ -1,7 +1,7 @@
 //! Changing a link and spending its clicks.
 
 use terse_core::{
-    ClickSpend, Flags, Link, ModerationSource, ModerationStatus, Notes, OwnerId, PasswordHash,
+    ClickSpend, Link, LinkFlags, ModerationSource, ModerationStatus, Notes, OwnerId, PasswordHash,
     RedirectKind, Revision, StoreError, Tags, Title, Updated,
 };
 
@@ -29,7 +29,7 @@ pub async fn an_update_needs_the_latest_revision(store: LinkStoreHandle) {
             forward_query: true,
             crawlable: true,
             moderation: ModerationStatus::Suspicious,
-            flags: Flags::new(["userinfo"]),
+            flags: LinkFlags::new(["userinfo"]),
             revision: Revision(2),
             ..link.clone()
         };
@@ -54,7 +54,7 @@ pub async fn a_moderation_status_keeps_its_source(store: LinkStoreHandle) {
         [ModerationStatus::Blocked, ModerationStatus::Clear, ModerationStatus::Suspicious]
     {
         for moderated_by in [ModerationSource::Moderator, ModerationSource::Screen] {
-            for flags in [Flags::new(["shortener"]), Flags::default()] {
+            for flags in [LinkFlags::new(["shortener"]), LinkFlags::default()] {
                 let new = Link {
                     moderation,
                     moderated_by,

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use terse_core::{
-    Change, Clock, CodeLease, Domain, EventId, FoldedAlias, Insert, InsertCondition, Inserted,
-    Link, LinkKey, LinkVersion, MAX_CODE_LENGTH, MIN_CODE_LENGTH, ModerationStatus, Numbering,
-    OutboxEntry, OutboxEvent, OwnerId, PurgeBefore, Request, Revision, StoreError, Timestamp,
+    Clock, CodeLease, Domain, EventId, FoldedAlias, IdempotencyKey, Insert, InsertCondition,
+    Inserted, Link, LinkChange, LinkKey, LinkVersion, MAX_CODE_LENGTH, MIN_CODE_LENGTH,
+    ModerationStatus, Numbering, OutboxEntry, OutboxEvent, OwnerId, PurgeBefore, Revision,
+    StoreError, Timestamp,
 };
 
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ pub(super) struct State {
     pub(super) quarantined: HashMap<LinkKey, (OwnerId, Timestamp)>,
     pub(super) aliases: HashMap<LinkKey, FoldedAlias>,
     /// The first change has the number `pruned + 1`.
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<LinkChange>,
     pub(super) pruned: u64,
     pub(super) outbox: Vec<OutboxEntry>,
     /// How many entries the outbox ever had.
@@ -44,7 +45,7 @@ pub(super) struct Answered {
 
 impl State {
     /// The answer to a request that was answered before.
-    pub(super) fn answered(&self, request: &Request) -> Option<Inserted> {
+    pub(super) fn answered(&self, request: &IdempotencyKey) -> Option<Inserted> {
         let answered = self.requests.get(&request.id)?;
         if answered.fingerprint != request.fingerprint {
             return Some(Inserted::RequestMismatch);
@@ -77,7 +78,7 @@ impl State {
 
     pub(super) fn changed(&mut self, key: &LinkKey, revision: Revision) {
         let at = Clock::default().now();
-        self.changes.push(Change { key: key.clone(), revision, at });
+        self.changes.push(LinkChange { key: key.clone(), revision, at });
     }
 
     pub(super) fn post(&mut self, event: OutboxEvent, link: &Link) {

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Account, AccountName, AccountStore, Attribution, AuditEntry, AuditRecord, ChangeAccount,
-    NewAccount, OidcIdentity, RegistryError, Token, redact_account,
+    Account, AccountName, AccountStore, Attribution, AuditEntry, AuditRecord,
+    ConditionalAccountChange, NewAccount, OidcIdentity, RegistryError, SecretHash, redact_account,
 };
 
 use super::{Answer, MemoryRegistry};
@@ -36,7 +36,7 @@ impl AccountStore for MemoryRegistry {
             .cloned())
     }
 
-    async fn account_by_reset(&self, token: &Token) -> Answer<Option<Account>> {
+    async fn account_by_reset(&self, token: &SecretHash) -> Answer<Option<Account>> {
         let state = self.enter().await?;
         let has =
             |account: &&Account| account.reset.as_ref().is_some_and(|one| one.token == *token);
@@ -54,9 +54,13 @@ impl AccountStore for MemoryRegistry {
             .collect())
     }
 
-    async fn change_account(&self, change: ChangeAccount, by: Attribution) -> Answer<Account> {
+    async fn change_account(
+        &self,
+        change: ConditionalAccountChange,
+        by: Attribution,
+    ) -> Answer<Account> {
         let mut state = self.enter().await?;
-        let ChangeAccount { id, change, expected } = change;
+        let ConditionalAccountChange { id, change, expected } = change;
         let before = state.account(id)?.clone();
         if expected.is_some_and(|expected| expected != before.revision) {
             return Err(RegistryError::Conflict);

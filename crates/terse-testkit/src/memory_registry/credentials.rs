@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use terse_core::registry::{
     Account, ApiKey, Attribution, AuditRecord, CredentialStore, Invitation, KeyId,
-    MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role, Session,
-    Token,
+    MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role,
+    SecretHash, Session,
 };
 use terse_core::{OwnerId, Revision, Timestamp};
 
@@ -12,7 +12,7 @@ use super::{Answer, MemoryRegistry};
 
 #[async_trait]
 impl CredentialStore for MemoryRegistry {
-    async fn offer_setup(&self, token: Token) -> Answer<bool> {
+    async fn offer_setup(&self, token: SecretHash) -> Answer<bool> {
         let mut state = self.enter().await?;
         if !state.had_admin {
             state.setup = Some(token);
@@ -20,7 +20,7 @@ impl CredentialStore for MemoryRegistry {
         Ok(!state.had_admin)
     }
 
-    async fn take_setup(&self, token: &Token, account: NewAccount) -> Answer<Account> {
+    async fn take_setup(&self, token: &SecretHash, account: NewAccount) -> Answer<Account> {
         let mut state = self.enter().await?;
         if state.setup != Some(*token) {
             return Err(RegistryError::Missing);
@@ -32,7 +32,7 @@ impl CredentialStore for MemoryRegistry {
         Ok(self.enter().await?.setup.is_some())
     }
 
-    async fn awaits_setup_by(&self, token: &Token) -> Answer<bool> {
+    async fn awaits_setup_by(&self, token: &SecretHash) -> Answer<bool> {
         Ok(self.enter().await?.setup == Some(*token))
     }
 
@@ -54,7 +54,7 @@ impl CredentialStore for MemoryRegistry {
         Ok(key)
     }
 
-    async fn key(&self, token: &Token) -> Answer<Option<(ApiKey, Account)>> {
+    async fn key(&self, token: &SecretHash) -> Answer<Option<(ApiKey, Account)>> {
         let state = self.enter().await?;
         let found = state.keys.values().find(|(one, _)| one == token);
         Ok(found.and_then(|(_, key)| Some((key.clone(), state.accounts.get(&key.owner)?.clone()))))
@@ -115,7 +115,11 @@ impl CredentialStore for MemoryRegistry {
         Ok(())
     }
 
-    async fn session(&self, token: &Token, now: Timestamp) -> Answer<Option<(Session, Account)>> {
+    async fn session(
+        &self,
+        token: &SecretHash,
+        now: Timestamp,
+    ) -> Answer<Option<(Session, Account)>> {
         let state = self.enter().await?;
         let found = state.sessions.iter().find(|one| one.token == *token && one.expires_at > now);
         Ok(found.and_then(|session| {
@@ -132,12 +136,12 @@ impl CredentialStore for MemoryRegistry {
         Ok(sessions)
     }
 
-    async fn end_session(&self, token: &Token) -> Answer<()> {
+    async fn end_session(&self, token: &SecretHash) -> Answer<()> {
         self.enter().await?.sessions.retain(|session| session.token != *token);
         Ok(())
     }
 
-    async fn end_sessions(&self, owner: OwnerId, but: Option<&Token>) -> Answer<()> {
+    async fn end_sessions(&self, owner: OwnerId, but: Option<&SecretHash>) -> Answer<()> {
         self.enter()
             .await?
             .sessions
@@ -167,7 +171,7 @@ impl CredentialStore for MemoryRegistry {
         Ok(open)
     }
 
-    async fn revoke_invitation(&self, token: &Token, by: Attribution) -> Answer<()> {
+    async fn revoke_invitation(&self, token: &SecretHash, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
         let place = state
             .invitations
@@ -179,7 +183,7 @@ impl CredentialStore for MemoryRegistry {
         Ok(())
     }
 
-    async fn accept(&self, token: &Token, account: NewAccount) -> Answer<Account> {
+    async fn accept(&self, token: &SecretHash, account: NewAccount) -> Answer<Account> {
         let mut state = self.enter().await?;
         let found = state
             .invitations

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use terse_core::registry::{
-    Actor, AttemptRecord, Attribution, AuditRecord, Delivery, DeliveryClaim, DeliveryId,
-    DeliveryState, Disabled, DueDelivery, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK,
+    Actor, Attribution, AuditRecord, Deactivation, Delivery, DeliveryAttempt, DeliveryClaim,
+    DeliveryId, DeliveryState, DueDelivery, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK,
     MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId,
 };
 use terse_core::{OwnerId, Timestamp};
@@ -15,7 +15,7 @@ pub(super) struct Outbox {
     deliveries_made: u64,
     webhooks: BTreeMap<WebhookId, Webhook>,
     /// The number of the last claim of each, and until when it lasts.
-    loans: BTreeMap<WebhookId, (u64, Option<Timestamp>)>,
+    claims: BTreeMap<WebhookId, (u64, Option<Timestamp>)>,
     deliveries: BTreeMap<DeliveryId, Delivery>,
     /// Every event that a webhook ever got.
     enqueued: HashSet<(WebhookId, String)>,
@@ -56,7 +56,7 @@ impl Outbox {
     ) -> Result<Webhook, RegistryError> {
         let webhook = self.find(owner, id)?.clone();
         self.webhooks.remove(&id);
-        self.loans.remove(&id);
+        self.claims.remove(&id);
         self.deliveries.retain(|_, delivery| delivery.webhook != id);
         Ok(webhook)
     }
@@ -109,7 +109,7 @@ impl Outbox {
             self.webhooks.values().partition(|webhook| webhook.id <= after);
         let mut due = Vec::new();
         for webhook in behind.into_iter().chain(before) {
-            let (loans, until) = self.loans.entry(webhook.id).or_default();
+            let (claims, until) = self.claims.entry(webhook.id).or_default();
             if due.len() >= limit
                 || webhook.disabled.is_some()
                 || until.is_some_and(|until| until > now && until <= end)
@@ -125,12 +125,12 @@ impl Outbox {
             let Some(first) = waits.filter(is_due).min_by_key(|one| (one.next_at, one.id)) else {
                 continue;
             };
-            *loans += 1;
+            *claims += 1;
             *until = Some(end);
             due.push(DueDelivery {
                 webhook: webhook.clone(),
                 delivery: first.clone(),
-                loan: *loans,
+                claim_number: *claims,
             });
         }
         due
@@ -139,12 +139,12 @@ impl Outbox {
     /// `None` if there is nothing to settle; otherwise the audit record to write with it.
     pub(super) fn settle(
         &mut self,
-        settlement: AttemptRecord,
+        settlement: DeliveryAttempt,
     ) -> Option<Option<(AuditRecord, Attribution)>> {
-        let AttemptRecord { webhook: id, loan, delivery, disable } = settlement;
+        let DeliveryAttempt { webhook: id, claim_number, delivery, disable } = settlement;
         let webhook = self.webhooks.get_mut(&id)?;
-        let (last, until) = self.loans.get_mut(&id)?;
-        if *last != loan {
+        let (last, until) = self.claims.get_mut(&id)?;
+        if *last != claim_number {
             return None;
         }
         *until = None;
@@ -162,7 +162,7 @@ impl Outbox {
         let line = disable.and_then(|why| {
             let at = delivery.tried_at?;
             let before = webhook.clone();
-            let disabled = Some(Some(Disabled { at, why: why.clone() }));
+            let disabled = Some(Some(Deactivation { at, why: why.clone() }));
             *webhook = WebhookChange { disabled, ..WebhookChange::default() }.apply(&before);
             Some((
                 AuditRecord::webhook_changed(&before, webhook)?,

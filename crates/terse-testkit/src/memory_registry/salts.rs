@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use async_trait::async_trait;
 use terse_core::clicks::Salt;
-use terse_core::registry::{AdminKeyStore, FencingToken, Salts, Token};
+use terse_core::registry::{AdminKeyStore, FencingToken, Salts, SecretHash};
 
 use super::jobs::now;
 use super::{Answer, MemoryRegistry};
@@ -43,11 +43,11 @@ impl Salts for MemoryRegistry {
 
 #[async_trait]
 impl AdminKeyStore for MemoryRegistry {
-    async fn admin_key(&self) -> Answer<Option<Token>> {
+    async fn admin_key(&self) -> Answer<Option<SecretHash>> {
         Ok(self.enter().await?.admin_key)
     }
 
-    async fn create_admin_key(&self, hash: Token) -> Answer<Token> {
+    async fn create_admin_key(&self, hash: SecretHash) -> Answer<SecretHash> {
         Ok(*self.enter().await?.admin_key.get_or_insert(hash))
     }
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use terse_core::registry::{
-    AttemptRecord, Attribution, AuditRecord, Delivery, DeliveryClaim, DueDelivery, EnqueueResult,
+    Attribution, AuditRecord, Delivery, DeliveryAttempt, DeliveryClaim, DueDelivery, EnqueueResult,
     NewEvent, NewWebhook, Webhook, WebhookChange, WebhookId, WebhookStore,
 };
 use terse_core::{OwnerId, Timestamp};
@@ -67,7 +67,7 @@ impl WebhookStore for MemoryRegistry {
         }))
     }
 
-    async fn settle(&self, settlement: AttemptRecord) -> Answer<bool> {
+    async fn settle(&self, settlement: DeliveryAttempt) -> Answer<bool> {
         let mut state = self.enter().await?;
         let Some(settled) = state.outbox.settle(settlement) else { return Ok(false) };
         if let Some((line, by)) = settled {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use terse_core::registry::{AccountChange, AuditAction, ChangeAccount, RegistryError, Role};
+use terse_core::registry::{
+    AccountChange, AuditAction, ConditionalAccountChange, RegistryError, Role,
+};
 use terse_core::{OwnerId, Revision};
 
 use super::{
@@ -42,7 +44,7 @@ pub async fn a_change_gives_back_what_is_now(store: RegistryHandle) {
 
 pub async fn a_change_waits_for_its_revision(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
-    let at = |revision| ChangeAccount {
+    let at = |revision| ConditionalAccountChange {
         id: ann.id,
         change: role(Role::Moderator),
         expected: Some(Revision(revision)),
@@ -67,8 +69,11 @@ pub async fn of_racing_changes_at_one_revision_one_is_made(store: RegistryHandle
     let ann = add(&store, "ann").await;
     let racing = (0..20).map(|n| {
         let (store, id) = (Arc::clone(&store), ann.id);
-        let change =
-            ChangeAccount { id, change: named(&format!("ann{n}")), expected: Some(Revision(1)) };
+        let change = ConditionalAccountChange {
+            id,
+            change: named(&format!("ann{n}")),
+            expected: Some(Revision(1)),
+        };
         async move { store.change_account(change, by()).await.is_ok() }
     });
     assert_eq!(race(racing).await.into_iter().filter(|done| *done).count(), 1);

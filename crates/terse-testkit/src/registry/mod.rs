@@ -32,8 +32,8 @@ use std::sync::Arc;
 use terse_core::OwnerId;
 use terse_core::registry::{
     Account, AccountChange, AccountName, Actor, ApiKey, Attribution, AuditAction, AuditEntry,
-    AuditQuery, ChangeAccount, NewAccount, NewKey, Registry, RegistryError, Role, Scope, Session,
-    Suspension, Token,
+    AuditQuery, ConditionalAccountChange, NewAccount, NewKey, Registry, RegistryError, Role, Scope,
+    SecretHash, Session, Suspension,
 };
 
 pub use accounts::*;
@@ -238,10 +238,10 @@ fn new(text: &str) -> NewAccount {
     }
 }
 
-fn token(n: u16) -> Token {
+fn token(n: u16) -> SecretHash {
     let mut bytes = [0x5a; 32];
     bytes[..2].copy_from_slice(&n.to_be_bytes());
-    Token(bytes)
+    SecretHash(bytes)
 }
 
 async fn add(store: &RegistryHandle, text: &str) -> Account {
@@ -257,7 +257,7 @@ async fn change(
     id: OwnerId,
     change: AccountChange,
 ) -> Result<Account, RegistryError> {
-    store.change_account(ChangeAccount { id, change, expected: None }, by()).await
+    store.change_account(ConditionalAccountChange { id, change, expected: None }, by()).await
 }
 
 fn role(role: Role) -> AccountChange {

@@ -1,7 +1,8 @@
 //! Reset links of accounts.
 
 use terse_core::registry::{
-    Account, AccountChange, AuditAction, ChangeAccount, PasswordReset, RegistryError, Role,
+    Account, AccountChange, AuditAction, ConditionalAccountChange, PasswordReset, RegistryError,
+    Role,
 };
 
 use super::{
@@ -78,7 +79,10 @@ pub async fn a_reset_link_is_used_once_through_two_handles(
         let used = race(racing.map(|(who, store)| async move {
             let change = take(&format!("{who}{n}"));
             store
-                .change_account(ChangeAccount { id: ann, change, expected: Some(seen) }, by())
+                .change_account(
+                    ConditionalAccountChange { id: ann, change, expected: Some(seen) },
+                    by(),
+                )
                 .await
         }))
         .await;

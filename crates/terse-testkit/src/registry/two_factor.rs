@@ -1,7 +1,8 @@
 //! Two-factor sign-in of accounts.
 
 use terse_core::registry::{
-    AccountChange, AccountName, AuditAction, ChangeAccount, RegistryError, TotpSeed, TwoFactor,
+    AccountChange, AccountName, AuditAction, ConditionalAccountChange, RegistryError, TotpSeed,
+    TwoFactor,
 };
 
 use super::{RegistryHandle, acts, add, by, change, is_signed_in, race, refused, sign_in, token};
@@ -65,7 +66,8 @@ pub async fn a_code_is_accepted_once_through_two_handles(
     for step in 1..=10 {
         let racing = [one.clone(), other.clone()];
         let accepted = race(racing.map(|store| async move {
-            let change = ChangeAccount { id: ann, change: on(step, 10), expected: Some(seen) };
+            let change =
+                ConditionalAccountChange { id: ann, change: on(step, 10), expected: Some(seen) };
             store.change_account(change, by()).await
         }))
         .await;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::registry::{
-    Actor, AuditAction, AuditQuery, DELIVERY_RETENTION, Delivery, DeliveryClaim, DeliveryResult,
-    DeliveryState, Disabled, DueDelivery, EnqueueResult, EventKind, Events,
-    MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook,
-    RegistryError, Webhook, WebhookChange, WebhookId, subject,
+    Actor, AuditAction, AuditQuery, DELIVERY_RETENTION, Deactivation, Delivery, DeliveryClaim,
+    DeliveryResult, DeliveryState, DueDelivery, EnqueueResult, EventKind, MAX_SETTLED_PER_WEBHOOK,
+    MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError,
+    SubscribedEvents, Webhook, WebhookChange, WebhookId, subject,
 };
 use terse_core::{OwnerId, Target, Timestamp};
 
@@ -68,7 +68,7 @@ pub(super) async fn settle(
 }
 
 fn off() -> WebhookChange {
-    let disabled = Some(Some(Disabled { at: timestamp(3), why: "enough".into() }));
+    let disabled = Some(Some(Deactivation { at: timestamp(3), why: "enough".into() }));
     WebhookChange { disabled, ..WebhookChange::default() }
 }
 
@@ -105,7 +105,7 @@ pub async fn a_webhook_is_made_changed_and_removed(store: RegistryHandle) {
     assert_eq!(made, wanted.into_webhook(made.id));
     let other = hook(&store, ann).await;
     assert!(other.id > made.id);
-    let events: Events = [EventKind::LinkDeleted].into_iter().collect();
+    let events: SubscribedEvents = [EventKind::LinkDeleted].into_iter().collect();
     let url = Target::from_stored("https://other.example/".into());
     let change = WebhookChange {
         url: Some(url.clone()),
@@ -119,7 +119,7 @@ pub async fn a_webhook_is_made_changed_and_removed(store: RegistryHandle) {
         (&url, events, 2, Some(timestamp(9)))
     );
     let changed = store.change_webhook(ann, made.id, off(), by()).await.unwrap();
-    assert_eq!(changed.disabled, Some(Disabled { at: timestamp(3), why: "enough".into() }));
+    assert_eq!(changed.disabled, Some(Deactivation { at: timestamp(3), why: "enough".into() }));
     assert_eq!(store.webhooks(ann).await.unwrap(), [changed.clone(), other.clone()]);
     let same = store.change_webhook(ann, made.id, WebhookChange::default(), by()).await.unwrap();
     assert_eq!(same, changed);

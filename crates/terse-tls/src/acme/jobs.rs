@@ -12,7 +12,7 @@ use terse_core::{BoxError, DomainChecks, HttpExchange, Notices, Secret, Timestam
 use super::challenges::ChallengeKind;
 use super::client::{AcmeClient, AcmeSettings, OpenOrder};
 use super::diagnosis::{FailureKind, OrderFailure};
-use super::node::AcmeNode;
+use super::node::AcmeCertificates;
 use super::records::{CertificateRecord, OrderRecord, encode};
 use super::schedule::{OrderLimit, pause_after, pause_unreached};
 use crate::certificate::Certificate;
@@ -36,7 +36,7 @@ const RETRY_AT_START: Duration = Duration::from_mins(15);
 #[derive(Debug)]
 pub struct CertificateSync {
     /// Where they are put to use.
-    pub node: Arc<AcmeNode>,
+    pub node: Arc<AcmeCertificates>,
     /// Where failures are shown.
     pub notices: Arc<Notices>,
 }
@@ -62,7 +62,7 @@ impl Job for CertificateSync {
 /// Orders certificates for hosts without one, and renews them, one host after the other: a host that
 /// fails waits, and the others go on.
 pub struct CertificateOrders {
-    node: Arc<AcmeNode>,
+    node: Arc<AcmeCertificates>,
     client: AcmeClient,
     checks: DomainChecks,
     /// Whether other nodes must know the answers to challenges, too.
@@ -100,7 +100,7 @@ impl CertificateOrders {
     /// Orders through this client, which is guarded. `checks` tells what DNS says about a host whose
     /// order failed.
     pub fn new(
-        node: Arc<AcmeNode>,
+        node: Arc<AcmeCertificates>,
         http: Arc<dyn HttpExchange>,
         settings: AcmeSettings,
         checks: DomainChecks,

@@ -17,4 +17,4 @@ mod tests;
 pub use challenges::ChallengeKind;
 pub use client::AcmeSettings;
 pub use jobs::{CertificateOrders, CertificateSync};
-pub use node::AcmeNode;
+pub use node::AcmeCertificates;

@@ -29,13 +29,13 @@ const WAIT_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The certificates that terse orders, as one node knows them: reads them from the registry, puts
 /// them to use, answers challenges, and tells their state.
-pub struct AcmeNode {
+pub struct AcmeCertificates {
     registry: Arc<dyn Registry>,
     certificates: Arc<Certificates>,
     hosts: Hosts,
     directory: String,
     pub(crate) clock: Clock,
-    known: RwLock<Arc<Known>>,
+    known: RwLock<Arc<AcmeState>>,
     /// Held while the registry is read and what it has is put to use, so that the later read wins.
     refreshing: tokio::sync::Mutex<()>,
     waiting: Mutex<Waiting>,
@@ -47,7 +47,7 @@ pub struct AcmeNode {
 
 /// What the registry had at one moment.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct AcmeState {
     revision: u64,
     pub(crate) account: Option<Secret>,
     pub(crate) certificates: BTreeMap<String, Certificate>,
@@ -67,7 +67,7 @@ struct Waiting {
     since: BTreeMap<String, Duration>,
 }
 
-impl AcmeNode {
+impl AcmeCertificates {
     /// Reads what the registry has, and uses the certificates.
     pub async fn open(
         registry: Arc<dyn Registry>,
@@ -102,7 +102,7 @@ impl AcmeNode {
         &self.registry
     }
 
-    pub(crate) fn known(&self) -> Arc<Known> {
+    pub(crate) fn known(&self) -> Arc<AcmeState> {
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -123,7 +123,7 @@ impl AcmeNode {
     }
 
     pub(crate) fn apply(&self, records: AcmeRecords) {
-        let mut new = Known { revision: records.revision, ..Known::default() };
+        let mut new = AcmeState { revision: records.revision, ..AcmeState::default() };
         let mut alpn = HashMap::new();
         for record in &records.records {
             let host = &record.name;
@@ -309,7 +309,7 @@ impl AcmeNode {
     }
 }
 
-impl CertificateStatus for AcmeNode {
+impl CertificateStatus for AcmeCertificates {
     fn certificate_state(&self, host: &str) -> Option<CertificateState> {
         let from_file = || self.certificates.only_files().for_name(host).is_some();
         if !can_have_certificate(host) || from_file() {
@@ -332,9 +332,11 @@ impl CertificateStatus for AcmeNode {
     }
 }
 
-impl fmt::Debug for AcmeNode {
+impl fmt::Debug for AcmeCertificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AcmeNode").field("directory", &self.directory).finish_non_exhaustive()
+        f.debug_struct("AcmeCertificates")
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
     }
 }
 

@@ -18,7 +18,7 @@ use terse_testkit::MemoryRegistry;
 
 use super::challenges::ChallengeKind;
 use super::records::{CertificateRecord, ChallengeRecord, OrderRecord, encode};
-use super::{AcmeNode, AcmeSettings, CertificateOrders};
+use super::{AcmeCertificates, AcmeSettings, CertificateOrders};
 use crate::Certificates;
 
 /// Noon of a day in 2026.
@@ -31,7 +31,7 @@ struct Fixture {
     certificates: Arc<Certificates>,
     hosts: Hosts,
     clock: Clock,
-    node: Arc<AcmeNode>,
+    node: Arc<AcmeCertificates>,
 }
 
 impl Fixture {
@@ -45,7 +45,7 @@ impl Fixture {
         let hosts = Hosts::new(&base_url, &["localhost"], further).expect("hosts");
         let (certificates, clock) =
             (Arc::new(Certificates::default()), Clock::frozen(Timestamp::from_ms(NOW)));
-        let node = AcmeNode::open(
+        let node = AcmeCertificates::open(
             registry.clone() as Arc<dyn Registry>,
             Arc::clone(&certificates),
             hosts.clone(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::registry::{
-    AttemptRecord, DeliveryClaim, DeliveryResult, DeliveryState, DueDelivery, WebhookId,
+    DeliveryAttempt, DeliveryClaim, DeliveryResult, DeliveryState, DueDelivery, WebhookId,
 };
 use terse_core::webhooks::{SIGNATURE_HEADER, WebhookSecret, sign};
 use terse_core::{BoxError, Clock, HttpClient, OutgoingError};
@@ -161,7 +161,7 @@ impl Sender {
 
     /// Writes the result. If that fails, the event is sent again when the claim ends; receivers
     /// recognise it by its id.
-    async fn settle(&self, settlement: AttemptRecord) {
+    async fn settle(&self, settlement: DeliveryAttempt) {
         let (state, disable) = (settlement.delivery.state, settlement.disable.clone());
         let id = settlement.webhook.0;
         let mut written = false;

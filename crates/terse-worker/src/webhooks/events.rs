@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::registry::{EnqueueResult, NewEvent, Registry, RegistryError};
-use terse_core::webhooks::Webhooks;
+use terse_core::webhooks::WebhookState;
 use terse_core::{
     BoxError, Link, LinkEvents, OutboxDrain, OutboxEntry, OutboxEvent, OwnerId, Timestamp,
 };
@@ -32,7 +32,7 @@ pub type LinkJson = Arc<dyn Fn(&Link, Timestamp) -> serde_json::Value + Send + S
 /// Writes events for the owners who have webhooks.
 #[derive(Clone)]
 pub struct WebhookEvents {
-    pub(super) webhooks: Webhooks,
+    pub(super) webhooks: WebhookState,
     pub(super) registry: Arc<dyn Registry>,
     link_json: LinkJson,
     pub(super) counts: Arc<OutgoingCounts>,
@@ -43,7 +43,7 @@ pub struct WebhookEvents {
 impl WebhookEvents {
     /// Reads which owners have webhooks, so that no later event is missed.
     pub async fn open(
-        webhooks: Webhooks,
+        webhooks: WebhookState,
         registry: Arc<dyn Registry>,
         link_json: LinkJson,
         counts: Arc<OutgoingCounts>,
@@ -54,7 +54,7 @@ impl WebhookEvents {
     }
 
     /// The webhooks, for the API.
-    pub fn webhooks(&self) -> &Webhooks {
+    pub fn webhooks(&self) -> &WebhookState {
         &self.webhooks
     }
 

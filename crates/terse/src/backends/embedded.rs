@@ -10,7 +10,7 @@ use terse_core::limits::Limiter;
 use terse_core::registry::NodeId;
 use terse_core::{CheckResult, Clock, Finding};
 use terse_embedded::{
-    ClickOptions, DataDir, DiskReserve, Embedded, EmbeddedClicks, EmbeddedOptions,
+    ClickOptions, DataDir, DiskReserve, EmbeddedClicks, EmbeddedLinks, EmbeddedOptions,
     EmbeddedRegistry, LocalLimiter, RegistryOptions,
 };
 
@@ -31,7 +31,7 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Stores> {
         ..EmbeddedOptions::new(config.store_file())
     };
     let path = options.path.clone();
-    let opened = tokio::task::spawn_blocking(move || Embedded::open(options))
+    let opened = tokio::task::spawn_blocking(move || EmbeddedLinks::open(options))
         .await
         .context("opening the store")?;
     let embedded =

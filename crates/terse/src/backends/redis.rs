@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use terse_core::{CheckResult, Clock, Finding, LinkStore};
 use terse_redis::{
-    AnnouncingRoutes, LinkOptions, Redis, RedisInspection, RedisLimiter, RedisLinks, RedisUrl,
+    AnnouncingRoutes, Redis, RedisInspection, RedisLimiter, RedisLinkOptions, RedisLinks, RedisUrl,
 };
 
 use super::{SharedServices, limiter};
@@ -25,7 +25,7 @@ pub(super) async fn open(
 ) -> anyhow::Result<SharedServices> {
     let url = RedisUrl::parse(url.reveal()).context("cache.url")?;
     let redis = Arc::new(Redis::open(url).await.context("connecting to cache.url")?);
-    let options = LinkOptions { write_through: config.cache.write_through };
+    let options = RedisLinkOptions { write_through: config.cache.write_through };
     let links = Arc::new(RedisLinks::new(redis.clone(), store.clone(), options));
     let tag = store.identity().derive("terse redis limits v1");
     let tag: String = tag[..6].iter().map(|byte| format!("{byte:02x}")).collect();

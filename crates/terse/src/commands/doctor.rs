@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use terse_cli::{DataFiles, DoctorChecks, LocalServer};
 use terse_core::{CheckResult, Finding};
-use terse_tls::AcmeNode;
+use terse_tls::AcmeCertificates;
 
 use crate::backends::{self, DataDir, DataDirError};
 use crate::config::Config;
@@ -44,7 +44,10 @@ pub(crate) fn checks(config: &Config) -> DoctorChecks {
 }
 
 /// The checks of a running server, which knows the certificates that it ordered.
-pub(crate) fn checks_of_server(config: &Config, acme: Option<Arc<AcmeNode>>) -> DoctorChecks {
+pub(crate) fn checks_of_server(
+    config: &Config,
+    acme: Option<Arc<AcmeCertificates>>,
+) -> DoctorChecks {
     let mut checks = checks(config);
     checks.others.extend(acme.map(|acme| -> Check { Box::new(move || acme.findings()) }));
     checks

@@ -8,42 +8,97 @@ use terse_server::CorsOrigins;
 use tracing_subscriber::EnvFilter;
 use url::{Host, Url};
 
-use super::{ByteSize, CdnConfig, CdnProvider, Config, MailConfig, Span, StoreUrl};
+use super::{ByteSize, CdnConfig, CdnProvider, Config, HumanDuration, MailConfig, StoreUrl};
 
 /// The first setting that is invalid, and why.
 pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     let c = config;
-    let day = Span::days(1);
-    let hour = Span::secs(3600);
+    let day = HumanDuration::days(1);
+    let hour = HumanDuration::secs(3600);
     spans(&[
-        ("cache.ttl", c.cache.ttl, Span::secs(1), day),
-        ("cache.negative_ttl", c.cache.negative_ttl, Span::secs(0), Span::secs(60)),
+        ("cache.ttl", c.cache.ttl, HumanDuration::secs(1), day),
+        (
+            "cache.negative_ttl",
+            c.cache.negative_ttl,
+            HumanDuration::secs(0),
+            HumanDuration::secs(60),
+        ),
         (
             "redirect.permanent_max_age",
             c.redirect.permanent_max_age,
-            Span::secs(0),
-            Span::days(365),
+            HumanDuration::secs(0),
+            HumanDuration::days(365),
         ),
-        ("redirect.permanent_after", c.redirect.permanent_after, Span::secs(0), Span::days(3650)),
-        ("redirect.store_timeout", c.redirect.store_timeout, Span::ms(1), Span::secs(60)),
-        ("redirect.max_stale", c.redirect.max_stale, Span::secs(0), Span::days(7)),
-        ("redirect.header_timeout", c.redirect.header_timeout, Span::secs(1), Span::secs(300)),
-        ("redirect.idle_timeout", c.redirect.idle_timeout, Span::secs(1), hour),
-        ("clicks.flush", c.clicks.flush, Span::secs(0), Span::secs(60)),
-        ("clicks.keep_raw", c.clicks.keep_raw, Span::secs(0), Span::days(36_500)),
-        ("clicks.keep_hours", c.clicks.keep_hours, Span::days(2), Span::days(366)),
-        ("accounts.session_ttl", c.accounts.session_ttl, Span::secs(60), Span::days(365)),
-        ("anonymous.ttl", c.anonymous.ttl, Span::secs(1), Span::days(3650)),
-        ("safety.lists_every", c.safety.lists_every, Span::secs(60), Span::days(7)),
-        ("safety.rescan_every", c.safety.rescan_every, Span::secs(60), Span::days(365)),
-        ("cdn.ttl", c.cdn.ttl, Span::secs(1), day),
-        ("links.grace", c.links.grace, Span::secs(0), Span::days(3650)),
-        ("links.keep_expired", c.links.keep_expired, Span::secs(0), Span::days(36_500)),
-        ("links.reap_every", c.links.reap_every, Span::secs(1), day),
-        ("tls.handshake_timeout", c.tls.handshake_timeout, Span::secs(1), Span::secs(60)),
-        ("tls.hsts", c.tls.hsts, Span::secs(0), Span::days(3650)),
-        ("shutdown.drain_delay", c.shutdown.drain_delay, Span::secs(0), hour),
-        ("shutdown.timeout", c.shutdown.timeout, Span::secs(0), hour),
+        (
+            "redirect.permanent_after",
+            c.redirect.permanent_after,
+            HumanDuration::secs(0),
+            HumanDuration::days(3650),
+        ),
+        (
+            "redirect.store_timeout",
+            c.redirect.store_timeout,
+            HumanDuration::ms(1),
+            HumanDuration::secs(60),
+        ),
+        (
+            "redirect.max_stale",
+            c.redirect.max_stale,
+            HumanDuration::secs(0),
+            HumanDuration::days(7),
+        ),
+        (
+            "redirect.header_timeout",
+            c.redirect.header_timeout,
+            HumanDuration::secs(1),
+            HumanDuration::secs(300),
+        ),
+        ("redirect.idle_timeout", c.redirect.idle_timeout, HumanDuration::secs(1), hour),
+        ("clicks.flush", c.clicks.flush, HumanDuration::secs(0), HumanDuration::secs(60)),
+        ("clicks.keep_raw", c.clicks.keep_raw, HumanDuration::secs(0), HumanDuration::days(36_500)),
+        (
+            "clicks.keep_hours",
+            c.clicks.keep_hours,
+            HumanDuration::days(2),
+            HumanDuration::days(366),
+        ),
+        (
+            "accounts.session_ttl",
+            c.accounts.session_ttl,
+            HumanDuration::secs(60),
+            HumanDuration::days(365),
+        ),
+        ("anonymous.ttl", c.anonymous.ttl, HumanDuration::secs(1), HumanDuration::days(3650)),
+        (
+            "safety.lists_every",
+            c.safety.lists_every,
+            HumanDuration::secs(60),
+            HumanDuration::days(7),
+        ),
+        (
+            "safety.rescan_every",
+            c.safety.rescan_every,
+            HumanDuration::secs(60),
+            HumanDuration::days(365),
+        ),
+        ("cdn.ttl", c.cdn.ttl, HumanDuration::secs(1), day),
+        ("links.grace", c.links.grace, HumanDuration::secs(0), HumanDuration::days(3650)),
+        (
+            "links.keep_expired",
+            c.links.keep_expired,
+            HumanDuration::secs(0),
+            HumanDuration::days(36_500),
+        ),
+        ("links.reap_every", c.links.reap_every, HumanDuration::secs(1), day),
+        (
+            "tls.handshake_timeout",
+            c.tls.handshake_timeout,
+            HumanDuration::secs(1),
+            HumanDuration::secs(60),
+        ),
+        ("tls.hsts", c.tls.hsts, HumanDuration::secs(0), HumanDuration::days(3650)),
+        ("shutdown.drain_delay", c.shutdown.drain_delay, HumanDuration::secs(0), hour),
+        ("shutdown.timeout", c.shutdown.timeout, HumanDuration::secs(0), hour),
     ])?;
     numbers(&[
         ("codes.length", c.codes.length.into(), 4, 10),
@@ -260,7 +315,9 @@ fn log_level(text: &str) -> Result<(), String> {
     Err(format!("must be error, warn, info, debug, trace or target=level pairs (got {text:?})"))
 }
 
-fn spans(bounds: &[(&'static str, Span, Span, Span)]) -> Result<(), (&'static str, String)> {
+fn spans(
+    bounds: &[(&'static str, HumanDuration, HumanDuration, HumanDuration)],
+) -> Result<(), (&'static str, String)> {
     match bounds.iter().find(|(_, is, from, to)| is < from || is > to) {
         Some((name, _, from, to)) => Err((name, format!("must be from {from} to {to}"))),
         None => Ok(()),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{ByteSize, Roles, Span};
+use crate::config::{ByteSize, HumanDuration, Roles};
 
 fn sources(file: Option<&Path>, env: &[(&str, &str)], flags: &[(&str, &str)]) -> ConfigSources {
     ConfigSources {
@@ -31,8 +31,8 @@ fn each_layer_has_the_last_word_over_those_before() {
     let loaded = load(&sources(Some(file.path()), &env, &[("listen", "127.0.0.1:3")])).unwrap();
     let config = &loaded.config;
     assert_eq!(config.listen.port(), 3);
-    assert_eq!(config.cache.ttl, Span::secs(120));
-    assert_eq!(config.cache.negative_ttl, Span::secs(1));
+    assert_eq!(config.cache.ttl, HumanDuration::secs(120));
+    assert_eq!(config.cache.negative_ttl, HumanDuration::secs(1));
     assert_eq!(config.redirect, Default::default());
     assert_eq!(loaded.origin("listen"), SettingOrigin::Flag);
     assert_eq!(loaded.origin("cache.ttl"), SettingOrigin::Env("TERSE_CACHE__TTL".into()));

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use terse_core::limits::Limit;
 use terse_core::{Contact, OperatorName, PageUrl};
-pub use terse_core::{Secret, Span};
+pub use terse_core::{HumanDuration, Secret};
 use url::Url;
 
 use super::node::{Leaf, RawValue, article, read_text, textual};
@@ -361,7 +361,7 @@ impl Leaf for Limit {
 }
 
 textual! {
-    Span: "duration", ByteSize: "size", BaseUrl: "URL", StoreUrl: "store", PostgresUrl: "database", CacheUrl: "URL", OperatorName: "text",
+    HumanDuration: "duration", ByteSize: "size", BaseUrl: "URL", StoreUrl: "store", PostgresUrl: "database", CacheUrl: "URL", OperatorName: "text",
     PageUrl: "URL", Contact: "email address or URL",
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use terse_core::{Oversize, RequestLimits};
+use terse_core::{OversizePolicy, RequestLimits};
 use terse_outgoing::{OutgoingClient, OutgoingSettings};
 use terse_server::{OidcError, OidcHttp, OidcRequest, OidcResponse};
 
@@ -13,7 +13,7 @@ use crate::config::Config;
 const LIMITS: RequestLimits = RequestLimits {
     timeout: Duration::from_secs(5),
     max_body: 1 << 20,
-    oversize: Oversize::Refuse,
+    oversize: OversizePolicy::Refuse,
 };
 
 /// Asks the provider. It has a client of its own, since the operator named the provider: it may be

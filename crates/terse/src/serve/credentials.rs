@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use terse_core::Hosts;
 use terse_core::accounts::TwoFactorKey;
-use terse_core::registry::Token;
+use terse_core::registry::SecretHash;
 use terse_server::{AccountSettings, AdminKeys, OidcProvider, OidcSettings, Passwords};
 
 use crate::backends::Stores;
@@ -32,11 +32,11 @@ pub(super) async fn keys(
     let mut keys = AdminKeys::new(vec![local_hash]);
     let mut fresh = None;
     match store.registry.admin_key().await.context("reading the admin key")? {
-        Some(Token(hash)) => keys.add(hash),
+        Some(SecretHash(hash)) => keys.add(hash),
         None if config.admin_key.is_none() => {
             let (key, hash) = AdminKeys::generate().context("making the admin key")?;
-            let kept = store.registry.create_admin_key(Token(hash)).await;
-            let Token(kept) = kept.context("storing the admin key")?;
+            let kept = store.registry.create_admin_key(SecretHash(hash)).await;
+            let SecretHash(kept) = kept.context("storing the admin key")?;
             keys.add(kept);
             // Another node may have been first; then its key is the one that was shown.
             fresh = (kept == hash).then_some(key);
@@ -87,7 +87,7 @@ pub(super) fn accounts(
 pub(super) async fn setup_link(store: &Stores, base: &str) -> anyhow::Result<Option<String>> {
     let (token, hash) = AdminKeys::generate().context("making the set-up link")?;
     let offered =
-        store.registry.offer_setup(Token(hash)).await.context("storing the set-up link")?;
+        store.registry.offer_setup(SecretHash(hash)).await.context("storing the set-up link")?;
     Ok(offered.then(|| format!("{base}/setup?token={token}")))
 }
 

@@ -9,7 +9,7 @@ use terse_clicks::ShipperCounts;
 use terse_core::metrics::MetricsSource;
 use terse_core::{MailQueue, Notices};
 use terse_metrics::{LinkProbe, write_folder_metrics};
-use terse_redirect::{Redirector, Workers};
+use terse_redirect::{Redirector, ServingThreads};
 use terse_safety::Safety;
 use terse_server::ApiStats;
 use terse_tls::Certificates;
@@ -27,7 +27,7 @@ pub(super) struct MetricsParts<'a> {
     pub(super) notices: Arc<Notices>,
     pub(super) redirector: Arc<Redirector>,
     /// The serving threads, once they have started.
-    pub(super) workers: Arc<OnceLock<Arc<Workers>>>,
+    pub(super) workers: Arc<OnceLock<Arc<ServingThreads>>>,
     pub(super) certificates: Option<Arc<Certificates>>,
     pub(super) api: Arc<ApiStats>,
     pub(super) safety: Arc<Safety>,

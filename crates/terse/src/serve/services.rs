@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
-use terse_core::{ChangeFollower, Clock, Hosts, LinkStore, Links, OnChange, OperatorInForce};
+use terse_core::{
+    ChangeCallback, ChangeFollower, Clock, EffectiveOperator, Hosts, LinkStore, Links,
+};
 use terse_metrics::{ChangeDelays, Exposition, MetricsStore};
 use terse_redirect::{RedirectSettings, Redirector};
 use terse_safety::Safety;
@@ -24,12 +26,12 @@ pub(super) struct Services {
     pub(super) redirector: Arc<Redirector>,
     pub(super) links: Arc<Links>,
     pub(super) integrations: Integrations,
-    pub(super) operator: Arc<OperatorInForce>,
+    pub(super) operator: Arc<EffectiveOperator>,
     hosts: Hosts,
     /// What this node shares with others beside the store.
     pub(super) shared: SharedServices,
     /// Measures how long changes took to reach this node.
-    pub(super) on_change: OnChange,
+    pub(super) on_change: ChangeCallback,
 }
 
 impl Services {
@@ -45,7 +47,7 @@ impl Services {
         let link_store: Arc<dyn LinkStore> =
             Arc::new(MetricsStore::new(Arc::clone(&store.links), metrics));
         let classifier = Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone()));
-        let operator = Arc::new(OperatorInForce::new(policy::operator(config)?));
+        let operator = Arc::new(EffectiveOperator::new(policy::operator(config)?));
         let screening = Arc::new(Safety::open(safety::settings(config), hosts, clock)?);
         let mut shared = SharedServices::open(config, &link_store, clock).await?;
         let on_change = ChangeDelays::register(metrics).observer(clock);

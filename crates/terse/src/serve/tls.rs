@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use terse_core::{Clock, DomainChecks, Hosts, HttpExchange, Notices};
 use terse_outgoing::SystemLookup;
 use terse_tls::{
-    AcmeNode, AcmeSettings, CertificateError, CertificateFiles, CertificateOrders,
+    AcmeCertificates, AcmeSettings, CertificateError, CertificateFiles, CertificateOrders,
     CertificateReload, CertificateSync, Certificates, ChallengeKind, ServerConfig,
     readable_by_others,
 };
@@ -23,7 +23,7 @@ pub(super) struct Tls {
     /// Reaches the certificate authority, if terse orders certificates itself.
     authority: Option<Arc<dyn HttpExchange>>,
     /// The certificates that it orders.
-    pub(super) acme: Option<Arc<AcmeNode>>,
+    pub(super) acme: Option<Arc<AcmeCertificates>>,
 }
 
 impl Tls {
@@ -51,7 +51,8 @@ impl Tls {
             let (registry, certificates) = (&store.registry, Arc::clone(&self.certificates));
             let directory = config.tls.acme.directory.clone();
             let (registry, hosts) = (Arc::clone(registry), hosts.clone());
-            let node = AcmeNode::open(registry, certificates, hosts, directory, clock.clone());
+            let node =
+                AcmeCertificates::open(registry, certificates, hosts, directory, clock.clone());
             self.acme = Some(node.await.context("reading the certificates of the registry")?);
         }
         Ok(())
@@ -84,7 +85,7 @@ impl Tls {
 fn orders(
     config: &Config,
     hosts: &Hosts,
-    node: Arc<AcmeNode>,
+    node: Arc<AcmeCertificates>,
     authority: Arc<dyn HttpExchange>,
 ) -> CertificateOrders {
     let acme = &config.tls.acme;

@@ -12,7 +12,7 @@ use terse_core::{
 use terse_outgoing::SystemLookup;
 use terse_safety::LazyScreen;
 use terse_server::{AdminKeys, AppState, CorsOrigins, HttpSettings, RateLimits, RequestLog};
-use terse_tls::AcmeNode;
+use terse_tls::AcmeCertificates;
 use tokio::sync::watch;
 
 use super::services::Services;
@@ -28,7 +28,7 @@ pub(super) struct WebParts<'a> {
     pub(super) config: &'a Config,
     pub(super) store: &'a Stores,
     /// If terse orders certificates itself.
-    pub(super) acme: Option<Arc<AcmeNode>>,
+    pub(super) acme: Option<Arc<AcmeCertificates>>,
     /// If a mail server is set.
     pub(super) mail: Option<Arc<MailQueue>>,
     pub(super) info: Arc<dyn SystemInfo>,

@@ -15,7 +15,7 @@ use terse_server::{
     ForwardedQuery, GateDecision, PasswordGate, PasswordRequest, Peer, RefusalPages, RequestLog,
     name_problem,
 };
-use terse_tls::AcmeNode;
+use terse_tls::AcmeCertificates;
 use tower::ServiceExt as _;
 
 /// The API and the pages.
@@ -26,7 +26,7 @@ pub(super) struct WebService {
     /// Which requests are logged.
     pub(super) log: RequestLog,
     /// Knows the challenges of certificate authorities.
-    pub(super) acme: Option<Arc<AcmeNode>>,
+    pub(super) acme: Option<Arc<AcmeCertificates>>,
 }
 
 impl WebPlane for WebService {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use terse_core::Timestamp;
 use terse_core::registry::{
-    Account, AccountChange, AccountName, Actor, Attribution, ChangeAccount, NewAccount, NewKey,
-    Role, Scope, Session, Suspension, Token,
+    Account, AccountChange, AccountName, Actor, Attribution, ConditionalAccountChange, NewAccount,
+    NewKey, Role, Scope, SecretHash, Session, Suspension,
 };
 use terse_server::AdminKeys;
 use terse_testkit::wait_until;
@@ -39,7 +39,7 @@ impl TestAccount {
             owner: user.id,
             name: "a key".into(),
             scope: Scope::Full,
-            token: Token(hash),
+            token: SecretHash(hash),
             prefix: key[..10].to_owned(),
             created_at: now,
             expires_at: None,
@@ -48,7 +48,8 @@ impl TestAccount {
         wait(registry.add_key(new, by())).unwrap();
         let (cookie, hash) = AdminKeys::generate().unwrap();
         let expires_at = now.checked_add(Duration::from_hours(1)).unwrap();
-        let session = Session { token: Token(hash), owner: user.id, created_at: now, expires_at };
+        let session =
+            Session { token: SecretHash(hash), owner: user.id, created_at: now, expires_at };
         wait(registry.add_session(session, user.revision)).unwrap();
         Self { user, key, cookie }
     }
@@ -84,11 +85,10 @@ impl TestAccount {
         let suspension =
             suspended.then(|| Suspension { at: terse.clock().now(), why: "spam".into() });
         let change = AccountChange { suspended: Some(suspension), ..AccountChange::default() };
-        wait(
-            terse
-                .registry()
-                .change_account(ChangeAccount { id: self.user.id, change, expected: None }, by()),
-        )
+        wait(terse.registry().change_account(
+            ConditionalAccountChange { id: self.user.id, change, expected: None },
+            by(),
+        ))
         .unwrap();
     }
 }

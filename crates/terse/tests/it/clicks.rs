@@ -268,7 +268,8 @@ fn what_was_answered_before_a_stop_is_counted_after_it() {
 
 #[test]
 fn clicks_of_a_link_are_deleted_with_it() {
-    let terse = TestTerse::with(|config| config.links.reap_every = terse::config::Span::secs(1));
+    let terse =
+        TestTerse::with(|config| config.links.reap_every = terse::config::HumanDuration::secs(1));
     terse.alias("hello-again", "https://example.com/");
     visit(&terse, "/hello-again", FIREFOX);
     stats(&terse, "hello-again", 1);

@@ -104,8 +104,8 @@ fn closes_after(terse: &TestTerse, bytes: &[u8], trickle: bool) -> Duration {
 #[test]
 fn an_unfinished_request_is_timed_out() {
     let terse = TestTerse::with(|config| {
-        config.redirect.header_timeout = terse::config::Span::secs(2);
-        config.redirect.idle_timeout = terse::config::Span::secs(2);
+        config.redirect.header_timeout = terse::config::HumanDuration::secs(2);
+        config.redirect.idle_timeout = terse::config::HumanDuration::secs(2);
     });
     terse.alias("ok1234", "https://example.com/ok");
     let cases: [(&[u8], bool); 10] = [

@@ -162,7 +162,7 @@ fn a_prefetch_of_a_link_with_limited_clicks_spends_nothing() {
 #[test]
 fn a_long_lived_permanent_redirect_is_immutable() {
     let terse = TestTerse::with(|config| {
-        config.redirect.permanent_max_age = terse::config::Span::days(30);
+        config.redirect.permanent_max_age = terse::config::HumanDuration::days(30);
     });
     for status in [301, 308] {
         let code = terse.create(json!({"long_url": TARGET, "redirect": status, "reuse": false}));
@@ -188,7 +188,7 @@ fn a_stable_link_becomes_permanent_where_the_operator_wants_that() {
     ];
     for after in [0, 3600] {
         let terse = TestTerse::with(|config| {
-            config.redirect.permanent_after = terse::config::Span::secs(after);
+            config.redirect.permanent_after = terse::config::HumanDuration::secs(after);
             config.safety.warn_on = vec![];
         });
         for (alias, more, _) in &links {

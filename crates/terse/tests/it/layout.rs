@@ -74,7 +74,7 @@ fn nothing_but_the_scheduler_repeats_work_at_an_interval() {
         }
     }
     found.sort();
-    assert_eq!(found, ["terse-redirect/src/workers.rs", "terse-server/src/api/live.rs"]);
+    assert_eq!(found, ["terse-redirect/src/serving_threads.rs", "terse-server/src/api/live.rs"]);
 }
 
 /// The binary reads the settings and connects the parts.

@@ -476,7 +476,7 @@ fn a_million_links_are_judged_again() {
     let begun = Instant::now();
     {
         let store = Arc::new(
-            terse_embedded::Embedded::open(terse_embedded::EmbeddedOptions::new(
+            terse_embedded::EmbeddedLinks::open(terse_embedded::EmbeddedOptions::new(
                 terse.config.store_file(),
             ))
             .unwrap(),

@@ -402,12 +402,12 @@ pub(crate) fn registry(terse: &TestTerse) -> terse_embedded::EmbeddedRegistry {
 /// Creates an invitation in the registry, as the operator.
 pub(crate) fn invite(terse: &TestTerse, role: terse_core::registry::Role) -> String {
     use terse_core::registry::prelude::*;
-    use terse_core::registry::{Actor, Attribution, Invitation, Token};
+    use terse_core::registry::{Actor, Attribution, Invitation, SecretHash};
     let (token, hash) = terse_server::AdminKeys::generate().expect("a token");
     let now = terse.clock().now();
     let expires_at = now.checked_add(std::time::Duration::from_secs(3600)).expect("an hour");
     let invitation =
-        Invitation { token: Token(hash), role, by: terse_core::OwnerId::ADMIN, expires_at };
+        Invitation { token: SecretHash(hash), role, by: terse_core::OwnerId::ADMIN, expires_at };
     let registry = registry(terse);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -420,7 +420,7 @@ pub(crate) fn invite(terse: &TestTerse, role: terse_core::registry::Role) -> Str
 pub(crate) fn suspend(terse: &TestTerse, name: &str) {
     use terse_core::registry::prelude::*;
     use terse_core::registry::{
-        AccountChange, AccountName, Actor, Attribution, ChangeAccount, Suspension,
+        AccountChange, AccountName, Actor, Attribution, ConditionalAccountChange, Suspension,
     };
     let registry = registry(terse);
     let runtime =
@@ -432,7 +432,7 @@ pub(crate) fn suspend(terse: &TestTerse, name: &str) {
             .expect("an answer")
             .expect("the account");
         let suspended = Some(Some(Suspension { at: terse.clock().now(), why: "spam".into() }));
-        let change = ChangeAccount {
+        let change = ConditionalAccountChange {
             id: user.id,
             change: AccountChange { suspended, ..AccountChange::default() },
             expected: None,

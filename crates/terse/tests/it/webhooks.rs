@@ -308,7 +308,7 @@ fn an_event_outlives_a_crash_behind_its_link() {
     let events = vec![OutboxEvent { kind: EventKind::LinkCreated, at }];
     let insert = Insert { events, ..Insert::new(link, None) };
     let file = terse_embedded::EmbeddedOptions::new(terse.config.store_file());
-    let store = terse_embedded::Embedded::open(file).unwrap();
+    let store = terse_embedded::EmbeddedLinks::open(file).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(store.insert(insert)).unwrap();
     store.close();

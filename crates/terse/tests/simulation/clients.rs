@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use terse_core::limits::{Limit, LimitKey, LimitSubject, LimitedAction, Limiter as _, Take};
+use terse_core::limits::{
+    Limit, LimitKey, LimitSubject, LimitedAction, Limiter as _, TokenRequest,
+};
 use terse_core::*;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
@@ -230,7 +232,7 @@ impl World {
     pub(crate) async fn hurried(self: Rc<Self>) {
         const LIMIT: Limit = Limit::per_minute(12);
         let subject = LimitSubject { action: LimitedAction::Create, key: LimitKey::Key(1) };
-        let take = [Take { subject, limit: LIMIT, count: 1 }];
+        let take = [TokenRequest { subject, limit: LIMIT, count: 1 }];
         while !self.is_over() {
             sleep(self.dice.ms(300)).await;
             let at = self.dice.below(NODES as u64) as usize;
@@ -350,7 +352,7 @@ async fn write_unrepeatable(
             create(node, target, Some(alias), request, None).await.map(|_| ())
         }
         Kind::Change => {
-            let patch = Patch { long_url: value, ..Patch::default() };
+            let patch = LinkPatch { long_url: value, ..LinkPatch::default() };
             Ok(node.links().patch(Caller::OPERATOR, &key, &patch, None).await.map(|_| ())?)
         }
         Kind::Delete => Ok(node.links().delete(Caller::OPERATOR, &key).await?),
@@ -371,10 +373,10 @@ async fn create(
     Ok(made.link)
 }
 
-fn asked(request: u64) -> Request {
+fn asked(request: u64) -> IdempotencyKey {
     let mut id = [0; 32];
     id[..8].copy_from_slice(&request.to_be_bytes());
-    Request { id, fingerprint: id }
+    IdempotencyKey { id, fingerprint: id }
 }
 
 fn key(code: &str) -> LinkKey {

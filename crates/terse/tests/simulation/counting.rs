@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use terse_clicks::{AddressPrecision, LocalShipper, Pace, ShipperParts};
 use terse_core::Answered;
-use terse_core::clicks::{Record, RequestFlags};
+use terse_core::clicks::{JournalRecord, RequestFlags};
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
@@ -110,7 +110,7 @@ impl World {
         {
             let mut ledger = self.ledger.lock().unwrap();
             let number = ledger.next();
-            let record = Record {
+            let record = JournalRecord {
                 at_ms: machine.clock.now().as_ms(),
                 took_nanos: number as u64 * 1000,
                 outcome: Answered::Redirected,
@@ -120,7 +120,7 @@ impl World {
                 owner,
                 created_ms,
                 code: code.as_bytes(),
-                ..Record::default()
+                ..JournalRecord::default()
             };
             let place = journal.write(&record).expect("a new segment has room");
             let code = code.to_owned();

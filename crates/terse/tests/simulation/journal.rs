@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use terse_core::Clock;
-use terse_core::clicks::{HEADER, Journaled, Record, SegmentHeader, finish};
+use terse_core::clicks::{HEADER, JournalRecord, Journaled, SegmentHeader, finish};
 
 use crate::dice::Dice;
 use crate::disk::SimDisk;
@@ -43,7 +43,7 @@ impl SimJournal {
     }
 
     /// Writes a record, to the next segment if the current one is full.
-    pub(crate) fn write(&mut self, record: &Record<'_>) -> Option<Place> {
+    pub(crate) fn write(&mut self, record: &JournalRecord<'_>) -> Option<Place> {
         if let Some(place) = self.write_into_current(record) {
             return Some(place);
         }
@@ -53,7 +53,7 @@ impl SimJournal {
         self.write_into_current(record)
     }
 
-    fn write_into_current(&mut self, record: &Record<'_>) -> Option<Place> {
+    fn write_into_current(&mut self, record: &JournalRecord<'_>) -> Option<Place> {
         let Segment { name, id, at } = self.current.as_mut()?;
         match self.disk.change(name, |bytes| record.write(bytes, *id, *at))? {
             Journaled::Next(next) => {

@@ -118,7 +118,7 @@ over_the_network! {
     }
     impl LinkStore {
         {
-            fn identity(&self) -> &Identity {
+            fn identity(&self) -> &StoreIdentity {
                 self.store.identity()
             }
 
@@ -134,11 +134,11 @@ over_the_network! {
         }
         fn insert(insert: Insert) -> Inserted;
         fn preview_insert(insert: &Insert) -> Inserted;
-        fn answered(request: &Request) -> Option<Inserted>;
+        fn answered(request: &IdempotencyKey) -> Option<Inserted>;
         fn update(link: &Link, expected: Revision, events: &[OutboxEvent]) -> Updated;
         fn history(key: &LinkKey, limit: usize) -> Vec<LinkVersion>;
         fn forget_history(key: &LinkKey) -> ();
-        fn list(query: &ListQuery) -> Page;
+        fn list(query: &ListQuery) -> LinkPage;
         fn tags(owner: OwnerId, limit: usize) -> Vec<TagCount>;
         fn incarnation() -> u64;
         fn raise_incarnation(seen: u64) -> u64;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use serde_json::json;
-use terse_core::import_file::{Refused, guard};
+use terse_core::import_file::{RejectedRow, guard};
 
 /// The open file, and whether it is CSV.
 pub(super) struct ImportReport {
@@ -26,7 +26,7 @@ impl ImportReport {
         Ok(Self { out: Box::new(std::io::BufWriter::new(file)), csv })
     }
 
-    pub(super) fn write(&mut self, row: &Refused, outcome: &str) -> anyhow::Result<()> {
+    pub(super) fn write(&mut self, row: &RejectedRow, outcome: &str) -> anyhow::Result<()> {
         if !self.csv {
             let mut line = json!(row);
             line["outcome"] = outcome.into();

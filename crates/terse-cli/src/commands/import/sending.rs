@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use http::Method;
 use serde_json::Value;
-use terse_core::import_file::{Refused, Row};
+use terse_core::import_file::{RejectedRow, Row};
 use terse_core::{ImportRowConflict, ImportRowKey, SeenImportRows};
 
 use crate::client::ApiClient;
@@ -23,7 +23,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 pub(super) struct Sent {
     pub(super) created: u64,
     pub(super) existing: u64,
-    pub(super) refused: Vec<Refused>,
+    pub(super) refused: Vec<RejectedRow>,
     /// The rows that a dry run found importable.
     importable: Option<Vec<Importable>>,
 }
@@ -149,7 +149,7 @@ impl Sent {
                         u16::try_from(status).unwrap_or(400),
                         result.get("problem").unwrap_or(&Value::Null),
                     );
-                    self.refused.push(Refused {
+                    self.refused.push(RejectedRow {
                         line: row.line,
                         short_code: row.code(),
                         field: problem.field,
@@ -176,7 +176,7 @@ impl Sent {
                 self.existing += 1;
                 continue;
             }
-            self.refused.push(Refused {
+            self.refused.push(RejectedRow {
                 line: row.line,
                 short_code: row.short_code,
                 field: Some("short_code".to_owned()),

@@ -128,7 +128,7 @@ fn batches_in_memory_stay_within_their_bytes_while_the_store_is_away() {
     let mut written = Written::new(10, 99, 1000, 1 << 20);
     for n in 0..3000 {
         let code = format!("code{n}");
-        let record = Record { code: code.as_bytes(), ..click(n) };
+        let record = JournalRecord { code: code.as_bytes(), ..click(n) };
         assert!(written.try_add_record(&record));
     }
     written.save(temp.path());
@@ -171,7 +171,7 @@ fn what_was_erased_is_not_in_memory_any_more() {
     // Clicks after the erasure count, once they are in a batch without earlier ones.
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(pending.flush());
-    assert!(written.try_add_record(&Record { at_ms: first_ms + 60_000, ..click(20) }));
+    assert!(written.try_add_record(&JournalRecord { at_ms: first_ms + 60_000, ..click(20) }));
     written.save(temp.path());
     wait_until("reading more", || in_memory(&pending, &ClickSubject::Everything) == 1);
     assert_eq!(in_memory(&pending, &subject), 1);
@@ -223,7 +223,7 @@ fn clicks_are_made_known_once_they_are_counted() {
     let temp = tempfile::tempdir().unwrap();
     dead(temp.path(), 1..3, 20, 0);
     let store = Arc::new(FakeStore::default());
-    let live = Arc::new(Live::default());
+    let live = Arc::new(LiveFeed::default());
     let parts = ShipperParts {
         folder: temp.path().into(),
         run: 1,

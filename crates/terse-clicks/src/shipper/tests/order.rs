@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn of_clicks_on_several_threads_the_later_one_is_the_repeat() {
     let temp = tempfile::tempdir().unwrap();
-    let visit = |number: u32, visitor, ms| Record { visitor, at_ms: ms, ..click(number) };
+    let visit = |number: u32, visitor, ms| JournalRecord { visitor, at_ms: ms, ..click(number) };
     // Three threads; the oldest segment has the latest clicks. More than one batch of each.
     for (id, threads_ms) in [(1, 7), (2, 0), (3, 3)] {
         let mut written = Written::new(id, 99, id as i64, 256 << 10);
@@ -38,7 +38,7 @@ fn clicks_of_busy_threads_are_read_once() {
         for number in (thread..CLICKS).step_by(THREADS as usize) {
             // A hundred in a millisecond.
             let at_ms = click(number / 100).at_ms;
-            assert!(written.try_add_record(&Record { at_ms, ..click(number) }));
+            assert!(written.try_add_record(&JournalRecord { at_ms, ..click(number) }));
         }
         written.save(temp.path());
     }
@@ -63,7 +63,7 @@ fn a_clock_that_is_set_back_stops_nothing() {
         for n in 0..200_u32 {
             let at_ms = [1_763_000_000_000, 5, i64::MAX / 2, 1_763_000_500_000][n as usize % 4];
             let number = id as u32 * 1000 + n;
-            assert!(written.try_add_record(&Record { at_ms, ..click(number) }));
+            assert!(written.try_add_record(&JournalRecord { at_ms, ..click(number) }));
         }
         written.save(temp.path());
     }

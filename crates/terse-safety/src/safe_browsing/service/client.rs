@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use terse_core::{HttpClient, OutgoingError, Oversize, RequestLimits, Secret};
+use terse_core::{HttpClient, OutgoingError, OversizePolicy, RequestLimits, Secret};
 use url::Url;
 
 use super::SafeBrowsingSettings;
@@ -17,7 +17,7 @@ const GOOGLE: &str = "https://safebrowsing.googleapis.com/";
 const ANSWER: RequestLimits = RequestLimits {
     timeout: Duration::from_secs(5),
     max_body: 1 << 20,
-    oversize: Oversize::Refuse,
+    oversize: OversizePolicy::Refuse,
 };
 
 /// Sends requests to the Safe Browsing server.

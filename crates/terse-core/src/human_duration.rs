@@ -6,9 +6,9 @@ use std::time::Duration;
 
 /// A duration in its text form: `500ms`, `30s`, `15m`, `8h`, `90d`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Span(Duration);
+pub struct HumanDuration(Duration);
 
-impl Span {
+impl HumanDuration {
     /// From milliseconds.
     pub const fn ms(ms: u64) -> Self {
         Self(Duration::from_millis(ms))
@@ -38,7 +38,7 @@ impl Span {
 const SPANS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-impl FromStr for Span {
+impl FromStr for HumanDuration {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -56,7 +56,7 @@ impl FromStr for Span {
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
         if ms == 0 {
@@ -86,7 +86,7 @@ mod tests {
             ("90 d", 7_776_000_000, "90d"),
             ("1500ms", 1_500, "1500ms"),
         ] {
-            let span: Span = text.parse().unwrap();
+            let span: HumanDuration = text.parse().unwrap();
             assert_eq!(span.get().as_millis(), ms, "{text}");
             assert_eq!(span.to_string(), shown, "{text}");
             assert_eq!(span.to_string().parse(), Ok(span));
@@ -104,7 +104,7 @@ mod tests {
             "18446744073709551615d",
             "５s",
         ] {
-            assert!(text.parse::<Span>().is_err(), "{text}");
+            assert!(text.parse::<HumanDuration>().is_err(), "{text}");
         }
     }
 }

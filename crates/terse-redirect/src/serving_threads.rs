@@ -94,7 +94,7 @@ pub(crate) enum Phase {
 }
 
 /// The running threads.
-pub struct Workers {
+pub struct ServingThreads {
     threads: Mutex<Vec<JoinHandle<()>>>,
     counts: Vec<Arc<Counts>>,
     redirector: Arc<Redirector>,
@@ -118,13 +118,13 @@ struct Arrival {
     permit: Option<SourcePermit>,
 }
 
-impl Workers {
+impl ServingThreads {
     /// How many connections speak HTTP/2 now.
     pub fn http2_connections(&self) -> usize {
         self.http2_connections.load(Ordering::Relaxed)
     }
 
-    /// Serves listening sockets until [`Workers::stop`]. Visits are written to the journal, if
+    /// Serves listening sockets until [`ServingThreads::stop`]. Visits are written to the journal, if
     /// there is one; it must be made for the same number of threads.
     #[allow(clippy::disallowed_methods, reason = "the caller waits until the threads run")]
     pub fn start<D: FallbackService>(
@@ -222,7 +222,7 @@ impl Workers {
     }
 
     /// From now on each connection closes after its next answer. Call it some time before
-    /// [`Workers::stop`], so that clients use other connections without a failed request.
+    /// [`ServingThreads::stop`], so that clients use other connections without a failed request.
     pub fn drain(&self) {
         self.phase.send_if_modified(|phase| {
             let running = *phase == Phase::Running;
