@@ -3,12 +3,13 @@
 
     python3 renew.py FOLDER
 
-FOLDER holds `uap-core/`, `crawler-user-agents/` and `iptoasn-country-mmdb/`. Needs PyYAML.
+FOLDER holds `uap-core/`, `crawler-user-agents/` and `iptoasn-country-mmdb/`. Needs PyYAML and zstd.
 """
 
 import json
 import pathlib
 import shutil
+import subprocess
 import sys
 
 import yaml
@@ -34,4 +35,5 @@ crawlers = json.loads((source / "crawler-user-agents" / "crawler-user-agents.jso
 write("crawlers.json", [[entry["pattern"], *entry.get("tags", [])] for entry in crawlers])
 shutil.copy(source / "crawler-user-agents" / "LICENSE", here / "LICENSE-crawler-user-agents")
 
-shutil.copy(source / "iptoasn-country-mmdb" / "iptoasn-country.mmdb", here / "countries.mmdb")
+countries = source / "iptoasn-country-mmdb" / "iptoasn-country.mmdb"
+subprocess.run(["zstd", "-19", "-q", "-f", countries, "-o", here / "countries.mmdb.zst"], check=True)

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use maxminddb::Reader;
@@ -14,7 +15,13 @@ use tracing::{info, warn};
 
 use super::text::printable;
 
-static COUNTRIES: &[u8] = include_bytes!("../../data/countries.mmdb");
+/// The country database that is shipped, two fifths of its size in the binary. [`Reader`] refuses it
+/// if it cannot be decompressed.
+static COUNTRIES: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let compressed = include_bytes!("../../data/countries.mmdb.zst");
+    zstd::bulk::decompress(compressed, MAX_SHIPPED_SIZE).unwrap_or_default()
+});
+const MAX_SHIPPED_SIZE: usize = 16 << 20;
 /// [`GeoDatabase::refresh`] checks the file at most this often.
 const CHECK_INTERVAL_MS: u64 = 10_000;
 /// A geo database is smaller than this.
@@ -43,7 +50,7 @@ enum DatabaseBytes {
 impl AsRef<[u8]> for DatabaseBytes {
     fn as_ref(&self) -> &[u8] {
         match self {
-            Self::Shipped => COUNTRIES,
+            Self::Shipped => &COUNTRIES,
             Self::File(bytes) => bytes,
         }
     }

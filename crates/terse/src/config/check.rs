@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use terse_core::{BlockedHosts, Domain, EmailAddress};
 use terse_safety::{Flag, ListLocation, ListSource};
 use terse_server::CorsOrigins;
-use tracing_subscriber::EnvFilter;
 use url::{Host, Url};
 
 use super::{ByteSize, CdnConfig, CdnProvider, Config, HumanDuration, MailConfig, StoreUrl};
@@ -309,7 +308,7 @@ fn log_level(text: &str) -> Result<(), String> {
         Some((target, level)) => !target.trim().is_empty() && is_level(level),
         None => is_level(part),
     };
-    if text.split(',').all(is_part) && EnvFilter::try_new(text).is_ok() {
+    if text.split(',').all(is_part) && crate::logging::filter(text).is_ok() {
         return Ok(());
     }
     Err(format!("must be error, warn, info, debug, trace or target=level pairs (got {text:?})"))
