@@ -309,6 +309,8 @@ mod tests {
                     "run_heads",
                     "run_bodies",
                     "day_ranks",
+                    "key_runs",
+                    "key_chunks",
                     "salts",
                 ],
             ),

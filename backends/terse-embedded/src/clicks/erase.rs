@@ -9,9 +9,6 @@ use crate::clicks::report::TimeRange;
 use crate::clicks::writes::ClickWrites;
 use crate::failure::Failure;
 
-pub(crate) const LINKS_NAMED: &str =
-    "SELECT id FROM subjects WHERE kind = 0 AND domain = ?1 AND code = ?2 AND born <= ?3";
-pub(crate) const LINKS_OF: &str = "SELECT id FROM subjects WHERE kind = 0 AND owner = ?1 LIMIT ?2";
 pub(crate) const LINK_ERASED: &str = "SELECT max(erased_at) FROM erased_links \
      WHERE domain = ?1 AND code = ?2 AND created_by >= ?3";
 pub(crate) const OWNER_ERASED: &str = "SELECT 1 FROM erased_owners WHERE owner = ?1";
@@ -33,13 +30,10 @@ impl ClickWrites {
     ) -> Result<(), Failure> {
         for key in links {
             let (domain, code) = (key.domain.as_str(), key.code.as_str());
-            let mut statement = self.conn.prepare_cached(LINKS_NAMED)?;
-            let ids: Vec<i64> = statement
-                .query_map(params![domain, code, created_by.as_ms()], |row| row.get(0))?
-                .collect::<Result<_, _>>()?;
-            drop(statement);
-            for id in ids {
-                self.delete(id)?;
+            for (_, id, link, _) in self.find_links_or_rebuild(&[key])? {
+                if link.created_at <= created_by {
+                    self.delete(id)?;
+                }
             }
             self.conn.prepare_cached(ERASE_LINK)?.execute(params![
                 domain,
@@ -63,15 +57,24 @@ impl ClickWrites {
         self.conn
             .prepare_cached(ERASE_OWNER)?
             .execute([owner.0.cast_signed(), erased_at.as_ms()])?;
-        let mut statement = self.conn.prepare_cached(LINKS_OF)?;
-        let ids: Vec<i64> = statement
-            .query_map([owner.0.cast_signed(), limit as i64], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        drop(statement);
-        let done = ids.len() < limit;
-        for id in ids {
-            self.delete(id)?;
+        let mut left = match self.erasing.take() {
+            Some((of, left)) if of == owner => left,
+            _ => match self.links_of(owner, usize::MAX) {
+                Err(Failure::Refused(error)) => {
+                    self.rebuild_keys(&error)?;
+                    self.links_of(owner, usize::MAX)?
+                }
+                ids => ids?,
+            },
+        };
+        for id in left.split_off(left.len().saturating_sub(limit)) {
+            // Two owners may share a group of keys.
+            if self.link_by_id(id)?.is_some_and(|(_, of)| of == owner) {
+                self.delete(id)?;
+            }
         }
+        let done = left.is_empty();
+        self.erasing = (!done).then_some((owner, left));
         if done && let Some(id) = self.id(&ClickSubject::Owner(owner))? {
             self.delete(id)?;
         }
@@ -132,6 +135,7 @@ impl ClickWrites {
         }
         let mut days = self.conn.prepare_cached("DELETE FROM days WHERE id >= ?1 AND id <= ?2")?;
         days.execute([day_id(subject, first), day_id(subject, last)])?;
+        self.remove_keys(subject)?;
         self.conn.prepare_cached("DELETE FROM subjects WHERE id = ?1")?.execute([subject])?;
         self.note_erasure()?;
         // Single clicks are in blocks with those of others, which are rewritten soon.

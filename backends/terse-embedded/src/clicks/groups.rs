@@ -3,9 +3,10 @@
 use std::ops::Deref;
 
 use foldhash::{HashMap, HashMapExt as _};
-use terse_core::clicks::{Batch, ClickSubject, Delta, LinkId, SumSubject};
-use terse_core::{OwnerId, Timestamp};
+use terse_core::clicks::{Batch, ClickSubject, ClickTarget, Delta, LinkId, SumSubject};
+use terse_core::{LinkKey, OwnerId, Timestamp};
 
+use crate::clicks::key_merge::NewKeys;
 use crate::clicks::known_links::KnownLink;
 use crate::clicks::visit_limit::{StoredLink, within_limit};
 use crate::clicks::writes::ClickWrites;
@@ -72,14 +73,14 @@ pub(crate) fn raw_rows(batch: &Batch, groups: &[Group<'_>]) -> Vec<(i64, u32)> {
     within_limit(&batch.clicks, &links)
 }
 
-/// The order of links in the indexes.
-fn by_name(LinkId { key, created_at }: &LinkId) -> (&str, &str, i64) {
-    (key.domain.as_str(), key.code.as_str(), created_at.as_ms())
-}
-
 impl ClickWrites {
     /// The sums of a batch by the row of their subject, without what was erased.
-    pub(crate) fn groups<'b>(&mut self, batch: &'b Batch) -> Result<Vec<Group<'b>>, Failure> {
+    pub(crate) fn groups<'b>(
+        &mut self,
+        batch: &'b Batch,
+        new: &mut NewKeys,
+    ) -> Result<Vec<Group<'b>>, Failure> {
+        self.look_up(batch)?;
         // The group of each target: a link and its owner.
         let mut of_targets = vec![Place::Unknown; batch.clicks.targets.len()];
         let mut of_others: HashMap<SumSubject, Place> = HashMap::new();
@@ -100,7 +101,7 @@ impl ClickWrites {
                     }
                 }
                 Place::Unknown => {
-                    let Some(group) = self.group_of(batch, delta)? else {
+                    let Some(group) = self.group_of(batch, delta, new)? else {
                         *place = Place::Erased;
                         continue;
                     };
@@ -121,26 +122,42 @@ impl ClickWrites {
         Ok(groups)
     }
 
-    /// Gives the ids of new links in the order of their names. So their rows, which are written in
-    /// the order of the ids, touch each page of the indexes by name once.
-    pub(crate) fn number_by_name(&mut self, batch: &Batch, groups: &mut [Group<'_>]) {
-        let mut new: Vec<(&LinkId, &mut Group<'_>)> = groups
-            .iter_mut()
-            .filter(|group| group.new)
-            .filter_map(|group| match group.who {
-                SumSubject::Link(target) => Some((batch.link(target)?, group)),
-                _ => None,
-            })
-            .collect();
-        let mut ids: Vec<i64> = new.iter().map(|(_, group)| group.subject).collect();
-        ids.sort_unstable();
-        new.sort_unstable_by(|(one, _), (other, _)| by_name(one).cmp(&by_name(other)));
-        for (id, (link, group)) in ids.into_iter().zip(new) {
-            group.subject = id;
+    /// Looks for the rows of links that the cache does not have, all at once.
+    fn look_up(&mut self, batch: &Batch) -> Result<(), Failure> {
+        let links = batch.clicks.targets.iter().filter_map(|target| match target {
+            ClickTarget::Link(link, _) => Some(link),
+            ClickTarget::Orphan(..) => None,
+        });
+        let mut unknown: Vec<(u64, &LinkId)> = Vec::new();
+        for link in links {
             let hash = self.known.hash(link);
-            if let Some(known) = self.known.get(hash) {
-                self.known.insert(hash, KnownLink { id, ..known });
+            if self.known.get(hash).is_none() {
+                unknown.push((hash, link));
             }
+        }
+        let names: Vec<&LinkKey> = unknown.iter().map(|(_, link)| &link.key).collect();
+        for (at, id, link, owner) in self.find_links_or_rebuild(&names)? {
+            let (hash, wanted) = unknown[at];
+            if link == *wanted {
+                let is_erased = self.tombstone(&link)?.is_some();
+                let owner = self.known.owner_mark(owner.0.cast_signed());
+                self.known.insert(hash, KnownLink { id, owner, is_erased });
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of the links with these names. See [`ClickQueries::find_links`].
+    pub(crate) fn find_links_or_rebuild(
+        &self,
+        names: &[&LinkKey],
+    ) -> Result<Vec<(usize, i64, LinkId, OwnerId)>, Failure> {
+        match self.find_links(names) {
+            Err(Failure::Refused(error)) => {
+                self.rebuild_keys(&error)?;
+                self.find_links(names)
+            }
+            found => found,
         }
     }
 
@@ -149,6 +166,7 @@ impl ClickWrites {
         &mut self,
         batch: &'b Batch,
         delta: &'b Delta,
+        new: &mut NewKeys,
     ) -> Result<Option<Group<'b>>, Failure> {
         let whole = |(subject, new)| Group {
             who: delta.subject,
@@ -174,16 +192,7 @@ impl ClickWrites {
         let Some(link) = batch.link(target) else { return Ok(None) };
         let owner = delta.owner.0.cast_signed();
         let (hash, owner_mark) = (self.known.hash(link), self.known.owner_mark(owner));
-        let known = match self.known.get(hash) {
-            Some(known) => Some(known),
-            None => match self.queries.link(link)? {
-                Some((id, owner)) => {
-                    let is_erased = self.tombstone(link)?.is_some();
-                    Some(KnownLink { id, owner: self.known.owner_mark(owner), is_erased })
-                }
-                None => None,
-            },
-        };
+        let known = self.known.get(hash);
         // The erasure of an owner deletes the rows, and later clicks of that owner create none.
         let is_same_owner = known.is_some_and(|known| known.owner == owner_mark);
         if !is_same_owner && self.is_owner_erased(delta.owner)? {
@@ -204,9 +213,7 @@ impl ClickWrites {
         }
         match known {
             Some(KnownLink { id, .. }) if !is_same_owner => {
-                let mut statement =
-                    self.conn.prepare_cached("UPDATE subjects SET owner = ?2 WHERE id = ?1")?;
-                statement.execute([id, owner])?;
+                self.change_owner(id, delta.owner, new)?;
             }
             Some(_) => {}
             None => group.subject = self.next_id(),

@@ -5,7 +5,7 @@
 //! sorted sums instead (`runs`); sums of finished days stay in runs (`finished`). The keys of hours begin
 //! with the time, so that writing stays within today's part of the file and old rows are deleted
 //! from one end. Single clicks are kept in compressed columns, a block per batch (`block`,
-//! `blocks`). Every sum carries a checksum. If it does not match, reading the sum is an error, and
+//! `blocks`). Links are found by sorted lists of keys (`key_runs`). Every sum carries a checksum. If it does not match, reading the sum is an error, and
 //! counting continues from the plain numbers of the row.
 
 mod block;
@@ -19,6 +19,10 @@ mod finished;
 mod fold;
 mod groups;
 mod journals;
+mod key_merge;
+mod key_runs;
+#[cfg(test)]
+mod key_tests;
 mod known_links;
 mod old_blocks;
 mod options;

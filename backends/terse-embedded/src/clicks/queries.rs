@@ -14,16 +14,9 @@ use crate::clicks::runs::{ChunkIds, RunVersion, Runs};
 use crate::clicks::sum::count;
 use crate::failure::{Failure, corrupt};
 
-pub(crate) const LINK: &str =
-    "SELECT id, owner FROM subjects WHERE kind = 0 AND domain = ?1 AND code = ?2 AND born = ?3";
 pub(crate) const OTHER: &str =
     "SELECT id FROM subjects WHERE kind = ?1 AND kind <> 0 AND owner = ?2";
-pub(crate) const COUNT: &str = "SELECT people, machines, id FROM subjects WHERE kind = 0 AND domain = \
-    ?1 AND code = ?2 AND born = ?3";
-pub(crate) const FIRST_LINKS: &str =
-    "SELECT domain, code, born FROM subjects WHERE kind = 0 ORDER BY domain, code, born LIMIT ?1";
-pub(crate) const NEXT_LINKS: &str = "SELECT domain, code, born FROM subjects \
-     WHERE kind = 0 AND (domain, code, born) > (?2, ?3, ?4) ORDER BY domain, code, born LIMIT ?1";
+pub(crate) const COUNT: &str = "SELECT people, machines FROM subjects WHERE id = ?1";
 pub(crate) const NEXT_DAY: &str = "SELECT id FROM hours WHERE id >= ?1 ORDER BY id LIMIT 1";
 
 /// A connection for reading clicks. Belongs to one thread.
@@ -34,6 +27,9 @@ pub(crate) struct ClickQueries {
     pub(crate) last_block: RefCell<LastBlock>,
     /// The lists of chunks of the runs.
     pub(crate) chunk_lists: RefCell<HashMap<RunVersion, Arc<Vec<ChunkIds>>>>,
+    /// The same of the keys of links.
+    pub(crate) key_lists: RefCell<HashMap<i64, Arc<Vec<ChunkIds>>>>,
+    pub(crate) names_seed: Cell<Option<i64>>,
 }
 
 /// How much was read.
@@ -71,6 +67,8 @@ impl ClickQueries {
             cost: Cell::default(),
             last_block: RefCell::default(),
             chunk_lists: RefCell::default(),
+            key_lists: RefCell::default(),
+            names_seed: Cell::default(),
         }
     }
 
@@ -95,66 +93,60 @@ impl ClickQueries {
     }
 
     /// The row id of a link, and its owner.
-    pub(crate) fn link(&self, link: &LinkId) -> Result<Option<(i64, i64)>, Failure> {
+    pub(crate) fn link(&self, link: &LinkId) -> Result<Option<(i64, OwnerId)>, Failure> {
+        let found = match self.find_links(&[&link.key]) {
+            // The writer makes the keys again when it finds the damage.
+            Err(Failure::Refused(error)) => {
+                tracing::error!(%error, "keys that find links are damaged; reading all links");
+                return self.search_link(link);
+            }
+            found => found?,
+        };
+        let same = found.into_iter().find(|(_, _, of, _)| of == link);
+        Ok(same.map(|(_, id, _, owner)| (id, owner)))
+    }
+
+    /// The same without keys. Reads the rows of all links.
+    fn search_link(&self, link: &LinkId) -> Result<Option<(i64, OwnerId)>, Failure> {
         let LinkId { key, created_at } = link;
-        let mut statement = self.conn.prepare_cached(LINK)?;
-        let found = statement.query_row(
-            params![key.domain.as_str(), key.code.as_str(), created_at.as_ms()],
-            |row| row.try_into(),
-        );
-        Ok(found.optional()?)
+        let mut statement = self.conn.prepare_cached(
+            "SELECT id, owner FROM subjects WHERE kind = 0 AND domain = ?1 AND code = ?2 AND born = ?3",
+        )?;
+        let place = params![key.domain.as_str(), key.code.as_str(), created_at.as_ms()];
+        let read =
+            |row: &Row<'_>| Ok((row.get(0)?, OwnerId(row.get::<_, i64>(1)?.cast_unsigned())));
+        Ok(statement.query_row(place, read).optional()?)
     }
 
     pub(crate) fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, Failure> {
         let mut statement = self.conn.prepare_cached(COUNT)?;
         let runs = self.runs()?;
         let in_runs = self.clicks_in_runs_if_many(&runs, links.len())?;
-        let mut counts = Vec::with_capacity(links.len());
-        for LinkId { key, created_at } in links {
-            let place = params![key.domain.as_str(), key.code.as_str(), created_at.as_ms()];
-            let read = |row: &Row<'_>| Ok((count(row, 0)?, row.get(2)?));
-            let Some((mut clicks, subject)) = statement.query_row(place, read).optional()? else {
-                counts.push(Count::default());
-                continue;
-            };
+        let mut counts = vec![Count::default(); links.len()];
+        for (at, subject) in self.rows_of_links(links)? {
+            let clicks = &mut counts[at];
+            *clicks = statement.query_row([subject], |row| count(row, 0))?;
             clicks.add(match &in_runs {
                 Some(all) => all.get(&subject).copied().unwrap_or_default(),
                 None => self.clicks_in_runs(&runs, subject)?,
             });
-            counts.push(clicks);
         }
         Ok(counts)
     }
 
-    pub(crate) fn links(
-        &self,
-        after: Option<&LinkId>,
-        limit: usize,
-    ) -> Result<Vec<LinkId>, Failure> {
-        let limit = limit.min(10_000) as i64;
-        let mut statement =
-            self.conn.prepare_cached(if after.is_some() { NEXT_LINKS } else { FIRST_LINKS })?;
-        let mut rows = match after {
-            Some(LinkId { key, created_at }) => statement.query(params![
-                limit,
-                key.domain.as_str(),
-                key.code.as_str(),
-                created_at.as_ms()
-            ])?,
-            None => statement.query([limit])?,
+    /// The rows of links, each with the place of its link.
+    fn rows_of_links(&self, links: &[LinkId]) -> Result<Vec<(usize, i64)>, Failure> {
+        let names: Vec<&LinkKey> = links.iter().map(|link| &link.key).collect();
+        let found = match self.find_links(&names) {
+            Err(Failure::Refused(_)) => {
+                let row =
+                    |(at, link): (usize, &LinkId)| Ok(self.link(link)?.map(|(id, _)| (at, id)));
+                return links.iter().enumerate().filter_map(|link| row(link).transpose()).collect();
+            }
+            found => found?,
         };
-        let mut links = Vec::new();
-        while let Some(row) = rows.next()? {
-            let domain =
-                Domain::from_stored(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
-            let code = Code::parse(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
-            let code = code.ok_or_else(|| corrupt("the subject of a link has no valid code"))?;
-            links.push(LinkId {
-                key: LinkKey { domain, code },
-                created_at: Timestamp::from_ms(row.get(2)?),
-            });
-        }
-        Ok(links)
+        let same = found.into_iter().filter(|(at, _, link, _)| links[*at] == *link);
+        Ok(same.map(|(at, id, ..)| (at, id)).collect())
     }
 
     /// The days of which hours are stored, in rows, blocks or runs, of any subject.
@@ -188,4 +180,13 @@ impl ClickQueries {
         }
         Ok(days)
     }
+}
+
+/// The link of a row with domain, code and creation.
+pub(crate) fn link_of_row(row: &Row<'_>) -> Result<LinkId, Failure> {
+    let domain = Domain::from_stored(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+    let code = Code::parse(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
+    let code = code.ok_or_else(|| corrupt("the subject of a link has no valid code"))?;
+    let created_at = Timestamp::from_ms(row.get(2)?);
+    Ok(LinkId { key: LinkKey { domain, code }, created_at })
 }

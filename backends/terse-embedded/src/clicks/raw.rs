@@ -35,9 +35,15 @@ impl ClickQueries {
         let after =
             query.after.map_or(begin, |after| (after.at_ms, after.number.cast_signed()).max(begin));
         // One more than a page, to know whether there are more.
-        let mut found =
-            self.clicks_in_rows(&query.link, subject, owner, range, after, limit + 1)?;
-        let target = ClickTarget::Link(query.link.clone(), OwnerId(owner.cast_unsigned()));
+        let mut found = self.clicks_in_rows(
+            &query.link,
+            subject,
+            owner.0.cast_signed(),
+            range,
+            after,
+            limit + 1,
+        )?;
+        let target = ClickTarget::Link(query.link.clone(), owner);
         found.extend(self.clicks_in_blocks(&target, subject, range, after, limit + 1)?);
         found.sort_by_key(|(cursor, _)| *cursor);
         let next = found.get(limit).and_then(|_| found.get(limit.checked_sub(1)?));

@@ -99,9 +99,14 @@ impl Run {
 
     /// The chunks that may have sums with ids from `from` to before `to`.
     pub(crate) fn chunks_in(&self, from: i64, to: i64) -> std::ops::Range<usize> {
-        let first = self.chunks.partition_point(|chunk| chunk.last < from);
-        first..self.chunks.partition_point(|chunk| chunk.first < to).max(first)
+        chunks_in(&self.chunks, from, to)
     }
+}
+
+/// The chunks of a list that may have ids from `from` to before `to`.
+pub(crate) fn chunks_in(chunks: &[ChunkIds], from: i64, to: i64) -> std::ops::Range<usize> {
+    let first = chunks.partition_point(|chunk| chunk.last < from);
+    first..chunks.partition_point(|chunk| chunk.first < to).max(first)
 }
 
 /// The merge that has begun.

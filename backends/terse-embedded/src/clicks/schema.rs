@@ -16,6 +16,7 @@ pub(crate) const CLICKS: FileSchema = FileSchema {
         include_str!("schema_7.sql"),
         include_str!("schema_8.sql"),
         include_str!("schema_9.sql"),
+        include_str!("schema_10.sql"),
     ],
 };
 
@@ -25,8 +26,8 @@ mod tests {
 
     use super::*;
     use crate::clicks::{
-        blocks, day_ranks, erase, fold, journals, old_blocks, prune, queries, raw, report, runs,
-        top, top_with_runs, writes,
+        blocks, day_ranks, erase, fold, journals, key_runs, old_blocks, prune, queries, raw,
+        report, runs, top, top_with_runs, writes,
     };
     use crate::schema::tests::assert_plan;
 
@@ -35,11 +36,13 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         CLICKS.migrate(&mut conn, 0).unwrap();
         for (sql, index) in [
-            (queries::LINK, "subjects_links (domain=? AND code=? AND born=?)"),
             (queries::OTHER, "subjects_others (kind=? AND owner=?)"),
-            (queries::COUNT, "subjects_links (domain=? AND code=? AND born=?)"),
-            (queries::FIRST_LINKS, "subjects_links"),
-            (queries::NEXT_LINKS, "subjects_links ((domain,code,born)>(?,?,?))"),
+            (queries::COUNT, "INTEGER PRIMARY KEY (rowid=?)"),
+            // There are few runs.
+            (key_runs::KEY_RUNS, "SCAN key_runs"),
+            (key_runs::KEY_LIST, "INTEGER PRIMARY KEY (rowid=?)"),
+            (key_runs::KEY_CHUNK, "INTEGER PRIMARY KEY (rowid=?)"),
+            (key_runs::LINK_BY_ID, "INTEGER PRIMARY KEY (rowid=?)"),
             (queries::NEXT_DAY, "PRIMARY KEY (rowid>?)"),
             (report::EVER, "INTEGER PRIMARY KEY (rowid=?)"),
             (report::HOURS[0], "PRIMARY KEY (rowid>? AND rowid<?)"),
@@ -58,8 +61,6 @@ mod tests {
             (journals::EPOCH, "PRIMARY KEY (id=?)"),
             (journals::POSITION, "PRIMARY KEY (journal=? AND segment=?)"),
             (journals::POSITIONS, "PRIMARY KEY (journal=?)"),
-            (erase::LINKS_NAMED, "subjects_links (domain=? AND code=? AND born<?)"),
-            (erase::LINKS_OF, "subjects_links_of (owner=?)"),
             (erase::LINK_ERASED, "PRIMARY KEY (domain=? AND code=? AND created_by>?)"),
             (erase::OWNER_ERASED, "PRIMARY KEY (rowid=?)"),
             (erase::OLD_LINKS, "erased_links_by_age (erased_at<?)"),
@@ -84,7 +85,6 @@ mod tests {
             (top::NEXT, "subjects_ranked ((rank,domain,code,born)>(?,?,?,?) AND rank<?)"),
             (top_with_runs::RANKED_FROM, "subjects_ranked (rank>? AND rank<?)"),
             (top::LINK_OF_ROW, "INTEGER PRIMARY KEY (rowid=?)"),
-            (top::LINKS_OF, "subjects_links_of (owner=?)"),
             (top::NEXT_RANKED_DAY, "INDEX days_ranked (day>?"),
             (top::LAST_RANKED_DAY, "INDEX days_ranked"),
             (top::BUSIEST_OF_DAY, "INDEX days_ranked (day=?)"),

@@ -23,6 +23,7 @@ use crate::clicks::writes::ClickWrites;
 use crate::database::Database;
 use crate::disk_reserve::DiskReserve;
 use crate::engine::{self, DbLocation};
+use crate::failure::Failure;
 use crate::options::EmbeddedOpenError;
 use crate::threads::{ReadPool, StoreThreads};
 
@@ -82,7 +83,8 @@ impl EmbeddedClicks {
     /// Opens the store, creating it if it is missing. Blocks: not for async threads.
     pub fn open(options: ClickOptions) -> Result<Self, EmbeddedOpenError> {
         let site = options.site();
-        let conn = CLICKS.open(&site)?;
+        let first = ClickQueries::new(CLICKS.open(&site)?);
+        first.make_missing_keys().map_err(Failure::into_engine)?;
         engine::sync_folder_of(&site.path)?;
         let pools = [ReadPool {
             name: "read",
@@ -95,7 +97,7 @@ impl EmbeddedClicks {
         let database = Clicks { site: site.clone(), raw, runs };
         let threads = StoreThreads::start(&database, options.queue, TIMEOUT, &pools)?;
         // Closed last, so that SQLite never deletes the log between two connections.
-        drop(conn);
+        drop(first);
         // A killed process may have left a deleted salt in the log.
         Ok(Self { site, threads, run_from: runs.from, to_wipe: AtomicBool::new(true) })
     }

@@ -9,19 +9,18 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use rusqlite::{OptionalExtension, Row, params};
+use terse_core::OwnerId;
 use terse_core::clicks::{
     BotFilter, ClickSubject, Count, LinkId, Period, RankedLink, TopQuery, Unit,
 };
-use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
 use crate::clicks::bucket::{day_id, hour_id, of_hour_id, subject_of_day_id};
-use crate::clicks::erase;
 use crate::clicks::fold::Progress;
-use crate::clicks::queries::ClickQueries;
+use crate::clicks::queries::{ClickQueries, link_of_row};
 use crate::clicks::report::{DAYS, HOURS, TimeRange};
 use crate::clicks::runs::Runs;
 use crate::clicks::sum::count;
-use crate::failure::{Failure, corrupt};
+use crate::failure::Failure;
 
 pub(crate) const FIRST: &str = "SELECT domain, code, born, people, machines, owner FROM subjects \
      WHERE kind = 0 AND rank < 0 ORDER BY rank, domain, code, born";
@@ -30,8 +29,6 @@ pub(crate) const NEXT: &str = "SELECT domain, code, born, people, machines, owne
      ORDER BY rank, domain, code, born";
 pub(crate) const LINK_OF_ROW: &str =
     "SELECT domain, code, born, people, machines, owner FROM subjects WHERE id = ?1 AND kind = 0";
-pub(crate) const LINKS_OF: &str = "SELECT domain, code, born, people, machines, owner, id \
-     FROM subjects WHERE kind = 0 AND owner = ?1 LIMIT ?2";
 pub(crate) const NEXT_RANKED_DAY: &str =
     "SELECT day FROM days WHERE day >= ?1 ORDER BY day LIMIT 1";
 pub(crate) const LAST_RANKED_DAY: &str = "SELECT day FROM days ORDER BY day DESC LIMIT 1";
@@ -201,13 +198,19 @@ impl ClickQueries {
 
     /// The links of an owner with their rows, unless there are many.
     fn few_links(&self, owner: OwnerId) -> Result<Option<Vec<(RankedLink, i64)>>, Failure> {
-        let mut statement = self.conn.prepare_cached(LINKS_OF)?;
-        let mut rows = statement.query([owner.0.cast_signed(), FEW_LINKS as i64 + 1])?;
-        let mut links = Vec::new();
-        while let Some(row) = rows.next()? {
-            links.push((ranked(row)?, row.get(6)?));
+        let ids = self.links_of(owner, FEW_LINKS + 1)?;
+        if ids.len() > FEW_LINKS {
+            return Ok(None);
         }
-        Ok((links.len() <= FEW_LINKS).then_some(links))
+        let mut links = Vec::with_capacity(ids.len());
+        for subject in ids {
+            if let Some((link, of)) = self.link_of_row(subject)?
+                && of == owner
+            {
+                links.push((link, subject));
+            }
+        }
+        Ok(Some(links))
     }
 
     /// The clicks of all subjects in a period whose sums are in blocks, in one pass.
@@ -297,13 +300,11 @@ impl ClickQueries {
         Ok(query.rank(found))
     }
 
-    /// The rows of the links of an owner, unless there are too many to read them all.
+    /// The rows of the links of an owner, unless there are too many to read them all. Some may be
+    /// of other owners.
     fn rows_of(&self, owner: OwnerId) -> Result<Option<HashSet<i64>>, Failure> {
-        let mut statement = self.conn.prepare_cached(erase::LINKS_OF)?;
-        let found = statement
-            .query_map([owner.0.cast_signed(), MANY_LINKS as i64 + 1], |row| row.get(0))?
-            .collect::<Result<HashSet<i64>, _>>()?;
-        Ok((found.len() <= MANY_LINKS).then_some(found))
+        let found = self.links_of(owner, MANY_LINKS + 1)?;
+        Ok((found.len() <= MANY_LINKS).then(|| found.into_iter().collect()))
     }
 
     /// The ranking of a period: of the links of an owner, or of the busiest links of each day.
@@ -440,17 +441,14 @@ impl ClickQueries {
 
 /// A link and its clicks of all time: domain, code, creation, humans and bots.
 pub(crate) fn ranked(row: &Row<'_>) -> Result<RankedLink, Failure> {
-    let domain = Domain::from_stored(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
-    let code = Code::parse(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
-    let code = code.ok_or_else(|| corrupt("the subject of a link has no valid code"))?;
-    let created_at = Timestamp::from_ms(row.get(2)?);
-    let link = LinkId { key: LinkKey { domain, code }, created_at };
+    let link = link_of_row(row)?;
     Ok(RankedLink { link, clicks: count(row, 3)? })
 }
 
 #[cfg(test)]
 mod tests {
     use rusqlite::Connection;
+    use terse_core::Timestamp;
     use terse_core::clicks::{Batch, Click, ClickTarget};
     use terse_testkit::key;
 

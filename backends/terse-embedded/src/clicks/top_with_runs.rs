@@ -109,7 +109,10 @@ impl ClickQueries {
     }
 
     /// The link of a row with its clicks outside of runs, and its owner.
-    fn link_of_row(&self, subject: i64) -> Result<Option<(RankedLink, OwnerId)>, Failure> {
+    pub(crate) fn link_of_row(
+        &self,
+        subject: i64,
+    ) -> Result<Option<(RankedLink, OwnerId)>, Failure> {
         let mut statement = self.conn.prepare_cached(LINK_OF_ROW)?;
         let read =
             |row: &Row<'_>| Ok((ranked(row), OwnerId(row.get::<_, i64>(5)?.cast_unsigned())));

@@ -81,6 +81,7 @@ pub fn verify_clicks(db: &Path) -> Result<ClickFileCheck, EmbeddedOpenError> {
     check_totals(&queries, &mut report);
     check_blocks(&queries, &mut report)?;
     check_runs(&queries, &mut report)?;
+    check_keys(&queries, &mut report)?;
     Ok(report)
 }
 
@@ -200,6 +201,19 @@ fn runs_with_problems(
         }
     }
     Ok(problems)
+}
+
+/// Checks that every link is found by its name and by its owner, and that nothing else is.
+fn check_keys(queries: &ClickQueries, report: &mut ClickFileCheck) -> rusqlite::Result<()> {
+    match queries.has_right_keys() {
+        Ok(true) => {}
+        Ok(false) => {
+            report.problems.add("the keys that find links do not fit the links".to_owned());
+        }
+        Err(Failure::Engine(error)) => return Err(error),
+        Err(failure) => report.problems.add(failure.to_string()),
+    }
+    Ok(())
 }
 
 /// How many subjects have totals that are not the sum of their hours and days, in rows, in blocks

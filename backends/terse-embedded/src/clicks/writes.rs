@@ -4,15 +4,16 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
-use terse_core::Timestamp;
 use terse_core::clicks::{
     Added, Batch, ClickSubject, Count, Delta, LinkId, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL,
     SumSubject,
 };
+use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::bucket::hour_id;
 use crate::clicks::fold::Progress;
 use crate::clicks::groups::{Group, raw_rows};
+use crate::clicks::key_merge::NewKeys;
 use crate::clicks::known_links::KnownLinks;
 use crate::clicks::queries::{ClickQueries, filed};
 use crate::clicks::run_erase::CleanedRun;
@@ -49,6 +50,8 @@ pub(crate) struct ClickWrites {
     pub(super) known: KnownLinks,
     /// How far the last step of an erasure came.
     pub(crate) cleaned: Option<CleanedRun>,
+    /// The links that are left of an owner who is being erased.
+    pub(crate) erasing: Option<(OwnerId, Vec<i64>)>,
     /// Whether there may be tombstones of links.
     has_erased_links: bool,
 }
@@ -69,7 +72,9 @@ impl crate::database::Writes for ClickWrites {
     fn reload(&mut self) -> rusqlite::Result<()> {
         self.clear_link_cache();
         self.cleaned = None;
+        self.erasing = None;
         self.queries.chunk_lists.borrow_mut().clear();
+        self.queries.key_lists.borrow_mut().clear();
         let conn = &self.queries.conn;
         self.next_subject = conn.query_row(NEXT_SUBJECT, [], |row| row.get(0))?;
         self.next_block =
@@ -134,6 +139,7 @@ impl ClickWrites {
             limits: RunLimits::default(),
             known: KnownLinks::new(),
             cleaned: None,
+            erasing: None,
             has_erased_links: true,
         };
         crate::database::Writes::reload(&mut writes)?;
@@ -145,20 +151,22 @@ impl ClickWrites {
             return Ok(refusal);
         }
         self.known.make_room();
-        let mut groups = self.groups(batch)?;
-        self.number_by_name(batch, &mut groups);
+        let mut keys = NewKeys::default();
+        let mut groups = self.groups(batch, &mut keys)?;
         // Sorted in the order of the file.
         groups.sort_unstable_by_key(|group| group.subject);
         let progress = self.progress()?;
         let mut statements = Statements::new(&self.queries.conn)?;
         let is_on = groups.len() >= self.limits.from;
         let settled_to = if is_on { self.run_state()?.1 } else { i64::MAX };
-        let mut deferred = Deferred { settled_to, sums: Vec::new() };
+        let seed = self.names_seed()?;
+        let mut deferred = Deferred { settled_to, seed, sums: Vec::new(), keys };
         for group in &groups {
             self.write_group(&mut statements, progress, batch, group, &mut deferred)?;
         }
         drop(statements);
         // Rolls back: a refusal would commit the counts that are written already.
+        self.put_new_keys(deferred.keys).map_err(Failure::after_writes)?;
         self.put_sums(deferred.sums, &batch.clicks).map_err(Failure::after_writes)?;
         if let Some(reserve) = &self.raw {
             let rows = raw_rows(batch, &groups);
@@ -188,11 +196,14 @@ impl ClickWrites {
     }
 }
 
-/// Sums that are written as a run.
+/// What is written after the rows: sums as a run, and the keys of new links.
 struct Deferred<'g> {
     /// Only sums of rows from this one on may be.
     settled_to: i64,
     sums: Vec<(i64, &'g Delta)>,
+    /// Of the names in keys.
+    seed: i64,
+    keys: NewKeys,
 }
 
 impl ClickWrites {
@@ -249,7 +260,7 @@ impl ClickWrites {
             statements.put_hour.execute(row)?;
         }
         // The row of the subject has no sum yet if it is new, and none is added to it but here.
-        self.write_subject(statements, batch, group, clicks)?;
+        self.write_subject(statements, batch, group, clicks, deferred)?;
         self.add_to_ever(subject, late)
     }
 
@@ -260,6 +271,7 @@ impl ClickWrites {
         batch: &Batch,
         group: &Group<'_>,
         clicks: Count,
+        deferred: &mut Deferred<'_>,
     ) -> Result<(), Failure> {
         let (humans, bots) = (clicks.humans.cast_signed(), clicks.bots.cast_signed());
         let subject = group.subject;
@@ -271,13 +283,11 @@ impl ClickWrites {
         }
         let (kind, domain, code, created_at, owner) = match group.who {
             SumSubject::Link(target) => match batch.link(target) {
-                Some(LinkId { key, created_at }) => (
-                    0,
-                    key.domain.as_str(),
-                    key.code.as_str(),
-                    created_at.as_ms(),
-                    group.owner.0.cast_signed(),
-                ),
+                Some(LinkId { key, created_at }) => {
+                    deferred.keys.add(deferred.seed, key, group.owner, subject);
+                    let (domain, code) = (key.domain.as_str(), key.code.as_str());
+                    (0, domain, code, created_at.as_ms(), group.owner.0.cast_signed())
+                }
                 None => return Ok(()),
             },
             SumSubject::Owner(owner) => other(&ClickSubject::Owner(owner)),

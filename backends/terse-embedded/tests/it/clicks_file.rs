@@ -148,7 +148,7 @@ fn files_from_the_future_and_of_others_are_refused_and_left_alone() {
         EmbeddedClicks::open(ClickOptions::new(folder.db())).unwrap_err(),
         inspect_clicks(&folder.db()).unwrap_err(),
     ] {
-        assert!(matches!(error, EmbeddedOpenError::Newer { found: 99, known: 9 }), "{error}");
+        assert!(matches!(error, EmbeddedOpenError::Newer { found: 99, known: 10 }), "{error}");
     }
     let links = folder.0.path().join("terse.db");
     drop(EmbeddedLinks::open(EmbeddedOptions::new(&links)).unwrap());
@@ -523,10 +523,13 @@ async fn a_file_from_before_journals_had_ids_counts_nothing_twice() {
          DROP TABLE erased_owners; ALTER TABLE clicks DROP COLUMN took_nanos; \
          DROP TABLE blocks; DROP TABLE erased_subjects; \
          DROP TABLE delta_blocks; DROP TABLE delta_chunks; \
+         CREATE UNIQUE INDEX subjects_links ON subjects (domain, code, born) WHERE kind = 0; \
+         CREATE INDEX subjects_links_of ON subjects (owner) WHERE kind = 0; \
+         DROP TABLE key_runs; DROP TABLE key_chunks; \
          DROP TABLE runs; DROP TABLE run_heads; DROP TABLE run_bodies; DROP TABLE day_ranks; \
          DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
          DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
-         DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from'); \
+         DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from', 'names_seed'); \
          PRAGMA user_version = 1",
     );
     inspect_clicks(&folder.db()).unwrap();
@@ -591,10 +594,13 @@ async fn days_of_an_earlier_version_with_late_hours_stay_in_the_series() {
         &format!(
             "INSERT INTO hours (id, people, machines, sum) SELECT ({first} << 41) | (id << 5) | 1, \
              0, 0, x'' FROM subjects WHERE kind = 0 LIMIT 1; \
-             DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from'); \
+             DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from', 'names_seed'); \
              DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
              DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
              DROP TABLE delta_blocks; DROP TABLE delta_chunks; DROP INDEX blocks_by_end; \
+             CREATE UNIQUE INDEX subjects_links ON subjects (domain, code, born) WHERE kind = 0; \
+             CREATE INDEX subjects_links_of ON subjects (owner) WHERE kind = 0; \
+             DROP TABLE key_runs; DROP TABLE key_chunks; \
              DROP TABLE runs; DROP TABLE run_heads; DROP TABLE run_bodies; DROP TABLE day_ranks; \
              PRAGMA user_version = 4"
         ),

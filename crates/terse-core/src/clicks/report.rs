@@ -281,6 +281,7 @@ pub trait ClickReports: Send + Sync + 'static {
     /// Raw clicks of a link, within their retention time.
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError>;
 
-    /// Up to `limit` of the links that have clicks, after `after`, in the order of their ids.
+    /// Up to `limit` of the links that have clicks, after `after`, in an order of the store's own
+    /// that does not change. `after` is a link of an earlier answer, and may be erased since.
     async fn links(&self, after: Option<&LinkId>, limit: usize) -> Result<Vec<LinkId>, StoreError>;
 }

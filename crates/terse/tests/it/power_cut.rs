@@ -550,10 +550,13 @@ const FIRST_CLICKS: &str = "CREATE TABLE old (segment INTEGER PRIMARY KEY, place
      DROP TABLE erased_owners; ALTER TABLE clicks DROP COLUMN took_nanos; \
      DROP TABLE blocks; DROP TABLE erased_subjects; \
      DROP TABLE delta_blocks; DROP TABLE delta_chunks; \
+     CREATE UNIQUE INDEX subjects_links ON subjects (domain, code, born) WHERE kind = 0; \
+     CREATE INDEX subjects_links_of ON subjects (owner) WHERE kind = 0; \
+     DROP TABLE key_runs; DROP TABLE key_chunks; \
      DROP TABLE runs; DROP TABLE run_heads; DROP TABLE run_bodies; \
      DROP TABLE day_ranks; DROP INDEX subjects_ranked; ALTER TABLE subjects DROP COLUMN rank; \
      DROP INDEX days_ranked; ALTER TABLE days DROP COLUMN rank; \
-     DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from'); \
+     DELETE FROM meta WHERE name IN ('folded_to', 'totals_to', 'hours_from', 'names_seed'); \
      PRAGMA user_version = 1";
 
 #[test]
