@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use terse_core::StoreError;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::{Client, Row};
 
@@ -45,6 +46,10 @@ impl ExclusivePool {
             ),
             timeout,
         }
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        self.connector.runtime()
     }
 
     /// Opens the first connection.

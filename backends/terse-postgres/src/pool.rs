@@ -191,6 +191,11 @@ impl Pool {
         }
     }
 
+    /// Where connections belong.
+    pub(crate) fn runtime(&self) -> &Handle {
+        self.writes.runtime()
+    }
+
     /// Takes a connection, for a caller that sends `BEGIN` together with its first statements.
     pub(crate) async fn take_connection(&self) -> Result<Transaction<'_>, Failure> {
         self.writes.take().await

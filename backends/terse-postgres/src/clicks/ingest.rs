@@ -9,11 +9,12 @@ use terse_core::clicks::{
     MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Position, SumSubject, WarningVisit,
 };
 use terse_core::{StoreError, Timestamp};
+use tokio::task::JoinSet;
 
 use super::sum::{Slot, Sum};
 use super::{ERASURE_LOCK, HOUR, PostgresClicks, SubjectKey, partitions, raw};
 use crate::exclusive::Transaction;
-use crate::failure::{Failure, corrupt};
+use crate::failure::{Failure, corrupt, unavailable};
 use crate::pool::retried;
 use crate::sql::params;
 
@@ -24,7 +25,20 @@ impl ClickIngest for PostgresClicks {
     }
 
     async fn add(&self, batch: &Arc<Batch>) -> Result<Added, StoreError> {
-        Ok(retried(|| self.add_once(batch)).await?)
+        // On the runtime of the connections, not on the caller's thread: the shipper's thread has a
+        // low priority and reads the journal meanwhile, and the transaction holds locks that other
+        // nodes and erasures wait for. Dropping the set ends the task.
+        let (clicks, batch) = (self.clone(), Arc::clone(batch));
+        let mut task = JoinSet::new();
+        task.spawn_on(
+            async move { retried(|| clicks.add_once(&batch)).await },
+            self.pool.runtime(),
+        );
+        match task.join_next().await {
+            Some(Ok(added)) => Ok(added?),
+            Some(Err(error)) => Err(StoreError::Unavailable(error.into())),
+            None => Err(unavailable("the task that counts clicks is missing")),
+        }
     }
 
     async fn forget(

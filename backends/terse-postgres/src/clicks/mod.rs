@@ -33,6 +33,7 @@ const HOUR: i16 = 1;
 const DAY: i16 = 2;
 
 /// Clicks in a database that several nodes share.
+#[derive(Clone)]
 pub struct PostgresClicks {
     pool: Arc<Pool>,
     keep_raw: bool,

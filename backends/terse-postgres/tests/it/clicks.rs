@@ -1,13 +1,16 @@
-//! Single clicks by the month.
+//! Single clicks by the month, and who drives the transaction that counts.
 
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
-use terse_core::clicks::{Click, ClickRetention, ClickTarget, LinkId, Retention};
+use terse_core::clicks::{
+    Added, Batch, Click, ClickIngest as _, ClickRetention, ClickTarget, JournalId, JournalSpan,
+    LinkId, Retention,
+};
 use terse_core::{OwnerId, Timestamp};
 use terse_postgres::{PostgresClicks, PostgresOptions};
-use terse_testkit::PostgresServer;
 use terse_testkit::click_store::{ClickStoreHandle, add_clicks};
-use terse_testkit::key;
+use terse_testkit::{PostgresServer, key, wait_until};
 
 fn click(at: i64) -> Click {
     let link = LinkId { key: key("one"), created_at: Timestamp::EPOCH };
@@ -55,4 +58,24 @@ async fn months_have_tables_ahead_and_are_dropped_whole() {
     clicks.prune(before).await.unwrap();
     add_clicks(&*store, vec![click(start + 5)]).await;
     assert_eq!(kept("click_raw_default"), "0");
+}
+
+/// The shipper's thread has a low priority and reads the journal while a batch is counted. The
+/// transaction must not wait for it: it holds locks that other nodes and erasures need.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_is_slow_does_not_keep_the_transaction_open() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    let clicks = PostgresClicks::open(PostgresOptions::new(url.clone()), true).await.unwrap();
+    let journal = JournalId([7; 16]);
+    let epoch = clicks.open(journal).await.unwrap().epoch;
+    let span = JournalSpan { journal, epoch, segment: 1, from: 0, to: 1 };
+    let batch = Arc::new(Batch::of(vec![span], [click(1_000)]));
+    let mut adding = std::pin::pin!(clicks.add(&batch));
+    let first = adding.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(first.is_pending());
+    // The caller does not go on, and the clicks are counted.
+    let counted = move || server.sql(&url, "SELECT count(*) FROM click_raw") == "1";
+    tokio::task::spawn_blocking(|| wait_until("the click is counted", counted)).await.unwrap();
+    assert_eq!(adding.await.unwrap(), Added::Done);
 }

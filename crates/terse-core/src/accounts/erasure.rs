@@ -25,8 +25,9 @@ use crate::store::{Cursor, ListQuery, Sort, StoreError};
 /// The number of links per page, and the largest number of link erasures in flight to the store.
 const PAGE: usize = 500;
 const MAX_CONCURRENT: usize = 64;
-/// How long a request waits for its erasure. A larger one continues in the background.
-const REQUEST_WAIT: Duration = Duration::from_secs(10);
+/// How long a request waits for its erasure. A larger one continues in the background. Clients and
+/// load balancers often give up after five to ten seconds, and the registry's refresh may take two.
+const REQUEST_WAIT: Duration = Duration::from_secs(3);
 /// The largest number of erasures that run at once. The erasure job finishes further ones.
 const AT_ONCE: usize = 4;
 
