@@ -22,6 +22,8 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// The waits between attempts to reach one that does not.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(2);
+/// If Redis fails again this soon, the wait before it is used again grows as if it had not answered.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// After this many probes without an answer, the client reconnects.
 const FAILED_PROBES: u32 = 2;
 
@@ -62,6 +64,7 @@ struct State {
     tripped: Notify,
     epochs: watch::Sender<u64>,
     log: LogLimit,
+    log_in_use: LogLimit,
 }
 
 impl Redis {
@@ -82,6 +85,7 @@ impl Redis {
             tripped: Notify::new(),
             epochs: watch::channel(0).0,
             log: LogLimit::default(),
+            log_in_use: LogLimit::default(),
             patience,
             url,
         });
@@ -101,6 +105,11 @@ impl Redis {
     /// How often the breaker has opened.
     pub fn trips(&self) -> u64 {
         self.state.trips.load(Ordering::Relaxed)
+    }
+
+    /// The longest time that a call waits.
+    pub(crate) fn patience(&self) -> Duration {
+        self.state.patience
     }
 
     pub(crate) fn url(&self) -> &RedisUrl {
@@ -127,8 +136,17 @@ impl Redis {
         &self,
         work: impl AsyncFnOnce(&mut Connection) -> RedisResult<T>,
     ) -> Result<T, RedisUnavailable> {
+        self.call_within(self.state.patience, work).await
+    }
+
+    /// The same with another bound, for work that no visitor waits for.
+    pub(crate) async fn call_within<T>(
+        &self,
+        patience: Duration,
+        work: impl AsyncFnOnce(&mut Connection) -> RedisResult<T>,
+    ) -> Result<T, RedisUnavailable> {
         let Some(mut connection) = self.state.connection() else { return Err(RedisUnavailable) };
-        match timeout(self.state.patience, work(&mut connection)).await {
+        match timeout(patience, work(&mut connection)).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) if is_refusal(&error) => self.state.warn(&error.to_string()),
             Ok(Err(error)) => self.state.trip(&error.to_string()),
@@ -177,6 +195,12 @@ impl State {
     fn warn(&self, reason: &str) {
         if let Some(suppressed) = self.log.admit(self.started.elapsed()) {
             tracing::warn!(reason, suppressed, redis = %self.url, "Redis is not used for now");
+        }
+    }
+
+    fn say_in_use(&self) {
+        if let Some(suppressed) = self.log_in_use.admit(self.started.elapsed()) {
+            tracing::info!(suppressed, redis = %self.url, "Redis is in use again");
         }
     }
 
@@ -239,11 +263,13 @@ fn run_ids(answer: &Value, found: &mut Vec<String>) {
 
 /// Probes the connection, renews it, and closes the breaker when Redis answers again.
 async fn keep(state: Arc<State>, mut servers: Vec<String>) {
-    let (mut failures, mut wait) = (0, FIRST_RETRY);
+    let (mut failures, mut wait, mut in_use_since) = (0, FIRST_RETRY, Instant::now());
     loop {
         if state.is_up.load(Ordering::Acquire) {
-            // A trip ends the wait.
-            let _ = timeout(PROBE_INTERVAL, state.tripped.notified()).await;
+            // A trip ends the wait, and another one begins before Redis is used again.
+            if timeout(PROBE_INTERVAL, state.tripped.notified()).await.is_ok() {
+                continue;
+            }
         } else {
             let jitter = getrandom::u32().unwrap_or_default() % 50;
             tokio::time::sleep(wait + wait * jitter / 100).await;
@@ -260,12 +286,17 @@ async fn keep(state: Arc<State>, mut servers: Vec<String>) {
         match probed {
             Ok(seen) => {
                 let are_others = seen != servers;
+                let was_stable = in_use_since.elapsed() >= STABLE_AFTER;
                 if are_others || !state.is_up.load(Ordering::Acquire) {
                     servers = seen;
                     state.begin_epoch();
-                    tracing::info!(redis = %state.url, "Redis is in use again");
+                    state.say_in_use();
+                    wait = if was_stable { FIRST_RETRY } else { (wait * 2).min(LAST_RETRY) };
+                    in_use_since = Instant::now();
+                } else if was_stable {
+                    wait = FIRST_RETRY;
                 }
-                (failures, wait) = (0, FIRST_RETRY);
+                failures = 0;
             }
             Err(error) => {
                 state.trip(&error.to_string());

@@ -11,7 +11,7 @@ mod floors;
 mod inspect;
 mod limiter;
 mod links;
-
+mod replay;
 mod target;
 mod value;
 

@@ -23,33 +23,34 @@ use tokio::task::JoinHandle;
 
 use crate::client::{Redis, RedisUnavailable};
 use crate::floors::MinimumRevisions;
+use crate::replay::{Replays, replay_each_epoch};
 use crate::value::{self, LinkCopy, PUT};
 
 /// The longest time that a copy is kept.
 const KEPT: Duration = Duration::from_hours(24);
 /// A copy of this age is compared with the store.
 const REVALIDATED: Duration = Duration::from_mins(5);
-/// The greatest age of a copy that is used while the store is away.
-const MAX_STALE: Duration = Duration::from_hours(1);
 /// How long a tombstone is kept: longer than a copy may take from the store into Redis.
 const TOMBSTONE: Duration = Duration::from_secs(60);
 /// A copy whose read of the store began longer ago is not written.
-const MAX_FILL: Duration = Duration::from_secs(2);
-/// The changes that are replayed after Redis was away, and the most of them. Copies that were
-/// written earlier are not used any more: a change that they lack may be too old to be replayed.
-const REPLAYED: Duration = Duration::from_mins(8);
-const MAX_REPLAYED: usize = 20_000;
+pub(crate) const MAX_FILL: Duration = Duration::from_secs(2);
 /// Writes under way at a time.
 const PIPELINED: usize = 128;
 /// Batches of copies that are being written; further ones are left out.
 const FILLS: usize = 64;
-const RETRY: Duration = Duration::from_millis(500);
-
 /// How links are kept.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct RedisLinkOptions {
     /// Whether a new link is written to Redis when it is created.
     pub write_through: bool,
+    /// The greatest age of a copy that is used while the store is away.
+    pub max_stale: Duration,
+}
+
+impl Default for RedisLinkOptions {
+    fn default() -> Self {
+        Self { write_through: false, max_stale: Duration::from_hours(1) }
+    }
 }
 
 /// Counts how look-ups were answered.
@@ -63,6 +64,8 @@ pub struct LookupCounts {
     pub bypassed: u64,
     /// Copies used although they were old, because the store did not answer.
     pub stale: u64,
+    /// Replays of recent changes that were begun.
+    pub replays: u64,
 }
 
 #[derive(Default)]
@@ -71,6 +74,7 @@ pub(crate) struct Counters {
     misses: AtomicU64,
     bypassed: AtomicU64,
     stale: AtomicU64,
+    pub(crate) replays: AtomicU64,
 }
 
 /// Reads links from Redis, then from the store.
@@ -81,20 +85,20 @@ pub struct RedisLinks {
 
 pub(crate) struct Inner {
     pub(crate) redis: Arc<Redis>,
-    store: Arc<dyn LinkStore>,
+    pub(crate) store: Arc<dyn LinkStore>,
     pub(crate) options: RedisLinkOptions,
     /// The prefix of all keys of this store.
     pub(crate) prefix: String,
     pub(crate) floors: MinimumRevisions,
     put: Script,
-    incarnation: RwLock<u64>,
-    replays: Replays,
+    pub(crate) incarnation: RwLock<u64>,
+    pub(crate) replays: Replays,
     /// Copies written before this time of Redis' clock are not used.
-    trusted_from_ms: AtomicI64,
+    pub(crate) trusted_from_ms: AtomicI64,
     /// Begin again: the incarnation may be another.
-    again: Notify,
+    pub(crate) again: Notify,
     fills: Arc<Semaphore>,
-    counters: Counters,
+    pub(crate) counters: Counters,
 }
 
 impl RedisLinks {
@@ -122,13 +126,14 @@ impl RedisLinks {
 
     /// How look-ups were answered so far.
     pub fn counts(&self) -> LookupCounts {
-        let Counters { hits, misses, bypassed, stale } = &self.inner.counters;
+        let Counters { hits, misses, bypassed, stale, replays } = &self.inner.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         LookupCounts {
             hits: read(hits),
             misses: read(misses),
             bypassed: read(bypassed),
             stale: read(stale),
+            replays: read(replays),
         }
     }
 
@@ -150,6 +155,8 @@ impl RedisLinks {
         to.counters("terse_shared_cache_lookups", help, "what", lookups);
         let help = "How often Redis did not answer and was no longer asked";
         to.count("terse_shared_cache_trips", help, self.inner.redis.trips());
+        let help = "How often recent changes were written to Redis, after it was away";
+        to.count("terse_shared_cache_replays", help, counts.replays);
         let help = "Whether copies of links in Redis are in use";
         to.gauge("terse_shared_cache_ready", help, f64::from(u8::from(self.is_ready())));
     }
@@ -219,7 +226,8 @@ impl Inner {
                 let latest = self.redis.now_ms() + i64::try_from(left.as_millis()).unwrap_or(0);
                 writes.push(async move {
                     let content = link_codec::encode(link);
-                    self.put(&link.key, "L", link.revision, ttl, latest, &content).await
+                    let put = Put { kind: "L", ttl, latest_ms: latest, content: &content };
+                    self.put(&link.key, link.revision, put, self.redis.patience()).await
                 });
             }
             let _left_out = join_all(writes).await;
@@ -228,17 +236,30 @@ impl Inner {
 
     /// Writes tombstones. A failure opens the breaker, so that the changes are replayed.
     pub(crate) async fn write_tombstones(&self, changes: &[LinkChange]) -> bool {
+        self.write_tombstones_by(changes, PIPELINED, self.redis.patience()).await
+    }
+
+    pub(crate) async fn write_tombstones_by(
+        &self,
+        changes: &[LinkChange],
+        pipelined: usize,
+        patience: Duration,
+    ) -> bool {
         let mut all_written = true;
-        for some in changes.chunks(PIPELINED) {
+        for some in changes.chunks(pipelined) {
             let mut writes = Vec::with_capacity(some.len());
             for LinkChange { key, revision, .. } in some {
                 // The first revision replaces nothing: a missing link has no copy, and no copy
                 // outlives the expiry of its link.
                 if *revision > Revision(1) {
-                    writes.push(self.put(key, "T", *revision, TOMBSTONE, 0, b""));
+                    let put = Put { kind: "T", ttl: TOMBSTONE, latest_ms: 0, content: b"" };
+                    writes.push(self.put(key, *revision, put, patience));
                 }
             }
             all_written &= join_all(writes).await.iter().all(Result::is_ok);
+            if !all_written {
+                break;
+            }
         }
         if !all_written {
             self.redis.trip("changes could not be written");
@@ -249,24 +270,22 @@ impl Inner {
     async fn put(
         &self,
         key: &LinkKey,
-        kind: &str,
         revision: Revision,
-        ttl: Duration,
-        latest_ms: i64,
-        content: &[u8],
+        put: Put<'_>,
+        patience: Duration,
     ) -> Result<(), RedisUnavailable> {
         let name = self.key(key);
-        let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
+        let ttl = u64::try_from(put.ttl.as_millis()).unwrap_or(u64::MAX).max(1);
         self.redis
-            .call(async |connection| {
+            .call_within(patience, async |connection| {
                 let written: RedisResult<i64> = self
                     .put
                     .key(name)
-                    .arg(kind)
+                    .arg(put.kind)
                     .arg(value::digits(revision))
                     .arg(ttl)
-                    .arg(latest_ms)
-                    .arg(content)
+                    .arg(put.latest_ms)
+                    .arg(put.content)
                     .invoke_async(connection)
                     .await;
                 written.map(drop)
@@ -281,63 +300,14 @@ impl Inner {
         self.replays.reject_existing_copies();
         self.again.notify_one();
     }
-
-    async fn replay(&self) -> Result<(), StoreError> {
-        let incarnation = self.store.incarnation().await?;
-        *self.incarnation.write().unwrap_or_else(PoisonError::into_inner) = incarnation;
-        let since = REPLAYED.saturating_sub(MAX_FILL).as_millis();
-        let from = self.redis.now_ms() - i64::try_from(since).unwrap_or(0);
-        self.trusted_from_ms.fetch_max(from, Ordering::AcqRel);
-        match self.store.recent_changes(REPLAYED, MAX_REPLAYED).await? {
-            Some(changes) => {
-                for change in &changes {
-                    self.floors.learn(change);
-                }
-                if !self.write_tombstones(&changes).await {
-                    return Err(StoreError::Busy);
-                }
-            }
-            None => {
-                let from = self.redis.now_ms() + i64::try_from(MAX_FILL.as_millis()).unwrap_or(0);
-                self.trusted_from_ms.fetch_max(from, Ordering::AcqRel);
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Which replay of changes is done. Copies are used while it is the one of the present epoch, and
-/// no changes were missed since it began.
-#[derive(Default)]
-struct Replays {
-    /// The epoch of the connection whose replay is done.
-    epoch: AtomicU64,
-    /// How often this node had missed changes when that replay began.
-    covered: AtomicU64,
-    /// How often it has missed changes.
-    distrusted: AtomicU64,
-}
-
-impl Replays {
-    fn is_done(&self, epoch: u64) -> bool {
-        self.epoch.load(Ordering::Acquire) == epoch
-            && self.covered.load(Ordering::Acquire) == self.distrusted.load(Ordering::Acquire)
-    }
-
-    /// The number to pass to [`Replays::finish`]. A replay does not cover what is distrusted while
-    /// it runs.
-    fn begin(&self) -> u64 {
-        self.distrusted.load(Ordering::Acquire)
-    }
-
-    fn finish(&self, epoch: u64, begun: u64) {
-        self.covered.store(begun, Ordering::Release);
-        self.epoch.store(epoch, Ordering::Release);
-    }
-
-    fn reject_existing_copies(&self) {
-        self.distrusted.fetch_add(1, Ordering::AcqRel);
-    }
+/// What is written to Redis: the parameters of the script.
+struct Put<'a> {
+    kind: &'static str,
+    ttl: Duration,
+    latest_ms: i64,
+    content: &'a [u8],
 }
 
 /// How long a copy may be kept; `None` if it should not be: the clicks that a link with
@@ -350,31 +320,6 @@ fn time_to_live(link: &Link, now: Timestamp) -> Option<Duration> {
     let Some(expires_at) = link.expires_at else { return Some(KEPT) };
     let left = u64::try_from(expires_at.as_ms() - now.as_ms()).ok().filter(|left| *left > 0)?;
     Some(Duration::from_millis(left).min(KEPT))
-}
-
-/// Replays recent changes whenever Redis may lack some.
-async fn replay_each_epoch(inner: Arc<Inner>) {
-    let mut epochs = inner.redis.epochs();
-    loop {
-        let epoch = *epochs.borrow_and_update();
-        if inner.redis.is_up() && !inner.replays.is_done(epoch) {
-            let begun = inner.replays.begin();
-            match inner.replay().await {
-                Ok(()) => inner.replays.finish(epoch, begun),
-                Err(error) => {
-                    tracing::debug!(%error, "changes could not be replayed into Redis");
-                    tokio::time::sleep(RETRY).await;
-                    continue;
-                }
-            }
-        }
-        tokio::select! {
-            changed = epochs.changed() => if changed.is_err() { return },
-            () = inner.again.notified() => {}
-            // While the breaker is open no epoch begins.
-            () = tokio::time::sleep(RETRY) => {}
-        }
-    }
 }
 
 #[async_trait]
@@ -420,7 +365,9 @@ impl LinkReader for RedisLinks {
                 return Ok(copy.map(|(link, _)| link));
             }
             match (stored.next().unwrap_or(Ok(None)), copy) {
-                (Err(StoreError::Unavailable(_)), Some((link, age))) if age < MAX_STALE => {
+                (Err(StoreError::Unavailable(_)), Some((link, age)))
+                    if age < inner.options.max_stale =>
+                {
                     count(&inner.counters.stale, 1);
                     Ok(Some(link))
                 }
@@ -453,27 +400,5 @@ impl SharedCache for RedisLinks {
 
     fn reject_existing_copies(&self) {
         self.inner.reject_existing_copies();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_replay_does_not_cover_what_is_missed_while_it_runs() {
-        let replays = Replays::default();
-        assert!(!replays.is_done(1));
-        let begun = replays.begin();
-        replays.finish(1, begun);
-        assert!(replays.is_done(1) && !replays.is_done(2), "each epoch has its own");
-        replays.reject_existing_copies();
-        assert!(!replays.is_done(1));
-        let begun = replays.begin();
-        replays.reject_existing_copies();
-        replays.finish(1, begun);
-        assert!(!replays.is_done(1), "changes were missed after it began");
-        replays.finish(1, replays.begin());
-        assert!(replays.is_done(1));
     }
 }

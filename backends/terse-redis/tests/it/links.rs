@@ -7,8 +7,8 @@ use terse_core::{
     ChangeFollower, Clock, Insert, Link, LinkChange, LinkKey, LinkReader as _, LinkStore as _,
     Revision, RouteCache, SharedCache as _, Target,
 };
-use terse_redis::{AnnouncingRoutes, Redis, RedisLinkOptions, RedisLinks};
-use terse_testkit::{MemoryStore, RedisServer, alias, generated, key};
+use terse_redis::{AnnouncingRoutes, Redis, RedisLinkOptions, RedisLinks, RedisUrl};
+use terse_testkit::{MemoryStore, RedisServer, TcpProxy, alias, generated, key};
 
 use crate::{open, open_patiently, until};
 
@@ -42,7 +42,7 @@ impl Node {
         store: &Arc<MemoryStore>,
         write_through: bool,
     ) -> Self {
-        let options = RedisLinkOptions { write_through };
+        let options = RedisLinkOptions { write_through, ..RedisLinkOptions::default() };
         let links = Arc::new(RedisLinks::new(redis.clone(), store.clone(), options));
         let forgotten = Arc::new(Forgotten::default());
         let heard = Arc::<Mutex<Vec<LinkChange>>>::default();
@@ -223,4 +223,31 @@ async fn after_missed_changes_no_earlier_copy_is_used() {
     let before = a.links.counts();
     a.links.get(&link.key).await.unwrap();
     assert_eq!(a.links.counts().hits, before.hits);
+}
+
+/// Redis answers probes in time and other calls too late, as on an overloaded machine.
+#[tokio::test]
+async fn a_redis_that_is_too_slow_is_not_asked_again_and_again() {
+    let (server, store) = (RedisServer::start(&[]), Arc::new(MemoryStore::default()));
+    let proxy = TcpProxy::start(server.port());
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
+    let redis = Arc::new(Redis::open(RedisUrl::parse(&url).unwrap()).await.unwrap());
+    let a = Node::with(redis, &store, false).await;
+    let link = alias("slow", "https://example.com/1");
+    put(&store, &link).await;
+    let mut link = link;
+    for revision in 2..40 {
+        link = change(&store, &link, revision).await;
+    }
+    proxy.delay(Duration::from_millis(80));
+    let (trips, replays) = (a.redis.trips(), a.links.counts().replays);
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < Duration::from_secs(5) {
+        a.target(&link).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Pauses of 0.1, 0.2, 0.4, 0.8, 1.6 and 2 seconds, and of 0.5, 1, 2 and 4.
+    let (trips, replays) = (a.redis.trips() - trips, a.links.counts().replays - replays);
+    assert!(trips <= 8 && replays <= 5, "{trips} times unused, {replays} replays");
+    assert!(trips > 0, "it was too slow");
 }

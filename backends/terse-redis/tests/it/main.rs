@@ -26,7 +26,7 @@ async fn open_patiently(server: &RedisServer) -> Arc<Redis> {
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !done().await {
-        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
+        assert!(begun.elapsed() < Duration::from_secs(90), "never: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

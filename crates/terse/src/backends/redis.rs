@@ -25,7 +25,10 @@ pub(super) async fn open(
 ) -> anyhow::Result<SharedServices> {
     let url = RedisUrl::parse(url.reveal()).context("cache.url")?;
     let redis = Arc::new(Redis::open(url).await.context("connecting to cache.url")?);
-    let options = RedisLinkOptions { write_through: config.cache.write_through };
+    let options = RedisLinkOptions {
+        write_through: config.cache.write_through,
+        max_stale: config.redirect.max_stale.get(),
+    };
     let links = Arc::new(RedisLinks::new(redis.clone(), store.clone(), options));
     let tag = store.identity().derive("terse redis limits v1");
     let tag: String = tag[..6].iter().map(|byte| format!("{byte:02x}")).collect();
