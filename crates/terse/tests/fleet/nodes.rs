@@ -9,7 +9,6 @@ use std::time::Duration;
 use tempfile::TempDir;
 use terse_testkit::{PgBouncer, PostgresServer, RedisServer, TcpProxy};
 
-use crate::faults::Fault;
 use crate::process::Served;
 
 pub(crate) const KEY: &str = "a-key-for-tests-0123456789";
@@ -32,8 +31,7 @@ pub(crate) struct Fleet {
     pooler: PgBouncer,
     standby: PostgresServer,
     pub(crate) server: PostgresServer,
-    /// If a fault of Redis is selected.
-    redis: Option<Redis>,
+    redis: Redis,
     /// Whether the standby has taken over.
     failed_over: AtomicBool,
 }
@@ -87,11 +85,11 @@ impl Fleet {
             remembered: Mutex::default(),
         };
         let nodes = (0..size).map(node).collect();
-        let redis = Fault::selected().iter().any(|fault| fault.is_of_redis()).then(|| {
-            let server = RedisServer::start(&[]);
-            let proxies = (0..size).map(|_| TcpProxy::start(server.port())).collect();
-            Redis { server, proxies }
-        });
+        let redis_server = RedisServer::start(&[]);
+        let redis = Redis {
+            proxies: (0..size).map(|_| TcpProxy::start(redis_server.port())).collect(),
+            server: redis_server,
+        };
         let fleet = Self {
             nodes,
             proxies,
@@ -187,7 +185,7 @@ impl Fleet {
     }
 
     pub(crate) fn break_redis(&self, fault: RedisFault, node: usize) {
-        let redis = self.redis.as_ref().expect("Redis runs if a fault of it is selected");
+        let redis = &self.redis;
         let wait = || std::thread::sleep(Duration::from_secs(3));
         match fault {
             RedisFault::Killed => {
@@ -212,7 +210,9 @@ impl Fleet {
     fn serve(&self, node: usize, data: &Path, log: std::fs::File, ahead: u64) -> Served {
         let database = &self.database;
         let port = self.proxies[node].port();
-        let mut settings = vec![
+        let redis = self.redis.proxies[node].port();
+        let settings = [
+            format!("cache.url=redis://127.0.0.1:{redis}"),
             format!("store=postgres://terse@127.0.0.1:{port}/{database}"),
             format!("store_direct={}", self.primary().url(database)),
             format!("admin_key={KEY}"),
@@ -220,9 +220,6 @@ impl Fleet {
             "redirect.threads=1".to_owned(),
             "clicks.flush=1s".to_owned(),
         ];
-        if let Some(redis) = &self.redis {
-            settings.push(format!("cache.url=redis://127.0.0.1:{}", redis.proxies[node].port()));
-        }
         let mut command = crate::process::command(data);
         command.args(["serve", "--listen", "127.0.0.1:0"]);
         settings.iter().map(String::as_str).chain(self.settings.iter().copied()).for_each(|set| {
