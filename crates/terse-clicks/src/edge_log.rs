@@ -1,7 +1,9 @@
 //! Counts the visits that a CDN answered by itself, from its log.
 //!
 //! A log is a journal whose identity is its first line: the store remembers how far it was counted,
-//! so a log that is read again, under any name, or that has grown since, counts each line once.
+//! so a log that is read again, under any name, or that has grown since, counts each line once. The
+//! segment of a position is a checksum of everything before it: another log that begins with the
+//! same line is noticed and refused.
 
 mod format;
 
@@ -11,11 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::clicks::{
-    Added, ClickIngest, JournalId, JournalRecord, JournalSpan, RequestFlags, address_octets,
-    campaign, names_a_bot, referrer_host, visitor_hash,
+    Added, ClickIngest, Forgotten, JournalId, JournalRecord, JournalSpan, RequestFlags,
+    address_octets, campaign, names_a_bot, referrer_host, visitor_hash,
 };
 use terse_core::registry::{RegistryError, Salts};
 use terse_core::{Answered, Clock, Code, Hosts, Link, LinkKey, LinkReader, StoreError, Timestamp};
+
+use xxhash_rust::xxh3::Xxh3;
 
 pub use format::EdgeLogFormat;
 use format::{EdgeVisit, LineParser, ParsedLine};
@@ -27,8 +31,6 @@ use crate::growing_batch::GrowingBatch;
 const MAX_LINE: usize = 64 * 1024;
 /// How many lines one batch covers.
 const BATCH_LINES: usize = 5_000;
-/// A log is one segment.
-const SEGMENT: u64 = 1;
 /// How often a batch is sent again.
 const ATTEMPTS: u32 = 5;
 /// Clocks of the CDN and of the database may differ by this much.
@@ -50,6 +52,18 @@ pub enum EdgeLogError {
     /// The store does not answer.
     #[error("the store does not answer; run the command again to continue")]
     Store(#[from] StoreError),
+    /// Another log with the same first line was counted.
+    #[error(
+        "a log with the same first line was counted up to octet {0}, and this one differs from it \
+         or is shorter: nothing more was counted. Import whole logs, neither sorted nor joined"
+    )]
+    AnotherLog(u64),
+    /// None of its lines is of a host of this server.
+    #[error(
+        "no line is of a host of short links (the first one is of {0:?}): nothing was counted. \
+         Check `base_url` and the short domains"
+    )]
+    OtherHosts(String),
     /// Another process counts the same log.
     #[error("another process counts the same log")]
     TakenOver,
@@ -84,6 +98,8 @@ pub struct EdgeLogImport {
     pub enricher: Enricher,
     /// Whether whole addresses are recorded.
     pub whole_addresses: bool,
+    /// Whether aliases are found in other spellings (`codes.loose`).
+    pub loose: bool,
     /// Whether visitors may ask not to be tracked.
     pub honour_dnt: bool,
     /// The time.
@@ -94,10 +110,17 @@ pub struct EdgeLogImport {
 struct Progress {
     journal: JournalId,
     epoch: u32,
+    generation: u64,
     /// Everything before this octet is counted.
     counted_to: u64,
+    /// The checksum of what is counted.
+    checksum: Option<u64>,
+    /// Positions that later ones replace.
+    outdated: Vec<u64>,
     /// A batch that was begun and must be repeated as it was ends here.
     must_end_at: Option<u64>,
+    /// Whether this log is the one that was counted, as far as it was.
+    is_compared: bool,
 }
 
 impl EdgeLogImport {
@@ -112,6 +135,7 @@ impl EdgeLogImport {
         let (mut counts, mut visits) = (EdgeLogCounts::default(), Vec::new());
         let (mut progress, mut offset, mut number, mut lines) = (None::<Progress>, 0_u64, 0, 0);
         let (mut line, mut readable) = (Vec::new(), false);
+        let mut content = Xxh3::new();
         loop {
             line.clear();
             number += 1;
@@ -124,8 +148,12 @@ impl EdgeLogImport {
                 break;
             }
             offset += line.len() as u64;
+            content.update(&line);
             let parsed = parser.parse(line.trim_ascii());
             if matches!(parsed, ParsedLine::Comment) {
+                if let Some(at) = &mut progress {
+                    at.compare(offset, &content)?;
+                }
                 continue;
             }
             let at = match &mut progress {
@@ -135,7 +163,11 @@ impl EdgeLogImport {
             if offset <= at.counted_to {
                 counts.already += 1;
                 readable = true;
+                at.compare(offset, &content)?;
                 continue;
+            }
+            if at.counted_to > 0 && !at.is_compared {
+                return Err(EdgeLogError::AnotherLog(at.counted_to));
             }
             lines += 1;
             match parsed {
@@ -150,44 +182,81 @@ impl EdgeLogImport {
                 None => lines >= BATCH_LINES,
             };
             if is_full && readable {
-                self.store(at, offset, std::mem::take(&mut visits), &mut counts).await?;
+                let end = (offset, checksum(&content));
+                self.store(at, end, std::mem::take(&mut visits), &mut counts).await?;
                 lines = 0;
             }
         }
         match &mut progress {
             Some(_) if !readable => Err(EdgeLogError::WrongFormat),
-            Some(at) if lines > 0 => {
-                // Comments at the end are covered, too.
-                self.store(at, offset, visits, &mut counts).await?;
+            Some(at) if at.counted_to > 0 && !at.is_compared => {
+                Err(EdgeLogError::AnotherLog(at.counted_to))
+            }
+            Some(at) => {
+                if lines > 0 {
+                    // Comments at the end are covered, too.
+                    self.store(at, (offset, checksum(&content)), visits, &mut counts).await?;
+                }
+                self.forget_outdated(at).await?;
                 Ok(counts)
             }
-            _ => Ok(counts),
+            None => Ok(counts),
         }
     }
 
     async fn open(&self, first_line: &[u8]) -> Result<Progress, StoreError> {
         let journal = JournalId::of_log(first_line);
         let opened = self.store.open(journal).await?;
-        let position = opened.positions.iter().find(|position| position.segment == SEGMENT);
+        let last = opened.positions.iter().max_by_key(|position| position.to);
         let begun = opened.unfinished.first().and_then(|batch| batch.spans.first());
+        let segment = last.map(|position| position.segment);
+        let outdated = opened.positions.iter().map(|position| position.segment);
         Ok(Progress {
             journal,
             epoch: opened.epoch,
-            counted_to: position.map_or(0, |position| position.to),
+            generation: opened.generation,
+            counted_to: last.map_or(0, |position| position.to),
+            checksum: segment,
+            outdated: outdated.filter(|outdated| Some(*outdated) != segment).collect(),
+            is_compared: false,
             must_end_at: begun.map(|span| span.to),
         })
+    }
+
+    /// The last position is enough.
+    async fn forget_outdated(&self, at: &mut Progress) -> Result<(), EdgeLogError> {
+        let outdated = std::mem::take(&mut at.outdated);
+        if outdated.is_empty() {
+            return Ok(());
+        }
+        match self.store.forget(at.journal, at.epoch, at.generation, &outdated).await? {
+            Forgotten::Done => Ok(()),
+            Forgotten::Fenced => Err(EdgeLogError::TakenOver),
+        }
+    }
+
+    /// Nothing of a log is counted if its first lines are all of hosts that this server does not
+    /// know: `base_url` is probably wrong, and the next import would find the log counted.
+    fn check_hosts(&self, at: &Progress, visits: &[EdgeVisit]) -> Result<(), EdgeLogError> {
+        match visits.first() {
+            Some(first) if at.counted_to == 0 && !visits.iter().any(|one| self.is_ours(one)) => {
+                Err(EdgeLogError::OtherHosts(first.host.clone()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Counts the visits between the last position and `to`.
     async fn store(
         &mut self,
         at: &mut Progress,
-        to: u64,
+        (to, segment): (u64, u64),
         visits: Vec<EdgeVisit>,
         counts: &mut EdgeLogCounts,
     ) -> Result<(), EdgeLogError> {
+        self.check_hosts(at, &visits)?;
         let (journal, epoch) = (at.journal, at.epoch);
-        let span = JournalSpan { journal, epoch, segment: SEGMENT, from: at.counted_to, to };
+        let span = JournalSpan { journal, epoch, segment, from: 0, to };
         let found = self.links(&visits).await?;
         let salts = self.salts(&visits).await;
         let mut batch = GrowingBatch::default();
@@ -218,17 +287,19 @@ impl EdgeLogImport {
                 }
             }
         }
-        (at.counted_to, at.must_end_at) = (to, None);
+        at.outdated.extend(at.checksum.replace(segment));
+        (at.counted_to, at.must_end_at, at.is_compared) = (to, None, true);
         Ok(())
     }
 
     /// The link that a visit asks for.
     fn key(&self, visit: &EdgeVisit) -> Option<LinkKey> {
-        let host = visit.host.rsplit_once(':').map_or(&*visit.host, |(host, port)| {
-            if port.bytes().all(|b| b.is_ascii_digit()) { host } else { &visit.host }
-        });
         let code = visit.path.strip_prefix('/').and_then(Code::parse)?;
-        Some(LinkKey { domain: self.hosts.domain_of(host)?, code })
+        Some(LinkKey { domain: self.hosts.domain_of(host(visit))?, code })
+    }
+
+    fn is_ours(&self, visit: &EdgeVisit) -> bool {
+        self.hosts.domain_of(host(visit)).is_some()
     }
 
     async fn links(&self, visits: &[EdgeVisit]) -> Result<HashMap<LinkKey, Link>, StoreError> {
@@ -238,7 +309,11 @@ impl EdgeLogImport {
         let mut links = HashMap::new();
         for some in keys.chunks(500) {
             for (key, link) in some.iter().zip(self.links.get_many(some).await) {
-                if let Some(link) = link? {
+                let found = match link? {
+                    None if self.loose => self.links.get_folded(key).await?,
+                    found => found,
+                };
+                if let Some(link) = found {
                     links.insert(key.clone(), link);
                 }
             }
@@ -301,6 +376,32 @@ impl EdgeLogImport {
             record.campaign = campaign(visit.query.as_bytes(), &mut buffer);
         }
         batch.read(&record, &mut self.enricher);
+    }
+}
+
+impl Progress {
+    /// Compares what was read with what was counted, where that ends.
+    fn compare(&mut self, offset: u64, content: &Xxh3) -> Result<(), EdgeLogError> {
+        if offset == self.counted_to {
+            if self.checksum != Some(checksum(content)) {
+                return Err(EdgeLogError::AnotherLog(self.counted_to));
+            }
+            self.is_compared = true;
+        }
+        Ok(())
+    }
+}
+
+/// A checksum as the number of a segment. Some stores keep these with a sign.
+fn checksum(content: &Xxh3) -> u64 {
+    content.digest() >> 1
+}
+
+/// The host of a visit, without a port.
+fn host(visit: &EdgeVisit) -> &str {
+    match visit.host.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => &visit.host,
     }
 }
 

@@ -2,14 +2,13 @@
 //! and how they are purged.
 
 use async_trait::async_trait;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::http_client::OutgoingError;
+use crate::identity::StoreIdentity;
 use crate::link::{LinkKey, OwnerId};
-
-/// How many groups the owners of links are divided into. A tag per owner would tell visitors which
-/// links belong together.
-const OWNER_GROUPS: u64 = 256;
 
 /// The tag of all answers for a link.
 pub fn link_tag(key: &LinkKey) -> String {
@@ -21,9 +20,30 @@ pub fn code_tag(domain: &str, code: &str) -> String {
     format!("l{:016x}", xxh3_64_with_seed(code.as_bytes(), xxh3_64(domain.as_bytes())))
 }
 
-/// The tag of all answers for the links of an owner, and of some other owners.
-pub fn owner_tag(owner: OwnerId) -> String {
-    format!("o{:02x}", xxh3_64(&owner.0.to_le_bytes()) % OWNER_GROUPS)
+/// Assigns owners to groups. By a secret of the store: ids of owners are small numbers, so a visitor
+/// could otherwise compute the tag of every owner.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub struct OwnerTags([u8; 32]);
+
+impl OwnerTags {
+    /// Those of a store. All its nodes have the same.
+    pub fn of(store: &StoreIdentity) -> Self {
+        Self(store.derive("terse edge owner tags v1"))
+    }
+
+    /// The tag of all answers for the links of an owner, and of some other owners.
+    pub fn tag(&self, owner: OwnerId) -> String {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        mac.update(&owner.0.to_le_bytes());
+        format!("o{:02x}", mac.finalize().into_bytes()[0])
+    }
+}
+
+impl std::fmt::Debug for OwnerTags {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OwnerTags")
+    }
 }
 
 /// What is to be removed from edge caches.
@@ -31,8 +51,8 @@ pub fn owner_tag(owner: OwnerId) -> String {
 pub enum Purge {
     /// The answers for these links.
     Links(Vec<LinkKey>),
-    /// The answers for all links of these owners.
-    Owners(Vec<OwnerId>),
+    /// The answers with these tags of owners.
+    Owners(Vec<String>),
     /// All answers.
     Everything,
 }
@@ -68,7 +88,9 @@ pub trait EdgeCache: Send + Sync + 'static {
 mod tests {
     use super::*;
     use crate::code::Code;
+    use crate::codes::Alphabet;
     use crate::domain::Domain;
+    use crate::identity::CodeHash;
 
     #[test]
     fn tags_differ_by_domain_and_case_and_are_header_values() {
@@ -88,6 +110,21 @@ mod tests {
         }
         // Stored at edges while nodes are upgraded: the tags of one version are those of the next.
         assert_eq!(code_tag("", "abc"), "l7ae2616614f6bbca");
-        assert_eq!(owner_tag(OwnerId(7)), "oaf");
+    }
+
+    #[test]
+    fn the_tag_of_an_owner_depends_on_the_secret_of_the_store() {
+        let tags = |secret: u8| {
+            let tags = OwnerTags::of(&StoreIdentity::from_stored(
+                [secret; 32],
+                Alphabet::default(),
+                CodeHash::Hmac,
+            ));
+            (0..64).map(|owner| tags.tag(OwnerId(owner))).collect::<Vec<_>>()
+        };
+        assert_eq!(tags(1), tags(1));
+        let same = tags(1).iter().zip(tags(2)).filter(|(a, b)| *a == b).count();
+        assert!(same < 8, "{same} of 64 owners have the tag that another store gives them");
+        assert!(tags(1).iter().all(|tag| tag.len() == 3 && tag.starts_with('o')));
     }
 }

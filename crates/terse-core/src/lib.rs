@@ -84,7 +84,7 @@ pub use domain::{Domain, Hosts};
 pub use domain_check::{
     DnsState, DomainChecks, ExpectedAddresses, LookupFailed, NameLookup, NoLookup,
 };
-pub use edge::{EdgeCache, Purge, PurgeError, code_tag, link_tag, owner_tag};
+pub use edge::{EdgeCache, OwnerTags, Purge, PurgeError, code_tag, link_tag};
 pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};
 pub use http_client::{

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Response, StatusCode};
-use terse_core::{Answered, Link, ModerationStatus, Timestamp, code_tag, link_tag, owner_tag};
+use terse_core::{Answered, Link, ModerationStatus, OwnerTags, Timestamp, code_tag, link_tag};
 
 use crate::settings::RedirectSettings;
 
@@ -24,6 +24,8 @@ pub struct EdgeSettings {
     /// Whether the CDN keeps an answer per `Accept` and `Accept-Language`, as `Vary` asks for, so
     /// that it may keep pages for codes without a link.
     pub obeys_vary: bool,
+    /// The tags of owners.
+    pub owner_tags: OwnerTags,
 }
 
 /// For how many seconds edges may keep the redirect of a link. `None` if a visit must reach a node:
@@ -49,9 +51,15 @@ pub(crate) fn seconds(link: &Link, now: Timestamp, settings: &RedirectSettings) 
 }
 
 /// The fields of a redirect that edges may keep.
-pub(crate) fn each_field(link: &Link, seconds: i64, mut put: impl FnMut(&'static str, &str)) {
+pub(crate) fn each_field(
+    link: &Link,
+    seconds: i64,
+    settings: &RedirectSettings,
+    mut put: impl FnMut(&'static str, &str),
+) {
+    let Some(edge) = &settings.edge else { return };
     put("cdn-cache-control", &format!("max-age={seconds}"));
-    let (link, owner) = (link_tag(&link.key), owner_tag(link.owner));
+    let (link, owner) = (link_tag(&link.key), edge.owner_tags.tag(link.owner));
     put("surrogate-key", &format!("{link} {owner}"));
     put("cache-tag", &format!("{link},{owner}"));
 }

@@ -382,7 +382,7 @@ fn each_field(
         None => put("cache-control", &format!("max-age=0{shared}")),
     }
     if let Some(seconds) = edge {
-        edge::each_field(link, seconds, &mut put);
+        edge::each_field(link, seconds, settings, &mut put);
     }
     if !link.crawlable || link.password.is_some() {
         put("x-robots-tag", "noindex");

@@ -15,13 +15,13 @@ pub use fastly::Fastly;
 pub use job::{CdnCounts, CdnPurge, CdnPurgeParts};
 pub use varnish::Varnish;
 
-use terse_core::{LinkKey, OwnerId, PostResponse, Purge, PurgeError, link_tag, owner_tag};
+use terse_core::{LinkKey, PostResponse, Purge, PurgeError, link_tag};
 
 /// The tags that a purge names; `None` for everything.
 fn tags(what: &Purge) -> Option<Vec<String>> {
     let mut tags: Vec<String> = match what {
         Purge::Links(links) => links.iter().map(|key: &LinkKey| link_tag(key)).collect(),
-        Purge::Owners(owners) => owners.iter().map(|owner: &OwnerId| owner_tag(*owner)).collect(),
+        Purge::Owners(tags) => tags.clone(),
         Purge::Everything => return None,
     };
     // Several owners may have one tag.

@@ -22,7 +22,7 @@ use terse_worker::{
 use tokio::sync::mpsc;
 
 use crate::config::Config;
-pub(crate) use cdn::edge_cache;
+pub(crate) use cdn::edge_caches;
 pub(crate) use oidc::ProviderHttp;
 
 /// A client of its own for one purpose, which sends no request by itself.

@@ -149,7 +149,7 @@ impl Server {
         let acme = tls.as_ref().and_then(|tls| tls.acme.clone());
 
         // Services.
-        let mut settings = policy::redirect_settings(config)?;
+        let mut settings = policy::redirect_settings(config, store.links.identity())?;
         adjust(&mut settings);
         let threads = settings.threads.max(1);
         let mut exposition = Exposition::default();

@@ -11,7 +11,7 @@ use terse_core::Timestamp;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EdgeLogFormat {
     /// Varnish and Fastly: the combined log format of web servers, followed by whether the edge had
-    /// the answer, the host, and `Sec-GPC`.
+    /// the answer, the host, `Sec-GPC`, the number of the request, and `DNT`.
     Ncsa,
     /// Cloudflare: an object of JSON per line.
     Cloudflare,
@@ -126,7 +126,7 @@ impl LineParser {
     }
 }
 
-/// `client ident user [time] "request" status bytes "referrer" "agent" hit [host] [gpc]`.
+/// `client ident user [time] "request" status bytes "referrer" "agent" hit [host [gpc [id [dnt]]]]`.
 fn ncsa(text: &str) -> Option<Parts<'_>> {
     let words = words(text)?;
     let (mut request, rest) = (words.get(4)?.split(' '), words.get(9..)?);
@@ -149,7 +149,7 @@ fn ncsa(text: &str) -> Option<Parts<'_>> {
         is_hit: (state == "hit" || state.starts_with("hit-")) && !state.contains("synth"),
         referrer: dash(words.get(7)?),
         agent: dash(words.get(8)?),
-        opted_out: rest.get(2).is_some_and(|gpc| *gpc == "1"),
+        opted_out: [2, 4].iter().any(|at| rest.get(*at) == Some(&"1")),
     })
 }
 
@@ -326,6 +326,16 @@ mod tests {
         };
         let mut parser = LineParser::new(EdgeLogFormat::Ncsa);
         let mut parse = |hit, status, method| parser.parse(line(hit, status, method).as_bytes());
+        let dnt = |fields: &str| {
+            let mut parser = LineParser::new(EdgeLogFormat::Ncsa);
+            let line = line("hit", 302, "GET").replace("hit - 1", fields);
+            match parser.parse(line.as_bytes()) {
+                ParsedLine::Visit(visit) => visit.opted_out,
+                other => panic!("{fields}: {other:?}"),
+            }
+        };
+        assert!(dnt("hit go.example \"-\" 7 \"1\"") && dnt("hit go.example \"1\" 7 \"-\""));
+        assert!(!dnt("hit go.example \"-\" 1 \"0\"") && !dnt("hit go.example \"-\" 1"));
         let ParsedLine::Visit(visit) = parse("hit", 301, "HEAD") else { panic!("a visit") };
         assert!(visit.is_head && visit.opted_out && visit.referrer.is_empty());
         assert_eq!(visit.agent, "a \\\" b");

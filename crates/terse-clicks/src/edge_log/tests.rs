@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use terse_core::clicks::{ClickIngest, ClickReports as _, ClickSubject, LinkId, Period};
-use terse_core::{Clock, Domain, Hosts, Link, LinkKey, LinkReader, StoreError, Timestamp};
+use terse_core::{Clock, Code, Domain, Hosts, Link, LinkKey, LinkReader, StoreError, Timestamp};
 use terse_testkit::{MemoryClickStore, MemoryRegistry, alias, key};
 
 use super::*;
@@ -17,8 +17,9 @@ impl LinkReader for Two {
         Ok(known.map(link))
     }
 
-    async fn get_folded(&self, _key: &LinkKey) -> Result<Option<Link>, StoreError> {
-        Ok(None)
+    async fn get_folded(&self, asked: &LinkKey) -> Result<Option<Link>, StoreError> {
+        let folded = Code::parse(&asked.code.as_str().to_ascii_lowercase()).unwrap();
+        self.get(&LinkKey { code: folded, ..asked.clone() }).await
     }
 }
 
@@ -35,6 +36,7 @@ fn import(store: &Arc<MemoryClickStore>) -> EdgeLogImport {
         hosts: Hosts::new(&base, &[], vec![Domain::parse("b.example").unwrap()]).unwrap(),
         enricher: Enricher::new(None, AddressPrecision::Network, Timestamp::from_ms(0)).unwrap(),
         whole_addresses: false,
+        loose: false,
         honour_dnt: true,
         clock: Clock::default(),
     }
@@ -110,4 +112,53 @@ async fn a_file_of_another_format_changes_nothing() {
     let failed = import(&store).run(&long[..], EdgeLogFormat::Ncsa).await;
     assert!(matches!(failed, Err(EdgeLogError::LongLine(1))), "{failed:?}");
     import(&store).run(&b""[..], EdgeLogFormat::Ncsa).await.unwrap();
+}
+
+#[tokio::test]
+async fn another_log_with_the_same_first_line_is_refused() {
+    let store = Arc::new(MemoryClickStore::new());
+    let lines: Vec<String> = (0..20).map(|n| line(n, "news", "hit")).collect();
+    let read = async |lines: &str| import(&store).run(lines.as_bytes(), EdgeLogFormat::Ncsa).await;
+    assert_eq!(read(&lines[..10].concat()).await.unwrap().counted, 10);
+    // As long, and longer, and shorter; the first line is the same.
+    let other = |to: usize| {
+        let other = (1..to).map(|n| line(n, "more", "hit"));
+        std::iter::once(lines[0].clone()).chain(other).collect::<String>()
+    };
+    for to in [10, 19, 4] {
+        let refused = read(&other(to)).await;
+        assert!(matches!(refused, Err(EdgeLogError::AnotherLog(_))), "{to}: {refused:?}");
+    }
+    assert_eq!(total(&store, "more").await, 0);
+    let counts = read(&lines.concat()).await.unwrap();
+    assert_eq!((counts.already, counts.counted), (10, 10), "the log itself goes on");
+    let journal = terse_core::clicks::JournalId::of_log(lines[0].as_bytes());
+    assert_eq!(store.open(journal).await.unwrap().positions.len(), 1, "one position per log");
+}
+
+#[tokio::test]
+async fn a_log_of_other_hosts_is_not_consumed() {
+    let store = Arc::new(MemoryClickStore::new());
+    let log: String = (0..9).map(|n| line(n, "news", "hit")).collect();
+    let elsewhere = log.replace("go.example", "elsewhere.example");
+    let refused = import(&store).run(elsewhere.as_bytes(), EdgeLogFormat::Ncsa).await;
+    assert!(
+        matches!(&refused, Err(EdgeLogError::OtherHosts(host)) if host == "elsewhere.example"),
+        "{refused:?}"
+    );
+    let journal = terse_core::clicks::JournalId::of_log(line(0, "news", "hit").as_bytes());
+    assert!(store.open(journal).await.unwrap().positions.is_empty());
+}
+
+#[tokio::test]
+async fn other_spellings_of_an_alias_count_where_nodes_redirect_them() {
+    let store = Arc::new(MemoryClickStore::new());
+    let log = [line(1, "NEWS", "hit"), line(2, "news", "hit")].concat();
+    let strict = import(&store).run(log.as_bytes(), EdgeLogFormat::Ncsa).await.unwrap();
+    assert_eq!((strict.counted, strict.no_link), (1, 1));
+    let log = [line(3, "NEWS", "hit"), line(4, "news", "hit")].concat();
+    let mut loose = import(&store);
+    loose.loose = true;
+    let counts = loose.run(log.as_bytes(), EdgeLogFormat::Ncsa).await.unwrap();
+    assert_eq!((counts.counted, counts.no_link), (2, 0));
 }

@@ -16,12 +16,10 @@ use serde::{Deserialize, Serialize};
 use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::registry::{FencingToken, Registry, RegistrySnapshot, RegistryVersion};
 use terse_core::{
-    BoxError, CHANGES_KEPT, ChangeCursor, ChangeFeed, Clock, EdgeCache, LinkKey, OwnerId, Purge,
-    PurgeError, StoreError,
+    BoxError, CHANGES_KEPT, ChangeCursor, ChangeFeed, Clock, EdgeCache, LinkKey, OwnerId,
+    OwnerTags, Purge, PurgeError, StoreError,
 };
 
-/// The name of the job in the registry.
-const JOB: &str = "cdn";
 /// How often the job reads new change rows.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Every node that reaches the store applies a change within five seconds.
@@ -59,6 +57,10 @@ pub struct CdnPurgeParts {
     pub registry: Arc<dyn Registry>,
     /// The CDN.
     pub cdn: Arc<dyn EdgeCache>,
+    /// The name of this job, and of its progress in the registry. Several caches have a job each.
+    pub name: &'static str,
+    /// The tags of owners.
+    pub owner_tags: OwnerTags,
     /// How long edges keep an answer.
     pub ttl: Duration,
     /// The time.
@@ -144,8 +146,8 @@ impl CdnPurge {
     /// Continues where the last holder of the lease stopped.
     async fn begin(&mut self, token: FencingToken) -> Result<(), BoxError> {
         self.waiting.clear();
-        let CdnPurgeParts { feed, registry, clock, .. } = &self.parts;
-        let progress = registry.job_progress(JOB).await?;
+        let CdnPurgeParts { feed, registry, clock, name, .. } = &self.parts;
+        let progress = registry.job_progress(name).await?;
         let progress: Option<Progress> =
             progress.and_then(|progress| serde_json::from_slice(&progress).ok());
         let cursor = feed.last_change().await?;
@@ -235,11 +237,11 @@ impl CdnPurge {
         };
         let owners = items(|item| matches!(item, Item::Owner(_)), PAGE);
         if !owners.is_empty() {
-            let ids = owners.iter().filter_map(|item| match item {
-                Item::Owner(owner) => Some(*owner),
+            let tags = owners.iter().filter_map(|item| match item {
+                Item::Owner(owner) => Some(self.parts.owner_tags.tag(*owner)),
                 _ => None,
             });
-            return Some((Purge::Owners(ids.collect()), owners));
+            return Some((Purge::Owners(tags.collect()), owners));
         }
         let links = items(|item| matches!(item, Item::Link(_)), self.parts.cdn.max_links().max(1));
         let keys: Vec<LinkKey> = links
@@ -323,7 +325,7 @@ impl CdnPurge {
         let oldest = self.waiting.values().map(|waiting| waiting.since_ms).min();
         let progress = Progress { purged_to: oldest.unwrap_or(wall), registry };
         let bytes = serde_json::to_vec(&progress)?;
-        self.parts.registry.put_job_progress(following.token, JOB, &bytes).await?;
+        self.parts.registry.put_job_progress(following.token, self.parts.name, &bytes).await?;
         (following.saved_at, following.saved_registry) = (Some(steady), registry);
         Ok(())
     }
@@ -332,7 +334,7 @@ impl CdnPurge {
 #[async_trait]
 impl Job for CdnPurge {
     fn name(&self) -> &'static str {
-        "cdn purge"
+        self.parts.name
     }
 
     fn interval(&self) -> Duration {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::job::{Job as _, JobContext};
 use terse_core::registry::{JobLease as _, NodeId};
-use terse_core::{ChangeFeed as _, Clock, EdgeCache, LinkKey, Purge, PurgeError};
+use terse_core::{
+    ChangeFeed as _, Clock, EdgeCache, LinkKey, LinkStore as _, OwnerTags, Purge, PurgeError,
+};
 use terse_testkit::{MemoryRegistry, MemoryStore, key};
 
 use super::job::{CdnCounts, CdnPurge, CdnPurgeParts};
@@ -79,6 +81,8 @@ impl Fixture {
             feed: self.store.clone(),
             registry: self.registry.clone(),
             cdn: self.edge.clone(),
+            name: "cdn purge",
+            owner_tags: OwnerTags::of(self.store.identity()),
             ttl: Duration::from_secs(300),
             clock: self.clock.clone(),
             counts: self.counts.clone(),

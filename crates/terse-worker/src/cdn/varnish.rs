@@ -12,23 +12,18 @@ const PATH: &str = "/.terse/purge";
 /// A tag has 17 characters and a field of Varnish at most 8 KiB by default.
 const MAX_LINKS: usize = 256;
 
-/// All Varnish servers in front of the nodes. Each has a cache of its own, so a purge succeeds when
-/// all of them have accepted it.
+/// A Varnish server in front of the nodes. Each has a cache of its own and is purged by a job of its
+/// own, so that one that is away does not hold up the others.
 pub struct Varnish {
     client: Arc<dyn HttpClient>,
-    servers: Vec<String>,
+    server: String,
     token: Option<Secret>,
 }
 
 impl Varnish {
-    /// Servers are URLs without a path. The VCL compares the token, if there is one.
-    pub fn new(
-        client: Arc<dyn HttpClient>,
-        servers: impl IntoIterator<Item = String>,
-        token: Option<Secret>,
-    ) -> Self {
-        let purge = |server: String| format!("{}{PATH}", server.trim_end_matches('/'));
-        Self { client, servers: servers.into_iter().map(purge).collect(), token }
+    /// The server is a URL without a path. The VCL compares the token, if there is one.
+    pub fn new(client: Arc<dyn HttpClient>, server: &str, token: Option<Secret>) -> Self {
+        Self { client, server: format!("{}{PATH}", server.trim_end_matches('/')), token }
     }
 }
 
@@ -44,14 +39,6 @@ impl EdgeCache for Varnish {
         if let Some(token) = &self.token {
             headers.push(("terse-purge-token", token.reveal()));
         }
-        let mut failed = Ok(());
-        for server in &self.servers {
-            let posted = self.client.post(server, "text/plain", Vec::new(), &headers).await;
-            // The others forget the link even if one of them is away.
-            if let Err(error) = posted.map_err(PurgeError::from).and_then(accepted) {
-                failed = Err(error);
-            }
-        }
-        failed
+        accepted(self.client.post(&self.server, "text/plain", Vec::new(), &headers).await?)
     }
 }

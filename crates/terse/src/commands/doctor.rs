@@ -5,11 +5,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use terse_cli::{DataFiles, DoctorChecks, LocalServer};
-use terse_core::{CheckResult, Finding};
+use terse_core::{
+    CheckResult, Clock, Code, Domain, EdgeCache, Finding, LinkKey, Purge, PurgeError,
+};
 use terse_tls::AcmeCertificates;
+use tokio::task::JoinSet;
 
 use crate::backends::{self, DataDir, DataDirError};
-use crate::config::Config;
+use crate::config::{CdnProvider, Config};
+use crate::outgoing::edge_caches;
 
 /// The checks for these settings.
 pub(crate) fn checks(config: &Config) -> DoctorChecks {
@@ -38,6 +42,7 @@ pub(crate) fn checks(config: &Config) -> DoctorChecks {
         servers: Box::new(move || {
             let mut findings = backends::inspect_database(&servers);
             findings.extend(backends::inspect_cache(&servers));
+            findings.extend(cdn(&servers));
             findings
         }),
     }
@@ -76,6 +81,57 @@ fn certificates(config: &Config) -> Vec<Finding> {
     let hosts = hosts.filter(|_| !config.tls.acme.enabled);
     let keys = config.tls.key.0.iter().map(PathBuf::as_path);
     terse_tls::findings(crate::serve::open_files(config).as_ref(), keys, hosts, SystemTime::now())
+}
+
+/// Asks each cache of the CDN to forget a link, which shows that address and token are right.
+/// Blocks, and may be called on any thread.
+fn cdn(config: &Config) -> Vec<Finding> {
+    let finding = |verdict, found, advice: &str| {
+        let (what, advice) = ("cdn".to_owned(), advice.to_owned());
+        Finding { what, verdict, found, advice }
+    };
+    if config.cdn.enabled && config.cdn.purge == CdnProvider::CloudFront {
+        let found = "CloudFront was not asked: invalidations may cost money".to_owned();
+        return vec![finding(CheckResult::Good, found, "")];
+    }
+    let caches = edge_caches(config, &Clock::default());
+    if caches.is_empty() {
+        return Vec::new();
+    }
+    let asked = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        anyhow::Ok(runtime.block_on(purge_one_link(caches)))
+    });
+    let Ok(Ok(answers)) = asked.join() else {
+        return vec![finding(CheckResult::Problem, "it could not be checked".to_owned(), "")];
+    };
+    let answer = |(name, answer): (&str, Result<(), PurgeError>)| match answer {
+        Ok(()) => finding(CheckResult::Good, format!("{name}: accepted"), ""),
+        Err(error) => finding(
+            CheckResult::Problem,
+            format!("{name}: {:#}", anyhow::Error::new(error)),
+            "correct the settings `cdn.*`: meanwhile edges serve changed and blocked links for \
+             `cdn.ttl`",
+        ),
+    };
+    answers.into_iter().map(answer).collect()
+}
+
+async fn purge_one_link(
+    caches: Vec<(&'static str, Arc<dyn EdgeCache>)>,
+) -> Vec<(&'static str, Result<(), PurgeError>)> {
+    let mut asking = JoinSet::new();
+    for (name, cache) in caches {
+        asking.spawn(async move {
+            // Forgetting is harmless, whether there is such a link or not.
+            let code = Code::parse("terse-doctor").into_iter();
+            let links = code.map(|code| LinkKey { domain: Domain::primary(), code }).collect();
+            (name, cache.purge(&Purge::Links(links)).await)
+        });
+    }
+    let mut answers = asking.join_all().await;
+    answers.sort_unstable_by_key(|(name, _)| *name);
+    answers
 }
 
 /// The list of unwanted aliases, if the settings name one.

@@ -113,6 +113,7 @@ async fn open(config: &Config) -> anyhow::Result<(EdgeLogImport, backends::Store
         hosts,
         enricher,
         whole_addresses: matches!(config.clicks.address, ClickAddresses::Full),
+        loose: config.codes.loose,
         honour_dnt: config.clicks.honour_dnt,
         clock,
     };

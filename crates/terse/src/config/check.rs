@@ -194,6 +194,11 @@ fn cdn(config: &Config) -> Result<(), (&'static str, String)> {
     if *purge == CdnProvider::Nothing {
         return Ok(());
     }
+    if *enabled && *purge == CdnProvider::CloudFront && config.codes.loose {
+        let why = "must be false with cdn.purge = cloudfront: CloudFront forgets paths, and would \
+                   keep other spellings of a changed link";
+        return Err(("codes.loose", why.into()));
+    }
     let is_varnish = *purge == CdnProvider::Varnish;
     for text in url {
         let parsed = Url::parse(text).ok().filter(|url| {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use terse_clicks::GeoRefresh;
 use terse_core::accounts::Erasures;
-use terse_core::{Clock, Notices};
+use terse_core::{Clock, Notices, OwnerTags};
 use terse_worker::{
     CacheRescreen, CdnCounts, CdnPurge, CdnPurgeParts, ErasureJob, FreeMemory, OldSalts,
     ProgramPages, Reaper, ReaperCounts, RegistryRetention, RemovalGuard, ReportRepair, Rescan,
@@ -16,7 +16,7 @@ use super::services::Services;
 use crate::backends::{DiskWatch, Stores};
 use crate::click_plane::ClickPlane;
 use crate::config::Config;
-use crate::outgoing::edge_cache;
+use crate::outgoing::edge_caches;
 
 /// The other dependencies of jobs, besides the services.
 pub(super) struct JobParts<'a> {
@@ -104,11 +104,13 @@ impl JobParts<'_> {
             clock: clock.clone(),
             counts: Arc::clone(&counts.rescan),
         }));
-        if let Some(cdn) = edge_cache(config, clock) {
+        for (name, cdn) in edge_caches(config, clock) {
             jobs.add(CdnPurge::new(CdnPurgeParts {
                 feed: services.store.clone(),
                 registry: Arc::clone(registry),
                 cdn,
+                name,
+                owner_tags: OwnerTags::of(services.store.identity()),
                 ttl: config.cdn.ttl.get(),
                 clock: clock.clone(),
                 counts: Arc::clone(&counts.cdn),

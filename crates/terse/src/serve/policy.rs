@@ -11,8 +11,8 @@ use terse_core::registry::{
 };
 use terse_core::{
     Alphabet, BlockedHosts, Clock, CodeSource, Domain, HashedCodes, Hosts, LinkPolicy, LinkStore,
-    Links, Logo, NumberedCodes, Operator, PageLanguage, RandomCodes, SnowflakeCodes, TargetRules,
-    UnwantedAliases,
+    Links, Logo, NumberedCodes, Operator, OwnerTags, PageLanguage, RandomCodes, SnowflakeCodes,
+    StoreIdentity, TargetRules, UnwantedAliases,
 };
 use terse_redirect::{EdgeSettings, ErrorStyle, FailurePages, LanguagePages, RedirectSettings};
 use url::Url;
@@ -127,11 +127,14 @@ pub(crate) fn alphabet(config: &Config) -> Alphabet {
     }
 }
 
-/// The settings of the redirect plane.
 /// How long a node remembers that a code does not exist, where other nodes create codes, too.
 const MAX_SHARED_NEGATIVE_TTL: std::time::Duration = std::time::Duration::from_secs(5);
 
-pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<RedirectSettings> {
+/// The settings of the redirect plane, for a store.
+pub(super) fn redirect_settings(
+    config: &Config,
+    store: &StoreIdentity,
+) -> anyhow::Result<RedirectSettings> {
     let (redirect, cache, memory) = (&config.redirect, &config.cache, MemoryPlan::of(config));
     let threads = match usize::from(redirect.threads) {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -179,6 +182,7 @@ pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<RedirectSetti
                 CdnProvider::Fastly | CdnProvider::CloudFront
             ),
             obeys_vary: config.cdn.purge == CdnProvider::Varnish,
+            owner_tags: OwnerTags::of(store),
         }),
         // Without a TLS listener and an https `base_url`, visitors may have no https at all.
         hsts: Some(config.tls.hsts.get()).filter(|age| {

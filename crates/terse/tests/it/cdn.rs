@@ -12,11 +12,15 @@ use crate::receiver::{Got, Receiver, status_line};
 /// A server that purges this CDN. Its edges keep redirects for an hour, so that only a purge
 /// explains a change that arrives within a test.
 fn terse(purge: CdnProvider, url: String) -> TestTerse {
+    terse_with(purge, vec![url])
+}
+
+fn terse_with(purge: CdnProvider, urls: Vec<String>) -> TestTerse {
     TestTerse::with(|config| {
         config.cdn.enabled = true;
         config.cdn.ttl = "1h".parse().unwrap();
         config.cdn.purge = purge;
-        config.cdn.url = vec![url];
+        config.cdn.url = urls;
         config.cdn.service = Some("SERVICE1".into());
         config.cdn.key_id = Some("AKIDEXAMPLE".into());
         config.cdn.token = Some(Secret::new("token/of+tests"));
@@ -289,4 +293,24 @@ fn a_purge_that_the_cdn_refuses_is_repeated_after_a_restart_too() {
     assert_eq!(receiver.next().json(), body);
     let metrics = terse.get("/metrics").text();
     assert!(metrics.contains("terse_cdn_purges_total{what=\"links\"}"), "{metrics}");
+}
+
+#[test]
+fn a_varnish_that_is_away_holds_up_no_other_and_the_doctor_says_which() {
+    let healthy = Receiver::responding(200);
+    let away = Receiver::start("127.0.0.1:0", |_| {
+        Some("HTTP/1.1 503 Away\r\nRetry-After: 30\r\nContent-Length: 0\r\n\r\n".to_owned())
+    });
+    let terse = terse_with(CdnProvider::Varnish, vec![away.url(""), healthy.url("")]);
+    terse.alias("one", "https://example.com/1");
+    assert_eq!(healthy.next().header("terse-purge"), tag_of(&terse, "one"));
+    assert_eq!(away.next().header("terse-purge"), tag_of(&terse, "one"));
+    terse.alias("two", "https://example.com/2");
+    assert_eq!(healthy.next().header("terse-purge"), tag_of(&terse, "two"));
+    assert_eq!(away.waiting(), 0, "it asked for a pause, and gets one");
+
+    let findings = terse.api("GET", "/admin/doctor", None).text();
+    let (healthy, away) = (healthy.address, away.address);
+    assert!(findings.contains(&format!("cdn purge {healthy}: accepted")), "{findings}");
+    assert!(findings.contains(&format!("cdn purge {away}: the CDN answered")), "{findings}");
 }
