@@ -66,5 +66,5 @@ pub use registry::{
     move_into_registry, skip_ahead_registry, skip_owners_of_links, verify_registry,
 };
 pub use store::EmbeddedLinks;
-pub use transfer::{LinksFile, TablesFile};
+pub use transfer::{LinksFile, TablesFile, WriteLock};
 pub use verify::{LinkFileCheck, Problems, inspect, verify};

@@ -1,8 +1,10 @@
 //! Reads all data, for `terse migrate` into another store. The caller holds the lock of the data
-//! folder, so that nothing changes meanwhile.
+//! folder, so that nothing changes meanwhile; or a server runs, and the caller reads again what has
+//! changed, the last time with a [`WriteLock`] on each file.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -14,7 +16,7 @@ use terse_core::{
 };
 
 use crate::clicks::CLICKS;
-use crate::engine::{DbLocation, connect_reader};
+use crate::engine::{DbLocation, connect_bare, connect_reader};
 use crate::failure::Failure;
 use crate::issued_codes::IssuedCodes;
 use crate::leases;
@@ -55,12 +57,24 @@ impl LinksFile {
 
     /// Up to `limit` links after a position, deleted ones included. An error if one is damaged.
     pub fn links(&self, after: i64, limit: usize) -> Result<Vec<MovedLink>, EmbeddedOpenError> {
+        self.links_to(after, i64::MAX, limit)
+    }
+
+    /// The same, up to a position.
+    pub fn links_to(
+        &self,
+        after: i64,
+        to: i64,
+        limit: usize,
+    ) -> Result<Vec<MovedLink>, EmbeddedOpenError> {
         let read = || -> Result<Vec<MovedLink>, Failure> {
             let conn = &self.queries.conn;
-            let sql =
-                format!("SELECT {COLUMNS}, marked FROM links WHERE id > ?1 ORDER BY id LIMIT ?2");
+            let sql = format!(
+                "SELECT {COLUMNS}, marked FROM links WHERE id > ?1 AND id <= ?2 \
+                 ORDER BY id LIMIT ?3"
+            );
             let mut statement = conn.prepare_cached(&sql)?;
-            let mut rows = statement.query(rusqlite::params![after, limit as i64])?;
+            let mut rows = statement.query(rusqlite::params![after, to, limit as i64])?;
             let mut links = Vec::new();
             while let Some(row) = rows.next()? {
                 let (position, marked): (i64, Option<i64>) = (row.get(0)?, row.get("marked")?);
@@ -74,6 +88,19 @@ impl LinksFile {
         read().map_err(|failure| EmbeddedOpenError::Damaged(failure.to_string()))
     }
 
+    /// Later reads see what was written until now.
+    pub fn refresh(&self) -> Result<(), EmbeddedOpenError> {
+        Ok(self.queries.conn.execute_batch("COMMIT; BEGIN")?)
+    }
+
+    /// Whether there is a link, deleted ones included.
+    pub fn contains(&self, key: &LinkKey) -> Result<bool, EmbeddedOpenError> {
+        let found = self.queries.locate(key);
+        found
+            .map(|id| id.is_some())
+            .map_err(|failure| EmbeddedOpenError::Damaged(failure.to_string()))
+    }
+
     fn history(&self, id: i64) -> Result<Vec<LinkVersion>, Failure> {
         let sql = format!("SELECT {COLUMNS}, until FROM revisions WHERE id = ?1 ORDER BY n DESC");
         let mut statement = self.queries.conn.prepare_cached(&sql)?;
@@ -84,6 +111,22 @@ impl LinksFile {
             history.push(LinkVersion { link: self.queries.read(row, None)?, until });
         }
         Ok(history)
+    }
+}
+
+/// Keeps all other connections, also those of a server, from writing to a file. They can read. Ends
+/// with this value, or with the process.
+pub struct WriteLock {
+    _conn: Connection,
+}
+
+impl WriteLock {
+    /// Waits for writes that are under way, but not for longer than `patience`.
+    pub fn take(file: &Path, patience: Duration) -> Result<Self, EmbeddedOpenError> {
+        let conn = connect_bare(&DbLocation::at(file))?;
+        conn.busy_timeout(patience)?;
+        conn.execute_batch("BEGIN IMMEDIATE")?;
+        Ok(Self { _conn: conn })
     }
 }
 

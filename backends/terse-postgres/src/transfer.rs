@@ -3,16 +3,18 @@
 //! Every step can be repeated: it keeps rows that exist. No node starts on the database before
 //! [`DatabaseImport::finish`]; until then `terse_migration` records what was moved.
 
-use std::collections::HashSet;
+mod links;
+
 use std::sync::Arc;
 
 use terse_core::transfer::{Cell, ColumnKind, Digest, MovedLink, MovedSums, StoreFile, Table};
 use terse_core::{LinkVersion, StoreError, StoreIdentity, Timestamp, link_codec};
 use tokio_postgres::Row;
 
+use self::links::insert_links;
 use crate::clicks::{PostgresClicks, SumsWriter};
 use crate::failure::corrupt;
-use crate::links::row::{self, NEW_COLUMNS, NewRows, unnested, written_columns};
+use crate::links::row;
 use crate::options::{PostgresOpenError, PostgresOptions};
 use crate::pool::{Connector, Pool};
 use crate::schema;
@@ -124,58 +126,10 @@ impl DatabaseImport {
     pub async fn put_links(&mut self, links: &[MovedLink]) -> Result<(), DatabaseImportError> {
         let Some(last) = links.last() else { return Ok(()) };
         let transaction = self.pool.begin().await.map_err(StoreError::from)?;
-        let rows = NewRows::of(links.iter().map(|moved| &moved.link));
-        let sql = format!(
-            "INSERT INTO links ({NEW_COLUMNS}) SELECT {} FROM {} ON CONFLICT DO NOTHING \
-             RETURNING domain, code",
-            written_columns(),
-            unnested()
-        );
-        let new = transaction.query(&sql, &rows.params()).await.map_err(StoreError::from)?;
-        let new: HashSet<(String, String)> =
-            new.iter().map(|row| (row.get(0), row.get(1))).collect();
-        let name = |moved: &MovedLink| {
-            let key = &moved.link.key;
-            (key.domain.as_str().to_owned(), key.code.as_str().to_owned())
-        };
-        let (mut domains, mut codes, mut marks) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut of_domain, mut of_code) = (Vec::new(), Vec::new());
-        let (mut until, mut versions) = (Vec::new(), Vec::new());
-        for moved in links.iter().filter(|moved| new.contains(&name(moved))) {
-            let (domain, code) = name(moved);
-            // The oldest first: the table numbers them.
-            for LinkVersion { link, until: at } in moved.history.iter().rev() {
-                of_domain.push(domain.clone());
-                of_code.push(code.clone());
-                until.push(SqlTimestamp(*at));
-                versions.push(link_codec::encode(link));
-            }
-            if let Some(marked) = moved.marked {
-                domains.push(domain);
-                codes.push(code);
-                marks.push(SqlTimestamp(marked));
-            }
-        }
+        insert_links(&transaction, links).await.map_err(StoreError::from)?;
+        let position = "UPDATE terse_migration SET position = $1";
         let work = async {
-            transaction
-                .execute(
-                    "INSERT INTO link_revisions (domain, code, until, link) \
-                     SELECT domain, code, until, link FROM unnest($1, $2, $3, $4) \
-                     WITH ORDINALITY AS r (domain, code, until, link, place) ORDER BY place",
-                    params![of_domain, of_code, until, versions],
-                )
-                .await?;
-            transaction
-                .execute(
-                    "UPDATE links l SET marked = m.marked FROM unnest($1, $2, $3) \
-                     AS m (domain, code, marked) WHERE l.domain = m.domain COLLATE \"C\" \
-                     AND l.code = m.code COLLATE \"C\"",
-                    params![domains, codes, marks],
-                )
-                .await?;
-            transaction
-                .execute("UPDATE terse_migration SET position = $1", params![last.position])
-                .await?;
+            transaction.execute(position, params![last.position]).await?;
             transaction.commit().await
         };
         work.await.map_err(StoreError::from)?;
@@ -197,15 +151,21 @@ impl DatabaseImport {
             let rows = self.read(&sql, params![domain, code, after.is_none()]).await?;
             let Some(last) = rows.last() else { return Ok(digest) };
             after = Some((last.get(0), last.get(1)));
-            let mut links = Vec::with_capacity(rows.len());
-            for row in &rows {
-                let marked = row.get::<_, Option<SqlTimestamp>>(29).map(|at| at.0);
-                let link = row::read(row, 0)?;
-                links.push(MovedLink { position: 0, link, marked, history: Vec::new() });
-            }
-            self.add_history(&mut links).await?;
+            let links = self.moved(&rows).await?;
             links.iter().for_each(|moved| moved.digest(&mut digest));
         }
+    }
+
+    /// The links of rows that end with `marked`, with their history.
+    async fn moved(&self, rows: &[Row]) -> Result<Vec<MovedLink>, DatabaseImportError> {
+        let mut links = Vec::with_capacity(rows.len());
+        for row in rows {
+            let marked = row.get::<_, Option<SqlTimestamp>>(29).map(|at| at.0);
+            let link = row::read(row, 0)?;
+            links.push(MovedLink { position: 0, link, marked, history: Vec::new() });
+        }
+        self.add_history(&mut links).await?;
+        Ok(links)
     }
 
     async fn add_history(&self, links: &mut [MovedLink]) -> Result<(), DatabaseImportError> {

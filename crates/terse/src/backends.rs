@@ -135,6 +135,8 @@ pub(crate) struct MigratedCounts {
     pub(crate) subjects: u64,
     /// Single clicks.
     pub(crate) clicks: u64,
+    /// How long a server that ran could not write.
+    pub(crate) read_only_ms: Option<u64>,
 }
 
 #[cfg(feature = "postgres")]
@@ -145,6 +147,7 @@ pub(crate) use migrate::migrate;
 pub(crate) fn migrate(
     _config: &Config,
     _to: &crate::config::PostgresUrl,
+    _live: Option<std::time::Duration>,
     _say: &dyn Fn(String),
 ) -> anyhow::Result<MigratedCounts> {
     check_scheme("postgres").map_err(anyhow::Error::msg)?;

@@ -1,16 +1,20 @@
 //! Moves the files of an embedded store into an empty PostgreSQL database.
 //!
-//! The command locks the data folder meanwhile, so that nothing changes. A move that was
-//! interrupted continues where it stopped. In the end the command reads everything back and
-//! compares it; only then do nodes start on the database.
+//! The command locks the data folder meanwhile, so that nothing changes; [`live`] moves the files of
+//! a server that runs. A move that was interrupted continues where it stopped. In the end the
+//! command reads everything back and compares it; only then do nodes start on the database.
 
+mod live;
+
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use terse_core::clicks::{Bucket, ClickReport, ClickReports, ClickSubject, Period, RawQuery, Unit};
 use terse_core::transfer::{Digest, MovedSums, StoreFile, TABLES, Table};
 use terse_core::{OwnerId, Timestamp};
-use terse_embedded::{DataDir, EmbeddedClicks, LinksFile, TablesFile};
+use terse_embedded::{DataDir, DataDirError, EmbeddedClicks, LinksFile, TablesFile};
 use terse_postgres::{DatabaseImport, PostgresOptions};
 use tokio::runtime::Runtime;
 
@@ -24,10 +28,12 @@ const CLICKS: usize = 1000;
 /// How many links, rows or subjects pass between two reports of progress.
 const REPORTED: u64 = 100_000;
 
-/// Moves everything.
+/// Moves everything. With `live`, a server may run: then this returns when the server has stopped,
+/// and waits for that at most as long as `live` says.
 pub(crate) fn migrate(
     config: &Config,
     to: &PostgresUrl,
+    live: Option<Duration>,
     say: &dyn Fn(String),
 ) -> anyhow::Result<MigratedCounts> {
     ensure!(
@@ -37,7 +43,14 @@ pub(crate) fn migrate(
     let folder = DataDir::existing(&config.data_dir)
         .filter(|_| config.has_store())
         .with_context(|| format!("there is no store in {}", config.data_dir.display()))?;
-    let _lock = folder.lock().context("stop the server first: nothing may change meanwhile")?;
+    let _lock = match (folder.lock(), live) {
+        (Err(DataDirError::InUse { .. }), Some(wait)) => {
+            return live::migrate(config, to, &folder, wait, say);
+        }
+        (lock, _) => lock.context(
+            "stop the server first, so that nothing changes meanwhile, or move with --live",
+        )?,
+    };
     let runtime = Runtime::new().context("starting the threads")?;
     // Like the start of a server: upgrades the files, and skips codes and account ids that lost
     // writes may have issued.
@@ -47,6 +60,7 @@ pub(crate) fn migrate(
         options: postgres::options(config, to),
         links: LinksFile::open(&config.store_file()).context("reading the links")?,
         clicks: runtime.block_on(embedded::open_clicks(config))?.0,
+        clicks_file: config.clicks_file(),
         runtime: &runtime,
         say,
     }
@@ -58,6 +72,8 @@ struct Move<'a> {
     options: PostgresOptions,
     links: LinksFile,
     clicks: Arc<EmbeddedClicks>,
+    /// The file of these clicks. It may be a copy.
+    clicks_file: PathBuf,
     runtime: &'a Runtime,
     say: &'a dyn Fn(String),
 }
@@ -80,7 +96,7 @@ impl Move<'_> {
         let rows = self.move_tables(&import)?;
         let (subjects, clicks) = self.move_clicks(&import)?;
         self.runtime.block_on(import.finish())?;
-        Ok(MigratedCounts { links, rows, subjects, clicks })
+        Ok(MigratedCounts { links, rows, subjects, clicks, read_only_ms: None })
     }
 
     fn progress(&self, what: &str, done: u64, some: usize) {
@@ -149,7 +165,7 @@ impl Move<'_> {
 
     /// Returns how many subjects have sums, and how many single clicks there are.
     fn move_clicks(&self, import: &DatabaseImport) -> anyhow::Result<(u64, u64)> {
-        let file = TablesFile::open(&self.config.clicks_file(), StoreFile::Clicks)?;
+        let file = TablesFile::open(&self.clicks_file, StoreFile::Clicks)?;
         let written = self.runtime.block_on(import.clicks(&self.options))?;
         let (mut after, mut subjects, mut clicks) = (i64::MIN, 0_u64, 0_u64);
         loop {

@@ -1,7 +1,10 @@
 //! `terse migrate`: a data folder moves into PostgreSQL, and a node there gives the same answers.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use terse_testkit::{PostgresServer, wait_until};
@@ -274,5 +277,112 @@ fn a_moved_folder_gives_the_same_answers_on_postgresql() {
     }
     let (_, other) = call(&node, "POST", "/admin/users", Some(json!({ "name": "bob" })));
     assert!(other["id"].as_u64() > user["id"].as_u64(), "{other} after {user}");
+    stop(node);
+}
+
+/// Starts a move of a running server, and returns once it says this.
+fn begin_live(data: &Path, to: &str, until: &str) -> (Child, BufReader<std::process::ChildStderr>) {
+    let mut command = command(data);
+    command.args(["--json", "migrate", "--live", "--wait", "300", "--to", to]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut all = String::new();
+    while !all.contains(until) {
+        assert!(said.read_line(&mut all).unwrap() > 0, "it ended: {all}");
+    }
+    (child, said)
+}
+
+/// Clients create, change and follow links while the server moves. What was acknowledged is in the
+/// database, and no visitor notices anything.
+#[test]
+fn a_running_server_moves_and_is_read_only_at_the_end() {
+    let server = PostgresServer::shared();
+    let database = server.fresh();
+    let (_temp, data) = folder();
+    let file = start(&data, &[]);
+    let to = |n: u64, revision: u64| format!("https://example.com/live/{n}/{revision}");
+    let body = |n: u64| json!({ "long_url": to(n, 1), "reuse": false });
+    for n in 0..12 {
+        let many: Vec<Value> = (0..100).map(|m| body(1_000_000 + n * 100 + m)).collect();
+        assert_eq!(call(&file, "POST", "/urls/bulk", Some(Value::Array(many))).0, 207);
+    }
+    let followed = json!({ "long_url": to(0, 1), "custom_alias": "followed" });
+    assert_eq!(call(&file, "POST", "/urls", Some(followed)).0, 201);
+    let (over, visits) = (AtomicBool::new(false), AtomicU64::new(0));
+    // The targets of links that were acknowledged; `None` of those whose last change is unknown.
+    let made = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut made: BTreeMap<String, Option<String>> = BTreeMap::new();
+            for n in 1_u64.. {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let (status, link) = call(&file, "POST", "/urls", Some(body(n)));
+                assert!(status == 201 || status == 503, "{link}");
+                if status == 201 {
+                    made.insert(link["short_code"].as_str().unwrap().to_owned(), Some(to(n, 1)));
+                }
+                let some = (n as usize * 7) % made.len().max(1);
+                let Some(code) = made.keys().nth(some).cloned() else { continue };
+                let change = json!({ "long_url": to(n, 2) });
+                let (status, _) = call(&file, "PATCH", &format!("/urls/{code}"), Some(change));
+                made.insert(code, (status == 200).then(|| to(n, 2)));
+            }
+            made
+        });
+        let visitor = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                assert_eq!(file.get("/followed").0, 302, "a visitor never notices the move");
+                visits.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        // Interrupted, and begun again.
+        let (mut child, _) = begin_live(&data, &database, "links, ");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        wait_until("links can be created again", || {
+            call(&file, "POST", "/urls", Some(body(2_000_000))).0 == 201
+        });
+        let (mut child, mut said) = begin_live(&data, &database, "everything is in the database");
+        let (status, answer) = call(&file, "POST", "/urls", Some(body(3_000_000)));
+        assert_eq!(status, 503, "the server is read-only: {answer}");
+        over.store(true, Ordering::Relaxed);
+        let made = writer.join().unwrap();
+        visitor.join().unwrap();
+        file.terminate();
+        let status = child.wait().unwrap();
+        let (mut rest, mut counts) = (String::new(), String::new());
+        said.read_to_string(&mut rest).unwrap();
+        assert!(status.success(), "{rest}");
+        child.stdout.take().unwrap().read_to_string(&mut counts).unwrap();
+        let counts: Value = serde_json::from_str(&counts).unwrap();
+        assert!(counts["read_only_ms"].as_u64().is_some(), "{counts}");
+        made
+    });
+    let (status, said) = file.wait();
+    assert!(status.success(), "{said}");
+    assert!(!data.join("migrating").exists());
+    let changed = made.values().flatten().filter(|target| target.ends_with("/2")).count();
+    assert!(made.len() > 5 && changed > 0, "too little happened: {made:?}");
+
+    let node = start(&data, &[&format!("store={database}"), "clicks.flush=1s"]);
+    for (code, target) in &made {
+        let (status, location, _) = node.get(&format!("/{code}"));
+        assert_eq!(status, 302, "{code}");
+        assert!(target.is_none() || *target == location, "{code}: {target:?}, {location:?}");
+    }
+    let counted = || {
+        let (_, stats) = call(&node, "GET", "/urls/followed/stats", None);
+        stats["total_clicks"].as_u64()
+    };
+    let visits = visits.load(Ordering::Relaxed);
+    wait_until("every visit is counted", || counted() >= Some(visits));
+    assert_eq!(counted(), Some(visits), "and once");
+    // New codes differ from those that the files issued last.
+    for n in 0..20 {
+        let (status, link) = call(&node, "POST", "/urls", Some(body(4_000_000 + n)));
+        assert_eq!(status, 201, "{link}");
+    }
     stop(node);
 }
