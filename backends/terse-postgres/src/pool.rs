@@ -22,6 +22,7 @@ use crate::tls;
 /// Each statement must see what was committed before it, whatever the database's default is: after
 /// the wait for a lock, the reads must see what its last holder wrote.
 pub(crate) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 /// How often a transaction that conflicts with another one is tried.
 const ATTEMPTS: u32 = 4;
 /// The first version with `xid8`.
@@ -159,16 +160,32 @@ impl Pool {
         retried(|| self.lists.query(sql, params)).await
     }
 
-    /// A read that no decision depends on. A replica, which lags behind, may answer it.
+    /// A read that no decision depends on. A replica, which lags behind, may answer it; the primary
+    /// does if the replica does not.
     pub(crate) async fn search(
         &self,
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, Failure> {
-        match &self.replica {
-            Some(replica) => retried(|| replica.query(sql, params)).await,
-            None => self.list(sql, params).await,
+        if let Some(replica) = &self.replica {
+            match retried(|| replica.query(sql, params)).await {
+                Ok(rows) => return Ok(rows),
+                Err(failure) => debug_replica(failure),
+            }
         }
+        self.list(sql, params).await
+    }
+
+    /// Begins a transaction for a report: its statements all see one snapshot, of a replica if
+    /// there is one that answers.
+    pub(crate) async fn begin_report(&self) -> Result<Transaction<'_>, Failure> {
+        if let Some(replica) = &self.replica {
+            match replica.begin(BEGIN_SNAPSHOT).await {
+                Ok(transaction) => return Ok(transaction),
+                Err(failure) => debug_replica(failure),
+            }
+        }
+        self.begin_snapshot().await
     }
 
     /// Begins a transaction.
@@ -178,7 +195,7 @@ impl Pool {
 
     /// Begins a transaction whose statements all see one snapshot.
     pub(crate) async fn begin_snapshot(&self) -> Result<Transaction<'_>, Failure> {
-        self.writes.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
+        self.writes.begin(BEGIN_SNAPSHOT).await
     }
 
     /// Whether writes are likely to succeed now.
@@ -200,6 +217,12 @@ impl Pool {
     pub(crate) async fn take_connection(&self) -> Result<Transaction<'_>, Failure> {
         self.writes.take().await
     }
+}
+
+/// The pool of the replica warns if it gets no connection.
+fn debug_replica(failure: Failure) {
+    let error = StoreError::from(failure);
+    tracing::debug!(%error, "the replica does not answer; the primary is asked");
 }
 
 /// Repeats a transaction that conflicted with another one, or whose connection was closed before it

@@ -58,7 +58,8 @@ settings! {
         /// The database of `store` without a pooler in between, for changes of its tables. If it is
         /// set, terse sends no cancel requests.
         pub store_direct: Option<PostgresUrl> = None,
-        /// A replica of the database of `store`, for searches and tags.
+        /// A replica of the database of `store`, for searches, tags and statistics. While it does not
+        /// answer, the database of `store` does.
         pub store_replica: Option<PostgresUrl> = None,
         /// What this process does. Set fewer roles only if several processes share the work. A file
         /// store belongs to one process, which therefore needs the role `worker`.

@@ -137,7 +137,7 @@ impl PostgresClicks {
         let domains: Vec<&str> = links.iter().map(|link| link.key.domain.as_str()).collect();
         let codes: Vec<&str> = links.iter().map(|link| link.key.code.as_str()).collect();
         let created: Vec<i64> = links.iter().map(|link| link.created_at.as_ms()).collect();
-        let transaction = self.pool.begin_snapshot().await?;
+        let transaction = self.pool.begin_report().await?;
         let rows = transaction
             .query(
                 "SELECT s.domain, s.code, s.link_created_at, s.humans, s.bots \
@@ -205,7 +205,7 @@ impl PostgresClicks {
             None => (0, "", "", 0),
         };
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
-        let transaction = self.pool.begin_snapshot().await?;
+        let transaction = self.pool.begin_report().await?;
         let ranked = transaction
             .query(
                 &format!(
@@ -251,7 +251,7 @@ impl PostgresClicks {
         journal: Option<JournalId>,
     ) -> Result<ReportSnapshot<ClickReport>, Failure> {
         let key = SubjectKey::of(subject);
-        let transaction = self.pool.begin_snapshot().await?;
+        let transaction = self.pool.begin_report().await?;
         let positions = positions_of(&transaction, journal).await?;
         let found = transaction
             .query_opt(

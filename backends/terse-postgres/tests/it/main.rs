@@ -6,5 +6,6 @@ mod contract;
 mod faults;
 mod feed;
 mod pooler;
+mod replica;
 mod restored;
 mod tables;

@@ -1,0 +1,40 @@
+//! A replica for what no decision depends on.
+
+use std::sync::Arc;
+
+use terse_core::clicks::{Click, ClickReports as _, ClickSubject, ClickTarget, LinkId, Period};
+use terse_core::{OwnerId, Timestamp};
+use terse_postgres::{PostgresClicks, PostgresOptions};
+use terse_testkit::click_store::add_clicks;
+use terse_testkit::{PostgresServer, key, wait_until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_read_the_replica_and_the_primary_while_it_is_away() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    let standby = server.synchronous_standby();
+    let database = server.fresh_database();
+    // The tables, before a reader of the replica looks for them.
+    let options = PostgresOptions::new(server.url(&database));
+    PostgresClicks::open(options.clone(), true).await.unwrap();
+    let lag = "SELECT pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn()";
+    wait_until("the standby has the tables", || standby.sql("postgres", lag) == "t");
+    let options = PostgresOptions { replica_url: Some(standby.url(&database)), ..options };
+    let clicks = Arc::new(PostgresClicks::open(options, true).await.unwrap());
+    let link = LinkId { key: key("one"), created_at: Timestamp::EPOCH };
+    let subject = ClickSubject::Link(link.clone());
+    let click = || Click::bare(Timestamp::from_ms(1), ClickTarget::Link(link.clone(), OwnerId(7)));
+    let total = async || {
+        let report = clicks.report(&subject, Period::default(), Timestamp::EPOCH).await.unwrap();
+        report.tally.clicks.all()
+    };
+    standby.sql("postgres", "SELECT pg_wal_replay_pause()");
+    let paused = "SELECT pg_get_wal_replay_pause_state()";
+    wait_until("the standby stands still", || standby.sql("postgres", paused) == "paused");
+    add_clicks(&*clicks, vec![click(), click()]).await;
+    assert_eq!(total().await, 0, "the replica is asked, and lags behind");
+    standby.sql("postgres", "SELECT pg_wal_replay_resume()");
+    wait_until("the standby has followed", || standby.sql("postgres", lag) == "t");
+    assert_eq!(total().await, 2);
+    standby.stop();
+    assert_eq!(total().await, 2, "the primary answers instead");
+}
