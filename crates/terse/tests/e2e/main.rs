@@ -5,6 +5,7 @@ mod accounts;
 mod axe;
 mod browser;
 mod dashboard;
+mod hostile;
 mod journeys;
 #[path = "../it/process.rs"]
 #[allow(dead_code, reason = "the other test binary uses the rest")]

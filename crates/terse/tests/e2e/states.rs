@@ -1,5 +1,5 @@
 //! axe-core on the states that a plain visit does not show: empty lists, forms with errors, open menus
-//! and dialogs; in the light and the dark theme.
+//! and dialogs, and the pages for visitors; in the light and the dark theme.
 
 use serde_json::{Value, json};
 
@@ -53,6 +53,57 @@ impl States<'_> {
     fn done(self) {
         assert!(self.found.is_empty(), "axe-core: {}", self.found.join("\n"));
     }
+}
+
+#[test]
+fn visitors_pages_pass_axe_in_every_state() {
+    let world = World::new();
+    world.api("POST", "/urls", &json!({"alias": "plain", "long_url": "https://example.com/a"}));
+    let secret =
+        json!({"alias": "secret", "long_url": "https://example.com/s", "password": "sesame!"});
+    world.api("POST", "/urls", &secret);
+    let soon =
+        json!({"alias": "soon", "long_url": "https://example.com/l", "valid_from": "2999-01-01"});
+    world.api("POST", "/urls", &soon);
+    world.api("POST", "/urls", &json!({"alias": "gone", "long_url": "https://example.com/g"}));
+    let blocked = json!({"standing": "blocked", "why": "a test"});
+    world.api("PUT", "/admin/links/gone/standing", &blocked);
+    let lure = json!({"alias": "lure", "long_url": "https://p\u{430}ypal.com/login"});
+    world.api("POST", "/urls", &lure);
+    run_scenario(true, &[&world.terse.url], async |browser| {
+        let mut states = States { browser, url: &world.terse.url, found: Vec::new() };
+        states.open_menus("home", "/").await;
+        browser.fill("#long_url", "javascript:alert(1)").await;
+        states.refuse("home-refused", "form.shorten", "#problem").await;
+        browser.fill("#long_url", "https://example.com/made").await;
+        states.refuse("home-made", "form.shorten", "#short").await;
+        states.open("preview", "/plain+").await;
+        states.open("preview-protected", "/secret+").await;
+        states.open("password", "/secret").await;
+        browser.fill("#password", "wrong").await;
+        states.refuse("password-wrong", "main form", "#password[aria-invalid]").await;
+        states.open("report", "/plain?report").await;
+        states.refuse("report-refused", "form.report", "#reason[aria-invalid]").await;
+        browser.press("#reason option[value=spam]").await;
+        states.refuse("report-sent", "form.report", "#thanks").await;
+        states.open("warning", "/lure").await;
+        states.open("blocked", "/gone").await;
+        states.open("not-yet", "/soon").await;
+        states.open("not-found", "/nosuch9").await;
+        states.open("nothing-here", "/no/such/page").await;
+        states.open("login", "/login").await;
+        browser.fill("#name", "ann").await;
+        browser.fill("#password", "wrong").await;
+        states.refuse("login-refused", "form[action='/login']", "#problem").await;
+        states.open("invitation-invalid", "/join?token=nonsense").await;
+        let made = world.api("POST", "/invitations", &json!({"role": "user"}));
+        browser.open(made["url"].as_str().unwrap()).await;
+        states.check("invitation").await;
+        browser.fill("#name", "x").await;
+        states.refuse("invitation-refused", "form.stack", "[aria-invalid]").await;
+        states.open("docs", "/api/docs").await;
+        states.done();
+    });
 }
 
 #[test]
