@@ -22,6 +22,7 @@ const RESERVED: &[&str] = &[
     "auth",
     "blocked",
     "blog",
+    "branding",
     "bulk",
     "callback",
     "cdn",

@@ -100,10 +100,10 @@ pub use link::{
 };
 pub use link_reader::{AbsenceCertainty, ClickSpend, ClickSpender, LinkReader};
 pub use links::{
-    Caller, CreateGrant, CreateMetrics, CreateResult, Created, Creator, ImportError, ImportLink,
-    ImportOptions, ImportPhase, ImportPreview, ImportProgress, ImportRowConflict, ImportRowKey,
-    Imports, LinkCreation, LinkDraft, LinkError, LinkPolicy, Links, Listing, MAX_IMPORT_FILE,
-    OwnerFilter, PublicLinks, SampleRow, SeenImportRows, TagReport,
+    BusiestLink, Caller, CreateGrant, CreateMetrics, CreateResult, Created, Creator, ImportError,
+    ImportLink, ImportOptions, ImportPhase, ImportPreview, ImportProgress, ImportRowConflict,
+    ImportRowKey, Imports, LinkCreation, LinkDraft, LinkError, LinkPolicy, Links, Listing,
+    MAX_IMPORT_FILE, OwnerFilter, PublicLinks, SampleRow, SeenImportRows, TagClicks, TagReport,
 };
 pub use log_limit::LogLimit;
 pub use mail::{EmailAddress, Mail, MailError, MailQueue, MailRequest, MailTransport, QueuedMail};
@@ -118,8 +118,8 @@ pub use principal::{AccessError, Credential, Principal};
 pub use proxies::{Proxies, ProxyRange};
 pub use removals::Removals;
 pub use screening::{
-    EntryKind, LinkFlags, ListMatch, NoScreening, REPORTED, ScreenInput, ScreenResult, Screening,
-    UNREACHABLE, UNSCREENED,
+    EntryKind, LinkFlags, ListMatch, ListStatus, NoScreening, REPORTED, ScreenInput, ScreenResult,
+    Screening, UNREACHABLE, UNSCREENED,
 };
 pub use secret::Secret;
 pub use self_check::{CheckResult, Finding, NoSelfCheck, SelfCheck, self_check};

@@ -34,6 +34,12 @@ pub trait Screening: Send + Sync + 'static {
         None
     }
 
+    /// The lists that targets are compared with, and how often each matched a new target. Must not
+    /// block.
+    fn lists(&self) -> Vec<ListStatus> {
+        Vec::new()
+    }
+
     /// Changes whenever the result for a target may change. A caller that screens and then writes
     /// compares the version again, because the data may have changed in between.
     fn version(&self) -> u64 {
@@ -72,6 +78,20 @@ pub struct ListMatch {
     pub list: String,
     /// What its entry names.
     pub kind: EntryKind,
+}
+
+/// A list that targets are compared with.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ListStatus {
+    /// Its name in the settings; `moderators` for hosts that moderators block.
+    pub name: String,
+    /// Whether a match blocks a target. Otherwise it warns of it.
+    pub blocks: bool,
+    /// The entries in force; `None` if no version of the list could be read yet, or if a service
+    /// holds them.
+    pub entries: Option<usize>,
+    /// How many new or changed targets it matched since this process started.
+    pub hits: u64,
 }
 
 /// What an entry of a list names.

@@ -1,7 +1,8 @@
 //! Implements the core's screening contract.
 
 use terse_core::{
-    EntryKind, ListMatch, ModerationStatus, ScreenInput, ScreenResult, Screening, Target,
+    EntryKind, ListMatch, ListStatus, ModerationStatus, ScreenInput, ScreenResult, Screening,
+    Target,
 };
 
 use crate::flag::{Flag, FlagSet};
@@ -17,6 +18,18 @@ impl Screening for Screen {
                 self.recheck(target, flags.iter().filter_map(Flag::parse).collect(), moderation)
             }
         };
+        if let ScreenInput::Text(_) = input {
+            let list = match &verdict {
+                Verdict::Blocked(block) => Some(block.source.clone()),
+                Verdict::Suspicious(flags) if flags.contains(Flag::OnWarnList) => {
+                    self.warning_match(target).map(|found| found.source)
+                }
+                _ => None,
+            };
+            if let Some(list) = list {
+                self.count_hit(list);
+            }
+        }
         match verdict {
             Verdict::Clear(flags) => ScreenResult::Clear(to_core(flags)),
             Verdict::Suspicious(flags) => ScreenResult::Suspicious(to_core(flags)),
@@ -39,6 +52,10 @@ impl Screening for Screen {
             MatchKind::Url => EntryKind::Url,
         };
         Some(ListMatch { list: source, kind })
+    }
+
+    fn lists(&self) -> Vec<ListStatus> {
+        self.list_statuses()
     }
 
     fn version(&self) -> u64 {
@@ -85,6 +102,29 @@ mod tests {
         )]));
         assert_eq!(contract.screen(&target, kept), ScreenResult::Blocked { source: "feed".into() });
         assert_ne!(contract.version(), before);
+    }
+
+    #[test]
+    fn lists_count_the_new_targets_that_they_match() {
+        let screen = Screen::default();
+        let (blocked, warned) = ("https://bad.example/", "https://odd.example/");
+        let index = |name: &str, text: &str| {
+            BlocklistIndex::build(&[parse(name, text.as_bytes(), &ProtectedHosts::default())])
+        };
+        screen.replace_overlay(index("moderators", "bad.example"));
+        screen.replace_warnings(index("odd ones", "odd.example"));
+        let (name, entries) = ("odd ones".to_owned(), Some(1));
+        screen.set_lists(vec![ListStatus { name, blocks: false, entries, hits: 0 }]);
+        for text in [blocked, warned, warned, "https://fine.example/"] {
+            let target = Target::parse(text, &Default::default()).unwrap();
+            screen.screen(&target, ScreenInput::Text(text));
+            // A scan of stored links counts nothing.
+            let (flags, moderation) = (Default::default(), ModerationStatus::Clear);
+            screen.screen(&target, ScreenInput::Stored { flags: &flags, moderation });
+        }
+        let hits: Vec<_> =
+            screen.lists().into_iter().map(|list| (list.name, list.blocks, list.hits)).collect();
+        assert_eq!(hits, [("odd ones".to_owned(), false, 2), ("moderators".to_owned(), true, 1)]);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Screens targets against blocklists, Safe Browsing and warning flags.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use terse_core::{ModerationStatus, Target};
+use terse_core::{ListStatus, ModerationStatus, Target};
 
 use crate::flag::{Flag, FlagSet};
 use crate::index::{BlocklistIndex, IndexMatch, MatchKind};
@@ -46,12 +47,18 @@ pub struct Screen {
     warnings: RwLock<Arc<BlocklistIndex>>,
     safe_browsing: Option<Arc<SafeBrowsing>>,
     warn_on: FlagSet,
+    /// The lists of the settings, as moderators see them.
+    lists: RwLock<Vec<ListStatus>>,
+    /// How many new targets each list matched, by its name.
+    hits: Mutex<HashMap<String, u64>>,
     /// Counts changes of lists and Safe Browsing data.
     version: AtomicU64,
 }
 
 /// The source name of blocks by Safe Browsing.
 pub const SAFE_BROWSING: &str = "Safe Browsing";
+/// The source name of hosts that moderators have blocked.
+pub(crate) const MODERATORS: &str = "moderators";
 
 impl Screen {
     /// A screen without lists that warns of these flags.
@@ -62,6 +69,8 @@ impl Screen {
             warnings: RwLock::default(),
             safe_browsing: None,
             warn_on,
+            lists: RwLock::default(),
+            hits: Mutex::default(),
             version: AtomicU64::new(0),
         }
     }
@@ -96,6 +105,33 @@ impl Screen {
         // caller that screened by the old lists sees that the version changed.
         self.bump_version();
         drop(old); // after unlocking: freeing millions of entries takes time
+    }
+
+    /// Sets the lists that [`Screen::list_statuses`] shows; their hits are counted here.
+    pub(crate) fn set_lists(&self, lists: Vec<ListStatus>) {
+        *self.lists.write().unwrap_or_else(PoisonError::into_inner) = lists;
+    }
+
+    /// All lists, those of the settings first.
+    pub(crate) fn list_statuses(&self) -> Vec<ListStatus> {
+        let mut lists = self.lists.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let overlay = self.overlay.read().unwrap_or_else(PoisonError::into_inner).len();
+        let (name, blocks, hits) = (MODERATORS.to_owned(), true, 0);
+        lists.push(ListStatus { name, blocks, entries: Some(overlay), hits });
+        if self.safe_browsing.is_some() {
+            let name = SAFE_BROWSING.to_owned();
+            lists.push(ListStatus { name, blocks, entries: None, hits });
+        }
+        let counted = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        for list in &mut lists {
+            list.hits = counted.get(&list.name).copied().unwrap_or_default();
+        }
+        lists
+    }
+
+    /// Counts a match of a new target. The names are those of the settings, which are few.
+    pub(crate) fn count_hit(&self, list: String) {
+        *self.hits.lock().unwrap_or_else(PoisonError::into_inner).entry(list).or_default() += 1;
     }
 
     /// Records a change outside the lists. Call it after the change, so that a caller that reads

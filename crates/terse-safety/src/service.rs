@@ -17,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use terse_core::job::{Job, JobContext, NextRun};
-use terse_core::{BoxError, Clock, Hosts, HttpClient, Links, Screening, Validators};
+use terse_core::{BoxError, Clock, Hosts, HttpClient, Links, ListStatus, Screening, Validators};
 use tokio::sync::watch;
 
 use crate::safe_browsing::{SafeBrowsing, SafeBrowsingService, SafeBrowsingSettings};
@@ -315,8 +315,26 @@ impl Safety {
         );
         self.screen.replace(index);
         self.screen.replace_warnings(warnings);
+        self.screen.set_lists(self.list_statuses(held));
         // After the indexes: receivers scan links with it.
         self.changed.send_replace(self.fingerprint(held));
+    }
+
+    /// The lists of the settings, for moderators. The screen counts their hits.
+    fn list_statuses(&self, held: &[LoadedList]) -> Vec<ListStatus> {
+        let own = &self.blocked_hosts;
+        let own = (!own.is_empty()).then(|| (own.name(), true, Some(own.len())));
+        let lists = held.iter().map(|list| {
+            let entries = list.parsed().map(ParsedList::len);
+            (list.name(), list.effect() == ListEffect::Block, entries)
+        });
+        let status = |(name, blocks, entries): (&str, bool, Option<usize>)| ListStatus {
+            name: name.to_owned(),
+            blocks,
+            entries,
+            hits: 0,
+        };
+        own.into_iter().chain(lists).map(status).collect()
     }
 
     /// Notifies receivers that lists outside the index have changed.

@@ -163,6 +163,11 @@ impl Accounts {
         Ok(self.registry.webhooks(account.id).await?)
     }
 
+    /// What the audit log calls the caller's own account.
+    pub fn own_subject(&self, principal: &Principal) -> OwnSubject {
+        OwnSubject(subject::account(principal.owner()))
+    }
+
     /// What the audit log calls the caller's own account, its keys and its webhooks.
     pub async fn own_subjects(
         &self,

@@ -9,6 +9,7 @@ mod journal;
 mod live;
 mod live_follower;
 mod mean;
+mod own_visitor;
 mod pending;
 mod report;
 mod retention;
@@ -40,6 +41,7 @@ pub use journal::{
 pub use live::{BusyLink, LiveFeed, LiveSubscription};
 pub use live_follower::LiveFollower;
 pub use mean::Mean;
+pub use own_visitor::OwnVisitor;
 pub use pending::{
     BatchStart, PendingClicks, PendingCounts, PendingHour, PendingLinks, PendingSum, WithPending,
 };

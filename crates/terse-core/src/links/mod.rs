@@ -1,5 +1,6 @@
 //! The one service through which links are created, read and changed, split by use case.
 
+mod busiest;
 mod caller;
 mod create;
 mod creation;
@@ -19,6 +20,7 @@ mod tags;
 mod undo;
 mod update;
 
+pub use busiest::{BusiestLink, TagClicks};
 pub use caller::Caller;
 pub use create::Created;
 pub use creation::{CreateGrant, CreateMetrics, CreateResult, Creator, LinkCreation, LinkDraft};

@@ -11,8 +11,9 @@ use crate::link::{Link, ModerationSource, ModerationStatus};
 use crate::registry::{
     Actor, Attribution, AuditAction, AuditEntry, AuditLog, AuditQuery, RegistryError, subject,
 };
-use crate::screening::{ListMatch, REPORTED, UNREACHABLE};
+use crate::screening::{ListMatch, ListStatus, REPORTED, UNREACHABLE};
 use crate::store::StoreError;
+use crate::target::Target;
 
 /// The shortest time between two records about changes of one link by its owner, who can change the
 /// target back and forth any number of times.
@@ -57,6 +58,21 @@ impl Links {
             return None;
         }
         link.targets().find_map(|target| self.screen.list_match(target, link.moderation))
+    }
+
+    /// The entry of a list that names a canonical host, for links to it with this status.
+    pub(crate) fn host_match(&self, host: &str, status: ModerationStatus) -> Option<ListMatch> {
+        let target = Target::parse(&format!("http://{host}/"), &self.rules.targets).ok()?;
+        // A list names the block of a link also while a service has no answer about its target.
+        if status == ModerationStatus::Blocked && !self.screen.blocks(&target) {
+            return None;
+        }
+        self.screen.list_match(&target, status)
+    }
+
+    /// The lists that targets are compared with.
+    pub(crate) fn screen_lists(&self) -> Vec<ListStatus> {
+        self.screen.lists()
     }
 
     /// Records an automatic decision before it is written: a crash in between can leave a record

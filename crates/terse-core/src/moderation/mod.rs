@@ -10,6 +10,7 @@ mod branding;
 mod decisions;
 mod domains;
 mod error;
+mod host_search;
 mod reports;
 mod status;
 
@@ -17,6 +18,7 @@ pub use branding::{BrandingDraft, LogoChange};
 pub use decisions::ReportDecision;
 pub use domains::DomainDraft;
 pub use error::ModerationError;
+pub use host_search::HostSearch;
 pub use reports::{MAX_REPORT_TEXT, Reporter};
 
 use std::sync::Arc;

@@ -10,6 +10,14 @@ use crate::time::Timestamp;
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct SecretHash(pub [u8; 32]);
 
+impl SecretHash {
+    /// The public id of what the secret opens: the beginning of its hash, which reveals nothing of
+    /// the secret.
+    pub fn handle(&self) -> String {
+        self.0[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 impl fmt::Debug for SecretHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SecretHash([hidden])")

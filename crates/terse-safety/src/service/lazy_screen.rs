@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use terse_core::registry::BlockedHost;
 use terse_core::{
-    Clock, Hosts, ListMatch, ModerationStatus, ScreenInput, ScreenResult, Screening, Target,
+    Clock, Hosts, ListMatch, ListStatus, ModerationStatus, ScreenInput, ScreenResult, Screening,
+    Target,
 };
 
 use super::{Safety, SafetySettings};
@@ -46,6 +47,10 @@ impl Screening for LazyScreen {
 
     fn list_match(&self, target: &Target, status: ModerationStatus) -> Option<ListMatch> {
         Screening::list_match(self.screen(), target, status)
+    }
+
+    fn lists(&self) -> Vec<ListStatus> {
+        Screening::lists(self.screen())
     }
 
     fn is_blockable(&self, host: &str) -> bool {

@@ -7,10 +7,11 @@ use sha2::{Digest as _, Sha256};
 use terse_core::registry::BlockedHost;
 
 use super::Safety;
+use crate::screen::MODERATORS;
 use crate::{BlocklistIndex, ParsedList, ProtectedHosts, parse};
 
 /// The name of this list in logs and messages.
-const NAME: &str = "moderators";
+const NAME: &str = MODERATORS;
 
 /// The blocked hosts as a list.
 pub(super) struct ModeratorBlocks {

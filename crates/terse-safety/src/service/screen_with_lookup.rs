@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use terse_core::{
-    LinkKey, ListMatch, ModerationStatus, ScreenInput, ScreenResult, Screening, Target,
+    LinkKey, ListMatch, ListStatus, ModerationStatus, ScreenInput, ScreenResult, Screening, Target,
 };
 
 use crate::Screen;
@@ -48,6 +48,10 @@ impl Screening for ScreenWithLookup {
         if let Some(service) = &self.service {
             service.revisit(key, target);
         }
+    }
+
+    fn lists(&self) -> Vec<ListStatus> {
+        Screening::lists(&*self.screen)
     }
 
     fn is_blockable(&self, host: &str) -> bool {
