@@ -9,7 +9,7 @@ use crate::row::COLUMNS;
 use crate::search::{Match, created_at, positions_at};
 
 /// A list examines this many links, then returns what it has found and where to continue.
-const MAX_EXAMINED: usize = 20_000;
+const MAX_EXAMINED: usize = 10_000;
 /// The largest page, whatever the caller asks for.
 const MAX_PAGE: usize = 1000;
 

@@ -1,4 +1,4 @@
-// The dashboard: shortcuts, charts, live clicks, a check of aliases, the list of links and the viewer's time zone. The pages work without this script.
+// The dashboard: shortcuts, charts, live clicks, a check of aliases, QR codes, the list of links and the viewer's time zone. The pages work without this script.
 "use strict";
 
 // Pages show times in the zone of this cookie; before it is set, in UTC.
@@ -102,10 +102,15 @@ if (live) {
     const client = [click.browser, click.operating_system].filter(Boolean).join(" on ");
     cell(new Date(click.at).toLocaleTimeString());
     cell([click.city || click.country, client].filter(Boolean).join(", ") || "nothing else is known");
+    if (click.own) {
+      const own = document.createElement("span");
+      [own.className, own.textContent] = ["pill own", "you"];
+      row.lastChild.append(" ", own);
+    }
     cell(click.referrer || "direct");
     const pill = document.createElement("span");
-    pill.className = click.bot ? "pill over" : "pill good";
-    pill.textContent = click.bot ? `bot: ${kinds[click.bot] || click.bot}` : "human";
+    pill.className = click.bot ? "pill over" : click.repeat ? "pill attention" : "pill good";
+    pill.textContent = click.bot ? `bot: ${kinds[click.bot] || click.bot}` : click.repeat ? "repeat" : "human";
     row.insertCell().append(pill);
     while (live.rows.length > 100) live.deleteRow(-1);
     live.closest("table").classList.remove("gone");
@@ -142,6 +147,39 @@ if (alias) {
   };
   alias.addEventListener("input", check);
   if (domain) domain.addEventListener("change", check);
+}
+
+// The QR code beside the form: drawn again when the alias or a colour changes.
+const qr = document.querySelector("[data-qr]");
+if (qr) {
+  const fields = [...document.querySelectorAll("[data-qr-field]")];
+  const problem = document.querySelector("[data-qr-problem]");
+  document.querySelector("[data-qr-fields]").hidden = false;
+  let drawn = 0;
+  const draw = async () => {
+    const turn = ++drawn;
+    await new Promise((done) => { setTimeout(done, 200); });
+    if (turn !== drawn) return;
+    const put = (url) => {
+      for (const field of fields) {
+        if (field.type !== "checkbox") url.searchParams.set(field.dataset.qrField, field.value.replace("#", ""));
+        else if (field.checked) url.searchParams.set(field.dataset.qrField, "true");
+        else url.searchParams.delete(field.dataset.qrField);
+      }
+      return url.href;
+    };
+    const url = new URL(qr.src);
+    const domain = document.getElementById("domain");
+    if (alias) url.searchParams.set("alias", alias.value);
+    if (alias && domain) url.searchParams.set("domain", domain.value);
+    qr.src = put(url);
+    for (const file of document.querySelectorAll("[data-qr-file]")) file.href = put(new URL(file.href));
+  };
+  qr.addEventListener("error", () => { problem.hidden = false; });
+  qr.addEventListener("load", () => { problem.hidden = true; });
+  for (const field of [...fields, alias, alias && document.getElementById("domain")]) {
+    if (field) field.addEventListener("input", draw);
+  }
 }
 
 // The list of links: search as you type, selection, and keys.

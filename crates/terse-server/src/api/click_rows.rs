@@ -152,10 +152,13 @@ pub(super) struct LiveClick<'a> {
     language: Option<&'a str>,
     referrer: Option<&'a str>,
     bot: Option<&'static str>,
+    repeat: bool,
+    /// Whether the watcher made it.
+    own: bool,
 }
 
 impl<'a> LiveClick<'a> {
-    pub(super) fn new(click: &'a Click) -> Self {
+    pub(super) fn new(click: &'a Click, own: bool) -> Self {
         let ClickRow {
             at,
             country,
@@ -166,9 +169,22 @@ impl<'a> LiveClick<'a> {
             language,
             referrer,
             bot,
+            repeat,
             ..
         } = ClickRow::new(click);
-        Self { at, country, city, device, browser, operating_system, language, referrer, bot }
+        Self {
+            at,
+            country,
+            city,
+            device,
+            browser,
+            operating_system,
+            language,
+            referrer,
+            bot,
+            repeat,
+            own,
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use terse_core::accounts::role_of;
 use terse_core::registry::{Invitation, Role};
 
-use super::sessions::handle;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Moderator, Name};
 use crate::http::params::NoParams;
@@ -69,7 +68,7 @@ impl From<&Invitation> for InvitationBody {
     fn from(invitation: &Invitation) -> Self {
         let Invitation { token, role, by, expires_at } = invitation;
         Self {
-            id: handle(token),
+            id: token.handle(),
             role: role.as_str(),
             by: by.0,
             expires_at: expires_at.to_string(),
@@ -128,6 +127,6 @@ pub(super) async fn revoke(
     _: NoParams,
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
-    state.accounts.revoke_invitation(&principal, |token| handle(token) == id).await?;
+    state.accounts.revoke_invitation(&principal, |token| token.handle() == id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

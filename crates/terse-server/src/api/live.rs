@@ -1,5 +1,6 @@
 //! Streams the clicks of a link as they arrive.
 
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use terse_core::LinkError;
-use terse_core::clicks::{Click, LinkId, LiveSubscription};
+use terse_core::clicks::{Click, LinkId, LiveSubscription, OwnVisitor};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
@@ -17,7 +18,8 @@ use super::click_rows::LiveClick;
 use super::links::readable;
 use super::streamed::{self, Sender};
 use crate::describe;
-use crate::http::extract::{Authenticated, Name};
+use crate::http::extract::{Authenticated, Name, Peer};
+use crate::http::own_visitor::own_visitor;
 use crate::http::params::Params;
 use crate::http::principal::reader_of;
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
@@ -40,9 +42,9 @@ const TOGETHER: usize = 64;
 /// Watch the clicks of a link
 ///
 /// Server-sent events: `click` with `at`, `country`, `city`, `device`, `browser`,
-/// `operating_system`, `language`, `referrer` and `bot` as JSON, from now on, as they are counted.
-/// A client that reads too slowly misses some. The stream ends when the server stops; connect
-/// again.
+/// `operating_system`, `language`, `referrer`, `bot`, `repeat` and `own` (it came from your address
+/// and user agent) as JSON, from now on, as they are counted. A client that reads too slowly misses
+/// some. The stream ends when the server stops; connect again.
 #[describe::path(get, path = "/api/v1/urls/{code}/live", operation_id = "watch_link", tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
@@ -59,6 +61,7 @@ pub(super) async fn watch_link(
     Authenticated(caller): Authenticated,
     params: Params,
     Name(code): Name,
+    Peer(address): Peer,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let link = readable(&state, caller, params, &code).await?;
@@ -71,7 +74,7 @@ pub(super) async fn watch_link(
     tokio::spawn(tell(
         watch,
         sender,
-        ClickWatcher { state, headers, link: LinkId::of(&link) },
+        ClickWatcher { state, address, headers, link: LinkId::of(&link) },
         stop,
     ));
     Ok(([(header::CONTENT_TYPE, "text/event-stream"), (X_ACCEL_BUFFERING, "no")], body)
@@ -83,15 +86,21 @@ const X_ACCEL_BUFFERING: header::HeaderName = header::HeaderName::from_static("x
 /// A client that watches a link, with the headers that hold its credential.
 struct ClickWatcher {
     state: Arc<App>,
+    address: IpAddr,
     headers: HeaderMap,
     link: LinkId,
 }
 
 impl ClickWatcher {
+    /// The client as a visitor of links.
+    async fn as_visitor(&self) -> OwnVisitor {
+        own_visitor(&self.state, self.address, &self.headers).await
+    }
+
     /// Whether the client may still read. While the registry or the store fails, the stream
     /// continues.
     async fn may_read(&self) -> bool {
-        let Self { state, headers, link } = self;
+        let Self { state, headers, link, .. } = self;
         let principal = reader_of(state, headers).await;
         let principal =
             principal.and_then(|principal| Ok(principal.known().and_then(Principal::may_read)?));
@@ -116,6 +125,7 @@ async fn tell(
         let mut again = interval_at(Instant::now() + ACCESS_CHECK_INTERVAL, ACCESS_CHECK_INTERVAL);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next = Bytes::from_static(BEGIN);
+        let mut own = watcher.as_visitor().await;
         while sender.send(next).await {
             let mut clicks = Vec::new();
             let mut silence = pin!(sleep(KEEP_ALIVE));
@@ -130,7 +140,11 @@ async fn tell(
                         if count == 0 {
                             return;
                         }
-                        break clicks.iter().flat_map(|click| event(click)).collect();
+                        if own.is_old(watcher.state.links.now()) {
+                            own = watcher.as_visitor().await;
+                        }
+                        let events = clicks.iter().flat_map(|click| event(click, own.made(click)));
+                        break events.collect();
                     }
                     () = &mut silence => break Bytes::from_static(b": nothing new\n\n"),
                     () = sender.closed() => return,
@@ -148,9 +162,9 @@ async fn tell(
 }
 
 /// Compact JSON has no line breaks, so one `data` line holds all of it.
-fn event(click: &Click) -> Vec<u8> {
+fn event(click: &Click, own: bool) -> Vec<u8> {
     let mut event = b"event: click\ndata: ".to_vec();
-    if serde_json::to_writer(&mut event, &LiveClick::new(click)).is_err() {
+    if serde_json::to_writer(&mut event, &LiveClick::new(click, own)).is_err() {
         return Vec::new();
     }
     event.extend_from_slice(b"\n\n");

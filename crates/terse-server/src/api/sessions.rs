@@ -5,7 +5,7 @@ use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Serialize;
-use terse_core::registry::{SecretHash, Session};
+use terse_core::registry::Session;
 
 use crate::http::extract::{Member, Name};
 use crate::http::params::NoParams;
@@ -53,7 +53,7 @@ pub(super) async fn list(
 ) -> Result<axum::Json<SessionList>, Problem> {
     let sessions = state.accounts.sessions(&principal).await?;
     let body = |session: &Session| SessionBody {
-        id: handle(&session.token),
+        id: session.token.handle(),
         created_at: session.created_at.to_string(),
         expires_at: session.expires_at.to_string(),
         current: principal.credential == Credential::Session(session.token),
@@ -89,12 +89,6 @@ pub(super) async fn end(
     _: NoParams,
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
-    state.accounts.end_session_where(&principal, |token| handle(token) == id).await?;
+    state.accounts.end_session_where(&principal, |token| token.handle() == id).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// The public id of a token: the beginning of the secret's hash, which reveals nothing of the
-/// secret.
-pub(super) fn handle(token: &SecretHash) -> String {
-    token.0[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }

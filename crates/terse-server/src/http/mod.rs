@@ -10,6 +10,7 @@ pub(crate) mod host;
 pub(crate) mod limit_headers;
 pub(crate) mod multipart;
 pub(crate) mod origin;
+pub(crate) mod own_visitor;
 pub(crate) mod params;
 pub(crate) mod principal;
 pub(crate) mod problem;

@@ -7,7 +7,7 @@ use terse_core::accounts::{Accounts, Erasures, KeyUse, RefreshHook, TwoFactorKey
 use terse_core::clicks::{ClickStore, LiveFeed};
 use terse_core::limits::RateLimits;
 use terse_core::moderation::Moderation;
-use terse_core::registry::Registry;
+use terse_core::registry::{Registry, Salts};
 use terse_core::rules::VisitorClassifier;
 use terse_core::webhooks::{WebhookState, Webhooks};
 use terse_core::{
@@ -114,6 +114,8 @@ pub(crate) struct App {
     pub(crate) stats: Arc<ApiStats>,
     pub(crate) clicks: Arc<dyn ClickStore>,
     pub(crate) live: Arc<LiveFeed>,
+    /// The salts of visitor hashes, to tell viewers which clicks are theirs.
+    pub(crate) salts: Arc<dyn Salts>,
     pub(crate) webhooks: Option<Webhooks>,
     pub(crate) mail: Option<Arc<MailQueue>>,
     pub(crate) jobs: Arc<JobBoard>,
@@ -214,6 +216,7 @@ impl App {
             stats: state.stats,
             clicks: state.clicks,
             live: state.live,
+            salts: state.registry,
             webhooks,
             mail: state.mail,
             jobs: state.jobs,

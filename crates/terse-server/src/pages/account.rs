@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use terse_core::accounts::{AccountError, ErasureConfirmation, KeyDraft, PreferencesEdit};
-use terse_core::registry::{ApiKey, KeyId, Scope};
-use terse_core::{EmailAddress, PageLanguage, Timestamp};
+use terse_core::registry::{ApiKey, KeyId, Scope, SecretHash, Session};
+use terse_core::{Credential, EmailAddress, PageLanguage, Timestamp};
 
 use super::form::{FormError, sentence};
 use super::format::ago;
@@ -40,11 +40,15 @@ struct AccountPage {
     /// The OpenID Connect provider's name, and whether this account is connected to it.
     provider: Option<(String, bool)>,
     keys: Vec<Key>,
+    /// The browsers that are signed in, the latest first.
+    sessions: Vec<SessionRow>,
     /// The API key that was just created; the page shows it only this once.
     fresh: Option<String>,
     /// The message about the action that was just done.
     done: Option<&'static str>,
     form: KeyForm,
+    /// The address of a bookmark that opens the form of a new link for the page it is used on.
+    bookmarklet: String,
     preferences: PreferencesEdit,
     /// Whether this server sends mails.
     mail: bool,
@@ -60,6 +64,16 @@ struct Key {
     used: String,
     ends: String,
     over: bool,
+}
+
+/// A browser that is signed in.
+struct SessionRow {
+    id: String,
+    since: String,
+    since_exact: String,
+    ends: String,
+    /// Whether it is the browser that shows this page.
+    is_current: bool,
 }
 
 #[derive(Default)]
@@ -90,11 +104,26 @@ impl Key {
     }
 }
 
+impl SessionRow {
+    fn new(session: &Session, current: &Credential, shell: &Shell, now: Timestamp) -> Self {
+        Self {
+            id: session.token.handle(),
+            since: ago(session.created_at, now),
+            since_exact: shell.moment(session.created_at),
+            ends: shell.moment(session.expires_at),
+            is_current: *current == Credential::Session(session.token),
+        }
+    }
+}
+
 impl AccountPage {
     async fn of(state: &App, member: &Member) -> Result<Self, AccountError> {
         let (now, account) = (state.links.now(), &member.here.account);
         let shell = member.shell(state, "/account");
         let keys = state.accounts.keys(&member.principal, account.id).await?;
+        let sessions = state.accounts.sessions(&member.principal).await?;
+        let current = &member.principal.credential;
+        let sessions = sessions.iter().rev();
         Ok(Self {
             name: account.name.to_string(),
             role: account.role.as_str(),
@@ -103,9 +132,13 @@ impl AccountPage {
             two_factor: account.two_factor.as_ref().map(|state| state.recovery.len()),
             provider: state.provider().map(|provider| (provider, account.identity.is_some())),
             keys: keys.into_iter().map(|key| Key::new(key, &shell, now)).collect(),
+            sessions: sessions
+                .map(|session| SessionRow::new(session, current, &shell, now))
+                .collect(),
             fresh: None,
             done: None,
             form: KeyForm::default(),
+            bookmarklet: bookmarklet(&state.links.rules().hosts.api_base()),
             preferences: PreferencesEdit {
                 email: text(account.preferences.email.as_ref().map(EmailAddress::as_str)),
                 time_zone: text(account.preferences.time_zone.as_deref()),
@@ -139,10 +172,15 @@ impl AccountPage {
     }
 }
 
+fn bookmarklet(base: &str) -> String {
+    format!("javascript:location.href='{base}/?url='+encodeURIComponent(location.href)")
+}
+
 /// The message after a redirect from a form, by the `done` word in the query.
 fn said(word: &str) -> Option<&'static str> {
     Some(match word {
         "revoked" => "The key is revoked. Requests that use it are refused from now on.",
+        "session" => "That browser is signed out.",
         "signed-out" => "All other browsers are signed out.",
         "connected" => "Connected. You can use it to sign in from now on.",
         "disconnected" => "Disconnected. You can no longer sign in with it.",
@@ -229,6 +267,18 @@ pub(super) async fn revoke_key(State(state): Web, form: MemberForm) -> Response 
     match revoked {
         // A key that is already gone counts as revoked.
         Ok(()) | Err(AccountError::NotFound(_)) => go("/account?done=revoked"),
+        Err(error) => away(&error),
+    }
+}
+
+/// Signs one browser out.
+pub(super) async fn end_session(State(state): Web, form: MemberForm) -> Response {
+    let MemberForm { member, mut fields } = form;
+    let id = fields.take("id").unwrap_or_default();
+    let is_wanted = |token: &SecretHash| token.handle() == id;
+    match state.accounts.end_session_where(&member.principal, is_wanted).await {
+        // A session that has already ended counts as ended.
+        Ok(()) | Err(AccountError::NotFound(_)) => go("/account?done=session"),
         Err(error) => away(&error),
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn middle_cut(text: &str, most: usize) -> String {
 /// A text in two parts, the second of which always stays visible: the end of a URL distinguishes it.
 pub(super) fn parted(text: &str) -> (String, String) {
     /// The length of the second part; a text of twice this length is not parted.
-    const END: usize = 16;
+    const END: usize = 14;
     let count = text.chars().count();
     let start = if count > 2 * END { count - END } else { count };
     (text.chars().take(start).collect(), text.chars().skip(start).collect())
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(parted("https://e.com/"), ("https://e.com/".into(), String::new()));
         assert_eq!(
             parted("https://e.com/päth/to/another/page"),
-            ("https://e.com/päth".into(), "/to/another/page".into())
+            ("https://e.com/päth/t".into(), "o/another/page".into())
         );
     }
 

@@ -199,7 +199,8 @@ pub(super) fn key_of(state: &App, params: &mut Params, code: &str) -> Option<Lin
     Some(LinkKey { domain, code: Code::parse(code)? })
 }
 
-/// A link that the member may see, and its owner's name if that is someone else.
+/// A link that the member may see, and its owner's name if that is someone else or the member sees all
+/// links.
 pub(super) async fn found(
     state: &App,
     member: &Member,
@@ -210,7 +211,9 @@ pub(super) async fn found(
     let caller: Caller = member.principal.caller;
     let link = state.links.get(caller, &key).await.map_err(|error| failed(&error))?;
     if link.owner == member.here.account.id {
-        return Ok((link, None));
+        // Who sees the links of others also sees which are their own.
+        let name = caller.sees_all().then(|| member.here.account.name.to_string());
+        return Ok((link, name));
     }
     let owner = state.accounts.name_of(link.owner).await.ok().flatten();
     Ok((link, Some(owner.unwrap_or_else(|| "no account".to_owned()))))

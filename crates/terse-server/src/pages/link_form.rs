@@ -10,6 +10,7 @@ use super::form::sentence;
 use super::home::with_scheme;
 use super::link::{domain_choices, found, page_of, path};
 use super::link_fields::LinkForm;
+use super::link_form_qr::FormQr;
 use super::member::{Member, MemberForm};
 use super::rule_form::RowAction;
 use super::session::{app_again, app_page, go};
@@ -33,6 +34,7 @@ struct FormPage {
     /// The link that is changed: the short URL without its scheme, and the path of its page.
     link: Option<(String, String)>,
     action: String,
+    qr: FormQr,
     /// Where the tried visitor would go.
     outcome: Option<DryRunOutcome>,
     /// The field with the problem, and the problem.
@@ -113,6 +115,7 @@ impl FormPage {
         };
         Self {
             shell: member.shell(state, "/links"),
+            qr: FormQr::new(state, &form, link),
             form,
             domains: domain_choices(state),
             link: shown,

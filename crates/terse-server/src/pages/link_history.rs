@@ -4,12 +4,12 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use terse_core::rules::Rules;
 use terse_core::{Link, SocialPreview, Target, Timestamp};
 
 use super::format::middle_cut;
 use super::link::{LinkHead, failed, found, when};
 use super::member::Member;
+use super::rule_words::rule_sentences;
 use super::session::app_page;
 use super::shell::Shell;
 use super::{NOT_FOUND, html, message};
@@ -38,6 +38,7 @@ struct Entry {
     changes: Vec<Change>,
 }
 
+/// A field before and after a change.
 struct Change {
     field: &'static str,
     before: String,
@@ -49,7 +50,6 @@ fn told(link: &Link, shell: &Shell) -> [(&'static str, String); 13] {
     let time = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| shell.moment(at));
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
     let tags: Vec<&str> = link.tags.iter().collect();
-    let rules = link.rules.as_ref().map(Rules::to_json).map(|rules| rules.to_string());
     [
         ("Target", link.target.to_string()),
         ("Title", link.title.as_ref().map(|text| text.as_str().to_owned()).unwrap_or_default()),
@@ -62,7 +62,7 @@ fn told(link: &Link, shell: &Shell) -> [(&'static str, String); 13] {
         ("Passes the query on", yes(link.forward_query)),
         ("Search engines may follow", yes(link.crawlable)),
         ("Archived", yes(link.archived_at.is_some())),
-        ("Rules", rules.unwrap_or_default()),
+        ("Rules", rule_sentences(link.rules.as_ref())),
         ("Social preview", link.preview.as_ref().map(preview_words).unwrap_or_default()),
     ]
 }

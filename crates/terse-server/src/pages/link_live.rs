@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use terse_core::clicks::{Click, ClickSubject, LinkId, Period, RawQuery};
+use terse_core::clicks::{Click, ClickSubject, LinkId, OwnVisitor, Period, RawQuery};
 use terse_core::{Link, StoreError, Timestamp};
 
 use super::cards::bot_words;
@@ -16,7 +16,8 @@ use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;
 use super::{NOT_FOUND, UNAVAILABLE, html, message};
-use crate::http::extract::Name;
+use crate::http::extract::{Name, Peer};
+use crate::http::own_visitor::own_visitor;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -51,14 +52,17 @@ struct LiveRow {
     /// Why it counts as a bot's.
     bot: Option<String>,
     repeat: bool,
+    /// Whether the viewer made it.
+    own: bool,
 }
 
 impl LiveRow {
-    fn new(click: &Click, shell: &Shell, now: Timestamp) -> Self {
+    fn new(click: &Click, own: &OwnVisitor, shell: &Shell, now: Timestamp) -> Self {
         let (ago, exact) = when(shell, click.at, now);
         let bot = click.bot.map(|kind| bot_words(kind.as_str()).to_owned());
         let referrer = click.referrer.as_deref().unwrap_or("direct").to_owned();
-        Self { ago, exact, who: who(click), referrer, bot, repeat: click.repeat }
+        let (repeat, own) = (click.repeat, own.made(click));
+        Self { ago, exact, who: who(click), referrer, bot, repeat, own }
     }
 }
 
@@ -92,6 +96,8 @@ pub(super) async fn show(
     State(state): Web,
     member: Member,
     Name(code): Name,
+    Peer(address): Peer,
+    headers: HeaderMap,
     params: Result<Params, Problem>,
 ) -> Response {
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
@@ -108,7 +114,8 @@ pub(super) async fn show(
             return message(&UNAVAILABLE);
         }
     };
-    let clicks = clicks.iter().map(|click| LiveRow::new(click, &shell, now)).collect();
+    let own = own_visitor(&state, address, &headers).await;
+    let clicks = clicks.iter().map(|click| LiveRow::new(click, &own, &shell, now)).collect();
     let head = LinkHead::new(&state, &shell, &link, owner, "live", None);
     app_page(StatusCode::OK, html(&LivePage { shell, head, clicks }))
 }

@@ -4,12 +4,11 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::Value;
-use terse_core::rules::Rules;
 
 use super::form::sentence;
 use super::link::{LinkHead, found};
 use super::member::Member;
+use super::rule_words::{RuleWords, in_words};
 use super::session::app_page;
 use super::shell::Shell;
 use super::{NOT_FOUND, html, message};
@@ -65,12 +64,6 @@ impl RulesPage {
     }
 }
 
-/// A rule in words.
-struct RuleWords {
-    conditions: Vec<(String, String)>,
-    targets: Vec<(String, Option<String>)>,
-}
-
 /// The visitor in the form.
 #[derive(Clone, Default)]
 pub(super) struct DryRunForm {
@@ -96,40 +89,6 @@ impl DryRunForm {
             ..DryRunVisitor::default()
         }
     }
-}
-
-/// The rules as the API shows them, in words.
-fn in_words(rules: &Value) -> Vec<RuleWords> {
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            let items = items.iter().map(|item| match item {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            });
-            items.collect::<Vec<_>>().join(" or ")
-        }
-        other => other.to_string(),
-    };
-    let one = |rule: &Value| {
-        let fields = rule.as_object().into_iter().flatten();
-        let conditions = fields
-            .filter(|(name, _)| *name != "to")
-            .map(|(name, value)| (name.clone(), text(value)))
-            .collect();
-        let targets = match &rule["to"] {
-            Value::Array(branches) => branches
-                .iter()
-                .map(|branch| {
-                    let url = branch["url"].as_str().or_else(|| branch["to"].as_str());
-                    (url.unwrap_or_default().to_owned(), Some(branch["weight"].to_string()))
-                })
-                .collect(),
-            other => vec![(other.as_str().unwrap_or_default().to_owned(), None)],
-        };
-        RuleWords { conditions, targets }
-    };
-    rules.as_array().into_iter().flatten().map(one).collect()
 }
 
 pub(super) async fn show(
@@ -162,8 +121,7 @@ pub(super) async fn show(
             }
         }
     }
-    let rules = link.rules.as_ref().map(Rules::to_json).unwrap_or_default();
-    let rules = in_words(&rules);
+    let rules = in_words(link.rules.as_ref());
     let status = if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     let head = LinkHead::new(&state, &shell, &link, owner, "rules", done.as_deref());
     app_page(status, html(&RulesPage { shell, head, rules, tried, outcome, problem }))

@@ -1,5 +1,7 @@
 //! The links of the signed-in account: a list with search, filters and clicks.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use askama::Template;
@@ -54,6 +56,8 @@ const SHOWS: [(&str, &str); 6] = [
     ("archived", "Archived"),
     ("deleted", "Deleted"),
 ];
+/// Whose links an admin sees.
+const OWNERS: [(&str, &str); 2] = [("", "My links"), ("all", "All accounts")];
 const SORTS: [(&str, &str); 3] =
     [("", "Newest first"), ("oldest", "Oldest first"), ("clicks", "Most clicks first")];
 
@@ -90,9 +94,13 @@ struct Filter {
     show: String,
     domain: String,
     sort: String,
+    /// `all` for the links of all accounts. Only admins see others' links.
+    owner: String,
 }
 
 struct LinkRow {
+    /// The owner's name, in a list of all accounts.
+    owner: Option<String>,
     /// The path of its page.
     path: String,
     edit: String,
@@ -125,6 +133,7 @@ struct LinkRow {
 impl LinkRow {
     fn new(
         link: &Link,
+        owner: Option<String>,
         clicks: Option<Count>,
         spark: Option<String>,
         state: &App,
@@ -138,6 +147,7 @@ impl LinkRow {
         let domain = (!link.key.domain.is_primary()).then(|| link.key.domain.as_str());
         let part = |part| path(&code, domain, part, &[]);
         Self {
+            owner,
             path: page_of(&link.key),
             edit: part("edit"),
             archive: part("archive"),
@@ -204,6 +214,7 @@ impl Filter {
             show: one_of(&SHOWS, take("show")),
             domain: take("domain"),
             sort: one_of(&SORTS, take("sort")),
+            owner: one_of(&OWNERS, take("owner")),
         }
     }
 
@@ -243,6 +254,7 @@ impl Filter {
             ("show", &*self.show),
             ("domain", &*self.domain),
             ("sort", &*self.sort),
+            ("owner", &*self.owner),
             ("cursor", cursor),
         ] {
             if !value.is_empty() {
@@ -258,12 +270,22 @@ impl Filter {
     }
 
     fn is_empty(&self) -> bool {
-        [&self.text, &self.tag, &self.show, &self.domain].iter().all(|text| text.is_empty())
+        [&self.text, &self.tag, &self.show, &self.domain, &self.owner]
+            .iter()
+            .all(|text| text.is_empty())
     }
 
     /// The words of the filter, each with its label and whether it is chosen.
     fn shows(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
         SHOWS.into_iter().map(|(word, label)| (word, label, word == self.show))
+    }
+
+    fn owners(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+        OWNERS.into_iter().map(|(word, label)| (word, label, word == self.owner))
+    }
+
+    fn is_of_all(&self) -> bool {
+        self.owner == "all"
     }
 
     fn sorts(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
@@ -284,7 +306,10 @@ pub(super) async fn show(
         return tags(&state, &member).await;
     }
     let count = take("count").and_then(|count| count.parse().ok()).unwrap_or(0);
-    let filter = Filter::read(&mut params);
+    let mut filter = Filter::read(&mut params);
+    if !member.principal.caller.sees_all() {
+        filter.owner = String::new();
+    }
     let shell = member.shell(&state, "/links").searching(&filter.text);
     // Each keystroke of a search asks for the rows alone: their charts would cost a report each.
     let is_part = part.as_deref() == Some("rows");
@@ -365,7 +390,8 @@ async fn list(
     let now = state.links.now();
     let mut seal = CursorSeal::new(&state.cursor_key, caller);
     seal.bind(Some("my links"));
-    for part in [&filter.text, &filter.tag, &filter.show, &filter.domain, &filter.sort] {
+    let Filter { text, tag, show, domain, sort, owner: whose } = &filter;
+    for part in [text, tag, show, domain, sort, whose] {
         seal.bind(Some(part));
     }
     let mut query = filter.query(state, owner, now);
@@ -373,28 +399,42 @@ async fn list(
         let Some(after) = seal.open(text) else { return Ok(None) };
         query.after = Some(after);
     }
+    let principal = &member.principal;
+    let whose = if filter.is_of_all() { OwnerFilter::All } else { OwnerFilter::Caller };
     let listing = match filter.sort.as_str() {
-        "clicks" => {
-            let (principal, own) = (&member.principal, OwnerFilter::Caller);
-            state.links.list_of_by_clicks(principal, own, &*state.clicks, query).await?
-        }
-        _ => state.links.list(caller, query).await?,
+        "clicks" => state.links.list_of_by_clicks(principal, whose, &*state.clicks, query).await?,
+        _ => state.links.list_of(principal, whose, query).await?,
     };
     let links = &listing.page.links;
+    let owners = owner_names(state, &filter, links).await;
     let counts = counts(state, links.iter()).await;
     let sparks = match with_charts {
         true => sparks(state, shell, links, &counts, now).await,
         false => vec![None; links.len()],
     };
     let rows = links.iter().zip(counts).zip(sparks);
-    let rows =
-        rows.map(|((link, clicks), spark)| LinkRow::new(link, clicks, spark, state, shell, now));
+    let rows = rows.map(|((link, clicks), spark)| {
+        let owner = owners.get(&link.owner).cloned();
+        LinkRow::new(link, owner, clicks, spark, state, shell, now)
+    });
     Ok(Some(Rows {
         rows: rows.collect(),
         next: listing.page.next.map(|next| filter.encoded(Some(&seal.close(&next)))),
         is_first: cursor.is_none(),
         filter,
     }))
+}
+
+/// The names of the owners of links, in a list of all accounts.
+async fn owner_names(state: &App, filter: &Filter, links: &[Link]) -> HashMap<OwnerId, String> {
+    let mut names = HashMap::new();
+    for link in links.iter().filter(|_| filter.is_of_all()) {
+        if let Entry::Vacant(place) = names.entry(link.owner) {
+            let name = state.accounts.name_of(link.owner).await.ok().flatten();
+            place.insert(name.unwrap_or_else(|| "no account".to_owned()));
+        }
+    }
+    names
 }
 
 /// The small charts of links, in order; none where the click store fails or is slow.

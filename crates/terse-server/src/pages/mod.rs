@@ -7,6 +7,7 @@
 mod account;
 mod accounts;
 mod assets;
+mod audit_words;
 mod branding;
 mod cards;
 mod chart;
@@ -21,6 +22,7 @@ mod import;
 mod link;
 mod link_fields;
 mod link_form;
+mod link_form_qr;
 mod link_history;
 mod link_live;
 mod link_qr;
@@ -34,11 +36,13 @@ mod moderation;
 mod names;
 mod oidc;
 mod overview;
+mod overview_lists;
 mod password;
 mod preview;
 mod report;
 mod reset;
 mod rule_form;
+mod rule_words;
 mod session;
 mod shell;
 mod signup;
@@ -115,6 +119,7 @@ fn account_pages() -> Router<Arc<App>> {
         .route("/account/keys", post(account::make_key))
         .route("/account/keys/revoke", post(account::revoke_key))
         .route("/account/sessions/end", post(account::end_sessions))
+        .route("/account/sessions/revoke", post(account::end_session))
         .route("/account/password", post(account::change_password))
         .route("/account/two-factor", get(two_factor::show).post(two_factor::turn_on))
         .route("/account/two-factor/off", post(account::turn_off_two_factor))
@@ -134,6 +139,7 @@ fn dashboard() -> Router<Arc<App>> {
         .route("/links", get(links::show).post(links_bulk::act))
         .route("/links/new", get(link_form::new).post(link_form::create))
         .route("/links/new/alias", get(link_form::alias))
+        .route("/links/new/qr", get(link_form_qr::draw))
         .route("/links/{code}", get(link_stats::show))
         .route("/links/{code}/edit", get(link_form::edit).post(link_form::change))
         .route("/links/{code}/values", get(link_stats::values))
@@ -434,4 +440,22 @@ pub(crate) fn trouble(status: u16) -> Response {
 
 pub(crate) fn wrong_method() -> Response {
     message(&WRONG_METHOD)
+}
+
+#[cfg(test)]
+mod tests {
+    use terse_core::is_reserved;
+
+    /// The redirect plane takes a path of one segment for a link, unless the word is reserved.
+    #[test]
+    fn the_first_word_of_every_page_is_reserved() {
+        let routes = include_str!("mod.rs").split(".route(\"/").skip(1);
+        let words = routes.filter_map(|rest| rest.split(['/', '"', '.']).next());
+        let words: Vec<&str> =
+            words.filter(|word| !word.is_empty() && !word.contains('{')).collect();
+        assert!(words.len() > 50);
+        for word in words {
+            assert!(is_reserved(word), "{word}");
+        }
+    }
 }

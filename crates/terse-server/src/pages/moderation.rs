@@ -1,20 +1,23 @@
-//! Moderation: reported links with one-click decisions, blocked hosts, and the audit log.
+//! Moderation: reported links with one-click decisions, a search for hosts, blocked hosts and lists,
+//! and the audit log.
 
 use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::accounts::reason_or;
-use terse_core::moderation::{ModerationError, ReportDecision};
+use terse_core::moderation::{HostSearch, ModerationError, ReportDecision};
 use terse_core::registry::{
     Actor, AuditEntry, AuditQuery, BlockedHost, ReportId, ReportState, ReportedLink,
 };
-use terse_core::{Code, Domain, LinkKey, Timestamp};
+use terse_core::{Code, Domain, LinkKey, ListMatch, OwnerId, Timestamp};
 
+use super::audit_words::{Subject, action_words, subject};
 use super::form::{problem_on, shown_problem};
-use super::format::{ago, middle_cut};
+use super::format::{ago, grouped, middle_cut};
+use super::link::page_of;
 use super::member::{Member, MemberForm, ModeratorForm, ModeratorPage};
-use super::session::{app_page, form_again, go};
+use super::session::{app_again, app_page, form_again, go};
 use super::shell::Shell;
 use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
 use crate::http::host::short_url;
@@ -37,11 +40,16 @@ struct ModerationPage {
     is_first: bool,
     hosts: Vec<Host>,
     more_hosts: usize,
+    /// What the search for a host found.
+    found: Option<FoundHost>,
+    lists: Vec<ListRow>,
     records: Vec<Record>,
     done: Option<&'static str>,
     wrong: Option<(String, String)>,
     /// What was typed into the form of blocked hosts.
     host: String,
+    /// What was searched for.
+    search: String,
 }
 
 impl ModerationPage {
@@ -76,11 +84,43 @@ struct Host {
     since: String,
 }
 
+/// A host, and the links to it.
+struct FoundHost {
+    host: String,
+    /// What lists say about it.
+    says: Vec<String>,
+    /// Whether moderators can block it: no list blocks it already.
+    can_block: bool,
+    links: Vec<FoundLink>,
+    is_more: bool,
+}
+
+struct FoundLink {
+    name: String,
+    path: String,
+    target: String,
+    owner: String,
+    status: &'static str,
+    ago: String,
+}
+
+/// A list that targets are compared with.
+struct ListRow {
+    name: String,
+    effect: &'static str,
+    entries: String,
+    hits: String,
+}
+
 struct Record {
     ago: String,
     exact: String,
     who: String,
+    /// What was done, in words and as it is stored.
     act: String,
+    act_name: String,
+    /// The object, in words and as it is stored.
+    about: String,
     subject: String,
     why: String,
 }
@@ -135,19 +175,68 @@ async fn reported(
     })
 }
 
+async fn found_host(
+    state: &App,
+    found: HostSearch,
+    now: Timestamp,
+) -> Result<FoundHost, ModerationError> {
+    let says = |list: &Option<ListMatch>, what| {
+        list.as_ref().map(|found| format!("{what} by the list {}", found.list))
+    };
+    let mut links = Vec::with_capacity(found.links.len());
+    for link in &found.links {
+        let short = short_url(&link.key, &state.links.rules().hosts);
+        let owner = state.accounts.name_of(link.owner).await.ok().flatten();
+        links.push(FoundLink {
+            name: short.split_once("://").map_or(short.as_str(), |(_, rest)| rest).to_owned(),
+            path: page_of(&link.key),
+            target: middle_cut(link.target.as_str(), 120),
+            owner: owner.unwrap_or_else(|| "no account".to_owned()),
+            status: link.status(now).as_str(),
+            ago: ago(link.created_at, now),
+        });
+    }
+    Ok(FoundHost {
+        can_block: found.blocked_by.is_none(),
+        says: [says(&found.blocked_by, "Blocked"), says(&found.warned_by, "Warned of")]
+            .into_iter()
+            .flatten()
+            .collect(),
+        host: found.host,
+        links,
+        is_more: found.is_more,
+    })
+}
+
+/// The name of an account in the audit log.
+async fn account_name(state: &App, id: OwnerId) -> String {
+    if id == OwnerId::ADMIN {
+        return "the operator".to_owned();
+    }
+    let name = state.accounts.name_of(id).await.ok().flatten();
+    name.unwrap_or_else(|| "a deleted account".to_owned())
+}
+
 async fn record(state: &App, shell: &Shell, entry: AuditEntry, now: Timestamp) -> Record {
     let who = match entry.actor {
-        Actor::Owner(id) => match state.accounts.name_of(id).await.ok().flatten() {
-            Some(name) => name,
-            None => "a deleted account or the operator".to_owned(),
-        },
+        Actor::Owner(id) => account_name(state, id).await,
         _ => "terse".to_owned(),
+    };
+    let about = match subject(&entry.subject) {
+        Subject::Account(id) => account_name(state, OwnerId(id)).await,
+        Subject::Link("", code) => format!("{}/{code}", shell.host()),
+        Subject::Link(domain, code) => format!("{domain}/{code}"),
+        Subject::Named(kind, name) => format!("{kind}{name}"),
+        Subject::Nothing => String::new(),
+        Subject::Raw(text) => text.to_owned(),
     };
     Record {
         ago: ago(entry.at, now),
         exact: shell.moment(entry.at),
         who,
-        act: entry.act_name().to_owned(),
+        act: action_words(entry.act).unwrap_or_else(|| entry.act_name()).to_owned(),
+        act_name: entry.act_name().to_owned(),
+        about,
         subject: entry.subject,
         why: entry.why.unwrap_or_default(),
     }
@@ -175,6 +264,12 @@ async fn page_for(
     for entry in state.moderation.audit(principal, &query).await? {
         records.push(record(state, &shell, entry, now).await);
     }
+    let lists = state.moderation.lists(principal)?.into_iter().map(|list| ListRow {
+        name: list.name,
+        effect: if list.blocks { "blocks" } else { "warns" },
+        entries: list.entries.map_or_else(|| "–".to_owned(), |count| grouped(count as u64)),
+        hits: grouped(list.hits),
+    });
     let row = |BlockedHost { host, at, why }| Host {
         host,
         why: why.unwrap_or_default(),
@@ -186,10 +281,13 @@ async fn page_for(
         is_first: after.is_none(),
         more_hosts: hosts.len().saturating_sub(HOSTS),
         hosts: hosts.into_iter().take(HOSTS).map(row).collect(),
+        found: None,
+        lists: lists.collect(),
         records,
         done: None,
         wrong: None,
         host: String::new(),
+        search: String::new(),
         shell,
     })
 }
@@ -206,13 +304,31 @@ pub(super) async fn show(
 ) -> Response {
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
     let after = params.take("after").and_then(|id| id.parse().ok()).map(ReportId);
-    match page_for(&state, &member, after).await {
-        Ok(mut page) => {
-            page.done = params.take("done").and_then(|word| said(&word));
-            app_page(StatusCode::OK, html(&page))
-        }
-        Err(error) => failed(&error),
+    let mut page = match page_for(&state, &member, after).await {
+        Ok(page) => page,
+        Err(error) => return failed(&error),
+    };
+    page.done = params.take("done").and_then(|word| said(&word));
+    page.search = params.take("search").unwrap_or_default();
+    if page.search.trim().is_empty() {
+        return app_page(StatusCode::OK, html(&page));
     }
+    let found = async {
+        let found = state.moderation.search_host(&member.principal, &page.search).await?;
+        found_host(&state, found, state.links.now()).await
+    };
+    match found.await {
+        Ok(found) => page.found = Some(found),
+        Err(error) => {
+            let problem = Problem::from(error);
+            if problem.status() >= 500 {
+                return message(&UNAVAILABLE);
+            }
+            page.wrong = shown_problem(&problem, "search");
+            return app_again(&problem, html(&page));
+        }
+    }
+    app_page(StatusCode::OK, html(&page))
 }
 
 /// Shows the page again with the problem of a form.

@@ -7,34 +7,24 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use terse_core::clicks::{BotFilter, ClickReport, ClickSubject, Period, TopQuery};
-use terse_core::{Link, LinkError, ListQuery, Sort, StoreError};
-use url::form_urlencoded::byte_serialize;
+use terse_core::StoreError;
+use terse_core::clicks::{BotFilter, ClickReport, ClickSubject, Period};
 
 use super::cards::{Card, bot_words, card};
 use super::chart::Chart;
-use super::format::{ago, grouped, middle_cut};
-use super::link::page_of;
+use super::format::grouped;
 use super::link_stats::{Figure, chart, visitors};
 use super::member::Member;
+use super::overview_lists::Lists;
 use super::session::app_page;
 use super::shell::Shell;
 use super::window::Window;
 use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
-use crate::counts::counts;
-use crate::http::host::short_url;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 use crate::value_lists::ValueLists;
 
-/// How many links each list shows.
-const LISTED: usize = 7;
-/// More links than are listed, because the busiest links by all clicks need not be the busiest by
-/// humans.
-const CANDIDATES: usize = 1000;
-/// The minutes of the list of busy links.
-const BUSY_MINUTES: i64 = 60;
 /// How many values a card shows.
 const ON_CARD: usize = 6;
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,27 +40,9 @@ struct OverviewPage {
     reasons: String,
     chart: Chart,
     cards: Vec<Card>,
-    busy: Vec<Listed>,
-    /// The links with the most clicks of the period.
-    top: Vec<Listed>,
-    /// The tags with the most links: the tag, how many links, and the path of their list.
-    tags: Vec<(String, String, String)>,
-    newest: Vec<Listed>,
+    lists: Lists,
     /// Ready-made calls of the API, for the first steps: the name of each, and its text.
     snippets: [(&'static str, String); 3],
-}
-
-/// A link in a list: its name, the path of its page, what it leads to, and a figure.
-struct Listed {
-    name: String,
-    path: String,
-    about: String,
-    figure: String,
-    small: String,
-}
-
-fn name_of(short: &str) -> String {
-    short.split_once("://").map_or(short, |(_, rest)| rest).to_owned()
 }
 
 /// The clicks of all links of an account.
@@ -108,29 +80,15 @@ pub(super) async fn show(
             return message(&UNAVAILABLE);
         }
     };
-    let newest = match newest(&state, &member).await {
-        Ok(newest) => newest,
+    let lists = match Lists::read(&state, &member, &shell, window.period()).await {
+        Ok(lists) => lists,
         Err(error) => {
-            tracing::error!(%error, "the newest links of an account could not be listed");
+            tracing::error!(%error, "the links of an account could not be listed");
             return message(&UNAVAILABLE);
         }
     };
-    let top = match top(&state, &member, window.period()).await {
-        Ok(top) => top,
-        Err(error) => {
-            tracing::error!(%error, "the top links of an account could not be read");
-            return message(&UNAVAILABLE);
-        }
-    };
-    let tags = state.links.tags(member.principal.caller, LISTED).await.unwrap_or_default();
-    let tags = tags.into_iter().map(|counted| {
-        let query: String = byte_serialize(counted.tag.as_bytes()).collect();
-        let links = grouped(counted.links);
-        (counted.tag.to_string(), links, format!("/links?tag={query}"))
-    });
-    let tags = tags.collect();
     let before = window.is_comparable(member.here.account.created_at).then_some(before);
-    let lists = ValueLists { tally: &report.tally, bots: BotFilter::Exclude, most: ON_CARD };
+    let values = ValueLists { tally: &report.tally, bots: BotFilter::Exclude, most: ON_CARD };
     let only_bots = ValueLists { tally: &report.tally, bots: BotFilter::Only, most: ON_CARD };
     let reasons = only_bots.bot_reasons();
     let reasons =
@@ -144,11 +102,8 @@ pub(super) async fn show(
         bots: grouped(report.tally.clicks.bots),
         reasons: reasons.collect::<Vec<_>>().join(" · "),
         chart: chart(&window, &report, before.as_ref(), BotFilter::Exclude),
-        cards: ["referrers", "countries"].into_iter().map(|of| card(&lists, of)).collect(),
-        busy: busy(&state, &member),
-        top,
-        tags,
-        newest,
+        cards: ["referrers", "countries"].into_iter().map(|of| card(&values, of)).collect(),
+        lists,
         snippets: snippets(&state.links.rules().hosts.api_base()),
         shell,
         window,
@@ -177,65 +132,4 @@ fn snippets(base: &str) -> [(&'static str, String); 3] {
          print(json.load(urllib.request.urlopen(request))[\"short_url\"])"
     );
     [("curl", curl), ("JavaScript", javascript), ("Python", python)]
-}
-
-/// The links with the most clicks by humans in a period.
-async fn top(state: &App, member: &Member, period: Period) -> Result<Vec<Listed>, StoreError> {
-    let owner = Some(member.here.account.id);
-    let (bots, after) = (BotFilter::Exclude, None);
-    let query = TopQuery { owner, period, bots, after, limit: LISTED };
-    let reading = tokio::time::timeout(TIMEOUT, state.clicks.top(&query)).await;
-    let slow = |_| StoreError::Unavailable("reading clicks takes too long".into());
-    let found = reading.map_err(slow)??.into_iter();
-    let listed = found.filter(|found| found.clicks.humans > 0).map(|found| Listed {
-        name: name_of(&short_url(&found.link.key, &state.links.rules().hosts)),
-        path: page_of(&found.link.key),
-        about: String::new(),
-        figure: grouped(found.clicks.humans),
-        small: String::new(),
-    });
-    Ok(listed.collect())
-}
-
-/// The links with the most clicks in the last hour.
-fn busy(state: &App, member: &Member) -> Vec<Listed> {
-    let now = state.links.now();
-    let owner = Some(member.here.account.id);
-    let mut busy = state.live.busiest(owner, BUSY_MINUTES, now, CANDIDATES);
-    busy.sort_by(|a, b| b.clicks.humans.cmp(&a.clicks.humans).then_with(|| a.link.cmp(&b.link)));
-    let listed =
-        busy.into_iter().take(LISTED).filter(|busy| busy.clicks.humans > 0).map(|busy| Listed {
-            name: name_of(&short_url(&busy.link.key, &state.links.rules().hosts)),
-            path: page_of(&busy.link.key),
-            about: String::new(),
-            figure: grouped(busy.clicks.humans),
-            small: ago(busy.last, now),
-        });
-    listed.collect()
-}
-
-async fn newest(state: &App, member: &Member) -> Result<Vec<Listed>, LinkError> {
-    let now = state.links.now();
-    let query = ListQuery {
-        owner: Some(member.here.account.id),
-        archived: Some(false),
-        ..ListQuery::all(Sort::Newest, LISTED, now)
-    };
-    let links = state.links.list(member.principal.caller, query).await?.page.links;
-    let counts = counts(state, links.iter()).await;
-    let about = |link: &Link| match &link.title {
-        Some(title) => middle_cut(title.as_str(), 120),
-        None => middle_cut(link.target.as_str(), 60),
-    };
-    let listed = links.iter().zip(counts).map(|(link, count)| Listed {
-        name: name_of(&short_url(&link.key, &state.links.rules().hosts)),
-        path: page_of(&link.key),
-        about: about(link),
-        figure: count.map_or_else(
-            || "–".to_owned(),
-            |count| grouped(count.humans.saturating_add(link.imported_clicks)),
-        ),
-        small: ago(link.created_at, now),
-    });
-    Ok(listed.collect())
 }

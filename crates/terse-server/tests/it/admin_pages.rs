@@ -99,6 +99,42 @@ async fn a_report_is_decided_with_one_click() {
 }
 
 #[tokio::test]
+async fn the_links_to_a_host_are_found_and_lists_have_their_hits() {
+    let (web, [_, moderator, user]) = world().await;
+    for (target, alias) in [
+        ("https://deep.example.com/a", "below"),
+        ("https://notexample.com/", "other-host"),
+        ("https://else.example/?from=example.com", "other-part"),
+    ] {
+        let body = json!({"long_url": target, "alias": alias});
+        assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, body).await.status, 201);
+    }
+    let typed = "search=https%3A%2F%2FExample.com%2Fx";
+    assert_eq!(open(&web, &user, &format!("/moderation?{typed}")).await.status, 404);
+    let text = open(&web, &moderator, &format!("/moderation?{typed}")).await.text();
+    for shown in ["/links/bad\"", "/links/below\"", "on no list", "Block this host", "34,567"] {
+        assert!(text.contains(shown), "{shown} in {text}");
+    }
+    assert!(!text.contains("/links/other-host") && !text.contains("/links/other-part"));
+    let text = open(&web, &moderator, "/moderation?search=listed.example").await.text();
+    assert!(text.contains("Blocked by the list our list") && text.contains("No link leads there"));
+    assert!(!text.contains("Block this host"));
+    let wrong = open(&web, &moderator, "/moderation?search=not+a+host").await;
+    assert_eq!(wrong.status, 400);
+    assert!(wrong.text().contains("value=\"not a host\""));
+}
+
+#[tokio::test]
+async fn the_audit_log_is_in_words_with_the_stored_names_beside_them() {
+    let (web, [_, moderator, _]) = world().await;
+    send(&web, &moderator, "/moderation/hosts", "host=evil.example&why=spam").await;
+    let text = open(&web, &moderator, "/moderation").await.text();
+    let words = "<b title=\"host_blocked\">Host blocked</b>: \
+        <span title=\"host:evil.example\">evil.example</span>";
+    assert!(text.contains(words), "{text}");
+}
+
+#[tokio::test]
 async fn hosts_are_blocked_and_unblocked() {
     let (web, [_, moderator, _]) = world().await;
     let wrong = send(&web, &moderator, "/moderation/hosts", "host=not+a+host&why=").await;
@@ -222,4 +258,39 @@ async fn an_admin_sees_the_jobs_and_runs_one_now() {
     tokio::time::timeout(std::time::Duration::from_secs(10), told).await.unwrap();
     let text = open(&web, &admin, "/system?done=job").await.text();
     assert!(text.contains("The job was told to run."));
+}
+
+#[tokio::test]
+async fn an_admin_sees_the_links_of_all_accounts_with_their_owners() {
+    let (web, [admin, moderator, user]) = world().await;
+    let text = open(&web, &admin, "/links").await.text();
+    assert!(!text.contains("go.example/bad") && text.contains("All accounts"), "{text}");
+    for path in ["/links?owner=all", "/links?owner=all&sort=clicks"] {
+        let text = open(&web, &admin, path).await.text();
+        assert!(text.contains("go.example/bad"), "{text}");
+        assert!(text.contains("<span class=\"link-owner\">terse-owner</span>"), "{text}");
+    }
+    let text = open(&web, &admin, "/links/bad").await.text();
+    assert!(text.contains("owned by terse-owner"), "{text}");
+    // Others see their own links only.
+    let text = open(&web, &moderator, "/links?owner=all").await.text();
+    assert!(!text.contains("go.example/bad") && !text.contains("All accounts"), "{text}");
+    let text = open(&web, &user, "/links?owner=all").await.text();
+    assert!(text.contains("go.example/bad") && !text.contains("link-owner"), "{text}");
+}
+
+#[tokio::test]
+async fn the_account_page_lists_browsers_and_signs_one_out() {
+    let (web, [_, _, user]) = world().await;
+    let other = web.sign_in(OWNER.1, "terse_other-browser").await;
+    let text = open(&web, &user, "/account").await.text();
+    assert_eq!(text.matches("<b>This browser</b>").count(), 1, "{text}");
+    assert_eq!(text.matches("<b>Another browser</b>").count(), 1, "{text}");
+    let id = text.split("/account/sessions/revoke\"><input type=\"hidden\" name=\"id\" value=\"");
+    let id = id.last().unwrap().split('"').next().unwrap();
+    let ended = send(&web, &user, "/account/sessions/revoke", &format!("id={id}")).await;
+    assert_eq!(ended.header("location"), "/account?done=session");
+    assert_eq!(open(&web, &other, "/account").await.status, 303, "it is signed out");
+    let text = open(&web, &user, "/account?done=session").await.text();
+    assert!(text.contains("That browser is signed out.") && !text.contains("Another browser"));
 }

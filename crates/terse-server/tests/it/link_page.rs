@@ -156,12 +156,14 @@ async fn all_values_are_a_table_and_a_file() {
 async fn a_change_is_in_the_history_and_is_undone_with_one_click() {
     let page = Page::new().await;
     assert!(page.text("/links/abc/history").await.contains("Nothing was changed"));
-    let change = json!({"long_url": "https://example.com/second", "password": "sesame!"});
+    let change = json!({"long_url": "https://example.com/second", "password": "sesame!",
+        "rules": [{"country": "AT", "to": "https://example.com/at"}]});
     page.web.as_owner("PATCH /api/v1/urls/abc", OWNER.0, change).await;
     let text = page.text("/links/abc/history").await;
     for shown in [
         "<del>https://example.com/first</del> → <ins>https://example.com/second</ins>",
         "<dt>Password</dt><dd><del>none</del> → <ins>set</ins></dd>",
+        "<i>empty</i> → <ins>Country: Austria → https://example.com/at</ins>",
         "name=\"revision\" value=\"1\"",
     ] {
         assert!(text.contains(shown), "{shown} in {text}");
@@ -209,7 +211,8 @@ async fn rules_are_shown_and_tried() {
             {"url": "https://example.com/b", "weight": 3}]}]});
     page.web.as_owner("PATCH /api/v1/urls/abc", OWNER.0, rules).await;
     let text = page.text("/links/abc/rules").await;
-    assert!(text.contains("country: AT or CH") && text.contains("weight 3: https://example.com/b"));
+    let split = "https://example.com/b <span class=\"pill over\">3 of 4</span>";
+    assert!(text.contains("Country: Austria or Switzerland") && text.contains(split), "{text}");
     let tried = page.text("/links/abc/rules?try=1&country=at").await;
     assert!(tried.contains("Goes to <b>https://example.com/alps</b>"), "{tried}");
     let wrong = page.open("/links/abc/rules?try=1&country=X").await;

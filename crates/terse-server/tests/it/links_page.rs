@@ -312,7 +312,7 @@ async fn the_overview_sums_up_ones_own_links_and_helps_a_new_account() {
         &web,
         OWNER.0,
         json!({"long_url": "https://example.com/1", "alias": "one",
-        "title": "<script>"}),
+        "title": "<script>", "tags": ["q4"]}),
     )
     .await;
     let link = LinkId::of(&web.store.everything()[0]);
@@ -328,6 +328,8 @@ async fn the_overview_sums_up_ones_own_links_and_helps_a_new_account() {
         "<dd>1</dd><dd class=\"change\">tools 1</dd>",
         "<a href=\"/links/one\">go.example/one</a><p>&#60;script&#62;</p>",
         "<span>Germany</span>",
+        "<a href=\"/links?tag=q4\">q4</a></div><p><b>2</b> clicks</p>",
+        "<a href=\"/links/one\">go.example/one</a> created</div>",
         "href=\"/dashboard\" aria-current=\"page\"",
     ] {
         assert!(text.contains(shown), "{shown} in {text}");

@@ -62,7 +62,7 @@ async fn clicks_arrive_as_events() {
         .collect();
     let want = json!({"at": "1970-01-01T00:00:01Z", "country": null, "city": null, "device": null,
         "browser": null,
-        "operating_system": null, "language": null, "referrer": null, "bot": null});
+        "operating_system": null, "language": null, "referrer": null, "bot": null, "repeat": false, "own": false});
     assert_eq!(events[0], want);
     assert_eq!((&events[1]["bot"], &events[1]["referrer"]), (&json!("ai"), &json!("a\nb")));
     assert!(!text.contains("203.0.113"));

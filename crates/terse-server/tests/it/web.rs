@@ -58,6 +58,11 @@ impl Screening for Watchful {
         Some(ListMatch { list: list.into(), kind })
     }
 
+    fn lists(&self) -> Vec<ListStatus> {
+        let (name, entries) = ("our list".to_owned(), Some(1200));
+        vec![ListStatus { name, blocks: true, entries, hits: 34_567 }]
+    }
+
     fn sentence(&self, flag: &str) -> Option<&'static str> {
         (flag == "odd").then_some("It is <odd>.")
     }

@@ -204,6 +204,7 @@ fn every_page_can_be_used_by_everyone_on_every_screen_in_both_themes() {
                 for dark in [false, true] {
                     browser.screen(width, height, dark).await;
                     browser.open(&format!("{}{path}", world.terse.url)).await;
+                    browser.wait("nav.side").await;
                     browser.check_page().await;
                     let theme = if dark { "dark" } else { "light" };
                     let what = format!("{name}-{width}-{theme}");

@@ -77,6 +77,13 @@ fn from_the_first_start_to_a_deleted_link_on_a_wide_screen_and_on_a_phone() {
             browser.wait_for_text("[data-live-status]", "Live").await;
             browser.follow_in_new_tab(&format!("{url}/first"), &target).await;
             browser.wait_for_text("[data-live] tr:first-child", "Chrome").await;
+            // My own click is marked, beside what it counts as; also after the page is loaded again.
+            browser.wait_for_text("[data-live] tr:first-child .own", "you").await;
+            let counts_as = browser.text("[data-live] tr:first-child td:last-child .pill").await;
+            browser.client.refresh().await.unwrap();
+            browser.wait_for_text("[data-live] tr:first-child .own", "you").await;
+            let again = browser.text("[data-live] tr:first-child td:last-child .pill").await;
+            assert_eq!(counts_as, again);
 
             browser.press("[data-edit]").await;
             browser.wait("#alias, #long_url").await;
@@ -91,6 +98,8 @@ fn from_the_first_start_to_a_deleted_link_on_a_wide_screen_and_on_a_phone() {
             browser.check_page().await;
 
             browser.press("summary[aria-label='More actions']").await;
+            // The menu is within the screen.
+            browser.check_page().await;
             browser.press("form[action='/links/first/delete'] button").await;
             browser.wait_for_text(".toast", "is deleted").await;
             assert_eq!(terse.get("/first").0, 404);
