@@ -101,7 +101,7 @@ impl LinkWrites {
                     statement.execute(params![domain, link.key.code.as_str()])?;
                     drop(statement);
                     if let (Some(until), Some(domain), false) = (hold, domain, link.generated) {
-                        self.hold(domain, &link, until)?;
+                        self.quarantine(domain, &link, until)?;
                     }
                 }
                 self.forget_history(id)?;

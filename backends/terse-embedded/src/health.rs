@@ -45,12 +45,12 @@ impl Health {
         Ok(())
     }
 
-    pub(crate) fn broke(&self, why: &str) {
+    pub(crate) fn set_failed(&self, why: &str) {
         *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why.to_owned();
         self.broken.store(true, Ordering::Release);
     }
 
-    pub(crate) fn healed(&self) {
+    pub(crate) fn set_recovered(&self) {
         self.broken.store(false, Ordering::Release);
     }
 

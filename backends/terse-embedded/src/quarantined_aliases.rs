@@ -19,7 +19,12 @@ const MAX_BATCH: usize = 10_000;
 
 impl LinkWrites {
     /// Quarantines the alias of a link that is being purged.
-    pub(crate) fn hold(&self, domain: i64, link: &Link, until: Timestamp) -> Result<(), Failure> {
+    pub(crate) fn quarantine(
+        &self,
+        domain: i64,
+        link: &Link,
+        until: Timestamp,
+    ) -> Result<(), Failure> {
         let mut statement =
             self.conn.prepare_cached("INSERT OR REPLACE INTO held VALUES (?1, ?2, ?3, ?4)")?;
         statement.execute(params![

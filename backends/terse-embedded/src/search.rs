@@ -30,8 +30,8 @@ pub(crate) fn position(at: ListPosition) -> i64 {
 
 /// The first and the last number of links that were created in this millisecond.
 fn first_position(created_at: i64) -> i64 {
-    const MOST: i64 = i64::MAX >> TIE_BITS;
-    created_at.clamp(-MOST, MOST) << TIE_BITS
+    const MAX_TIME: i64 = i64::MAX >> TIE_BITS;
+    created_at.clamp(-MAX_TIME, MAX_TIME) << TIE_BITS
 }
 
 pub(crate) fn positions_at(created_at: i64) -> (i64, i64) {

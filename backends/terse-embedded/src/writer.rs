@@ -149,7 +149,7 @@ impl<T: Database> Writer<T> {
                 Err((WriterFailed(error), jobs)) => {
                     drop(state);
                     // Recorded before the callers get their error, so that their retries fail fast.
-                    self.health.broke(&error.to_string());
+                    self.health.set_failed(&error.to_string());
                     refuse(jobs, &error.to_string());
                     self.recover(error.into())
                 }
@@ -180,7 +180,7 @@ impl<T: Database> Writer<T> {
         let mut begin_anew = drops_pages(&error);
         let mut pause = FIRST_PAUSE;
         loop {
-            self.health.broke(&why);
+            self.health.set_failed(&why);
             pages_dropped |= begin_anew;
             if begin_anew {
                 self.connection_gate.dismiss();
@@ -200,7 +200,7 @@ impl<T: Database> Writer<T> {
             let error = match self.reopen(pages_dropped) {
                 Ok(Some(next)) => {
                     tracing::info!("{} can be written again", T::NAME);
-                    self.health.healed();
+                    self.health.set_recovered();
                     return Some(next);
                 }
                 Ok(None) => {

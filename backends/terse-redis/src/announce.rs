@@ -73,13 +73,13 @@ impl Drop for AnnouncingRoutes {
 
 impl RouteCache for AnnouncingRoutes {
     fn forget(&self, key: &LinkKey) {
-        self.inner.floors.avoid(key);
+        self.inner.minimums.distrust(key);
         self.routes.forget(key);
     }
 
     fn changed(&self, link: &Link) {
         let is_new = link.revision == Revision(1);
-        self.inner.floors.raise(&link.key, link.revision);
+        self.inner.minimums.raise(&link.key, link.revision);
         self.routes.forget(&link.key);
         if is_new && self.inner.options.write_through {
             let _left_out = self.waiting.try_send(News::New(Box::new(link.clone())));
@@ -167,7 +167,7 @@ struct Heard {
 
 impl Heard {
     fn apply(&self, change: &LinkChange) {
-        let is_new = self.inner.floors.learn(change);
+        let is_new = self.inner.minimums.record(change);
         self.routes.forget(&change.key);
         if is_new {
             (self.on_change)(change);

@@ -7,10 +7,10 @@
 mod announce;
 mod client;
 mod connection;
-mod floors;
 mod inspect;
 mod limiter;
 mod links;
+mod minimum_revisions;
 mod replay;
 mod target;
 mod value;

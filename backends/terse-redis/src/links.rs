@@ -22,7 +22,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::client::{Redis, RedisUnavailable};
-use crate::floors::MinimumRevisions;
+use crate::minimum_revisions::MinimumRevisions;
 use crate::replay::{Replays, replay_each_epoch};
 use crate::value::{self, LinkCopy, PUT};
 
@@ -89,7 +89,7 @@ pub(crate) struct Inner {
     pub(crate) options: RedisLinkOptions,
     /// The prefix of all keys of this store.
     pub(crate) prefix: String,
-    pub(crate) floors: MinimumRevisions,
+    pub(crate) minimums: MinimumRevisions,
     put: Script,
     pub(crate) incarnation: RwLock<u64>,
     pub(crate) replays: Replays,
@@ -111,7 +111,7 @@ impl RedisLinks {
             store,
             options,
             prefix,
-            floors: MinimumRevisions::default(),
+            minimums: MinimumRevisions::default(),
             put: Script::new(PUT),
             incarnation: RwLock::new(0),
             replays: Replays::default(),
@@ -195,7 +195,7 @@ impl Inner {
             let LinkCopy { link, written_ms } = value::read(&value?)?;
             let is_good = link.key == *key
                 && written_ms >= trusted_from_ms
-                && self.floors.allow(key, link.revision);
+                && self.minimums.allow(key, link.revision);
             let age = u64::try_from(now_ms - written_ms).unwrap_or_default();
             is_good.then_some((link, Duration::from_millis(age)))
         };
@@ -220,7 +220,7 @@ impl Inner {
             for link in some {
                 let Some(ttl) = time_to_live(link, now) else { continue };
                 let left = MAX_FILL.saturating_sub(began.elapsed());
-                if left.is_zero() || !self.floors.allow(&link.key, link.revision) {
+                if left.is_zero() || !self.minimums.allow(&link.key, link.revision) {
                     continue;
                 }
                 let latest = self.redis.now_ms() + i64::try_from(left.as_millis()).unwrap_or(0);
@@ -388,8 +388,8 @@ impl LinkReader for RedisLinks {
 
 #[async_trait]
 impl SharedCache for RedisLinks {
-    fn learn(&self, change: &LinkChange) -> bool {
-        self.inner.floors.learn(change)
+    fn record(&self, change: &LinkChange) -> bool {
+        self.inner.minimums.record(change)
     }
 
     async fn invalidate(&self, changes: &[LinkChange]) {

@@ -67,7 +67,7 @@ impl Inner {
         match self.store.recent_changes(REPLAYED, MAX_REPLAYED).await? {
             Some(changes) => {
                 for change in &changes {
-                    self.floors.learn(change);
+                    self.minimums.record(change);
                 }
                 let patience = REPLAY_TIMEOUT.max(self.redis.patience());
                 if !self.write_tombstones_by(&changes, REPLAY_PIPELINED, patience).await {

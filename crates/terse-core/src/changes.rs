@@ -117,7 +117,7 @@ pub trait SharedCache: Send + Sync + 'static {
     /// From now on this node uses no older copy of the link. Returns `false` if it knew of the
     /// change before. Called before the node's [`RouteCache`] forgets the link, because the next
     /// look-up reads the copy.
-    fn learn(&self, change: &LinkChange) -> bool;
+    fn record(&self, change: &LinkChange) -> bool;
 
     /// Replaces older copies, so that no node uses them. If that fails, this node uses no copies
     /// until it has done so.
@@ -198,7 +198,7 @@ impl ChangeFollower {
 
     async fn apply(&self, changes: &[LinkChange]) {
         for change in changes {
-            let is_new = self.shared.as_ref().is_none_or(|shared| shared.learn(change));
+            let is_new = self.shared.as_ref().is_none_or(|shared| shared.record(change));
             self.cache.forget(&change.key);
             if let Some(on_change) = self.on_change.as_ref().filter(|_| is_new) {
                 on_change(change);

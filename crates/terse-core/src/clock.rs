@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::time::{Timestamp, machine_now};
+use crate::time::{Timestamp, system_now};
 
 /// Returns the time in whole milliseconds, the precision of every store. Tests advance it.
 ///
@@ -31,7 +31,7 @@ impl Clock {
 
     /// The current time, truncated to milliseconds so that a response equals the stored value.
     pub fn now(&self) -> Timestamp {
-        let now = self.frozen_at.unwrap_or_else(machine_now);
+        let now = self.frozen_at.unwrap_or_else(system_now);
         Timestamp::from_ms(now.as_ms().saturating_add(self.off_ms()))
     }
 

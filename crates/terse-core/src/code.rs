@@ -175,11 +175,11 @@ impl Code {
 
     /// Parses a code from a path. `None` if no link can have this code.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::shaped(text.as_bytes()).then(|| Self(text.into()))
+        Self::has_code_form(text.as_bytes()).then(|| Self(text.into()))
     }
 
     /// Whether bytes have the form of a code, without allocating.
-    pub fn shaped(bytes: &[u8]) -> bool {
+    pub fn has_code_form(bytes: &[u8]) -> bool {
         (Self::MIN..=Self::MAX).contains(&bytes.len()) && bytes.iter().all(|&b| is_code_byte(b))
     }
 

@@ -103,7 +103,8 @@ pub use links::{
     BusiestLink, Caller, CreateGrant, CreateMetrics, CreateResult, Created, Creator, ImportError,
     ImportLink, ImportOptions, ImportPhase, ImportPreview, ImportProgress, ImportRowConflict,
     ImportRowKey, Imports, LinkCreation, LinkDraft, LinkError, LinkPolicy, Links, Listing,
-    MAX_IMPORT_FILE, OwnerFilter, PublicLinks, SampleRow, SeenImportRows, TagClicks, TagReport,
+    MAX_IMPORT_FILE, OwnerFilter, PublicLinks, RetagProgress, SampleRow, SeenImportRows, TagClicks,
+    TagReport,
 };
 pub use log_limit::LogLimit;
 pub use mail::{EmailAddress, Mail, MailError, MailQueue, MailRequest, MailTransport, QueuedMail};

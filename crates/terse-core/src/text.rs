@@ -67,25 +67,38 @@ impl Notes {
     }
 }
 
-/// Up to 20 distinct tags of up to 50 characters, in the given order.
+/// Up to [`Tags::MAX`] distinct tags of up to [`Tags::MAX_LENGTH`] characters, in the given order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tags(Vec<Box<str>>);
 
 impl Tags {
+    /// The largest number of tags of a link.
+    pub const MAX: usize = 20;
+    /// The largest number of characters of a tag.
+    pub const MAX_LENGTH: usize = 50;
+
+    /// Checks the length of a tag, of a link or to search for.
+    pub fn check_length(tag: &str) -> Result<(), ValidationError> {
+        if (1..=Self::MAX_LENGTH).contains(&tag.chars().count()) {
+            return Ok(());
+        }
+        let detail = format!("a tag must have 1 to {} characters", Self::MAX_LENGTH);
+        Err(ValidationError::new(ValidationErrorKind::InvalidRequest, "tags", detail))
+    }
+
     /// Trims tags. Refuses commas and control characters, so that lists of tags fit into CSV.
     pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, ValidationError> {
         let refuse = |detail: &'static str| {
             Err(ValidationError::new(ValidationErrorKind::InvalidRequest, "tags", detail))
         };
-        if texts.len() > 20 {
-            return refuse("a link may have at most 20 tags");
+        if texts.len() > Self::MAX {
+            let detail = format!("a link may have at most {} tags", Self::MAX);
+            return Err(ValidationError::new(ValidationErrorKind::InvalidRequest, "tags", detail));
         }
         let mut tags: Vec<Box<str>> = Vec::with_capacity(texts.len());
         for text in texts {
             let tag = text.as_ref().trim();
-            if tag.is_empty() || tag.chars().count() > 50 {
-                return refuse("a tag must have 1 to 50 characters");
-            }
+            Self::check_length(tag)?;
             if tag.chars().any(|c| c == ',' || c.is_control()) {
                 return refuse("a tag must not contain commas or control characters");
             }

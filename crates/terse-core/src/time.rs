@@ -269,7 +269,7 @@ impl fmt::Display for Timestamp {
 }
 
 /// The system time.
-pub(crate) fn machine_now() -> Timestamp {
+pub(crate) fn system_now() -> Timestamp {
     let since =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_ms(since.as_secs().cast_signed() * 1000 + i64::from(since.subsec_millis()))

@@ -254,7 +254,8 @@ fn split_target(target: &str) -> Option<(&str, Option<&str>)> {
         Some(at) => (&rest[..at], Some(&rest[at + 1..])),
         None => (rest, None),
     };
-    (terse_core::Code::shaped(code.as_bytes()) && query != Some("report")).then_some((code, query))
+    (terse_core::Code::has_code_form(code.as_bytes()) && query != Some("report"))
+        .then_some((code, query))
 }
 
 /// The header fields that the fast path needs.

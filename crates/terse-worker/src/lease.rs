@@ -31,7 +31,7 @@ impl LeaseKeeper {
     }
 
     /// The token while this node holds the lease.
-    pub(crate) fn held(&self) -> watch::Receiver<Option<FencingToken>> {
+    pub(crate) fn token(&self) -> watch::Receiver<Option<FencingToken>> {
         self.held.subscribe()
     }
 

@@ -97,7 +97,7 @@ impl Scheduler {
         let mut jobs = JoinSet::new();
         for job in self.jobs {
             let counts = self.counts.get(job.name()).cloned().unwrap_or_default();
-            let (stop, lease, jitter) = (stop.clone(), self.keeper.held(), self.jitter);
+            let (stop, lease, jitter) = (stop.clone(), self.keeper.token(), self.jitter);
             let leases = self.keeper.leases();
             let wanted = self.board.add(job.name(), job.interval(), job.needs_lease());
             let board = Arc::clone(&self.board);

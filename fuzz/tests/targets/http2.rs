@@ -74,7 +74,7 @@ impl FallbackService for Visits {
         let host = request.uri().authority().map(|authority| authority.as_str().as_bytes());
         let host = host.or(request.headers().get("host").map(http::HeaderValue::as_bytes));
         let domain = host.and_then(|host| self.0.domain(host));
-        if let Some(domain) = domain.filter(|_| Code::shaped(code.as_bytes()))
+        if let Some(domain) = domain.filter(|_| Code::has_code_form(code.as_bytes()))
             && let Reply::Response(response) =
                 visit_handler.answer(Visitor::of(&request, domain, &code)).await
         {

@@ -15,7 +15,7 @@ const SHARDS: usize = 16;
 /// How many subjects each table holds.
 const MAX_BUCKETS: usize = 8192;
 /// How many places a full table frees at once, so that it seldom scans all of its entries.
-const ROOM: usize = MAX_BUCKETS / 8;
+const EVICTED_AT_ONCE: usize = MAX_BUCKETS / 8;
 /// How often a table that is not full drops the buckets that are.
 const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -115,13 +115,13 @@ impl Shard {
         self.pruned = now;
         self.full_at.retain(|_, full_at| *full_at > now);
         let left = self.full_at.len();
-        if left <= MAX_BUCKETS - ROOM || !full {
+        if left <= MAX_BUCKETS - EVICTED_AT_ONCE || !full {
             self.full_at.shrink_to(2 * left);
             return 0;
         }
         // The fullest buckets go first.
         let mut times: Vec<u64> = self.full_at.values().copied().collect();
-        let (_, last, _) = times.select_nth_unstable(left - (MAX_BUCKETS - ROOM) - 1);
+        let (_, last, _) = times.select_nth_unstable(left - (MAX_BUCKETS - EVICTED_AT_ONCE) - 1);
         self.full_at.retain(|_, full_at| *full_at > *last);
         left - self.full_at.len()
     }

@@ -88,7 +88,7 @@ impl RegistryWrites {
     fn make(&self, account: NewAccount) -> Result<Account, RegistryWriteError> {
         self.refuse_taken(None, &account.name, account.identity.as_ref())?;
         let NewAccount { name, role, password, identity, created_at } = &account;
-        let (issuer, subject) = parts(identity.as_ref());
+        let (issuer, subject) = OidcIdentity::columns(identity.as_ref());
         let row =
             params![name.as_str(), role.as_str(), created_at.as_ms(), password, issuer, subject];
         let account = account.clone().into_account(OwnerId(self.insert(ADD, row)?));
@@ -138,7 +138,7 @@ impl RegistryWrites {
         if !effect.account.is_active_admin() {
             self.refuse_last_admin(&before)?;
         }
-        let (issuer, subject) = parts(identity.as_ref());
+        let (issuer, subject) = OidcIdentity::columns(identity.as_ref());
         let (at, why) = (
             suspended.as_ref().map(|since| since.at.as_ms()),
             suspended.as_ref().map(|since| &since.why),
@@ -208,10 +208,6 @@ impl RegistryWrites {
     }
 }
 
-fn parts(identity: Option<&OidcIdentity>) -> (Option<&str>, Option<&str>) {
-    (identity.map(|identity| &*identity.issuer), identity.map(|identity| &*identity.subject))
-}
-
 #[async_trait]
 impl AccountStore for EmbeddedRegistry {
     async fn add_account(&self, account: NewAccount, by: Attribution) -> Answer<Account> {
@@ -219,22 +215,22 @@ impl AccountStore for EmbeddedRegistry {
     }
 
     async fn account(&self, id: OwnerId) -> Answer<Option<Account>> {
-        self.look(move |queries| queries.account(id)).await
+        self.read(move |queries| queries.account(id)).await
     }
 
     async fn account_by_name(&self, name: &AccountName) -> Answer<Option<Account>> {
         let name = name.clone();
-        self.look(move |queries| queries.account_by_name(&name)).await
+        self.read(move |queries| queries.account_by_name(&name)).await
     }
 
     async fn account_by_identity(&self, identity: &OidcIdentity) -> Answer<Option<Account>> {
         let identity = identity.clone();
-        self.look(move |queries| queries.account_by_identity(&identity)).await
+        self.read(move |queries| queries.account_by_identity(&identity)).await
     }
 
     async fn account_by_reset(&self, token: &SecretHash) -> Answer<Option<Account>> {
         let token = *token;
-        self.look(move |queries| queries.account_by_reset(&token)).await
+        self.read(move |queries| queries.account_by_reset(&token)).await
     }
 
     async fn accounts(&self, after: Option<OwnerId>, limit: usize) -> Answer<Vec<Account>> {

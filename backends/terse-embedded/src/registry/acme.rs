@@ -4,8 +4,7 @@ use async_trait::async_trait;
 use rusqlite::params;
 use terse_core::Secret;
 use terse_core::registry::{
-    AcmeRecord, AcmeRecordKind, AcmeRecords, AcmeStore, FencingToken, MAX_ACME_RECORD_BYTES,
-    RegistryError,
+    AcmeRecord, AcmeRecordKind, AcmeRecords, AcmeStore, FencingToken, check_acme_record_size,
 };
 
 use crate::failure::Failure;
@@ -59,11 +58,11 @@ impl RegistryWrites {
 #[async_trait]
 impl AcmeStore for EmbeddedRegistry {
     async fn acme_revision(&self) -> Answer<u64> {
-        self.look(RegistryQueries::acme_revision).await
+        self.read(RegistryQueries::acme_revision).await
     }
 
     async fn acme_records(&self) -> Answer<AcmeRecords> {
-        self.look(RegistryQueries::acme_records).await
+        self.read(RegistryQueries::acme_records).await
     }
 
     async fn put_acme_record(
@@ -73,9 +72,7 @@ impl AcmeStore for EmbeddedRegistry {
         name: &str,
         value: Option<&Secret>,
     ) -> Answer<()> {
-        if value.is_some_and(|value| value.reveal().len() > MAX_ACME_RECORD_BYTES) {
-            return Err(RegistryError::TooMany);
-        }
+        check_acme_record_size(value)?;
         let (name, value) = (name.to_owned(), value.cloned());
         self.write(move |writes| writes.put_acme_record(token, kind, &name, value.as_ref())).await
     }

@@ -27,7 +27,7 @@ impl RegistryWrites {
 #[async_trait]
 impl AdminKeyStore for EmbeddedRegistry {
     async fn admin_key(&self) -> Answer<Option<SecretHash>> {
-        self.look(RegistryQueries::admin_key).await
+        self.read(RegistryQueries::admin_key).await
     }
 
     async fn create_admin_key(&self, hash: SecretHash) -> Answer<SecretHash> {

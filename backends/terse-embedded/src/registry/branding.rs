@@ -54,7 +54,7 @@ impl RegistryWrites {
 #[async_trait]
 impl BrandingStore for EmbeddedRegistry {
     async fn branding(&self) -> Answer<Branding> {
-        self.look(RegistryQueries::branding).await
+        self.read(RegistryQueries::branding).await
     }
 
     async fn put_branding(&self, branding: Branding, by: Attribution) -> Answer<()> {

@@ -183,12 +183,12 @@ impl CredentialStore for EmbeddedRegistry {
     }
 
     async fn awaits_setup(&self) -> Answer<bool> {
-        self.look(|queries| Ok(queries.setup()?.is_some())).await
+        self.read(|queries| Ok(queries.setup()?.is_some())).await
     }
 
     async fn awaits_setup_by(&self, token: &SecretHash) -> Answer<bool> {
         let token = *token;
-        self.look(move |queries| Ok(queries.setup()? == Some(token))).await
+        self.read(move |queries| Ok(queries.setup()? == Some(token))).await
     }
 
     async fn add_key(&self, key: NewKey, by: Attribution) -> Answer<ApiKey> {
@@ -197,7 +197,7 @@ impl CredentialStore for EmbeddedRegistry {
 
     async fn key(&self, token: &SecretHash) -> Answer<Option<(ApiKey, Account)>> {
         let token = *token;
-        self.look(move |queries| queries.key(&token)).await
+        self.read(move |queries| queries.key(&token)).await
     }
 
     async fn keys(&self, owner: OwnerId) -> Answer<Vec<ApiKey>> {
@@ -227,7 +227,7 @@ impl CredentialStore for EmbeddedRegistry {
         now: Timestamp,
     ) -> Answer<Option<(Session, Account)>> {
         let token = *token;
-        self.look(move |queries| queries.session(&token, now)).await
+        self.read(move |queries| queries.session(&token, now)).await
     }
 
     async fn sessions(&self, owner: OwnerId, now: Timestamp) -> Answer<Vec<Session>> {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use rusqlite::params;
 use terse_core::Timestamp;
 use terse_core::registry::{
-    FencingToken, JobLease, JobProgress, Lease, MAX_PROGRESS_BYTES, NodeId, RegistryError,
+    FencingToken, JobLease, JobProgress, Lease, NodeId, RegistryError, check_progress_size,
 };
 
 use crate::registry::queries::RegistryQueries;
@@ -132,7 +132,7 @@ impl JobLease for EmbeddedRegistry {
 impl JobProgress for EmbeddedRegistry {
     async fn job_progress(&self, job: &str) -> Answer<Option<Vec<u8>>> {
         let job = job.to_owned();
-        self.look(move |queries| queries.one(PROGRESS, [job], |row| Ok(row.get(0)?))).await
+        self.read(move |queries| queries.one(PROGRESS, [job], |row| Ok(row.get(0)?))).await
     }
 
     async fn put_job_progress(
@@ -141,9 +141,7 @@ impl JobProgress for EmbeddedRegistry {
         job: &str,
         progress: &[u8],
     ) -> Answer<()> {
-        if progress.len() > MAX_PROGRESS_BYTES {
-            return Err(RegistryError::TooMany);
-        }
+        check_progress_size(progress)?;
         let (job, progress) = (job.to_owned(), progress.to_vec());
         self.write(move |writes| writes.put_job_progress(token, &job, &progress)).await
     }

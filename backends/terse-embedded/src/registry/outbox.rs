@@ -313,7 +313,7 @@ impl RegistryWrites {
         self.webhook(Some(owner), id)?.ok_or(RegistryError::Missing)?;
         let before = self.one(DELIVERY_OF_EVENT, params![filed(id.0), event], rows::delivery)?;
         let before = before.ok_or(RegistryError::Missing)?;
-        let again = before.again(now).ok_or(RegistryError::Missing)?;
+        let again = before.to_resend(now).ok_or(RegistryError::Missing)?;
         let Delivery { state, attempts, next_at, .. } = again;
         let row = params![filed(again.id.0), state.as_str(), attempts, next_at.as_ms()];
         self.run(RESEND, row)?;

@@ -59,7 +59,7 @@ impl RegistryWrites {
 #[async_trait]
 impl RemovalAlarms for EmbeddedRegistry {
     async fn removal_alarm(&self) -> Answer<Option<RemovalAlarm>> {
-        self.look(RegistryQueries::removal_alarm).await
+        self.read(RegistryQueries::removal_alarm).await
     }
 
     async fn put_removal_alarm(&self, token: FencingToken, alarm: RemovalAlarm) -> Answer<()> {

@@ -72,7 +72,7 @@ impl EmbeddedRegistry {
 #[async_trait]
 impl Salts for EmbeddedRegistry {
     async fn salt(&self, day: i64) -> Answer<Salt> {
-        match self.look(move |queries| queries.salt(day)).await? {
+        match self.read(move |queries| queries.salt(day)).await? {
             Some(salt) => Ok(salt),
             None => self.write(move |writes| writes.make_salt(day)).await,
         }

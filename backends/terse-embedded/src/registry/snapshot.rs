@@ -43,7 +43,7 @@ impl RegistryWrites {
 #[async_trait]
 impl RegistrySnapshots for EmbeddedRegistry {
     async fn version(&self) -> Answer<RegistryVersion> {
-        self.look(RegistryQueries::version).await
+        self.read(RegistryQueries::version).await
     }
 
     async fn snapshot(&self) -> Answer<RegistrySnapshot> {

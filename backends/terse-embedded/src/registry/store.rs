@@ -125,7 +125,7 @@ impl EmbeddedRegistry {
         &self.site
     }
 
-    pub(crate) async fn look<A: Send + 'static>(
+    pub(crate) async fn read<A: Send + 'static>(
         &self,
         work: impl FnOnce(&RegistryQueries) -> Result<A, Failure> + Send + 'static,
     ) -> Answer<A> {

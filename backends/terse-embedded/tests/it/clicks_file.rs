@@ -20,8 +20,6 @@ use terse_embedded::{
 };
 use terse_testkit::{key, timestamp};
 
-use crate::clicks_runs::count;
-
 pub(crate) const ALWAYS: Period = Period { from: None, to: None };
 pub(crate) const OWNER: OwnerId = OwnerId(3);
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use rusqlite::Connection;
 use terse_core::OwnerId;
 use terse_core::clicks::{
-    BotFilter, Click, ClickReports as _, ClickRetention as _, ClickSubject,
-    ClickTarget, Count, Dimension, Period, Retention, TopQuery,
+    BotFilter, Click, ClickReports as _, ClickRetention as _, ClickSubject, ClickTarget, Count,
+    Dimension, Period, Retention, TopQuery,
 };
 use terse_embedded::{ClickOptions, EmbeddedClicks, RunLimits, verify_clicks};
 use terse_testkit::timestamp;

@@ -47,7 +47,7 @@ impl Step<'_> {
     async fn make(&self, account: NewAccount) -> Result<Account, StepError> {
         self.refuse_taken(None, &account.name, account.identity.as_ref()).await?;
         let NewAccount { name, role, password, identity, created_at } = &account;
-        let (issuer, subject) = parts(identity.as_ref());
+        let (issuer, subject) = OidcIdentity::columns(identity.as_ref());
         let number = self
             .insert(
                 "INSERT INTO accounts (name, role, created_at, password, issuer, subject, \
@@ -127,7 +127,7 @@ impl Step<'_> {
         if !effect.account.is_active_admin() {
             self.refuse_last_admin(&before).await?;
         }
-        let (issuer, subject) = parts(identity.as_ref());
+        let (issuer, subject) = OidcIdentity::columns(identity.as_ref());
         let since = suspended.as_ref().map(|suspension| SqlTimestamp(suspension.at));
         let two_factor = effect.account.two_factor.as_ref();
         let recovery = two_factor.map(TwoFactor::stored_recovery);
@@ -194,10 +194,6 @@ impl Step<'_> {
     }
 }
 
-fn parts(identity: Option<&OidcIdentity>) -> (Option<&str>, Option<&str>) {
-    (identity.map(|identity| &*identity.issuer), identity.map(|identity| &*identity.subject))
-}
-
 #[async_trait]
 impl AccountStore for PostgresRegistry {
     async fn add_account(&self, account: NewAccount, by: Attribution) -> Answer<Account> {
@@ -210,7 +206,7 @@ impl AccountStore for PostgresRegistry {
 
     async fn account(&self, id: OwnerId) -> Answer<Option<Account>> {
         let sql = format!("SELECT {ACCOUNT_COLUMNS} FROM accounts a WHERE a.id = $1");
-        let rows = self.look(&sql, params![id.0.cast_signed()]).await?;
+        let rows = self.query(&sql, params![id.0.cast_signed()]).await?;
         Ok(first(&rows, |row| rows::account(row, 0))?)
     }
 
@@ -219,7 +215,7 @@ impl AccountStore for PostgresRegistry {
             "SELECT {ACCOUNT_COLUMNS} FROM accounts a \
              WHERE lower(a.name) = lower($1 COLLATE \"C\")"
         );
-        let rows = self.look(&sql, params![name.as_str()]).await?;
+        let rows = self.query(&sql, params![name.as_str()]).await?;
         Ok(first(&rows, |row| rows::account(row, 0))?)
     }
 
@@ -228,13 +224,13 @@ impl AccountStore for PostgresRegistry {
             "SELECT {ACCOUNT_COLUMNS} FROM accounts a WHERE a.issuer = $1 AND a.subject = $2"
         );
         let params = params![identity.issuer.as_str(), identity.subject.as_str()];
-        let rows = self.look(&sql, params).await?;
+        let rows = self.query(&sql, params).await?;
         Ok(first(&rows, |row| rows::account(row, 0))?)
     }
 
     async fn account_by_reset(&self, token: &SecretHash) -> Answer<Option<Account>> {
         let sql = format!("SELECT {ACCOUNT_COLUMNS} FROM accounts a WHERE a.reset_token = $1");
-        let rows = self.look(&sql, params![&token.0[..]]).await?;
+        let rows = self.query(&sql, params![&token.0[..]]).await?;
         Ok(first(&rows, |row| rows::account(row, 0))?)
     }
 
@@ -260,7 +256,7 @@ impl AccountStore for PostgresRegistry {
     }
 
     async fn suspended(&self) -> Answer<Vec<OwnerId>> {
-        let rows = self.look(SUSPENDED, &[]).await?;
+        let rows = self.query(SUSPENDED, &[]).await?;
         Ok(all(&rows, |row| Ok(OwnerId(id(row, 0)?)))?)
     }
 }

@@ -3,8 +3,7 @@
 use async_trait::async_trait;
 use terse_core::Secret;
 use terse_core::registry::{
-    AcmeRecord, AcmeRecordKind, AcmeRecords, AcmeStore, FencingToken, MAX_ACME_RECORD_BYTES,
-    RegistryError,
+    AcmeRecord, AcmeRecordKind, AcmeRecords, AcmeStore, FencingToken, check_acme_record_size,
 };
 
 use super::rows::{get, id};
@@ -16,13 +15,13 @@ use crate::sql::params;
 impl AcmeStore for PostgresRegistry {
     async fn acme_revision(&self) -> Answer<u64> {
         let sql = "SELECT coalesce(max(revision), 0) FROM acme_records";
-        Ok(first(&self.look(sql, &[]).await?, |row| id(row, 0))?.unwrap_or_default())
+        Ok(first(&self.query(sql, &[]).await?, |row| id(row, 0))?.unwrap_or_default())
     }
 
     async fn acme_records(&self) -> Answer<AcmeRecords> {
         let sql = "SELECT kind, name, revision, value FROM acme_records ORDER BY kind, name";
         let mut all = AcmeRecords::default();
-        for row in &self.look(sql, &[]).await? {
+        for row in &self.query(sql, &[]).await? {
             all.revision = all.revision.max(id(row, 2)?);
             let (kind, value): (&str, Option<&str>) = (get(row, 0)?, get(row, 3)?);
             // A later version of terse may have other kinds.
@@ -44,9 +43,7 @@ impl AcmeStore for PostgresRegistry {
         name: &str,
         value: Option<&Secret>,
     ) -> Answer<()> {
-        if value.is_some_and(|value| value.reveal().len() > MAX_ACME_RECORD_BYTES) {
-            return Err(RegistryError::TooMany);
-        }
+        check_acme_record_size(value)?;
         // The lock makes revisions grow in the order of the commits.
         step!(self, Registry, |step| {
             step.check_lease(token).await?;

@@ -107,7 +107,7 @@ impl Step<'_> {
 
 impl PostgresRegistry {
     async fn setup(&self) -> Result<Option<SecretHash>, Failure> {
-        first(&self.look(SETUP, &[]).await?, |row| rows::token(row, 0))
+        first(&self.query(SETUP, &[]).await?, |row| rows::token(row, 0))
     }
 }
 
@@ -155,13 +155,13 @@ impl CredentialStore for PostgresRegistry {
             "SELECT {ACCOUNT_COLUMNS}, {KEY_COLUMNS} FROM api_keys k \
              JOIN accounts a ON a.id = k.owner WHERE k.token = $1"
         );
-        let rows = self.look(&sql, params![&token.0[..]]).await?;
+        let rows = self.query(&sql, params![&token.0[..]]).await?;
         Ok(first(&rows, |row| Ok((rows::key(row, ACCOUNT)?, rows::account(row, 0)?)))?)
     }
 
     async fn keys(&self, owner: OwnerId) -> Answer<Vec<ApiKey>> {
         let sql = format!("SELECT {KEY_COLUMNS} FROM api_keys k WHERE k.owner = $1 ORDER BY k.id");
-        let rows = self.look(&sql, params![owner.0.cast_signed()]).await?;
+        let rows = self.query(&sql, params![owner.0.cast_signed()]).await?;
         Ok(all(&rows, |row| rows::key(row, 0))?)
     }
 
@@ -217,14 +217,14 @@ impl CredentialStore for PostgresRegistry {
              FROM sessions s JOIN accounts a ON a.id = s.owner \
              WHERE s.token = $1 AND s.expires_at > $2"
         );
-        let rows = self.look(&sql, params![&token.0[..], SqlTimestamp(now)]).await?;
+        let rows = self.query(&sql, params![&token.0[..], SqlTimestamp(now)]).await?;
         Ok(first(&rows, |row| Ok((rows::session(row, ACCOUNT)?, rows::account(row, 0)?)))?)
     }
 
     async fn sessions(&self, owner: OwnerId, now: Timestamp) -> Answer<Vec<Session>> {
         let sql = "SELECT token, owner, created_at, expires_at FROM sessions \
              WHERE owner = $1 AND expires_at > $2 ORDER BY created_at, token";
-        let rows = self.look(sql, params![owner.0.cast_signed(), SqlTimestamp(now)]).await?;
+        let rows = self.query(sql, params![owner.0.cast_signed(), SqlTimestamp(now)]).await?;
         Ok(all(&rows, |row| rows::session(row, 0))?)
     }
 
@@ -275,7 +275,7 @@ impl CredentialStore for PostgresRegistry {
     async fn invitations(&self, now: Timestamp, limit: usize) -> Answer<Vec<Invitation>> {
         let sql = "SELECT token, role, author, expires_at FROM invitations \
              WHERE expires_at > $1 ORDER BY expires_at LIMIT $2";
-        let rows = self.look(sql, params![SqlTimestamp(now), at_most(limit)]).await?;
+        let rows = self.query(sql, params![SqlTimestamp(now), at_most(limit)]).await?;
         Ok(all(&rows, rows::invitation)?)
     }
 
@@ -300,7 +300,7 @@ impl CredentialStore for PostgresRegistry {
 #[async_trait]
 impl AdminKeyStore for PostgresRegistry {
     async fn admin_key(&self) -> Answer<Option<SecretHash>> {
-        Ok(first(&self.look(ADMIN_KEY, &[]).await?, |row| rows::token(row, 0))?)
+        Ok(first(&self.query(ADMIN_KEY, &[]).await?, |row| rows::token(row, 0))?)
     }
 
     async fn create_admin_key(&self, hash: SecretHash) -> Answer<SecretHash> {

@@ -25,7 +25,7 @@ const VERSION: &str = "SELECT incarnation, version FROM registry_store";
 #[async_trait]
 impl DomainStore for PostgresRegistry {
     async fn domain_configs(&self) -> Answer<Vec<DomainConfig>> {
-        Ok(all(&self.look(DOMAINS, &[]).await?, rows::domain_config)?)
+        Ok(all(&self.query(DOMAINS, &[]).await?, rows::domain_config)?)
     }
 
     async fn put_domain(&self, config: DomainConfig, by: Attribution) -> Answer<()> {
@@ -85,7 +85,7 @@ fn one_branding(row: &tokio_postgres::Row) -> Result<Branding, Failure> {
 #[async_trait]
 impl BrandingStore for PostgresRegistry {
     async fn branding(&self) -> Answer<Branding> {
-        Ok(branding(&self.look(BRANDING, &[]).await?)?)
+        Ok(branding(&self.query(BRANDING, &[]).await?)?)
     }
 
     async fn put_branding(&self, branding: Branding, by: Attribution) -> Answer<()> {
@@ -110,7 +110,7 @@ impl BrandingStore for PostgresRegistry {
 #[async_trait]
 impl BlocklistStore for PostgresRegistry {
     async fn blocked_hosts(&self) -> Answer<Vec<BlockedHost>> {
-        Ok(all(&self.look(BLOCKED_HOSTS, &[]).await?, rows::blocked_host)?)
+        Ok(all(&self.query(BLOCKED_HOSTS, &[]).await?, rows::blocked_host)?)
     }
 
     async fn block_host(&self, host: BlockedHost, by: Attribution) -> Answer<()> {
@@ -174,7 +174,7 @@ impl PostgresRegistry {
 #[async_trait]
 impl RegistrySnapshots for PostgresRegistry {
     async fn version(&self) -> Answer<RegistryVersion> {
-        Ok(version(&self.look(VERSION, &[]).await?)?)
+        Ok(version(&self.query(VERSION, &[]).await?)?)
     }
 
     async fn snapshot(&self) -> Answer<RegistrySnapshot> {

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use terse_core::Timestamp;
 use terse_core::clicks::Salt;
 use terse_core::registry::{
-    AlarmState, Attribution, AuditRecord, FencingToken, JobLease, JobProgress, Lease,
-    MAX_PROGRESS_BYTES, NodeId, RegistryError, RemovalAlarm, RemovalAlarms, Salts,
+    AlarmState, Attribution, AuditRecord, FencingToken, JobLease, JobProgress, Lease, NodeId,
+    RegistryError, RemovalAlarm, RemovalAlarms, Salts, check_progress_size,
 };
 use tokio_postgres::Row;
 
@@ -102,7 +102,7 @@ impl JobLease for PostgresRegistry {
 
     async fn check_lease(&self, token: FencingToken) -> Answer<()> {
         let params = params![token.lease, token.number.cast_signed()];
-        match self.look(IS_CURRENT, params).await?.is_empty() {
+        match self.query(IS_CURRENT, params).await?.is_empty() {
             false => Ok(()),
             true => Err(RegistryError::Fenced),
         }
@@ -113,7 +113,7 @@ impl JobLease for PostgresRegistry {
 impl JobProgress for PostgresRegistry {
     async fn job_progress(&self, job: &str) -> Answer<Option<Vec<u8>>> {
         let sql = "SELECT progress FROM job_progress WHERE job = $1";
-        Ok(first(&self.look(sql, params![job]).await?, |row| get(row, 0))?)
+        Ok(first(&self.query(sql, params![job]).await?, |row| get(row, 0))?)
     }
 
     async fn put_job_progress(
@@ -122,9 +122,7 @@ impl JobProgress for PostgresRegistry {
         job: &str,
         progress: &[u8],
     ) -> Answer<()> {
-        if progress.len() > MAX_PROGRESS_BYTES {
-            return Err(RegistryError::TooMany);
-        }
+        check_progress_size(progress)?;
         step!(self, Rows, |step| {
             step.check_lease(token).await?;
             step.run(
@@ -145,14 +143,14 @@ impl Salts for PostgresRegistry {
             let bytes: &[u8] = get(row, 0)?;
             Ok(Salt::try_from(bytes).map_err(|_| corrupt("a salt has the wrong length"))?)
         };
-        if let Some(salt) = first(&self.look(SALT, params![day]).await?, read)? {
+        if let Some(salt) = first(&self.query(SALT, params![day]).await?, read)? {
             return Ok(salt);
         }
         let mut salt = Salt::default();
         getrandom::fill(&mut salt).map_err(|error| unavailable(error.to_string()))?;
         self.import_salts(&[(day, salt)]).await?;
         // Another node may have been first.
-        let stored = first(&self.look(SALT, params![day]).await?, read)?;
+        let stored = first(&self.query(SALT, params![day]).await?, read)?;
         stored.ok_or_else(|| corrupt("a salt that was written is not there").into())
     }
 
@@ -192,7 +190,7 @@ fn alarm(row: &Row) -> Result<RemovalAlarm, Failure> {
 #[async_trait]
 impl RemovalAlarms for PostgresRegistry {
     async fn removal_alarm(&self) -> Answer<Option<RemovalAlarm>> {
-        Ok(first(&self.look(ALARM, &[]).await?, alarm)?)
+        Ok(first(&self.query(ALARM, &[]).await?, alarm)?)
     }
 
     async fn put_removal_alarm(&self, token: FencingToken, alarm: RemovalAlarm) -> Answer<()> {

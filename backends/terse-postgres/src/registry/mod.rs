@@ -69,7 +69,7 @@ impl PostgresRegistry {
     }
 
     /// The rows of a short query.
-    async fn look(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
+    async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
         self.pool.lookup(sql, params).await
     }
 }

@@ -130,7 +130,7 @@ impl PostgresRegistry {
         let (domain, code, born) =
             (link.domain.as_str(), link.code.as_str(), SqlTimestamp(created_at));
         let rows = self
-            .look(
+            .query(
                 "SELECT reason, count(*), min(at), max(at) FROM reports WHERE domain = $1 \
                  AND code = $2 AND link_created_at = $3 AND state = $4 \
                  GROUP BY reason ORDER BY reason",
@@ -148,7 +148,7 @@ impl PostgresRegistry {
         }
         let most = TEXTS_SHOWN as i64;
         let texts = self
-            .look(
+            .query(
                 "SELECT text FROM reports WHERE domain = $1 AND code = $2 \
                  AND link_created_at = $3 AND state = $4 AND text IS NOT NULL \
                  ORDER BY id DESC LIMIT $5",

@@ -212,7 +212,7 @@ impl Step<'_> {
         );
         let before = self.one(&sql, params![number, event], rows::delivery).await?;
         let before = before.ok_or(RegistryError::Missing)?;
-        let again = before.again(now).ok_or(RegistryError::Missing)?;
+        let again = before.to_resend(now).ok_or(RegistryError::Missing)?;
         self.run(
             "UPDATE deliveries SET state = $2, attempts = $3, next_at = $4 WHERE id = $1",
             params![
@@ -311,7 +311,7 @@ impl WebhookStore for PostgresRegistry {
     async fn webhooks(&self, owner: OwnerId) -> Answer<Vec<Webhook>> {
         let sql =
             format!("SELECT {WEBHOOK_COLUMNS} FROM webhooks w WHERE w.owner = $1 ORDER BY w.id");
-        let rows = self.look(&sql, params![owner.0.cast_signed()]).await?;
+        let rows = self.query(&sql, params![owner.0.cast_signed()]).await?;
         Ok(all(&rows, rows::webhook)?)
     }
 
@@ -358,7 +358,7 @@ impl WebhookStore for PostgresRegistry {
         let sql = format!("SELECT true {READY} LIMIT 1");
         let (until, latest) = (SqlTimestamp(claim.until()), SqlTimestamp(claim.latest_attempt()));
         let all = params![i64::MIN, i64::MAX, SqlTimestamp(claim.now), until, latest];
-        let any = self.look(&sql, all).await?;
+        let any = self.query(&sql, all).await?;
         if any.is_empty() {
             return Ok(Vec::new());
         }
@@ -387,7 +387,7 @@ impl WebhookStore for PostgresRegistry {
     ) -> Answer<Vec<Delivery>> {
         let number = id.0.cast_signed();
         let owned = "SELECT true FROM webhooks WHERE id = $1 AND owner = $2";
-        let owned = self.look(owned, params![number, owner.0.cast_signed()]).await?;
+        let owned = self.query(owned, params![number, owner.0.cast_signed()]).await?;
         first(&owned, |_| Ok(()))?.ok_or(RegistryError::Missing)?;
         let sql = format!(
             "SELECT {DELIVERY_COLUMNS} FROM deliveries d WHERE d.webhook = $1 \

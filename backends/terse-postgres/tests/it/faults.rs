@@ -10,7 +10,7 @@ use terse_postgres::{PostgresLinks, PostgresOptions};
 use terse_testkit::{PostgresServer, TcpProxy, alias, key};
 
 /// Longer than a recovery takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn put(store: &PostgresLinks, code: &str) -> Link {
     let link = alias(code, "https://example.com/");
@@ -107,7 +107,7 @@ async fn a_store_that_goes_away_is_unavailable_and_comes_back() {
     while store.get(&link.key).await.ok().flatten().is_none()
         || store.insert(Insert::new(alias("later", "https://x.y/"), None)).await.is_err()
     {
-        assert!(begun.elapsed() < PATIENCE, "it does not come back");
+        assert!(begun.elapsed() < TIMEOUT, "it does not come back");
         tokio::time::sleep(Duration::from_millis(20)).await;
         if store.get(&key("later")).await.ok().flatten().is_some() {
             break;
@@ -178,7 +178,7 @@ async fn a_server_that_crashes_keeps_what_was_acknowledged() {
     server.run();
     let begun = Instant::now();
     while store.get(&kept[0]).await.is_err() {
-        assert!(begun.elapsed() < PATIENCE, "it does not come back");
+        assert!(begun.elapsed() < TIMEOUT, "it does not come back");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     for key in &kept {
@@ -188,7 +188,7 @@ async fn a_server_that_crashes_keeps_what_was_acknowledged() {
     loop {
         match store.spend(&kept[0]).await {
             Ok(spent) => break assert_eq!(spent, ClickSpend::Yes),
-            Err(_) => assert!(begun.elapsed() < PATIENCE, "writes do not come back"),
+            Err(_) => assert!(begun.elapsed() < TIMEOUT, "writes do not come back"),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

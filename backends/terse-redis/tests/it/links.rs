@@ -152,7 +152,7 @@ async fn a_change_reaches_the_other_node_by_message() {
     // The feed tells b nothing new.
     let known =
         LinkChange { key: link.key.clone(), revision: Revision(revision), at: link.created_at };
-    assert!(!b.links.learn(&known));
+    assert!(!b.links.record(&known));
 }
 
 #[tokio::test]

@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
 use super::RefreshHook;
 use crate::clicks::ClickStore;
 use crate::link::{Link, LinkStatus, OwnerId};
-use crate::links::{Caller, LinkError, Links};
+use crate::links::{Caller, LinkError, Links, for_each_link};
 use crate::registry::{
     Account, AccountChange, Actor, Attribution, ConditionalAccountChange, Registry, RegistryError,
     Suspension,
@@ -197,16 +196,10 @@ impl Erasures {
         let all = ListQuery::all(Sort::Oldest, PAGE, self.links.now());
         let query = ListQuery { status, after, ..all };
         let page = self.links.list(Caller::Owner(owner), query).await?.page;
-        let mut erasing = JoinSet::new();
-        for link in page.links {
-            if erasing.len() >= MAX_CONCURRENT {
-                joined(&mut erasing).await?;
-            }
-            erasing.spawn(erase_one(Arc::clone(&self.links), owner, link));
-        }
-        while !erasing.is_empty() {
-            joined(&mut erasing).await?;
-        }
+        for_each_link(page.links, MAX_CONCURRENT, |link| {
+            erase_one(Arc::clone(&self.links), owner, link)
+        })
+        .await?;
         Ok(page.next)
     }
 }
@@ -256,14 +249,6 @@ impl Erasure {
 /// In a task of its own: several run at once.
 async fn erase_one(links: Arc<Links>, owner: OwnerId, link: Link) -> Result<(), LinkError> {
     links.erase(owner, &link.key).await
-}
-
-async fn joined(erasing: &mut JoinSet<Result<(), LinkError>>) -> Result<(), LinkError> {
-    match erasing.join_next().await {
-        None => Ok(()),
-        Some(Ok(erased)) => erased,
-        Some(Err(error)) => Err(StoreError::Unavailable(error.into()).into()),
-    }
 }
 
 impl std::fmt::Debug for Erasures {

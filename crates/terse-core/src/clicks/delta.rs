@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 
 const HOUR: i64 = Unit::Hour.ms();
 /// The longest list of values without an index.
-const SHORT: usize = 16;
+const MAX_UNINDEXED: usize = 16;
 /// How many values a single click has, about.
 const TYPICAL_VALUES: usize = 6;
 /// The most values and the largest sketch, in octets, of a delta in a chunk.
@@ -309,7 +309,7 @@ impl Delta {
 
     /// Makes the index if the list is long.
     fn note_places(&mut self) {
-        if self.values.len() > SHORT {
+        if self.values.len() > MAX_UNINDEXED {
             let places = self.values.iter().zip(0..).map(|(value, at)| (value.key, at));
             self.index = Some(Box::new(places.collect()));
         }

@@ -74,7 +74,7 @@ pub struct DimensionCounts {
 }
 
 /// The longest list without an index.
-const SHORT: usize = 16;
+const MAX_UNINDEXED: usize = 16;
 
 impl PartialEq for DimensionCounts {
     fn eq(&self, other: &Self) -> bool {
@@ -110,7 +110,7 @@ impl DimensionCounts {
     }
 
     fn place(&self, value: &str) -> Option<usize> {
-        match self.named.len() > SHORT {
+        match self.named.len() > MAX_UNINDEXED {
             true => self.places.get(value).copied(),
             false => self.named.iter().position(|(have, _)| **have == *value),
         }
@@ -129,15 +129,15 @@ impl DimensionCounts {
         }
         self.named.push((word(), count));
         match self.named.len() - 1 {
-            ..SHORT => {}
-            SHORT => self.note_places(),
+            ..MAX_UNINDEXED => {}
+            MAX_UNINDEXED => self.note_places(),
             last => drop(self.places.insert(self.named[last].0.clone(), last)),
         }
     }
 
     fn note_places(&mut self) {
         self.places.clear();
-        if self.named.len() > SHORT {
+        if self.named.len() > MAX_UNINDEXED {
             self.places
                 .extend(self.named.iter().zip(0..).map(|((value, _), at)| (value.clone(), at)));
         }

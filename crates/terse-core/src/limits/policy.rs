@@ -113,7 +113,7 @@ impl RateLimits {
     }
 
     /// Counts a request to create a link. Call it before the body is read.
-    pub async fn ask(&self, allowance: &Allowance) -> Result<(), LimitReached> {
+    pub async fn count_create_request(&self, allowance: &Allowance) -> Result<(), LimitReached> {
         let asking = |bucket: &Bucket| {
             let limit = bucket.limit.times(REQUESTS_PER_LINK);
             takes(LimitedAction::AskToCreate, bucket.whose, limit, 1)

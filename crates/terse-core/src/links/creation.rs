@@ -145,7 +145,7 @@ impl LinkCreation {
             return Err(LinkError::KeyNeeded);
         }
         let allowance = self.limits.allowance(&principal, address);
-        if let Err(reached) = self.limits.ask(&allowance).await {
+        if let Err(reached) = self.limits.count_create_request(&allowance).await {
             self.metrics.count(CreateResult::Limited);
             return Err(reached.into());
         }

@@ -2,6 +2,7 @@
 
 mod busiest;
 mod caller;
+mod concurrent;
 mod create;
 mod creation;
 mod delete;
@@ -22,6 +23,7 @@ mod update;
 
 pub use busiest::{BusiestLink, TagClicks};
 pub use caller::Caller;
+pub(crate) use concurrent::for_each_link;
 pub use create::Created;
 pub use creation::{CreateGrant, CreateMetrics, CreateResult, Creator, LinkCreation, LinkDraft};
 pub use error::LinkError;
@@ -34,6 +36,7 @@ pub use public::PublicLinks;
 pub use read::{Listing, OwnerFilter};
 pub(crate) use scan_audit::moderation_json;
 pub use tag_report::TagReport;
+pub use tags::RetagProgress;
 
 use std::sync::Arc;
 use std::time::Duration;

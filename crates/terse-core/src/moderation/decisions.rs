@@ -37,7 +37,7 @@ impl Moderation {
             ReportDecision::Block => ModerationStatus::Blocked,
             ReportDecision::Clear => ModerationStatus::Clear,
             ReportDecision::SuspendOwner => {
-                return self.ban_owner(principal, key, why).await.map(|_| ());
+                return self.suspend_owner(principal, key, why).await.map(|_| ());
             }
         };
         self.set_status(principal, key, status, Some(why)).await.map(|_| ())

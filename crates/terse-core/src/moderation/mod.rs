@@ -1,10 +1,9 @@
 //! The one service for what moderators and admins do: statuses of links, blocked hosts, reports,
-//! bans, short domains, the look of pages, and the audit log.
+//! suspensions, short domains, the look of pages, and the audit log.
 //!
 //! The service writes every action to the audit log before it acts: a crash in between can leave a
 //! record without its action, but never an action without its record.
 
-mod bans;
 mod blocklist;
 mod branding;
 mod decisions;
@@ -13,6 +12,7 @@ mod error;
 mod host_search;
 mod reports;
 mod status;
+mod suspension;
 
 pub use branding::{BrandingDraft, LogoChange};
 pub use decisions::ReportDecision;

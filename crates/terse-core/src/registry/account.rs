@@ -87,6 +87,13 @@ pub struct OidcIdentity {
     pub subject: String,
 }
 
+impl OidcIdentity {
+    /// The two columns in which a registry stores the identity of an account, if it has one.
+    pub fn columns(identity: Option<&Self>) -> (Option<&str>, Option<&str>) {
+        (identity.map(|identity| &*identity.issuer), identity.map(|identity| &*identity.subject))
+    }
+}
+
 /// Why and since when an account is suspended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Suspension {

@@ -9,6 +9,14 @@ use crate::secret::Secret;
 /// The longest value of a record, in bytes.
 pub const MAX_ACME_RECORD_BYTES: usize = 256 * 1024;
 
+/// Checks the size of a record, the same in every registry.
+pub fn check_acme_record_size(value: Option<&Secret>) -> Result<(), RegistryError> {
+    match value {
+        Some(value) if value.reveal().len() > MAX_ACME_RECORD_BYTES => Err(RegistryError::TooMany),
+        _ => Ok(()),
+    }
+}
+
 /// What a record holds.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum AcmeRecordKind {

@@ -249,7 +249,7 @@ impl DueDelivery {
 impl Delivery {
     /// The same delivery, to be sent again at once: with all its attempts if it was settled, with
     /// those that are left if it still waits. `None` if its body is gone.
-    pub fn again(&self, now: Timestamp) -> Option<Self> {
+    pub fn to_resend(&self, now: Timestamp) -> Option<Self> {
         if self.body.is_empty() {
             return None;
         }

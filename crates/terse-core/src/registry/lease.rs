@@ -94,6 +94,11 @@ pub trait JobLease: Send + Sync + 'static {
 /// The largest progress of one job, in bytes.
 pub const MAX_PROGRESS_BYTES: usize = 64 * 1024;
 
+/// Checks the size of a job's progress, the same in every registry.
+pub fn check_progress_size(progress: &[u8]) -> Result<(), RegistryError> {
+    if progress.len() > MAX_PROGRESS_BYTES { Err(RegistryError::TooMany) } else { Ok(()) }
+}
+
 /// How far each background job has come, so that the next holder of the lease continues there.
 #[async_trait]
 pub trait JobProgress: Send + Sync + 'static {

@@ -34,7 +34,10 @@ pub use account::{
 };
 pub use account_store::{AccountStore, ConditionalAccountChange, FIRST_ACCOUNT};
 pub use account_update::AccountUpdate;
-pub use acme_store::{AcmeRecord, AcmeRecordKind, AcmeRecords, AcmeStore, MAX_ACME_RECORD_BYTES};
+pub use acme_store::{
+    AcmeRecord, AcmeRecordKind, AcmeRecords, AcmeStore, MAX_ACME_RECORD_BYTES,
+    check_acme_record_size,
+};
 pub use admin_key::AdminKeyStore;
 pub use audit::{Actor, Attribution, AuditAction, AuditEntry};
 pub use audit_log::{AuditLog, AuditQuery};
@@ -49,7 +52,9 @@ pub use delivery::{
 pub use domain_config::{BlockedHost, DomainConfig};
 pub use domain_store::{BlocklistStore, DomainStore};
 pub use key::{ApiKey, Invitation, KeyId, NewKey, Scope, SecretHash, Session};
-pub use lease::{FencingToken, JobLease, JobProgress, Lease, MAX_PROGRESS_BYTES, NodeId};
+pub use lease::{
+    FencingToken, JobLease, JobProgress, Lease, MAX_PROGRESS_BYTES, NodeId, check_progress_size,
+};
 pub use maintenance::{DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, RegistryMaintenance};
 pub use preferences::AccountPreferences;
 pub use removal_alarm::{AlarmKind, AlarmState, RemovalAlarm, RemovalAlarms};

@@ -75,7 +75,7 @@ pub trait WebhookStore: Send + Sync + 'static {
     /// [`MAX_SETTLED_PER_WEBHOOK`](super::MAX_SETTLED_PER_WEBHOOK) settled ones are kept.
     async fn settle(&self, settlement: DeliveryAttempt) -> Result<bool, RegistryError>;
 
-    /// Makes a delivery of a webhook of an owner due at once, see [`Delivery::again`]; `Missing` if
+    /// Makes a delivery of a webhook of an owner due at once, see [`Delivery::to_resend`]; `Missing` if
     /// the owner has no such webhook, or the webhook no such delivery with its body.
     async fn resend(
         &self,

@@ -50,7 +50,7 @@ pub(super) fn purpose_of(path: &str) -> Purpose {
     let first = path.strip_prefix('/').unwrap_or_default().split('/').next().unwrap_or_default();
     let first = percent_decode_str(first).decode_utf8_lossy();
     let code = first.strip_suffix('+').unwrap_or(&first);
-    let is_link = Code::shaped(code.as_bytes()) && !is_reserved(code);
+    let is_link = Code::has_code_form(code.as_bytes()) && !is_reserved(code);
     let is_page = first == "r" && path.len() > "/r/".len();
     if is_link || is_page { Purpose::Link } else { Purpose::Control }
 }
@@ -87,7 +87,7 @@ pub(super) fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, Refusal> {
     let segment = path.strip_prefix('/').unwrap_or_default();
     let decoded =
         percent_decode_str(segment).decode_utf8().map_err(|_| escaped("a path is UTF-8"))?;
-    Ok((Code::shaped(decoded.as_bytes()) && !is_reserved(&decoded)).then_some(decoded))
+    Ok((Code::has_code_form(decoded.as_bytes()) && !is_reserved(&decoded)).then_some(decoded))
 }
 
 /// The code of a link in `/{code}/go`, where its warning page leads.

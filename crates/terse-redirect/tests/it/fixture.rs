@@ -217,7 +217,7 @@ impl TestFallback {
             .uri()
             .path()
             .strip_prefix('/')
-            .filter(|code| Code::shaped(code.as_bytes()) && !is_reserved(code))?;
+            .filter(|code| Code::has_code_form(code.as_bytes()) && !is_reserved(code))?;
         matches!(*request.method(), Method::GET | Method::HEAD).then_some(())?;
         (request.uri().query() != Some("report")).then_some(())?;
         let mut hosts = request.headers().get_all("host").iter().map(http::HeaderValue::as_bytes);

@@ -14,7 +14,7 @@ use crate::{ListEntry, ParsedList, ProtectedHosts, parse};
 
 /// A list of at least this length that loses nine of ten entries counts as broken. The operator
 /// edits shorter ones, so they may shrink.
-const LONG: usize = 100;
+const MIN_SHRINK_CHECK: usize = 100;
 
 /// A file's modification time and size.
 type Look = (SystemTime, u64);
@@ -148,7 +148,7 @@ impl LoadedList {
             return ListUpdate::Refused("nothing in it could be read");
         }
         let before = self.parsed.as_ref().map_or(0, ParsedList::len);
-        if before >= LONG && new.len() < before / 10 {
+        if before >= MIN_SHRINK_CHECK && new.len() < before / 10 {
             return ListUpdate::Refused("nine of ten entries are gone");
         }
         let taken = ListUpdate::Taken { entries: new.len(), skipped: new.skipped() };

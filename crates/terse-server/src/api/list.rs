@@ -4,7 +4,9 @@ use crate::describe;
 use crate::describe::ToSchema;
 use axum::extract::State;
 use serde::Serialize;
-use terse_core::{Caller, LinkStatus, ListQuery, Listing, OwnerFilter, OwnerId, Principal, Sort};
+use terse_core::{
+    Caller, LinkStatus, ListQuery, Listing, OwnerFilter, OwnerId, Principal, Sort, Tags,
+};
 
 use super::links::domain_of;
 use super::shapes::LinkBody;
@@ -115,8 +117,11 @@ pub(super) fn read_query(
 ) -> Result<(ListQuery, CursorSeal, Order), Problem> {
     let hosts = &state.links.rules().hosts;
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
-    let text = short_enough("q", params.take("q"), 0, 256)?;
-    let tag = short_enough("tag", params.take("tag"), 1, 50)?;
+    let text = searched(params.take("q"))?;
+    let tag = params.take("tag");
+    if let Some(tag) = &tag {
+        Tags::check_length(tag).map_err(|error| error.on("tag"))?;
+    }
     let domain = params.take("domain").map(|host| domain_of(hosts, &host)).transpose()?;
     let status = params
         .take("status")
@@ -241,15 +246,14 @@ fn not_allowed(field: &'static str, allowed: &[&str]) -> Problem {
     Problem::invalid(field, format!("must be one of {}", allowed.join(", ")))
 }
 
-fn short_enough(
-    field: &'static str,
-    text: Option<String>,
-    least: usize,
-    most: usize,
-) -> Result<Option<String>, Problem> {
+/// The largest number of characters to search for.
+const MAX_SEARCH_LENGTH: usize = 256;
+
+/// Checks the text to search for.
+fn searched(text: Option<String>) -> Result<Option<String>, Problem> {
     match &text {
-        Some(given) if !(least..=most).contains(&given.chars().count()) => {
-            Err(Problem::invalid(field, format!("expected {least} to {most} characters")))
+        Some(given) if given.chars().count() > MAX_SEARCH_LENGTH => {
+            Err(Problem::invalid("q", format!("expected 0 to {MAX_SEARCH_LENGTH} characters")))
         }
         _ => Ok(text),
     }

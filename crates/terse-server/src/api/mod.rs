@@ -112,6 +112,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/api/v1/admin/links/{code}/standing", put(moderation::set_standing))
         .route("/api/v1/admin/links/{code}/confirm", post(moderation::confirm))
         .route("/api/v1/admin/links/{code}/clear", post(moderation::clear))
+        .route("/api/v1/admin/links/{code}/suspend_owner", post(moderation::suspend_owner))
         .route("/api/v1/admin/links/{code}/ban_owner", post(moderation::ban_owner))
         .route("/api/v1/admin/links/{code}/forget", post(forget::forget))
         .route("/api/v1/admin/blocklist", get(blocklist::list).post(blocklist::block))

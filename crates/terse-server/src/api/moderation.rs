@@ -125,6 +125,34 @@ pub(crate) struct SuspendedOwner {
 ///
 /// The account's keys and sessions stop working and its links stop redirecting until it is
 /// reinstated. Only an admin suspends a moderator or an admin.
+#[describe::path(post, path = "/api/v1/admin/links/{code}/suspend_owner", operation_id = "suspend_owner",
+    tag = "Admin",
+    request_body(content = RequiredReason),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{1,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The owner as it is now", body = SuspendedOwner),
+        super::answers::SuspendOwnerProblems),
+    security(("key" = [])))]
+pub(super) async fn suspend_owner(
+    State(state): Web,
+    Moderator(principal): Moderator,
+    params: Params,
+    Name(code): Name,
+    Json(body): Json<SMALL>,
+) -> Result<axum::Json<SuspendedOwner>, Problem> {
+    let key = link_key(&state, params, &code)?;
+    let why = reason(&parse_object::<RequiredReason>(&body)?.why)?;
+    let owner = state.moderation.suspend_owner(&principal, &key, why).await?;
+    let Account { id, name, suspended, .. } = owner;
+    let suspended_at = suspended.map(|since| since.at.to_string());
+    Ok(axum::Json(SuspendedOwner { id: id.0, name: name.as_str().to_owned(), suspended_at }))
+}
+
+/// Suspend a link's owner, by the old name of the call
+///
+/// The same as `suspend_owner`, for clients of earlier versions.
 #[describe::path(post, path = "/api/v1/admin/links/{code}/ban_owner", operation_id = "ban_owner",
     tag = "Admin",
     request_body(content = RequiredReason),
@@ -136,18 +164,13 @@ pub(crate) struct SuspendedOwner {
         super::answers::SuspendOwnerProblems),
     security(("key" = [])))]
 pub(super) async fn ban_owner(
-    State(state): Web,
-    Moderator(principal): Moderator,
+    state: Web,
+    moderator: Moderator,
     params: Params,
-    Name(code): Name,
-    Json(body): Json<SMALL>,
+    name: Name,
+    body: Json<SMALL>,
 ) -> Result<axum::Json<SuspendedOwner>, Problem> {
-    let key = link_key(&state, params, &code)?;
-    let why = reason(&parse_object::<RequiredReason>(&body)?.why)?;
-    let owner = state.moderation.ban_owner(&principal, &key, why).await?;
-    let Account { id, name, suspended, .. } = owner;
-    let suspended_at = suspended.map(|since| since.at.to_string());
-    Ok(axum::Json(SuspendedOwner { id: id.0, name: name.as_str().to_owned(), suspended_at }))
+    suspend_owner(state, moderator, params, name, body).await
 }
 
 /// Applies a moderation decision and returns the link.

@@ -24,7 +24,7 @@ use crate::http::host::short_url;
         sale", "tags": ["spring", "sale"]
 }))]
 pub(crate) struct CreateLinkBody {
-    /// Where the link leads: an absolute http or https URL of at most 8,192 octets.
+    /// Where the link leads: an absolute http or https URL of at most 8,192 bytes.
     #[serde(alias = "longUrl")]
     #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
     pub(crate) long_url: String,
@@ -69,7 +69,7 @@ pub(crate) struct CreateLinkBody {
     /// Notes. Only you see them.
     #[schema(max_length = 2000)]
     pub(crate) notes: Option<String>,
-    /// The password that visitors must enter: 1 to 1,024 octets. Only its hash is stored.
+    /// The password that visitors must enter: 1 to 1,024 bytes. Only its hash is stored.
     #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 1024)]
     pub(crate) password: Option<PasswordFields>,
     /// Rules that send some visitors to another target.

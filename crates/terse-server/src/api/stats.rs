@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use terse_core::clicks::{ClickReport, ClickSubject, LinkId};
-use terse_core::{OwnerId, TagReport};
+use terse_core::{OwnerId, TagReport, Tags};
 
 use super::links::readable;
 use super::list::owner_param;
@@ -108,9 +108,7 @@ async fn of_tag(
     tag: &str,
     asked: &ClickQuery,
 ) -> Result<AllStats, Problem> {
-    if !(1..=50).contains(&tag.chars().count()) {
-        return Err(Problem::invalid("tag", "expected 1 to 50 characters"));
-    }
+    Tags::check_length(tag).map_err(|error| error.on("tag"))?;
     asked.series(&[])?;
     let turns = &state.turns.tag_reports;
     let _turn = turns.try_acquire().map_err(|_| {

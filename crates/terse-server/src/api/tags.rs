@@ -1,32 +1,19 @@
 //! An owner's tags, listed and changed over all their links.
 
-use std::time::Duration;
-
 use crate::describe;
 use crate::describe::ToSchema;
 use axum::extract::State;
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
-use terse_core::{Caller, LinkError, ListQuery, Sort, Tags};
-use tokio::time::Instant;
+use terse_core::{RetagProgress, Tags};
 
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Authenticated, Name};
 use crate::http::params::NoParams;
 use crate::http::problem::Problem;
-use crate::http::state::{App, Web};
+use crate::http::state::Web;
 
 /// The largest number of tags listed.
 const MAX_SHOWN: usize = 1000;
-/// The number of links after which a call stops. The client calls again for the rest.
-const MAX_CHANGED: usize = 1000;
-/// The time after which a call reads no further page. It still changes the links it has read.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of links per page.
-const PAGE: usize = 100;
-/// The largest number of writes in flight: the store commits them together.
-const WRITES: usize = 16;
-
 /// A tag of yours.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Tag, example = json!({ "tag": "spring", "links": 12 }))]
@@ -65,6 +52,12 @@ pub(crate) struct TagChangeProgress {
     more: bool,
 }
 
+impl From<RetagProgress> for TagChangeProgress {
+    fn from(RetagProgress { changed, more }: RetagProgress) -> Self {
+        Self { changed, more }
+    }
+}
+
 /// List your tags
 ///
 /// With the number of your links that have each, not counting deleted ones.
@@ -100,11 +93,7 @@ pub(super) async fn rename(
     let RenameTag { name } = parse_object(&body)?;
     let tag = one(&tag, "tag")?;
     let name = one(&name, "name")?;
-    // Otherwise every page would find the same links again.
-    if name == tag {
-        return Ok(axum::Json(TagChangeProgress { changed: 0, more: false }));
-    }
-    retag(&state, caller, &tag, Some(&name)).await.map(axum::Json)
+    Ok(axum::Json(state.links.retag_all(caller, &tag, Some(&name)).await?.into()))
 }
 
 /// Remove a tag
@@ -120,52 +109,12 @@ pub(super) async fn remove(
     _: NoParams,
     Name(tag): Name,
 ) -> Result<axum::Json<TagChangeProgress>, Problem> {
-    retag(&state, caller, &one(&tag, "tag")?, None).await.map(axum::Json)
+    let tag = one(&tag, "tag")?;
+    Ok(axum::Json(state.links.retag_all(caller, &tag, None).await?.into()))
 }
 
 /// Parses a single tag in its canonical form.
 fn one(text: &str, field: &'static str) -> Result<String, Problem> {
     let tags = Tags::parse(&[text]).map_err(|refusal| refusal.on(field))?;
     Ok(tags.joined())
-}
-
-/// Changes page after page of links, until none is left or a limit of one call is reached.
-async fn retag(
-    state: &App,
-    caller: Caller,
-    tag: &str,
-    by: Option<&str>,
-) -> Result<TagChangeProgress, Problem> {
-    // An admin sees all links, but changes tags only on their own.
-    let caller = Caller::Owner(caller.owner());
-    let (begun, mut changed) = (Instant::now(), 0);
-    let mut query = ListQuery {
-        owner: None,
-        domain: None,
-        tag: Some(tag.to_owned()),
-        text: None,
-        status: None,
-        archived: None,
-        sort: Sort::Newest,
-        after: None,
-        limit: PAGE,
-        now: state.links.now(),
-    };
-    loop {
-        let page = state.links.list(caller, query.clone()).await?.page;
-        changed += page.links.len();
-        let writes = page.links.into_iter().map(|link| async move {
-            match state.links.retag(caller, &link.key, tag, by).await {
-                // The link was purged in the meantime.
-                Ok(_) | Err(LinkError::NotFound) => Ok(()),
-                Err(error) => Err(error),
-            }
-        });
-        stream::iter(writes).buffer_unordered(WRITES).try_collect::<()>().await?;
-        let Some(next) = page.next else { return Ok(TagChangeProgress { changed, more: false }) };
-        if changed >= MAX_CHANGED || begun.elapsed() >= TIMEOUT {
-            return Ok(TagChangeProgress { changed, more: true });
-        }
-        query.after = Some(next);
-    }
 }

@@ -19,7 +19,7 @@ use crate::http::problem::Problem;
 use crate::http::state::Web;
 
 /// The longest value, in characters.
-const LONGEST: usize = 200;
+const MAX_SHOWN_LENGTH: usize = 200;
 
 #[derive(Template)]
 #[template(path = "link_history.html")]
@@ -80,8 +80,8 @@ fn changes(before: &Link, after: &Link, shell: &Shell) -> Vec<Change> {
         .filter(|((_, before), (_, after))| before != after)
         .map(|((field, before), (_, after))| Change {
             field,
-            before: middle_cut(&before, LONGEST),
-            after: middle_cut(&after, LONGEST),
+            before: middle_cut(&before, MAX_SHOWN_LENGTH),
+            after: middle_cut(&after, MAX_SHOWN_LENGTH),
         })
         .collect();
     if before.password != after.password {

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use terse_core::{Code, Domain, LinkError, LinkKey, LinkPatch};
+use terse_core::{Code, Domain, LinkError, LinkKey, LinkPatch, Tags};
 
 use super::links::failed;
 use super::login::inside;
@@ -58,7 +58,7 @@ pub(super) fn said(word: &str, count: usize) -> Option<String> {
         "tagged" => format!("{links} tagged."),
         "untagged" => format!("{links} without that tag now."),
         "none" => "Select links first, and what to do with them.".to_owned(),
-        "tag" => "Type the tag: 1 to 50 characters.".to_owned(),
+        "tag" => format!("Type the tag: 1 to {} characters, no comma.", Tags::MAX_LENGTH),
         _ => return None,
     })
 }
@@ -81,7 +81,7 @@ pub(super) async fn act(
     if action == "export" {
         return export(&state, &member, &keys).await;
     }
-    if matches!(&*action, "tag" | "untag") && !(1..=50).contains(&tag.chars().count()) {
+    if matches!(&*action, "tag" | "untag") && Tags::parse(&[&tag]).is_err() {
         return go(&said_at(&back, "tag", 0));
     }
     let mut done = Vec::new();

@@ -83,7 +83,7 @@ impl DeliveryRow {
             result: format!("{answer}{attempts}{next}"),
             at: ago(delivery.created_at, now),
             exact: shell.moment(delivery.created_at),
-            resend: delivery.again(now).map(|_| if waits { "Send now" } else { "Resend" }),
+            resend: delivery.to_resend(now).map(|_| if waits { "Send now" } else { "Resend" }),
             event: delivery.event,
         }
     }
@@ -130,8 +130,8 @@ fn said(word: &str) -> Option<&'static str> {
         "saved" => "The webhook is changed.",
         "test" => "A test is on its way. Reload the page for the result.",
         "resent" => "The event is on its way again. Reload the page for the result.",
-        "on" => "The webhook is on.",
-        "off" => "The webhook is off. It gets no events.",
+        "on" => "The webhook is enabled.",
+        "off" => "The webhook is disabled. It gets no events.",
         _ => return None,
     })
 }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use terse_core::Secret;
 use terse_core::registry::{
-    AcmeRecord, AcmeRecordKind, AcmeRecords, AcmeStore, FencingToken, MAX_ACME_RECORD_BYTES,
-    RegistryError,
+    AcmeRecord, AcmeRecordKind, AcmeRecords, AcmeStore, FencingToken, check_acme_record_size,
 };
 
 use super::{Answer, MemoryRegistry};
@@ -42,9 +41,7 @@ impl AcmeStore for MemoryRegistry {
         name: &str,
         value: Option<&Secret>,
     ) -> Answer<()> {
-        if value.is_some_and(|value| value.reveal().len() > MAX_ACME_RECORD_BYTES) {
-            return Err(RegistryError::TooMany);
-        }
+        check_acme_record_size(value)?;
         let mut state = self.enter().await?;
         state.jobs.current(token)?;
         state.acme.revision += 1;

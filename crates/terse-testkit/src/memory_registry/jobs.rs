@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use terse_core::Timestamp;
 use terse_core::registry::{
-    AlarmState, Attribution, AuditRecord, FencingToken, JobLease, JobProgress, Lease,
-    MAX_PROGRESS_BYTES, NodeId, RegistryError, RemovalAlarm, RemovalAlarms,
+    AlarmState, Attribution, AuditRecord, FencingToken, JobLease, JobProgress, Lease, NodeId,
+    RegistryError, RemovalAlarm, RemovalAlarms, check_progress_size,
 };
 
 use super::{Answer, MemoryRegistry};
@@ -102,9 +102,7 @@ impl JobProgress for MemoryRegistry {
         job: &str,
         progress: &[u8],
     ) -> Answer<()> {
-        if progress.len() > MAX_PROGRESS_BYTES {
-            return Err(RegistryError::TooMany);
-        }
+        check_progress_size(progress)?;
         let mut state = self.enter().await?;
         state.jobs.current(token)?;
         state.jobs.progress.insert(job.to_owned(), progress.to_vec());

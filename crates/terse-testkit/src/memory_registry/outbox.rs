@@ -190,7 +190,7 @@ impl Outbox {
         let found =
             self.deliveries.values_mut().find(|one| one.webhook == id && one.event == event);
         let kept = found.ok_or(RegistryError::Missing)?;
-        let again = kept.again(now).ok_or(RegistryError::Missing)?;
+        let again = kept.to_resend(now).ok_or(RegistryError::Missing)?;
         let settled = kept.state != DeliveryState::Waiting;
         *kept = again;
         if settled {

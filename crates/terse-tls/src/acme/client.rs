@@ -20,7 +20,7 @@ use super::diagnosis::{FailureKind, OrderFailure};
 use super::records::{CertificateRecord, ChallengeRecord};
 
 /// How long the authority may take to check a host, and then to issue the certificate.
-const PATIENCE: RetryPolicy =
+const RETRY_POLICY: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(250)).timeout(Duration::from_mins(1));
 
 /// What the operator chose.
@@ -174,7 +174,7 @@ impl OpenOrder {
                 challenge.set_ready().await?;
             }
         }
-        match self.order.poll_ready(&PATIENCE).await {
+        match self.order.poll_ready(&RETRY_POLICY).await {
             Ok(OrderStatus::Ready) => {}
             // What the authority says about the challenge tells more than its word on the order.
             Ok(status) => {
@@ -189,7 +189,7 @@ impl OpenOrder {
         let key = KeyPair::generate().map_err(made)?;
         let request = params.serialize_request(&key).map_err(made)?;
         self.order.finalize_csr(request.der()).await?;
-        let chain = self.order.poll_certificate(&PATIENCE).await?;
+        let chain = self.order.poll_certificate(&RETRY_POLICY).await?;
         Ok(CertificateRecord { chain, key: key.serialize_pem() })
     }
 

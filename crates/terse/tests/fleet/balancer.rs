@@ -12,7 +12,7 @@ use crate::client::{api, send};
 use crate::nodes::Fleet;
 
 /// Longer than a start takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A check that is older says nothing any more: on a busy machine the next one may be late.
 const FRESH: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ impl Balancer {
     pub(crate) fn wait_until_ready(&self, nodes: Range<usize>) {
         let begun = Instant::now();
         while !nodes.clone().all(|node| self.is_ready(node)) {
-            assert!(begun.elapsed() < PATIENCE, "nodes {nodes:?} are not ready");
+            assert!(begun.elapsed() < TIMEOUT, "nodes {nodes:?} are not ready");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -76,7 +76,7 @@ impl Balancer {
                     (0..at.fleet.len()).filter(|node| at.is_ready(*node)).collect();
                 let Some(&node) = ready.get(sent % ready.len().max(1)) else {
                     // The checks are late, or no node is ready: a request would wait, as here.
-                    assert!(waiting.elapsed() < PATIENCE, "no node was ready");
+                    assert!(waiting.elapsed() < TIMEOUT, "no node was ready");
                     std::thread::sleep(Duration::from_millis(20));
                     continue;
                 };

@@ -1,5 +1,6 @@
 //! Which crate may know which, and what may stand where.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -83,4 +84,50 @@ fn the_binary_implements_no_job() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let jobs = sources(&source).into_iter().filter(|(_, text)| text.contains("impl Job for"));
     assert_eq!(jobs.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn no_two_public_types_share_a_name() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in crates() {
+        for (file, text) in sources(&path.join("src")) {
+            for line in text.lines() {
+                let Some(item) = line.strip_prefix("pub ") else { continue };
+                let mut words = item.split(|c: char| !c.is_alphanumeric() && c != '_');
+                if let (Some("struct" | "enum" | "trait" | "type"), Some(name)) =
+                    (words.next(), words.next())
+                {
+                    places.entry(name.to_owned()).or_default().push(file.display().to_string());
+                }
+            }
+        }
+    }
+    assert!(places.len() > 500, "{}", places.len());
+    places.retain(|_, files| files.len() > 1);
+    assert_eq!(places, BTreeMap::new());
+}
+
+/// `redirect/routes.rs` in ARCHITECTURE.md means `crates/terse-redirect/src/routes.rs`.
+#[test]
+fn every_file_that_architecture_names_exists() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let files: Vec<String> = crates()
+        .iter()
+        .flat_map(|path| sources(path))
+        .map(|(file, _)| file.display().to_string())
+        .collect();
+    let named = text.split('`').skip(1).step_by(2);
+    let named: BTreeSet<&str> =
+        named.filter(|name| name.ends_with(".rs") && !name.contains('*')).collect();
+    assert!(named.len() > 50, "{named:?}");
+    let missing: Vec<&str> = named
+        .into_iter()
+        .filter(|name| {
+            let (short, rest) = name.split_once('/').unwrap_or(("", name));
+            let ends = [format!("/{name}"), format!("terse-{short}/src/{rest}")];
+            let in_binary = short == "terse" && root().join("crates/terse/src").join(rest).exists();
+            !in_binary && !files.iter().any(|file| ends.iter().any(|end| file.ends_with(end)))
+        })
+        .collect();
+    assert_eq!(missing, Vec::<&str>::new());
 }

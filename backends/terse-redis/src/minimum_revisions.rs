@@ -11,7 +11,7 @@ const KEPT: Duration = Duration::from_secs(60);
 /// How long a link whose revision is unknown is not read from Redis.
 const UNKNOWN: Duration = Duration::from_secs(5);
 /// The most links at a time: some 20 MB. Above it, no copy is used until the oldest are dropped.
-const MOST: usize = 100_000;
+const MAX_LINKS: usize = 100_000;
 
 /// What this node knows of recent changes.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(crate) struct MinimumRevisions(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    floors: HashMap<LinkKey, Floor>,
+    minimums: HashMap<LinkKey, MinimumRevision>,
     swept: Option<Instant>,
     /// Changes did not fit. Until then no copy is used.
     overfull_until: Option<Instant>,
@@ -27,14 +27,14 @@ struct State {
 
 /// What is known of a link. Each of the two parts has its own end.
 #[derive(Clone, Copy, Default)]
-struct Floor {
+struct MinimumRevision {
     /// A copy has at least this revision, until then.
     least: Option<(Revision, Instant)>,
     /// No copy is used until then.
     avoided_until: Option<Instant>,
 }
 
-impl Floor {
+impl MinimumRevision {
     fn is_over(&self, now: Instant) -> bool {
         self.least.is_none_or(|(_, until)| until <= now)
             && self.avoided_until.is_none_or(|until| until <= now)
@@ -43,10 +43,10 @@ impl Floor {
 
 impl MinimumRevisions {
     /// Notes a change; `false` if this or a later one is known.
-    pub(crate) fn learn(&self, change: &LinkChange) -> bool {
+    pub(crate) fn record(&self, change: &LinkChange) -> bool {
         match change.revision {
             Revision::UNKNOWN => {
-                self.avoid(&change.key);
+                self.distrust(&change.key);
                 true
             }
             revision => self.raise(&change.key, revision),
@@ -57,30 +57,30 @@ impl MinimumRevisions {
     pub(crate) fn raise(&self, key: &LinkKey, revision: Revision) -> bool {
         let now = Instant::now();
         let mut is_new = true;
-        self.change(key, now, |floor| {
-            match floor.least {
+        self.change(key, now, |minimum| {
+            match minimum.least {
                 Some((known, until)) if until > now && known >= revision => is_new = false,
-                _ => floor.least = Some((revision, now + KEPT)),
+                _ => minimum.least = Some((revision, now + KEPT)),
             };
         });
         is_new
     }
 
     /// The link may have any revision: for a while no copy is used.
-    pub(crate) fn avoid(&self, key: &LinkKey) {
+    pub(crate) fn distrust(&self, key: &LinkKey) {
         let now = Instant::now();
-        self.change(key, now, |floor| floor.avoided_until = Some(now + UNKNOWN));
+        self.change(key, now, |minimum| minimum.avoided_until = Some(now + UNKNOWN));
     }
 
-    fn change(&self, key: &LinkKey, now: Instant, change: impl FnOnce(&mut Floor)) {
+    fn change(&self, key: &LinkKey, now: Instant, change: impl FnOnce(&mut MinimumRevision)) {
         let mut state = self.lock();
         state.sweep(now);
-        if let Some(floor) = state.floors.get_mut(key) {
-            change(floor);
-        } else if state.floors.len() >= MOST {
+        if let Some(minimum) = state.minimums.get_mut(key) {
+            change(minimum);
+        } else if state.minimums.len() >= MAX_LINKS {
             state.overfull_until = Some(now + KEPT);
         } else {
-            change(state.floors.entry(key.clone()).or_default());
+            change(state.minimums.entry(key.clone()).or_default());
         }
     }
 
@@ -94,9 +94,9 @@ impl MinimumRevisions {
         if state.overfull_until.is_some_and(|until| until > now) {
             return false;
         }
-        state.floors.get(key).is_none_or(|floor| {
-            floor.avoided_until.is_none_or(|until| until <= now)
-                && floor.least.is_none_or(|(least, until)| until <= now || revision >= least)
+        state.minimums.get(key).is_none_or(|minimum| {
+            minimum.avoided_until.is_none_or(|until| until <= now)
+                && minimum.least.is_none_or(|(least, until)| until <= now || revision >= least)
         })
     }
 
@@ -109,7 +109,7 @@ impl State {
     /// Drops entries whose time is over, at most once a second.
     fn sweep(&mut self, now: Instant) {
         if self.swept.is_none_or(|at| now - at > Duration::from_secs(1)) {
-            self.floors.retain(|_, floor| !floor.is_over(now));
+            self.minimums.retain(|_, minimum| !minimum.is_over(now));
             self.swept = Some(now);
         }
     }
@@ -122,37 +122,40 @@ mod tests {
 
     #[test]
     fn only_copies_of_the_known_revision_or_later_are_used() {
-        let floors = MinimumRevisions::default();
-        assert!(floors.allow(&key("a"), Revision(1)));
-        assert!(floors.raise(&key("a"), Revision(3)));
-        assert!(!floors.raise(&key("a"), Revision(3)) && !floors.raise(&key("a"), Revision(2)));
-        assert!(!floors.allow(&key("a"), Revision(2)) && floors.allow(&key("a"), Revision(3)));
-        assert!(floors.raise(&key("a"), Revision(4)) && !floors.allow(&key("a"), Revision(3)));
-        floors.avoid(&key("b"));
-        assert!(!floors.allow(&key("b"), Revision(9)) && floors.allow(&key("c"), Revision(1)));
+        let minimums = MinimumRevisions::default();
+        assert!(minimums.allow(&key("a"), Revision(1)));
+        assert!(minimums.raise(&key("a"), Revision(3)));
+        assert!(!minimums.raise(&key("a"), Revision(3)) && !minimums.raise(&key("a"), Revision(2)));
+        assert!(!minimums.allow(&key("a"), Revision(2)) && minimums.allow(&key("a"), Revision(3)));
+        assert!(minimums.raise(&key("a"), Revision(4)) && !minimums.allow(&key("a"), Revision(3)));
+        minimums.distrust(&key("b"));
+        assert!(!minimums.allow(&key("b"), Revision(9)) && minimums.allow(&key("c"), Revision(1)));
     }
 
     #[test]
     fn a_link_that_is_avoided_keeps_its_floor() {
-        let floors = MinimumRevisions::default();
+        let minimums = MinimumRevisions::default();
         let (later, much_later) = (Instant::now() + UNKNOWN * 2, Instant::now() + KEPT * 2);
-        floors.raise(&key("a"), Revision(3));
-        floors.avoid(&key("a"));
-        assert!(!floors.allow(&key("a"), Revision(9)));
-        assert!(!floors.allow_at(&key("a"), Revision(2), later), "the revision is still known");
-        assert!(floors.allow_at(&key("a"), Revision(3), later), "not avoided for longer than said");
+        minimums.raise(&key("a"), Revision(3));
+        minimums.distrust(&key("a"));
+        assert!(!minimums.allow(&key("a"), Revision(9)));
+        assert!(!minimums.allow_at(&key("a"), Revision(2), later), "the revision is still known");
+        assert!(
+            minimums.allow_at(&key("a"), Revision(3), later),
+            "not avoided for longer than said"
+        );
         // A change that is learnt meanwhile is new, and known.
-        assert!(floors.raise(&key("a"), Revision(4)) && !floors.raise(&key("a"), Revision(4)));
-        assert!(!floors.allow_at(&key("a"), Revision(3), later));
-        assert!(floors.allow_at(&key("a"), Revision(1), much_later));
+        assert!(minimums.raise(&key("a"), Revision(4)) && !minimums.raise(&key("a"), Revision(4)));
+        assert!(!minimums.allow_at(&key("a"), Revision(3), later));
+        assert!(minimums.allow_at(&key("a"), Revision(1), much_later));
     }
 
     #[test]
     fn no_copy_is_used_while_there_are_too_many_changes() {
-        let floors = MinimumRevisions::default();
-        for n in 0..=MOST {
-            floors.raise(&key(&format!("k{n}")), Revision(2));
+        let minimums = MinimumRevisions::default();
+        for n in 0..=MAX_LINKS {
+            minimums.raise(&key(&format!("k{n}")), Revision(2));
         }
-        assert!(!floors.allow(&key("other"), Revision(9)));
+        assert!(!minimums.allow(&key("other"), Revision(9)));
     }
 }

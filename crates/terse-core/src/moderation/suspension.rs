@@ -10,7 +10,7 @@ use crate::registry::{Account, Role};
 impl Moderation {
     /// Suspends the owner of a link, by the rule of [`Accounts::may_suspend`]. An owner who is
     /// suspended already keeps the suspension and its reason.
-    pub async fn ban_owner(
+    pub async fn suspend_owner(
         &self,
         principal: &Principal,
         key: &LinkKey,
