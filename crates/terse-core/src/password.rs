@@ -11,7 +11,7 @@ pub enum PasswordError {
     #[error("too many passwords are being checked")]
     Busy,
     /// It is empty or too long.
-    #[error("a password has 1 to 1024 octets")]
+    #[error("a password has 1 to 1,024 bytes")]
     Length,
     /// The hash function failed, or the stored hash is not valid.
     #[error("the password could not be hashed")]

@@ -123,7 +123,7 @@ impl Webhooks {
         edit: WebhookEdit,
     ) -> Result<(Webhook, Option<String>), WebhookError> {
         let by = self.by(owner);
-        let off = || Deactivation { at: by.at, why: "switched off by its owner".into() };
+        let off = || Deactivation { at: by.at, why: "disabled by its owner".into() };
         let change = WebhookChange {
             url: edit.url.as_deref().map(|url| receiver(url, &self.rules)).transpose()?,
             events: edit.events.as_deref().map(events).transpose()?,

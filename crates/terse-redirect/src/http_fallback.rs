@@ -408,7 +408,7 @@ impl<W: WebPlane> FallbackParts<W> {
             return refuse(
                 StatusCode::URI_TOO_LONG,
                 "target_too_long",
-                "an address has at most 8,192 octets",
+                "an address has at most 8,192 bytes",
             );
         }
         let mut hosts = headers.get_all(header::HOST).iter();

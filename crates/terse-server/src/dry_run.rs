@@ -73,7 +73,7 @@ impl Visitor {
         };
         let short = |field: &str, text: &Option<String>, most: usize| match text {
             Some(text) if text.len() > most => {
-                Err(Problem::invalid(format!("{within}{field}"), format!("at most {most} octets")))
+                Err(Problem::invalid(format!("{within}{field}"), format!("at most {most} bytes")))
             }
             _ => Ok(()),
         };

@@ -28,7 +28,7 @@ pub struct PreferencesEdit {
     pub time_zone: String,
     /// The language tag.
     pub language: String,
-    /// The password, needed for another mail address where the account has a password: whoever
+    /// The password, needed for another email address where the account has a password: whoever
     /// reads mail at that address can take the account over.
     pub password: String,
 }
@@ -58,7 +58,7 @@ impl Accounts {
         let email = match edit.email.trim() {
             "" => None,
             text => Some(EmailAddress::parse(text).ok_or_else(|| {
-                invalid("email", "this is not a mail address such as ann@example.com")
+                invalid("email", "this is not an email address such as ann@example.com")
             })?),
         };
         let time_zone = match edit.time_zone.trim() {

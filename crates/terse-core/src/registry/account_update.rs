@@ -58,7 +58,7 @@ impl AccountChange {
             after.preferences = preferences.clone();
         }
         let is_reset = new_password && before.reset.is_some() && self.reset == Some(None);
-        // The audit log has no mail address, so it does not tell of other choices.
+        // The audit log has no email address, so it does not tell of other choices.
         let is_same = after.reset == before.reset
             && after.two_factor == before.two_factor
             && after.preferences == before.preferences;

@@ -1,4 +1,4 @@
-//! What an account chose for itself: its mail address, time zone and language.
+//! What an account chose for itself: its email address, time zone and language.
 
 use serde::{Deserialize, Serialize};
 

@@ -128,7 +128,7 @@ pub fn receiver(text: &str, rules: &TargetRules) -> Result<Target, ValidationErr
     if url.len() > 2048 {
         return refuse(
             ValidationErrorKind::InvalidUrl,
-            "the address of a receiver has at most 2,048 octets",
+            "the address of a receiver has at most 2,048 bytes",
         );
     }
     if url.contains('#')

@@ -92,7 +92,7 @@ fn refuse_announced(headers: &HeaderMap, limit: usize) -> Result<(), Problem> {
 }
 
 fn too_large(limit: usize) -> Problem {
-    Problem::new(&TOO_LARGE, format!("a body of this call may have at most {limit} octets"))
+    Problem::new(&TOO_LARGE, format!("a body of this call may have at most {limit} bytes"))
 }
 
 /// Refuses compressed bodies: a small one can expand to a huge one.

@@ -45,7 +45,7 @@ kinds! {
         "A field, parameter or header is missing, unknown, of the wrong type or out of \
         its range; `field` names it.";
     INVALID_URL = 400 "invalid_url" "Invalid URL"
-        "The target is not an absolute http or https URL of at most 8,192 octets.";
+        "The target is not an absolute http or https URL of at most 8,192 bytes.";
     SCHEME_NOT_ALLOWED = 400 "scheme_not_allowed" "Only http and https URLs can be shortened"
         "The target has another scheme than http and https.";
     INVALID_ALIAS = 400 "invalid_alias" "Invalid alias"

@@ -153,7 +153,7 @@ pub(super) async fn invite(
     let invited = async {
         let role = role_of(&word)?;
         if to.is_none() && !email.trim().is_empty() {
-            let detail = "this is not a mail address such as ann@example.com";
+            let detail = "this is not an email address such as ann@example.com";
             let kind = ValidationErrorKind::InvalidRequest;
             return Err(ValidationError::new(kind, "email", detail).into());
         }

@@ -49,7 +49,7 @@ const SUSPENDED: Message = Message {
     status: 403,
     heading: "This account is suspended",
     text: "The provider confirmed who you are, but the account is suspended.",
-    hint: "Ask the administrator of this server.",
+    hint: "Ask an admin of this server.",
 };
 const OTHERS: Message = Message {
     status: 409,

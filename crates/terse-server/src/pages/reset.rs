@@ -21,7 +21,7 @@ const OVER: Message = Message {
     heading: "This reset link is no longer valid",
     text: "It was already used, or it has expired, or a newer link has replaced it. Each reset \
         link works once.",
-    hint: "Ask the administrator for a new one.",
+    hint: "Ask an admin for a new one.",
 };
 
 const TOO_MANY: Message = Message {

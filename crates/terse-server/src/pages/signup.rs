@@ -53,7 +53,7 @@ impl SignupMethod {
     fn lead(self) -> &'static str {
         match self {
             Self::Setup => {
-                "This creates the first account, which is an administrator. The link that brought \
+                "This creates the first account, which is an admin. The link that brought \
                  you here works once."
             }
             Self::Join => "Choose a name and a password to create your account.",

@@ -84,8 +84,8 @@ fn known(words: &[String]) -> SubscribedEvents {
 /// Whether a webhook is on, as a word and its colour.
 pub(super) fn state_of(webhook: &Webhook) -> (&'static str, &'static str) {
     match &webhook.disabled {
-        Some(_) => ("off", "over"),
-        None => ("on", "good"),
+        Some(_) => ("disabled", "over"),
+        None => ("enabled", "good"),
     }
 }
 

@@ -117,7 +117,7 @@ async fn a_closed_home_page_says_so() {
     assert!(
         home.text().contains("need an account")
             && home.text().contains("<a class=\"button\" href=\"/login\">Sign in</a>")
-            && home.text().contains("ask the administrator of this server for one")
+            && home.text().contains("ask an admin of this server for one")
             && !home.text().contains("<form")
             && !home.text().contains("Paste a long link")
     );

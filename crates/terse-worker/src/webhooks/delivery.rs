@@ -192,7 +192,7 @@ impl Sender {
         }
         if let Some(why) = disable {
             add(&counts.disabled);
-            tracing::warn!(webhook = id, why, "a webhook was switched off");
+            tracing::warn!(webhook = id, why, "a webhook was disabled");
         }
     }
 }

@@ -292,7 +292,7 @@ fn acme(config: &Config) -> Result<(), (&'static str, String)> {
         is_text(name) && is_text(host) && !email.contains([',', '?', '<', '>', ':', '/'])
     };
     if let Some(email) = acme.email.as_ref().filter(|email| !is_address(email)) {
-        let why = format!("must be an e-mail address such as you@example.org (got {email:?})");
+        let why = format!("must be an email address such as you@example.org (got {email:?})");
         return Err(("tls.acme.email", why));
     }
     if acme.enabled && !acme.accept_terms {
@@ -442,7 +442,7 @@ fn check_mail(mail: &MailConfig) -> Result<(), (&'static str, String)> {
         return Err(("mail.server", "must be a host and a port, as smtp.example.com:587".into()));
     }
     if mail.from.as_deref().and_then(EmailAddress::parse).is_none() {
-        return Err(("mail.from", "must be a mail address such as links@example.com".into()));
+        return Err(("mail.from", "must be an email address such as links@example.com".into()));
     }
     if mail.username.is_some() != mail.password.is_some() {
         return Err(("mail.password", "is needed with mail.username, and only there".into()));

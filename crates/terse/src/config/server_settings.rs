@@ -178,7 +178,7 @@ settings! {
         pub enabled: bool = false,
         /// Whether you accept the terms of the certificate authority. Needed to order.
         pub accept_terms: bool = false,
-        /// Your e-mail address, which the certificate authority may use to warn you.
+        /// Your email address, which the certificate authority may use to warn you.
         pub email: Option<String> = None,
         /// The URL of the certificate authority's directory. The default is Let's Encrypt.
         pub directory: String = "https://acme-v02.api.letsencrypt.org/directory".into(),

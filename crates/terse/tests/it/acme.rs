@@ -218,8 +218,8 @@ fn settings_that_cannot_order_are_refused_at_the_start() {
         (&[on, terms], "tls.acme.enabled", "needs tls.listen"),
         (&[on, listen], "tls.acme.accept_terms", "must be true"),
         (&["tls.acme.directory=http://ca.example"], "tls.acme.directory", "https"),
-        (&["tls.acme.email=me"], "tls.acme.email", "e-mail address"),
-        (&["tls.acme.email=a@b?cc=c"], "tls.acme.email", "e-mail address"),
+        (&["tls.acme.email=me"], "tls.acme.email", "email address"),
+        (&["tls.acme.email=a@b?cc=c"], "tls.acme.email", "email address"),
         (&["tls.acme.challenge=dns-01"], "tls.acme.challenge", "http-01, tls-alpn-01"),
         (
             &[on, listen, terms, "tls.acme.directory_ca=/nowhere/ca.pem"],

@@ -42,7 +42,7 @@ fn a_forgotten_password_is_reset_by_mail_and_the_answer_tells_nothing() {
     let cookie = set_up(&terse, "ann").cookie;
     let page = terse.send("GET", "/login", &[("accept", "text/html")], None).text();
     assert!(page.contains("href=\"/login/forgot\""), "{page}");
-    // Without a mail address nothing is sent.
+    // Without an email address nothing is sent.
     let unknown = form(&terse, "/login/forgot", "", "name=nobody-here");
     let without = form(&terse, "/login/forgot", "", "name=ann");
     assert_eq!((unknown.status, without.status), (200, 200));
@@ -102,5 +102,5 @@ fn an_invitation_is_sent_by_mail_and_a_refused_address_is_given_up() {
 fn without_a_mail_server_there_is_no_such_page() {
     let terse = TestTerse::start();
     assert_eq!(terse.browse("/login/forgot").status, 404);
-    assert!(terse.browse("/login").text().contains("Ask the administrator"));
+    assert!(terse.browse("/login").text().contains("Ask an admin"));
 }
