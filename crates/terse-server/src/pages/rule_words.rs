@@ -128,7 +128,7 @@ mod tests {
                  https://example.com/b (2 of 3)",
             ),
             (
-                json!({"query": {"name": "ref"}, "days": ["mon", "tue"], "to": "https://a.example/"}),
+                json!({"days": ["mon", "tue"], "query": {"name": "ref"}, "to": "https://a.example/"}),
                 "Days: mon or tue, Query: has ref → https://a.example/",
             ),
             (json!({"to": "https://a.example/"}), "Everyone → https://a.example/"),
