@@ -314,6 +314,10 @@ impl ClickWrites {
             return Ok(true);
         }
         if ids.is_empty() {
+            let erased = self.erased_subjects()?;
+            if !erased.is_empty() {
+                self.clean_day_ranks(&erased)?;
+            }
             // No block holds any of them. `last` stays, so that its id is not used again.
             self.conn
                 .prepare_cached("DELETE FROM erased_subjects WHERE id <= ?1")?

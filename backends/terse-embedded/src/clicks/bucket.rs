@@ -41,6 +41,16 @@ pub(crate) fn of_finished_id(id: i64) -> (i64, i64, i64) {
     (day, id >> (DAY + HOUR), id & ((1 << HOUR) - 1))
 }
 
+/// The first key of the same subject and day, of a finished day.
+pub(crate) fn start_of_finished_day(id: i64) -> i64 {
+    id >> HOUR << HOUR
+}
+
+/// The first key after those of the same subject and day, of a finished day.
+pub(crate) fn after_finished_day(id: i64) -> i64 {
+    start_of_finished_day(id) + (1 << HOUR)
+}
+
 /// The key of a day: the subject first, because a finished day is only read.
 pub(crate) fn day_id(subject: i64, day: i64) -> i64 {
     subject << DAY | days(day)

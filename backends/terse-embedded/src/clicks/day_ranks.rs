@@ -3,7 +3,7 @@
 //! `day_ranks.data`: octets 0 to 7: the checksum of the rest; then subjects with humans and bots, by
 //! postcard.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::{OptionalExtension, Row, params};
 use terse_core::clicks::Count;
@@ -65,7 +65,7 @@ impl ClickQueries {
     }
 
     /// The ranking of a day; none if it is damaged, because those of other days are still right.
-    fn day_rank_or_none(&self, day: i64) -> Result<Vec<(i64, Count)>, Failure> {
+    pub(crate) fn day_rank_or_none(&self, day: i64) -> Result<Vec<(i64, Count)>, Failure> {
         match self.day_rank(day) {
             Err(Failure::Refused(error)) => {
                 log_damaged_sum(&error.to_string());
@@ -86,6 +86,25 @@ impl ClickQueries {
 }
 
 impl ClickWrites {
+    /// Takes erased links out of the rankings of all days.
+    pub(crate) fn clean_day_ranks(&self, erased: &HashSet<i64>) -> Result<(), Failure> {
+        for day in self.ranked_days(i64::MIN, i64::MAX)? {
+            let mut ranked = self.day_rank_or_none(day)?;
+            let before = ranked.len();
+            ranked.retain(|(subject, _)| !erased.contains(subject));
+            if ranked.len() < before {
+                self.put_day_rank(day, &ranked)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_day_rank(&self, day: i64, ranked: &[(i64, Count)]) -> Result<(), Failure> {
+        let data = encode(day, ranked).ok_or_else(|| corrupt("a ranking cannot be written"))?;
+        self.conn.prepare_cached(PUT_DAY_RANK)?.execute(params![day, data])?;
+        Ok(())
+    }
+
     /// Adds clicks of a day to its ranking.
     pub(crate) fn rank_day(&self, day: i64, clicks: &[(i64, Count)]) -> Result<(), Failure> {
         let ranked = self.day_rank_or_none(day)?;
@@ -99,8 +118,6 @@ impl ClickWrites {
             all.select_nth_unstable_by_key(MAX_RANKED, by_clicks);
             all.truncate(MAX_RANKED);
         }
-        let data = encode(day, &all).ok_or_else(|| corrupt("a ranking cannot be written"))?;
-        self.conn.prepare_cached(PUT_DAY_RANK)?.execute(params![day, data])?;
-        Ok(())
+        self.put_day_rank(day, &all)
     }
 }

@@ -92,10 +92,6 @@ impl ClickWrites {
         Ok(erased_at.map(Timestamp::from_ms))
     }
 
-    pub(crate) fn is_owner_erased(&self, owner: OwnerId) -> Result<bool, Failure> {
-        Ok(self.conn.prepare_cached(OWNER_ERASED)?.exists([owner.0.cast_signed()])?)
-    }
-
     /// Deletes up to `limit` tombstones from before a time. Returns how many, and whether there are
     /// more.
     pub(crate) fn drop_tombstones(

@@ -47,12 +47,6 @@ impl ClickWrites {
         Ok(())
     }
 
-    fn is_link(&self, subject: i64) -> Result<bool, Failure> {
-        let mut statement =
-            self.conn.prepare_cached("SELECT 1 FROM subjects WHERE id = ?1 AND kind = 0")?;
-        Ok(statement.exists([subject])?)
-    }
-
     /// Moves some sums of days before this one into runs of finished days. Returns how many sums
     /// were read, and whether there are more.
     pub(crate) fn write_finished_days(&mut self, before: i64) -> Result<(u64, bool), Failure> {
@@ -96,6 +90,9 @@ impl ClickWrites {
         let out = self.run_of_day(runs, day, finished_id(subject, day, hour))?;
         let mut writer = RunWriter::new(self, out);
         let mut ranked = Vec::new();
+        let mut more_clicks = self.conn.prepare_cached(MORE_OF_SUBJECT)?;
+        let mut is_link =
+            self.conn.prepare_cached("SELECT 1 FROM subjects WHERE id = ?1 AND kind = 0")?;
         let subject_of = |(id, _): &(i64, Delta)| of_hour_id(*id).1;
         for of_subject in sums.chunk_by(|one, other| subject_of(one) == subject_of(other)) {
             let subject = subject_of(&of_subject[0]);
@@ -110,8 +107,9 @@ impl ClickWrites {
                 }
             }
             if clicks != Count::default() {
-                self.add_clicks(subject, clicks)?;
-                if self.is_link(subject)? {
+                let Count { humans, bots } = clicks;
+                more_clicks.execute([subject, humans.cast_signed(), bots.cast_signed()])?;
+                if is_link.exists([subject])? {
                     ranked.push((subject, clicks));
                 }
             }

@@ -7,12 +7,13 @@
 
 use std::collections::HashMap;
 
-use terse_core::clicks::{Count, DeltaHead};
+use terse_core::clicks::{ClickColumns, Count, Delta, DeltaHead};
 
 use crate::clicks::bucket::{finished_id, of_finished_id};
 use crate::clicks::queries::ClickQueries;
-use crate::clicks::runs::{Runs, damaged};
-use crate::clicks::sum::Sum;
+use crate::clicks::run_merge::log_lost;
+use crate::clicks::runs::Runs;
+use crate::clicks::sum::{Sum, log_damaged_sum};
 use crate::failure::Failure;
 
 /// A sum of a subject in a run of finished days.
@@ -40,7 +41,7 @@ impl ClickQueries {
             let from = finished_id(subject, first, 0).max(runs.begin(run));
             let to = finished_id(subject, last, 24);
             for chunk in run.chunks_in(from, to) {
-                let heads = self.run_heads(run.id, chunk)?;
+                let heads = self.finished_heads(run.id, chunk)?;
                 for head in heads.into_iter().filter(|head| (from..to).contains(&head.id)) {
                     let (day, _, hour) = of_finished_id(head.id);
                     let clicks = head.clicks;
@@ -51,7 +52,19 @@ impl ClickQueries {
         Ok(found)
     }
 
-    /// Adds some of them to a sum.
+    /// The sums of a chunk; none if it is damaged. A finished day is rarely written again, so an error
+    /// would hide all other days from reports for long.
+    fn finished_heads(&self, run: i64, chunk: usize) -> Result<Vec<DeltaHead>, Failure> {
+        match self.run_heads(run, chunk) {
+            Err(Failure::Refused(error)) => {
+                log_lost(&error, run);
+                Ok(Vec::new())
+            }
+            heads => heads,
+        }
+    }
+
+    /// Adds some of them to a sum. Of a damaged one, only the number of clicks.
     pub(crate) fn add_finished<'f>(
         &self,
         sums: impl Iterator<Item = &'f FinishedSum>,
@@ -63,13 +76,24 @@ impl ClickQueries {
             let bodies = match &mut opened {
                 Some((of, bodies)) if *of == place => bodies,
                 opened => {
-                    let bodies = self.run_bodies(found.run, found.chunk)?;
+                    let bodies = match self.run_bodies(found.run, found.chunk) {
+                        Err(Failure::Refused(error)) => {
+                            log_damaged_sum(&error.to_string());
+                            None
+                        }
+                        bodies => Some(bodies?),
+                    };
                     &mut opened.insert((place, bodies)).1
                 }
             };
-            let delta = bodies.delta(&found.head, found.day * 24 + found.hour);
-            let delta = delta.ok_or_else(|| damaged(found.run))?;
-            sum.add_delta(&delta, &bodies.columns);
+            let hour = found.day * 24 + found.hour;
+            let read = bodies
+                .as_ref()
+                .and_then(|bodies| Some((bodies.delta(&found.head, hour)?, &bodies.columns)));
+            match read {
+                Some((delta, columns)) => sum.add_delta(&delta, columns),
+                None => sum.add_delta(&Delta::bare(hour, found.clicks), &ClickColumns::default()),
+            }
         }
         Ok(())
     }
@@ -86,7 +110,7 @@ impl ClickQueries {
         for run in runs.finished_in(days) {
             let begin = runs.begin(run);
             for chunk in run.chunks_in(begin, i64::MAX) {
-                for head in self.run_heads(run.id, chunk)? {
+                for head in self.finished_heads(run.id, chunk)? {
                     let (day, subject, hour) = of_finished_id(head.id);
                     if head.id >= begin && is_wanted(day, hour) {
                         clicks.entry(subject).or_default().add(head.clicks);

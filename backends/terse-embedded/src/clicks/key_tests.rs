@@ -106,6 +106,9 @@ fn links_are_found_whatever_is_added_erased_and_given_away() {
     while !writes.erase_owner(OwnerId(3), Timestamp::from_ms(5000), 100).unwrap() {}
     model.retain(|_, (owner, _)| *owner != OwnerId(3));
     check(&writes, &model);
+    // Their later clicks create no rows.
+    add(&mut writes, (0..40).map(|n| (n * 100 + 99, OwnerId(3))));
+    check(&writes, &model);
     for kind in [KeyKind::Names, KeyKind::Owners] {
         let runs = writes.key_runs(kind).unwrap().len();
         assert!(runs <= 12, "{runs} runs");

@@ -28,7 +28,8 @@ impl ClickWrites {
         let day = |at: terse_core::Timestamp| at.as_ms().div_euclid(Unit::Day.ms());
         let (days_before, hours_before) = (day(retention.days_before), day(retention.hours_before));
         let fold_before = days_before.max(hours_before);
-        // Sums in blocks and runs become rows first: only rows are folded.
+        // First, because only rows are folded: sums in blocks of earlier versions become rows, and
+        // those in runs of a day that is over move to runs of finished days.
         self.merge_deltas()?;
         let more_deltas = self.is_merging()?;
         let (_, more_runs) =

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rusqlite::params;
 use terse_core::clicks::{ClickColumns, Delta, DeltaChunkWriter, SharedColumns};
 
-use crate::clicks::bucket::{hour_id, of_hour_id};
+use crate::clicks::bucket::{after_finished_day, hour_id, of_hour_id, start_of_finished_day};
 use crate::clicks::runs::{
     ChunkIds, FINISHED, Run, RunMerge, Runs, SUMS_A_CHUNK, chunk_id, encode_chunks, seal_chunk,
 };
@@ -294,7 +294,10 @@ impl ClickWrites {
         let inputs: Vec<&Run> = runs.all().filter(|run| merge.has_input(run)).collect();
         let is_finished = merge.level >= FINISHED;
         let from = if is_finished { merge.to } else { merge.to.max(runs.settled_to) };
-        let end = end_of_step(&inputs, from, self.limits.step);
+        let mut end = end_of_step(&inputs, from, self.limits.step);
+        if is_finished {
+            end = whole_day(from, end);
+        }
         let part = self.read_part(runs, &inputs, from, end)?;
         let out = runs.all().find(|run| run.id == merge.out);
         let out = Run {
@@ -423,4 +426,36 @@ pub(crate) fn end_of_step(runs: &[&Run], from: i64, sums: usize) -> i64 {
     let mut later: Vec<i64> = chunks.map(|chunk| chunk.first).filter(|id| *id > from).collect();
     later.sort_unstable();
     later.get((sums / SUMS_A_CHUNK).max(1)).copied().unwrap_or(i64::MAX)
+}
+
+/// Where a step over finished days ends, given where it would: no step ends within a day, because
+/// the hours of a day may become one sum, and ids must not descend in the merged run.
+fn whole_day(from: i64, end: i64) -> i64 {
+    let start = start_of_finished_day(end);
+    match end {
+        i64::MAX => end,
+        _ if start > from => start,
+        _ => after_finished_day(end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clicks::bucket::finished_id;
+
+    #[test]
+    fn no_step_over_finished_days_ends_within_a_day() {
+        let start = |day: i64| finished_id(7, day, 0);
+        for (from, end, expected) in [
+            (i64::MIN, i64::MAX, i64::MAX),
+            (i64::MIN, start(3), start(3)),
+            (i64::MIN, start(3) + 5, start(3)),
+            (start(2), start(3) + 23, start(3)),
+            // The day goes into the step as a whole.
+            (start(3), start(3) + 1, start(4)),
+        ] {
+            assert_eq!(whole_day(from, end), expected, "{from} {end}");
+        }
+    }
 }

@@ -269,10 +269,16 @@ fn no_text_of_an_erased_link_is_left_in_runs() {
         }
         assert_eq!(writes.runs().unwrap().finished.len(), finishing.min(1));
         assert!(words(&writes).contains("77.example") && words(&writes).len() == 3000);
+        let subject = writes.link(&link(77)).unwrap().unwrap().0;
+        let is_ranked = |writes: &ClickWrites| {
+            let ranked = writes.day_rank_or_none(0).unwrap();
+            ranked.iter().any(|(of, _)| *of == subject)
+        };
+        assert_eq!(is_ranked(&writes), finishing == 1000);
         let never = Timestamp::from_ms(i64::MAX >> 20);
         writes.erase_links(&[link(77).key], Timestamp::from_ms(0), never).unwrap();
         while writes.clean_blocks().unwrap() {}
-        assert!(!words(&writes).contains("77.example"));
+        assert!(!words(&writes).contains("77.example") && !is_ranked(&writes));
         assert_eq!(words(&writes).len(), 2999);
         // SQLite overwrites what was there before.
         let secure: i64 =

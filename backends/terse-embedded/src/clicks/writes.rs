@@ -11,6 +11,7 @@ use terse_core::clicks::{
 use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::bucket::hour_id;
+use crate::clicks::erase;
 use crate::clicks::fold::Progress;
 use crate::clicks::groups::{Group, raw_rows};
 use crate::clicks::key_merge::NewKeys;
@@ -52,8 +53,9 @@ pub(crate) struct ClickWrites {
     pub(crate) cleaned: Option<CleanedRun>,
     /// The links that are left of an owner who is being erased.
     pub(crate) erasing: Option<(OwnerId, Vec<i64>)>,
-    /// Whether there may be tombstones of links.
+    /// Whether there may be tombstones of links, and of owners.
     has_erased_links: bool,
+    has_erased_owners: bool,
 }
 
 impl Deref for ClickWrites {
@@ -87,6 +89,8 @@ impl crate::database::Writes for ClickWrites {
         self.stored_next_number = self.next_number;
         self.has_erased_links =
             self.queries.conn.prepare_cached("SELECT 1 FROM erased_links")?.exists([])?;
+        self.has_erased_owners =
+            self.queries.conn.prepare_cached("SELECT 1 FROM erased_owners")?.exists([])?;
         Ok(())
     }
 
@@ -141,6 +145,7 @@ impl ClickWrites {
             cleaned: None,
             erasing: None,
             has_erased_links: true,
+            has_erased_owners: true,
         };
         crate::database::Writes::reload(&mut writes)?;
         Ok(writes)
@@ -181,12 +186,19 @@ impl ClickWrites {
     /// Empties the cache of links, and looks for tombstones from now on.
     pub(crate) fn clear_link_cache(&mut self) {
         self.known.clear();
-        self.has_erased_links = true;
+        (self.has_erased_links, self.has_erased_owners) = (true, true);
     }
 
     /// When a link was erased, if it was.
     pub(super) fn tombstone(&self, link: &LinkId) -> Result<Option<Timestamp>, Failure> {
         if self.has_erased_links { self.link_erased_at(link) } else { Ok(None) }
+    }
+
+    pub(super) fn is_owner_erased(&self, owner: OwnerId) -> Result<bool, Failure> {
+        if !self.has_erased_owners {
+            return Ok(false);
+        }
+        Ok(self.conn.prepare_cached(erase::OWNER_ERASED)?.exists([owner.0.cast_signed()])?)
     }
 
     /// Deletes the salts that earlier versions kept in this file. The registry has them now.
