@@ -189,14 +189,18 @@ impl ClickQueries {
 
     /// Makes the keys of a file of an earlier version.
     pub(crate) fn make_missing_keys(&self) -> Result<(), Failure> {
-        let sql = "SELECT 1 FROM meta WHERE name = 'keys_missing'";
-        if !self.conn.prepare_cached(sql)?.exists([])? {
+        if !self.are_keys_missing()? {
             return Ok(());
         }
         let transaction = self.conn.unchecked_transaction()?;
         self.make_keys()?;
         transaction.execute("DELETE FROM meta WHERE name = 'keys_missing'", [])?;
         Ok(transaction.commit()?)
+    }
+
+    /// Whether this file of an earlier version has no keys yet.
+    pub(crate) fn are_keys_missing(&self) -> rusqlite::Result<bool> {
+        self.conn.prepare_cached("SELECT 1 FROM meta WHERE name = 'keys_missing'")?.exists([])
     }
 
     /// Whether the keys are those of the links.
@@ -319,7 +323,8 @@ impl ClickWrites {
         }
         new.owners.retain(|key| *key != key_before);
         match self.remove_key(KeyKind::Owners, key_before) {
-            Err(Failure::Refused(error)) => self.rebuild_keys(&error)?,
+            // The new keys are of the rows, which have the new owner already.
+            Err(Failure::Refused(error)) => return self.rebuild_keys(&error),
             removed => removed?,
         }
         new.owners.push(key);

@@ -76,7 +76,9 @@ impl KeyGroup {
     }
 
     fn keys(self) -> Range<i64> {
-        self.0 << SUBJECT_BITS..(self.0 << SUBJECT_BITS) + (1 << SUBJECT_BITS)
+        let first = self.0 << SUBJECT_BITS;
+        // The keys of the last group end at the highest number.
+        first..first.saturating_add(1 << SUBJECT_BITS)
     }
 }
 
@@ -341,4 +343,18 @@ fn skip<T>(items: &[T], is_before: impl Fn(&T) -> bool) -> usize {
     }
     let start = step / 2;
     start + items[start..step.min(items.len())].partition_point(is_before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KeyGroup;
+
+    #[test]
+    fn every_group_holds_its_keys() {
+        for hash in [0, 1, (1 << 27) - 1] {
+            let group = KeyGroup(hash);
+            assert!(group.keys().contains(&group.key(0)), "{hash}");
+            assert!(group.keys().contains(&group.key(1)), "{hash}");
+        }
+    }
 }

@@ -223,3 +223,24 @@ async fn blocks_of_an_earlier_version_are_counted_once() {
     assert_eq!((count(&folder.db(), "runs"), count(&folder.db(), "day_ranks")), (1, 1));
     check(1).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_an_earlier_version_is_checked_before_it_is_upgraded() {
+    let folder = Folder::new();
+    let store = folder.open();
+    put(&store, vec![click(10), click(30)]).await;
+    drop(store);
+    sql(
+        &folder.db(),
+        "DROP TABLE key_runs; DROP TABLE key_chunks; DELETE FROM meta WHERE name = 'names_seed'; \
+         CREATE UNIQUE INDEX subjects_links ON subjects (domain, code, born) WHERE kind = 0; \
+         CREATE INDEX subjects_links_of ON subjects (owner) WHERE kind = 0; \
+         PRAGMA user_version = 9",
+    );
+    let report = verify_clicks(&folder.db()).unwrap();
+    assert!(report.is_clean() && report.clicks == 2, "{report:?}");
+    sql(&folder.db(), "DROP TABLE day_ranks; PRAGMA user_version = 8");
+    assert!(verify_clicks(&folder.db()).unwrap().is_clean());
+    drop(folder.open());
+    assert!(verify_clicks(&folder.db()).unwrap().is_clean());
+}
