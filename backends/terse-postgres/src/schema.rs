@@ -81,6 +81,12 @@ pub(crate) const CLICKS: Part = Part {
     ],
 };
 
+/// The ledger of a click store without transactions.
+pub(crate) const LEDGER: Part = Part {
+    name: "ledger",
+    steps: &[Migration { needs: 1, sql: include_str!("schema/ledger_1.sql"), if_possible: "" }],
+};
+
 impl Part {
     fn known(&self) -> i32 {
         self.steps.len() as i32

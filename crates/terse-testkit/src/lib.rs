@@ -2,14 +2,16 @@
 //!
 //! A backend tests its promises with one line: [`link_store!`], [`click_store!`], [`limiter!`] or
 //! [`registry!`]. Other tests use a [`MemoryStore`], a [`MemoryClickStore`] or a
-//! [`MemoryRegistry`]. A [`PostgresServer`], a [`RedisServer`] or a [`PebbleServer`] is
-//! started for tests that need a real one, with a [`TcpProxy`] in front of it where connections must break. [`fleet`] checks what
+//! [`MemoryRegistry`]. A [`PostgresServer`], a [`RedisServer`], a
+//! [`ClickHouseServer`] or a [`PebbleServer`] is started for tests that need a real one, with a [`TcpProxy`] in front of it where connections must break. [`fleet`] checks what
 //! the clients of several nodes have seen. This crate contains nothing about HTTP and nothing about
 //! any single backend.
 
 #[doc(hidden)]
 pub mod click_store;
+mod clickhouse_server;
 mod counting_allocator;
+mod download;
 mod fixed_limiter;
 pub mod fleet;
 #[doc(hidden)]
@@ -34,6 +36,7 @@ mod varnish_server;
 mod wait_until;
 
 pub use click_store::add_clicks;
+pub use clickhouse_server::ClickHouseServer;
 pub use counting_allocator::CountingAllocator;
 pub use fixed_limiter::FixedLimiter;
 pub use log_lines::LogLines;

@@ -1,6 +1,8 @@
 //! Resolves backends by the scheme of their URL. The only module that knows every backend, and the
 //! only one with `#[cfg(feature = …)]`.
 
+#[cfg(feature = "clickhouse")]
+mod clickhouse;
 #[cfg(feature = "embedded")]
 mod embedded;
 #[cfg(feature = "postgres")]
@@ -109,6 +111,8 @@ pub async fn open(config: &Config) -> anyhow::Result<Stores> {
     match &config.store {
         StoreUrl::File(_) => embedded::open(config).await,
         StoreUrl::Postgres(url) => open_postgres(config, url).await,
+        // Refused when the settings are read.
+        StoreUrl::ClickHouse(_) => anyhow::bail!("ClickHouse is for clicks only"),
     }
 }
 
@@ -123,6 +127,21 @@ async fn open_postgres(
 ) -> anyhow::Result<Stores> {
     check_scheme("postgres").map_err(anyhow::Error::msg)?;
     anyhow::bail!("PostgreSQL is not built in")
+}
+
+/// Opens the ClickHouse database of the settings, with its ledger in the database of the links.
+#[cfg(feature = "clickhouse")]
+use clickhouse::open as open_clickhouse;
+
+/// Settings with such a URL are refused before.
+#[cfg(all(feature = "postgres", not(feature = "clickhouse")))]
+async fn open_clickhouse(
+    _config: &Config,
+    _url: &crate::config::ClickHouseUrl,
+    _links: &terse_postgres::PostgresLinks,
+    _options: &terse_postgres::PostgresOptions,
+) -> anyhow::Result<Arc<dyn ClickStore>> {
+    anyhow::bail!("ClickHouse is not built in")
 }
 
 /// What [`migrate`] has moved.
@@ -228,7 +247,27 @@ pub(crate) fn inspect_database(config: &Config) -> Vec<Finding> {
         StoreUrl::Postgres(url) => postgres::doctor(config, url),
         #[cfg(not(feature = "postgres"))]
         StoreUrl::Postgres(_) => Vec::new(),
+        StoreUrl::ClickHouse(_) => Vec::new(),
     }
+}
+
+/// Checks ClickHouse; no findings without it. Blocks.
+pub(crate) fn inspect_clickhouse(config: &Config) -> Vec<Finding> {
+    match (config.clickhouse(), &config.store) {
+        #[cfg(feature = "clickhouse")]
+        (Some(url), StoreUrl::Postgres(store)) => clickhouse::doctor(config, url, store),
+        _ => Vec::new(),
+    }
+}
+
+/// Checks the URL of a ClickHouse database, and returns it without its password.
+#[cfg(feature = "clickhouse")]
+pub(crate) use clickhouse::check_url as check_clickhouse_url;
+
+/// Refuses every URL.
+#[cfg(not(feature = "clickhouse"))]
+pub(crate) fn check_clickhouse_url(_url: &str) -> Result<String, String> {
+    Err("ClickHouse is not built into this terse: build it with the feature `clickhouse`".into())
 }
 
 /// Whether a store with this scheme can be opened. The error says which schemes are allowed, and

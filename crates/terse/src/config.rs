@@ -35,7 +35,8 @@ pub use server_settings::{
     TlsConfig,
 };
 pub use values::{
-    BaseUrl, ByteSize, CacheUrl, HumanDuration, Paths, PostgresUrl, Roles, Secret, StoreUrl,
+    BaseUrl, ByteSize, CacheUrl, ClickHouseUrl, HumanDuration, Paths, PostgresUrl, Roles, Secret,
+    StoreUrl,
 };
 
 settings! {

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use terse_core::StoreError;
 use terse_core::clicks::{
-    Added, Batch, ClickIngest, ClickTarget, Delta, Forgotten, JournalId, JournalSpan,
-    MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Position, SumSubject, WarningVisit,
+    Added, Batch, ClickIngest, ClickTarget, Delta, ErasedClicks, Forgotten, JournalId, JournalSpan,
+    MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Position, StoredSum, SumSubject,
 };
-use terse_core::{StoreError, Timestamp};
 use tokio::task::JoinSet;
 
-use super::sum::{Slot, Sum};
-use super::{ERASURE_LOCK, HOUR, PostgresClicks, SubjectKey, partitions, raw};
+use super::sum::{Slot, merge_stored};
+use super::{ERASURE_LOCK, HOUR, PostgresClicks, SubjectKey, TOMBSTONES, partitions, raw};
 use crate::exclusive::Transaction;
 use crate::failure::{Failure, corrupt, unavailable};
 use crate::pool::retried;
@@ -114,24 +114,9 @@ impl PostgresClicks {
             transaction.rollback().await?;
             return Ok(refusal);
         }
-        let erased = Erased::read(&transaction, batch).await?;
-        // For links with a tombstone, the sums of the clicks after it.
-        let late: Vec<Vec<Delta>> = erased
-            .links
-            .iter()
-            .map(|(target, erased_at)| batch.sums_after(*target, *erased_at))
-            .collect();
-        let is_cut = |delta: &&Delta| match delta.subject {
-            SumSubject::Link(target) => !erased.links.contains_key(&target),
-            _ => true,
-        };
-        let counted: Vec<&Delta> = batch
-            .sums
-            .iter()
-            .filter(is_cut)
-            .chain(late.iter().flatten())
-            .filter(|delta| !erased.leaves_out(batch, delta))
-            .collect();
+        let erased = TOMBSTONES.of_batch(&transaction, batch).await?.of_batch(batch);
+        let late = erased.late_sums(batch);
+        let counted = erased.counted(batch, &late);
         let subjects = lock_subjects(&transaction, batch, &counted).await?;
         count(&transaction, batch, &counted, &subjects).await?;
         if self.keep_raw {
@@ -191,89 +176,7 @@ async fn refusal(
         let key = (span.journal.0.to_vec(), span.segment.cast_signed());
         positions.get(&key).map_or(0, |counted| counted.cast_unsigned())
     };
-    if spans.iter().all(|span| position(span) == span.from) {
-        return Ok(None);
-    }
-    if spans.iter().all(|span| position(span) >= span.to) {
-        return Ok(Some(Added::Already));
-    }
-    let at = |span: &JournalSpan| Position {
-        journal: span.journal,
-        segment: span.segment,
-        to: position(span),
-    };
-    Ok(Some(Added::Gap(spans.iter().map(at).collect())))
-}
-
-/// The tombstones that concern a batch.
-struct Erased {
-    /// Up to when clicks are not counted for a link, by the number of its target.
-    links: BTreeMap<u32, Timestamp>,
-    owners: Vec<i64>,
-}
-
-impl Erased {
-    async fn read(transaction: &Transaction<'_>, batch: &Batch) -> Result<Self, Failure> {
-        let targets = || (0u32..).zip(&batch.clicks.targets);
-        let (mut domains, mut codes, mut owners) = (Vec::new(), Vec::new(), Vec::new());
-        for (_, target) in targets() {
-            if let ClickTarget::Link(link, owner) = target {
-                domains.push(link.key.domain.as_str());
-                codes.push(link.key.code.as_str());
-                owners.push(owner.0.cast_signed());
-            }
-        }
-        let rows = transaction
-            .query("SELECT owner FROM click_erased_owners WHERE owner = ANY($1)", params![owners])
-            .await?;
-        let owners = rows.iter().map(|row| row.get(0)).collect();
-        let rows = transaction
-            .query(
-                "SELECT DISTINCT e.domain, e.code, e.created_by, e.erased_at \
-                 FROM unnest($1, $2) AS k (domain, code) JOIN click_erased_links e \
-                 ON e.domain = k.domain COLLATE \"C\" AND e.code = k.code COLLATE \"C\"",
-                params![domains, codes],
-            )
-            .await?;
-        let mut stones: HashMap<(&str, &str), Vec<(i64, i64)>> = HashMap::new();
-        for row in &rows {
-            stones.entry((row.get(0), row.get(1))).or_default().push((row.get(2), row.get(3)));
-        }
-        let mut links = BTreeMap::new();
-        for (number, target) in targets() {
-            let ClickTarget::Link(link, _) = target else { continue };
-            let key = (link.key.domain.as_str(), link.key.code.as_str());
-            let until = stones
-                .get(&key)
-                .into_iter()
-                .flatten()
-                .filter(|(created_by, _)| link.created_at.as_ms() <= *created_by)
-                .map(|(_, erased_at)| *erased_at)
-                .max();
-            if let Some(until) = until {
-                links.insert(number, Timestamp::from_ms(until));
-            }
-        }
-        Ok(Self { links, owners })
-    }
-
-    fn is_owner_erased(&self, target: &ClickTarget) -> bool {
-        matches!(target, ClickTarget::Link(_, owner)
-            if self.owners.contains(&owner.0.cast_signed()))
-    }
-
-    /// Whether a sum belongs to an erased owner.
-    fn leaves_out(&self, batch: &Batch, delta: &Delta) -> bool {
-        match delta.subject {
-            SumSubject::Link(target) => batch
-                .clicks
-                .targets
-                .get(target as usize)
-                .is_some_and(|target| self.is_owner_erased(target)),
-            SumSubject::Owner(owner) => self.owners.contains(&owner.0.cast_signed()),
-            SumSubject::Everything | SumSubject::Orphans => false,
-        }
-    }
+    Ok(Added::by_positions(spans, position))
 }
 
 /// A subject's row, locked until the transaction ends.
@@ -352,8 +255,8 @@ async fn count(
     counted: &[&Delta],
     subjects: &BTreeMap<SubjectKey, Locked>,
 ) -> Result<(), Failure> {
-    let mut totals: BTreeMap<i64, (Sum, i64)> = BTreeMap::new();
-    let mut hours: BTreeMap<Slot, Sum> = BTreeMap::new();
+    let mut totals: BTreeMap<i64, (StoredSum, i64)> = BTreeMap::new();
+    let mut hours: BTreeMap<Slot, StoredSum> = BTreeMap::new();
     for delta in counted {
         let Some(subject) = batch.subject(delta.subject) else { continue };
         let Some(locked) = subjects.get(&SubjectKey::of(&subject)) else { continue };
@@ -368,7 +271,7 @@ async fn count(
     }
     for locked in subjects.values() {
         if let (Some(bytes), Some((total, _))) = (&locked.sum, totals.get_mut(&locked.id)) {
-            total.merge_stored(bytes, Slot { subject: locked.id, unit: 0, start: 0 })?;
+            merge_stored(total, bytes, Slot { subject: locked.id, unit: 0, start: 0 })?;
         }
     }
     let ids: Vec<i64> = hours.keys().map(|slot| slot.subject).collect();
@@ -383,7 +286,7 @@ async fn count(
     for row in &rows {
         let slot = Slot { subject: row.get(0), unit: HOUR, start: row.get(1) };
         if let Some(sum) = hours.get_mut(&slot) {
-            sum.merge_stored(row.get(2), slot)?;
+            merge_stored(sum, row.get(2), slot)?;
         }
     }
     let mut columns = Columns::default();
@@ -420,13 +323,13 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    pub(super) fn push(&mut self, slot: Slot, sum: &Sum, owner: i64) {
+    pub(super) fn push(&mut self, slot: Slot, sum: &StoredSum, owner: i64) {
         self.subject.push(slot.subject);
         self.unit.push(slot.unit);
         self.start.push(slot.start);
         self.humans.push(sum.tally.clicks.humans.cast_signed());
         self.bots.push(sum.tally.clicks.bots.cast_signed());
-        self.sum.push(sum.encode(slot));
+        self.sum.push(sum.encode(slot.seed()));
         self.owner.push(owner);
     }
 
@@ -445,7 +348,7 @@ impl Columns {
 async fn keep_clicks(
     transaction: &Transaction<'_>,
     batch: &Batch,
-    erased: &Erased,
+    erased: &ErasedClicks,
     subjects: &BTreeMap<SubjectKey, Locked>,
 ) -> Result<(), Failure> {
     let ids: Vec<Option<i64>> = batch
@@ -462,9 +365,9 @@ async fn keep_clicks(
         .collect();
     let (mut subject, mut at, mut click) = (Vec::new(), Vec::new(), Vec::new());
     for row in batch.clicks.rows() {
-        let is_late = erased.links.get(&row.target).is_some_and(|by| row.at_ms <= by.as_ms());
-        let is_click = row.warning != WarningVisit::Shown;
-        if let (Some(Some(id)), false, true) = (ids.get(row.target as usize), is_late, is_click) {
+        if let Some(Some(id)) = ids.get(row.target as usize)
+            && erased.keeps(batch, &row)
+        {
             subject.push(*id);
             at.push(row.at_ms);
             click.push(raw::encode(&batch.clicks.click(&row)));

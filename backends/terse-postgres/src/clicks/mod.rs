@@ -19,10 +19,13 @@ use crate::links::PostgresLinks;
 use crate::options::{PostgresOpenError, PostgresOptions};
 use crate::pool::{Connector, Pool};
 use crate::schema;
+use crate::tombstones::TombstoneTables;
 
 /// Counting takes this advisory lock in shared mode, erasing in exclusive mode. So a batch that is
 /// counted after an erasure has seen its tombstone.
 const ERASURE_LOCK: i64 = 0x7465_7273_655f_6572;
+
+const TOMBSTONES: TombstoneTables = TombstoneTables { prefix: "click" };
 
 const LINK: i16 = 0;
 const OWNER: i16 = 1;

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use terse_core::clicks::{
     BotFilter, Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject,
     ClickTarget, Count, JournalId, LinkId, MAX_VALUES_TOTAL, Period, Rank, RankedLink, RawQuery,
-    ReportSnapshot, TopQuery, Unit,
+    ReportSnapshot, StoredSum, TopQuery, Unit,
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 use tokio_postgres::Row;
 
 use super::ingest::positions_of;
-use super::sum::{Slot, Sum};
+use super::sum::{Slot, merge_stored};
 use super::{DAY, LINK, PostgresClicks, SubjectKey, link_id, raw};
 use crate::failure::{Failure, corrupt};
 use crate::pool::retried;
@@ -265,10 +265,10 @@ impl PostgresClicks {
             return Ok(ReportSnapshot { answer: ClickReport::default(), positions });
         };
         let id: i64 = row.get(0);
-        let mut sum = Sum::default();
+        let mut sum = StoredSum::default();
         let is_total = period == Period::default();
         if is_total {
-            sum.merge_stored(row.get(1), Slot { subject: id, unit: 0, start: 0 })?;
+            merge_stored(&mut sum, row.get(1), Slot { subject: id, unit: 0, start: 0 })?;
         }
         // Every bucket that overlaps: an hour begins less than an hour before the period at most.
         // Sums are read only where they are needed.
@@ -289,7 +289,7 @@ impl PostgresClicks {
         for row in &rows {
             let (unit, start): (i16, i64) = (row.get(0), row.get(1));
             if let Some(bytes) = row.get::<_, Option<&[u8]>>(4) {
-                sum.merge_stored(bytes, Slot { subject: id, unit, start })?;
+                merge_stored(&mut sum, bytes, Slot { subject: id, unit, start })?;
             }
             let length = if unit == DAY { Unit::Day } else { Unit::Hour };
             let start = Timestamp::from_ms(start);

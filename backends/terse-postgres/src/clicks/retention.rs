@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use terse_core::clicks::{ClickRetention, MAX_VALUES_PER_DAY, Pruned, Retention, Unit};
+use terse_core::clicks::{ClickRetention, MAX_VALUES_PER_DAY, Pruned, Retention, StoredSum, Unit};
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
 use super::ingest::Columns;
-use super::sum::{Slot, Sum};
-use super::{DAY, ERASURE_LOCK, HOUR, PostgresClicks, partitions};
+use super::sum::{Slot, merge_stored};
+use super::{DAY, ERASURE_LOCK, HOUR, PostgresClicks, TOMBSTONES, partitions};
 use crate::exclusive::Transaction;
 use crate::failure::Failure;
 use crate::pool::retried;
@@ -66,17 +66,9 @@ impl PostgresClicks {
     ) -> Result<(), Failure> {
         let domains: Vec<&str> = links.iter().map(|key| key.domain.as_str()).collect();
         let codes: Vec<&str> = links.iter().map(|key| key.code.as_str()).collect();
-        let (created_by, erased_at) = (created_by.as_ms(), erased_at.as_ms());
         let transaction = self.begin_erasure().await?;
-        transaction
-            .execute(
-                "INSERT INTO click_erased_links AS e (domain, code, created_by, erased_at) \
-                 SELECT DISTINCT k.domain, k.code, $3::bigint, $4::bigint \
-                 FROM unnest($1, $2) AS k (domain, code) ON CONFLICT (domain, code, created_by) \
-                 DO UPDATE SET erased_at = greatest(e.erased_at, excluded.erased_at)",
-                params![domains, codes, created_by, erased_at],
-            )
-            .await?;
+        TOMBSTONES.erase_links(&transaction, (&domains, &codes), created_by, erased_at).await?;
+        let created_by = created_by.as_ms();
         let rows = transaction
             .query(
                 "SELECT s.id FROM unnest($1, $2) AS k (domain, code) JOIN click_subjects s \
@@ -91,16 +83,9 @@ impl PostgresClicks {
     }
 
     async fn erase_owner_once(&self, owner: OwnerId, erased_at: Timestamp) -> Result<(), Failure> {
-        let owner = owner.0.cast_signed();
         let transaction = self.begin_erasure().await?;
-        transaction
-            .execute(
-                "INSERT INTO click_erased_owners AS e (owner, erased_at) VALUES ($1, $2) \
-                 ON CONFLICT (owner) \
-                 DO UPDATE SET erased_at = greatest(e.erased_at, excluded.erased_at)",
-                params![owner, erased_at.as_ms()],
-            )
-            .await?;
+        TOMBSTONES.erase_owner(&transaction, owner, erased_at).await?;
+        let owner = owner.0.cast_signed();
         let rows = transaction
             .query(
                 "SELECT id FROM click_subjects WHERE kind = 0 AND owner = $1 \
@@ -135,18 +120,8 @@ impl PostgresClicks {
         let before = Unit::Day.floor(hours_before).as_ms();
         pruned.hours = merge_hours(&transaction, before, left).await?;
         let mut left = left - pruned.hours;
-        for (table, key) in
-            [("click_erased_links", "domain, code, created_by"), ("click_erased_owners", "owner")]
-        {
-            let sql = format!(
-                "DELETE FROM {table} WHERE ({key}) IN \
-                 (SELECT {key} FROM {table} WHERE erased_at < $1 LIMIT $2)"
-            );
-            let params = params![tombstones_before.as_ms(), left.cast_signed()];
-            let gone = transaction.execute(&sql, params).await?;
-            pruned.tombstones += gone;
-            left -= gone;
-        }
+        pruned.tombstones = TOMBSTONES.prune(&transaction, tombstones_before, left).await?;
+        left -= pruned.tombstones;
         transaction.commit().await?;
         // A full batch may have left something.
         pruned.more = left == 0 || raw.more;
@@ -187,12 +162,12 @@ async fn merge_hours(
             params![subjects, starts],
         )
         .await?;
-    let mut days: BTreeMap<Slot, Sum> = BTreeMap::new();
+    let mut days: BTreeMap<Slot, StoredSum> = BTreeMap::new();
     for row in &hours {
         let (subject, start): (i64, i64) = (row.get(0), row.get(1));
         let day = Unit::Day.floor(Timestamp::from_ms(start)).as_ms();
         let sum = days.entry(Slot { subject, unit: DAY, start: day }).or_default();
-        sum.merge_stored(row.get(2), Slot { subject, unit: HOUR, start })?;
+        merge_stored(sum, row.get(2), Slot { subject, unit: HOUR, start })?;
     }
     let ids: Vec<i64> = days.keys().map(|slot| slot.subject).collect();
     let starts: Vec<i64> = days.keys().map(|slot| slot.start).collect();
@@ -206,7 +181,7 @@ async fn merge_hours(
     for row in &kept {
         let slot = Slot { subject: row.get(0), unit: DAY, start: row.get(1) };
         if let Some(sum) = days.get_mut(&slot) {
-            sum.merge_stored(row.get(2), slot)?;
+            merge_stored(sum, row.get(2), slot)?;
         }
     }
     let mut columns = Columns::default();

@@ -1,10 +1,10 @@
 //! Writes the sums and single clicks that `terse migrate` reads from another store.
 
-use terse_core::clicks::{Click, ClickSum, Sketch, Unit, WarningVisit};
+use terse_core::clicks::{Click, ClickSum, Sketch, StoredSum, Unit, WarningVisit};
 use terse_core::transfer::MovedSums;
 use terse_core::{StoreError, Timestamp};
 
-use super::sum::{Slot, Sum};
+use super::sum::Slot;
 use super::{DAY, HOUR, SubjectKey, partitions, raw};
 use crate::exclusive::Transaction;
 use crate::failure::Failure;
@@ -105,5 +105,5 @@ impl<'a> SumsWriter<'a> {
 }
 
 fn encoded(tally: &ClickSum, visitors: &Sketch, slot: Slot) -> Vec<u8> {
-    Sum::of(tally.clone(), visitors.clone()).encode(slot)
+    StoredSum::of(tally.clone(), visitors.clone()).encode(slot.seed())
 }

@@ -176,6 +176,28 @@ pub enum Added {
     Fenced,
 }
 
+impl Added {
+    /// Why a batch with these spans is refused where the store has these positions; `None` if
+    /// every span begins at its position.
+    pub fn by_positions(
+        spans: &[JournalSpan],
+        position: impl Fn(&JournalSpan) -> u64,
+    ) -> Option<Self> {
+        if spans.iter().all(|span| position(span) == span.from) {
+            return None;
+        }
+        if spans.iter().all(|span| position(span) >= span.to) {
+            return Some(Self::Already);
+        }
+        let at = |span: &JournalSpan| Position {
+            journal: span.journal,
+            segment: span.segment,
+            to: position(span),
+        };
+        Some(Self::Gap(spans.iter().map(at).collect()))
+    }
+}
+
 /// The outcome of forgetting positions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Forgotten {

@@ -6,6 +6,7 @@ mod delta;
 mod delta_chunk;
 mod ingest;
 mod journal;
+mod ledger;
 mod live;
 mod live_follower;
 mod mean;
@@ -16,6 +17,7 @@ mod retention;
 mod series;
 mod sketch;
 mod store;
+mod stored_sum;
 mod sums;
 mod tally;
 mod top;
@@ -38,6 +40,10 @@ pub use journal::{
     Frame, HEADER, JournalRecord, Journaled, MAX_FRAME_SIZE, RequestFlags, SegmentHeader, finish,
     names_a_bot, read_frame,
 };
+pub use ledger::{
+    Begun, ClickLedger, Erased, ErasedClicks, Finished, LedgerCleanup, LedgerErasure, LedgerMerge,
+    LedgerSnapshot, Tombstones, spans_overlap,
+};
 pub use live::{BusyLink, LiveFeed, LiveSubscription};
 pub use live_follower::LiveFollower;
 pub use mean::Mean;
@@ -53,6 +59,7 @@ pub use retention::{ClickRetention, Pruned, Retention};
 pub use series::{Interval, Point, SeriesError, series};
 pub use sketch::Sketch;
 pub use store::{ClickStore, Salt};
+pub use stored_sum::StoredSum;
 pub use sums::{ClickGatherer, SumIndex, Sums};
 pub use tally::{
     ClickSum, Count, DimensionCounts, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL,

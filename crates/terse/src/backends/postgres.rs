@@ -68,6 +68,11 @@ async fn open_clicks(
     links: &PostgresLinks,
     options: &PostgresOptions,
 ) -> anyhow::Result<Clicks> {
+    if let Some(url) = config.clickhouse() {
+        let store = super::open_clickhouse(config, url, links, options).await?;
+        let disk_reserve = embedded::disk_reserve(config);
+        return Ok(Clicks { store, disk_reserve, is_shared: true, close: Box::new(|| {}) });
+    }
     let Some(url) = config.clicks_database() else {
         let (file, disk_reserve) = embedded::open_clicks(config).await?;
         let closing = Arc::clone(&file);

@@ -18,9 +18,9 @@ use crate::outgoing::edge_caches;
 /// The checks for these settings.
 pub(crate) fn checks(config: &Config) -> DoctorChecks {
     let DataFiles { links, clicks, owners, .. } = backends::data_files(config);
-    let files = match (config.is_shared(), config.clicks_database()) {
-        (true, Some(_)) => vec![],
-        (true, None) => vec![("clicks", clicks)],
+    let files = match (config.is_shared(), config.has_clicks_file()) {
+        (true, false) => vec![],
+        (true, true) => vec![("clicks", clicks)],
         (false, _) => vec![("store", links), ("clicks", clicks), ("owners", owners)],
     };
     let (tls, aliases, servers) = (config.clone(), config.clone(), config.clone());
@@ -41,6 +41,7 @@ pub(crate) fn checks(config: &Config) -> DoctorChecks {
         ],
         servers: Box::new(move || {
             let mut findings = backends::inspect_database(&servers);
+            findings.extend(backends::inspect_clickhouse(&servers));
             findings.extend(backends::inspect_cache(&servers));
             findings.extend(cdn(&servers));
             findings

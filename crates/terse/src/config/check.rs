@@ -143,7 +143,12 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     if c.cache.write_through && c.cache.url.is_none() {
         return Err(("cache.write_through", "needs cache.url".into()));
     }
-    if matches!(c.clicks.store, Some(StoreUrl::Postgres(_))) && !c.is_shared() {
+    if matches!(c.store, StoreUrl::ClickHouse(_)) {
+        return Err(("store", "must not be ClickHouse, which is for clicks.store only".into()));
+    }
+    let has_click_server =
+        matches!(c.clicks.store, Some(StoreUrl::Postgres(_) | StoreUrl::ClickHouse(_)));
+    if has_click_server && !c.is_shared() {
         let why = "must be a file while store is a file";
         return Err(("clicks.store", why.into()));
     }

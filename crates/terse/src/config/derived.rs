@@ -8,8 +8,8 @@ use terse_core::limits::Limit;
 use url::Url;
 
 use super::{
-    Config, ConfigError, ConfigSources, LimitsConfig, LoadedConfig, PostgresUrl, StoreUrl,
-    is_loopback, layers, show,
+    ClickHouseUrl, Config, ConfigError, ConfigSources, LimitsConfig, LoadedConfig, PostgresUrl,
+    StoreUrl, is_loopback, layers, show,
 };
 
 impl LimitsConfig {
@@ -65,7 +65,7 @@ impl Config {
     pub fn store_file(&self) -> PathBuf {
         match &self.store {
             StoreUrl::File(path) => self.data_dir.join(path),
-            StoreUrl::Postgres(_) => self.data_dir.join("terse.db"),
+            StoreUrl::Postgres(_) | StoreUrl::ClickHouse(_) => self.data_dir.join("terse.db"),
         }
     }
 
@@ -73,16 +73,29 @@ impl Config {
     pub fn clicks_file(&self) -> PathBuf {
         match &self.clicks.store {
             Some(StoreUrl::File(path)) => self.data_dir.join(path),
-            Some(StoreUrl::Postgres(_)) | None => self.data_dir.join("clicks.db"),
+            _ => self.data_dir.join("clicks.db"),
         }
     }
 
-    /// The database that clicks are counted in; `None` for a file.
+    /// The PostgreSQL database that clicks are counted in.
     pub fn clicks_database(&self) -> Option<&PostgresUrl> {
         match (&self.clicks.store, &self.store) {
             (Some(StoreUrl::Postgres(url)), _) | (None, StoreUrl::Postgres(url)) => Some(url),
             _ => None,
         }
+    }
+
+    /// The ClickHouse database that clicks are counted in.
+    pub fn clickhouse(&self) -> Option<&ClickHouseUrl> {
+        match &self.clicks.store {
+            Some(StoreUrl::ClickHouse(url)) => Some(url),
+            _ => None,
+        }
+    }
+
+    /// Whether the clicks are in a file of this node.
+    pub fn has_clicks_file(&self) -> bool {
+        self.clicks_database().is_none() && self.clickhouse().is_none()
     }
 
     /// Whether several nodes share the store.

@@ -127,7 +127,8 @@ settings! {
         pub enabled: bool = true,
         /// The store of clicks, in the form of `store`. Without it, clicks are in the database of
         /// `store` if that is one, else in `file:clicks.db`. With a file beside a database, every
-        /// node has statistics of its own visits only.
+        /// node has statistics of its own visits only. `clickhouse://…` is a ClickHouse database;
+        /// it needs a `store` on PostgreSQL, which decides which clicks count.
         pub store: Option<StoreUrl> = None,
         /// The most disk space for clicks that are not counted yet, at least `16MiB`, beside what
         /// is being written. If it is full while `clicks.store` accepts nothing, terse drops the

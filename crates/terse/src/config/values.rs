@@ -163,6 +163,8 @@ pub enum StoreUrl {
     File(PathBuf),
     /// A PostgreSQL database.
     Postgres(PostgresUrl),
+    /// A ClickHouse database, for clicks only.
+    ClickHouse(ClickHouseUrl),
 }
 
 impl FromStr for StoreUrl {
@@ -179,6 +181,9 @@ impl FromStr for StoreUrl {
         if PostgresUrl::SCHEMES.contains(&scheme) {
             return text.parse().map(Self::Postgres);
         }
+        if scheme == "clickhouse" {
+            return text.parse().map(Self::ClickHouse);
+        }
         crate::backends::check_scheme(scheme)?;
         Ok(match path {
             "" => Self::File("terse.db".into()),
@@ -192,6 +197,7 @@ impl fmt::Display for StoreUrl {
         match self {
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Postgres(url) => url.fmt(f),
+            Self::ClickHouse(url) => url.fmt(f),
         }
     }
 }
@@ -274,6 +280,41 @@ impl fmt::Display for CacheUrl {
 }
 
 impl fmt::Debug for CacheUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// The URL of a ClickHouse database. Its password is never shown.
+#[derive(Clone, Eq, PartialEq)]
+pub struct ClickHouseUrl {
+    url: String,
+    shown: String,
+}
+
+impl ClickHouseUrl {
+    /// The whole URL, for the driver.
+    pub fn reveal(&self) -> &str {
+        &self.url
+    }
+}
+
+impl FromStr for ClickHouseUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let shown = crate::backends::check_clickhouse_url(text)?;
+        Ok(Self { url: text.to_owned(), shown })
+    }
+}
+
+impl fmt::Display for ClickHouseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for ClickHouseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
