@@ -313,7 +313,7 @@ fn a_link_is_created_followed_edited_found_and_removed_in_the_browser() {
             browser.press("[data-edit]").await;
             browser.wait("#long_url").await;
             browser.fill("#long_url", "https://example.com/else").await;
-            browser.press(".link-form > details:last-of-type > summary").await;
+            browser.press(".link-form > details:has(#max_clicks) > summary").await;
             browser.fill("#max_clicks", "many").await;
             browser.press(".form-end button").await;
             browser.wait("#max_clicks[aria-invalid]").await;
