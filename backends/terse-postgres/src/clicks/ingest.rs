@@ -36,6 +36,8 @@ impl ClickIngest for PostgresClicks {
         );
         match task.join_next().await {
             Some(Ok(added)) => Ok(added?),
+            // Repeating the batch would not help.
+            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Some(Err(error)) => Err(StoreError::Unavailable(error.into())),
             None => Err(unavailable("the task that counts clicks is missing")),
         }
