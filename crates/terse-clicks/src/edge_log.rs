@@ -121,6 +121,8 @@ struct Progress {
     must_end_at: Option<u64>,
     /// Whether this log is the one that was counted, as far as it was.
     is_compared: bool,
+    /// Whether a visit was of a host of short links.
+    has_our_host: bool,
 }
 
 impl EdgeLogImport {
@@ -160,6 +162,9 @@ impl EdgeLogImport {
                 Some(progress) => progress,
                 None => progress.insert(self.open(&line).await?),
             };
+            if let ParsedLine::Visit(visit) = &parsed {
+                at.has_our_host = at.has_our_host || self.is_ours(visit);
+            }
             if offset <= at.counted_to {
                 counts.already += 1;
                 readable = true;
@@ -219,6 +224,7 @@ impl EdgeLogImport {
             checksum: segment,
             outdated: outdated.filter(|outdated| Some(*outdated) != segment).collect(),
             is_compared: false,
+            has_our_host: false,
             must_end_at: begun.map(|span| span.to),
         })
     }
@@ -235,13 +241,11 @@ impl EdgeLogImport {
         }
     }
 
-    /// Nothing of a log is counted if its first lines are all of hosts that this server does not
-    /// know: `base_url` is probably wrong, and the next import would find the log counted.
-    fn check_hosts(&self, at: &Progress, visits: &[EdgeVisit]) -> Result<(), EdgeLogError> {
+    /// Visits are not counted while those before, and they, are all of hosts that this server does
+    /// not know: `base_url` is probably wrong, and the next import would find them counted.
+    fn check_hosts(at: &Progress, visits: &[EdgeVisit]) -> Result<(), EdgeLogError> {
         match visits.first() {
-            Some(first) if at.counted_to == 0 && !visits.iter().any(|one| self.is_ours(one)) => {
-                Err(EdgeLogError::OtherHosts(first.host.clone()))
-            }
+            Some(first) if !at.has_our_host => Err(EdgeLogError::OtherHosts(first.host.clone())),
             _ => Ok(()),
         }
     }
@@ -254,7 +258,7 @@ impl EdgeLogImport {
         visits: Vec<EdgeVisit>,
         counts: &mut EdgeLogCounts,
     ) -> Result<(), EdgeLogError> {
-        self.check_hosts(at, &visits)?;
+        Self::check_hosts(at, &visits)?;
         let (journal, epoch) = (at.journal, at.epoch);
         let span = JournalSpan { journal, epoch, segment, from: 0, to };
         let found = self.links(&visits).await?;

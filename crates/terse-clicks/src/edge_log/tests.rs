@@ -148,6 +148,15 @@ async fn a_log_of_other_hosts_is_not_consumed() {
     );
     let journal = terse_core::clicks::JournalId::of_log(line(0, "news", "hit").as_bytes());
     assert!(store.open(journal).await.unwrap().positions.is_empty());
+    // Also if an earlier import has only seen lines without visits.
+    let passed: String = (0..3).map(|n| line(n, "news", "miss")).collect();
+    let counts = import(&store).run(passed.as_bytes(), EdgeLogFormat::Ncsa).await.unwrap();
+    assert_eq!(counts.not_at_edge, 3);
+    let grown = passed.clone() + &elsewhere;
+    let refused = import(&store).run(grown.as_bytes(), EdgeLogFormat::Ncsa).await;
+    assert!(matches!(refused, Err(EdgeLogError::OtherHosts(_))), "{refused:?}");
+    let counts = import(&store).run((passed + &log).as_bytes(), EdgeLogFormat::Ncsa).await.unwrap();
+    assert_eq!((counts.already, counts.counted), (3, 9));
 }
 
 #[tokio::test]
