@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use terse_core::{BlockedHosts, Domain, EmailAddress};
 use terse_safety::{Flag, ListLocation, ListSource};
 use terse_server::CorsOrigins;
-use url::{Host, Url};
+use url::{Host, Position, Url};
 
 use super::{ByteSize, CdnConfig, CdnProvider, Config, HumanDuration, MailConfig, StoreUrl};
 
@@ -205,6 +205,7 @@ fn cdn(config: &Config) -> Result<(), (&'static str, String)> {
         return Err(("codes.loose", why.into()));
     }
     let is_varnish = *purge == CdnProvider::Varnish;
+    let mut servers = HashSet::new();
     for text in url {
         let parsed = Url::parse(text).ok().filter(|url| {
             let is_plain = url.query().is_none() && url.fragment().is_none();
@@ -219,6 +220,17 @@ fn cdn(config: &Config) -> Result<(), (&'static str, String)> {
             // A token must not be readable in transit.
             Some(url) if !is_varnish && url.scheme() != "https" && !is_loopback(&url) => {
                 return Err(("cdn.url", "must be https, unless it is on this machine".into()));
+            }
+            // The job that purges a server is named after it.
+            Some(url)
+                if !servers.insert(
+                    url[Position::BeforeHost..Position::AfterPath].trim_end_matches('/').to_owned(),
+                ) =>
+            {
+                return Err((
+                    "cdn.url",
+                    format!("must name each server once (got {text:?} again)"),
+                ));
             }
             Some(_) => {}
         }
