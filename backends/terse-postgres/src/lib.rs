@@ -18,6 +18,7 @@ mod links;
 mod options;
 mod pool;
 mod registry;
+mod replica;
 mod schema;
 mod shared;
 mod sql;

@@ -15,6 +15,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::exclusive::{ExclusivePool, Transaction};
 use crate::failure::{Failure, unavailable};
 use crate::options::{PostgresOpenError, PostgresOptions, ServerUrl};
+use crate::replica::{Replica, Source};
 use crate::shared::SharedConnection;
 use crate::sql::Param;
 use crate::tls;
@@ -37,12 +38,13 @@ pub(crate) struct Pool {
     next_lookup: AtomicUsize,
     writes: ExclusivePool,
     lists: ExclusivePool,
-    replica: Option<ExclusivePool>,
+    replica: Option<Replica>,
     lookup_timeout: Duration,
 }
 
 impl Pool {
-    /// Connects once, so that a wrong URL or password is known at once.
+    /// Connects once, so that a wrong URL or password is known at once. Only the replica may be
+    /// away.
     pub(crate) async fn open(options: &PostgresOptions) -> Result<Self, PostgresOpenError> {
         let has_pooler = options.direct_url.is_some();
         let connector = Connector::new(&options.url, options.connect_timeout)?;
@@ -59,9 +61,9 @@ impl Pool {
         if let Some(url) = &options.replica_url {
             let connector = Connector::new_replica(url, options.connect_timeout)?;
             let connector = Arc::new(Connector { has_pooler, ..connector });
-            let pool = list_pool(&connector);
-            pool.connect().await.map_err(|source| connector.failed(source))?;
-            replica = Some(pool);
+            let opened = Replica::new(list_pool(&connector));
+            opened.connect().await;
+            replica = Some(opened);
         }
         let pool = Self {
             lookups: (0..PostgresOptions::LOOKUP_CONNECTIONS)
@@ -160,32 +162,68 @@ impl Pool {
         retried(|| self.lists.query(sql, params)).await
     }
 
-    /// A read that no decision depends on. A replica, which lags behind, may answer it; the primary
-    /// does if the replica does not.
+    /// A read that no decision depends on. A replica may answer it.
     pub(crate) async fn search(
         &self,
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, Failure> {
-        if let Some(replica) = &self.replica {
-            match retried(|| replica.query(sql, params)).await {
-                Ok(rows) => return Ok(rows),
-                Err(failure) => debug_replica(failure),
-            }
-        }
-        self.list(sql, params).await
+        self.report(|source| self.search_once(source, sql, params)).await
     }
 
-    /// Begins a transaction for a report: its statements all see one snapshot, of a replica if
-    /// there is one that answers.
-    pub(crate) async fn begin_report(&self) -> Result<Transaction<'_>, Failure> {
-        if let Some(replica) = &self.replica {
-            match replica.begin(BEGIN_SNAPSHOT).await {
-                Ok(transaction) => return Ok(transaction),
-                Err(failure) => debug_replica(failure),
+    async fn search_once(
+        &self,
+        source: Source,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, Failure> {
+        let Some(transaction) = self.begin_on_replica(source, "BEGIN READ ONLY").await? else {
+            return self.lists.query(sql, params).await;
+        };
+        let rows = transaction.query(sql, params).await?;
+        transaction.commit().await?;
+        Ok(rows)
+    }
+
+    /// Reads from the replica if there is one that works, and from the primary if that fails.
+    pub(crate) async fn report<T, F>(&self, read: impl Fn(Source) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        if let Some(replica) = self.replica.as_ref().filter(|replica| replica.is_usable()) {
+            match read(Source::Replica).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => replica.failed(failure),
             }
         }
-        self.begin_snapshot().await
+        retried(|| read(Source::Primary)).await
+    }
+
+    /// Begins a transaction for a report: its statements all see one snapshot.
+    pub(crate) async fn begin_report(&self, source: Source) -> Result<Transaction<'_>, Failure> {
+        match self.begin_on_replica(source, BEGIN_SNAPSHOT).await? {
+            Some(transaction) => Ok(transaction),
+            None => self.begin_snapshot().await,
+        }
+    }
+
+    /// `None` if the primary is to be asked.
+    async fn begin_on_replica(
+        &self,
+        source: Source,
+        how: &str,
+    ) -> Result<Option<Transaction<'_>>, Failure> {
+        let (Source::Replica, Some(replica)) = (source, &self.replica) else { return Ok(None) };
+        let position = match replica.position() {
+            Some(position) => position,
+            None => {
+                let asked = Instant::now();
+                let rows = self.lookup("SELECT pg_current_wal_lsn()::text", &[]).await?;
+                let row = rows.first().ok_or_else(|| unavailable("the primary has no position"))?;
+                replica.add_position(asked, row.get(0))
+            }
+        };
+        replica.begin(how, &position).await.map(Some)
     }
 
     /// Begins a transaction.
@@ -217,12 +255,6 @@ impl Pool {
     pub(crate) async fn take_connection(&self) -> Result<Transaction<'_>, Failure> {
         self.writes.take().await
     }
-}
-
-/// The pool of the replica warns if it gets no connection.
-fn debug_replica(failure: Failure) {
-    let error = StoreError::from(failure);
-    tracing::debug!(%error, "the replica does not answer; the primary is asked");
 }
 
 /// Repeats a transaction that conflicted with another one, or whose connection was closed before it

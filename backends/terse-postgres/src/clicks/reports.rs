@@ -15,7 +15,7 @@ use super::ingest::positions_of;
 use super::sum::{Slot, merge_stored};
 use super::{DAY, LINK, PostgresClicks, SubjectKey, link_id, raw};
 use crate::failure::{Failure, corrupt};
-use crate::pool::retried;
+use crate::replica::Source;
 use crate::sql::params;
 
 /// The largest page, whatever the caller asks for.
@@ -35,7 +35,7 @@ impl ClickReports for PostgresClicks {
         links: &[LinkId],
         journal: Option<JournalId>,
     ) -> Result<ReportSnapshot<Vec<Count>>, StoreError> {
-        Ok(retried(|| self.counts_once(links, journal)).await?)
+        Ok(self.pool.report(|source| self.counts_once(source, links, journal)).await?)
     }
 
     async fn report_with(
@@ -45,7 +45,10 @@ impl ClickReports for PostgresClicks {
         now: Timestamp,
         journal: Option<JournalId>,
     ) -> Result<ReportSnapshot<ClickReport>, StoreError> {
-        Ok(retried(|| self.report_once(subject, period, now, journal)).await?)
+        Ok(self
+            .pool
+            .report(|source| self.report_once(source, subject, period, now, journal))
+            .await?)
     }
 
     async fn top_with(
@@ -54,7 +57,7 @@ impl ClickReports for PostgresClicks {
         also: &[LinkId],
         journal: Option<JournalId>,
     ) -> Result<ReportSnapshot<Vec<RankedLink>>, StoreError> {
-        Ok(retried(|| self.top_once(query, also, journal)).await?)
+        Ok(self.pool.report(|source| self.top_once(source, query, also, journal)).await?)
     }
 
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {
@@ -131,13 +134,14 @@ impl ClickReports for PostgresClicks {
 impl PostgresClicks {
     async fn counts_once(
         &self,
+        source: Source,
         links: &[LinkId],
         journal: Option<JournalId>,
     ) -> Result<ReportSnapshot<Vec<Count>>, Failure> {
         let domains: Vec<&str> = links.iter().map(|link| link.key.domain.as_str()).collect();
         let codes: Vec<&str> = links.iter().map(|link| link.key.code.as_str()).collect();
         let created: Vec<i64> = links.iter().map(|link| link.created_at.as_ms()).collect();
-        let transaction = self.pool.begin_report().await?;
+        let transaction = self.pool.begin_report(source).await?;
         let rows = transaction
             .query(
                 "SELECT s.domain, s.code, s.link_created_at, s.humans, s.bots \
@@ -161,6 +165,7 @@ impl PostgresClicks {
 
     async fn top_once(
         &self,
+        source: Source,
         query: &TopQuery,
         also: &[LinkId],
         journal: Option<JournalId>,
@@ -205,7 +210,7 @@ impl PostgresClicks {
             None => (0, "", "", 0),
         };
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
-        let transaction = self.pool.begin_report().await?;
+        let transaction = self.pool.begin_report(source).await?;
         let ranked = transaction
             .query(
                 &format!(
@@ -245,13 +250,14 @@ impl PostgresClicks {
 
     async fn report_once(
         &self,
+        source: Source,
         subject: &ClickSubject,
         period: Period,
         now: Timestamp,
         journal: Option<JournalId>,
     ) -> Result<ReportSnapshot<ClickReport>, Failure> {
         let key = SubjectKey::of(subject);
-        let transaction = self.pool.begin_report().await?;
+        let transaction = self.pool.begin_report(source).await?;
         let positions = positions_of(&transaction, journal).await?;
         let found = transaction
             .query_opt(

@@ -1,7 +1,5 @@
 //! A replica for what no decision depends on.
 
-use std::sync::Arc;
-
 use terse_core::clicks::{Click, ClickReports as _, ClickSubject, ClickTarget, LinkId, Period};
 use terse_core::{OwnerId, Timestamp};
 use terse_postgres::{PostgresClicks, PostgresOptions};
@@ -19,22 +17,35 @@ async fn reports_read_the_replica_and_the_primary_while_it_is_away() {
     let lag = "SELECT pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn()";
     wait_until("the standby has the tables", || standby.sql("postgres", lag) == "t");
     let options = PostgresOptions { replica_url: Some(standby.url(&database)), ..options };
-    let clicks = Arc::new(PostgresClicks::open(options, true).await.unwrap());
+    let open = || PostgresClicks::open(options.clone(), true);
+    let clicks = open().await.unwrap();
     let link = LinkId { key: key("one"), created_at: Timestamp::EPOCH };
     let subject = ClickSubject::Link(link.clone());
     let click = || Click::bare(Timestamp::from_ms(1), ClickTarget::Link(link.clone(), OwnerId(7)));
-    let total = async || {
+    let total = async |clicks: &PostgresClicks| {
         let report = clicks.report(&subject, Period::default(), Timestamp::EPOCH).await.unwrap();
         report.tally.clicks.all()
     };
+    // Whether a connection to the standby has committed a report.
+    let answers = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' \
+         AND query LIKE '%COMMIT'"
+    );
+    add_clicks(&clicks, vec![click()]).await;
+    assert_eq!(total(&clicks).await, 1);
+    assert_eq!(standby.sql("postgres", &answers), "1", "the replica has answered");
     standby.sql("postgres", "SELECT pg_wal_replay_pause()");
     let paused = "SELECT pg_get_wal_replay_pause_state()";
     wait_until("the standby stands still", || standby.sql("postgres", paused) == "paused");
-    add_clicks(&*clicks, vec![click(), click()]).await;
-    assert_eq!(total().await, 0, "the replica is asked, and lags behind");
+    add_clicks(&clicks, vec![click()]).await;
+    let late = open().await.unwrap();
+    assert_eq!(total(&late).await, 2, "the replica lags behind, and the primary answers");
     standby.sql("postgres", "SELECT pg_wal_replay_resume()");
     wait_until("the standby has followed", || standby.sql("postgres", lag) == "t");
-    assert_eq!(total().await, 2);
+    let clicks = open().await.unwrap();
+    assert_eq!(total(&clicks).await, 2);
     standby.stop();
-    assert_eq!(total().await, 2, "the primary answers instead");
+    assert_eq!(total(&clicks).await, 2, "the primary answers instead");
+    let clicks = open().await.expect("nodes start while the replica is away");
+    assert_eq!(total(&clicks).await, 2);
 }

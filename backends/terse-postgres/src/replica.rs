@@ -1,0 +1,117 @@
+//! A replica, for reads that no decision depends on.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use terse_core::StoreError;
+
+use crate::exclusive::{ExclusivePool, Transaction};
+use crate::failure::{Failure, unavailable};
+use crate::sql::params;
+
+/// How long the replica may take to begin a read, and to catch up before.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the primary is asked after the replica failed.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Reads see at least what the primary had committed this long before.
+const MAX_LAG: Duration = Duration::from_secs(3);
+/// How often the primary is asked for its position while the replica is read.
+const POSITION_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a replica that lags behind is asked again.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Which server a read asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    Primary,
+    Replica,
+}
+
+pub(crate) struct Replica {
+    pool: ExclusivePool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The primary answers until then.
+    away_until: Option<Instant>,
+    /// Where the primary was in its log, and when; oldest first.
+    positions: VecDeque<(Instant, String)>,
+}
+
+impl Replica {
+    pub(crate) fn new(pool: ExclusivePool) -> Self {
+        Self { pool, state: Mutex::default() }
+    }
+
+    /// Opens the first connection. A replica that is away now is asked later.
+    pub(crate) async fn connect(&self) {
+        if let Err(error) = self.pool.connect().await {
+            tracing::warn!(%error, "the replica does not answer; the primary is asked meanwhile");
+            self.pause();
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pause(&self) {
+        self.state().away_until = Some(Instant::now() + PAUSE);
+    }
+
+    /// Whether it has not failed lately.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.state().away_until.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// The primary answers this read and the next ones.
+    pub(crate) fn failed(&self, failure: Failure) {
+        self.pause();
+        let error = StoreError::from(failure);
+        tracing::warn!(%error, "the replica did not answer; the primary is asked for {PAUSE:?}");
+    }
+
+    /// The position that reads must see, unless the primary must be asked for a newer one.
+    pub(crate) fn position(&self) -> Option<String> {
+        let mut state = self.state();
+        while state.positions.front().is_some_and(|(at, _)| at.elapsed() > MAX_LAG) {
+            state.positions.pop_front();
+        }
+        state.positions.back().filter(|(at, _)| at.elapsed() < POSITION_INTERVAL)?;
+        state.positions.front().map(|(_, position)| position.clone())
+    }
+
+    /// Records where the primary was at `at`. Returns the position that reads must see.
+    pub(crate) fn add_position(&self, at: Instant, position: String) -> String {
+        let mut state = self.state();
+        if state.positions.back().is_none_or(|(last, _)| at >= *last + POSITION_INTERVAL) {
+            state.positions.push_back((at, position.clone()));
+        }
+        state.positions.front().map_or(position, |(_, oldest)| oldest.clone())
+    }
+
+    /// Begins a transaction once the replica has replayed the log of the primary up to `position`.
+    pub(crate) async fn begin(
+        &self,
+        how: &str,
+        position: &str,
+    ) -> Result<Transaction<'_>, Failure> {
+        let begun = async {
+            let transaction = self.pool.take().await?;
+            // Before the transaction, whose snapshot would be older. A server that is no standby
+            // has no such position.
+            let sql = "SELECT NOT pg_is_in_recovery() \
+                 OR coalesce(pg_last_wal_replay_lsn() >= $1::text::pg_lsn, false)";
+            while !transaction.query(sql, params![position]).await?.iter().all(|row| row.get(0)) {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+            transaction.begin(how).await?;
+            Ok(transaction)
+        };
+        let late = || unavailable("it did not answer in time, or lags behind").into();
+        tokio::time::timeout(BEGIN_TIMEOUT, begun).await.unwrap_or_else(|_| Err(late()))
+    }
+}
