@@ -18,7 +18,7 @@ const PLACE_BITS: u32 = 24;
 /// The number of a click: of its batch, and its place there.
 pub(crate) fn click_number(sequence: u64, place: usize) -> Option<u64> {
     let fits = place < 1 << PLACE_BITS && sequence >> (64 - PLACE_BITS) == 0;
-    fits.then(|| sequence << PLACE_BITS | place as u64)
+    fits.then_some(sequence << PLACE_BITS | place as u64)
 }
 
 /// The columns that say whose clicks a row sums up.
