@@ -8,7 +8,7 @@ use terse_core::{BoxError, StoreError};
 use tokio::sync::Semaphore;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
-use crate::options::{ClickHouseOpenError, ClickHouseOptions, ClickHouseUrl};
+use crate::options::{ClickHouseAddress, ClickHouseOpenError, ClickHouseOptions};
 use crate::row_binary::Reader;
 
 /// The largest answer.
@@ -50,7 +50,7 @@ const REPLICA_SETTINGS: &[(&str, &str)] = &[
 /// A connection pool to one server.
 pub(crate) struct Client {
     agent: ureq::Agent,
-    url: ClickHouseUrl,
+    url: ClickHouseAddress,
     permits: Arc<Semaphore>,
     timeout: Duration,
 }

@@ -24,7 +24,7 @@ mod schema;
 mod visible;
 
 pub use inspect::{ClickHouseInspection, inspect};
-pub use options::{ClickHouseOpenError, ClickHouseOptions, ClickHouseUrl};
+pub use options::{ClickHouseAddress, ClickHouseOpenError, ClickHouseOptions};
 pub use schema::create_statements;
 
 use std::sync::{Arc, Mutex};

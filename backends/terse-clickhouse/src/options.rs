@@ -14,7 +14,7 @@ const HTTPS_PORT: u16 = 8443;
 
 /// `clickhouse://user:password@host:port/database?…`, read.
 #[derive(Clone)]
-pub struct ClickHouseUrl {
+pub struct ClickHouseAddress {
     /// Scheme, host and port.
     pub(crate) endpoint: String,
     pub(crate) user: String,
@@ -28,7 +28,7 @@ pub struct ClickHouseUrl {
     pub(crate) fsync: bool,
 }
 
-impl ClickHouseUrl {
+impl ClickHouseAddress {
     /// Reads a URL. TLS is used unless the server is on this machine or the URL says otherwise.
     pub fn parse(text: &str) -> Result<Self, ClickHouseOpenError> {
         let wrong = |why: &str| ClickHouseOpenError::Url(why.to_owned());
@@ -98,14 +98,14 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Without the password.
-impl fmt::Display for ClickHouseUrl {
+impl fmt::Display for ClickHouseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (_, place) = self.endpoint.split_once("://").unwrap_or_default();
         write!(f, "clickhouse://{}@{place}/{}", self.user, self.database)
     }
 }
 
-impl fmt::Debug for ClickHouseUrl {
+impl fmt::Debug for ClickHouseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -115,7 +115,7 @@ impl fmt::Debug for ClickHouseUrl {
 #[derive(Clone, Debug)]
 pub struct ClickHouseOptions {
     /// The database.
-    pub url: ClickHouseUrl,
+    pub url: ClickHouseAddress,
     /// Whether single clicks are kept, beside sums.
     pub keep_raw: bool,
     /// How long a connection attempt may take.
@@ -131,7 +131,7 @@ pub struct ClickHouseOptions {
 
 impl ClickHouseOptions {
     /// The defaults.
-    pub fn new(url: ClickHouseUrl, keep_raw: bool) -> Self {
+    pub fn new(url: ClickHouseAddress, keep_raw: bool) -> Self {
         Self {
             url,
             keep_raw,
@@ -180,13 +180,13 @@ mod tests {
 
     #[test]
     fn a_url_is_read_and_shown_without_its_password() {
-        let url = ClickHouseUrl::parse("clickhouse://me:s%40cret@db.example/terse?cluster=c1");
+        let url = ClickHouseAddress::parse("clickhouse://me:s%40cret@db.example/terse?cluster=c1");
         let url = url.unwrap();
         assert_eq!(url.endpoint, "https://db.example:8443");
         assert_eq!((&*url.user, url.password.reveal()), ("me", "s@cret"));
         assert_eq!((&*url.database, url.cluster.as_deref()), ("terse", Some("c1")));
         assert_eq!(format!("{url:?}"), "clickhouse://me@db.example:8443/terse");
-        let local = ClickHouseUrl::parse("clickhouse://127.0.0.1:9/").unwrap();
+        let local = ClickHouseAddress::parse("clickhouse://127.0.0.1:9/").unwrap();
         assert_eq!((&*local.endpoint, &*local.database), ("http://127.0.0.1:9", "default"));
         assert!(local.fsync);
         for wrong in [
@@ -197,7 +197,7 @@ mod tests {
             "clickhouse://db/terse?cluster=a%27b",
             "clickhouse://db/terse?colour=red",
         ] {
-            assert!(ClickHouseUrl::parse(wrong).is_err(), "{wrong}");
+            assert!(ClickHouseAddress::parse(wrong).is_err(), "{wrong}");
         }
     }
 }

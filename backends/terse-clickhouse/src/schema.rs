@@ -6,7 +6,7 @@
 use terse_core::StoreError;
 
 use crate::client::Client;
-use crate::options::{ClickHouseOpenError, ClickHouseOptions, ClickHouseUrl};
+use crate::options::{ClickHouseAddress, ClickHouseOpenError, ClickHouseOptions};
 
 /// The first version with all settings that terse uses.
 const OLDEST_SERVER: (u32, u32) = (24, 8);
@@ -96,13 +96,13 @@ const VERSION_TABLE: Table = Table {
 
 /// The statements that create all tables, for those who run them by hand. With a cluster in the URL
 /// they are `ON CLUSTER`, with replicated engines.
-pub fn create_statements(url: &ClickHouseUrl) -> Vec<String> {
+pub fn create_statements(url: &ClickHouseAddress) -> Vec<String> {
     let tables = std::iter::once(&VERSION_TABLE).chain(STEPS.iter().copied().flatten());
     tables.map(|table| table.create(url)).collect()
 }
 
 impl Table {
-    fn create(&self, url: &ClickHouseUrl) -> String {
+    fn create(&self, url: &ClickHouseAddress) -> String {
         let Self { name, columns, keys, granularity } = self;
         let (on_cluster, engine) = match &url.cluster {
             None => (String::new(), "MergeTree".to_owned()),
@@ -143,7 +143,7 @@ pub(crate) async fn migrate(
 
 async fn run_steps(
     client: &Client,
-    url: &ClickHouseUrl,
+    url: &ClickHouseAddress,
 ) -> Result<Result<(), ClickHouseOpenError>, StoreError> {
     client.execute(VERSION_TABLE.create(url)).await?;
     let found = client.number("SELECT toUInt64(max(version)) FROM schema_versions").await?;

@@ -1,6 +1,8 @@
 //! Tables: their migrations, and the statements for a cluster.
 
-use terse_clickhouse::{ClickHouseClicks, ClickHouseOpenError, ClickHouseUrl, create_statements};
+use terse_clickhouse::{
+    ClickHouseAddress, ClickHouseClicks, ClickHouseOpenError, create_statements,
+};
 use terse_testkit::{ClickHouseServer, PostgresServer};
 
 use crate::support::{ledger, open, options};
@@ -23,7 +25,7 @@ async fn tables_of_a_later_version_are_refused() {
 #[test]
 fn the_statements_for_a_cluster_can_be_parsed() {
     let server = ClickHouseServer::shared();
-    let url = ClickHouseUrl::parse("clickhouse://127.0.0.1/terse?cluster=clicks").unwrap();
+    let url = ClickHouseAddress::parse("clickhouse://127.0.0.1/terse?cluster=clicks").unwrap();
     let statements = create_statements(&url);
     assert_eq!(statements.len(), 3);
     for statement in statements {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use terse_clickhouse::{ClickHouseClicks, ClickHouseOptions, ClickHouseUrl};
+use terse_clickhouse::{ClickHouseAddress, ClickHouseClicks, ClickHouseOptions};
 use terse_core::clicks::{BotKind, Click, ClickLedger, ClickReport, ClickTarget, LinkId, Unit};
 use terse_core::{Answered, OwnerId};
 use terse_postgres::{LedgerOf, PostgresLedger, PostgresOptions};
@@ -11,7 +11,7 @@ use terse_testkit::{key, timestamp};
 
 /// The options for a database of the test server.
 pub(crate) fn options(url: &str) -> ClickHouseOptions {
-    let mut options = ClickHouseOptions::new(ClickHouseUrl::parse(url).unwrap(), true);
+    let mut options = ClickHouseOptions::new(ClickHouseAddress::parse(url).unwrap(), true);
     options.insert_interval = Duration::ZERO;
     options
 }

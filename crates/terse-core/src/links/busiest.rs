@@ -45,11 +45,12 @@ impl Links {
         let keys: Vec<LinkKey> = ranked.iter().map(|found| found.link.key.clone()).collect();
         let links = self.store.get_many(&keys).await;
         let busiest = ranked.into_iter().zip(links).map(|(found, link)| {
-            // Another link may have got the code.
-            let link = link?.filter(|link| LinkId::of(link) == found.link);
-            Ok(BusiestLink { id: found.link, clicks: found.clicks, link })
+            // One link that cannot be read must not hide the others. Another link may have got the
+            // code.
+            let link = link.ok().flatten().filter(|link| LinkId::of(link) == found.link);
+            BusiestLink { id: found.link, clicks: found.clicks, link }
         });
-        busiest.collect()
+        Ok(busiest.collect())
     }
 }
 

@@ -103,6 +103,7 @@ fn typed_host(typed: &str) -> Option<String> {
 /// Whether a target is on this host or one of its subdomains.
 fn is_on(target: &Target, host: &str) -> bool {
     target.host().is_some_and(|of| {
+        let of = of.strip_suffix('.').unwrap_or(&of);
         of.strip_suffix(host).is_some_and(|before| before.is_empty() || before.ends_with('.'))
     })
 }
@@ -124,6 +125,20 @@ mod tests {
             ("https://", None),
         ] {
             assert_eq!(typed_host(typed).as_deref(), want, "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_found_with_its_subdomains_and_a_dot_at_its_end() {
+        for (target, want) in [
+            ("https://evil.example/x", true),
+            ("https://www.evil.example/", true),
+            ("https://evil.example./x", true),
+            ("https://notevil.example/", false),
+            ("https://evil.example.org/", false),
+        ] {
+            let target = Target::from_stored(target.into());
+            assert_eq!(is_on(&target, "evil.example"), want, "{}", target.as_str());
         }
     }
 }

@@ -15,7 +15,6 @@ use terse_core::{Code, Domain, LinkKey, ListMatch, OwnerId, Timestamp};
 use super::audit_words::{Subject, action_words, subject};
 use super::form::{problem_on, shown_problem};
 use super::format::{ago, grouped, middle_cut};
-use super::link::page_of;
 use super::member::{Member, MemberForm, ModeratorForm, ModeratorPage};
 use super::session::{app_again, app_page, form_again, go};
 use super::shell::Shell;
@@ -189,7 +188,8 @@ async fn found_host(
         let owner = state.accounts.name_of(link.owner).await.ok().flatten();
         links.push(FoundLink {
             name: short.split_once("://").map_or(short.as_str(), |(_, rest)| rest).to_owned(),
-            path: page_of(&link.key),
+            // The page of a link is for its owner and admins; its preview is for everyone.
+            path: format!("{short}+"),
             target: middle_cut(link.target.as_str(), 120),
             owner: owner.unwrap_or_else(|| "no account".to_owned()),
             status: link.status(now).as_str(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use terse_clickhouse::{
-    ClickHouseClicks, ClickHouseInspection, ClickHouseOptions, ClickHouseUrl as Url,
+    ClickHouseAddress, ClickHouseClicks, ClickHouseInspection, ClickHouseOptions,
 };
 use terse_core::clicks::ClickStore;
 use terse_core::{CheckResult, Clock, Finding};
@@ -20,11 +20,11 @@ const MANY_UNFINISHED: usize = 100;
 
 /// Checks a URL, and returns it without its password.
 pub(crate) fn check_url(text: &str) -> Result<String, String> {
-    Url::parse(text).map(|url| url.to_string()).map_err(|error| error.to_string())
+    ClickHouseAddress::parse(text).map(|url| url.to_string()).map_err(|error| error.to_string())
 }
 
 fn options(config: &Config, url: &ClickHouseUrl) -> anyhow::Result<ClickHouseOptions> {
-    let url = Url::parse(url.reveal()).context("clicks.store")?;
+    let url = ClickHouseAddress::parse(url.reveal()).context("clicks.store")?;
     Ok(ClickHouseOptions::new(url, !config.clicks.keep_raw.get().is_zero()))
 }
 

@@ -1,6 +1,6 @@
 //! Which crate may know which, and what may stand where.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -84,27 +84,6 @@ fn the_binary_implements_no_job() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let jobs = sources(&source).into_iter().filter(|(_, text)| text.contains("impl Job for"));
     assert_eq!(jobs.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<PathBuf>::new());
-}
-
-#[test]
-fn no_two_public_types_share_a_name() {
-    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for path in crates() {
-        for (file, text) in sources(&path.join("src")) {
-            for line in text.lines() {
-                let Some(item) = line.strip_prefix("pub ") else { continue };
-                let mut words = item.split(|c: char| !c.is_alphanumeric() && c != '_');
-                if let (Some("struct" | "enum" | "trait" | "type"), Some(name)) =
-                    (words.next(), words.next())
-                {
-                    places.entry(name.to_owned()).or_default().push(file.display().to_string());
-                }
-            }
-        }
-    }
-    assert!(places.len() > 500, "{}", places.len());
-    places.retain(|_, files| files.len() > 1);
-    assert_eq!(places, BTreeMap::new());
 }
 
 /// `redirect/routes.rs` in ARCHITECTURE.md means `crates/terse-redirect/src/routes.rs`.
