@@ -72,7 +72,7 @@ macro_rules! click_store {
                 a_click_may_stand_for_many
                 the_mean_is_the_plain_mean
                 the_last_click_is_the_latest_one
-                links_are_walked_in_order
+                every_link_is_walked_once_in_an_order_that_stays
                 a_period_counts_every_hour_it_touches
                 recent_is_the_present_hour_and_the_23_before
                 clicks_of_any_year_land_in_their_own_hour

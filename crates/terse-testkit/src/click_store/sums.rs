@@ -130,7 +130,7 @@ pub async fn the_last_click_is_the_latest_one(store: ClickStoreHandle) {
     assert_eq!(of_link(&store, &link("abc"), ALWAYS).await.tally.last, Some(timestamp(90)));
 }
 
-pub async fn links_are_walked_in_order(store: ClickStoreHandle) {
+pub async fn every_link_is_walked_once_in_an_order_that_stays(store: ClickStoreHandle) {
     let mut links: Vec<LinkId> = (0..25)
         .map(|n| link(&format!("{}-{n}", if n % 2 == 0 { "Even" } else { "odd" })))
         .collect();
@@ -141,14 +141,20 @@ pub async fn links_are_walked_in_order(store: ClickStoreHandle) {
     put(&store, links.iter().rev().map(|link| click(link, 1)).collect()).await;
     put(&store, vec![orphan("none", 1, Answered::NotFound)]).await;
     links.sort();
+    let mut walked = walk(&store, 4).await;
+    assert_eq!(walked, walk(&store, 7).await);
+    walked.sort();
+    assert_eq!(walked, links);
+}
+
+async fn walk(store: &ClickStoreHandle, limit: usize) -> Vec<LinkId> {
     let mut walked: Vec<LinkId> = Vec::new();
     loop {
-        let page = store.links(walked.last(), 4).await.unwrap();
-        assert!(page.len() <= 4);
+        let page = store.links(walked.last(), limit).await.unwrap();
+        assert!(page.len() <= limit);
         if page.is_empty() {
-            break;
+            return walked;
         }
         walked.extend(page);
     }
-    assert_eq!(walked, links);
 }
