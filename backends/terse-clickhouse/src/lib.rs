@@ -1,6 +1,6 @@
 //! Clicks on ClickHouse.
 //!
-//! ClickHouse has no transactions, so a [`ClickLedger`](terse_core::clicks::ClickLedger) in the
+//! ClickHouse has no transactions, so a [`ClickLedger`] in the
 //! registry decides which rows count. Every row carries the number that the ledger gave to its
 //! batch. A batch is begun in the ledger, its rows are inserted under a deduplication token, and
 //! the ledger finishes it and moves the positions of its journals in one transaction. A report
@@ -8,7 +8,7 @@
 //! or not at all.
 //!
 //! Two tables: `clicks` holds single clicks in columns, for SQL too; `sums` holds the roll-ups, one
-//! row per subject, hour and batch. [`merging`] replaces many rows of an hour by one, and hours by
+//! row per subject, hour and batch. The module `merging` replaces many rows of an hour by one, and hours by
 //! days.
 
 mod client;
