@@ -21,9 +21,9 @@ const MANY_ROWS: usize = 8;
 /// The most slots of one merge.
 const MAX_SLOTS: usize = 5_000;
 
-/// Which slots to merge.
+/// SlotSelection slots to merge.
 #[derive(Clone, Copy)]
-enum Which {
+enum SlotSelection {
     /// Hours before this time, into their days.
     HoursBefore(i64),
     /// Hours with many rows.
@@ -37,15 +37,15 @@ impl ClickHouseClicks {
         before: i64,
         limit: usize,
     ) -> Result<usize, StoreError> {
-        self.merge(Which::HoursBefore(before), limit).await
+        self.merge(SlotSelection::HoursBefore(before), limit).await
     }
 
     /// Merges the rows of hours that have many. Returns of how many hours.
     pub(crate) async fn merge_many(&self, limit: usize) -> Result<usize, StoreError> {
-        self.merge(Which::Many, limit).await
+        self.merge(SlotSelection::Many, limit).await
     }
 
-    async fn merge(&self, which: Which, limit: usize) -> Result<usize, StoreError> {
+    async fn merge(&self, which: SlotSelection, limit: usize) -> Result<usize, StoreError> {
         let limit = limit.min(MAX_SLOTS);
         let snapshot = self.ledger.snapshot(None).await?;
         if limit == 0 || self.due(which, &snapshot, 1).await?.is_empty() {
@@ -69,13 +69,13 @@ impl ClickHouseClicks {
     /// The hours to merge.
     async fn due(
         &self,
-        which: Which,
+        which: SlotSelection,
         snapshot: &LedgerSnapshot,
         limit: usize,
     ) -> Result<Vec<Slot>, StoreError> {
         let (before, least) = match which {
-            Which::HoursBefore(before) => (format!("AND start < {before}"), 1),
-            Which::Many => (String::new(), MANY_ROWS),
+            SlotSelection::HoursBefore(before) => (format!("AND start < {before}"), 1),
+            SlotSelection::Many => (String::new(), MANY_ROWS),
         };
         let sql = format!(
             "SELECT {columns}, unit, start FROM (SELECT {columns}, unit, start, \
@@ -92,14 +92,14 @@ impl ClickHouseClicks {
     /// The rows that a merge writes.
     async fn merged_rows(
         &self,
-        which: Which,
+        which: SlotSelection,
         merge: LedgerMerge,
         snapshot: &LedgerSnapshot,
         due: &[Slot],
     ) -> Result<Vec<u8>, StoreError> {
         let target = move |slot: &Slot| match which {
-            Which::Many => slot.clone(),
-            Which::HoursBefore(_) => {
+            SlotSelection::Many => slot.clone(),
+            SlotSelection::HoursBefore(_) => {
                 let start = Unit::Day.floor(Timestamp::from_ms(slot.start)).as_ms();
                 Slot { unit: DAY, start, ..slot.clone() }
             }

@@ -19,7 +19,7 @@ const MAX_ROWS: usize = 1_000_000;
 /// one that was written.
 pub(crate) struct IssuedCodes {
     leased: [AtomicU64; MAX_CODE_LENGTH as usize + 1],
-    alike: RwLock<HashSet<u64, BuildHasherDefault<AsIs>>>,
+    alike: RwLock<HashSet<u64, BuildHasherDefault<IdentityHasher>>>,
     too_many: AtomicBool,
     /// Whether a page of the file was found to be damaged.
     damaged: AtomicBool,
@@ -122,9 +122,9 @@ fn hash(domain: &str, code: &str) -> u64 {
 
 /// The keys are hashes already, so this hasher passes them through.
 #[derive(Default)]
-struct AsIs(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for AsIs {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }

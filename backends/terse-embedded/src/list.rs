@@ -251,7 +251,7 @@ impl<F: FnMut(Option<ListPosition>, usize) -> Result<Vec<ListPosition>, Failure>
 
 /// Collects the links of a page.
 struct PageBuilder<'a> {
-    wanted: Wanted<'a>,
+    wanted: LinkFilter<'a>,
     limit: usize,
     links: Vec<Link>,
     examined: usize,
@@ -261,7 +261,7 @@ struct PageBuilder<'a> {
 impl<'a> PageBuilder<'a> {
     fn new(query: &'a ListQuery) -> Self {
         let limit = query.limit.clamp(1, MAX_PAGE);
-        Self { wanted: Wanted::new(query), limit, links: Vec::new(), examined: 0, last: None }
+        Self { wanted: LinkFilter::new(query), limit, links: Vec::new(), examined: 0, last: None }
     }
 
     fn is_full(&self) -> bool {
@@ -357,12 +357,12 @@ fn narrowed(status: Option<LinkStatus>) -> (&'static str, &'static str) {
 }
 
 /// The conditions that need the decoded link.
-struct Wanted<'a> {
+struct LinkFilter<'a> {
     query: &'a ListQuery,
     text: Option<String>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> LinkFilter<'a> {
     fn new(query: &'a ListQuery) -> Self {
         Self { query, text: query.text.as_ref().map(|text| text.to_ascii_lowercase()) }
     }

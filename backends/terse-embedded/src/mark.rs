@@ -55,7 +55,7 @@ pub(crate) struct Mark {
 
 /// What the log beside a file is like before SQLite opens it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Log {
+pub(crate) enum WalState {
     /// There is none, or it is empty.
     Missing,
     /// Its header is damaged: SQLite ignores all of it.
@@ -95,11 +95,11 @@ pub fn last_loss(db: &Path) -> Option<Timestamp> {
 }
 
 /// The state of the log, to be read before SQLite opens the file.
-pub(crate) fn log_of(db: &Path) -> io::Result<Log> {
+pub(crate) fn wal_state(db: &Path) -> io::Result<WalState> {
     let mut header = [0; 32];
     match File::open(beside(db, "-wal")).and_then(|mut log| log.read_exact(&mut header)) {
-        Ok(()) => Ok(log_state(&header)),
-        Err(error) if is_missing(&error) => Ok(Log::Missing),
+        Ok(()) => Ok(parse_wal_header(&header)),
+        Err(error) if is_missing(&error) => Ok(WalState::Missing),
         Err(error) => Err(error),
     }
 }
@@ -110,7 +110,7 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// Checks the header of a log in the way SQLite does
 /// (<https://sqlite.org/fileformat2.html#walformat>).
-fn log_state(header: &[u8; 32]) -> Log {
+fn parse_wal_header(header: &[u8; 32]) -> WalState {
     let word = |at: usize, big: bool| {
         let bytes = [header[at], header[at + 1], header[at + 2], header[at + 3]];
         if big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
@@ -123,21 +123,21 @@ fn log_state(header: &[u8; 32]) -> Log {
         second = second.wrapping_add(word(at + 4, big)).wrapping_add(first);
     }
     if magic & !1 != 0x377f_0682 || (first, second) != (word(24, true), word(28, true)) {
-        return Log::Damaged;
+        return WalState::Damaged;
     }
     let mut salts = [0; 8];
     salts.copy_from_slice(&header[16..24]);
-    Log::Salted(salts)
+    WalState::Salted(salts)
 }
 
 impl Mark {
     /// How many frames of the log were lost, if SQLite found `found` frames in this log.
-    pub(crate) fn lost_frames(&self, log: Log, found: u64) -> u64 {
+    pub(crate) fn lost_frames(&self, log: WalState, found: u64) -> u64 {
         match log {
             // A log with other salts was begun after all of the marked one was in the file.
-            Log::Salted(salts) if salts != self.salts => 0,
-            Log::Salted(_) => self.frames.saturating_sub(found),
-            Log::Missing | Log::Damaged => self.frames,
+            WalState::Salted(salts) if salts != self.salts => 0,
+            WalState::Salted(_) => self.frames.saturating_sub(found),
+            WalState::Missing | WalState::Damaged => self.frames,
         }
     }
 
@@ -356,15 +356,15 @@ mod tests {
     fn a_log_is_lost_only_if_it_was_needed() {
         let mark = Mark { salts: [1; 8], frames: 10, ..Mark::default() };
         for (log, found, lost) in [
-            (Log::Salted([1; 8]), 10, 0),
-            (Log::Salted([1; 8]), 12, 0),
-            (Log::Salted([1; 8]), 7, 3),
-            (Log::Salted([2; 8]), 1, 0),
-            (Log::Missing, 0, 10),
-            (Log::Damaged, 0, 10),
+            (WalState::Salted([1; 8]), 10, 0),
+            (WalState::Salted([1; 8]), 12, 0),
+            (WalState::Salted([1; 8]), 7, 3),
+            (WalState::Salted([2; 8]), 1, 0),
+            (WalState::Missing, 0, 10),
+            (WalState::Damaged, 0, 10),
         ] {
             assert_eq!(mark.lost_frames(log, found), lost, "{log:?} {found}");
         }
-        assert_eq!(Mark { frames: 0, ..mark }.lost_frames(Log::Missing, 0), 0);
+        assert_eq!(Mark { frames: 0, ..mark }.lost_frames(WalState::Missing, 0), 0);
     }
 }

@@ -97,7 +97,7 @@ impl EmbeddedLinks {
     /// Opens the store, creating it if it is missing. Blocks: not for async threads.
     pub fn open(options: EmbeddedOptions) -> Result<Self, EmbeddedOpenError> {
         let site = options.site();
-        let log = mark::log_of(&site.path)?;
+        let log = mark::wal_state(&site.path)?;
         // A file that cannot be read gets a better message below.
         let found = engine::log_frames(&site).unwrap_or(0);
         let mut conn = schema::LINKS.open(&site)?;

@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The wait before a lost subscription is renewed, and up to as much again at random.
 const RETRY: Duration = Duration::from_millis(500);
 
-enum News {
+enum Announcement {
     /// A new link that `cache.write_through` writes to Redis.
     New(Box<Link>),
     Changed(LinkChange),
@@ -40,7 +40,7 @@ pub struct AnnouncingRoutes {
     routes: Arc<dyn RouteCache>,
     inner: Arc<Inner>,
     clock: Clock,
-    waiting: mpsc::Sender<News>,
+    waiting: mpsc::Sender<Announcement>,
     tasks: [JoinHandle<()>; 2],
 }
 
@@ -54,12 +54,13 @@ impl AnnouncingRoutes {
         on_change: ChangeCallback,
     ) -> Self {
         let inner = Arc::clone(&links.inner);
-        let (waiting, news) = mpsc::channel(WAITING);
+        let (waiting, announcements) = mpsc::channel(WAITING);
         let node = getrandom::u64().unwrap_or_default();
-        let heard = Heard { inner: Arc::clone(&inner), routes: Arc::clone(&routes), on_change };
+        let receiver =
+            ChangeReceiver { inner: Arc::clone(&inner), routes: Arc::clone(&routes), on_change };
         let tasks = [
-            tokio::spawn(announce(Arc::clone(&inner), news, node)),
-            tokio::spawn(listen(heard, node)),
+            tokio::spawn(announce(Arc::clone(&inner), announcements, node)),
+            tokio::spawn(listen(receiver, node)),
         ];
         Self { routes, inner, clock, waiting, tasks }
     }
@@ -82,12 +83,12 @@ impl RouteCache for AnnouncingRoutes {
         self.inner.minimums.raise(&link.key, link.revision);
         self.routes.forget(&link.key);
         if is_new && self.inner.options.write_through {
-            let _left_out = self.waiting.try_send(News::New(Box::new(link.clone())));
+            let _left_out = self.waiting.try_send(Announcement::New(Box::new(link.clone())));
         }
         if !is_new || !link.generated {
             let (key, revision) = (link.key.clone(), link.revision);
             let change = LinkChange { key, revision, at: self.clock.now() };
-            let _left_to_the_feed = self.waiting.try_send(News::Changed(change));
+            let _left_to_the_feed = self.waiting.try_send(Announcement::Changed(change));
         }
     }
 
@@ -95,7 +96,7 @@ impl RouteCache for AnnouncingRoutes {
         self.forget(key);
         let change =
             LinkChange { key: key.clone(), revision: Revision::UNKNOWN, at: self.clock.now() };
-        let _left_to_the_feed = self.waiting.try_send(News::Changed(change));
+        let _left_to_the_feed = self.waiting.try_send(Announcement::Changed(change));
     }
 
     fn forget_all(&self) {
@@ -104,10 +105,10 @@ impl RouteCache for AnnouncingRoutes {
 }
 
 /// Writes changes to Redis, and then sends them.
-async fn announce(inner: Arc<Inner>, mut news: mpsc::Receiver<News>, node: u64) {
+async fn announce(inner: Arc<Inner>, mut announcements: mpsc::Receiver<Announcement>, node: u64) {
     let channel = format!("{}:changes", inner.prefix);
     let mut some = Vec::new();
-    while news.recv_many(&mut some, MAX_CONCURRENT).await > 0 {
+    while announcements.recv_many(&mut some, MAX_CONCURRENT).await > 0 {
         if !inner.redis.is_up() {
             some.clear();
             continue;
@@ -115,8 +116,8 @@ async fn announce(inner: Arc<Inner>, mut news: mpsc::Receiver<News>, node: u64) 
         let (mut links, mut changes) = (Vec::new(), Vec::new());
         for one in some.drain(..) {
             match one {
-                News::New(link) => links.push(*link),
-                News::Changed(change) => changes.push(change),
+                Announcement::New(link) => links.push(*link),
+                Announcement::Changed(change) => changes.push(change),
             }
         }
         inner.put_links(&links, Instant::now()).await;
@@ -159,13 +160,13 @@ fn read(node: u64, text: &str) -> Vec<LinkChange> {
     lines.filter_map(change).collect()
 }
 
-struct Heard {
+struct ChangeReceiver {
     inner: Arc<Inner>,
     routes: Arc<dyn RouteCache>,
     on_change: ChangeCallback,
 }
 
-impl Heard {
+impl ChangeReceiver {
     fn apply(&self, change: &LinkChange) {
         let is_new = self.inner.minimums.record(change);
         self.routes.forget(&change.key);
@@ -202,10 +203,10 @@ impl Heard {
 }
 
 /// Receives what other nodes announce, until the task is aborted.
-async fn listen(heard: Heard, node: u64) {
+async fn listen(receiver: ChangeReceiver, node: u64) {
     loop {
         // Until the connection is lost. The node reads missed changes from the feed.
-        let _lost = heard.subscribe(node).await;
+        let _lost = receiver.subscribe(node).await;
         let jitter = getrandom::u32().unwrap_or_default() % 100;
         tokio::time::sleep(RETRY + RETRY * jitter / 100).await;
     }

@@ -226,7 +226,7 @@ impl Inner {
                 let latest = self.redis.now_ms() + i64::try_from(left.as_millis()).unwrap_or(0);
                 writes.push(async move {
                     let content = link_codec::encode(link);
-                    let put = Put { kind: "L", ttl, latest_ms: latest, content: &content };
+                    let put = CopyWrite { kind: "L", ttl, latest_ms: latest, content: &content };
                     self.put(&link.key, link.revision, put, self.redis.patience()).await
                 });
             }
@@ -252,7 +252,7 @@ impl Inner {
                 // The first revision replaces nothing: a missing link has no copy, and no copy
                 // outlives the expiry of its link.
                 if *revision > Revision(1) {
-                    let put = Put { kind: "T", ttl: TOMBSTONE, latest_ms: 0, content: b"" };
+                    let put = CopyWrite { kind: "T", ttl: TOMBSTONE, latest_ms: 0, content: b"" };
                     writes.push(self.put(key, *revision, put, patience));
                 }
             }
@@ -271,7 +271,7 @@ impl Inner {
         &self,
         key: &LinkKey,
         revision: Revision,
-        put: Put<'_>,
+        put: CopyWrite<'_>,
         patience: Duration,
     ) -> Result<(), RedisUnavailable> {
         let name = self.key(key);
@@ -303,7 +303,7 @@ impl Inner {
 }
 
 /// What is written to Redis: the parameters of the script.
-struct Put<'a> {
+struct CopyWrite<'a> {
     kind: &'static str,
     ttl: Duration,
     latest_ms: i64,

@@ -20,7 +20,7 @@ use crate::exposition::Exposition;
 
 /// A call of the store and its result.
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct Ended {
+struct CallLabels {
     call: &'static str,
     outcome: &'static str,
 }
@@ -34,7 +34,7 @@ struct Call {
 /// Wraps a store.
 pub struct MetricsStore {
     store: Arc<dyn LinkStore>,
-    ended: Family<Ended, Counter>,
+    ended: Family<CallLabels, Counter>,
     seconds: Family<Call, Histogram, fn() -> Histogram>,
     /// Looked up in advance, because visitors wait for this call.
     got: Counter,
@@ -49,9 +49,9 @@ impl MetricsStore {
                 0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0,
             ])
         };
-        let ended: Family<Ended, Counter> = Family::default();
+        let ended: Family<CallLabels, Counter> = Family::default();
         let seconds = Family::new_with_constructor(histogram);
-        let got = ended.get_or_create_owned(&Ended { call: "get", outcome: "ok" });
+        let got = ended.get_or_create_owned(&CallLabels { call: "get", outcome: "ok" });
         let get_many = seconds.get_or_create_owned(&Call { call: "get_many" });
         let metrics_store = Self { store, ended, seconds, got, get_many };
         to.registry.register(
@@ -75,7 +75,7 @@ impl MetricsStore {
         let started = Instant::now();
         let result = work.await;
         let outcome = result.as_ref().err().map_or("ok", word);
-        self.ended.get_or_create(&Ended { call, outcome }).inc();
+        self.ended.get_or_create(&CallLabels { call, outcome }).inc();
         self.seconds.get_or_create(&Call { call }).observe(started.elapsed().as_secs_f64());
         result
     }
@@ -104,7 +104,7 @@ impl LinkReader for MetricsStore {
         self.get_many.observe(started.elapsed().as_secs_f64());
         self.got.inc_by(found.iter().filter(|found| found.is_ok()).count() as u64);
         for error in found.iter().filter_map(|found| found.as_ref().err()) {
-            self.ended.get_or_create(&Ended { call: "get", outcome: word(error) }).inc();
+            self.ended.get_or_create(&CallLabels { call: "get", outcome: word(error) }).inc();
         }
         found
     }

@@ -20,9 +20,8 @@ use crate::redirector::{Redirector, Reply, Visitor};
 use crate::serving_threads::FallbackService;
 use crate::visit_handler::VisitHandler;
 use request::{
-    OPERATING, Purpose, answers_for_any_host, code_in, elsewhere, has_warning_pass, host_of,
-    is_about_report, is_api_host, name_host, pass_and_query, purpose_of, target_length,
-    without_port,
+    OPERATING, Purpose, answers_for_any_host, code_in, has_warning_pass, host_of, is_about_report,
+    is_api_host, name_host, pass_and_query, purpose_of, target_length, with_path, without_port,
 };
 pub use web_plane::{PasswordDecision, PasswordVisit, Refusal, WebPlane};
 
@@ -211,7 +210,7 @@ impl<W: WebPlane> FallbackParts<W> {
         if let Some(code) = code.as_ref().filter(|_| is_about_report(&request)) {
             // A report must not follow the link.
             let path = format!("/r/{code}/report");
-            return self.ask_web(elsewhere(request, &path), &handler, None).await;
+            return self.ask_web(with_path(request, &path), &handler, None).await;
         }
         if let Some(code) = has_warning_pass(&request).filter(|_| self.serves.redirects) {
             return self.go_on(request.map(|_| ()), domain, code, handler).await;
@@ -235,7 +234,7 @@ impl<W: WebPlane> FallbackParts<W> {
                 }
                 // The warning page needs the query: rules may test it, and the link may forward it.
                 let query = request.uri().query().unwrap_or_default().to_owned();
-                self.ask_web(elsewhere(request, &path), &handler, Some(query)).await
+                self.ask_web(with_path(request, &path), &handler, Some(query)).await
             }
             Reply::Page(_, own) => {
                 let code = code.into_owned();

@@ -81,7 +81,7 @@ pub(crate) async fn serve<F, B>(
     }
     let framing = (!http2).then(RequestFraming::new);
     let read = Bytes::from(read);
-    let io = Rewound { read, stream: TokioIo::new(stream), framing, refused: false };
+    let io = ReplayedStream { read, stream: TokioIo::new(stream), framing, refused: false };
     // `map` instead of an async block: an async block would hold the future of each HTTP/2 stream
     // twice.
     let service = service_fn(move |request| handle(request).map(Ok::<_, std::convert::Infallible>));
@@ -192,7 +192,7 @@ where
 
 /// A stream that returns the bytes already read before it reads on. Instead of a request whose
 /// length is unclear it returns bytes that hyper answers with 400, and then its end.
-struct Rewound {
+struct ReplayedStream {
     read: Bytes,
     stream: TokioIo<Stream>,
     /// `None` for HTTP/2, which has only one way to state a length.
@@ -203,7 +203,7 @@ struct Rewound {
 /// Bytes that no head may contain, at any place. The lines end the head.
 const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
 
-impl Rewound {
+impl ReplayedStream {
     /// Passes bytes on as far as hyper may get them.
     fn pass(&mut self, bytes: &[u8], buf: &mut ReadBufCursor<'_>) {
         let allowed = match self.framing.as_mut().map(|framing| framing.follow(bytes)) {
@@ -235,7 +235,7 @@ impl Rewound {
     }
 }
 
-impl hyper::rt::Read for Rewound {
+impl hyper::rt::Read for ReplayedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -258,7 +258,7 @@ impl hyper::rt::Read for Rewound {
     }
 }
 
-impl hyper::rt::Write for Rewound {
+impl hyper::rt::Write for ReplayedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -107,12 +107,12 @@ pub struct ServingThreads {
 /// What a thread needs to hand a socket to another thread.
 struct Peers {
     open: Vec<AtomicUsize>,
-    queues: Vec<mpsc::Sender<Arrival>>,
+    queues: Vec<mpsc::Sender<AcceptedConnection>>,
     sources: Arc<Sources>,
 }
 
 /// An accepted connection on its way to its thread.
-struct Arrival {
+struct AcceptedConnection {
     socket: std::net::TcpStream,
     from: (SocketAddr, Transport),
     permit: Option<SourcePermit>,
@@ -319,7 +319,7 @@ impl<D: FallbackService> Worker<D> {
     async fn run(
         &self,
         (plain, tls): (TcpListener, Option<TcpListener>),
-        mut arrivals: mpsc::Receiver<Arrival>,
+        mut arrivals: mpsc::Receiver<AcceptedConnection>,
     ) -> io::Result<()> {
         let plain = tokio::net::TcpListener::from_std(plain)?;
         let tls = tls.map(tokio::net::TcpListener::from_std).transpose()?;
@@ -372,7 +372,7 @@ impl<D: FallbackService> Worker<D> {
         }
     }
 
-    fn serve_arrival(&self, Arrival { socket, from, permit }: Arrival) {
+    fn serve_arrival(&self, AcceptedConnection { socket, from, permit }: AcceptedConnection) {
         if let Ok(socket) = TcpStream::from_std(socket) {
             self.serve(socket, from, permit);
         } else {
@@ -443,7 +443,7 @@ impl<D: FallbackService> Worker<D> {
             return;
         };
         // If the other thread's queue is full or the thread has ended, this thread serves it.
-        let arrival = Arrival { socket, from, permit };
+        let arrival = AcceptedConnection { socket, from, permit };
         if let Err(back) = self.peers.queues[least].try_send(arrival) {
             all[least].fetch_sub(1, Ordering::Relaxed);
             let (TrySendError::Full(arrival) | TrySendError::Closed(arrival)) = back;

@@ -28,7 +28,7 @@ pub fn flags(target: &Target) -> FlagSet {
     } else {
         raise(Flag::SingleLabel, !parts.host.contains('.'));
         raise(Flag::MixedScript, script::is_mixed(parts.host));
-        raise(Flag::LookAlike, look_alike::imitates(parts.host));
+        raise(Flag::LookAlike, look_alike::imitates_brand(parts.host));
         // The home page of a shortener is not a short link.
         raise(Flag::Shortener, parts.path != "/" && SHORTENERS.contains(parts.host));
         raise(Flag::FreeHosting, FREE_HOSTING.contains(parts.host));

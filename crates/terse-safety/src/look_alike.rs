@@ -51,8 +51,8 @@ fn plain_skeleton(char: char) -> &'static str {
     }
 }
 
-/// Whether a canonical host name imitates a brand.
-pub(crate) fn imitates(host: &str) -> bool {
+/// Whether a canonical host name imitates_brand a brand.
+pub(crate) fn imitates_brand(host: &str) -> bool {
     let Some(domain) = DomainParts::of(host) else { return false };
     if BRANDS.contains(domain.label) {
         return false; // the brand itself, or a customer subdomain of it
@@ -107,7 +107,7 @@ mod tests {
     }
 
     fn is_imitation(host: &str) -> bool {
-        imitates(&crate::host_name::canonical(host).unwrap())
+        imitates_brand(&crate::host_name::canonical(host).unwrap())
     }
 
     #[test]

@@ -44,7 +44,7 @@ macro_rules! limiter {
     };
 }
 
-type Given = Arc<LimiterUnderTest>;
+type LimiterHandle = Arc<LimiterUnderTest>;
 
 const LIMIT: Limit = Limit::per_minute(6);
 
@@ -63,7 +63,7 @@ impl LimiterUnderTest {
 }
 
 /// Counts how many of these single takes are allowed.
-async fn allowed(given: &Given, subject: LimitSubject, limit: Limit, tries: u32) -> u32 {
+async fn allowed(given: &LimiterHandle, subject: LimitSubject, limit: Limit, tries: u32) -> u32 {
     let mut allowed = 0;
     for _ in 0..tries {
         allowed += u32::from(given.take(subject, limit, 1).await.allowed);
@@ -71,7 +71,7 @@ async fn allowed(given: &Given, subject: LimitSubject, limit: Limit, tries: u32)
     allowed
 }
 
-pub async fn a_bucket_is_emptied_and_fills_up_evenly(given: Given) {
+pub async fn a_bucket_is_emptied_and_fills_up_evenly(given: LimiterHandle) {
     for left in (0..6).rev() {
         let verdict = given.take(key(1), LIMIT, 1).await;
         assert!(verdict.allowed && verdict.limit == 6 && verdict.remaining == left, "{verdict:?}");
@@ -99,7 +99,7 @@ pub async fn a_bucket_is_emptied_and_fills_up_evenly(given: Given) {
     assert_eq!(allowed(&given, key(1), LIMIT, 9).await, 6);
 }
 
-pub async fn many_are_taken_together_or_not_at_all(given: Given) {
+pub async fn many_are_taken_together_or_not_at_all(given: LimiterHandle) {
     assert_eq!(given.take(key(1), LIMIT, 4).await.remaining, 2);
     let verdict = given.take(key(1), LIMIT, 3).await;
     assert!(!verdict.allowed && verdict.remaining == 2, "{verdict:?}");
@@ -108,13 +108,13 @@ pub async fn many_are_taken_together_or_not_at_all(given: Given) {
     assert!(verdict.allowed && verdict.remaining == 0, "{verdict:?}");
 }
 
-pub async fn more_than_a_bucket_holds_is_never_allowed(given: Given) {
+pub async fn more_than_a_bucket_holds_is_never_allowed(given: LimiterHandle) {
     let verdict = given.take(key(1), LIMIT, 7).await;
     assert!(!verdict.allowed && verdict.limit == 6, "{verdict:?}");
     assert_eq!(allowed(&given, key(1), LIMIT, 7).await, 6, "asking for too much costs nothing");
 }
 
-pub async fn subjects_do_not_share_a_bucket(given: Given) {
+pub async fn subjects_do_not_share_a_bucket(given: LimiterHandle) {
     let (network, _) = Network::of("0.0.0.1".parse().unwrap());
     let whose = [LimitKey::Key(1), LimitKey::Key(2), LimitKey::Link(1), LimitKey::Network(network)];
     for key in whose {
@@ -133,7 +133,7 @@ pub async fn subjects_do_not_share_a_bucket(given: Given) {
     }
 }
 
-pub async fn what_was_given_back_can_be_taken_again(given: Given) {
+pub async fn what_was_given_back_can_be_taken_again(given: LimiterHandle) {
     assert_eq!(allowed(&given, key(1), LIMIT, 7).await, 6);
     given.give_back(key(1), LIMIT, 2).await;
     assert_eq!(allowed(&given, key(1), LIMIT, 7).await, 2);
@@ -144,7 +144,7 @@ pub async fn what_was_given_back_can_be_taken_again(given: Given) {
     assert_eq!(allowed(&given, key(2), LIMIT, 9).await, 6);
 }
 
-pub async fn an_address_counts_for_its_networks(given: Given) {
+pub async fn an_address_counts_for_its_networks(given: LimiterHandle) {
     let count = async |of: &mut dyn FnMut(u32) -> String| {
         let mut allowed = 0;
         for i in 0..100 {
@@ -161,7 +161,7 @@ pub async fn an_address_counts_for_its_networks(given: Given) {
     assert_eq!(count(&mut |i| format!("2001:db8:{:x}::1", i + 16)).await, 100, "others are others");
 }
 
-pub async fn without_a_limit_nothing_is_counted(given: Given) {
+pub async fn without_a_limit_nothing_is_counted(given: LimiterHandle) {
     for count in [1, 1000, u32::MAX] {
         assert_eq!(given.take(key(1), Limit::OFF, count).await, LimitDecision::UNLIMITED);
     }
@@ -174,7 +174,7 @@ fn one_of_each(subjects: &[u64]) -> Vec<TokenRequest> {
     subjects.iter().map(take).collect()
 }
 
-pub async fn a_refused_bucket_leaves_the_others_untouched(given: Given) {
+pub async fn a_refused_bucket_leaves_the_others_untouched(given: LimiterHandle) {
     assert_eq!(allowed(&given, key(2), LIMIT, 6).await, 6);
     for list in [[1, 2, 3], [2, 1, 3], [1, 3, 2]] {
         let decision = given.limiter.take(&one_of_each(&list)).await;
@@ -193,7 +193,7 @@ pub async fn a_refused_bucket_leaves_the_others_untouched(given: Given) {
     }
 }
 
-pub async fn of_several_buckets_the_strictest_decides(given: Given) {
+pub async fn of_several_buckets_the_strictest_decides(given: LimiterHandle) {
     assert_eq!(given.limiter.take(&[]).await, LimitDecision::UNLIMITED);
     given.take(key(1), LIMIT, 3).await;
     let mut takes = one_of_each(&[1, 2]);
@@ -212,13 +212,13 @@ pub async fn of_several_buckets_the_strictest_decides(given: Given) {
     assert!(given.limiter.take(&takes).await.allowed);
 }
 
-pub async fn a_subject_named_twice_pays_twice(given: Given) {
+pub async fn a_subject_named_twice_pays_twice(given: LimiterHandle) {
     assert_eq!(given.limiter.take(&one_of_each(&[1, 1])).await.remaining, 4);
     assert!(!given.limiter.take(&one_of_each(&[1, 1, 1, 1, 1])).await.allowed);
     assert_eq!(allowed(&given, key(1), LIMIT, 9).await, 4);
 }
 
-pub async fn racing_takes_of_several_buckets_take_all_or_none(given: Given) {
+pub async fn racing_takes_of_several_buckets_take_all_or_none(given: LimiterHandle) {
     // All racers compete for bucket 0; each also takes from a bucket of its own, and names the two
     // in its own order.
     let limit = Limit::per_hour(1000);
@@ -248,7 +248,7 @@ pub async fn racing_takes_of_several_buckets_take_all_or_none(given: Given) {
     assert!((1000..1010).contains(&sum), "{sum}");
 }
 
-pub async fn of_racing_takes_no_more_than_the_limit_are_allowed(given: Given) {
+pub async fn of_racing_takes_no_more_than_the_limit_are_allowed(given: LimiterHandle) {
     let racers = (0..8).map(|_| {
         let given = Arc::clone(&given);
         tokio::spawn(async move { allowed(&given, key(1), Limit::per_hour(1000), 500).await })
@@ -261,7 +261,7 @@ pub async fn of_racing_takes_no_more_than_the_limit_are_allowed(given: Given) {
     assert!((1000..1010).contains(&sum), "{sum}");
 }
 
-pub async fn a_busy_caller_is_remembered_among_many_others(given: Given) {
+pub async fn a_busy_caller_is_remembered_among_many_others(given: LimiterHandle) {
     let limit = Limit::per_hour(30);
     assert_eq!(allowed(&given, key(u64::MAX), limit, 31).await, 30);
     // Side by side: a limiter on another server answers many at a time.

@@ -9,19 +9,19 @@ use crate::certificate::{Certificate, CertificateError};
 /// The files of all certificates, and what was read from them.
 #[derive(Debug)]
 pub struct CertificateFiles {
-    pairs: Vec<Pair>,
+    pairs: Vec<CertificatePair>,
 }
 
 #[derive(Debug)]
-struct Pair {
+struct CertificatePair {
     certificate: PathBuf,
     key: PathBuf,
-    seen: Stamps,
+    seen: PairStamps,
     current: Certificate,
 }
 
 /// What changes when a file is written or replaced.
-type Stamps = [Option<(SystemTime, u64, u64)>; 2];
+type PairStamps = [Option<(SystemTime, u64, u64)>; 2];
 
 impl CertificateFiles {
     /// Reads pairs of a certificate and its key.
@@ -30,7 +30,7 @@ impl CertificateFiles {
             // Before reading: a change in between is noticed the next time.
             let seen = stamps(&certificate, &key);
             let current = Certificate::read(&certificate, &key)?;
-            Ok(Pair { certificate, key, seen, current })
+            Ok(CertificatePair { certificate, key, seen, current })
         };
         Ok(Self { pairs: pairs.into_iter().map(open).collect::<Result<_, _>>()? })
     }
@@ -62,7 +62,7 @@ impl CertificateFiles {
     }
 }
 
-fn stamps(certificate: &Path, key: &Path) -> Stamps {
+fn stamps(certificate: &Path, key: &Path) -> PairStamps {
     [certificate, key].map(|path| {
         let found = std::fs::metadata(path).ok()?;
         Some((found.modified().ok()?, found.len(), found.ino()))

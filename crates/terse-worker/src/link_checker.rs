@@ -48,16 +48,16 @@ pub struct LinkChecker {
     client: Arc<dyn HttpClient>,
     clock: Clock,
     counts: Arc<OutgoingCounts>,
-    round: Round,
-    fresh: Fresh,
-    failing: HashMap<LinkKey, Failing>,
+    round: CheckRound,
+    fresh: NewLinkQueue,
+    failing: HashMap<LinkKey, FailingLink>,
     /// When each host got its last request, by the steady clock, as all times but dates of links.
     asked: HashMap<String, Duration>,
 }
 
 /// The progress of a walk through all links.
 #[derive(Default)]
-struct Round {
+struct CheckRound {
     begun: Option<Duration>,
     after: Option<Cursor>,
     ended: bool,
@@ -67,16 +67,16 @@ struct Round {
 /// New links that wait for their first check. Read from the store, so that the create does not wait
 /// and links from all nodes are found.
 #[derive(Default)]
-struct Fresh {
+struct NewLinkQueue {
     looked: Option<Duration>,
     /// When the newest link that was found was created.
     newest: Option<Timestamp>,
     /// The links that were found near `newest`.
     known: HashSet<LinkKey>,
-    waiting: VecDeque<FreshLink>,
+    waiting: VecDeque<QueuedLink>,
 }
 
-struct FreshLink {
+struct QueuedLink {
     candidate: Candidate,
     failures: u32,
     due: Duration,
@@ -90,7 +90,7 @@ struct Candidate {
     marked: bool,
 }
 
-struct Failing {
+struct FailingLink {
     candidate: Candidate,
     failures: u32,
     last: Duration,
@@ -125,8 +125,8 @@ impl LinkChecker {
         clock: Clock,
         counts: Arc<OutgoingCounts>,
     ) -> Self {
-        let (round, failing, asked) = (Round::default(), HashMap::new(), HashMap::new());
-        let fresh = Fresh { newest: Some(clock.now()), ..Fresh::default() };
+        let (round, failing, asked) = (CheckRound::default(), HashMap::new(), HashMap::new());
+        let fresh = NewLinkQueue { newest: Some(clock.now()), ..NewLinkQueue::default() };
         Self { links, client, clock, counts, round, fresh, failing, asked }
     }
 
@@ -139,7 +139,7 @@ impl LinkChecker {
         }
         let mut chosen = Vec::new();
         while chosen.len() < MAX_CHECKS {
-            let free = |one: &FreshLink| one.due <= now && self.is_free(&one.candidate.host, now);
+            let free = |one: &QueuedLink| one.due <= now && self.is_free(&one.candidate.host, now);
             let Some(at) = self.fresh.waiting.iter().position(free) else { break };
             let Some(one) = self.fresh.waiting.remove(at) else { break };
             self.remember_host(&one.candidate.host, now);
@@ -148,15 +148,15 @@ impl LinkChecker {
         let asked = chosen.iter().map(|one| self.ask(&one.candidate));
         let answers = futures_util::future::join_all(asked).await;
         for (one, answers) in chosen.into_iter().zip(answers) {
-            let FreshLink { candidate, failures, .. } = one;
+            let QueuedLink { candidate, failures, .. } = one;
             match answers {
                 // The client has no room: the link keeps its place.
-                None => self.fresh.waiting.push_front(FreshLink { candidate, failures, due: now }),
+                None => self.fresh.waiting.push_front(QueuedLink { candidate, failures, due: now }),
                 Some(true) => {}
                 Some(false) if failures + 1 < FRESH_FAILURES => {
                     let due = now.saturating_add(SAME_HOST);
                     let failures = failures + 1;
-                    self.fresh.waiting.push_back(FreshLink { candidate, failures, due });
+                    self.fresh.waiting.push_back(QueuedLink { candidate, failures, due });
                 }
                 Some(false) => {
                     context.check_lease().await?;
@@ -192,7 +192,7 @@ impl LinkChecker {
             let waiting = &mut self.fresh.waiting;
             let of_host = waiting.iter().filter(|one| one.candidate.host == candidate.host).count();
             if waiting.len() < MAX_FRESH && of_host < OF_ONE_HOST {
-                waiting.push_back(FreshLink { candidate, failures: 0, due: now });
+                waiting.push_back(QueuedLink { candidate, failures: 0, due: now });
             }
         }
         Ok(())
@@ -256,11 +256,11 @@ impl LinkChecker {
         if self.failing.len() >= MAX_FAILING && !self.failing.contains_key(&candidate.key) {
             return Ok(());
         }
-        let new = Failing { candidate: candidate.clone(), failures: 0, last: now };
+        let new = FailingLink { candidate: candidate.clone(), failures: 0, last: now };
         let failing = self.failing.entry(candidate.key.clone()).or_insert(new);
         // The owner has changed the target: start counting again.
         if failing.candidate.target != candidate.target {
-            *failing = Failing { candidate: candidate.clone(), failures: 0, last: now };
+            *failing = FailingLink { candidate: candidate.clone(), failures: 0, last: now };
         }
         failing.failures += 1;
         failing.last = now;
@@ -276,7 +276,7 @@ impl LinkChecker {
     /// The next target to check: first links that failed a day ago, then the next link of the walk
     /// whose host may be requested.
     async fn next(&mut self, now: Duration) -> Result<Option<Candidate>, LinkError> {
-        let is_due = |one: &Failing| now.saturating_sub(one.last) >= SAME_LINK;
+        let is_due = |one: &FailingLink| now.saturating_sub(one.last) >= SAME_LINK;
         let again =
             self.failing.values().find(|one| is_due(one) && self.is_free(&one.candidate.host, now));
         if let Some(again) = again.map(|one| one.candidate.clone()) {
@@ -296,8 +296,10 @@ impl LinkChecker {
             if self.round.begun.is_some_and(|begun| now.saturating_sub(begun) < SAME_LINK) {
                 return Ok(());
             }
-            self.round =
-                Round { waiting: std::mem::take(&mut self.round.waiting), ..Round::default() };
+            self.round = CheckRound {
+                waiting: std::mem::take(&mut self.round.waiting),
+                ..CheckRound::default()
+            };
         }
         self.round.begun.get_or_insert(now);
         let query = active_links(self.round.after.clone(), PAGE, self.clock.now());

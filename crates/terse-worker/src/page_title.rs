@@ -37,7 +37,7 @@ pub(crate) fn title_of(fetched: &GetResponse) -> Option<String> {
         .unwrap_or(UTF_8);
     // A byte order mark takes precedence. Invalid bytes become the replacement character.
     let (text, ..) = encoding.decode(body);
-    title_in(&text).map(tidy).filter(|title| !title.is_empty())
+    title_in(&text).map(normalise_title).filter(|title| !title.is_empty())
 }
 
 /// The media type and the charset, both in lower case.
@@ -137,7 +137,7 @@ fn closing(text: &str, name: &str) -> Option<usize> {
 }
 
 /// Collapses white space, removes invisible characters and truncates.
-fn tidy(raw: &str) -> String {
+fn normalise_title(raw: &str) -> String {
     let decoded = html_escape::decode_html_entities(raw);
     let mut title = String::new();
     let mut length = 0;

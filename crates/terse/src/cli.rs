@@ -35,7 +35,7 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
-    global: Global,
+    global: GlobalArgs,
     #[command(flatten, next_help_heading = "Without a command")]
     serve: ServeArgs,
     #[command(subcommand)]
@@ -44,7 +44,7 @@ pub(crate) struct Cli {
 
 /// Options of every command.
 #[derive(Args, Debug)]
-struct Global {
+struct GlobalArgs {
     /// The settings file [default: terse.toml, if it exists]
     #[arg(
         long,

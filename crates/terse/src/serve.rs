@@ -58,7 +58,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     terse_worker::configure_allocator();
     listeners::raise_open_files();
     let (shutdown, server) = (config.shutdown.clone(), Server::start(&config, Clock::default())?);
-    server.greet(&config);
+    server.print_first_steps(&config);
     server.runtime.block_on(listeners::stop_signal())?;
     tracing::info!("stopping");
     server.draining.store(true, Ordering::Relaxed);
@@ -377,7 +377,7 @@ impl Server {
 
     /// Prints the address and the first steps to standard output. Standard error is the log, which
     /// must not contain keys.
-    fn greet(&self, config: &Config) {
+    fn print_first_steps(&self, config: &Config) {
         let (base, api) = (self.base_url.as_str().trim_end_matches('/'), &self.api_base);
         tracing::info!(address = %self.address, base_url = base, "terse is listening");
         let mut text = "\nterse is listening on".to_owned();

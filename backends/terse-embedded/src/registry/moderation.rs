@@ -137,7 +137,7 @@ impl RegistryWrites {
         change: (Option<String>, Option<String>),
         by: &Attribution,
     ) -> Result<(), RegistryWriteError> {
-        self.write(&AuditRecord::noted(act, subject, change), by)?;
+        self.write(&AuditRecord::custom(act, subject, change), by)?;
         Ok(())
     }
 }

@@ -96,7 +96,7 @@ const SETTLE: &str = "UPDATE deliveries SET body = ?2, state = ?3, attempts = ?4
 
 const RESEND: &str = "UPDATE deliveries SET state = ?2, attempts = ?3, next_at = ?4 WHERE id = ?1";
 
-fn lent(row: &Row<'_>) -> Result<(Webhook, u64), Failure> {
+fn webhook_with_claim_number(row: &Row<'_>) -> Result<(Webhook, u64), Failure> {
     Ok((rows::webhook(row)?, row.get::<_, i64>(rows::WEBHOOK)?.cast_unsigned()))
 }
 
@@ -130,7 +130,11 @@ impl RegistryQueries {
         owner: Option<OwnerId>,
         id: WebhookId,
     ) -> Result<Option<(Webhook, u64)>, Failure> {
-        self.one(WEBHOOK, params![filed(id.0), owner.map(|owner| filed(owner.0))], lent)
+        self.one(
+            WEBHOOK,
+            params![filed(id.0), owner.map(|owner| filed(owner.0))],
+            webhook_with_claim_number,
+        )
     }
 
     /// Webhooks with a due delivery, starting after the given id and wrapping around.
@@ -140,7 +144,11 @@ impl RegistryQueries {
         let mut ready = Vec::new();
         for (from, to) in [(after, i64::MAX), (i64::MIN, after)] {
             let left = at_most(claim.limit.saturating_sub(ready.len()));
-            ready.extend(self.all(READY, params![from, to, now, left, until, latest], lent)?);
+            ready.extend(self.all(
+                READY,
+                params![from, to, now, left, until, latest],
+                webhook_with_claim_number,
+            )?);
         }
         Ok(ready)
     }

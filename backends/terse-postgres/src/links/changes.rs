@@ -31,7 +31,7 @@ const MAX_PRUNED: i64 = 10_000;
 /// What a handle has read of the feed.
 #[derive(Default)]
 pub(crate) struct Feed {
-    seen: Option<Seen>,
+    seen: Option<LastRead>,
     changes: VecDeque<LinkChange>,
     /// How many changes have arrived.
     arrived: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Feed {
 }
 
 /// The state of the store at the last read.
-struct Seen {
+struct LastRead {
     snapshot: String,
     /// One past the last transaction that had ended.
     end: i64,
@@ -95,7 +95,7 @@ impl Feed {
             }
         };
         let first = rows.first().ok_or_else(|| corrupt("the store has no identity"))?;
-        let now = Seen {
+        let now = LastRead {
             snapshot: first.get(0),
             end: first.get(1),
             incarnation: first.get(2),

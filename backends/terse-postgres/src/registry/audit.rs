@@ -20,7 +20,7 @@ impl AuditLog for PostgresRegistry {
         by: Attribution,
     ) -> Answer<()> {
         step!(self, Rows, |step| {
-            step.write(&AuditRecord::noted(act, subject, change.clone()), &by).await?;
+            step.write(&AuditRecord::custom(act, subject, change.clone()), &by).await?;
             Ok(())
         })
     }

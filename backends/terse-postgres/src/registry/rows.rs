@@ -200,7 +200,7 @@ pub(super) fn webhook(row: &Row) -> Read<Webhook> {
 }
 
 /// Reads [`WEBHOOK_COLUMNS`] and the number of the last claim.
-pub(super) fn lent(row: &Row) -> Read<(Webhook, u64)> {
+pub(super) fn webhook_with_claim_number(row: &Row) -> Read<(Webhook, u64)> {
     Ok((webhook(row)?, id(row, WEBHOOK)?))
 }
 

@@ -37,7 +37,8 @@ impl Step<'_> {
              WHERE w.id = $1 AND ($2::bigint IS NULL OR w.owner = $2) FOR UPDATE"
         );
         let owner = owner.map(|owner| owner.0.cast_signed());
-        self.one(&sql, params![webhook.0.cast_signed(), owner], rows::lent).await
+        self.one(&sql, params![webhook.0.cast_signed(), owner], rows::webhook_with_claim_number)
+            .await
     }
 
     /// Writes a changed webhook, with a record in the audit log unless only its counters changed.
@@ -174,7 +175,7 @@ impl Step<'_> {
                     ],
                 )
                 .await?;
-            ready.extend(all(&rows, rows::lent)?);
+            ready.extend(all(&rows, rows::webhook_with_claim_number)?);
         }
         let next = format!(
             "SELECT {DELIVERY_COLUMNS} FROM deliveries d WHERE d.webhook = $1 \

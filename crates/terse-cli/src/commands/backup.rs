@@ -60,15 +60,15 @@ struct Manifest {
     links: Option<u64>,
     /// The clicks, if there is a clicks file.
     #[serde(default)]
-    clicks: Option<Copied>,
+    clicks: Option<BackupFile>,
     /// The owners, if there is a registry file.
     #[serde(default)]
-    owners: Option<Copied>,
+    owners: Option<BackupFile>,
 }
 
 /// One file of a backup.
 #[derive(Debug, Deserialize, Serialize)]
-struct Copied {
+struct BackupFile {
     sha256: String,
     bytes: u64,
     /// The number of entries, if known.
@@ -92,17 +92,17 @@ impl BackupArgs {
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         // A private folder (0700), which is deleted if anything below fails.
         let partial = tempfile::Builder::new().prefix(".terse-backup").tempdir_in(folder)?;
-        let copied = |of: &DataFile| -> anyhow::Result<Copied> {
+        let copied = |of: &DataFile| -> anyhow::Result<BackupFile> {
             let path = partial.path().join(of.name);
             (of.copy)(&of.path, &path).with_context(|| format!("copying {}", of.name))?;
             let count = (of.verify)(&path)
                 .with_context(|| format!("the copy of {} is damaged", of.name))?;
             let file = File::open(&path)?;
             file.sync_all()?;
-            Ok(Copied { sha256: digest_of(&file)?, bytes: file.metadata()?.len(), count })
+            Ok(BackupFile { sha256: digest_of(&file)?, bytes: file.metadata()?.len(), count })
         };
         let created_at = Clock::default().now().to_string();
-        let Copied { sha256, bytes, count: links } = copied(&files.links)?;
+        let BackupFile { sha256, bytes, count: links } = copied(&files.links)?;
         let if_there = |of: &DataFile| of.path.exists().then(|| copied(of)).transpose();
         // Copy owners after links: an owner without links is harmless, a link without its owner is
         // not.
@@ -133,7 +133,8 @@ impl BackupArgs {
                 None => String::new(),
             };
             let links = counted(manifest.links, "link");
-            let count = |copied: &Option<Copied>| copied.as_ref().and_then(|copied| copied.count);
+            let count =
+                |copied: &Option<BackupFile>| copied.as_ref().and_then(|copied| copied.count);
             let (clicks, owners) = (
                 counted(count(&manifest.clicks), "click"),
                 counted(count(&manifest.owners), "account"),
@@ -158,12 +159,12 @@ impl RestoreArgs {
             target.display()
         );
         // Move nothing until all files have been copied and verified.
-        let links = self.arrive(&files.links, &manifest.sha256)?;
+        let links = self.copy_in(&files.links, &manifest.sha256)?;
         let mut all = Vec::new();
         for (file, copied) in [(&files.clicks, &manifest.clicks), (&files.owners, &manifest.owners)]
         {
             if let Some(copied) = copied {
-                all.push(self.arrive(file, &copied.sha256)?);
+                all.push(self.copy_in(file, &copied.sha256)?);
             }
         }
         // The links last: if a step before fails, there is no store, and the restore can be
@@ -200,7 +201,7 @@ impl RestoreArgs {
 }
 
 /// A file of a backup, copied next to the path where it will be used.
-struct Arrived {
+struct RestoredFile {
     file: PathBuf,
     place: PathBuf,
     /// A private folder, so that files which verification leaves next to the copy are deleted too.
@@ -208,7 +209,7 @@ struct Arrived {
 }
 
 impl RestoreArgs {
-    fn arrive(&self, of: &DataFile, sha256: &str) -> anyhow::Result<Arrived> {
+    fn copy_in(&self, of: &DataFile, sha256: &str) -> anyhow::Result<RestoredFile> {
         let (name, place) = (of.name, &of.path);
         let folder = place.parent().context("the store has no folder")?;
         std::fs::create_dir_all(folder)?;
@@ -226,7 +227,7 @@ impl RestoreArgs {
         );
         (of.verify)(&incoming).with_context(|| format!("{name} in the backup is damaged"))?;
         (of.skip_ahead)(&incoming)?;
-        Ok(Arrived { file: incoming, place: place.to_owned(), _folder: arriving })
+        Ok(RestoredFile { file: incoming, place: place.to_owned(), _folder: arriving })
     }
 }
 

@@ -56,7 +56,7 @@ pub struct DoctorChecks {
 
 impl DoctorChecks {
     /// The settings, the data folder and the machine.
-    fn surroundings(&self) -> Vec<Finding> {
+    fn environment(&self) -> Vec<Finding> {
         let mut findings =
             vec![finding("settings", CheckResult::Good, "all known and within bounds", "")];
         findings.push(address(&self.base_url, self.listen));
@@ -82,7 +82,7 @@ impl DoctorChecks {
 
 impl SelfCheck for DoctorChecks {
     fn check(&self) -> Vec<Finding> {
-        let mut findings = self.surroundings();
+        let mut findings = self.environment();
         findings.extend(self.stores(false));
         findings
     }
@@ -151,7 +151,7 @@ impl DoctorArgs {
             }
             Server::Unchecked(finding) => vec![finding],
         };
-        findings.splice(0..0, checks.surroundings());
+        findings.splice(0..0, checks.environment());
         findings.extend(checks.stores(self.deep));
         tell(&findings, context.json)
     }

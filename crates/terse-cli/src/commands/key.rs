@@ -20,22 +20,22 @@ Examples:
   terse key revoke 7 --user ann")]
 pub struct KeyArgs {
     #[command(subcommand)]
-    act: Act,
+    act: KeyCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Act {
+enum KeyCommand {
     /// List API keys, oldest first
     List {
         #[command(flatten)]
-        whose: Whose,
+        account: AccountArg,
     },
     /// Create an API key and print it; it is never shown again
     Add {
         /// Name
         name: String,
         #[command(flatten)]
-        whose: Whose,
+        account: AccountArg,
         /// Permissions: create, read or full
         #[arg(long, default_value = "full")]
         scope: String,
@@ -54,18 +54,18 @@ enum Act {
         /// Its number
         id: u64,
         #[command(flatten)]
-        whose: Whose,
+        account: AccountArg,
     },
 }
 
 #[derive(Args, Debug)]
-struct Whose {
+struct AccountArg {
     /// The account, by name or number [default: the account of the key that is sent to --server]
     #[arg(long)]
     user: Option<String>,
 }
 
-impl Whose {
+impl AccountArg {
     fn path(&self, context: &CommandContext, api: &ApiClient) -> anyhow::Result<String> {
         match &self.user {
             Some(user) => Ok(format!("{}/keys", path_of(api, user)?)),
@@ -84,11 +84,11 @@ impl KeyArgs {
     pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         let api = context.api()?;
         match &self.act {
-            Act::List { whose } => {
-                let keys = api.expect(&Method::GET, &whose.path(context, &api)?, None)?.body;
+            KeyCommand::List { account } => {
+                let keys = api.expect(&Method::GET, &account.path(context, &api)?, None)?.body;
                 if context.json { say(&keys.to_string())? } else { list(&keys)? }
             }
-            Act::Add { name, whose, scope, expires, ttl, plan } => {
+            KeyCommand::Add { name, account, scope, expires, ttl, plan } => {
                 let mut body = json!({ "name": name, "scope": scope });
                 let ends = ttl.map(|ttl| {
                     terse_core::Clock::default()
@@ -103,15 +103,19 @@ impl KeyArgs {
                     body["plan"] = json!(plan);
                 }
                 let made =
-                    api.expect(&Method::POST, &whose.path(context, &api)?, Some(&body))?.body;
+                    api.expect(&Method::POST, &account.path(context, &api)?, Some(&body))?.body;
                 say(if context.json { made.to_string() } else { one_line(text(&made, "key")) }
                     .as_str())?;
                 if !context.json && is_out() {
                     eprintln!("The key is not shown again. Its number is {}.", made["id"]);
                 }
             }
-            Act::Revoke { id, whose } => {
-                api.expect(&Method::DELETE, &format!("{}/{id}", whose.path(context, &api)?), None)?;
+            KeyCommand::Revoke { id, account } => {
+                api.expect(
+                    &Method::DELETE,
+                    &format!("{}/{id}", account.path(context, &api)?),
+                    None,
+                )?;
                 say(if context.json {
                     json!({ "id": id }).to_string()
                 } else {

@@ -28,11 +28,11 @@ Examples:
   terse user suspend bob --why 'sends spam'")]
 pub struct UserArgs {
     #[command(subcommand)]
-    act: Act,
+    act: UserCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Act {
+enum UserCommand {
     /// List accounts, oldest first
     List,
     /// Create an account
@@ -40,7 +40,7 @@ enum Act {
         /// The name to sign in with
         name: String,
         #[command(flatten)]
-        about: About,
+        about: AccountArgs,
     },
     /// Change an account
     Set {
@@ -54,7 +54,7 @@ enum Act {
         #[arg(long)]
         plan: Option<String>,
         #[command(flatten)]
-        about: About,
+        about: AccountArgs,
     },
     /// Suspend an account: its links, keys and sessions stop working
     Suspend {
@@ -102,7 +102,7 @@ enum Act {
 }
 
 #[derive(Args, Debug)]
-struct About {
+struct AccountArgs {
     /// The role: user, moderator or admin [default for a new account: user]
     #[arg(long)]
     role: Option<String>,
@@ -111,7 +111,7 @@ struct About {
     password_file: Option<PathBuf>,
 }
 
-impl About {
+impl AccountArgs {
     fn add_to(&self, body: &mut Map<String, Value>) -> anyhow::Result<()> {
         if let Some(role) = &self.role {
             body.insert("role".into(), json!(role));
@@ -127,8 +127,8 @@ impl UserArgs {
     pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         let api = context.api()?;
         match &self.act {
-            Act::List => list(&api, context.json),
-            Act::Add { name, about } => {
+            UserCommand::List => list(&api, context.json),
+            UserCommand::Add { name, about } => {
                 let mut body = Map::from_iter([("name".to_owned(), json!(name))]);
                 about.add_to(&mut body)?;
                 let made = api.expect(&Method::POST, USERS, Some(&body.into()))?.body;
@@ -143,7 +143,7 @@ impl UserArgs {
                 }
                 Ok(true)
             }
-            Act::Set { user, new_name, plan, about } => {
+            UserCommand::Set { user, new_name, plan, about } => {
                 let path = path_of(&api, user)?;
                 let mut body = Map::new();
                 body.extend(new_name.as_ref().map(|name| ("name".to_owned(), json!(name))));
@@ -155,17 +155,17 @@ impl UserArgs {
                     format!("changed: {} ({})", user.name, user.role)
                 })
             }
-            Act::Suspend { user, why } => {
+            UserCommand::Suspend { user, why } => {
                 let path = format!("{}/suspend", path_of(&api, user)?);
                 let changed = api.expect(&Method::POST, &path, Some(&json!({ "why": why })))?.body;
                 print_account(context, &changed, |user| format!("suspended: {}", user.name))
             }
-            Act::Reinstate { user, why } => {
+            UserCommand::Reinstate { user, why } => {
                 let path = format!("{}/reinstate", path_of(&api, user)?);
                 let changed = api.expect(&Method::POST, &path, Some(&json!({ "why": why })))?.body;
                 print_account(context, &changed, |user| format!("reinstated: {}", user.name))
             }
-            Act::Erase { user, yes } => {
+            UserCommand::Erase { user, yes } => {
                 anyhow::ensure!(
                     *yes,
                     "this erases the account with all its links and clicks and cannot be undone; add --yes"
@@ -180,7 +180,7 @@ impl UserArgs {
                 }
                 Ok(true)
             }
-            Act::Reset { user } => {
+            UserCommand::Reset { user } => {
                 let path = format!("{}/reset_link", path_of(&api, user)?);
                 let made = api.expect(&Method::POST, &path, None)?.body;
                 say(if context.json { made.to_string() } else { one_line(text(&made, "url")) }
@@ -191,14 +191,14 @@ impl UserArgs {
                 }
                 Ok(true)
             }
-            Act::TwoFactorOff { user } => {
+            UserCommand::TwoFactorOff { user } => {
                 let path = format!("{}/two_factor", path_of(&api, user)?);
                 let changed = api.expect(&Method::DELETE, &path, None)?.body;
                 print_account(context, &changed, |user| {
                     format!("two-factor sign-in is off: {}", user.name)
                 })
             }
-            Act::Invite { role, ttl } => {
+            UserCommand::Invite { role, ttl } => {
                 let mut body = json!({ "role": role });
                 if let Some(ttl) = ttl {
                     body["ttl"] = json!(ttl.get().as_secs());

@@ -153,7 +153,7 @@ impl Field {
 
 /// What a row says about a link.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct RowFields {
     body: Map<String, Value>,
     /// The code in a short URL; a column with the code itself comes first.
     short_url: Option<String>,
@@ -161,7 +161,7 @@ pub(crate) struct Gathered {
     clicks: Option<u64>,
 }
 
-impl Gathered {
+impl RowFields {
     /// Takes a cell of a table.
     pub(crate) fn put_cell(
         &mut self,

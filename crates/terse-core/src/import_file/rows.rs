@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::cells::unguard;
 use super::columns::{Column, Columns, MAX_COLUMNS, Source, meaning};
 use super::document::{Document, is_document};
-use super::fields::{Field, Gathered};
+use super::fields::{Field, RowFields};
 use super::records::{MAX_RECORD_LEN, Record, Records, cells};
 use super::{ImportFileError, cut};
 use crate::time::Timestamp;
@@ -238,7 +238,7 @@ impl Rows {
         Ok(None)
     }
 
-    fn read(&mut self, bytes: &[u8]) -> Result<Gathered, (Option<String>, String)> {
+    fn read(&mut self, bytes: &[u8]) -> Result<RowFields, (Option<String>, String)> {
         let refuse = |reason: &str| (None, reason.to_owned());
         match &self.shape {
             Shape::Jsonl => {
@@ -257,12 +257,12 @@ impl Rows {
     fn read_object(
         &mut self,
         object: Map<String, Value>,
-    ) -> Result<Gathered, (Option<String>, String)> {
+    ) -> Result<RowFields, (Option<String>, String)> {
         if self.source.is_none() {
             self.source = Source::of(object.keys().map(String::as_str));
         }
         let separators = Source::tag_separators(self.source);
-        let mut gathered = Gathered::default();
+        let mut gathered = RowFields::default();
         for (name, value) in object {
             let column = meaning(&name);
             let mut used = !matches!(column, None | Some(Column::Unused));
@@ -350,7 +350,7 @@ impl Rows {
     }
 }
 
-fn from_cells(cells: &[Vec<u8>], columns: &Columns) -> Result<Gathered, (Option<String>, String)> {
+fn from_cells(cells: &[Vec<u8>], columns: &Columns) -> Result<RowFields, (Option<String>, String)> {
     if cells.len() != columns.columns.len() {
         return Err((
             None,
@@ -358,7 +358,7 @@ fn from_cells(cells: &[Vec<u8>], columns: &Columns) -> Result<Gathered, (Option<
         ));
     }
     let separators = Source::tag_separators(columns.source);
-    let mut gathered = Gathered::default();
+    let mut gathered = RowFields::default();
     for (cell, (column, name)) in cells.iter().zip(&columns.columns) {
         let refuse = |reason: &str| (Some(name.clone()), reason.to_owned());
         let cell = unguard(std::str::from_utf8(cell).map_err(|_| refuse("not valid UTF-8"))?);

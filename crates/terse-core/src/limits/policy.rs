@@ -85,7 +85,7 @@ impl RateLimits {
     /// the key or of the account replaces the common limit.
     pub fn allowance(&self, principal: &Principal, address: Option<IpAddr>) -> Allowance {
         let per_key = |key, plan: Option<Limit>| Bucket {
-            whose: Whose::Key(key),
+            whose: LimitOwner::Key(key),
             limit: plan.unwrap_or(self.create_per_key),
         };
         let (owner, key) = match (principal.caller, principal.credential) {
@@ -95,11 +95,11 @@ impl RateLimits {
             (Caller::Owner(owner), _) => (owner, per_key(BROWSERS | owner.0, None)),
         };
         let account = Bucket {
-            whose: Whose::Account(owner.0),
+            whose: LimitOwner::Account(owner.0),
             limit: principal.account_plan.unwrap_or(self.create_per_account),
         };
         let address = Bucket {
-            whose: Whose::AddressWithKey(address.unwrap_or_else(nowhere)),
+            whose: LimitOwner::AddressWithKey(address.unwrap_or_else(unknown_address)),
             limit: self.create_per_address_with_key,
         };
         Allowance::of([key, account, address])
@@ -108,7 +108,7 @@ impl RateLimits {
     /// How many links a caller without credentials may create. All callers without an address
     /// share one bucket.
     pub fn anonymous_allowance(&self, address: Option<IpAddr>) -> Allowance {
-        let whose = Whose::Address(address.unwrap_or_else(nowhere));
+        let whose = LimitOwner::Address(address.unwrap_or_else(unknown_address));
         Allowance::of([Bucket { whose, limit: self.create_per_address }])
     }
 
@@ -174,7 +174,7 @@ impl RateLimits {
 
     /// Counts a request for a link that does not exist.
     pub async fn guess(&self, address: Option<IpAddr>) -> Result<(), LimitReached> {
-        let whose = Whose::Address(address.unwrap_or_else(nowhere));
+        let whose = LimitOwner::Address(address.unwrap_or_else(unknown_address));
         let verdict = self.count(LimitedAction::Guess, whose, self.guesses_per_address, 1).await;
         if verdict.allowed {
             return Ok(());
@@ -185,7 +185,7 @@ impl RateLimits {
     /// Counts a password that a signed-in account gives to confirm an action.
     pub async fn prove(&self, owner: u64) -> Result<(), LimitReached> {
         let verdict =
-            self.count(LimitedAction::SignIn, Whose::Key(owner), PASSWORD_CHECKS, 1).await;
+            self.count(LimitedAction::SignIn, LimitOwner::Key(owner), PASSWORD_CHECKS, 1).await;
         if verdict.allowed {
             return Ok(());
         }
@@ -196,7 +196,7 @@ impl RateLimits {
     /// Counts a code of two-factor sign-in. An attacker who knows the password has few guesses.
     pub async fn try_code(&self, owner: u64) -> Result<(), LimitReached> {
         let verdict =
-            self.count(LimitedAction::SignIn, Whose::Key(CODES | owner), CODE_CHECKS, 1).await;
+            self.count(LimitedAction::SignIn, LimitOwner::Key(CODES | owner), CODE_CHECKS, 1).await;
         if verdict.allowed {
             return Ok(());
         }
@@ -206,7 +206,7 @@ impl RateLimits {
 
     /// Gives the attempt back: the code was right.
     pub async fn right_code(&self, owner: u64) {
-        let whose = Whose::Key(CODES | owner);
+        let whose = LimitOwner::Key(CODES | owner);
         self.limiter.give_back(&takes(LimitedAction::SignIn, whose, CODE_CHECKS, 1)).await;
     }
 
@@ -216,7 +216,7 @@ impl RateLimits {
             return Ok(());
         }
         let OwnerId(owner) = account.id;
-        let verdict = self.count(LimitedAction::MakeKey, Whose::Key(owner), NEW_KEYS, 1).await;
+        let verdict = self.count(LimitedAction::MakeKey, LimitOwner::Key(owner), NEW_KEYS, 1).await;
         if verdict.allowed {
             return Ok(());
         }
@@ -283,9 +283,9 @@ impl RateLimits {
     }
 
     fn sign_in_takes(&self, SignInAttempt { address, name }: SignInAttempt) -> Vec<TokenRequest> {
-        let mut all = takes(LimitedAction::SignIn, Whose::Address(address), self.sign_in, 1);
+        let mut all = takes(LimitedAction::SignIn, LimitOwner::Address(address), self.sign_in, 1);
         if let Some(name) = name {
-            all.extend(takes(LimitedAction::SignIn, Whose::Key(name), self.sign_in, 1));
+            all.extend(takes(LimitedAction::SignIn, LimitOwner::Key(name), self.sign_in, 1));
         }
         all
     }
@@ -293,7 +293,7 @@ impl RateLimits {
     /// Counts a report of a link.
     pub async fn report(&self, address: IpAddr) -> Result<(), LimitReached> {
         let verdict = self
-            .count(LimitedAction::Report, Whose::Address(address), self.reports_per_address, 1)
+            .count(LimitedAction::Report, LimitOwner::Address(address), self.reports_per_address, 1)
             .await;
         if verdict.allowed {
             return Ok(());
@@ -307,7 +307,7 @@ impl RateLimits {
     async fn count(
         &self,
         action: LimitedAction,
-        whose: Whose,
+        whose: LimitOwner,
         limit: Limit,
         count: u32,
     ) -> LimitDecision {
@@ -319,20 +319,20 @@ impl RateLimits {
 }
 
 /// The tokens that an action costs.
-fn takes(action: LimitedAction, whose: Whose, limit: Limit, count: u32) -> Vec<TokenRequest> {
+fn takes(action: LimitedAction, whose: LimitOwner, limit: Limit, count: u32) -> Vec<TokenRequest> {
     match (whose, action) {
-        (Whose::Address(address), _) => by_address(action, address, limit, count),
-        (Whose::AddressWithKey(address), LimitedAction::AskToCreate) => {
+        (LimitOwner::Address(address), _) => by_address(action, address, limit, count),
+        (LimitOwner::AddressWithKey(address), LimitedAction::AskToCreate) => {
             by_address(LimitedAction::AskToCreateWithKey, address, limit, count)
         }
-        (Whose::AddressWithKey(address), _) => {
+        (LimitOwner::AddressWithKey(address), _) => {
             by_address(LimitedAction::CreateWithKey, address, limit, count)
         }
-        (Whose::Key(key), _) => {
+        (LimitOwner::Key(key), _) => {
             let subject = LimitSubject { action, key: LimitKey::Key(key) };
             vec![TokenRequest { subject, limit, count }]
         }
-        (Whose::Account(account), _) => {
+        (LimitOwner::Account(account), _) => {
             let subject = LimitSubject { action, key: LimitKey::Account(account, limit) };
             vec![TokenRequest { subject, limit, count }]
         }
@@ -360,19 +360,20 @@ impl Allowance {
     /// of the address.
     fn deciding(&self, verdict: &LimitDecision) -> Bucket {
         let exact = self.0.iter().find(|bucket| bucket.limit.count() == verdict.limit);
-        let nowhere = Bucket { whose: Whose::Address(nowhere()), limit: Limit::OFF };
-        exact.or_else(|| self.0.last()).copied().unwrap_or(nowhere)
+        let unknown_address =
+            Bucket { whose: LimitOwner::Address(unknown_address()), limit: Limit::OFF };
+        exact.or_else(|| self.0.last()).copied().unwrap_or(unknown_address)
     }
 }
 
 impl Allowance {
-    /// Whose buckets have this limit. A decision contains the size of the bucket, but not whose it
+    /// LimitOwner buckets have this limit. A decision contains the size of the bucket, but not whose it
     /// is. If two buckets have the same limit, either may have decided, and messages name both.
     fn in_words(&self, limit: Limit) -> String {
         let word = |whose| match whose {
-            Whose::Account(_) => "with all keys of the account",
-            Whose::Key(_) => "with this key",
-            Whose::Address(_) | Whose::AddressWithKey(_) => "from this address",
+            LimitOwner::Account(_) => "with all keys of the account",
+            LimitOwner::Key(_) => "with this key",
+            LimitOwner::Address(_) | LimitOwner::AddressWithKey(_) => "from this address",
         };
         let same = self.0.iter().filter(|bucket| bucket.limit.count() == limit.count());
         let words: Vec<&str> = same.map(|bucket| word(bucket.whose)).collect();
@@ -382,12 +383,12 @@ impl Allowance {
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    whose: Whose,
+    whose: LimitOwner,
     limit: Limit,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Whose {
+enum LimitOwner {
     Address(IpAddr),
     /// The same address, for requests with a key.
     AddressWithKey(IpAddr),
@@ -440,7 +441,7 @@ impl LimitReached {
 }
 
 /// The address of callers whose address is unknown.
-fn nowhere() -> IpAddr {
+fn unknown_address() -> IpAddr {
     Ipv4Addr::UNSPECIFIED.into()
 }
 
@@ -462,8 +463,9 @@ mod tests {
     fn a_message_names_every_bucket_that_may_have_decided() {
         let bucket = |whose, count| Bucket { whose, limit: Limit::per_hour(count) };
         let words = |key, account| {
-            let address = bucket(Whose::AddressWithKey(nowhere()), 2000);
-            let all = [bucket(Whose::Key(1), key), bucket(Whose::Account(2), account), address];
+            let address = bucket(LimitOwner::AddressWithKey(unknown_address()), 2000);
+            let all =
+                [bucket(LimitOwner::Key(1), key), bucket(LimitOwner::Account(2), account), address];
             Allowance::of(all).in_words(Limit::per_hour(100))
         };
         assert_eq!(words(100, 500), "with this key");

@@ -260,7 +260,7 @@ impl AuditRecord {
     }
 
     /// An action outside the registry.
-    pub fn noted(
+    pub fn custom(
         act: AuditAction,
         subject: &str,
         (before, after): (Option<String>, Option<String>),
@@ -358,11 +358,11 @@ pub fn redact_account(lines: &mut [AuditEntry], name: &AccountName) {
     // Longer names first: they may contain shorter ones.
     names.sort_by_key(|name| std::cmp::Reverse(name.len()));
     for line in lines {
-        line.why.iter_mut().for_each(|why| names.iter().for_each(|name| strike(why, name)));
+        line.why.iter_mut().for_each(|why| names.iter().for_each(|name| redact(why, name)));
         for text in [&mut line.before, &mut line.after].into_iter().flatten() {
             let mut value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
             if let Some(Value::String(why)) = value.pointer_mut("/suspended/why") {
-                names.iter().for_each(|name| strike(why, name));
+                names.iter().for_each(|name| redact(why, name));
                 *text = value.to_string();
             }
         }
@@ -380,7 +380,7 @@ fn clear(value: &mut Value) -> Option<String> {
 }
 
 /// Redacts a name in a text, in any case, where it is a whole word.
-fn strike(text: &mut String, name: &str) {
+fn redact(text: &mut String, name: &str) {
     let mut from = 0;
     while let Some(at) = text[from..].to_ascii_lowercase().find(name).map(|at| from + at) {
         let end = at + name.len();
@@ -449,7 +449,7 @@ mod tests {
             ("", ""),
         ] {
             let mut text = text.to_owned();
-            strike(&mut text, "ci");
+            redact(&mut text, "ci");
             assert_eq!(text, want);
         }
     }

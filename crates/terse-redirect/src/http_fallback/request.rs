@@ -117,7 +117,7 @@ pub(super) fn target_length(uri: &Uri) -> usize {
 }
 
 /// The same request for another path.
-pub(super) fn elsewhere(mut request: Request<Incoming>, path: &str) -> Request<Incoming> {
+pub(super) fn with_path(mut request: Request<Incoming>, path: &str) -> Request<Incoming> {
     let mut state = request.uri().clone().into_parts();
     state.path_and_query = path.parse().ok();
     if let Ok(uri) = Uri::from_parts(state) {

@@ -17,7 +17,7 @@ use crate::{ListEntry, ParsedList, ProtectedHosts, parse};
 const MIN_SHRINK_CHECK: usize = 100;
 
 /// A file's modification time and size.
-type Look = (SystemTime, u64);
+type FileStamp = (SystemTime, u64);
 
 /// What a match on a list does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,8 +38,8 @@ pub(crate) struct LoadedList {
     own_hosts: Hosts,
     kept: Option<CachedCopy>,
     /// The file's metadata when it was last read, and at the last poll.
-    read: Option<Look>,
-    seen: Option<Look>,
+    read: Option<FileStamp>,
+    seen: Option<FileStamp>,
 }
 
 /// The result of offering a new version.
@@ -193,7 +193,7 @@ impl LoadedList {
     }
 }
 
-fn look(path: &Path) -> io::Result<Look> {
+fn look(path: &Path) -> io::Result<FileStamp> {
     let found = fs::metadata(path)?;
     if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));

@@ -75,7 +75,7 @@ pub(crate) struct ItemResult {
     status: u16,
     /// The link; in camelCase if the item was.
     #[schema(required = true, value_type = Option<LinkBody>)]
-    link: Option<SpelledLink>,
+    link: Option<LinkInSpelling>,
     /// What went wrong.
     #[schema(required = true, value_type = Option<ProblemBody>)]
     problem: Option<ProblemBody>,
@@ -84,7 +84,7 @@ pub(crate) struct ItemResult {
 /// A link in the spelling of its request.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum SpelledLink {
+enum LinkInSpelling {
     SnakeCase(Box<LinkBody>),
     CamelCase(Value),
 }
@@ -323,8 +323,8 @@ where
             let now = if made.new && made.replayed { made.link.created_at } else { now };
             let body = LinkBody::new(&made.link, clicks, hosts, now);
             let link = match spelling.is_camel_case() {
-                true => SpelledLink::CamelCase(in_camel_case(&body)),
-                false => SpelledLink::SnakeCase(Box::new(body)),
+                true => LinkInSpelling::CamelCase(in_camel_case(&body)),
+                false => LinkInSpelling::SnakeCase(Box::new(body)),
             };
             ItemResult { index, status: status.as_u16(), link: Some(link), problem: None }
         }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::click_rows::{COLUMNS, ClickRow};
 use super::links::readable;
-use super::period::{bad_bots, moment};
+use super::period::{bad_bots, parse_time};
 use super::streamed::{self, Sender};
 use crate::describe;
 use crate::http::extract::{Authenticated, Name};
@@ -73,7 +73,7 @@ pub(super) async fn link_clicks(
     let bots = params.take("bots").map(|word| BotFilter::parse(&word).ok_or_else(bad_bots));
     let bots = bots.transpose()?.unwrap_or_default();
     let at = |name, text: Option<String>| {
-        text.map(|text| moment(name, &text, &TimeZone::UTC)).transpose()
+        text.map(|text| parse_time(name, &text, &TimeZone::UTC)).transpose()
     };
     let (from, to) = (at("from", params.take("from"))?, at("to", params.take("to"))?);
     if from.zip(to).is_some_and(|(from, to)| from >= to) {

@@ -85,7 +85,7 @@ pub(crate) struct ModeratedLink {
     #[schema(schema_with = super::schemas::status)]
     status: &'static str,
     /// Its moderation status.
-    #[schema(schema_with = super::schemas::standing)]
+    #[schema(schema_with = super::schemas::moderation_status)]
     standing: &'static str,
     /// Who decided: `moderator`, or `screen` for lists, flags and reports.
     judged_by: &'static str,

@@ -64,8 +64,8 @@ impl PeriodText {
             .map(|word| BotFilter::parse(&word).ok_or_else(bad_bots))
             .transpose()?
             .unwrap_or_default();
-        let from = self.from.map(|text| moment("from", &text, &zone)).transpose()?;
-        let to = self.to.map(|text| moment("to", &text, &zone)).transpose()?;
+        let from = self.from.map(|text| parse_time("from", &text, &zone)).transpose()?;
+        let to = self.to.map(|text| parse_time("to", &text, &zone)).transpose()?;
         let begin =
             from.unwrap_or_else(|| since(to.unwrap_or(now)).max(now.saturating_sub(MAX_PERIOD)));
         // A period that has just begun is at least one millisecond long.
@@ -167,7 +167,7 @@ pub(super) fn bad_bots() -> Problem {
 
 /// Parses a time or a date. A date means the start of that day in the zone, which is not always
 /// midnight.
-pub(super) fn moment(
+pub(super) fn parse_time(
     field: &'static str,
     text: &str,
     zone: &TimeZone,
@@ -245,9 +245,9 @@ mod tests {
             ("20260329", "Europe/Berlin", "2026-03-28T23:00:00Z"),
         ] {
             let zone = zone("tz", tz).unwrap();
-            assert_eq!(moment("from", text, &zone).unwrap().to_string(), want, "{text} {tz}");
+            assert_eq!(parse_time("from", text, &zone).unwrap().to_string(), want, "{text} {tz}");
         }
-        let refused = moment("from", "2026-03-29 12:00", &TimeZone::UTC).unwrap_err();
+        let refused = parse_time("from", "2026-03-29 12:00", &TimeZone::UTC).unwrap_err();
         assert!(refused.detail().contains("no offset"), "{refused:?}");
         for bad in [
             "",

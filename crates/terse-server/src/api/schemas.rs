@@ -78,7 +78,7 @@ pub(super) fn redirect_or_null() -> Object {
         .build()
 }
 
-pub(super) fn standing() -> Object {
+pub(super) fn moderation_status() -> Object {
     let about = "`suspicious` puts a warning page before the link, `blocked` takes it down.";
     kind(Type::String)
         .description(Some(about))

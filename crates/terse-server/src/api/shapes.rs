@@ -272,7 +272,7 @@ fn change<T>(field: Option<Option<T>>) -> PatchField<T> {
 #[schema(example = json!({ "standing": "blocked", "why": "imitates a bank" }))]
 pub(crate) struct SetModerationStatus {
     /// `suspicious` puts a warning page before the link, `blocked` answers 451.
-    #[schema(schema_with = super::schemas::standing)]
+    #[schema(schema_with = super::schemas::moderation_status)]
     pub(crate) standing: ModerationStatusValue,
     /// For the audit log.
     #[schema(min_length = 1, max_length = 1000)]

@@ -20,7 +20,7 @@ impl AuditLog for MemoryRegistry {
         change: (Option<String>, Option<String>),
         by: Attribution,
     ) -> Answer<()> {
-        self.enter().await?.write(AuditRecord::noted(act, subject, change), by);
+        self.enter().await?.write(AuditRecord::custom(act, subject, change), by);
         Ok(())
     }
 

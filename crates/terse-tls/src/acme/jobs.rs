@@ -124,7 +124,7 @@ impl CertificateOrders {
     }
 
     /// Removes what interrupted orders and removed domains have left.
-    async fn tidy(&self, token: FencingToken) -> Result<(), RegistryError> {
+    async fn remove_leftovers(&self, token: FencingToken) -> Result<(), RegistryError> {
         let (known, hosts) = (self.node.known(), self.node.ordered_hosts());
         for host in &known.challenges {
             self.put(token, AcmeRecordKind::Challenge, host, None).await?;
@@ -259,7 +259,7 @@ impl Job for CertificateOrders {
     async fn run(&mut self, context: &JobContext) -> Result<NextRun, BoxError> {
         let token = context.token().ok_or("the orders of certificates need the lease")?;
         self.node.refresh().await?;
-        self.tidy(token).await?;
+        self.remove_leftovers(token).await?;
         for host in self.node.due(self.retry_after.take()) {
             let steady = self.node.clock.steady();
             if steady < self.paused_until || !self.limit.take(steady) {
