@@ -40,6 +40,10 @@ class Sample:
         return self.client / self.seconds if self.seconds else 0.0
 
     @property
+    def cpu_per_request(self):
+        return self.cpu / self.requests if self.requests else float("inf")
+
+    @property
     def serving_per_request(self):
         return (self.serving or self.cpu) / self.requests if self.requests else float("inf")
 
@@ -69,24 +73,30 @@ class Clients:
         spent = {"cpu": server.cpu() - cpu, "serving": server.serving_cpu() - serving, "client": children_cpu() - client}
         return done.stdout, spent
 
-    def visit(self, server, pick, file, connections=64, close=False, browser=False, seconds=None, warm_up=0.3):
-        """Requests links as fast as they are answered; `unknown` requests codes that do not exist."""
+    def visit(self, server, pick, file, connections=64, close=False, browser=False, seconds=None, warm_up=0.3, status=302, clients=1):
+        """Requests links as fast as they are answered; `unknown` requests codes that do not exist. Several clients share the connections."""
         seconds = seconds or self.seconds
-        status = 302
         if pick == "unknown":
             # Other codes in each round, because the server caches unknown ones.
             pick, status, file = "each", 404, file + ".unknown"
             with open(file, "w", encoding="ascii") as out:
                 out.writelines("/" + "".join(random.choices(BASE62, k=7)) + "\n" for _ in range(500_000))
         command = [self.client, "--server", f"127.0.0.1:{server.port}", "--paths", file, "--pick", pick, "--status", status]
-        command += ["--connections", connections, "--seconds", seconds, "--warm-up", warm_up]
+        command += ["--connections", max(1, connections // clients), "--seconds", seconds, "--warm-up", warm_up]
         command += [*(["--close"] if close else []), *(["--browser"] if browser else [])]
+        if clients > 1:
+            # A shell waits for all of them; each prints one line.
+            command = ["sh", "-c", 'n=$0; while [ $n -gt 0 ]; do "$@" & n=$((n-1)); done; wait', clients, *command]
         output, spent = self.run(list(map(str, command)), seconds, server)
-        found = json.loads(output)
+        found = [json.loads(line) for line in output.splitlines()]
+        if len(found) != clients:
+            raise Failure(f"{clients - len(found)} of {clients} clients failed")
+        took = sum(one["seconds"] for one in found) / clients
         # The server also worked during the warm-up; the client's own figure leaves it out.
-        share = found["seconds"] / (found["seconds"] + warm_up)
-        spent = {"cpu": spent["cpu"] * share, "serving": spent["serving"] * share, "client": found["client_cpu"]}
-        return Sample(found["requests"], found["seconds"], found["errors"], p99=found["p99_us"] / 1e6, **spent)
+        share = took / (took + warm_up)
+        spent = {"cpu": spent["cpu"] * share, "serving": spent["serving"] * share, "client": max(one["client_cpu"] for one in found)}
+        requests, errors = (sum(one[name] for one in found) for name in ("requests", "errors"))
+        return Sample(requests, took, errors, p99=max(one["p99_us"] for one in found) / 1e6, **spent)
 
     def h2load(self, server, urls, connections=16, streams=16):
         command = ["h2load", f"-t{min(self.threads, connections)}", f"-c{connections}", f"-m{streams}", f"-D{self.seconds}"]

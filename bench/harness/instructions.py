@@ -64,6 +64,8 @@ def per_redirect(folder, start, clients, file, seconds, progress):
         serving += total if SERVING.search(text) else 0
     if not everything:
         raise Failure(f"callgrind counted no instructions:\n{server.tail()}")
+    if is_terse and not serving:
+        raise Failure("the binary has no function names: build it with --profile profiling")
     return everything / requests, serving / requests, requests
 
 

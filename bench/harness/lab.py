@@ -6,7 +6,7 @@ import random
 import shutil
 import sys
 
-from harness import links
+from harness import links, peer
 from harness.clients import Clients
 from harness.servers import Failure, alone, start_nginx, start_terse
 
@@ -19,13 +19,14 @@ class Lab:
         self.servers = []
         self.load_before = chosen.load_before
         self.maximum = {}  # hot redirects per second, by server, once measured
+        self.charts = {}  # a title and an SVG, by name
         cores = sorted(os.sched_getaffinity(0))
         half = len(cores) // 2
         pin = half > 0 and not chosen.no_pin
         self.server_cores = chosen.server_cores or (",".join(map(str, cores[:half])) if pin else None)
         self.client_cores = chosen.client_cores or (",".join(map(str, cores[half:])) if pin else None)
-        self.threads = count(self.server_cores) if self.server_cores else len(cores)
-        client_threads = count(self.client_cores) if self.client_cores else len(cores)
+        self.threads = len(expand(self.server_cores)) if self.server_cores else len(cores)
+        client_threads = len(expand(self.client_cores)) if self.client_cores else len(cores)
         self.clients = Clients(binary, client, self.client_cores, client_threads, chosen.seconds)
         if self.server_cores:
             where = f"servers on core {self.server_cores}, clients on core {self.client_cores}"
@@ -97,6 +98,34 @@ class Lab:
         self.clients.visit_each(server, file)
         return server
 
+    def copies(self, name, threads, cores):
+        """terse and nginx with the hot links and so many serving threads, each link visited once."""
+        hot, file = self.hot
+        folder = os.path.join(self.folder, name)
+        with alone(hot, self.servers):
+            hot.backup(os.path.join(folder, "data"), self.binary)
+        terse = start_terse(self.binary, folder, threads, cores)
+        of_nginx = os.path.join(folder, "nginx")
+        nginx = start_nginx(lambda port, h2: links.nginx_config(self.numbered, of_nginx, port, h2, threads), of_nginx, cores)
+        self.servers += [terse, nginx]
+        terse.wait_for("/readyz", 200)
+        nginx.wait_for(self.numbered[0][1], 302)
+        for server in (terse, nginx):
+            self.clients.visit_each(server, file)
+        return terse, nginx
+
+    def cores_of_servers(self):
+        """The numbers of the cores that servers run on."""
+        return expand(self.server_cores) if self.server_cores else sorted(os.sched_getaffinity(0))
+
+    @functools.cached_property
+    def peer(self):
+        """The other shortener with the same links, each visited once."""
+        _, file = self.hot
+        server = peer.start(self, self.numbered)
+        self.clients.visit(server, "each", file, status=peer.STATUS, seconds=2)
+        return server
+
     @functools.cached_property
     def baseline(self):
         """The terse binary of --against with its own links, and the file of their paths."""
@@ -135,26 +164,34 @@ class Lab:
                 raise Failure(f"terse and nginx give different answers for {path}: {answers}")
         return server
 
+    def stored_folder(self, count):
+        name = f"links-{count}"
+        return os.path.join(self.chosen.work, name) if self.chosen.keep else os.path.join(self.folder, name)
+
     @functools.cached_property
     def cold_folder(self):
-        name = f"links-{self.chosen.links}"
-        return os.path.join(self.chosen.work, name) if self.chosen.keep else os.path.join(self.folder, name)
+        return self.stored_folder(self.chosen.links)
+
+    def stored(self, count):
+        """terse with so many links, none of them cached, and the file of their paths."""
+        need = count * 1024
+        folder = self.stored_folder(count)
+        os.makedirs(folder, exist_ok=True)
+        if shutil.disk_usage(folder).free < need:
+            raise Failure(f"{count:,} links need {need >> 30} GiB of free disk space; choose fewer with --links")
+        settings = {"TERSE_CACHE__SIZE": self.chosen.cold_cache} if self.chosen.cold_cache else {}
+        return self.filled(folder, count, settings)
 
     @functools.cached_property
     def cold(self):
         """terse with many links, none of them cached, and the file of their paths."""
-        need = self.chosen.links * 1024
-        os.makedirs(self.cold_folder, exist_ok=True)
-        if shutil.disk_usage(self.cold_folder).free < need:
-            raise Failure(f"{self.chosen.links:,} links need {need >> 30} GiB of free disk space; choose fewer with --links")
-        settings = {"TERSE_CACHE__SIZE": self.chosen.cold_cache} if self.chosen.cold_cache else {}
-        return self.filled(self.cold_folder, self.chosen.links, settings)
+        return self.stored(self.chosen.links)
 
 
-def count(cores):
-    """The number of cores in a list such as `0-3,6`."""
-    total = 0
+def expand(cores):
+    """The cores of a list such as `0-3,6`."""
+    found = []
     for part in cores.split(","):
         first, _, last = part.partition("-")
-        total += int(last or first) - int(first) + 1
-    return total
+        found += range(int(first), int(last or first) + 1)
+    return found

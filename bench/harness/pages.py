@@ -20,6 +20,8 @@ from harness.servers import Failure
 LINKS = 1_000_000
 BATCH = 1000
 CLICKS = 20_000
+# How many links of the list are clicked, beside the busy one.
+CLICKED = 5_000
 ROUNDS = 20
 PASSWORD = "correct horse battery"
 MAX_BYTES, MAX_MS = 50 * 1024, 50
@@ -38,6 +40,8 @@ PAGES = [
     ("Overview", "/dashboard"),
     ("Links, newest first", "/links"),
     ("Links, by clicks", "/links?sort=clicks"),
+    ("Links, by clicks, one tag", "/links?sort=clicks&tag=print"),
+    ("Links, by clicks, expired", "/links?sort=clicks&show=expired"),
     ("Links, search", "/links?q=winter-999"),
     ("Links, search, many matches", "/links?q=example"),
     ("Links, one tag", "/links?tag=print"),
@@ -52,20 +56,28 @@ PAGES = [
     ("A link, history", "/links/busy/history"),
     ("New link", "/links/new"),
     ("Edit a link", "/links/busy/edit"),
+    ("Tags", "/tags"),
     ("Domains", "/domains"),
+    ("Import", "/import"),
     ("Webhooks", "/webhooks"),
+    ("A webhook", "/webhooks/1"),
     ("Account", "/account"),
+    ("Two-factor sign-in", "/account/two-factor"),
     ("Moderation", "/moderation"),
     ("Moderation, links to a host", "/moderation?search=www.example.com"),
     ("Accounts", "/accounts"),
     ("Branding", "/branding"),
     ("System", "/system"),
 ]
+# The pages that depend on how many links were clicked, while one link has all clicks.
+FEW_CLICKED = [(f"{name}, one link clicked", path) for name, path in PAGES if "sort=clicks" in path or path == "/dashboard"]
 FOR_VISITORS = [
     ("Home page", "/"),
     ("Sign in", "/login"),
     ("Preview", "/busy+"),
     ("Report", "/busy?report"),
+    ("Password", "/secret"),
+    ("Warning", "/lure"),
     ("Not found", "/nosuch-9"),
 ]
 
@@ -98,7 +110,7 @@ def cpu(server):
 
 
 def fill(lab, server, key, count):
-    """Creates the links of one account through the bulk API."""
+    """Creates the links of one account through the bulk API. Returns the codes of some of them, spread over the list."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
 
     def batch(begin):
@@ -115,21 +127,40 @@ def fill(lab, server, key, count):
         if status >= 300:
             raise Failure(f"bulk answers {status}: {body[:300]}")
         lab.progress(f"{begin + len(links):,} of {count:,} links")
+        step = max(1, count // CLICKED)
+        made = [one["link"]["short_code"] for one in json.loads(body)["results"]]
+        return made[-begin % step :: step]
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        list(pool.map(batch, range(0, count, BATCH)))
+        codes = [code for some in pool.map(batch, range(0, count, BATCH)) for code in some]
     rules = [{"country": "AT", "to": "https://example.com/at"}, {"device": "mobile", "to": "https://example.com/m"}]
-    busy = {"alias": "busy", "long_url": "https://example.com/busy", "title": "The busy one", "tags": ["shop"], "rules": rules}
-    status, _, body = call(server, "POST", "/api/v1/urls", headers, json.dumps(busy))
-    if status != 201:
-        raise Failure(f"create answers {status}: {body[:300]}")
+    for link in (
+        {"alias": "busy", "long_url": "https://example.com/busy", "title": "The busy one", "tags": ["shop"], "rules": rules},
+        {"alias": "secret", "long_url": "https://example.com/secret", "password": "sesame!"},
+        # A Cyrillic letter in the name of the host.
+        {"alias": "lure", "long_url": "https://p\u0430ypal.com/login"},
+    ):
+        status, _, body = call(server, "POST", "/api/v1/urls", headers, json.dumps(link))
+        if status != 201:
+            raise Failure(f"create answers {status}: {body[:300]}")
+    return codes
 
 
-def click(server, count):
+def add_webhook(server, key, deliveries=20):
+    """Makes a webhook with deliveries. Nothing listens there; the links are created before, so that they make no events."""
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    calls = [("/api/v1/webhooks", json.dumps({"url": "http://127.0.0.1:8/hook"}))] + [("/api/v1/webhooks/1/test", None)] * deliveries
+    for path, sent in calls:
+        status, _, body = call(server, "POST", path, headers, sent)
+        if status >= 300:
+            raise Failure(f"{path} answers {status}: {body[:300]}")
+
+
+def click(server, codes):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    for number in range(count):
+    for number, code in enumerate(codes):
         network = NETWORKS[number * number % len(NETWORKS)]
-        connection.request("GET", f"/busy?utm_campaign=c{number % 5}", headers={
+        connection.request("GET", f"/{code}?utm_campaign=c{number % 5}", headers={
             "User-Agent": AGENTS[number % len(AGENTS)],
             "Referer": f"https://site-{number % 40}.example/",
             "Accept-Language": ["de-AT,de", "en", "fr", "ja"][number % 4],
@@ -149,11 +180,11 @@ def sign_in(server):
     return answer["Set-Cookie"].split(";")[0]
 
 
-def visit(server, count, progress):
-    """Opens all pages of a server that has these links: a table with their thresholds."""
+def visit(server, pages, progress):
+    """Opens these pages: a row of the table for each."""
     cookie = sign_in(server)
     rows = []
-    for name, path in PAGES + FOR_VISITORS:
+    for name, path in pages:
         headers = {"Accept": "text/html"} if (name, path) in FOR_VISITORS else {"Accept": "text/html", "Cookie": cookie}
         status, _, body = call(server, "GET", path, headers)
         if status != (404 if name == "Not found" else 200):
@@ -167,6 +198,10 @@ def visit(server, count, progress):
         spent = (cpu(server) - begin) / ROUNDS * 1e3
         result = "ok" if len(body) < MAX_BYTES and spent < MAX_MS else "above"
         rows.append((name, f"{len(body) / 1024:.1f}", f"{len(gzip.compress(body, 6)) / 1024:.1f}", f"{spent:.1f}", f"{min(taken) * 1e3:.1f}", result))
+    return rows
+
+
+def report(rows, count):
     head = [f"page, with {count:,} links", "KiB", "KiB with gzip", "CPU ms", "fastest ms", "< 50 KiB, < 50 ms"]
     return table.markdown(head, rows)
 
@@ -175,18 +210,23 @@ def measure(lab, count=LINKS):
     """Fills a server, and opens all its pages."""
     folder = os.path.join(lab.folder, "pages")
     off = {f"TERSE_LIMITS__{name}": "0" for name in ("CREATE_PER_KEY", "CREATE_PER_ACCOUNT", "CREATE_PER_IP_WITH_KEY")}
-    server = lab.terse(folder, {**off, "TERSE_TRUSTED_PROXIES": "127.0.0.1"}, pin=False)
+    hooks = {"TERSE_OUTGOING__WEBHOOKS": "true", "TERSE_OUTGOING__ALLOW_PRIVATE": "true"}
+    server = lab.terse(folder, {**off, **hooks, "TERSE_TRUSTED_PROXIES": "127.0.0.1"}, pin=False)
     password = os.path.join(folder, "password")
     with open(password, "w", encoding="ascii") as file:
         file.write(PASSWORD + "\n")
     command(lab, server, "user", "add", "ann", "--role", "admin", "--password-file", password)
-    fill(lab, server, command(lab, server, "key", "add", "bench", "--user", "ann"), count)
-    click(server, CLICKS)
+    key = command(lab, server, "key", "add", "bench", "--user", "ann")
+    codes = fill(lab, server, key, count)
+    click(server, ["busy"] * CLICKS)
     # The search index follows behind the writes.
     before = -1.0
     while cpu(server) - before > 0.2:
         before = cpu(server)
         time.sleep(2)
-    result = visit(server, count, lab.progress)
+    few = visit(server, FEW_CLICKED, lab.progress)
+    click(server, codes)
+    add_webhook(server, key)
+    rows = visit(server, PAGES + FOR_VISITORS, lab.progress)
     lab.stop(server)
-    return result
+    return report(rows + few, count)
