@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::StoreError;
 use terse_core::clicks::{
-    Added, Batch, Begun, ClickIngest, Finished, Forgotten, JournalId, MAX_VALUES_PER_HOUR, Opened,
-    StoredSum, Tombstones,
+    Added, Batch, BeginResult, ClickIngest, FinishResult, Forgotten, JournalId,
+    MAX_VALUES_PER_HOUR, Opened, StoredSum, Tombstones,
 };
 use tokio::time::Instant;
 
@@ -28,14 +28,14 @@ impl ClickIngest for ClickHouseClicks {
 
     async fn add(&self, batch: &Arc<Batch>) -> Result<Added, StoreError> {
         let (sequence, tombstones) = match self.ledger.begin(batch, REPEAT_WITHIN).await? {
-            Begun::Refused(refusal) => return Ok(refusal),
-            Begun::Accepted { sequence, tombstones } => (sequence, tombstones),
+            BeginResult::Refused(refusal) => return Ok(refusal),
+            BeginResult::Accepted { sequence, tombstones } => (sequence, tombstones),
         };
         self.insert(batch, sequence, &tombstones).await?;
         match self.ledger.finish(sequence).await? {
-            Finished::Now => Ok(Added::Done),
-            Finished::Before => Ok(Added::Already),
-            Finished::Abandoned => Err(unavailable("the batch was begun again meanwhile")),
+            FinishResult::Now => Ok(Added::Done),
+            FinishResult::Before => Ok(Added::Already),
+            FinishResult::Abandoned => Err(unavailable("the batch was begun again meanwhile")),
         }
     }
 

@@ -40,11 +40,11 @@ pub async fn inspect(
     days: i64,
 ) -> Result<ClickHouseInspection, ClickHouseOpenError> {
     let client = Client::new(options)?;
-    let looking = look(&client, options, ledger, now, days);
-    looking.await.map_err(|error| client.failed(error))
+    let reading = read_state(&client, options, ledger, now, days);
+    reading.await.map_err(|error| client.failed(error))
 }
 
-async fn look(
+async fn read_state(
     client: &Client,
     options: &ClickHouseOptions,
     ledger: &dyn ClickLedger,

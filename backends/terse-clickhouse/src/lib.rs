@@ -8,10 +8,11 @@
 //! or not at all.
 //!
 //! Two tables: `clicks` holds single clicks in columns, for SQL too; `sums` holds the roll-ups, one
-//! row per subject, hour and batch. The module `merging` replaces many rows of an hour by one, and hours by
-//! days.
+//! row per subject, hour and batch. The module `merging` replaces many rows of an hour by one, and
+//! hours by days.
 
 mod client;
+mod export;
 mod ingest;
 mod inspect;
 mod merging;

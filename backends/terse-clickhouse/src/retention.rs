@@ -1,7 +1,7 @@
 //! Deletes clicks: by age, and with the link or the owner they belong to.
 
 use async_trait::async_trait;
-use terse_core::clicks::{ClickRetention, Erased, LedgerErasure, Pruned, Retention, Unit};
+use terse_core::clicks::{ClickRetention, ErasedSubject, LedgerErasure, Pruned, Retention, Unit};
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
 use crate::ClickHouseClicks;
@@ -33,7 +33,8 @@ impl ClickRetention for ClickHouseClicks {
 
     async fn erase_owner(&self, owner: OwnerId, erased_at: Timestamp) -> Result<(), StoreError> {
         let sequence = self.ledger.erase_owner(owner, erased_at).await?;
-        self.delete_erased(&LedgerErasure { sequence, erased: Erased::Owner(owner) }).await?;
+        self.delete_erased(&LedgerErasure { sequence, erased: ErasedSubject::Owner(owner) })
+            .await?;
         self.ledger.erased(&[sequence]).await
     }
 
@@ -44,6 +45,10 @@ impl ClickRetention for ClickHouseClicks {
             self.client.execute(format!("ALTER TABLE {} APPLY DELETED MASK", table.name())).await?;
         }
         Ok(())
+    }
+
+    async fn forget_logs(&self, before: Timestamp) -> Result<u64, StoreError> {
+        self.ledger.forget_logs(before).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError> {
@@ -82,10 +87,10 @@ impl ClickHouseClicks {
     pub(crate) async fn delete_erased(&self, erasure: &LedgerErasure) -> Result<(), StoreError> {
         for table in TABLES {
             let rows = match &erasure.erased {
-                Erased::Link(key, created_by) => {
+                ErasedSubject::Link(key, created_by) => {
                     table.of_links(&[key_literal(key)], created_by.as_ms())
                 }
-                Erased::Owner(owner) => table.of_owner(owner.0),
+                ErasedSubject::Owner(owner) => table.of_owner(owner.0),
             };
             self.delete(table, &format!("{rows} AND sequence <= {}", erasure.sequence)).await?;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use terse_core::clicks::{Erased, LedgerSnapshot};
+use terse_core::clicks::{ErasedSubject, LedgerSnapshot};
 
 use crate::row_binary::quoted;
 
@@ -54,11 +54,11 @@ pub(crate) fn condition(table: Table, snapshot: &LedgerSnapshot) -> String {
     let mut links: BTreeMap<(u64, i64), Vec<String>> = BTreeMap::new();
     for erasure in &snapshot.erasures {
         match &erasure.erased {
-            Erased::Link(key, created_by) => {
+            ErasedSubject::Link(key, created_by) => {
                 let call = (erasure.sequence, created_by.as_ms());
                 links.entry(call).or_default().push(key_literal(key));
             }
-            Erased::Owner(owner) => condition.push_str(&format!(
+            ErasedSubject::Owner(owner) => condition.push_str(&format!(
                 " AND NOT (sequence <= {} AND {})",
                 erasure.sequence,
                 table.of_owner(owner.0)

@@ -17,6 +17,8 @@
 //! counting_cost journal FOLDER hot 0.2
 //! valgrind --tool=callgrind counting_cost count FOLDER
 //! ```
+//!
+//! `counting_cost count FOLDER 16` counts with page caches of 16 MiB, half of it for the writer.
 #![allow(clippy::unwrap_used, reason = "an example")]
 
 use std::fs;
@@ -27,8 +29,8 @@ use std::time::{Duration, Instant};
 
 use terse_clicks::{AddressPrecision, Shipper, ShipperParts};
 use terse_core::clicks::{
-    ClickRetention as _, HEADER, JournalRecord, Journaled, LiveFeed, Retention, SegmentHeader,
-    finish,
+    ClickRetention as _, HEADER, JournalRecord, JournalWriteResult, LiveFeed, Retention,
+    SegmentHeader, finish,
 };
 use terse_core::{Clock, Timestamp};
 use terse_embedded::{ClickOptions, EmbeddedClicks};
@@ -42,20 +44,23 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["journal", folder, links, millions] => journal(Path::new(folder), links, millions),
-        ["count", folder] => count(Path::new(folder)),
+        ["count", folder] => count(Path::new(folder), None),
+        ["count", folder, cache] => count(Path::new(folder), Some(cache.parse().unwrap())),
         [links, millions] => {
             let temp = tempfile::tempdir().unwrap();
             journal(temp.path(), links, millions);
-            count(temp.path());
+            count(temp.path(), None);
         }
-        _ => println!("counting_cost [journal FOLDER] hot|spread MILLIONS, or count FOLDER"),
+        _ => println!("counting_cost [journal FOLDER] hot|spread MILLIONS, or count FOLDER [MIB]"),
     }
 }
 
-/// Has the clicks of a journal counted.
-fn count(folder: &Path) {
+/// Has the clicks of a journal counted, with page caches of so many MiB.
+fn count(folder: &Path, cache_mib: Option<u64>) {
     let file = folder.join("clicks.db");
-    let store = Arc::new(EmbeddedClicks::open(ClickOptions::new(&file)).unwrap());
+    let mut options = ClickOptions::new(&file);
+    options.cache_bytes = cache_mib.map_or(options.cache_bytes, |mib| mib << 20);
+    let store = Arc::new(EmbeddedClicks::open(options).unwrap());
     let parts = ShipperParts {
         folder: folder.join("journal"),
         run: RUN + 1,
@@ -68,7 +73,7 @@ fn count(folder: &Path) {
         flush: Duration::from_secs(5),
         clock: Clock::default(),
     };
-    let begun = Spent::now();
+    let begun = ResourceUsage::now();
     let shipper = Shipper::start(parts).unwrap();
     let counts = shipper.counts();
     while counts.recorded.load(Ordering::Relaxed) == 0
@@ -84,7 +89,7 @@ fn count(folder: &Path) {
         clicks / counts.batches.load(Ordering::Relaxed) as f64,
         store.disk_size() as f64 / clicks
     );
-    let begun = Spent::now();
+    let begun = ResourceUsage::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let retention = Retention {
         raw_before: Timestamp::MIN,
@@ -98,7 +103,7 @@ fn count(folder: &Path) {
     begun.print("merging what waits", clicks);
     let sizes = |conn: &rusqlite::Connection| print_sizes(conn, clicks);
     sizes(&rusqlite::Connection::open(&file).unwrap());
-    let begun = Spent::now();
+    let begun = ResourceUsage::now();
     let days_before = Timestamp::from_ms(START_MS + 2 * 86_400_000);
     let retention = Retention { days_before, ..retention };
     while runtime.block_on(store.prune(retention)).unwrap().more {}
@@ -119,7 +124,7 @@ fn print_sizes(conn: &rusqlite::Connection, clicks: f64) {
 }
 
 /// What the process has used.
-struct Spent {
+struct ResourceUsage {
     at: Instant,
     /// Processor time in seconds.
     processor: f64,
@@ -127,7 +132,7 @@ struct Spent {
     written: f64,
 }
 
-impl Spent {
+impl ResourceUsage {
     fn now() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let fields: Vec<&str> =
@@ -205,13 +210,13 @@ fn journal(folder: &Path, links: &str, millions: &str) {
         };
         let thread = &mut threads[(n % 2) as usize];
         let next = match record.write(&mut thread.1, thread.0.id, thread.2) {
-            Journaled::Next(next) => next,
-            Journaled::Full => {
+            JournalWriteResult::Next(next) => next,
+            JournalWriteResult::Full => {
                 save(&folder, thread);
                 *thread = begin();
                 match record.write(&mut thread.1, thread.0.id, thread.2) {
-                    Journaled::Next(next) => next,
-                    Journaled::Full => panic!("a record is too long"),
+                    JournalWriteResult::Next(next) => next,
+                    JournalWriteResult::Full => panic!("a record is too long"),
                 }
             }
         };

@@ -8,6 +8,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,10 @@ const LOCK: &str = "lock";
 const RUN: &str = "run.json";
 /// The largest size of either file.
 const MAX_FILE_SIZE: u64 = 64 << 10;
+
+/// How often, and how long apart, a server tries to lock its folder.
+const LOCK_ATTEMPTS: u32 = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The folder that holds all data.
 #[derive(Clone, Debug)]
@@ -134,6 +139,18 @@ impl DataDir {
         Ok(LockGuard { _file: file })
     }
 
+    /// Locks the folder for a server. A command that checks whether a server runs holds the lock
+    /// for a moment, so this tries several times.
+    pub fn lock_for_server(&self) -> Result<LockGuard, DataDirError> {
+        for _ in 1..LOCK_ATTEMPTS {
+            match self.lock() {
+                Err(DataDirError::InUse { .. }) => std::thread::sleep(LOCK_PAUSE),
+                locked => return locked,
+            }
+        }
+        self.lock()
+    }
+
     /// Writes `run.json`, whole or not at all, readable by its owner only. The caller holds the
     /// lock.
     pub fn write_run(&self, info: &RunInfo) -> Result<(), DataDirError> {
@@ -158,7 +175,7 @@ impl DataDir {
         };
         let info: RunInfo = serde_json::from_reader(file.take(MAX_FILE_SIZE))
             .map_err(|error| io_error("reading", &path)(error.into()))?;
-        if !info.url.starts_with("http://") && !info.url.starts_with("https://") {
+        if !["http://", "https://", "unix:/"].iter().any(|start| info.url.starts_with(start)) {
             return Err(DataDirError::RunInfo(path));
         }
         Ok(Some(info))

@@ -33,7 +33,7 @@ pub(crate) trait Writes {
     fn reload(&mut self) -> rusqlite::Result<()>;
     /// Runs after a transaction was rolled back. Returns whether it has removed the cause, so that
     /// the same writes can be tried again.
-    fn mend(&mut self, _error: &rusqlite::Error) -> rusqlite::Result<bool> {
+    fn repair(&mut self, _error: &rusqlite::Error) -> rusqlite::Result<bool> {
         Ok(false)
     }
     /// Runs before each commit.

@@ -22,7 +22,7 @@ pub struct DiskWatch {
 }
 
 impl DiskWatch {
-    fn look(&self) {
+    fn check(&self) {
         let notice = self.reserve.is_low().then(|| {
             format!(
                 "less than storage.reserve = {} is free on the disk of data_dir: clicks are \
@@ -45,7 +45,7 @@ impl Job for DiskWatch {
     }
 
     async fn run(&mut self, _context: &JobContext) -> Result<NextRun, BoxError> {
-        self.look();
+        self.check();
         Ok(NextRun::Interval)
     }
 }

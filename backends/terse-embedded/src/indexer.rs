@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use crate::queue::Queue;
-use crate::writer::{Job, Pending};
+use crate::writer::{Job, QueuedWrite};
 use crate::writes::LinkWrites;
 
 /// Links that arrive within this time are indexed together.
@@ -130,7 +130,7 @@ fn run(signal: &IndexSignal, writes: &Writes) -> bool {
             }
             writes.index_waiting(MAX_INDEXED_AT_ONCE)
         };
-        let job = Pending::new(work, reply);
+        let job = QueuedWrite::new(work, reply);
         let outcome = writes.push(Box::new(job)).ok().and_then(|()| answer.blocking_recv().ok());
         let pause = match outcome {
             Some(Ok(false)) => return true,

@@ -21,8 +21,10 @@ mod disk_watch;
 mod engine;
 mod expiry;
 mod failure;
+mod fence;
 mod health;
 mod history;
+mod import;
 mod indexer;
 mod issued_codes;
 mod leases;
@@ -45,18 +47,22 @@ mod store;
 mod tags;
 mod threads;
 mod transfer;
+#[cfg(test)]
+mod upgrade_tests;
 mod verify;
 mod writer;
 mod writes;
 
 pub use backup::{BackupError, backup};
 pub use clicks::{
-    ClickFileCheck, ClickOptions, EmbeddedClicks, RunLimits, backup_clicks, inspect_clicks,
-    verify_clicks,
+    ClickFileCheck, ClickOptions, ClicksImport, EmbeddedClicks, RunLimits, backup_clicks,
+    inspect_clicks, verify_clicks,
 };
 pub use data_dir::{DataDir, DataDirError, LockGuard, RunInfo};
 pub use disk_reserve::DiskReserve;
 pub use disk_watch::DiskWatch;
+pub use fence::remove_fence;
+pub use import::{LinksImport, TablesImport, install_file, seal};
 pub use leases::skip_ahead;
 pub use limiter::LocalLimiter;
 pub use mark::last_loss;

@@ -373,17 +373,12 @@ impl<'a> LinkFilter<'a> {
             None => status != LinkStatus::Deleted,
             Some(wanted) => status == wanted,
         };
-        let contains = |haystack: &str, text: &str| haystack.to_ascii_lowercase().contains(text);
         wanted_status
             && self.query.owner.is_none_or(|owner| link.owner == owner)
             && self.query.domain.as_ref().is_none_or(|domain| link.key.domain == *domain)
             && self.query.archived.is_none_or(|archived| link.archived_at.is_some() == archived)
             && self.query.tag.as_ref().is_none_or(|tag| link.tags.iter().any(|have| have == tag))
-            && self.text.as_ref().is_none_or(|text| {
-                contains(link.key.code.as_str(), text)
-                    || contains(link.target.as_str(), text)
-                    || link.title.as_ref().is_some_and(|title| contains(title.as_str(), text))
-            })
+            && self.text.as_ref().is_none_or(|text| link.contains(text))
     }
 }
 

@@ -79,6 +79,12 @@ pub enum EmbeddedOpenError {
     /// The file is marked as terse's, but cannot be read.
     #[error("the file is damaged: {0}")]
     Damaged(String),
+    /// The data of the file has moved to another store.
+    #[error(
+        "the data of {0} has moved to a database: set `store` to it. To use the files again, \
+         without what has changed in the database since, run `terse migrate --undo`"
+    )]
+    Moved(PathBuf),
     /// The store was created with another alphabet, which determines where its codes are stored.
     #[error(
         "the links file was made with the alphabet {stored}, but {wanted} is configured; it \

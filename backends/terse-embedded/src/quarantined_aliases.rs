@@ -18,6 +18,18 @@ pub(crate) const OVER: &str = "SELECT domain, code FROM held WHERE until <= ?1 L
 const MAX_BATCH: usize = 10_000;
 
 impl LinkWrites {
+    /// Whether any alias is in quarantine. Most stores have none, and an import of many links asks
+    /// for each: the answer is kept until an alias gets there.
+    pub(crate) fn quarantines_any(&self) -> Result<bool, Failure> {
+        if let Some(known) = self.quarantines_any.get() {
+            return Ok(known);
+        }
+        let sql = "SELECT EXISTS (SELECT 1 FROM held)";
+        let any = self.conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        self.quarantines_any.set(Some(any));
+        Ok(any)
+    }
+
     /// Quarantines the alias of a link that is being purged.
     pub(crate) fn quarantine(
         &self,
@@ -33,11 +45,15 @@ impl LinkWrites {
             link.owner.0 as i64,
             until.as_ms()
         ])?;
+        self.quarantines_any.set(Some(true));
         Ok(())
     }
 
     /// Ends the quarantine of an alias that its former owner takes back.
     pub(crate) fn take_back(&self, domain: i64, link: &Link) -> Result<(), Failure> {
+        if !self.quarantines_any()? {
+            return Ok(());
+        }
         let mut statement =
             self.conn.prepare_cached("DELETE FROM held WHERE domain = ?1 AND code = ?2")?;
         statement.execute(params![domain, link.key.code.as_str()])?;
@@ -45,6 +61,7 @@ impl LinkWrites {
     }
 
     pub(crate) fn release(&mut self, now: Timestamp, limit: usize) -> Result<usize, Failure> {
+        self.quarantines_any.set(None);
         let sql = format!("DELETE FROM held WHERE (domain, code) IN ({OVER})");
         Ok(self
             .conn

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use terse_core::{Alphabet, CodeHash, StoreIdentity};
 
 use crate::engine::{self, DbLocation};
+use crate::fence;
 use crate::options::EmbeddedOpenError;
 
 /// The kind of a file.
@@ -37,6 +38,7 @@ pub(crate) const LINKS: FileSchema = FileSchema {
         include_str!("schema_12.sql"),
         include_str!("schema_13.sql"),
         include_str!("schema_14.sql"),
+        include_str!("schema_15.sql"),
     ],
 };
 
@@ -45,7 +47,12 @@ impl FileSchema {
     pub(crate) fn open(&self, site: &DbLocation) -> Result<Connection, EmbeddedOpenError> {
         engine::create(&site.path)?;
         // Checked before anything is changed: a file of another program stays as it is.
-        let version = self.inspect(&engine::connect_bare(site)?, &site.path)?;
+        let bare = engine::connect_bare(site)?;
+        let version = self.inspect(&bare, &site.path)?;
+        if fence::is_up(&bare)? {
+            return Err(EmbeddedOpenError::Moved(site.path.clone()));
+        }
+        drop(bare);
         let (mut conn, _) = engine::connect_writer(site)?;
         self.migrate(&mut conn, version)?;
         Ok(conn)
@@ -227,7 +234,7 @@ pub(crate) mod tests {
             (NEXT_OF_THE_SAME_TIME, "links_by_age (created_at=? AND rowid>?)"),
             (NEWEST_UNINDEXED, "PRIMARY KEY"),
             (OLDEST_UNINDEXED, "PRIMARY KEY"),
-            (WAITING, "SCAN outbox"),
+            (WAITING, "INTEGER PRIMARY KEY (rowid>?)"),
             (CHANGES, "INTEGER PRIMARY KEY (rowid>?)"),
             (&format!("SELECT id FROM changes WHERE {OUTDATED}"), "INTEGER PRIMARY KEY (rowid<?)"),
             ("SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2", "requests_by_age"),

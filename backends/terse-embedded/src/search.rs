@@ -70,6 +70,12 @@ fn without_scheme(target: &str) -> &str {
     target.strip_prefix("https:").or_else(|| target.strip_prefix("http:")).unwrap_or(target)
 }
 
+/// All targets of a link, also those of its redirect rules.
+fn targets(link: &Link) -> String {
+    let targets: Vec<_> = link.targets().map(|target| without_scheme(target.as_str())).collect();
+    targets.join("\n")
+}
+
 /// The part of a searched text that is not in the scheme of a target, if the text begins there.
 fn beyond_scheme(text: &str) -> &str {
     for scheme in ["https:", "http:"] {
@@ -132,7 +138,7 @@ fn trigrams(text: &str) -> Vec<String> {
 
 /// Whether two links have the same entry in the index.
 fn is_indexed_alike(a: &Link, b: &Link) -> bool {
-    a.target == b.target && a.title == b.title && a.tags == b.tags
+    a.targets().eq(b.targets()) && a.title == b.title && a.tags == b.tags
 }
 
 fn position_of(id: i64, link: &Link) -> ListPosition {
@@ -277,7 +283,7 @@ impl LinkWrites {
             params![
                 position(at),
                 link.key.code.as_str(),
-                without_scheme(link.target.as_str()),
+                targets(link),
                 link.title.as_ref().map(terse_core::Title::as_str),
                 owner_mark(link.owner),
                 domain_mark(&link.key.domain),

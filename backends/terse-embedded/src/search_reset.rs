@@ -1,4 +1,5 @@
-//! A damaged search index is replaced by a new one, which is built again from the links.
+//! A damaged search index, or one of an earlier version, is replaced by a new one, which is built
+//! again from the links.
 //!
 //! The index holds nothing that the links do not, and every change and deletion of a link changes
 //! it: without this, one damaged page of the index would stop purges and erasures for good.
@@ -83,9 +84,27 @@ impl LinkWrites {
         Err(Failure::Engine(rusqlite::Error::SqliteFailure(code, Some(text))))
     }
 
-    /// Replaces the index, outside of a transaction.
-    pub(crate) fn replace_index(&mut self, error: &rusqlite::Error) -> rusqlite::Result<()> {
+    /// Replaces a damaged index, outside of a transaction.
+    pub(crate) fn replace_damaged_index(
+        &mut self,
+        error: &rusqlite::Error,
+    ) -> rusqlite::Result<()> {
         tracing::error!(%error, "the search index is damaged; it is built again from the links");
+        self.replace_index()
+    }
+
+    /// Replaces an index that an earlier version wrote, if this version writes other texts. It may
+    /// be damaged, too.
+    pub(crate) fn replace_outdated_index(&mut self) -> rusqlite::Result<()> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM meta WHERE name = 'search_outdated')";
+        if self.conn.query_row(sql, [], |row| row.get(0))? {
+            tracing::info!("the search index is of an earlier version; it is built again");
+            self.replace_index()?;
+        }
+        Ok(())
+    }
+
+    fn replace_index(&mut self) -> rusqlite::Result<()> {
         let aside = self.conn.query_row(
             "SELECT 'damaged_' || (count(*) + 1) FROM sqlite_schema WHERE name GLOB 'damaged_*'",
             [],
@@ -98,7 +117,7 @@ impl LinkWrites {
             "BEGIN IMMEDIATE; PRAGMA writable_schema = ON; \
              DELETE FROM sqlite_schema WHERE type = 'table' AND name = 'search'; \
              PRAGMA writable_schema = RESET; \
-             {} {CREATE}; DELETE FROM unindexed; \
+             {} {CREATE}; DELETE FROM unindexed; DELETE FROM meta WHERE name = 'search_outdated'; \
              INSERT OR REPLACE INTO meta VALUES ('search_floor', '{} {}'); COMMIT",
             renames.concat(),
             ABOVE_ALL.created_at,
@@ -317,6 +336,43 @@ mod tests {
         let words = b"the words of a link";
         let left = bytes.windows(words.len()).filter(|found| found == words).count();
         assert_eq!(left, 1, "only what is on a page that cannot be read");
+    }
+
+    /// Before version 15 the index had no targets of redirect rules.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_index_of_an_earlier_version_is_built_again_if_there_are_rules() {
+        for (rules, damaged) in [(true, false), (true, true), (false, false)] {
+            let what = format!("rules: {rules}, damaged: {damaged}");
+            let folder = tempfile::tempdir().unwrap();
+            let db = folder.path().join("terse.db");
+            fill(&db).await;
+            let store = open(&db);
+            if rules {
+                let to = r#"[{"country": "AT", "to": "https://elsewhere.example/"}]"#;
+                let rules = terse_core::rules::Rules::from_stored(to);
+                let link = Link { rules, ..alias("ruled", "https://example.com/needle") };
+                store.insert(Insert::new(link, None)).await.unwrap();
+            }
+            index(&store).await;
+            store.close();
+            let conn = Connection::open(&db).unwrap();
+            // As version 14 left it: here, an index without anything.
+            conn.execute_batch(
+                "INSERT INTO search(search) VALUES ('delete-all'); PRAGMA user_version = 14",
+            )
+            .unwrap();
+            if damaged {
+                conn.execute_batch("UPDATE search_data SET block = x'a5a5a5a5a5'").unwrap();
+            }
+            conn.close().unwrap();
+            let store = open(&db);
+            index(&store).await;
+            assert_eq!(found(&store, "elsewhere").await, usize::from(rules), "{what}");
+            let all = if rules { LINKS - DELETED + 1 } else { 0 };
+            assert_eq!(found(&store, "needle").await, all, "{what}: it is built again or kept");
+            store.close();
+            assert!(crate::verify(&db).unwrap().is_clean(), "{what}");
+        }
     }
 
     /// Damage that no write finds, because it is in another part of the index.

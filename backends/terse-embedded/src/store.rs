@@ -236,6 +236,17 @@ fn is_plain(query: &ListQuery) -> bool {
         && *archived != Some(true)
 }
 
+/// The answer to each of several calls whose common job failed.
+fn each_failed<A>(error: &StoreError, count: usize) -> Vec<Result<A, StoreError>> {
+    let why = format!(
+        "{error}: {}",
+        std::error::Error::source(error).map(ToString::to_string).unwrap_or_default()
+    );
+    let busy = matches!(error, StoreError::Busy);
+    let failed = |_| Err(if busy { StoreError::Busy } else { unavailable(why.as_str()) });
+    (0..count).map(failed).collect()
+}
+
 #[async_trait]
 impl LinkReader for EmbeddedLinks {
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
@@ -255,13 +266,7 @@ impl LinkReader for EmbeddedLinks {
         };
         match self.threads.read_part_by_part(LOOKUP, look).await {
             Ok(found) => found,
-            Err(error) => {
-                let why = format!(
-                    "{error}: {}",
-                    std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default()
-                );
-                (0..count).map(|_| Err(unavailable(why.as_str()))).collect()
-            }
+            Err(error) => each_failed(&error, count),
         }
     }
 
@@ -310,8 +315,8 @@ impl ChangeFeed for EmbeddedLinks {
 
 #[async_trait]
 impl Outbox for EmbeddedLinks {
-    async fn outbox(&self, limit: usize) -> Result<OutboxPage, StoreError> {
-        self.threads.read(LIST, move |queries| queries.outbox(limit)).await
+    async fn outbox(&self, after: Option<u64>, limit: usize) -> Result<OutboxPage, StoreError> {
+        self.threads.read(LIST, move |queries| queries.outbox(after, limit)).await
     }
 
     async fn outbox_done(&self, positions: &[u64]) -> Result<(), StoreError> {
@@ -328,6 +333,22 @@ impl LinkStore for EmbeddedLinks {
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
         self.threads.write(move |writes| writes.insert(&insert)).await
+    }
+
+    async fn insert_many(&self, inserts: Arc<[Insert]>) -> Vec<Result<Inserted, StoreError>> {
+        let job = Arc::clone(&inserts);
+        match self.threads.write(move |writes| writes.insert_many(&job)).await {
+            Ok(outcomes) => outcomes,
+            // SQLite refused one of them, and nothing was written. One by one, only that one fails.
+            Err(StoreError::Corrupt(_)) if inserts.len() > 1 => {
+                let mut outcomes = Vec::with_capacity(inserts.len());
+                for insert in inserts.iter() {
+                    outcomes.push(self.insert(insert.clone()).await);
+                }
+                outcomes
+            }
+            Err(error) => each_failed(&error, inserts.len()),
+        }
     }
 
     async fn preview_insert(&self, insert: &Insert) -> Result<Inserted, StoreError> {

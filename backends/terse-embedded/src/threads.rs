@@ -14,7 +14,7 @@ use crate::failure::{Failure, unavailable};
 use crate::health::Health;
 use crate::queue::{Queue, Refused};
 use crate::reader::{ConnectionHealth, ReadJob, Reader};
-use crate::writer::{Job, Pending, Writer};
+use crate::writer::{Job, QueuedWrite, Writer};
 
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -116,10 +116,12 @@ impl<T: Database> StoreThreads<T> {
     ) -> Result<A, StoreError> {
         self.health.refuse_if_broken()?;
         let (reply, answer) = oneshot::channel();
-        self.writes.push(Box::new(Pending::new(work, reply))).map_err(|refused| match refused {
-            Refused::Full => StoreError::Busy,
-            Refused::Closed => unavailable("the store is closed"),
-        })?;
+        self.writes.push(Box::new(QueuedWrite::new(work, reply))).map_err(
+            |refused| match refused {
+                Refused::Full => StoreError::Busy,
+                Refused::Closed => unavailable("the store is closed"),
+            },
+        )?;
         wait(answer, self.patience).await
     }
 

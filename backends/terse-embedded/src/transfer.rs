@@ -11,13 +11,14 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use terse_core::clicks::{ClickSubject, LinkId};
 use terse_core::transfer::{Cell, MovedLink, StoreFile, Table};
 use terse_core::{
-    Code, Domain, LinkKey, LinkVersion, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering, OwnerId,
-    StoreIdentity, Timestamp,
+    Code, Domain, LinkKey, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering, OwnerId, StoreIdentity,
+    Timestamp,
 };
 
 use crate::clicks::CLICKS;
 use crate::engine::{DbLocation, connect_bare, connect_reader};
 use crate::failure::Failure;
+use crate::fence;
 use crate::issued_codes::IssuedCodes;
 use crate::leases;
 use crate::options::EmbeddedOpenError;
@@ -77,11 +78,7 @@ impl LinksFile {
             let mut rows = statement.query(rusqlite::params![after, to, limit as i64])?;
             let mut links = Vec::new();
             while let Some(row) = rows.next()? {
-                let (position, marked): (i64, Option<i64>) = (row.get(0)?, row.get("marked")?);
-                let link = self.queries.read(row, None)?;
-                let history = self.history(position)?;
-                let marked = marked.map(Timestamp::from_ms);
-                links.push(MovedLink { position, link, marked, history });
+                links.push(self.queries.moved_of_row(row)?);
             }
             Ok(links)
         };
@@ -100,24 +97,12 @@ impl LinksFile {
             .map(|id| id.is_some())
             .map_err(|failure| EmbeddedOpenError::Damaged(failure.to_string()))
     }
-
-    fn history(&self, id: i64) -> Result<Vec<LinkVersion>, Failure> {
-        let sql = format!("SELECT {COLUMNS}, until FROM revisions WHERE id = ?1 ORDER BY n DESC");
-        let mut statement = self.queries.conn.prepare_cached(&sql)?;
-        let mut rows = statement.query([id])?;
-        let mut history = Vec::new();
-        while let Some(row) = rows.next()? {
-            let until = Timestamp::from_ms(row.get("until")?);
-            history.push(LinkVersion { link: self.queries.read(row, None)?, until });
-        }
-        Ok(history)
-    }
 }
 
 /// Keeps all other connections, also those of a server, from writing to a file. They can read. Ends
 /// with this value, or with the process.
 pub struct WriteLock {
-    _conn: Connection,
+    conn: Connection,
 }
 
 impl WriteLock {
@@ -126,7 +111,14 @@ impl WriteLock {
         let conn = connect_bare(&DbLocation::at(file))?;
         conn.busy_timeout(patience)?;
         conn.execute_batch("BEGIN IMMEDIATE")?;
-        Ok(Self { _conn: conn })
+        Ok(Self { conn })
+    }
+
+    /// Ends the lock, and keeps the file from being written for good: also after this process has
+    /// ended. [`remove_fence`](crate::remove_fence) reverts it.
+    pub fn fence(self) -> Result<(), EmbeddedOpenError> {
+        fence::put_up(&self.conn)?;
+        Ok(self.conn.execute_batch("COMMIT")?)
     }
 }
 
@@ -182,7 +174,7 @@ fn query(table: &Table) -> Option<&'static str> {
         }
         (StoreFile::Registry, "webhooks") => {
             "SELECT id, owner, url, events, created_at, generation, rotated_at, disabled_at, \
-             disabled_why, waiting, dropped, delivered_at, loan, lent_until \
+             disabled_why, waiting, dropped, delivered_at, loan, lent_until, active_since \
              FROM webhooks ORDER BY id"
         }
         (StoreFile::Registry, "deliveries") => {
@@ -207,11 +199,20 @@ fn query(table: &Table) -> Option<&'static str> {
 }
 
 /// The table of a numbered one in the registry file.
-fn counter(table: &Table) -> &'static str {
+pub(crate) fn counter(table: &Table) -> &'static str {
     match table.name {
         "accounts" => "users",
         "api_keys" => "keys",
         name => name,
+    }
+}
+
+/// The schema of a file.
+pub(crate) fn schema_of(part: StoreFile) -> &'static FileSchema {
+    match part {
+        StoreFile::Links => &schema::LINKS,
+        StoreFile::Registry => &REGISTRY,
+        StoreFile::Clicks => &CLICKS,
     }
 }
 
@@ -224,12 +225,7 @@ pub struct TablesFile {
 impl TablesFile {
     /// Opens a file of the version that this terse writes.
     pub fn open(file: &Path, part: StoreFile) -> Result<Self, EmbeddedOpenError> {
-        let shape = match part {
-            StoreFile::Links => &schema::LINKS,
-            StoreFile::Registry => &REGISTRY,
-            StoreFile::Clicks => &CLICKS,
-        };
-        Ok(Self { conn: open(file, shape)?, part })
+        Ok(Self { conn: open(file, schema_of(part))?, part })
     }
 
     /// Passes all rows of a table on, some at a time. Ends with the first error of `take`.
@@ -359,11 +355,7 @@ mod tests {
             ),
         ];
         for (part, left) in left {
-            let shape = match part {
-                StoreFile::Links => &schema::LINKS,
-                StoreFile::Registry => &REGISTRY,
-                StoreFile::Clicks => &CLICKS,
-            };
+            let shape = schema_of(part);
             let mut conn = Connection::open_in_memory().unwrap();
             shape.migrate(&mut conn, 0).unwrap();
             let mut moved = BTreeSet::new();

@@ -20,6 +20,7 @@ use crate::connection_gate::{ConnectionGate, Permit};
 use crate::database::{Database, Writes};
 use crate::engine::{LogLength, backfilled, checkpoint, connect_writer, keep_log_on_close};
 use crate::failure::{Failure, corrupt, drops_pages, is_single_job_error, unavailable};
+use crate::fence;
 use crate::health::Health;
 use crate::queue::{Dequeued, Queue, QueueReceiver};
 use crate::reader::ReadJob;
@@ -43,19 +44,19 @@ pub(crate) trait Job<S>: Send {
 }
 
 /// Work of any kind, its answer, and the channel to its caller.
-pub(crate) struct Pending<W, T> {
+pub(crate) struct QueuedWrite<W, T> {
     work: W,
     outcome: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<W, T> Pending<W, T> {
+impl<W, T> QueuedWrite<W, T> {
     pub(crate) fn new(work: W, reply: oneshot::Sender<Result<T, StoreError>>) -> Self {
         Self { work, outcome: None, reply }
     }
 }
 
-impl<S, W, T> Job<S> for Pending<W, T>
+impl<S, W, T> Job<S> for QueuedWrite<W, T>
 where
     W: FnMut(&mut S) -> Result<T, Failure> + Send,
     T: Send,
@@ -249,23 +250,28 @@ fn refuse<S>(jobs: Jobs<S>, why: &str) {
 impl<S: Writes> WriterState<S> {
     /// Writes and answers all jobs, or returns those without an answer.
     fn write(&mut self, mut jobs: Jobs<S>) -> Result<(), (WriterFailed, Jobs<S>)> {
-        let mut mended = false;
+        let mut repaired = false;
         loop {
             match self.commit(&mut jobs) {
                 Ok(()) => break,
                 // Damage that was removed, once: all jobs are tried again.
                 Err(TransactionError { error, .. })
-                    if !mended && self.writes.conn().is_autocommit() && {
-                        mended = self.writes.mend(&error).unwrap_or_else(|why| {
+                    if !repaired && self.writes.conn().is_autocommit() && {
+                        repaired = self.writes.repair(&error).unwrap_or_else(|why| {
                             tracing::error!(error = %why, "the damage cannot be removed");
                             false
                         });
-                        mended
+                        repaired
                     } => {}
                 // Only this job fails: the others are tried again, together.
                 Err(TransactionError { error, over: Some(one) }) if is_single_job_error(&error) => {
+                    let job = jobs.remove(one);
+                    if fence::refused(&error) {
+                        job.refuse(unavailable(error.to_string()));
+                        continue;
+                    }
                     tracing::error!(%error, "SQLite refused one write; the others are tried again");
-                    jobs.remove(one).refuse(corrupt(error.to_string()));
+                    job.refuse(corrupt(error.to_string()));
                 }
                 Err(TransactionError { error, .. }) => return Err((WriterFailed(error), jobs)),
             }

@@ -1,5 +1,6 @@
 //! All writes. Each runs inside a transaction that the writer thread begins and ends.
 
+use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -43,6 +44,8 @@ pub(crate) struct LinkWrites {
     pub(crate) index_damaged: bool,
     /// Links before this one are not in the search index.
     pub(crate) floor: Option<ListPosition>,
+    /// Whether any alias is in quarantine; `None` if that is not known.
+    pub(crate) quarantines_any: Cell<Option<bool>>,
     /// How FTS5 deletes; `None` if that is not known.
     pub(crate) erases_trigrams: Option<bool>,
     insert_row: String,
@@ -77,10 +80,10 @@ impl crate::database::Writes for LinkWrites {
         self.recall()
     }
 
-    fn mend(&mut self, error: &rusqlite::Error) -> rusqlite::Result<bool> {
+    fn repair(&mut self, error: &rusqlite::Error) -> rusqlite::Result<bool> {
         let damaged = std::mem::take(&mut self.index_damaged);
         if damaged {
-            let replaced = self.replace_index(error);
+            let replaced = self.replace_damaged_index(error);
             self.recall()?;
             replaced?;
         }
@@ -121,6 +124,7 @@ impl LinkWrites {
             index_written: false,
             index_damaged: false,
             floor: None,
+            quarantines_any: Cell::default(),
             erases_trigrams: None,
             insert_row: format!(
                 "INSERT INTO links ({COLUMNS}) VALUES \
@@ -138,6 +142,7 @@ impl LinkWrites {
         if let Err(error) = drop_damaged_tables(&writes.conn) {
             tracing::warn!(%error, "a replaced search index cannot be deleted");
         }
+        writes.replace_outdated_index()?;
         writes.recall()?;
         Ok(writes)
     }
@@ -160,6 +165,7 @@ impl LinkWrites {
         self.links_to_index = false;
         self.index_written = false;
         self.floor = self.queries.search_floor()?;
+        self.quarantines_any.set(None);
         self.erases_trigrams = None;
         Ok(())
     }
@@ -186,12 +192,17 @@ impl LinkWrites {
         {
             return Ok(Decision::Answer(answer));
         }
+        let id = self.locate(&link.key)?;
         if let Some(reuse) = reuse
-            && let Some((id, existing)) = self.existing(reuse)?
+            && let Some((id, existing)) = match reuse.alias() {
+                // Most aliases are new.
+                Some(key) if *key == link.key && id.is_none() => None,
+                _ => self.existing(reuse)?,
+            }
         {
             return Ok(Decision::Reuse(id, Box::new(existing)));
         }
-        if self.locate(&link.key)?.is_some() {
+        if id.is_some() {
             return Err(StoreError::CodeTaken.into());
         }
         for what in absent {
@@ -200,6 +211,22 @@ impl LinkWrites {
             }
         }
         Ok(Decision::Write)
+    }
+
+    /// Inserts each of them, after those before it. An error of SQLite fails all of them.
+    pub(crate) fn insert_many(
+        &mut self,
+        inserts: &[Insert],
+    ) -> Result<Vec<Result<Inserted, StoreError>>, Failure> {
+        let mut outcomes = Vec::with_capacity(inserts.len());
+        for insert in inserts {
+            outcomes.push(match self.insert(insert) {
+                Ok(inserted) => Ok(inserted),
+                Err(Failure::Refused(error)) => Err(error),
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(outcomes)
     }
 
     pub(crate) fn insert(&mut self, insert: &Insert) -> Result<Inserted, Failure> {
@@ -221,16 +248,7 @@ impl LinkWrites {
             self.take_back(domain, link)?;
             self.record_change(&link.key, link.revision)?;
         }
-        let number = if alias.is_none() {
-            self.number_id(&link.key.code, |length| self.leased[usize::from(length)])
-        } else {
-            None
-        };
-        let id = match number {
-            // A number stands for the same code on every domain; a second link is stored by name.
-            Some(id) if self.domain_at(id)?.is_none() => id,
-            _ => self.name(link, domain, alias.as_ref())?,
-        };
+        let id = self.new_id(link, domain, alias.as_ref())?;
         let texts = Texts::of(link);
         let spent = Some(link.spent_clicks as i64).filter(|spent| *spent != 0);
         let row = NewRow::new(id, domain, link, &texts);
@@ -332,6 +350,11 @@ impl LinkWrites {
             Ok(statement.query_row(params![domain, folded, except], |row| row.get(0))?)
         };
         match what {
+            InsertCondition::QuarantinedAlias { .. } | InsertCondition::QuarantinedCode(_)
+                if !self.quarantines_any()? =>
+            {
+                Ok(false)
+            }
             InsertCondition::Alias { folded, except } => alike(ALIAS_ALIKE, folded, *except),
             InsertCondition::QuarantinedAlias { folded, except } => {
                 alike(QUARANTINED_ALIAS, folded, *except)
@@ -357,6 +380,24 @@ impl LinkWrites {
     #[cfg(test)]
     pub(crate) fn skip_named(&mut self, ids: i64) {
         self.next_named += ids;
+    }
+
+    /// The id of a new link: its number, or one under which it is stored by name.
+    pub(crate) fn new_id(
+        &mut self,
+        link: &Link,
+        domain: i64,
+        alias: Option<&FoldedAlias>,
+    ) -> Result<i64, Failure> {
+        let number = match alias {
+            None => self.number_id(&link.key.code, |length| self.leased[usize::from(length)]),
+            Some(_) => None,
+        };
+        match number {
+            // A number stands for the same code on every domain; a second link is stored by name.
+            Some(id) if self.domain_at(id)?.is_none() => Ok(id),
+            _ => self.name(link, domain, alias),
+        }
     }
 
     /// Stores a link by its name and gives it an id.

@@ -27,9 +27,10 @@ mod tombstones;
 mod transfer;
 
 pub use clicks::{PostgresClicks, SumsWriter};
-pub use inspect::{PostgresInspection, inspect};
-pub use ledger::{LedgerOf, PostgresLedger};
+pub use inspect::{PostgresInspection, ReplicaInspection, inspect, inspect_replica};
+pub use ledger::{LedgerKind, PostgresLedger};
 pub use links::PostgresLinks;
 pub use options::{PostgresOpenError, PostgresOptions};
+pub use pool::PostgresConnections;
 pub use registry::PostgresRegistry;
-pub use transfer::{DatabaseImport, DatabaseImportError};
+pub use transfer::{DatabaseExport, DatabaseImport, TransferError};

@@ -25,6 +25,9 @@ pub struct PostgresOptions {
     pub replica_url: Option<String>,
     /// The alphabet of generated codes, if the database is new.
     pub alphabet: Alphabet,
+    /// Into how many partitions the table of links is divided by the hash of the code, if the
+    /// tables are new; 0 or 1 for a plain table.
+    pub partitions: u32,
     /// How many new links may wait to be committed.
     pub queue: usize,
     /// How long a connection attempt may take.
@@ -53,6 +56,7 @@ impl PostgresOptions {
             direct_url: None,
             replica_url: None,
             alphabet: Alphabet::default(),
+            partitions: 0,
             queue: 4096,
             connect_timeout: Duration::from_secs(3),
             lookup_timeout: Duration::from_secs(2),

@@ -31,6 +31,16 @@ const OLDEST_SERVER: i32 = 130_000;
 /// The longest pause before a connection is tried again.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
+/// The connections of a store, for others in the same database.
+#[derive(Clone)]
+pub struct PostgresConnections(pub(crate) Arc<Pool>);
+
+impl std::fmt::Debug for PostgresConnections {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresConnections").finish_non_exhaustive()
+    }
+}
+
 /// Connections to one database. Look-ups share a few, pipelined; transactions and lists have one to
 /// themselves while they last.
 pub(crate) struct Pool {

@@ -15,11 +15,11 @@ const BEGIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the primary is asked after the replica failed.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Reads see at least what the primary had committed this long before.
-const MAX_LAG: Duration = Duration::from_secs(3);
+pub(crate) const MAX_LAG: Duration = Duration::from_secs(3);
 /// How often the primary is asked for its position while the replica is read.
 const POSITION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a replica that lags behind is asked again.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Which server a read asks.
 #[derive(Clone, Copy, Debug)]

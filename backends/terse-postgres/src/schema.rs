@@ -6,6 +6,8 @@
 //! whose predecessor no longer needs the old form, removes it. Such a removal raises `needs`, the
 //! version that a program must know to use the tables.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use tokio_postgres::Client;
@@ -57,6 +59,7 @@ pub(crate) const LINKS: Part = Part {
         Migration { needs: 1, sql: include_str!("schema/links_2.sql"), if_possible: "" },
         Migration { needs: 1, sql: include_str!("schema/links_3.sql"), if_possible: "" },
         Migration { needs: 1, sql: include_str!("schema/links_4.sql"), if_possible: "" },
+        Migration { needs: 1, sql: "", if_possible: include_str!("schema/links_5_search.sql") },
     ],
 };
 
@@ -69,6 +72,7 @@ pub(crate) const REGISTRY: Part = Part {
         Migration { needs: 1, sql: include_str!("schema/registry_3.sql"), if_possible: "" },
         Migration { needs: 1, sql: include_str!("schema/registry_4.sql"), if_possible: "" },
         Migration { needs: 1, sql: include_str!("schema/registry_5.sql"), if_possible: "" },
+        Migration { needs: 1, sql: include_str!("schema/registry_6.sql"), if_possible: "" },
     ],
 };
 
@@ -95,6 +99,15 @@ impl Part {
     /// Brings the tables to the version that this program knows. Needs no right to change tables if
     /// there is nothing to do.
     pub(crate) async fn migrate(&self, connector: &Connector) -> Result<(), PostgresOpenError> {
+        self.migrate_partitioned(connector, 0).await
+    }
+
+    /// The same. Divides the table of links into partitions, if it is new.
+    pub(crate) async fn migrate_partitioned(
+        &self,
+        connector: &Connector,
+        partitions: u32,
+    ) -> Result<(), PostgresOpenError> {
         let connection = connector.connect().await.map_err(|error| connector.failed(error))?;
         let client = &connection.client;
         let silent = |_| connector.failed("the database did not answer in time");
@@ -104,7 +117,7 @@ impl Part {
         {
             return Ok(());
         }
-        let steps = self.run_steps(connector, client);
+        let steps = self.run_steps(connector, client, partitions);
         tokio::time::timeout(MIGRATION_TIMEOUT, steps).await.map_err(silent)?
     }
 
@@ -112,6 +125,7 @@ impl Part {
         &self,
         connector: &Connector,
         client: &Client,
+        partitions: u32,
     ) -> Result<(), PostgresOpenError> {
         let failed = |error: tokio_postgres::Error| connector.failed(error);
         let ms = LOCK_TIMEOUT.as_millis();
@@ -131,7 +145,7 @@ impl Part {
             }
         };
         for (n, step) in (1..).zip(self.steps).skip(from as usize) {
-            client.batch_execute(step.sql).await.map_err(failed)?;
+            client.batch_execute(&partitioned(step.sql, partitions)).await.map_err(failed)?;
             try_it(client, step.if_possible).await.map_err(failed)?;
             client
                 .execute_typed(
@@ -179,6 +193,28 @@ impl Part {
         }
         Ok(found >= known)
     }
+}
+
+/// How a plain table of links ends, and the settings of its rows.
+const PLAIN_END: &str = "    PRIMARY KEY (domain, code)\n) WITH (fillfactor = 95,";
+
+/// A step with a table of links that is divided by the hash of the code. Every lookup names the
+/// code, so it reads one partition.
+fn partitioned(sql: &str, partitions: u32) -> Cow<'_, str> {
+    let Some((before, after)) = sql.split_once(PLAIN_END).filter(|_| partitions > 1) else {
+        return sql.into();
+    };
+    let (settings, after) = after.split_once(");").unwrap_or((after, ""));
+    let mut sql = format!("{before}    PRIMARY KEY (domain, code)\n) PARTITION BY HASH (code);\n");
+    for n in 0..partitions {
+        let _written = writeln!(
+            sql,
+            "CREATE TABLE links_{n} PARTITION OF links FOR VALUES \
+             WITH (MODULUS {partitions}, REMAINDER {n}) WITH (fillfactor = 95,{settings});"
+        );
+    }
+    sql.push_str(after);
+    sql.into()
 }
 
 /// Runs statements that may fail without failing the transaction around them.

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use terse_core::clicks::{Batch, ClickTarget, Tombstones};
+use terse_core::clicks::{Batch, ClickTarget, ErasedLink, Tombstones};
 use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
 use crate::exclusive::Transaction;
 use crate::failure::{Failure, corrupt};
+use crate::pool::Pool;
 use crate::sql::params;
 
 /// The tables `click_erased_links` and `click_erased_owners`, or those of the ledger.
@@ -105,6 +106,59 @@ impl TombstoneTables {
             left -= transaction.execute(&sql, params).await?;
         }
         Ok(limit - left)
+    }
+
+    /// Links that were erased at this time or later, see
+    /// [`ClickExport`](terse_core::clicks::ClickExport).
+    pub(crate) async fn links_since(
+        self,
+        pool: &Pool,
+        since: Timestamp,
+        after: Option<&ErasedLink>,
+        limit: usize,
+    ) -> Result<Vec<ErasedLink>, Failure> {
+        let columns = format!(
+            "SELECT domain, code, created_by, erased_at FROM {}_erased_links \
+             WHERE erased_at >= $1",
+            self.prefix
+        );
+        let order = "ORDER BY domain, code, created_by LIMIT $2";
+        let (since, limit) = (since.as_ms(), i64::try_from(limit).unwrap_or(i64::MAX));
+        let rows = match after {
+            None => pool.list(&format!("{columns} {order}"), params![since, limit]).await?,
+            Some(ErasedLink { key, created_by, .. }) => {
+                let sql = format!(
+                    "{columns} AND (domain, code, created_by) \
+                     > ($3 COLLATE \"C\", $4 COLLATE \"C\", $5) {order}"
+                );
+                let (domain, code) = (key.domain.as_str(), key.code.as_str());
+                let params = params![since, limit, domain, code, created_by.as_ms()];
+                pool.list(&sql, params).await?
+            }
+        };
+        let mut links = Vec::with_capacity(rows.len());
+        for row in &rows {
+            links.push(ErasedLink {
+                key: stored_key(row.get(0), row.get(1))?,
+                created_by: Timestamp::from_ms(row.get(2)),
+                erased_at: Timestamp::from_ms(row.get(3)),
+            });
+        }
+        Ok(links)
+    }
+
+    /// Owners that were erased at this time or later.
+    pub(crate) async fn owners_since(
+        self,
+        pool: &Pool,
+        since: Timestamp,
+    ) -> Result<Vec<OwnerId>, Failure> {
+        let sql = format!(
+            "SELECT owner FROM {}_erased_owners WHERE erased_at >= $1 ORDER BY owner",
+            self.prefix
+        );
+        let rows = pool.list(&sql, params![since.as_ms()]).await?;
+        Ok(rows.iter().map(|row| OwnerId(row.get::<_, i64>(0).cast_unsigned())).collect())
     }
 }
 

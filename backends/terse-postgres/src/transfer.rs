@@ -1,14 +1,18 @@
-//! Writes all data of another store into an empty database, for `terse migrate`.
+//! Writes all data of another store into an empty database, for `terse migrate`; [`export`] reads
+//! all data of a database.
 //!
 //! Every step can be repeated: it keeps rows that exist. No node starts on the database before
 //! [`DatabaseImport::finish`]; until then `terse_migration` records what was moved.
 
+mod export;
 mod links;
+
+pub use export::DatabaseExport;
 
 use std::sync::Arc;
 
 use terse_core::transfer::{Cell, ColumnKind, Digest, MovedLink, MovedSums, StoreFile, Table};
-use terse_core::{LinkVersion, StoreError, StoreIdentity, Timestamp, link_codec};
+use terse_core::{LinkKey, LinkVersion, StoreError, StoreIdentity, Timestamp, link_codec};
 use tokio_postgres::Row;
 
 use self::links::insert_links;
@@ -22,17 +26,19 @@ use crate::sql::{Param, SqlTimestamp, params};
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Records what moves into the database, and how far the move has come.
+/// Records what moves into the database, and how far the move has come; or where its data has moved
+/// to.
 const STATE: &str = "CREATE TABLE IF NOT EXISTS terse_migration (
     one      boolean PRIMARY KEY DEFAULT true CHECK (one),
     source   bytea NOT NULL,
     position bigint NOT NULL,
     finished boolean NOT NULL
-)";
+);
+ALTER TABLE terse_migration ADD COLUMN IF NOT EXISTS moved_to text";
 
 /// An error of the database, or the reason why it is not used.
 #[derive(Debug, thiserror::Error)]
-pub enum DatabaseImportError {
+pub enum TransferError {
     /// It cannot be opened.
     #[error(transparent)]
     Open(#[from] PostgresOpenError),
@@ -57,21 +63,21 @@ impl DatabaseImport {
         options: &PostgresOptions,
         identity: &StoreIdentity,
         leases: &[(u8, u64)],
-    ) -> Result<Self, DatabaseImportError> {
+    ) -> Result<Self, TransferError> {
         let direct = options.direct_url.as_ref().unwrap_or(&options.url);
         let connector = Connector::new(direct, options.connect_timeout)?;
         let pool = Arc::new(Pool::open(options).await?);
         for part in [&schema::LINKS, &schema::REGISTRY, &schema::CLICKS] {
-            part.migrate(&connector).await?;
+            part.migrate_partitioned(&connector, options.partitions).await?;
         }
-        write(&pool, STATE, &[]).await?;
+        create_state(&connector).await?;
         let source = identity.derive("terse migration v1");
         let import = Self { pool, position: 0 };
         let nodes = "SELECT FROM job_leases WHERE node IS NOT NULL \
                      AND expires_at > clock_timestamp()";
         if !import.read(nodes, &[]).await?.is_empty() {
             let why = "a node of terse runs on the database: stop it, and try again in a minute";
-            return Err(DatabaseImportError::Refused(why.to_owned()));
+            return Err(TransferError::Refused(why.to_owned()));
         }
         let rows =
             import.read("SELECT source, position, finished FROM terse_migration", &[]).await?;
@@ -80,7 +86,7 @@ impl DatabaseImport {
                 (row.get(0), row.get(1), row.get(2));
             if finished || known != source {
                 let why = if finished { "a finished move" } else { "a part of another store" };
-                return Err(DatabaseImportError::Refused(format!(
+                return Err(TransferError::Refused(format!(
                     "the database contains {why}: name an empty one"
                 )));
             }
@@ -89,7 +95,7 @@ impl DatabaseImport {
         for table in ["links", "accounts", "click_subjects", "link_quarantine", "audit"] {
             let rows = import.read(&format!("SELECT FROM {table} LIMIT 1"), &[]).await?;
             if !rows.is_empty() {
-                return Err(DatabaseImportError::Refused(format!(
+                return Err(TransferError::Refused(format!(
                     "the database is in use: its table {table} has rows. Name an empty one"
                 )));
             }
@@ -123,7 +129,7 @@ impl DatabaseImport {
     }
 
     /// Writes links, in the order of their positions.
-    pub async fn put_links(&mut self, links: &[MovedLink]) -> Result<(), DatabaseImportError> {
+    pub async fn put_links(&mut self, links: &[MovedLink]) -> Result<(), TransferError> {
         let Some(last) = links.last() else { return Ok(()) };
         let transaction = self.pool.begin().await.map_err(StoreError::from)?;
         insert_links(&transaction, links).await.map_err(StoreError::from)?;
@@ -138,69 +144,18 @@ impl DatabaseImport {
     }
 
     /// The digest of all links, read back.
-    pub async fn links_digest(&self) -> Result<Digest, DatabaseImportError> {
-        let mut digest = Digest::default();
-        let mut after: Option<(String, String)> = None;
+    pub async fn links_digest(&self) -> Result<Digest, TransferError> {
+        let (mut digest, mut after) = (Digest::default(), None);
         loop {
-            let (domain, code) = after.clone().unwrap_or_default();
-            let sql = format!(
-                "SELECT {}, l.marked FROM links l WHERE $3 OR (l.domain, l.code) > ($1, $2) \
-                 ORDER BY l.domain, l.code LIMIT 500",
-                row::COLUMNS
-            );
-            let rows = self.read(&sql, params![domain, code, after.is_none()]).await?;
-            let Some(last) = rows.last() else { return Ok(digest) };
-            after = Some((last.get(0), last.get(1)));
-            let links = self.moved(&rows).await?;
+            let links = moved_links(&self.pool, after.as_ref(), 500).await?;
+            let Some(last) = links.last() else { return Ok(digest) };
+            after = Some(last.link.key.clone());
             links.iter().for_each(|moved| moved.digest(&mut digest));
         }
     }
 
-    /// The links of rows that end with `marked`, with their history.
-    async fn moved(&self, rows: &[Row]) -> Result<Vec<MovedLink>, DatabaseImportError> {
-        let mut links = Vec::with_capacity(rows.len());
-        for row in rows {
-            let marked = row.get::<_, Option<SqlTimestamp>>(29).map(|at| at.0);
-            let link = row::read(row, 0)?;
-            links.push(MovedLink { position: 0, link, marked, history: Vec::new() });
-        }
-        self.add_history(&mut links).await?;
-        Ok(links)
-    }
-
-    async fn add_history(&self, links: &mut [MovedLink]) -> Result<(), DatabaseImportError> {
-        let of = |part: fn(&MovedLink) -> &str| -> Vec<String> {
-            links.iter().map(|moved| part(moved).to_owned()).collect()
-        };
-        let domains = of(|moved| moved.link.key.domain.as_str());
-        let codes = of(|moved| moved.link.key.code.as_str());
-        let rows = self
-            .read(
-                "SELECT k.place, r.until, r.link FROM unnest($1, $2) WITH ORDINALITY \
-                 AS k (domain, code, place) JOIN link_revisions r \
-                 ON r.domain = k.domain COLLATE \"C\" AND r.code = k.code COLLATE \"C\" \
-                 ORDER BY r.n DESC",
-                params![domains, codes],
-            )
-            .await?;
-        for row in &rows {
-            let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
-            let link = link_codec::decode(row.get(2))
-                .ok_or_else(|| corrupt("an earlier version that cannot be read"))?;
-            let until = row.get::<_, SqlTimestamp>(1).0;
-            if let Some(moved) = links.get_mut(place) {
-                moved.history.push(LinkVersion { link, until });
-            }
-        }
-        Ok(())
-    }
-
     /// Writes rows of a table.
-    pub async fn put_rows(
-        &self,
-        table: &Table,
-        rows: &[Vec<Cell>],
-    ) -> Result<(), DatabaseImportError> {
+    pub async fn put_rows(&self, table: &Table, rows: &[Vec<Cell>]) -> Result<(), TransferError> {
         let columns: Vec<Column> = table
             .columns
             .iter()
@@ -222,16 +177,12 @@ impl DatabaseImport {
     }
 
     /// Deletes the rows of a table, before they are written again.
-    pub async fn clear(&self, table: &Table) -> Result<(), DatabaseImportError> {
+    pub async fn clear(&self, table: &Table) -> Result<(), TransferError> {
         write(&self.pool, &format!("DELETE FROM {}", name_of(table)), &[]).await
     }
 
     /// The database never assigns numbers up to this one again.
-    pub async fn set_last_number(
-        &self,
-        table: &Table,
-        last: i64,
-    ) -> Result<(), DatabaseImportError> {
+    pub async fn set_last_number(&self, table: &Table, last: i64) -> Result<(), TransferError> {
         let (name, (column, _)) = (name_of(table), table.columns[0]);
         let sql = format!(
             "SELECT setval(pg_get_serial_sequence('{name}', '{column}'), greatest($1, \
@@ -241,16 +192,8 @@ impl DatabaseImport {
     }
 
     /// The digest of a table's rows, read back.
-    pub async fn digest(&self, table: &Table) -> Result<Digest, DatabaseImportError> {
-        let columns: Vec<String> = table
-            .columns
-            .iter()
-            .map(|(name, kind)| match kind {
-                ColumnKind::Int => format!("\"{name}\"::bigint"),
-                _ => format!("\"{name}\""),
-            })
-            .collect();
-        let (columns, name) = (columns.join(", "), name_of(table));
+    pub async fn digest(&self, table: &Table) -> Result<Digest, TransferError> {
+        let (columns, name) = (columns_of(table), name_of(table));
         // Small tables have no number to continue from.
         let after = match table.numbered {
             true => format!("WHERE \"{0}\" > $1 ORDER BY \"{0}\"", table.columns[0].0),
@@ -273,13 +216,13 @@ impl DatabaseImport {
     pub async fn put_sums(
         &self,
         sums: &MovedSums,
-    ) -> Result<Option<SumsWriter<'_>>, DatabaseImportError> {
+    ) -> Result<Option<SumsWriter<'_>>, TransferError> {
         let begun = SumsWriter::begin(&self.pool, sums).await;
         begun.map_err(|failure| StoreError::from(failure).into())
     }
 
     /// How many single clicks there are.
-    pub async fn single_clicks(&self) -> Result<u64, DatabaseImportError> {
+    pub async fn single_clicks(&self) -> Result<u64, TransferError> {
         // Day by day: one count of all may take longer than a statement may.
         let mut all = 0;
         for day in self.read("SELECT day FROM click_raw_days", &[]).await? {
@@ -292,24 +235,88 @@ impl DatabaseImport {
     }
 
     /// The clicks as nodes will read them.
-    pub async fn clicks(
-        &self,
-        options: &PostgresOptions,
-    ) -> Result<PostgresClicks, DatabaseImportError> {
+    pub async fn clicks(&self, options: &PostgresOptions) -> Result<PostgresClicks, TransferError> {
         Ok(PostgresClicks::open_on(Arc::clone(&self.pool), options, true).await?)
     }
 
     /// Nodes may start on the database from now on.
-    pub async fn finish(&self) -> Result<(), DatabaseImportError> {
+    pub async fn finish(&self) -> Result<(), TransferError> {
         write(&self.pool, "UPDATE terse_migration SET finished = true", &[]).await
     }
 
-    async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DatabaseImportError> {
-        self.pool.list(sql, params).await.map_err(|failure| StoreError::from(failure).into())
+    /// Whether [`Self::finish`] has been committed.
+    pub async fn is_finished(&self) -> Result<bool, TransferError> {
+        let rows = self.read("SELECT finished FROM terse_migration", &[]).await?;
+        Ok(rows.iter().any(|row| row.get(0)))
+    }
+
+    async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, TransferError> {
+        read(&self.pool, sql, params).await
     }
 }
 
-async fn write(pool: &Pool, sql: &str, params: &[Param<'_>]) -> Result<(), DatabaseImportError> {
+/// Creates the table that records moves.
+async fn create_state(connector: &Connector) -> Result<(), TransferError> {
+    let connection = connector.connect().await.map_err(|error| connector.failed(error))?;
+    let created = connection.client.batch_execute(STATE).await;
+    Ok(created.map_err(|error| connector.failed(error))?)
+}
+
+async fn read(pool: &Pool, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, TransferError> {
+    pool.list(sql, params).await.map_err(|failure| StoreError::from(failure).into())
+}
+
+/// Up to `limit` links after one, with their history.
+async fn moved_links(
+    pool: &Pool,
+    after: Option<&LinkKey>,
+    limit: usize,
+) -> Result<Vec<MovedLink>, TransferError> {
+    let (domain, code) = after.map_or(("", ""), |key| (key.domain.as_str(), key.code.as_str()));
+    let sql = format!(
+        "SELECT {}, l.marked FROM links l WHERE $3 OR (l.domain, l.code) > ($1, $2) \
+         ORDER BY l.domain, l.code LIMIT $4",
+        row::COLUMNS
+    );
+    let rows = read(pool, &sql, params![domain, code, after.is_none(), limit as i64]).await?;
+    moved(pool, &rows).await
+}
+
+/// The links of rows that end with `marked`, with their history.
+async fn moved(pool: &Pool, rows: &[Row]) -> Result<Vec<MovedLink>, TransferError> {
+    let mut links = Vec::with_capacity(rows.len());
+    for row in rows {
+        let marked = row.get::<_, Option<SqlTimestamp>>(29).map(|at| at.0);
+        let link = row::read(row, 0)?;
+        links.push(MovedLink { position: 0, link, marked, history: Vec::new() });
+    }
+    add_history(pool, &mut links).await?;
+    Ok(links)
+}
+
+async fn add_history(pool: &Pool, links: &mut [MovedLink]) -> Result<(), TransferError> {
+    let of = |part: fn(&MovedLink) -> &str| -> Vec<String> {
+        links.iter().map(|moved| part(moved).to_owned()).collect()
+    };
+    let domains = of(|moved| moved.link.key.domain.as_str());
+    let codes = of(|moved| moved.link.key.code.as_str());
+    let sql = "SELECT k.place, r.until, r.link FROM unnest($1, $2) WITH ORDINALITY \
+         AS k (domain, code, place) JOIN link_revisions r \
+         ON r.domain = k.domain COLLATE \"C\" AND r.code = k.code COLLATE \"C\" \
+         ORDER BY r.n DESC";
+    for row in &read(pool, sql, params![domains, codes]).await? {
+        let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
+        let link = link_codec::decode(row.get(2))
+            .ok_or_else(|| corrupt("an earlier version that cannot be read"))?;
+        let until = row.get::<_, SqlTimestamp>(1).0;
+        if let Some(moved) = links.get_mut(place) {
+            moved.history.push(LinkVersion { link, until });
+        }
+    }
+    Ok(())
+}
+
+async fn write(pool: &Pool, sql: &str, params: &[Param<'_>]) -> Result<(), TransferError> {
     pool.write_unrepeatable(sql, params).await?;
     Ok(())
 }
@@ -324,6 +331,15 @@ fn name_of(table: &Table) -> String {
     }
 }
 
+/// The columns of a table, for a query.
+fn columns_of(table: &Table) -> String {
+    let column = |(name, kind): &(&str, ColumnKind)| match kind {
+        ColumnKind::Int => format!("\"{name}\"::bigint"),
+        _ => format!("\"{name}\""),
+    };
+    table.columns.iter().map(column).collect::<Vec<_>>().join(", ")
+}
+
 /// The values of a column.
 enum Column {
     Int(Vec<Option<i64>>),
@@ -336,7 +352,7 @@ impl Column {
     fn of<'a>(
         kind: ColumnKind,
         cells: impl Iterator<Item = Option<&'a Cell>>,
-    ) -> Result<Self, DatabaseImportError> {
+    ) -> Result<Self, TransferError> {
         macro_rules! all {
             ($column:ident, $cell:ident, $convert:expr) => {{
                 let mut values = Vec::new();
@@ -389,18 +405,31 @@ fn cells(row: &Row, table: &Table) -> Result<Vec<Cell>, StoreError> {
         .collect()
 }
 
-/// Refuses a database into which data is moving.
+/// Refuses a database into which data is moving, and one whose data has moved away.
 pub(crate) async fn check_finished(pool: &Pool) -> Result<(), PostgresOpenError> {
+    match check_arrived(pool).await? {
+        None => Ok(()),
+        Some(to) => Err(PostgresOpenError::Foreign(format!(
+            "the data of this database has moved to {to}. To use the database again, without what \
+             has changed since, run in it: UPDATE terse_migration SET moved_to = NULL"
+        ))),
+    }
+}
+
+/// Refuses a database into which data is moving. Returns where its data has moved to.
+async fn check_arrived(pool: &Pool) -> Result<Option<String>, PostgresOpenError> {
     let foreign = |error: StoreError| PostgresOpenError::Foreign(error.to_string());
     let there = "SELECT to_regclass('terse_migration') IS NOT NULL";
     let rows = pool.lookup(there, &[]).await.map_err(|failure| foreign(failure.into()))?;
     if !rows.iter().any(|row| row.get(0)) {
-        return Ok(());
+        return Ok(None);
     }
-    let unfinished = "SELECT FROM terse_migration WHERE NOT finished";
-    let rows = pool.lookup(unfinished, &[]).await.map_err(|failure| foreign(failure.into()))?;
-    match rows.is_empty() {
-        true => Ok(()),
+    // An earlier version created the table without the column.
+    let state = "SELECT finished, to_jsonb(m) ->> 'moved_to' FROM terse_migration m";
+    let rows = pool.lookup(state, &[]).await.map_err(|failure| foreign(failure.into()))?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    match row.get(0) {
+        true => Ok(row.get(1)),
         false => Err(PostgresOpenError::Foreign(
             "a move into this database has not finished: run `terse migrate` again".into(),
         )),

@@ -22,7 +22,8 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// The waits between attempts to reach one that does not.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(2);
-/// If Redis fails again this soon, the wait before it is used again grows as if it had not answered.
+/// If Redis fails again this soon, the wait before it is used again grows as if it had not
+/// answered.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// After this many probes without an answer, the client reconnects.
 const FAILED_PROBES: u32 = 2;

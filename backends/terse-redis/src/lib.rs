@@ -11,6 +11,7 @@ mod inspect;
 mod limiter;
 mod links;
 mod minimum_revisions;
+mod old_copies;
 mod replay;
 mod target;
 mod value;

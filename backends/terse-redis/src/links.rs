@@ -2,9 +2,9 @@
 //!
 //! A node uses a copy only if all of these hold, so that it never goes back to an older revision:
 //! the store's changes of the last eight minutes were replayed into Redis since it was last away;
-//! the copy is not older than what this node knows of the link ([`MinimumRevisions`]); and it was written
-//! after the last time that this node missed changes. A copy that is five minutes old is read from
-//! the store again, and used only if the store does not answer.
+//! the copy is not older than what this node knows of the link ([`MinimumRevisions`]); and it was
+//! written after the last time that this node missed changes. A copy that is five minutes old is
+//! read from the store again, and used only if the store does not answer.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 
 use crate::client::{Redis, RedisUnavailable};
 use crate::minimum_revisions::MinimumRevisions;
+use crate::old_copies::OldCopies;
 use crate::replay::{Replays, replay_each_epoch};
 use crate::value::{self, LinkCopy, PUT};
 
@@ -90,6 +91,7 @@ pub(crate) struct Inner {
     /// The prefix of all keys of this store.
     pub(crate) prefix: String,
     pub(crate) minimums: MinimumRevisions,
+    old_copies: OldCopies,
     put: Script,
     pub(crate) incarnation: RwLock<u64>,
     pub(crate) replays: Replays,
@@ -112,6 +114,7 @@ impl RedisLinks {
             options,
             prefix,
             minimums: MinimumRevisions::default(),
+            old_copies: OldCopies::default(),
             put: Script::new(PUT),
             incarnation: RwLock::new(0),
             replays: Replays::default(),
@@ -358,6 +361,7 @@ impl LinkReader for RedisLinks {
         }
         let began = Instant::now();
         let stored = inner.store.get_many(&missing).await;
+        inner.old_copies.forget(missing.iter().zip(&stored).filter(|(_, link)| link.is_ok()));
         inner.fill(stored.iter().flatten().flatten().cloned().collect(), began);
         let mut stored = stored.into_iter();
         let answer = |copy: Option<(Link, Duration)>| {
@@ -366,7 +370,7 @@ impl LinkReader for RedisLinks {
             }
             match (stored.next().unwrap_or(Ok(None)), copy) {
                 (Err(StoreError::Unavailable(_)), Some((link, age)))
-                    if age < inner.options.max_stale =>
+                    if age < inner.options.max_stale && inner.old_copies.note(&link.key, age) =>
                 {
                     count(&inner.counters.stale, 1);
                     Ok(Some(link))
@@ -375,6 +379,10 @@ impl LinkReader for RedisLinks {
             }
         };
         copies.into_iter().map(answer).collect()
+    }
+
+    fn age(&self, key: &LinkKey) -> Duration {
+        self.inner.old_copies.age(key)
     }
 
     async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {

@@ -1,5 +1,5 @@
-//! Writes recent changes to Redis again, whenever it may lack some: after it was away, and after this
-//! node has missed changes.
+//! Writes recent changes to Redis again, whenever it may lack some: after it was away, and after
+//! this node has missed changes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};

@@ -5,6 +5,7 @@
 //! every rule of the API holds for them too.
 
 use std::any::Any;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -18,6 +19,7 @@ use tower::ServiceExt as _;
 use url::Url;
 
 use crate::problem::Problem;
+use crate::unix_agent;
 
 /// The largest response, in bytes.
 const MAX_RESPONSE_SIZE: u64 = 64 << 20;
@@ -49,6 +51,13 @@ pub struct InProcessApi {
     pub runtime: Runtime,
     /// The stores and locks behind the router. Fields drop in this order, so they close last.
     pub guard: Box<dyn Any + Send + Sync>,
+}
+
+/// A response whose body is not parsed.
+pub(crate) struct RawResponse {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+    pub(crate) retry_after: Option<Duration>,
 }
 
 /// A response of the API.
@@ -85,19 +94,20 @@ impl ApiClient {
         Self::http(base, Some(key), place, false)
     }
 
+    /// The same through the Unix socket of the server.
+    pub fn unix_socket(socket: &Path, key: Secret, place: String) -> Self {
+        let agent = unix_agent::agent(agent_config().proxy(None).build(), socket);
+        let base = Url::parse(unix_agent::BASE).expect("a constant URL");
+        Self { place, transport: Transport::Http { agent, base, key: Some(key) } }
+    }
+
     /// The API inside this process.
     pub fn in_process(api: InProcessApi, place: String) -> Self {
         Self { place, transport: Transport::InProcess(Box::new(api)) }
     }
 
     fn http(base: Url, key: Option<Secret>, place: String, proxies: bool) -> Self {
-        let mut config = ureq::Agent::config_builder()
-            .timeout_connect(Some(CONNECT))
-            .timeout_global(Some(CALL))
-            .http_status_as_error(false)
-            // A redirect would carry the key to wherever it points.
-            .max_redirects(0)
-            .user_agent(concat!("terse/", env!("CARGO_PKG_VERSION")));
+        let mut config = agent_config();
         if !proxies {
             config = config.proxy(None);
         }
@@ -134,16 +144,18 @@ impl ApiClient {
         path: &str,
         body: Option<&Value>,
     ) -> anyhow::Result<ApiResponse> {
-        self.call_with(method, path, body.map(serde_json::to_vec).transpose()?)
+        let body = body.map(serde_json::to_vec).transpose()?;
+        let RawResponse { status, body, retry_after } = self.call_raw(method, path, body)?;
+        Ok(ApiResponse { status, body: parse(status, &body)?, retry_after })
     }
 
-    /// The same with a body that is JSON already.
-    pub(crate) fn call_with(
+    /// The same with a body that is JSON already, and a response that the caller parses.
+    pub(crate) fn call_raw(
         &self,
         method: &Method,
         path: &str,
         body: Option<Vec<u8>>,
-    ) -> anyhow::Result<ApiResponse> {
+    ) -> anyhow::Result<RawResponse> {
         match &self.transport {
             Transport::Http { agent, base, key } => {
                 call_http(agent, base, key.as_ref(), method, path, body)
@@ -169,6 +181,16 @@ impl ApiClient {
     }
 }
 
+fn agent_config() -> ureq::config::ConfigBuilder<ureq::typestate::AgentScope> {
+    ureq::Agent::config_builder()
+        .timeout_connect(Some(CONNECT))
+        .timeout_global(Some(CALL))
+        .http_status_as_error(false)
+        // A redirect would carry the key to wherever it points.
+        .max_redirects(0)
+        .user_agent(concat!("terse/", env!("CARGO_PKG_VERSION")))
+}
+
 fn call_http(
     agent: &ureq::Agent,
     base: &Url,
@@ -176,7 +198,7 @@ fn call_http(
     method: &Method,
     path: &str,
     body: Option<Vec<u8>>,
-) -> anyhow::Result<ApiResponse> {
+) -> anyhow::Result<RawResponse> {
     let url = format!("{}{path}", base.as_str().trim_end_matches('/'));
     let mut request =
         Request::builder().method(method).uri(url).header(header::ACCEPT, "application/json");
@@ -194,13 +216,13 @@ fn call_http(
     let mut answer = answer.with_context(reached)?;
     let status = answer.status().as_u16();
     let retry_after = retry_after(answer.headers());
-    let bytes = answer
+    let body = answer
         .body_mut()
         .with_config()
         .limit(MAX_RESPONSE_SIZE)
         .read_to_vec()
         .with_context(reached)?;
-    Ok(ApiResponse { status, body: parse(status, &bytes)?, retry_after })
+    Ok(RawResponse { status, body, retry_after })
 }
 
 async fn call_in_process(
@@ -208,7 +230,7 @@ async fn call_in_process(
     method: &Method,
     path: &str,
     body: Option<Vec<u8>>,
-) -> anyhow::Result<ApiResponse> {
+) -> anyhow::Result<RawResponse> {
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -228,17 +250,13 @@ async fn call_in_process(
         };
         let (head, body) = answer.into_parts();
         let limit = usize::try_from(MAX_RESPONSE_SIZE).unwrap_or(usize::MAX);
-        let bytes = Limited::new(body, limit)
+        let body = Limited::new(body, limit)
             .collect()
             .await
             .map_err(|error| anyhow::anyhow!(error))?
             .to_bytes();
-        let status = head.status.as_u16();
-        Ok(ApiResponse {
-            status,
-            body: parse(status, &bytes)?,
-            retry_after: retry_after(&head.headers),
-        })
+        let (status, retry_after) = (head.status.as_u16(), retry_after(&head.headers));
+        Ok(RawResponse { status, body: body.into(), retry_after })
     };
     tokio::time::timeout(CALL, call).await.context("the store takes too long")?
 }
@@ -248,7 +266,7 @@ fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
 }
 
 /// The JSON of a response. A success that is not JSON does not come from a terse server.
-fn parse(status: u16, bytes: &[u8]) -> anyhow::Result<Value> {
+pub(crate) fn parse(status: u16, bytes: &[u8]) -> anyhow::Result<Value> {
     if bytes.is_empty() {
         return Ok(Value::Null);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::folder::{JournalFolder, SegmentAge};
-use crate::segment::ReadEnd;
+use crate::segment::ReadStop;
 
 /// The size that the journal may have. Past it the shipper drops the oldest clicks, but only while
 /// the store accepts nothing: it failed or timed out, and has counted nothing since. While the
@@ -95,7 +95,7 @@ fn drop_segment(
         visits += u64::from(record.weight.max(1));
         true
     })?;
-    if until != ReadEnd::End {
+    if until != ReadStop::End {
         return Err(io::Error::other("a segment that had ended goes on"));
     }
     folder.delete(&[age])?;
@@ -124,7 +124,7 @@ mod tests {
             written.save(path);
         }
         let mut folder = JournalFolder::new(path.into(), 1, Timestamp::from_ms(0));
-        folder.look().unwrap();
+        folder.rescan().unwrap();
         folder
     }
 
@@ -176,7 +176,7 @@ mod tests {
         // It counts again, if slowly.
         bound.store_counts();
         Written::new(7, 2, 7, SIZE as usize).save(temp.path());
-        folder.look().unwrap();
+        folder.rescan().unwrap();
         assert_eq!(keep(&mut bound, &mut folder), [0; 0]);
         assert_eq!(ids(&folder), [1, 3, 4, 5, 6, 7]);
     }
@@ -190,7 +190,7 @@ mod tests {
         }
         written.save(temp.path());
         let mut folder = JournalFolder::new(temp.path().into(), 1, Timestamp::from_ms(0));
-        folder.look().unwrap();
+        folder.rescan().unwrap();
         assert_eq!(keep(&mut stuck(0), &mut folder), [66]);
     }
 

@@ -22,6 +22,8 @@ pub struct ShipperCounts {
     pub unreadable: AtomicU64,
     /// Records that were read and put back, because earlier records of other segments come first.
     pub given_back: AtomicU64,
+    /// Times that a second thread helped to count, because the first had fallen behind.
+    pub helped: AtomicU64,
     /// Calls of the store that failed or took too long.
     pub store_failures: AtomicU64,
     /// Times that the journal's files could not be read or deleted.
@@ -49,6 +51,7 @@ impl Default for ShipperCounts {
             dropped: AtomicU64::default(),
             unreadable: AtomicU64::default(),
             given_back: AtomicU64::default(),
+            helped: AtomicU64::default(),
             store_failures: AtomicU64::default(),
             file_failures: AtomicU64::default(),
             lag_bytes: AtomicU64::default(),

@@ -110,7 +110,6 @@ pub struct EdgeLogImport {
 struct Progress {
     journal: JournalId,
     epoch: u32,
-    generation: u64,
     /// Everything before this octet is counted.
     counted_to: u64,
     /// The checksum of what is counted.
@@ -219,7 +218,6 @@ impl EdgeLogImport {
         Ok(Progress {
             journal,
             epoch: opened.epoch,
-            generation: opened.generation,
             counted_to: last.map_or(0, |position| position.to),
             checksum: segment,
             outdated: outdated.filter(|outdated| Some(*outdated) != segment).collect(),
@@ -229,13 +227,12 @@ impl EdgeLogImport {
         })
     }
 
-    /// The last position is enough.
+    /// The last position is enough. Notes the day, so that the store can forget the log some time
+    /// after the last import.
     async fn forget_outdated(&self, at: &mut Progress) -> Result<(), EdgeLogError> {
         let outdated = std::mem::take(&mut at.outdated);
-        if outdated.is_empty() {
-            return Ok(());
-        }
-        match self.store.forget(at.journal, at.epoch, at.generation, &outdated).await? {
+        let generation = JournalId::log_generation(self.clock.now());
+        match self.store.forget(at.journal, at.epoch, generation, &outdated).await? {
             Forgotten::Done => Ok(()),
             Forgotten::Fenced => Err(EdgeLogError::TakenOver),
         }

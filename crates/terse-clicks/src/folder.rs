@@ -114,7 +114,7 @@ impl JournalFolder {
     }
 
     /// Reads the folder again for new and deleted segments.
-    pub fn look(&mut self) -> io::Result<()> {
+    pub fn rescan(&mut self) -> io::Result<()> {
         let mut there = BTreeSet::new();
         for name in self.disk.names()? {
             if name.ends_with(UNFINISHED) {
@@ -277,13 +277,13 @@ mod tests {
             Written::new(id, 1, made, 4096).save(temp.path());
         }
         let mut folder = JournalFolder::new(temp.path().into(), 1, Timestamp::from_ms(0));
-        folder.look().unwrap();
+        folder.rescan().unwrap();
         let ids: Vec<u64> = folder.segments().map(|segment| segment.header.id).collect();
         assert_eq!(ids, [4, 8, 7, 9, 3, 1]);
         assert_eq!(folder.length(), 6 * 4096);
         folder.delete(&[(1, 8), (2000, 9), (77, 77)]).unwrap();
         fs::remove_file(temp.path().join("0000000002000-0000000000000007.clicks")).unwrap();
-        folder.look().unwrap();
+        folder.rescan().unwrap();
         assert_eq!(folder.segments().count(), 3);
         assert_eq!(names(temp.path()).len(), 3);
         folder.sync().unwrap();
@@ -295,7 +295,7 @@ mod tests {
         let paths: Vec<_> =
             (1..=3).map(|id| Written::new(id, 1, id as i64, 4096).save(temp.path())).collect();
         let mut folder = JournalFolder::new(temp.path().into(), 1, Timestamp::from_ms(0));
-        folder.look().unwrap();
+        folder.rescan().unwrap();
         fs::remove_file(&paths[1]).unwrap();
         fs::create_dir(&paths[1]).unwrap();
         assert!(folder.delete(&[(1, 1), (2, 2), (3, 3)]).is_err());
@@ -318,14 +318,14 @@ mod tests {
             Written::new(id, run, id as i64, 4096).save(temp.path());
         }
         let mut folder = JournalFolder::new(temp.path().into(), 1, Timestamp::from_ms(0));
-        folder.look().unwrap();
+        folder.rescan().unwrap();
         let (count, aside) = folder.set_aside_outdated(&HashMap::from([(3, 100)])).unwrap();
         assert_eq!(
             (count, names(&aside)),
             (1, vec!["0000000000002-0000000000000002.clicks".into()])
         );
         assert_eq!(folder.segments().map(|segment| segment.header.id).collect::<Vec<_>>(), [1, 3]);
-        folder.look().unwrap();
+        folder.rescan().unwrap();
         assert_eq!(folder.segments().count(), 2);
     }
 
@@ -347,7 +347,7 @@ mod tests {
         fs::write(temp.path().join("odd.clicks"), "").unwrap();
         fs::write(temp.path().join("else.txt"), "").unwrap();
         let mut folder = JournalFolder::new(temp.path().into(), 1, Timestamp::from_ms(5000));
-        folder.look().unwrap();
+        folder.rescan().unwrap();
         assert_eq!(folder.segments().count(), 0);
         let want = [
             "0000000001000-0000000000000001.clicks.damaged",
@@ -358,12 +358,12 @@ mod tests {
         ];
         assert_eq!(names(temp.path()), want);
         folder.end();
-        folder.look().unwrap();
+        folder.rescan().unwrap();
         assert_eq!(names(temp.path())[2], "0000000005000-0000000000000002.clicks.damaged");
         for n in 0..100 {
             fs::write(temp.path().join(format!("odd{n}.clicks")), "").unwrap();
         }
-        folder.look().unwrap();
+        folder.rescan().unwrap();
         assert_eq!(names(temp.path()).len(), MAX_DAMAGED + 1);
     }
 
@@ -378,7 +378,7 @@ mod tests {
         let file = File::options().append(true).open(temp.path().join("d.clicks.new")).unwrap();
         file.set_modified(SystemTime::now() - 2 * UNFINISHED_FOR).unwrap();
         let mut folder = JournalFolder::new(temp.path().into(), 1, Timestamp::from_ms(0));
-        folder.look().unwrap();
+        folder.rescan().unwrap();
         assert_eq!(names(temp.path()), ["b.clicks.new", "c.clicks.new"]);
     }
 

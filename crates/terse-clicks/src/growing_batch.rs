@@ -1,16 +1,18 @@
 //! The growing batch: the shipper adds the clicks that it reads from the journal.
 
 use std::hash::BuildHasher as _;
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::quality::RandomState;
 use terse_core::Answered;
 use terse_core::clicks::{
-    AgentTraits, Batch, ClickColumns, ClickNetwork, ClickRow, ClickTarget, GeoLocation, Interned,
-    JournalRecord, JournalSpan, LinkId, SumIndex, Sums, ValueNumbers,
+    AgentTraits, Batch, ClickColumns, ClickKind, ClickNetwork, ClickRow, ClickTarget, GeoLocation,
+    Interned, JournalRecord, JournalSpan, LinkId, SumIndex, SumRow, Sums, ValueNumbers,
 };
 
 use crate::enrich::{ByHash, Enricher};
+use crate::sum_adder::{ReadyRow, ReadyRows, SumAdder};
 
 /// What a row and a target take in memory, about: the lists grow by doubling.
 const ROW_BYTES: usize = 96;
@@ -30,11 +32,12 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 pub struct GrowingBatch {
     number: u64,
     columns: ClickColumns,
-    sums: Sums,
+    /// The sums. Its detector of repeats is that of the enricher while it adds.
+    adder: SumAdder,
     /// Rows that were read and not added to the columns yet.
     rows: Vec<ClickRow>,
-    /// Used while rows are added: target and place of each.
-    by_target: Vec<u64>,
+    /// Used while rows are added.
+    buffer: Vec<ReadyRow>,
     unreadable: u64,
     /// When the earliest click was.
     first_ms: i64,
@@ -86,9 +89,9 @@ impl Default for GrowingBatch {
         Self {
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             columns: ClickColumns::default(),
-            sums: Sums::default(),
+            adder: SumAdder::default(),
             rows: Vec::new(),
-            by_target: Vec::new(),
+            buffer: Vec::new(),
             unreadable: 0,
             first_ms: i64::MAX,
             text_bytes: 0,
@@ -127,23 +130,45 @@ impl GrowingBatch {
     /// has its own segments, and of two clicks the later one is the repeat, whichever was read
     /// first.
     pub fn add_in_order(&mut self, enricher: &mut Enricher) {
-        let mut rows = std::mem::take(&mut self.rows);
-        rows.sort_by_key(|row| row.at_ms);
-        for row in &mut rows {
-            enricher.repeat(row, self);
+        let mut adder = self.take_adder(enricher);
+        let buffer = mem::take(&mut self.buffer);
+        let mut rows = self.ready_rows(buffer);
+        adder.add(&mut rows);
+        self.buffer = rows.rows;
+        self.return_adder(adder, enricher);
+    }
+
+    /// Takes what adds rows to the sums. Until it is returned, there are no sums here.
+    pub(crate) fn take_adder(&mut self, enricher: &mut Enricher) -> SumAdder {
+        let mut adder = mem::take(&mut self.adder);
+        mem::swap(&mut adder.repeats, enricher.repeats());
+        adder
+    }
+
+    /// Returns it after it has added all rows that are in the columns.
+    pub(crate) fn return_adder(&mut self, mut adder: SumAdder, enricher: &mut Enricher) {
+        mem::swap(&mut adder.repeats, enricher.repeats());
+        for at in adder.found_repeats.drain(..) {
+            self.columns.kind[at] = ClickKind::REPEAT;
+        }
+        self.adder = adder;
+    }
+
+    /// Moves the rows that were read since the last call into the columns, the earliest first, and
+    /// returns them, for [`SumAdder::add`]. `buffer` is used for them.
+    pub(crate) fn ready_rows(&mut self, mut buffer: Vec<ReadyRow>) -> ReadyRows {
+        self.rows.sort_by_key(|row| row.at_ms);
+        if let Some(row) = self.rows.first() {
             self.first_ms = self.first_ms.min(row.at_ms);
-            self.columns.push(*row);
         }
-        // One link after the other: the sum of a link stays in the processor's cache.
-        let place = |(row, at): (&ClickRow, u64)| u64::from(row.target) << 32 | at;
-        self.by_target.clear();
-        self.by_target.extend(rows.iter().zip(0..).map(place));
-        self.by_target.sort_unstable();
-        for place in &self.by_target {
-            self.sums.add(&self.columns, &rows[*place as u32 as usize]);
-        }
-        rows.clear();
-        self.rows = rows;
+        let first = self.columns.len();
+        self.columns.extend(&self.rows);
+        buffer.clear();
+        buffer.extend(self.rows.drain(..).map(|row| ReadyRow {
+            sum: SumRow::new(&self.columns, row),
+            link: self.links.hashes.get(row.target as usize).copied().flatten(),
+        }));
+        ReadyRows { rows: buffer, first }
     }
 
     /// How many records it holds, readable or not.
@@ -176,15 +201,15 @@ impl GrowingBatch {
         &mut self,
         spans: Vec<JournalSpan>,
     ) -> (Batch, (SumIndex, LinkHashes)) {
-        let Self { columns, sums, links, .. } = std::mem::take(self);
-        let (deltas, index) = sums.finish(&columns);
+        let Self { columns, adder, links, .. } = mem::take(self);
+        let (deltas, index) = adder.sums.finish(&columns);
         (Batch::new(spans, columns, deltas), (index, links))
     }
 
     /// How much memory it takes, about.
     pub(crate) fn bytes(&self) -> usize {
         (self.columns.len() + self.rows.len()) * ROW_BYTES
-            + self.sums.memory()
+            + self.adder.sums.memory()
             + self.columns.targets.len() * TARGET_BYTES
             + self.text_bytes
     }
@@ -196,10 +221,6 @@ impl GrowingBatch {
 
     pub(crate) fn number(&self) -> u64 {
         self.number
-    }
-
-    pub(crate) fn link_hash(&self, target: u32) -> Option<u64> {
-        self.links.hashes.get(target as usize).copied().flatten()
     }
 
     /// The number of a record's target, which `make` makes if it is new. `hash` is the same for
@@ -274,11 +295,11 @@ impl GrowingBatch {
 
     /// Brings the sums of owners and of everything up to date.
     pub(crate) fn sum_owners(&mut self) {
-        self.sums.sum_owners(&self.columns);
+        self.adder.sums.sum_owners(&self.columns);
     }
 
     pub(crate) fn sums(&self) -> &Sums {
-        &self.sums
+        &self.adder.sums
     }
 
     pub(crate) fn links(&self) -> &LinkHashes {

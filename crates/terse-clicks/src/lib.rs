@@ -20,6 +20,7 @@ mod priority;
 mod segment;
 mod shipper;
 mod shipping;
+mod sum_adder;
 #[cfg(test)]
 mod written;
 
@@ -34,5 +35,5 @@ pub use growing_batch::GrowingBatch;
 pub use local_shipper::LocalShipper;
 #[doc(hidden)]
 pub use pace::Pace;
-pub use segment::{ReadEnd, Segment};
+pub use segment::{ReadStop, Segment};
 pub use shipper::{Shipper, ShipperParts};

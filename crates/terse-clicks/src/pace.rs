@@ -1,5 +1,6 @@
 //! How fast the shipper works, and when it ends.
 
+use std::thread;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -24,6 +25,9 @@ pub struct Pace {
     /// What a batch may take in memory, about; a larger one is stored at once. There are at most
     /// two: one that is being stored, and one that grows.
     pub batch_bytes: usize,
+    /// How long the shipper must be behind before a second thread adds clicks to the sums. For
+    /// ever on a machine with one processor.
+    pub help_after: Duration,
     /// How long the position of a segment is kept after its file is gone. A try of this epoch that
     /// timed out may still reach the store; it must not find the segment without a position, which
     /// means that nothing of it was counted.
@@ -38,6 +42,7 @@ pub struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
+        let has_two_cores = thread::available_parallelism().is_ok_and(|count| count.get() > 1);
         Self {
             idle: Duration::from_millis(250),
             timeout: Duration::from_secs(30),
@@ -47,6 +52,7 @@ impl Default for Pace {
             flush: Duration::from_secs(5),
             batch: 100_000,
             batch_bytes: 24 << 20,
+            help_after: if has_two_cores { Duration::from_secs(1) } else { Duration::MAX },
             keep_positions: Duration::from_secs(300),
             late_open: Duration::from_secs(60),
         }

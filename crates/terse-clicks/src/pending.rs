@@ -35,7 +35,7 @@ const YIELDS: usize = 20;
 /// Shared by the shipper and reports. The shipper holds the lock for some thousand clicks at a
 /// time.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingBatches {
     state: Mutex<State>,
     /// Reports that wait for the lock.
     waiting: AtomicUsize,
@@ -56,7 +56,7 @@ pub(crate) struct State {
     pub(crate) gathering: GrowingBatch,
     pub(crate) start: Option<BatchStart>,
     on_the_way: Option<OnTheWay>,
-    erased: Erased,
+    erased: PendingErasures,
 }
 
 impl State {
@@ -83,13 +83,13 @@ struct OnTheWay {
 
 /// What reports leave out although it is in memory.
 #[derive(Debug, Default)]
-struct Erased {
+struct PendingErasures {
     /// Of each key: links that were created by the first time were erased at the second.
     links: HashMap<LinkKey, Vec<(Timestamp, Timestamp)>>,
     owners: HashMap<OwnerId, Timestamp>,
 }
 
-impl Erased {
+impl PendingErasures {
     /// Whether clicks of a target in a batch that begins at this time are left out. Sums cannot be
     /// split, so clicks after the erasure in the same batch wait until it is stored.
     fn hides(&self, target: &ClickTarget, first_ms: i64) -> bool {
@@ -130,7 +130,7 @@ impl View<'_> {
     fn of_links<'v>(
         &'v self,
         links: &'v [LinkId],
-        erased: &'v Erased,
+        erased: &'v PendingErasures,
     ) -> impl Iterator<Item = (&'v Delta, usize)> + 'v {
         let is_link = move |(target, at): &(u32, usize)| {
             let target = &self.columns.targets[*target as usize];
@@ -143,7 +143,7 @@ impl View<'_> {
         })
     }
 
-    fn hours(&self, subject: &ClickSubject, erased: &Erased) -> Vec<PendingHour> {
+    fn hours(&self, subject: &ClickSubject, erased: &PendingErasures) -> Vec<PendingHour> {
         let hour = |delta: &Delta| {
             let mut tally = ClickSum::default();
             delta.add_to(self.columns, &mut tally);
@@ -162,7 +162,7 @@ impl View<'_> {
         }
     }
 
-    fn counts(&self, links: &[LinkId], erased: &Erased) -> Vec<Count> {
+    fn counts(&self, links: &[LinkId], erased: &PendingErasures) -> Vec<Count> {
         let mut counts = vec![Count::default(); links.len()];
         self.of_links(links, erased).for_each(|(delta, at)| counts[at].add(delta.clicks));
         counts
@@ -171,7 +171,12 @@ impl View<'_> {
 
 impl View<'_> {
     /// The links with the most clicks in a period.
-    fn links(&self, owner: Option<OwnerId>, period: Period, erased: &Erased) -> Vec<RankedLink> {
+    fn links(
+        &self,
+        owner: Option<OwnerId>,
+        period: Period,
+        erased: &PendingErasures,
+    ) -> Vec<RankedLink> {
         let mut sums: HashMap<u32, Count> = HashMap::new();
         for delta in self.deltas {
             if let SumSubject::Link(target) = delta.subject
@@ -200,7 +205,7 @@ impl View<'_> {
     }
 }
 
-impl Default for Pending {
+impl Default for PendingBatches {
     fn default() -> Self {
         Self {
             state: Mutex::default(),
@@ -213,7 +218,7 @@ impl Default for Pending {
     }
 }
 
-impl Pending {
+impl PendingBatches {
     /// For the shipper. Lets reports that wait go first.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         for _ in 0..YIELDS {
@@ -223,6 +228,11 @@ impl Pending {
             thread::sleep(YIELD);
         }
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether reports wait for the lock.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// For reports and erasures.
@@ -293,12 +303,15 @@ impl Pending {
         self.settled.send_replace(u64::MAX);
     }
 
-    /// What `look` finds in each batch that is in memory.
-    fn each<T>(&self, look: impl Fn(BatchStart, &View<'_>, &Erased) -> T) -> Vec<T> {
-        Self::each_of(&self.read(), look)
+    /// What `read` finds in each batch that is in memory.
+    fn each<T>(&self, read: impl Fn(BatchStart, &View<'_>, &PendingErasures) -> T) -> Vec<T> {
+        Self::each_of(&self.read(), read)
     }
 
-    fn each_of<T>(state: &State, look: impl Fn(BatchStart, &View<'_>, &Erased) -> T) -> Vec<T> {
+    fn each_of<T>(
+        state: &State,
+        read: impl Fn(BatchStart, &View<'_>, &PendingErasures) -> T,
+    ) -> Vec<T> {
         let mut found = Vec::new();
         if let Some(start) = state.start {
             let gathering = &state.gathering;
@@ -309,7 +322,7 @@ impl Pending {
                 links: gathering.links(),
                 first_ms: gathering.first_ms(),
             };
-            found.push(look(start, &view, &state.erased));
+            found.push(read(start, &view, &state.erased));
         }
         if let Some(OnTheWay { start, first_ms, batch, index, .. }) = &state.on_the_way {
             let view = View {
@@ -319,14 +332,14 @@ impl Pending {
                 links: &index.1,
                 first_ms: *first_ms,
             };
-            found.push(look(*start, &view, &state.erased));
+            found.push(read(*start, &view, &state.erased));
         }
         found
     }
 }
 
 #[async_trait]
-impl PendingClicks for Pending {
+impl PendingClicks for PendingBatches {
     fn journal(&self) -> Option<JournalId> {
         self.read().journal
     }
@@ -390,7 +403,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_does_not_wait_for_a_shipper_that_has_ended() {
-        let pending = Pending::default();
+        let pending = PendingBatches::default();
         pending.lock().start = Some(BatchStart { segment: 1, from: 0 });
         let is_done = || {
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -17,7 +17,7 @@ const WHOLE: usize = MAX_FRAME_SIZE + 8;
 
 /// Why reading ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ReadEnd {
+pub enum ReadStop {
     /// The requested number of records was read.
     Enough,
     /// Nothing more was written yet.
@@ -35,7 +35,7 @@ pub struct Segment {
     name: String,
     length: u64,
     read_to: u64,
-    until: ReadEnd,
+    until: ReadStop,
     /// When the next record was made, if reading stopped before it.
     next_ms: Option<i64>,
     /// How far the end mark was searched for, and whether it was found.
@@ -57,7 +57,7 @@ impl Segment {
             name,
             length,
             read_to: 0,
-            until: ReadEnd::Enough,
+            until: ReadStop::Enough,
             next_ms: None,
             sought_to: 0,
             ended: false,
@@ -90,43 +90,43 @@ impl Segment {
     }
 
     /// Why reading ended the last time.
-    pub(crate) fn until(&self) -> ReadEnd {
+    pub(crate) fn until(&self) -> ReadStop {
         self.until
     }
 
     /// Reads on from another position.
     pub(crate) fn go_to(&mut self, place: u64) {
         if place != self.read_to {
-            (self.read_to, self.until, self.next_ms) = (place, ReadEnd::Enough, None);
+            (self.read_to, self.until, self.next_ms) = (place, ReadStop::Enough, None);
         }
     }
 
     /// Octets that may hold unread records; 0 once reading has reached the end of what is written.
     pub(crate) fn unread(&self) -> u64 {
         match self.until {
-            ReadEnd::Enough => self.length.saturating_sub(self.read_to.max(HEADER as u64)),
-            ReadEnd::Now | ReadEnd::End => 0,
+            ReadStop::Enough => self.length.saturating_sub(self.read_to.max(HEADER as u64)),
+            ReadStop::Now | ReadStop::End => 0,
         }
     }
 
     /// Whether the segment is complete, without moving the reading position. Searches each part of
     /// the file once.
     pub(crate) fn has_ended(&mut self, buffer: &mut Vec<u8>, alive: bool) -> io::Result<bool> {
-        if !alive || self.ended || self.until == ReadEnd::End {
+        if !alive || self.ended || self.until == ReadStop::End {
             return Ok(true);
         }
         let mut ahead = self.clone();
         if self.sought_to > self.read_to {
-            (ahead.read_to, ahead.until) = (self.sought_to, ReadEnd::Now);
+            (ahead.read_to, ahead.until) = (self.sought_to, ReadStop::Now);
         }
         let until = ahead.read(buffer, alive, usize::MAX, |_, _| true)?;
-        (self.sought_to, self.ended) = (ahead.read_to, until == ReadEnd::End);
+        (self.sought_to, self.ended) = (ahead.read_to, until == ReadStop::End);
         Ok(self.ended)
     }
 
     /// Notes that the rest is to be read later: it does not count as a lag.
     pub(crate) fn wait(&mut self) {
-        self.until = ReadEnd::Now;
+        self.until = ReadStop::Now;
     }
 
     /// When the next record was made, if it is known. Reads it if necessary.
@@ -147,11 +147,11 @@ impl Segment {
         alive: bool,
         most: usize,
         mut each: impl FnMut(&JournalRecord<'_>, u64) -> bool,
-    ) -> io::Result<ReadEnd> {
-        if self.until == ReadEnd::End || most == 0 {
+    ) -> io::Result<ReadStop> {
+        if self.until == ReadStop::End || most == 0 {
             return Ok(self.until);
         }
-        let want = if self.until == ReadEnd::Now || most == 1 { GLANCE } else { CHUNK };
+        let want = if self.until == ReadStop::Now || most == 1 { GLANCE } else { CHUNK };
         let mut want = want.max(WHOLE);
         let mut chunk = self.read_to.max(HEADER as u64);
         let mut read = 0;
@@ -163,23 +163,23 @@ impl Segment {
             let mut at = 0;
             let ended = loop {
                 if read == most {
-                    break Some(ReadEnd::Enough);
+                    break Some(ReadStop::Enough);
                 }
                 let place = chunk + at as u64;
                 match read_frame(&bytes[at.min(have)..], self.header.id, place as usize) {
                     Frame::Record(record, next) => {
                         if !each(&record, place) {
                             self.next_ms = Some(record.at_ms);
-                            break Some(ReadEnd::Enough);
+                            break Some(ReadStop::Enough);
                         }
                         read += 1;
                         self.read_to = next as u64;
                         at = (self.read_to - chunk) as usize;
                     }
-                    Frame::End => break Some(ReadEnd::End),
+                    Frame::End => break Some(ReadStop::End),
                     Frame::Nothing if have == want && have - at < WHOLE => break None,
-                    Frame::Nothing if alive => break Some(ReadEnd::Now),
-                    Frame::Nothing if at >= have => break Some(ReadEnd::End),
+                    Frame::Nothing if alive => break Some(ReadStop::Now),
+                    Frame::Nothing if at >= have => break Some(ReadStop::End),
                     Frame::Nothing => at += 1,
                 }
             };
@@ -210,7 +210,7 @@ mod tests {
         Segment::new(written.header, disk, name, written.bytes.len() as u64)
     }
 
-    fn numbers(segment: &mut Segment, alive: bool, most: usize) -> (Vec<u32>, ReadEnd) {
+    fn numbers(segment: &mut Segment, alive: bool, most: usize) -> (Vec<u32>, ReadStop) {
         let mut numbers = vec![];
         let until = segment
             .read(&mut vec![], alive, most, |record, _| {
@@ -226,20 +226,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut written = Written::new(ID, 1, 1000, 1 << 20);
         let mut segment = open(folder.path(), &written);
-        assert_eq!(numbers(&mut segment, true, 10), (vec![], ReadEnd::Now));
+        assert_eq!(numbers(&mut segment, true, 10), (vec![], ReadStop::Now));
         assert_eq!(segment.read_to(), 0);
         (0..5).for_each(|n| written.add(n));
         written.save(folder.path());
-        assert_eq!(numbers(&mut segment, true, 3), (vec![0, 1, 2], ReadEnd::Enough));
+        assert_eq!(numbers(&mut segment, true, 3), (vec![0, 1, 2], ReadStop::Enough));
         assert!(segment.unread() > 0);
-        assert_eq!(numbers(&mut segment, true, 10), (vec![3, 4], ReadEnd::Now));
+        assert_eq!(numbers(&mut segment, true, 10), (vec![3, 4], ReadStop::Now));
         assert_eq!((segment.read_to(), segment.unread()), (written.at as u64, 0));
         // More than one short read holds.
         (5..500).for_each(|n| written.add(n));
         written.finish();
         written.save(folder.path());
-        assert_eq!(numbers(&mut segment, true, 1000), ((5..500).collect(), ReadEnd::End));
-        assert_eq!(numbers(&mut segment, true, 1000), (vec![], ReadEnd::End));
+        assert_eq!(numbers(&mut segment, true, 1000), ((5..500).collect(), ReadStop::End));
+        assert_eq!(numbers(&mut segment, true, 1000), (vec![], ReadStop::End));
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         std::fs::remove_file(segment.path()).unwrap();
         assert!(ended(&mut segment, true));
         written.save(folder.path());
-        assert_eq!(numbers(&mut segment, true, usize::MAX), ((0..1000).collect(), ReadEnd::End));
+        assert_eq!(numbers(&mut segment, true, usize::MAX), ((0..1000).collect(), ReadStop::End));
     }
 
     #[test]
@@ -279,7 +279,7 @@ mod tests {
             let mut segment = open(folder.path(), &written);
             assert_eq!(
                 numbers(&mut segment, false, usize::MAX),
-                ((0..=last).collect(), ReadEnd::End),
+                ((0..=last).collect(), ReadStop::End),
                 "{lead}"
             );
             assert_eq!(segment.read_to(), written.at as u64);
@@ -298,10 +298,10 @@ mod tests {
             let mut segment = open(folder.path(), &written);
             assert_eq!(
                 numbers(&mut segment, true, usize::MAX),
-                ((0..count).collect(), ReadEnd::Now),
+                ((0..count).collect(), ReadStop::Now),
                 "{size}"
             );
-            assert_eq!(numbers(&mut segment, false, usize::MAX), (vec![], ReadEnd::End), "{size}");
+            assert_eq!(numbers(&mut segment, false, usize::MAX), (vec![], ReadStop::End), "{size}");
         }
     }
 
@@ -320,10 +320,10 @@ mod tests {
             *n == 1000 || *n == 2999 || (from < places[10] + 20 + 4096 && to > places[10] + 20)
         };
         let mut segment = open(folder.path(), &written);
-        assert_eq!(numbers(&mut segment, true, usize::MAX), ((0..10).collect(), ReadEnd::Now));
+        assert_eq!(numbers(&mut segment, true, usize::MAX), ((0..10).collect(), ReadStop::Now));
         let rest: Vec<u32> = (10..3000).filter(|n| !lost(n)).collect();
         assert!(rest.len() > 2900);
-        assert_eq!(numbers(&mut segment, false, usize::MAX), (rest, ReadEnd::End));
+        assert_eq!(numbers(&mut segment, false, usize::MAX), (rest, ReadStop::End));
         assert_eq!(segment.read_to(), places[2999] as u64);
     }
 
@@ -335,11 +335,11 @@ mod tests {
         let cut = written.at - 5;
         written.bytes.truncate(cut);
         let mut segment = open(folder.path(), &written);
-        assert_eq!(numbers(&mut segment, false, usize::MAX), ((0..99).collect(), ReadEnd::End));
+        assert_eq!(numbers(&mut segment, false, usize::MAX), ((0..99).collect(), ReadStop::End));
         written.bytes.truncate(HEADER);
         let mut segment = open(folder.path(), &written);
-        assert_eq!(numbers(&mut segment, false, usize::MAX), (vec![], ReadEnd::End));
+        assert_eq!(numbers(&mut segment, false, usize::MAX), (vec![], ReadStop::End));
         segment.go_to(1 << 40);
-        assert_eq!(numbers(&mut segment, false, usize::MAX), (vec![], ReadEnd::End));
+        assert_eq!(numbers(&mut segment, false, usize::MAX), (vec![], ReadStop::End));
     }
 }

@@ -22,7 +22,7 @@ use crate::enrich::{AddressPrecision, Enricher};
 use crate::folder::JournalFolder;
 use crate::identity::FolderIdentity;
 use crate::pace::{Order, Pace};
-use crate::pending::Pending;
+use crate::pending::PendingBatches;
 use crate::priority::Priority;
 use crate::shipping::ShipperLoop;
 
@@ -65,7 +65,7 @@ impl fmt::Debug for ShipperParts {
 #[derive(Debug)]
 pub struct Shipper {
     counts: Arc<ShipperCounts>,
-    pending: Arc<Pending>,
+    pending: Arc<PendingBatches>,
     /// The thread runs until it gets an order.
     orders: watch::Sender<Option<Order>>,
     /// The thread sends whether everything was counted when it ends.
@@ -118,7 +118,7 @@ impl Shipper {
 
     /// The clicks that are read and not stored yet.
     pub fn pending(&self) -> Arc<dyn PendingClicks> {
-        Arc::<Pending>::clone(&self.pending)
+        Arc::<PendingBatches>::clone(&self.pending)
     }
 
     /// Counts everything there is and ends. Whether everything was counted within `timeout`; the
@@ -154,7 +154,7 @@ impl Drop for Shipper {
 pub(crate) struct Prepared {
     pub(crate) shipping: ShipperLoop,
     pub(crate) counts: Arc<ShipperCounts>,
-    pub(crate) pending: Arc<Pending>,
+    pub(crate) pending: Arc<PendingBatches>,
 }
 
 /// Gives the journal on this disk its identity and deletes segments that were never written to.
@@ -171,7 +171,7 @@ pub(crate) fn prepare(
     let identity = FolderIdentity::open(Arc::clone(&disk))?;
     let folder = JournalFolder::on(disk, run, now);
     folder.sweep_unused()?;
-    let (counts, pending) = (Arc::<ShipperCounts>::default(), Arc::<Pending>::default());
+    let (counts, pending) = (Arc::<ShipperCounts>::default(), Arc::<PendingBatches>::default());
     let shipping = ShipperLoop::new(
         folder,
         identity,
@@ -192,7 +192,7 @@ pub(crate) fn prepare(
 /// Notes that the thread has ended, and logs it if there was no order.
 struct Watched {
     counts: Arc<ShipperCounts>,
-    pending: Arc<Pending>,
+    pending: Arc<PendingBatches>,
     orders: watch::Receiver<Option<Order>>,
 }
 

@@ -22,8 +22,9 @@ use crate::enrich::Enricher;
 use crate::folder::{JournalFolder, SegmentAge};
 use crate::identity::FolderIdentity;
 use crate::pace::{Order, Pace};
-use crate::pending::Pending;
+use crate::pending::PendingBatches;
 use crate::priority::Priority;
+use crate::sum_adder::ReadyRow;
 use reading::{ReadAt, Unread};
 
 /// A batch is stored when it covers this part of what the journal may hold: the journal can delete
@@ -47,8 +48,9 @@ pub(crate) struct ShipperLoop {
     clock: Clock,
     bound: Bound,
     priority: Priority,
-    /// Whether the last clicks that were read had waited for long.
+    /// Whether the last clicks that were read had waited for long, and since when that is so.
     behind: bool,
+    behind_since: Option<Instant>,
     pace: Pace,
     orders: watch::Receiver<Option<Order>>,
     /// The epoch in which the store knows this process as the journal's holder.
@@ -64,7 +66,7 @@ pub(crate) struct ShipperLoop {
     gone: VecDeque<(Instant, u64)>,
     next_forget: Instant,
     buffer: Vec<u8>,
-    pending: Arc<Pending>,
+    pending: Arc<PendingBatches>,
     /// The spans of the batch that grows, also empty ones.
     spans: BTreeMap<SegmentAge, JournalSpan>,
     /// Since when the growing batch has clicks.
@@ -74,6 +76,8 @@ pub(crate) struct ShipperLoop {
     /// How many octets of the journal a batch may cover.
     flush_bytes: u64,
     read_at: Vec<ReadAt>,
+    /// Used for the rows that are added to sums.
+    row_buffers: Vec<Vec<ReadyRow>>,
     /// How much time a step of reading covers: less, the more clicks there are.
     step_ms: i64,
     failure_logged_ms: Option<i64>,
@@ -89,7 +93,7 @@ impl ShipperLoop {
         store: Arc<dyn ClickIngest>,
         live: Arc<LiveFeed>,
         counts: Arc<ShipperCounts>,
-        pending: Arc<Pending>,
+        pending: Arc<PendingBatches>,
         clock: Clock,
         limit_bytes: u64,
         pace: Pace,
@@ -107,6 +111,7 @@ impl ShipperLoop {
             bound: Bound::new(limit_bytes, pace.drop_after),
             priority,
             behind: false,
+            behind_since: None,
             pace,
             orders,
             epoch: 0,
@@ -122,6 +127,7 @@ impl ShipperLoop {
             on_the_way: Vec::new(),
             flush_bytes: limit_bytes / FLUSHED_PART,
             read_at: Vec::new(),
+            row_buffers: Vec::new(),
             step_ms: 1,
             failure_logged_ms: None,
             panic_logged_ms: None,
@@ -247,7 +253,7 @@ impl ShipperLoop {
 
     /// Looks for new segments. Whether all of the folder could be read.
     fn poll(&mut self) -> bool {
-        let seen = self.folder.look();
+        let seen = self.folder.rescan();
         // A segment that is new to us begins where an earlier process has left it.
         for (segment, _) in self.folder.segments_mut().filter(|(segment, _)| segment.read_to() == 0)
         {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use terse_core::clicks::{HEADER, JournalRecord, Journaled, SegmentHeader, finish};
+use terse_core::clicks::{HEADER, JournalRecord, JournalWriteResult, SegmentHeader, finish};
 
 use crate::folder::name_of;
 
@@ -42,11 +42,11 @@ impl Written {
 
     pub(crate) fn try_add_record(&mut self, record: &JournalRecord<'_>) -> bool {
         match record.write(&mut self.bytes, self.header.id, self.at) {
-            Journaled::Next(next) => {
+            JournalWriteResult::Next(next) => {
                 self.at = next;
                 true
             }
-            Journaled::Full => false,
+            JournalWriteResult::Full => false,
         }
     }
 
@@ -62,7 +62,8 @@ impl Written {
             file.write_all_at(&self.bytes, 0).unwrap();
             file.set_len(self.bytes.len() as u64).unwrap();
         } else {
-            let new = path.with_extension("clicks.new");
+            // Beside the folder: a shipper that starts deletes unfinished files in it.
+            let new = folder.with_extension(format!("{}.new", self.header.id));
             fs::write(&new, &self.bytes).unwrap();
             fs::rename(&new, &path).unwrap();
         }

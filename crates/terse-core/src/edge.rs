@@ -20,8 +20,8 @@ pub fn code_tag(domain: &str, code: &str) -> String {
     format!("l{:016x}", xxh3_64_with_seed(code.as_bytes(), xxh3_64(domain.as_bytes())))
 }
 
-/// Assigns owners to groups. By a secret of the store: ids of owners are small numbers, so a visitor
-/// could otherwise compute the tag of every owner.
+/// Assigns owners to groups. By a secret of the store: ids of owners are small numbers, so a
+/// visitor could otherwise compute the tag of every owner.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct OwnerTags([u8; 32]);
 

@@ -3,6 +3,7 @@
 //! The rules are decided here, in [`Insert::new`]. A store applies the result as data, in one
 //! atomic conditional write, and has no rules of its own.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::code::Code;
@@ -163,6 +164,49 @@ impl Insert {
             (!link.generated).then(|| FoldedAlias { folded: code.folded(), owner: link.owner });
         let reuse = link.reusable.then(|| ReuseKey { wanted: link.clone(), lifetime: None });
         Self { link, absent, alias, reuse, request, events: Vec::new() }
+    }
+
+    /// The same with another link to reuse, or none.
+    pub(crate) fn reusing(
+        link: Link,
+        reuse: Option<ReuseKey>,
+        request: Option<IdempotencyKey>,
+    ) -> Self {
+        let reusable = link.reusable;
+        let mut insert = Self::new(Link { reusable: false, ..link }, request);
+        insert.link.reusable = reusable;
+        Self { reuse, ..insert }
+    }
+}
+
+/// Splits inserts into rounds, by their places. Those of one round do not affect each other: their
+/// codes differ in more than case, and their targets differ where an existing link may be reused.
+pub(crate) fn independent_rounds(inserts: &[Insert]) -> Vec<Vec<usize>> {
+    let (mut rounds, mut seen) = (Vec::<Vec<usize>>::new(), HashMap::<Claim<'_>, usize>::new());
+    for (place, insert) in inserts.iter().enumerate() {
+        let round = seen.entry(Claim::of(insert)).or_default();
+        if *round == rounds.len() {
+            rounds.push(Vec::new());
+        }
+        rounds[*round].push(place);
+        *round += 1;
+    }
+    rounds
+}
+
+/// What two inserts have in common if they may affect each other.
+#[derive(Eq, Hash, PartialEq)]
+enum Claim<'a> {
+    Alias(&'a str),
+    Target(&'a str),
+}
+
+impl<'a> Claim<'a> {
+    fn of(insert: &'a Insert) -> Self {
+        match &insert.alias {
+            Some(alias) => Self::Alias(&alias.folded),
+            None => Self::Target(insert.link.target.as_str()),
+        }
     }
 }
 

@@ -43,6 +43,11 @@ pub trait Job: Send + 'static {
         Duration::from_secs(5)
     }
 
+    /// Whether runs are spans of traces.
+    fn is_traced(&self) -> bool {
+        true
+    }
+
     /// Resolves when the job should run before its interval is over. The scheduler drops this
     /// future when the interval ends first, so it must lose nothing then.
     async fn wake(&mut self) {

@@ -127,25 +127,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_board_tells_the_last_run_and_only_to_admins() {
+    fn only_admins_read_the_last_run_of_a_job() {
         let board = JobBoard::default();
         board.add("sweep", Duration::from_secs(60), true);
         let at = Timestamp::from_ms;
         let admin = Principal::OPERATOR;
-        let told = |board: &JobBoard| board.list(&admin).unwrap().remove(0);
-        assert_eq!((told(&board).last, told(&board).running_since), (None, None));
+        let first_job = |board: &JobBoard| board.list(&admin).unwrap().remove(0);
+        assert_eq!((first_job(&board).last, first_job(&board).running_since), (None, None));
         board.begin("sweep", at(1000));
-        assert_eq!(told(&board).running_since, Some(at(1000)));
+        assert_eq!(first_job(&board).running_since, Some(at(1000)));
         board.end("sweep", at(1250), Some(Ok(())));
         let took = Duration::from_millis(250);
         let run = JobRun { ended_at: at(1250), took, error: None };
-        assert_eq!((told(&board).last, told(&board).running_since), (Some(run.clone()), None));
+        assert_eq!(
+            (first_job(&board).last, first_job(&board).running_since),
+            (Some(run.clone()), None)
+        );
         board.begin("sweep", at(2000));
         board.end("sweep", at(2001), None);
-        assert_eq!(told(&board).last, Some(run), "an interrupted run says nothing");
+        assert_eq!(first_job(&board).last, Some(run), "an interrupted run says nothing");
         board.begin("sweep", at(3000));
         board.end("sweep", at(3000), Some(Err("x".repeat(1000))));
-        let status = told(&board);
+        let status = first_job(&board);
         assert_eq!(status.last.unwrap().error.unwrap().len(), MAX_ERROR);
         assert_eq!(status.failures, 1);
         assert!(matches!(board.run_now(&admin, "none"), Err(RunJobError::NoJob)));

@@ -28,16 +28,19 @@ pub mod import_file;
 mod insert;
 pub mod job;
 mod job_board;
+mod join_all;
 pub mod limits;
 mod link;
 pub mod link_codec;
 mod link_reader;
 mod links;
+mod listen_address;
 mod log_limit;
 mod mail;
 pub mod metrics;
 pub mod moderation;
 mod notices;
+mod object_storage;
 mod operator;
 mod outbox;
 mod outcome;
@@ -58,6 +61,7 @@ mod system_info;
 mod target;
 mod text;
 mod time;
+mod traces;
 pub mod transfer;
 mod validation;
 pub mod webhooks;
@@ -103,14 +107,19 @@ pub use links::{
     BusiestLink, Caller, CreateGrant, CreateMetrics, CreateResult, Created, Creator, ImportError,
     ImportLink, ImportOptions, ImportPhase, ImportPreview, ImportProgress, ImportRowConflict,
     ImportRowKey, Imports, LinkCreation, LinkDraft, LinkError, LinkPolicy, Links, Listing,
-    MAX_IMPORT_FILE, OwnerFilter, PublicLinks, RetagProgress, SampleRow, SeenImportRows, TagClicks,
-    TagReport,
+    MAX_IMPORT_FILE, MAX_LINKS_PER_REQUEST, MAX_PASSWORDS_PER_REQUEST, MAX_TAG_REPORT_LINKS,
+    OwnerFilter, PublicLinks, RetagProgress, SampleRow, SeenImportRows, TagClicks, TagReport,
 };
+pub use listen_address::ListenAddress;
 pub use log_limit::LogLimit;
 pub use mail::{EmailAddress, Mail, MailError, MailQueue, MailRequest, MailTransport, QueuedMail};
 pub use notices::Notices;
+pub use object_storage::ObjectStorage;
 pub use operator::{Contact, Logo, Operator, OperatorName, PageUrl};
-pub use outbox::{EventId, Outbox, OutboxDrain, OutboxEntry, OutboxEvent, OutboxPage};
+pub use outbox::{
+    DrainedPage, EventId, LaterEntry, Outbox, OutboxDrain, OutboxEntry, OutboxEvent, OutboxPage,
+    OutboxRow,
+};
 pub use outcome::{Answered, ExceededLimit, VisitDecision};
 pub use page_language::PageLanguage;
 pub use password::{PasswordError, PasswordHash, PasswordHasher};
@@ -129,7 +138,7 @@ pub use social_preview::{
 };
 pub use store::{
     BoxError, CodeLease, Cursor, LinkPage, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS,
-    PurgeBefore, Sort, StoreError, TagCount, Updated,
+    MAX_SEARCH_LENGTH, PurgeBefore, Sort, StoreError, TagCount, Updated,
 };
 pub use system_info::{
     ChangedSetting, NoSystemInfo, StoredSize, SystemInfo, SystemReport, system_report,
@@ -137,4 +146,5 @@ pub use system_info::{
 pub use target::{Target, TargetRules, is_bad_port};
 pub use text::{Notes, Tags, Title};
 pub use time::{Timestamp, TimestampError};
+pub use traces::TRACE_TARGET;
 pub use validation::{ValidationError, ValidationErrorKind};

@@ -263,6 +263,15 @@ impl Link {
         std::iter::once(&self.target).chain(self.rules.iter().flat_map(Rules::targets))
     }
 
+    /// Whether its code, its title or one of its targets contains this text. The text has no ASCII
+    /// capitals; the case of ASCII letters in the link is ignored.
+    pub fn contains(&self, lowercase: &str) -> bool {
+        let contains = |text: &str| text.to_ascii_lowercase().contains(lowercase);
+        contains(self.key.code.as_str())
+            || self.targets().any(|target| contains(target.as_str()))
+            || self.title.as_ref().is_some_and(|title| contains(title.as_str()))
+    }
+
     /// The link that a store writes when this one is updated to `new`: with its own identity and
     /// counters, which an update never changes.
     pub fn updated_to(&self, new: &Self) -> Self {

@@ -35,6 +35,8 @@ pub const LINK_CODEC_VERSION: u8 = 1;
 const WITH_IMPORTED_CLICKS: u8 = 2;
 /// The version for a link with a preview.
 const WITH_PREVIEW: u8 = 3;
+/// The latest version that [`decode`] reads.
+const LATEST: u8 = WITH_PREVIEW;
 
 const CHECKSUM: usize = 8;
 
@@ -127,15 +129,23 @@ pub fn encode(link: &Link) -> Vec<u8> {
     bytes
 }
 
+/// Whether a later version of terse wrote these bytes: they are undamaged, and [`decode`] does not
+/// know their version.
+pub fn is_of_later_version(bytes: &[u8]) -> bool {
+    whole(bytes).and_then(<[u8]>::first).is_some_and(|version| *version > LATEST)
+}
+
+/// The bytes before the checksum, if it is right.
+fn whole(bytes: &[u8]) -> Option<&[u8]> {
+    let (content, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
+    (xxh3_64(content).to_le_bytes() == checksum).then_some(content)
+}
+
 /// Reads a link. `None` for a version that this program does not know and for bytes that
 /// [`encode`] did not write: the caller treats both as a miss. The caller also compares the key
 /// with the one it asked for.
 pub fn decode(bytes: &[u8]) -> Option<Link> {
-    let (content, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
-    let (&version, fields) = content.split_first()?;
-    if xxh3_64(content).to_le_bytes() != checksum {
-        return None;
-    }
+    let (&version, fields) = whole(bytes)?.split_first()?;
     let (fields, rest) = postcard::take_from_bytes::<LinkV1<'_>>(fields).ok()?;
     let (imported_clicks, rest) = match version {
         LINK_CODEC_VERSION => (0, rest),

@@ -1,5 +1,7 @@
 //! The read side of a link store, and the one write that a visit needs.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use crate::domain::Domain;
@@ -39,6 +41,13 @@ pub trait LinkReader: Send + Sync + 'static {
     /// The only alias on this domain that differs from the code at most by case, if there is
     /// exactly one.
     async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError>;
+
+    /// The age of the link that was returned last for this key. More than zero only if a cache has
+    /// answered with an old copy, because the store did not answer. Must be cheap and must not
+    /// block.
+    fn age(&self, _key: &LinkKey) -> Duration {
+        Duration::ZERO
+    }
 
     /// Whether the code can exist at all, by arithmetic alone. Must be cheap and must not block.
     fn surely_absent(&self, _domain: &Domain, _code: &str) -> AbsenceCertainty {

@@ -63,7 +63,7 @@ impl fmt::Debug for EmailAddress {
 /// A mail to send, as plain text.
 #[derive(Clone, Debug)]
 pub struct Mail {
-    /// To whom.
+    /// The recipient.
     pub to: EmailAddress,
     /// The subject, in one line.
     pub subject: String,
@@ -93,12 +93,12 @@ pub trait MailTransport: Send + Sync {
 /// What a mail is about.
 #[derive(Clone, Debug)]
 pub enum MailRequest {
-    /// A link to choose a new password, for the account with this name. Nothing is sent if there is
-    /// none, or if it has no address.
+    /// A link to choose a new password, for the account with this name. The queue sends nothing if
+    /// there is no such account, or if the account has no email address.
     PasswordReset(AccountName),
     /// An invitation to create an account.
     Invitation {
-        /// To whom.
+        /// The recipient.
         to: EmailAddress,
         /// The link of the invitation.
         url: String,

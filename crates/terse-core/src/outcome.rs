@@ -13,7 +13,7 @@ pub enum VisitDecision {
     RedirectWithQuery,
     /// A redirect to the target that the link's rules choose for this visitor.
     RedirectByRules,
-    /// A page with the link's own preview for a known preview fetcher. Everybody else gets a
+    /// A page with the link's own preview for a known preview fetcher. All other visitors get a
     /// redirect; rules and the query apply.
     RedirectOrPreview,
     /// A redirect if the store can spend one more of the link's clicks. Rules and the query apply.

@@ -9,7 +9,7 @@ use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId};
 use crate::target::Target;
 use crate::time::Timestamp;
 
-/// The flag of a target that external services have not screened yet. Removed by the next scan.
+/// The flag of a target that external services have not scanned yet. Removed by the next scan.
 pub const UNSCREENED: &str = "unscreened";
 
 /// Screens targets when a link is created or changed, and again when lists change.
@@ -47,7 +47,7 @@ pub trait Screening: Send + Sync + 'static {
     }
 
     /// Requests missing data from external services, within about a second. A failure is not an
-    /// error: the target is then screened with local data.
+    /// error: the target is then scanned with local data.
     async fn prepare(&self, _target: &Target) {}
 
     /// Whether an external request would add information about a target. Must not block.
@@ -55,7 +55,7 @@ pub trait Screening: Send + Sync + 'static {
         false
     }
 
-    /// Queues a link whose target could not be screened completely for another scan. Must not
+    /// Queues a link whose target could not be scanned completely for another scan. Must not
     /// block, and may drop links if there are too many.
     fn revisit(&self, _key: &LinkKey, _target: &Target) {}
 

@@ -1,6 +1,7 @@
 //! The contract of a link store.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::time::Timestamp;
 use async_trait::async_trait;
@@ -8,13 +9,19 @@ use async_trait::async_trait;
 use crate::changes::ChangeFeed;
 use crate::domain::Domain;
 use crate::identity::StoreIdentity;
-use crate::insert::{IdempotencyKey, Insert, Inserted};
+use crate::insert::{self, IdempotencyKey, Insert, Inserted};
+use crate::join_all::join_all;
 use crate::link::{Link, LinkKey, LinkStatus, OwnerId, Revision};
 use crate::link_reader::{ClickSpender, LinkReader};
 use crate::outbox::{Outbox, OutboxEvent};
+use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// How many earlier versions of a link a store keeps.
 pub const MAX_REVISIONS: usize = 50;
+
+/// How many inserts of [`LinkStore::insert_many`] are under way at a time, in a store that does not
+/// write them at once: enough to share its syncs, few enough to leave capacity for other callers.
+const INSERTS_AT_ONCE: usize = 256;
 
 /// The error of a database driver, kept as the source of a [`StoreError`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -120,9 +127,11 @@ pub struct ListQuery {
     pub domain: Option<Domain>,
     /// Only links with this tag.
     pub tag: Option<String>,
-    /// Only links whose code, target or title contains this text, ignoring ASCII case.
+    /// Only links whose code, title, target or target of a redirect rule contains this text,
+    /// ignoring ASCII case.
     pub text: Option<String>,
-    /// Only links with this status at `now`. Deleted links are listed only with `LinkStatus::Deleted`.
+    /// Only links with this status at `now`. Deleted links are listed only with
+    /// `LinkStatus::Deleted`.
     pub status: Option<LinkStatus>,
     /// Only archived links, or only links that are not archived.
     pub archived: Option<bool>,
@@ -136,7 +145,19 @@ pub struct ListQuery {
     pub now: Timestamp,
 }
 
+/// The largest number of characters to search for.
+pub const MAX_SEARCH_LENGTH: usize = 256;
+
 impl ListQuery {
+    /// Checks a text to search for.
+    pub fn check_text(text: &str) -> Result<(), ValidationError> {
+        if text.chars().count() <= MAX_SEARCH_LENGTH {
+            return Ok(());
+        }
+        let detail = format!("expected 0 to {MAX_SEARCH_LENGTH} characters");
+        Err(ValidationError::new(ValidationErrorKind::InvalidRequest, "q", detail))
+    }
+
     /// The first `limit` links that are not deleted. Callers set further filters on the result.
     pub fn all(sort: Sort, limit: usize, now: Timestamp) -> Self {
         let (owner, domain, tag, text, status, archived, after) =
@@ -146,17 +167,11 @@ impl ListQuery {
 
     /// Whether the filters select this link.
     pub fn matches(&self, link: &Link) -> bool {
-        let contains =
-            |text: &str, part: &str| text.to_ascii_lowercase().contains(&part.to_ascii_lowercase());
         let status = link.status(self.now);
         self.owner.is_none_or(|owner| link.owner == owner)
             && self.domain.as_ref().is_none_or(|domain| link.key.domain == *domain)
             && self.tag.as_ref().is_none_or(|tag| link.tags.iter().any(|have| have == tag))
-            && self.text.as_ref().is_none_or(|text| {
-                contains(link.key.code.as_str(), text)
-                    || contains(link.target.as_str(), text)
-                    || link.title.as_ref().is_some_and(|title| contains(title.as_str(), text))
-            })
+            && self.text.as_ref().is_none_or(|text| link.contains(&text.to_ascii_lowercase()))
             && self.archived.is_none_or(|archived| link.archived_at.is_some() == archived)
             && match self.status {
                 None => status != LinkStatus::Deleted,
@@ -231,6 +246,23 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     /// conditions does not hold. A deleted or expired link keeps its code until it is purged.
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError>;
 
+    /// Applies inserts as [`LinkStore::insert`] would, each after those before it, and answers in
+    /// their order. One that is refused or fails does not affect the others. A store may write all
+    /// of them at once; this default sends those together that cannot affect each other.
+    async fn insert_many(&self, inserts: Arc<[Insert]>) -> Vec<Result<Inserted, StoreError>> {
+        let mut outcomes: Vec<_> = inserts.iter().map(|_| None).collect();
+        for round in insert::independent_rounds(&inserts) {
+            for some in round.chunks(INSERTS_AT_ONCE) {
+                let inserting = some.iter().map(|place| self.insert(inserts[*place].clone()));
+                let answers = join_all(inserting.collect()).await;
+                for (place, answer) in some.iter().zip(answers) {
+                    outcomes[*place] = Some(answer);
+                }
+            }
+        }
+        outcomes.into_iter().map(|outcome| outcome.expect("each is in one round")).collect()
+    }
+
     /// What [`LinkStore::insert`] would answer now. Writes nothing; another write may come in
     /// between.
     async fn preview_insert(&self, insert: &Insert) -> Result<Inserted, StoreError>;
@@ -298,8 +330,8 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     async fn raise_incarnation(&self, seen: u64) -> Result<u64, StoreError>;
 
     /// Ends the reuse of up to `limit` links that expired by `now`, once each, stores `now` as the
-    /// time of the mark, and returns their keys. For those that are `LinkStatus::Expired` at `now`, a
-    /// `LinkExpired` event goes to the outbox in the same write if their owner is one of
+    /// time of the mark, and returns their keys. For those that are `LinkStatus::Expired` at `now`,
+    /// a `LinkExpired` event goes to the outbox in the same write if their owner is one of
     /// `subscribers`.
     async fn mark_expired(
         &self,

@@ -242,6 +242,7 @@ pub const TABLES: &[Table] = &[
             ("delivered_at", Time),
             ("loan", Int),
             ("lent_until", Time),
+            ("active_since", Time),
         ],
     ),
     table(

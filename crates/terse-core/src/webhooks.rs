@@ -12,7 +12,8 @@ use crate::clock::Clock;
 use crate::link::OwnerId;
 use crate::registry::{
     Actor, Attribution, Deactivation, Delivery, EventKind, NewEvent, NewWebhook, Registry,
-    RegistryError, SubscribedEvents, Webhook, WebhookChange, WebhookId, WebhookKey, receiver,
+    RegistryError, SubscribedEvents, Webhook, WebhookChange, WebhookId, WebhookKey, WebhookToggle,
+    receiver,
 };
 use crate::store::StoreError;
 use crate::target::TargetRules;
@@ -123,11 +124,16 @@ impl Webhooks {
         edit: WebhookEdit,
     ) -> Result<(Webhook, Option<String>), WebhookError> {
         let by = self.by(owner);
-        let off = || Deactivation { at: by.at, why: "disabled by its owner".into() };
+        let switch = |on| match on {
+            true => WebhookToggle::On(by.at),
+            false => {
+                WebhookToggle::Off(Deactivation { at: by.at, why: "disabled by its owner".into() })
+            }
+        };
         let change = WebhookChange {
             url: edit.url.as_deref().map(|url| receiver(url, &self.rules)).transpose()?,
             events: edit.events.as_deref().map(events).transpose()?,
-            disabled: edit.enabled.map(|on| (!on).then(off)),
+            switch: edit.enabled.map(switch),
             rotate: edit.rotate_secret.then_some(by.at),
         };
         let webhook = self.registry.change_webhook(owner, id, change, by).await?;

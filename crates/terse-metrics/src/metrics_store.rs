@@ -1,5 +1,6 @@
 //! A store that wraps another one, and counts and times its calls.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,8 +14,10 @@ use terse_core::{
     AbsenceCertainty, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeLease,
     Domain, IdempotencyKey, Insert, Inserted, Link, LinkChange, LinkKey, LinkPage, LinkReader,
     LinkStore, LinkVersion, ListQuery, Outbox, OutboxEvent, OutboxPage, OwnerId, PurgeBefore,
-    Revision, StoreError, StoreIdentity, TagCount, Timestamp, Updated,
+    Revision, StoreError, StoreIdentity, TRACE_TARGET, TagCount, Timestamp, Updated,
 };
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use crate::exposition::Exposition;
 
@@ -72,8 +75,22 @@ impl MetricsStore {
         call: &'static str,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        // Only for a request that has a span: redirects have none.
+        let span = match Span::current().is_none() {
+            true => Span::none(),
+            false => tracing::info_span!(
+                target: TRACE_TARGET,
+                "store",
+                span.name = %format_args!("store {call}"),
+                span.error = Empty,
+                db.operation.name = call,
+            ),
+        };
         let started = Instant::now();
-        let result = work.await;
+        let result = work.instrument(span.clone()).await;
+        if let Err(error) = &result {
+            span.record("span.error", word(error));
+        }
         let outcome = result.as_ref().err().map_or("ok", word);
         self.ended.get_or_create(&CallLabels { call, outcome }).inc();
         self.seconds.get_or_create(&Call { call }).observe(started.elapsed().as_secs_f64());
@@ -150,8 +167,8 @@ impl ChangeFeed for MetricsStore {
 
 #[async_trait]
 impl Outbox for MetricsStore {
-    async fn outbox(&self, limit: usize) -> Result<OutboxPage, StoreError> {
-        self.count("outbox", self.store.outbox(limit)).await
+    async fn outbox(&self, after: Option<u64>, limit: usize) -> Result<OutboxPage, StoreError> {
+        self.count("outbox", self.store.outbox(after, limit)).await
     }
 
     async fn outbox_done(&self, positions: &[u64]) -> Result<(), StoreError> {
@@ -167,6 +184,22 @@ impl LinkStore for MetricsStore {
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
         self.count("insert", self.store.insert(insert)).await
+    }
+
+    async fn insert_many(&self, inserts: Arc<[Insert]>) -> Vec<Result<Inserted, StoreError>> {
+        let started = Instant::now();
+        let answers = self.store.insert_many(inserts).await;
+        self.seconds
+            .get_or_create(&Call { call: "insert_many" })
+            .observe(started.elapsed().as_secs_f64());
+        let mut outcomes = BTreeMap::<&'static str, u64>::new();
+        for answer in &answers {
+            *outcomes.entry(answer.as_ref().err().map_or("ok", word)).or_default() += 1;
+        }
+        for (outcome, count) in outcomes {
+            self.ended.get_or_create(&CallLabels { call: "insert", outcome }).inc_by(count);
+        }
+        answers
     }
 
     async fn preview_insert(&self, insert: &Insert) -> Result<Inserted, StoreError> {

@@ -234,7 +234,7 @@ impl Session {
 
     /// Continues over TLS.
     fn into_tls(self, settings: &SmtpSettings, tls: &Arc<ClientConfig>) -> Result<Self, Failure> {
-        // What arrived before TLS could come from anybody.
+        // An attacker on the network could have sent what arrived before TLS.
         let (Stream::Plain(tcp), true) = (self.stream, self.buffer.is_empty()) else {
             return Err(io::Error::other("the mail server spoke before TLS began").into());
         };

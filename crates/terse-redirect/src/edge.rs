@@ -29,8 +29,9 @@ pub struct EdgeSettings {
 }
 
 /// For how many seconds edges may keep the redirect of a link. `None` if a visit must reach a node:
-/// clicks are limited, rules choose the target, preview fetchers get another answer, or a warning or
-/// a password comes first. Never past the link's expiry, also if the prepared answer is sent at the end of its time in memory.
+/// clicks are limited, rules choose the target, preview fetchers get another answer, or a warning
+/// or a password comes first. Never past the link's expiry, also if the prepared answer is sent at
+/// the end of its time in memory.
 pub(crate) fn seconds(link: &Link, now: Timestamp, settings: &RedirectSettings) -> Option<i64> {
     let edge = settings.edge?;
     let per_visit = link.max_clicks.is_some()

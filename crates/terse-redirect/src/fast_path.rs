@@ -2,8 +2,8 @@
 //!
 //! [`answer`] is a function of the bytes, the client's address, the cached routes and the time. It
 //! neither waits nor logs. It leaves all unusual requests (another method or version, a body, an
-//! upgrade, an unknown `Host`, an escaped path) to hyper by [`FastPathResult::HandOver`], so that HTTP's
-//! special cases are handled in one place.
+//! upgrade, an unknown `Host`, an escaped path) to hyper by [`FastPathResult::HandOver`], so that
+//! HTTP's special cases are handled in one place.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
@@ -89,9 +89,9 @@ pub struct RequestTime<'a> {
 }
 
 /// Answers the first request in `bytes` by appending to `out`. `lookup` is the result of the
-/// look-up that an earlier [`FastPathResult::Miss`] for the same bytes asked for. An answered request is
-/// described in `request`, an out parameter because a returned value of that size would be copied.
-/// The limiter counts a request when it is answered, and not when it is left to hyper.
+/// look-up that an earlier [`FastPathResult::Miss`] for the same bytes asked for. An answered
+/// request is described in `request`, an out parameter because a returned value of that size would
+/// be copied. The limiter counts a request when it is answered, and not when it is left to hyper.
 pub fn answer<'a>(
     bytes: &'a [u8],
     redirector: &Redirector,
@@ -163,7 +163,9 @@ pub fn answer<'a>(
             {
                 return fail(Answered::Limited(limit), out);
             }
-            out.extend_from_slice(route.redirect());
+            let [own, shared] = route.redirect();
+            out.extend_from_slice(own);
+            out.extend_from_slice(shared);
             end_head(date, close, out);
             let refresh = route.wants_refresh(now).then(|| route.clone());
             let canonical_code = route.canonical_code().map(|_| route.clone());
@@ -182,7 +184,7 @@ pub fn answer<'a>(
             return FastPathResult::HandOver;
         }
         if answered == Answered::NotFound
-            && let Some(limit) = redirector.limiter.guess(client, now.steady_ms)
+            && let Some(limit) = redirector.limiter.count_unknown_code(client, now.steady_ms)
         {
             return fail(Answered::Limited(limit), out);
         }
@@ -209,7 +211,7 @@ pub fn answer<'a>(
         && redirector.settings.errors == ErrorStyle::Status
         && redirector.surely_absent(domain, code.as_bytes())
     {
-        let limit = redirector.limiter.guess(client, now.steady_ms);
+        let limit = redirector.limiter.count_unknown_code(client, now.steady_ms);
         return fail(limit.map_or(Answered::NeverIssued, Answered::Limited), out);
     }
     let start = code.as_ptr() as usize - bytes.as_ptr() as usize;

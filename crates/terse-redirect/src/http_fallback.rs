@@ -23,7 +23,7 @@ use request::{
     OPERATING, Purpose, answers_for_any_host, code_in, has_warning_pass, host_of, is_about_report,
     is_api_host, name_host, pass_and_query, purpose_of, target_length, with_path, without_port,
 };
-pub use web_plane::{PasswordDecision, PasswordVisit, Refusal, WebPlane};
+pub use web_plane::{PasswordDecision, PasswordVisit, RejectedRequest, WebPlane};
 
 /// Where a certificate authority looks for the answer to a challenge (RFC 8555, section 8.3).
 const CHALLENGES: &str = "/.well-known/acme-challenge/";
@@ -195,7 +195,7 @@ impl<W: WebPlane> FallbackParts<W> {
         let page = preferred_page(&request);
         let place = match self.check(&request) {
             Ok(place) => place,
-            Err(refusal) => return self.refuse(&refusal, page),
+            Err(rejected) => return self.refuse(&rejected, page),
         };
         if let Some(response) = self.on_another_host(&request, place, &handler) {
             return response;
@@ -205,7 +205,7 @@ impl<W: WebPlane> FallbackParts<W> {
         };
         let code = match code_in(request.uri().path()) {
             Ok(code) => code,
-            Err(refusal) => return self.refuse(&refusal, page),
+            Err(rejected) => return self.refuse(&rejected, page),
         };
         if let Some(code) = code.as_ref().filter(|_| is_about_report(&request)) {
             // A report must not follow the link.
@@ -383,8 +383,8 @@ impl<W: WebPlane> FallbackParts<W> {
             (HostRole::Short(_), Purpose::Control) => "this host serves links only",
             (HostRole::Api, Purpose::Link) => "this host serves no links",
         };
-        let refusal = Refusal::new(StatusCode::NOT_FOUND, "not_found", detail);
-        Some(self.refuse(&refusal, preferred_page(request)))
+        let rejected = RejectedRequest::new(StatusCode::NOT_FOUND, "not_found", detail);
+        Some(self.refuse(&rejected, preferred_page(request)))
     }
 
     /// Whether a request comes from this machine and addresses it by a local name, as commands do.
@@ -400,8 +400,8 @@ impl<W: WebPlane> FallbackParts<W> {
     }
 
     /// What the request's host is for.
-    fn check(&self, request: &Request<Incoming>) -> Result<HostRole, Refusal> {
-        let refuse = |status, code, detail: &str| Err(Refusal::new(status, code, detail));
+    fn check(&self, request: &Request<Incoming>) -> Result<HostRole, RejectedRequest> {
+        let refuse = |status, code, detail: &str| Err(RejectedRequest::new(status, code, detail));
         let headers = request.headers();
         if target_length(request.uri()) > MAX_TARGET {
             return refuse(
@@ -437,7 +437,7 @@ impl<W: WebPlane> FallbackParts<W> {
                      that host, set base_url or domains, or add it as a domain.",
                     self.hosts.primary_host()
                 );
-                Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, "unknown_host", detail))
+                Err(RejectedRequest::new(StatusCode::MISDIRECTED_REQUEST, "unknown_host", detail))
             }
         }
     }
@@ -451,6 +451,10 @@ impl<W: WebPlane> FallbackParts<W> {
     ) -> FallbackResponse<W> {
         // The client's address, not that of a proxy.
         let (client, page) = (handler.client(request.headers()), preferred_page(&request));
+        // A visitor must not choose what is traced.
+        if !handler.is_trusted_proxy() {
+            request.headers_mut().remove("traceparent");
+        }
         let uri = request.uri().clone();
         name_host(&uri, request.headers_mut());
         let api = uri.path().starts_with("/api/") || uri.path() == "/openapi.json";
@@ -460,8 +464,8 @@ impl<W: WebPlane> FallbackParts<W> {
                 true => "this node does not serve the API: its setting `roles` leaves out `api`",
                 false => "this node does not serve pages: its setting `roles` leaves out `web`",
             };
-            let refusal = Refusal::new(StatusCode::NOT_FOUND, "not_found", missing);
-            return self.refuse(&refusal, page);
+            let rejected = RejectedRequest::new(StatusCode::NOT_FOUND, "not_found", missing);
+            return self.refuse(&rejected, page);
         }
         let answer = self.web.answer(request, client, forwarded_query);
         match self.web_runtime.spawn(answer).await {
@@ -470,20 +474,25 @@ impl<W: WebPlane> FallbackParts<W> {
         }
     }
 
-    fn refuse(&self, refusal: &Refusal, page: Option<PageLanguage>) -> FallbackResponse<W> {
-        self.web.refuse(refusal, page).map(Either::Right)
+    fn refuse(
+        &self,
+        rejected: &RejectedRequest,
+        page: Option<PageLanguage>,
+    ) -> FallbackResponse<W> {
+        self.web.refuse(rejected, page).map(Either::Right)
     }
 
     fn failed(&self, error: &JoinError, page: Option<PageLanguage>) -> FallbackResponse<W> {
         tracing::error!(%error, "a request could not be finished");
         let detail = "something went wrong on our side; it was logged";
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        self.refuse(&Refusal::new(status, "internal_error", detail), page)
+        self.refuse(&RejectedRequest::new(status, "internal_error", detail), page)
     }
 
     fn wrong_method(&self, page: Option<PageLanguage>) -> FallbackResponse<W> {
         let (status, detail) = (StatusCode::METHOD_NOT_ALLOWED, "this link answers GET and HEAD");
-        let mut answer = self.refuse(&Refusal::new(status, "method_not_allowed", detail), page);
+        let mut answer =
+            self.refuse(&RejectedRequest::new(status, "method_not_allowed", detail), page);
         answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         answer
     }

@@ -28,6 +28,7 @@ mod http_fallback;
 mod hyper_fallback;
 mod journal;
 mod limiter;
+mod listener;
 mod metrics;
 mod now;
 mod permit;
@@ -55,9 +56,11 @@ pub use edge::EdgeSettings;
 pub use error_responses::{ErrorResponses, FailurePages, LanguagePages};
 pub use host_table::HostTable;
 pub use http_fallback::{
-    FallbackParts, HttpFallback, PasswordDecision, PasswordVisit, Refusal, ServedRoles, WebPlane,
+    FallbackParts, HttpFallback, PasswordDecision, PasswordVisit, RejectedRequest, ServedRoles,
+    WebPlane,
 };
 pub use journal::{AddressDetail, Journal, JournalSettings};
+pub use listener::Listener;
 pub use now::ClockReading;
 pub use redirector::{LinkUnavailable, Redirector, Reply, VisitMethod, Visitor};
 pub use route::Route;

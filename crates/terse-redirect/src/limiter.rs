@@ -51,7 +51,7 @@ impl RedirectLimiter {
     }
 
     /// Counts a request for a link that does not exist, and returns the limit if it is exceeded.
-    pub(crate) fn guess(
+    pub(crate) fn count_unknown_code(
         &self,
         address: impl FnOnce() -> IpAddr,
         now_ms: i64,
@@ -162,7 +162,9 @@ mod tests {
 
     fn allowed(limiter: &RedirectLimiter, address: &str, tries: u32, now_ms: i64) -> u32 {
         let address = address.parse().unwrap();
-        (0..tries).map(|_| u32::from(limiter.guess(|| address, now_ms).is_none())).sum()
+        (0..tries)
+            .map(|_| u32::from(limiter.count_unknown_code(|| address, now_ms).is_none()))
+            .sum()
     }
 
     #[test]
@@ -215,7 +217,7 @@ mod tests {
         let mut refused = 0;
         for i in 0..2_000_000_u32 {
             let address = std::net::Ipv4Addr::from_bits(i).into();
-            refused += u32::from(limiter.guess(|| address, NOW).is_some());
+            refused += u32::from(limiter.count_unknown_code(|| address, NOW).is_some());
         }
         assert_eq!(slots, Some(65_536), "half a mebibyte");
         // One in some thousands shares a tag with another key of its group. Both are counted
@@ -253,6 +255,6 @@ mod tests {
         assert_eq!(limiter.redirect(other, 7, NOW), None);
         assert_eq!(limiter.redirect(other, 7, NOW), None);
         assert_eq!(limiter.redirect(other, 7, NOW), Some(ExceededLimit::RedirectsPerLink));
-        assert_eq!(limiter.guess(|| one, NOW), None);
+        assert_eq!(limiter.count_unknown_code(|| one, NOW), None);
     }
 }

@@ -5,7 +5,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
+
+use crate::listener::Socket;
 
 const V1_SIGNATURE: &[u8] = b"PROXY ";
 /// The longest header of version 1, as its specification says.
@@ -38,7 +39,7 @@ pub(crate) enum ProxyHeader {
 }
 
 /// Reads the header and not one byte more. A malformed header is an error.
-pub(crate) async fn read(socket: &mut TcpStream) -> io::Result<ProxyHeader> {
+pub(crate) async fn read(socket: &mut Socket) -> io::Result<ProxyHeader> {
     let (mut held, mut buffer) = (Vec::new(), [0; V2_MAX]);
     loop {
         let peeked = socket.peek(&mut buffer).await?;

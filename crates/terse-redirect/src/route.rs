@@ -21,6 +21,11 @@ use crate::settings::RedirectSettings;
 /// Precedes the target in a prepared redirect.
 const LOCATION: &str = "\r\nlocation: ";
 
+/// The fields after the location of an ordinary 302. Routes share them: they are longer than most
+/// targets, and a redirect reads fewer cache lines of its own.
+const SHARED_FIELDS: &[u8] = b"cache-control: private, max-age=0, no-store\r\n\
+    x-robots-tag: noindex\r\naccess-control-allow-origin: *\r\ncontent-length: 0\r\n";
+
 /// A redirect that may be cached for at least a week is `immutable`: browsers do not ask again when
 /// a page is reloaded.
 const IMMUTABLE_SECONDS: i64 = 7 * 86_400;
@@ -47,11 +52,14 @@ pub(crate) struct RouteHead {
     pub(crate) used: AtomicBool,
     /// Removed from the map.
     pub(crate) removed: AtomicBool,
+    /// Whether the redirect ends with [`SHARED_FIELDS`], which the route does not hold itself.
+    shares_fields: bool,
     /// The link, if the prepared redirect is not enough: for rules, a query, limited clicks, a
     /// page, or another spelling of the code.
     pub(crate) link: Option<Box<Link>>,
-    /// The prepared redirect as hyper needs it, parsed on first use.
-    parsed: OnceLock<(StatusCode, HeaderMap)>,
+    /// The prepared redirect as hyper needs it, parsed on first use. Boxed, because most routes
+    /// never need it.
+    parsed: OnceLock<Box<(StatusCode, HeaderMap)>>,
 }
 
 /// A cached link. One allocation holds its decision, its code and its prepared redirect.
@@ -108,6 +116,7 @@ impl Route {
             }
             _ => Vec::new(),
         };
+        let own_fields = redirect.strip_suffix(SHARED_FIELDS);
         let needs_link = match decision {
             VisitDecision::NotFound
             | VisitDecision::Gone
@@ -129,10 +138,11 @@ impl Route {
             valid_until: ahead(link.expires_at),
             used: AtomicBool::new(false),
             removed: AtomicBool::new(false),
+            shares_fields: own_fields.is_some(),
             link: needs_link.then(|| Box::new(link)),
             parsed: OnceLock::new(),
         };
-        Self::new(head, code, &redirect)
+        Self::new(head, code, own_fields.unwrap_or(&redirect))
     }
 
     /// The route of a code without a link.
@@ -156,6 +166,7 @@ impl Route {
             valid_until: i64::MIN,
             used: AtomicBool::new(false),
             removed: AtomicBool::new(false),
+            shares_fields: false,
             link: None,
             parsed: OnceLock::new(),
         };
@@ -182,17 +193,19 @@ impl Route {
         (code.as_str().as_bytes() != self.code()).then_some(code)
     }
 
-    /// Status line and fields of the redirect, without `Date` and the blank line. Empty if the
-    /// decision is not an unconditional redirect.
-    pub fn redirect(&self) -> &[u8] {
-        &self.0.slice[self.head().code_len..]
+    /// Status line and fields of the redirect, without `Date` and the blank line, in two parts: the
+    /// route's own bytes, and the fields that it shares with others. Empty if the decision is not
+    /// an unconditional redirect.
+    pub fn redirect(&self) -> [&[u8]; 2] {
+        let head = self.head();
+        [&self.0.slice[head.code_len..], if head.shares_fields { SHARED_FIELDS } else { &[] }]
     }
 
     /// Whether the redirect is a 307 or 308, which keeps the method of a request.
     pub(crate) fn keeps_method(&self) -> bool {
         match &self.head().link {
             Some(link) => link.redirect.keeps_method(),
-            None => matches!(self.redirect().get(9..12), Some(b"307" | b"308")),
+            None => matches!(self.redirect()[0].get(9..12), Some(b"307" | b"308")),
         }
     }
 
@@ -262,13 +275,14 @@ impl Route {
 
     /// The target of the prepared redirect: its first field is the location.
     fn target(&self) -> Option<Target> {
-        let (_, fields) = std::str::from_utf8(self.redirect()).ok()?.split_once(LOCATION)?;
+        let (_, fields) = std::str::from_utf8(self.redirect()[0]).ok()?.split_once(LOCATION)?;
         Some(Target::from_stored(fields.split("\r\n").next()?.to_owned()))
     }
 
     /// The prepared redirect for hyper.
     pub(crate) fn response(&self) -> Response<Bytes> {
-        let (status, headers) = self.head().parsed.get_or_init(|| parse_head(self.redirect()));
+        let (status, headers) =
+            &**self.head().parsed.get_or_init(|| Box::new(parse_head(self.redirect())));
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = *status;
         response.headers_mut().clone_from(headers);
@@ -277,10 +291,10 @@ impl Route {
 }
 
 /// Parses a prepared redirect for hyper.
-fn parse_head(redirect: &[u8]) -> (StatusCode, HeaderMap) {
+fn parse_head([own, shared]: [&[u8]; 2]) -> (StatusCode, HeaderMap) {
     let mut fields = [httparse::EMPTY_HEADER; 12];
     let mut parsed = httparse::Response::new(&mut fields);
-    let whole = [redirect, b"\r\n"].concat();
+    let whole = [own, shared, b"\r\n"].concat();
     let mut headers = HeaderMap::new();
     if parsed.parse(&whole).is_ok() {
         for field in parsed.headers.iter() {

@@ -76,8 +76,8 @@ impl RuleEvaluator {
         }
     }
 
-    /// The preview that this visitor gets instead of the redirect. `None` for everybody but known
-    /// preview fetchers, and for links with a password, a warning or limited clicks.
+    /// The preview that this visitor gets instead of the redirect. `None` for all visitors but
+    /// known preview fetchers, and for links with a password, a warning or limited clicks.
     pub(crate) fn preview_for<'l>(
         &self,
         link: &'l Link,

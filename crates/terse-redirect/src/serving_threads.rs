@@ -12,7 +12,6 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
-use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
@@ -24,6 +23,7 @@ use crate::connection::{self, ServingThread};
 use crate::connection_table::{ConnectionTable, IdleTracker, Waiting};
 use crate::counts::{Counter as _, Counts, RedirectCounts};
 use crate::journal::Journal;
+use crate::listener::{AsyncListener, DetachedSocket, Listener, Socket};
 use crate::proxy_header::{self, ProxyHeader};
 use crate::redirector::Redirector;
 use crate::sources::{SourcePermit, Sources};
@@ -43,9 +43,9 @@ const HANDOVER_QUEUE: usize = 1024;
 /// The listening sockets of the threads.
 pub struct Listeners {
     /// For connections without TLS.
-    pub plain: TcpListener,
+    pub plain: Listener,
     /// For TLS, with its certificates.
-    pub tls: Option<(TcpListener, Arc<ServerConfig>)>,
+    pub tls: Option<(Listener, Arc<ServerConfig>)>,
     /// Which of them stay open after this process.
     pub outlive: SocketsToKeep,
 }
@@ -60,9 +60,15 @@ pub struct SocketsToKeep {
     pub tls: bool,
 }
 
+impl From<Listener> for Listeners {
+    fn from(plain: Listener) -> Self {
+        Self { plain, tls: None, outlive: SocketsToKeep::default() }
+    }
+}
+
 impl From<TcpListener> for Listeners {
     fn from(plain: TcpListener) -> Self {
-        Self { plain, tls: None, outlive: SocketsToKeep::default() }
+        Listener::Tcp(plain).into()
     }
 }
 
@@ -99,7 +105,7 @@ pub struct ServingThreads {
     counts: Vec<Arc<Counts>>,
     redirector: Arc<Redirector>,
     phase: watch::Sender<Phase>,
-    listeners: Mutex<Vec<TcpListener>>,
+    listeners: Mutex<Vec<Listener>>,
     peers: Arc<Peers>,
     http2_connections: Arc<AtomicUsize>,
 }
@@ -113,7 +119,7 @@ struct Peers {
 
 /// An accepted connection on its way to its thread.
 struct AcceptedConnection {
-    socket: std::net::TcpStream,
+    socket: DetachedSocket,
     from: (SocketAddr, Transport),
     permit: Option<SourcePermit>,
 }
@@ -124,8 +130,8 @@ impl ServingThreads {
         self.http2_connections.load(Ordering::Relaxed)
     }
 
-    /// Serves listening sockets until [`ServingThreads::stop`]. Visits are written to the journal, if
-    /// there is one; it must be made for the same number of threads.
+    /// Serves listening sockets until [`ServingThreads::stop`]. Visits are written to the journal,
+    /// if there is one; it must be made for the same number of threads.
     #[allow(clippy::disallowed_methods, reason = "the caller waits until the threads run")]
     pub fn start<D: FallbackService>(
         listeners: impl Into<Listeners>,
@@ -138,7 +144,7 @@ impl ServingThreads {
         let (tls, handshakes) =
             tls.map(|(listener, config)| (listener, Handshakes::new(config, most))).unzip();
         for listener in [Some(&plain), tls.as_ref()].into_iter().flatten() {
-            listener.set_nonblocking(true)?;
+            listener.set_nonblocking()?;
         }
         let count = redirector.settings.threads.max(1);
         let (phase, phases) = watch::channel(Phase::Running);
@@ -155,7 +161,7 @@ impl ServingThreads {
         for (me, arrivals) in arrivals.into_iter().enumerate() {
             let counts = Arc::new(Counts::default());
             all_counts.push(Arc::clone(&counts));
-            let listening = (plain.try_clone()?, tls.as_ref().map(TcpListener::try_clone));
+            let listening = (plain.try_clone()?, tls.as_ref().map(Listener::try_clone));
             let listening = (listening.0, listening.1.transpose()?);
             let (redirector, peers) = (Arc::clone(&redirector), Arc::clone(&peers));
             let (fallback, phases, handshakes) =
@@ -261,12 +267,12 @@ impl ServingThreads {
     }
 }
 
-/// Makes the kernel ignore new connections, and waits until those that are being made are complete,
-/// so that the threads can accept all of them. Without this, closing the listener would reset
-/// connections that the kernel has accepted and the threads have not. The clients of ignored
-/// connections try again, and find the port closed.
+/// Makes the kernel ignore new connections, or removes the path of the socket, and waits until
+/// those that are being made are complete, so that the threads can accept all of them. Without
+/// this, closing the listener would reset connections that the kernel has accepted and the threads
+/// have not. The clients of ignored connections try again, and find the port closed.
 #[allow(clippy::disallowed_methods, reason = "the caller waits for the threads")]
-fn refuse_new(listeners: &[TcpListener]) {
+fn refuse_new(listeners: &[Listener]) {
     // Drops segments with SYN and without ACK: the flags are octet 13 of the TCP header.
     let program = [
         socket2::SockFilter::new(0x30, 0, 0, 13),
@@ -275,8 +281,14 @@ fn refuse_new(listeners: &[TcpListener]) {
         socket2::SockFilter::new(0x06, 0, 0, 0),
         socket2::SockFilter::new(0x06, 0, 0, u32::MAX),
     ];
-    let attach =
-        |listener: &TcpListener| socket2::SockRef::from(listener).attach_filter(&program).is_ok();
+    let attach = |listener: &Listener| match listener {
+        Listener::Tcp(listener) => socket2::SockRef::from(listener).attach_filter(&program).is_ok(),
+        // Without its path no client can connect, and accepted connections are complete.
+        Listener::Unix(_) => {
+            listener.remove_path();
+            false
+        }
+    };
     if listeners.iter().filter(|listener| attach(listener)).count() > 0 {
         std::thread::sleep(HANDSHAKE);
     }
@@ -308,7 +320,7 @@ struct Worker<D> {
 }
 
 /// Accepts a connection; waits for ever without a listener.
-async fn accept(listener: Option<&tokio::net::TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+async fn accept(listener: Option<&AsyncListener>) -> io::Result<(Socket, SocketAddr)> {
     match listener {
         Some(listener) => listener.accept().await,
         None => std::future::pending().await,
@@ -318,11 +330,11 @@ async fn accept(listener: Option<&tokio::net::TcpListener>) -> io::Result<(TcpSt
 impl<D: FallbackService> Worker<D> {
     async fn run(
         &self,
-        (plain, tls): (TcpListener, Option<TcpListener>),
+        (plain, tls): (Listener, Option<Listener>),
         mut arrivals: mpsc::Receiver<AcceptedConnection>,
     ) -> io::Result<()> {
-        let plain = tokio::net::TcpListener::from_std(plain)?;
-        let tls = tls.map(tokio::net::TcpListener::from_std).transpose()?;
+        let plain = plain.into_async()?;
+        let tls = tls.map(Listener::into_async).transpose()?;
         let in_the_clear = if tls.is_some() { Transport::Plain } else { Transport::Unknown };
         let mut phase = self.thread.phase.clone();
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
@@ -373,7 +385,7 @@ impl<D: FallbackService> Worker<D> {
     }
 
     fn serve_arrival(&self, AcceptedConnection { socket, from, permit }: AcceptedConnection) {
-        if let Ok(socket) = TcpStream::from_std(socket) {
+        if let Ok(socket) = socket.attach() {
             self.serve(socket, from, permit);
         } else {
             self.peers.open[self.me].fetch_sub(1, Ordering::Relaxed);
@@ -410,7 +422,7 @@ impl<D: FallbackService> Worker<D> {
     }
 
     /// Serves a new connection on this thread, or hands it to a thread with clearly fewer.
-    fn distribute(&self, socket: TcpStream, from: (SocketAddr, Transport)) {
+    fn distribute(&self, socket: Socket, from: (SocketAddr, Transport)) {
         let peer = from.0;
         let open = |at: usize| self.peers.open[at].load(Ordering::Relaxed);
         let all = &self.peers.open;
@@ -452,12 +464,7 @@ impl<D: FallbackService> Worker<D> {
         }
     }
 
-    fn serve(
-        &self,
-        socket: TcpStream,
-        from: (SocketAddr, Transport),
-        permit: Option<SourcePermit>,
-    ) {
+    fn serve(&self, socket: Socket, from: (SocketAddr, Transport), permit: Option<SourcePermit>) {
         self.thread.counts.connections.add(1);
         let idle_tracker =
             ConnectionTable::idle_tracker(self.thread.redirector.steady_micros() / 1000);
@@ -520,7 +527,7 @@ impl SetUp {
     /// `None` if the connection is to be closed.
     async fn run(
         &self,
-        mut socket: TcpStream,
+        mut socket: Socket,
         (peer, transport): (SocketAddr, Transport),
     ) -> Option<Ready> {
         let (counts, proxies) = (&self.thread.counts, &self.thread.redirector.settings.proxies);

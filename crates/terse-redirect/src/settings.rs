@@ -40,7 +40,8 @@ pub struct RedirectSettings {
     pub handshake_timeout: Duration,
     /// How many TLS handshakes may be in progress; further connections are refused.
     pub max_handshakes: usize,
-    /// Whether requests without TLS are left to the fallback service, which redirects them to https.
+    /// Whether requests without TLS are left to the fallback service, which redirects them to
+    /// https.
     pub https_only: bool,
     /// How long a connection may be idle.
     pub idle_timeout: Duration,

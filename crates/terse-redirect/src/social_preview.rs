@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use terse_core::{SocialPreview, Target};
 
-/// The page is the same for every fetcher, and caches must not give it to anybody else.
+/// The page is the same for every fetcher, and caches must not give it to other visitors.
 pub(crate) fn preview_response(preview: &SocialPreview) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(page(preview)));
     let fields = [

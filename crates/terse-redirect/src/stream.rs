@@ -6,17 +6,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+
+use crate::listener::Socket;
 
 /// How long a client may take to accept the end of its TLS connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The bytes of a connection. One type for both kinds, so that hyper is compiled once.
 pub(crate) enum Stream {
-    Plain(TcpStream),
+    Plain(Socket),
     /// Boxed: a plain connection does not pay for its size.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Socket>>),
 }
 
 impl Stream {

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{HandshakeKind, ServerConfig};
 
 use crate::connection::ServingThread;
 use crate::connection_table::{IdleTracker, Waiting};
 use crate::counts::Counter as _;
+use crate::listener::Socket;
 use crate::permit::Permit;
 use crate::sources::Sources;
 use crate::stream::Stream;
@@ -46,7 +46,7 @@ impl Handshakes {
     /// that takes too long. Failures are counted and not logged: anyone can cause them.
     pub(crate) async fn accept(
         &self,
-        socket: TcpStream,
+        socket: Socket,
         source: IpAddr,
         thread: &ServingThread,
         idle_tracker: &Rc<IdleTracker>,

@@ -35,8 +35,13 @@ impl VisitHandler {
             .client(&self.thread.redirector.settings.proxies, &VisitorHeaders::of(headers))
     }
 
-    /// Whether the visitor should use https and does not: the request came over the listener without
-    /// TLS, and no trusted proxy says that the visitor has https.
+    /// Whether the connection is that of a trusted proxy.
+    pub(crate) fn is_trusted_proxy(&self) -> bool {
+        self.client_addr.is_trusted_proxy()
+    }
+
+    /// Whether the visitor should use https and does not: the request came over the listener
+    /// without TLS, and no trusted proxy says that the visitor has https.
     pub fn should_redirect_to_https(&self, headers: &http::HeaderMap) -> bool {
         self.thread.redirector.settings.https_only
             && should_redirect_to_https(headers, &self.client_addr)

@@ -10,7 +10,7 @@ use crate::known_hosts::{FREE_HOSTING, SHORTENERS};
 use crate::url_parts::UrlParts;
 use crate::{look_alike, open_redirect, script};
 
-/// The warning flags of a target. A pure function, so links can be screened again at any time.
+/// The warning flags of a target. A pure function, so links can be scanned again at any time.
 pub fn flags(target: &Target) -> FlagSet {
     let mut flags = FlagSet::NONE;
     let Some(parts) = UrlParts::of(target) else { return flags };

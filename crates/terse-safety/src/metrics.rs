@@ -67,11 +67,11 @@ impl SafeBrowsingService {
         let help = "Requests for full hashes to Safe Browsing, by outcome";
         to.counters("terse_safe_browsing_questions", help, "outcome", questions);
         let revisits = [
-            ("judged", of(&counts.revisited)),
+            ("scanned", of(&counts.revisited)),
             ("given_up", of(&counts.given_up)),
             ("dropped", of(&counts.dropped)),
         ];
-        let help = "Links screened again after an answer of Safe Browsing, by outcome";
+        let help = "Links scanned again after an answer of Safe Browsing, by outcome";
         to.counters("terse_safe_browsing_revisits", help, "outcome", revisits);
     }
 }

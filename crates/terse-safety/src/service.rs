@@ -241,7 +241,7 @@ impl Safety {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = false;
         for list in held.iter_mut() {
-            match list.look() {
+            match list.poll() {
                 None => {}
                 Some(Ok(offered)) => changed |= self.count(list.name(), offered),
                 Some(Err(error)) => {

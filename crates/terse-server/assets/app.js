@@ -1,4 +1,4 @@
-// The dashboard: shortcuts, charts, live clicks, a check of aliases, QR codes, the list of links and the viewer's time zone. The pages work without this script.
+// The dashboard: shortcuts, charts, live clicks, a check of aliases, QR codes, the list of links, imports and the viewer's time zone. The pages work without this script.
 "use strict";
 
 // Pages show times in the zone of this cookie; before it is set, in UTC.
@@ -91,6 +91,18 @@ if (live) {
     crawler: "crawlers", preview: "previews", ai: "AI crawlers", monitor: "monitors", tool: "tools",
     nameless: "without a name", prefetch: "prefetches", head: "HEAD requests",
   };
+  // Times and countries are written as in the rows that the server has written.
+  const format = (parts) => {
+    try {
+      return new Intl.DateTimeFormat("en-GB", { ...parts, timeZone: live.dataset.zone });
+    } catch {
+      // This browser does not know the zone.
+      return new Intl.DateTimeFormat("en-GB", parts);
+    }
+  };
+  const clock = format({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const exact = format({ day: "numeric", month: "long", year: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+  const countries = new Map(live.dataset.countries.split("|").map((one) => [one.slice(0, 2), one.slice(3)]));
   const source = new EventSource(live.dataset.live);
   source.addEventListener("open", () => { status.textContent = "Live: new clicks appear by themselves."; });
   source.addEventListener("error", () => { status.textContent = "Connecting again…"; });
@@ -100,8 +112,10 @@ if (live) {
     row.className = "new";
     const cell = (text) => { row.insertCell().textContent = text; };
     const client = [click.browser, click.operating_system].filter(Boolean).join(" on ");
-    cell(new Date(click.at).toLocaleTimeString());
-    cell([click.city || click.country, client].filter(Boolean).join(", ") || "nothing else is known");
+    const [at, time] = [new Date(click.at), document.createElement("time")];
+    [time.dateTime, time.textContent, time.title] = [click.at, clock.format(at), exact.format(at)];
+    row.insertCell().append(time);
+    cell([click.city || countries.get(click.country) || click.country, client].filter(Boolean).join(", ") || "nothing else is known");
     if (click.own) {
       const own = document.createElement("span");
       [own.className, own.textContent] = ["pill own", "you"];
@@ -146,7 +160,14 @@ if (alias) {
     hint.classList.toggle("taken", taken);
   };
   alias.addEventListener("input", check);
-  if (domain) domain.addEventListener("change", check);
+  if (domain) {
+    const prefix = document.querySelector("[data-alias-prefix]");
+    const showPrefix = () => { prefix.textContent = `${domain.value}/`; };
+    domain.addEventListener("change", showPrefix);
+    domain.addEventListener("change", check);
+    // A browser that goes back to the form keeps the chosen domain.
+    showPrefix();
+  }
 }
 
 // The QR code beside the form: drawn again when the alias or a colour changes.
@@ -222,19 +243,37 @@ if (list) {
   needTag();
 
   let asked = 0;
+  const pause = (time) => new Promise((done) => { setTimeout(done, time); });
+  // A part of the page; none if the list has changed since.
+  const load = async (url, part, turn) => {
+    url.searchParams.set("part", part);
+    const answer = await fetch(url);
+    const fragment = await answer.text();
+    if (turn !== asked || !answer.ok || answer.redirected) return null;
+    return new DOMParser().parseFromString(fragment, "text/html").body;
+  };
+  // The small charts, once nothing has been typed for a while: each costs the server a report.
+  const loadCharts = async (url, turn) => {
+    await pause(400);
+    if (turn !== asked) return;
+    const loaded = await load(url, "charts", turn);
+    if (!loaded) return;
+    const charts = new Map([...loaded.querySelectorAll("[data-row]")].map((row) => [row.querySelector(".pick").name, row.querySelector(".link-spark")]));
+    for (const row of rows()) {
+      const chart = charts.get(row.querySelector(".pick").name);
+      if (chart) row.querySelector(".link-spark").replaceWith(chart);
+    }
+  };
   find.addEventListener("input", async () => {
     const turn = ++asked;
-    await new Promise((done) => { setTimeout(done, 120); });
+    await pause(120);
     if (turn !== asked) return;
     const url = new URL(list.dataset.rows, location.href);
     url.searchParams.set("q", find.value);
-    url.searchParams.set("part", "rows");
     try {
-      const answer = await fetch(url);
-      const fragment = await answer.text();
-      if (turn !== asked || !answer.ok || answer.redirected) return;
-      const parsed = new DOMParser().parseFromString(fragment, "text/html");
-      list.replaceChildren(...parsed.body.childNodes);
+      const loaded = await load(url, "rows", turn);
+      if (!loaded) return;
+      list.replaceChildren(...loaded.childNodes);
       url.searchParams.delete("part");
       history.replaceState(null, "", url);
       document.querySelector("[data-bulk] [name=back]").value = url.pathname + url.search;
@@ -246,8 +285,14 @@ if (list) {
         filters.append(text);
       }
       text.value = find.value;
+      for (const chip of document.querySelectorAll(".chips a")) {
+        const there = new URL(chip.href);
+        there.searchParams.set("q", find.value);
+        chip.href = there;
+      }
       addCopyButtons(list);
       update();
+      await loadCharts(url, turn);
     } catch {
       // Without an answer the list stays; Enter loads the page.
     }
@@ -301,10 +346,22 @@ if (cases.length > 0) {
   });
 }
 
-// Sharing, where the browser offers it.
-for (const button of document.querySelectorAll("[data-share]")) {
-  if (!navigator.share) continue;
-  button.hidden = false;
-  // The visitor closed the list of apps without a choice.
-  button.addEventListener("click", () => { navigator.share({ url: button.dataset.share }).catch(() => {}); });
+// An import under way: its progress, until it ends. Without this script the page loads itself again.
+const progress = [...document.querySelectorAll("[data-progress]")];
+if (progress.length > 0) {
+  const follow = async () => {
+    const address = progress[0].dataset.progress;
+    try {
+      const answer = await fetch(address);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const fresh = page.querySelectorAll("[data-progress]");
+      if (answer.redirected || fresh.length !== progress.length) return location.replace(address);
+      progress.forEach((part, place) => part.replaceChildren(...fresh[place].childNodes));
+    } catch {
+      // Without an answer the figures stay until the next one.
+    }
+    setTimeout(follow, 2000);
+  };
+  // A small file is done at once.
+  setTimeout(follow, 500);
 }

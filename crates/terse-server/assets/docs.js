@@ -44,7 +44,7 @@ for (const details of document.querySelectorAll("details.try")) {
 }
 
 // The longest answer that is shown, in characters.
-const LONGEST = 65536;
+const MAX_LENGTH = 65536;
 
 async function send(form) {
   const status = form.querySelector(".sent");
@@ -96,7 +96,7 @@ async function send(form) {
     status.textContent = answer.type === "opaqueredirect"
       ? "The answer is a redirect."
       : `${answer.status} ${answer.statusText}`.trim();
-    shown.firstElementChild.textContent = pretty(text).slice(0, LONGEST);
+    shown.firstElementChild.textContent = pretty(text).slice(0, MAX_LENGTH);
     shown.hidden = text === "";
   } catch (error) {
     status.textContent = `Not sent: ${error.message}`;

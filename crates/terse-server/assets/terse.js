@@ -1,5 +1,9 @@
-// Adds the copy buttons for short links and API keys, and buttons that show passwords. The pages work without this script.
+// Adds the buttons that copy and share links and show passwords, and shows visitors times in their zone. The pages work without this script.
 "use strict";
+// The words in the language of the page; the dashboard is in English.
+const words = (name, usual) => (document.body.dataset[name] || usual).split("|");
+const [copyWord, copiedWord, copyByKeyWord] = words("copyWords", "Copy|Copied|Selected. Press Ctrl+C or ⌘C to copy.");
+const [showWord, hideWord, showPasswordWord, hidePasswordWord] = words("showWords", "Show|Hide|Show the password|Hide the password");
 addCopyButtons(document);
 
 // Passwords can be shown while they are typed.
@@ -11,8 +15,8 @@ for (const field of document.querySelectorAll("input[type=password]")) {
   button.className = "quiet button";
   const show = (shown) => {
     field.type = shown ? "text" : "password";
-    button.textContent = shown ? "Hide" : "Show";
-    button.setAttribute("aria-label", shown ? "Hide the password" : "Show the password");
+    button.textContent = shown ? hideWord : showWord;
+    button.setAttribute("aria-label", shown ? hidePasswordWord : showPasswordWord);
   };
   show(false);
   field.replaceWith(box);
@@ -21,6 +25,30 @@ for (const field of document.querySelectorAll("input[type=password]")) {
   button.addEventListener("click", () => show(field.type === "password"));
   // A password manager and the next visitor see a password field.
   if (field.form) field.form.addEventListener("submit", () => show(false));
+}
+
+// Visitors see times in their own zone; the server writes UTC. The dashboard has the zone of the account.
+if (!document.body.classList.contains("app")) {
+  // In the page's language, as the visitor's country writes dates.
+  const { lang } = document.documentElement;
+  const locale = navigator.languages.find((one) => one.split("-")[0] === lang) || lang;
+  const format = new Intl.DateTimeFormat(locale, {
+    day: "numeric", month: "long", year: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short",
+  });
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const local = format.format(new Date(time.dateTime));
+    // A time such as "2 days ago" has the exact one in its title.
+    if (time.title) time.title = local;
+    else time.textContent = local;
+  }
+}
+
+// Sharing, where the browser offers it.
+for (const button of document.querySelectorAll("[data-share]")) {
+  if (!navigator.share) continue;
+  button.hidden = false;
+  // The visitor closed the list of apps without a choice.
+  button.addEventListener("click", () => { navigator.share({ url: button.dataset.share }).catch(() => {}); });
 }
 
 function addCopyButtons(root) {
@@ -40,9 +68,9 @@ function addCopyButton(button) {
       const shown = area.querySelector("#short, #fresh");
       copied = shown ? copySelected(shown) : copyFrom(button.dataset.copy, area);
     }
-    button.textContent = copied ? "Copied" : "Copy";
-    status.textContent = copied ? "" : "Selected. Press Ctrl+C or ⌘C to copy.";
-    setTimeout(() => { button.textContent = "Copy"; }, 2500);
+    button.textContent = copied ? copiedWord : copyWord;
+    status.textContent = copied ? "" : copyByKeyWord;
+    setTimeout(() => { button.textContent = copyWord; }, 2500);
   });
 }
 

@@ -9,6 +9,8 @@ use crate::http::state::App;
 
 /// How long a response waits for click counts. After that it shows the links without them.
 const TIMEOUT: Duration = Duration::from_millis(250);
+/// How long a page waits for a report or for single clicks of the click store.
+pub(crate) const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The numbers of all clicks of links, in order; `None` if the click store fails or times out.
 pub(crate) async fn click_counts<'a>(

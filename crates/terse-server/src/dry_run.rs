@@ -150,6 +150,18 @@ pub(crate) struct DryRunOutcome {
     pub(crate) at: Timestamp,
 }
 
+impl DryRunOutcome {
+    /// Why, with the number that the pages give the rule.
+    pub(crate) fn why_on_pages(&self) -> String {
+        match self.rule {
+            Some(rule) => {
+                self.why.replacen(&format!("rules[{rule}]"), &format!("Rule {}", rule + 1), 1)
+            }
+            None => self.why.clone(),
+        }
+    }
+}
+
 /// Tries the rules of a link on a visitor.
 pub(crate) async fn try_on(
     state: &App,

@@ -26,6 +26,7 @@ mod resolve_target;
 mod router;
 mod site;
 mod stats;
+mod tag_name;
 mod value_lists;
 mod warning_pass;
 

@@ -200,7 +200,7 @@ impl PasswordGate {
         }
         let verdict = problem.verdict().copied();
         let frame = PageFrame::translated(&self.0, &request.headers);
-        let mut response = pages::framed(pages::trouble(problem.status()), &frame);
+        let mut response = pages::in_frame(pages::error_page_of_status(problem.status()), &frame);
         if let Some(verdict) = verdict {
             limit_headers::add(&verdict, response.headers_mut());
         }

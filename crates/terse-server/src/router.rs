@@ -10,6 +10,9 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
+use terse_core::TRACE_TARGET;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use crate::http::problem::{self, Problem, SentBody};
 use crate::http::request_id::{self, RequestId, RequestLog};
@@ -132,14 +135,45 @@ fn is_api(path: &str) -> bool {
     path == "/api" || path.starts_with("/api/")
 }
 
-/// Wraps every request: bounds the time until its response begins, counts it, and sets the common
-/// headers.
-async fn finish(State(state): Web, mut request: Request, next: Next) -> Response {
-    let (sent, id) = (SentBody::default(), RequestId::of(request.headers()));
+/// Wraps every request: traces it, bounds the time until its response begins, counts it, and sets
+/// the common headers.
+async fn finish(State(state): Web, request: Request, next: Next) -> Response {
+    let id = RequestId::of(request.headers());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let route_name = route.as_ref().map_or("other", MatchedPath::as_str);
+    let parent = request.headers().get("traceparent").and_then(|parent| parent.to_str().ok());
+    let span = tracing::info_span!(
+        target: TRACE_TARGET,
+        "request",
+        span.kind = "server",
+        span.name = %format_args!("{} {route_name}", request.method()),
+        span.parent = parent,
+        span.error = Empty,
+        http.request.method = %request.method(),
+        http.route = route_name,
+        http.response.status_code = Empty,
+        terse.request_id = id.as_str(),
+    );
+    let answered = answer(state, request, next, id, route).instrument(span.clone()).await;
+    let status = answered.status();
+    span.record("http.response.status_code", status.as_u16());
+    if status.is_server_error() {
+        span.record("span.error", status.canonical_reason().unwrap_or("server error"));
+    }
+    answered
+}
+
+async fn answer(
+    state: Arc<App>,
+    mut request: Request,
+    next: Next,
+    id: RequestId,
+    route: Option<MatchedPath>,
+) -> Response {
+    let sent = SentBody::default();
     request.extensions_mut().insert(sent.clone());
     let (begun, method) = (Instant::now(), request.method().clone());
     let asked = request.headers().clone();
-    let route = request.extensions().get::<MatchedPath>().cloned();
     let api = is_api(request.uri().path());
     let frame = PageFrame::translated(&state, request.headers());
     let preflight = if api { state.http.cors.preflight(&method, &asked) } else { None };
@@ -164,7 +198,7 @@ async fn finish(State(state): Web, mut request: Request, next: Next) -> Response
     state
         .stats
         .count_request(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
-    response = pages::framed(response, &frame);
+    response = pages::in_frame(response, &frame);
     let logged = match state.http.log {
         RequestLog::Off => false,
         RequestLog::Writes => !method.is_safe(),

@@ -1,9 +1,9 @@
 //! The public suffix list: `co.uk`, `github.io` and thousands of others.
 //!
-//! `public_suffix_list.dat` has the rules in the format of <https://publicsuffix.org/list/>, sorted. A
-//! table of them is built when the first host is looked up. The crate `psl`, which has the list as
-//! generated code, compiles for a dozen seconds; the tests of `fuzz` compare this crate with it
-//! and write the file when `psl` has a newer list.
+//! `public_suffix_list.dat` has the rules in the format of <https://publicsuffix.org/list/>,
+//! sorted. A table of them is built when the first host is looked up. The crate `psl`, which has
+//! the list as generated code, compiles for a dozen seconds; the tests of `fuzz` compare this crate
+//! with it and write the file when `psl` has a newer list.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! A ClickHouse server for tests: the library of the npm package `@chdb/lib-linux-x64-gnu`, which is
-//! ClickHouse itself, with its HTTP interface.
+//! A ClickHouse server for tests: the library of the npm package `@chdb/lib-linux-x64-gnu`, which
+//! is ClickHouse itself, with its HTTP interface.
 #![allow(clippy::unwrap_used, reason = "tests stop where their server does not start")]
 
 use std::io::{Read as _, Write as _};
@@ -50,7 +50,8 @@ impl ClickHouseServer {
         });
     }
 
-    /// Ends the server at once, as `kill -9` does, and keeps its data for [`ClickHouseServer::run`].
+    /// Ends the server at once, as `kill -9` does, and keeps its data for
+    /// [`ClickHouseServer::run`].
     pub fn kill(&self) {
         self.process.signal("-KILL", "python3");
         self.process.stop();

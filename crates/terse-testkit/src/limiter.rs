@@ -21,8 +21,8 @@ pub struct LimiterUnderTest {
 
 /// Expands into one test per promise of `Limiter`, in a module `limiter`.
 ///
-/// `fresh` is an `async fn() -> Option<terse_testkit::limiter::LimiterUnderTest>` that returns a limiter
-/// without counts. With `None` a test is skipped, and says so.
+/// `fresh` is an `async fn() -> Option<terse_testkit::limiter::LimiterUnderTest>` that returns a
+/// limiter without counts. With `None` a test is skipped, and says so.
 #[macro_export]
 macro_rules! limiter {
     ($fresh:path) => {

@@ -31,6 +31,7 @@ pub struct MemoryStore {
     unsure: AtomicBool,
     corrupt: Mutex<HashSet<LinkKey>>,
     delay_ms: AtomicU64,
+    age_ms: AtomicU64,
     gets: AtomicU64,
     leases: AtomicU64,
     /// Whether `lease` waits.
@@ -55,6 +56,7 @@ impl MemoryStore {
             unsure: AtomicBool::new(false),
             corrupt: Mutex::default(),
             delay_ms: AtomicU64::new(0),
+            age_ms: AtomicU64::new(0),
             gets: AtomicU64::new(0),
             leases: AtomicU64::new(0),
             stalled: AtomicBool::new(false),
@@ -81,6 +83,11 @@ impl MemoryStore {
         self.unsure.store(true, Ordering::SeqCst);
     }
 
+    /// Sets how old the links are that it returns, as those of a cache.
+    pub fn set_age(&self, age: Duration) {
+        self.age_ms.store(age.as_millis() as u64, Ordering::SeqCst);
+    }
+
     /// How many times `get` was called, failures included.
     pub fn gets(&self) -> u64 {
         self.gets.load(Ordering::SeqCst)
@@ -104,6 +111,17 @@ impl MemoryStore {
     /// Puts an entry back into the outbox, as if its removal had failed.
     pub fn put_back(&self, entry: OutboxEntry) {
         self.state().outbox.push(entry);
+    }
+
+    /// Makes the waiting entries ones that only a later version of terse can read.
+    pub fn make_outbox_later(&self) {
+        let mut state = self.state();
+        let entries = std::mem::take(&mut state.outbox);
+        let later = |entry: &OutboxEntry| terse_core::LaterEntry {
+            position: entry.position,
+            at: entry.event.at,
+        };
+        state.later.extend(entries.iter().map(later));
     }
 
     /// Removes all change rows, as the pruning of old ones does.
@@ -150,6 +168,10 @@ impl LinkReader for MemoryStore {
         });
         let only = alike.next();
         Ok(only.filter(|_| alike.next().is_none()).cloned())
+    }
+
+    fn age(&self, _key: &LinkKey) -> Duration {
+        Duration::from_millis(self.age_ms.load(Ordering::SeqCst))
     }
 
     fn surely_absent(&self, domain: &Domain, code: &str) -> AbsenceCertainty {
@@ -227,16 +249,29 @@ impl ChangeFeed for MemoryStore {
 
 #[async_trait]
 impl Outbox for MemoryStore {
-    async fn outbox(&self, limit: usize) -> Result<OutboxPage, StoreError> {
+    async fn outbox(&self, after: Option<u64>, limit: usize) -> Result<OutboxPage, StoreError> {
         self.enter().await?;
         let state = self.state();
-        let entries = state.outbox.iter().take(limit).cloned().collect();
-        Ok(OutboxPage { entries, unreadable: Vec::new() })
+        let is_behind = |position: u64| after.is_none_or(|after| position > after);
+        let mut rows: Vec<u64> = state.outbox.iter().map(|entry| entry.position).collect();
+        rows.extend(state.later.iter().map(|entry| entry.position));
+        rows.retain(|position| is_behind(*position));
+        rows.sort_unstable();
+        rows.truncate(limit);
+        let entries = state.outbox.iter().filter(|entry| rows.contains(&entry.position));
+        let later = state.later.iter().filter(|entry| rows.contains(&entry.position));
+        Ok(OutboxPage {
+            entries: entries.cloned().collect(),
+            later: later.copied().collect(),
+            unreadable: Vec::new(),
+        })
     }
 
     async fn outbox_done(&self, positions: &[u64]) -> Result<(), StoreError> {
         self.enter().await?;
-        self.state().outbox.retain(|entry| !positions.contains(&entry.position));
+        let mut state = self.state();
+        state.outbox.retain(|entry| !positions.contains(&entry.position));
+        state.later.retain(|entry| !positions.contains(&entry.position));
         Ok(())
     }
 }

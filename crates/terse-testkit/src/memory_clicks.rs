@@ -1,5 +1,8 @@
 //! A click store in memory that keeps every promise and fails on command.
 
+mod reports;
+mod retention;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,11 +10,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Added, Batch, Bucket, Click, ClickCursor, ClickIngest, ClickPage, ClickReport, ClickReports,
-    ClickRetention, ClickSubject, ClickSum, ClickTarget, Count, Forgotten, JournalId, JournalSpan,
-    LinkId, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Period, Position,
-    Pruned, RankedLink, RawQuery, ReportSnapshot, Retention, Sketch, TopQuery, UnfinishedBatch,
-    Unit, WarningVisit,
+    Added, Batch, Bucket, Click, ClickCursor, ClickIngest, ClickSubject, ClickSum, ClickTarget,
+    Count, Forgotten, JournalId, JournalSpan, LinkId, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR,
+    MAX_VALUES_TOTAL, Opened, Position, Sketch, UnfinishedBatch, Unit, WarningVisit,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use tokio::sync::watch;
@@ -316,208 +317,6 @@ impl ClickIngest for MemoryClickStore {
 
     async fn check(&self) -> Result<(), StoreError> {
         self.enter().await.map(|_| ())
-    }
-}
-
-#[async_trait]
-impl ClickReports for MemoryClickStore {
-    async fn counts_with(
-        &self,
-        links: &[LinkId],
-        journal: Option<JournalId>,
-    ) -> Result<ReportSnapshot<Vec<Count>>, StoreError> {
-        let state = self.enter().await?;
-        let count = |link: &LinkId| {
-            state
-                .subjects
-                .get(&ClickSubject::Link(link.clone()))
-                .map(|kept| kept.total.tally.clicks)
-        };
-        let answer = links.iter().map(|link| count(link).unwrap_or_default()).collect();
-        Ok(ReportSnapshot { answer, positions: state.positions_of(journal) })
-    }
-
-    async fn report_with(
-        &self,
-        subject: &ClickSubject,
-        period: Period,
-        now: Timestamp,
-        journal: Option<JournalId>,
-    ) -> Result<ReportSnapshot<ClickReport>, StoreError> {
-        let state = self.enter().await?;
-        let positions = state.positions_of(journal);
-        let Some(kept) = state.subjects.get(subject) else {
-            return Ok(ReportSnapshot { answer: ClickReport::default(), positions });
-        };
-        let from = period.from.map_or(i64::MIN, Timestamp::as_ms);
-        let to = period.to.map_or(i64::MAX, Timestamp::as_ms);
-        let touched = kept.touching(from, to);
-        let mut sum = Sum::default();
-        match period == Period::default() {
-            true => sum = kept.total.clone(),
-            false => touched.iter().for_each(|(_, one)| sum.merge(one)),
-        }
-        sum.tally.trim(MAX_VALUES_TOTAL);
-        let hour = Unit::Hour.floor(now).as_ms();
-        let mut recent = Count::default();
-        let lately = kept.touching(hour - 23 * Unit::Hour.ms(), hour + Unit::Hour.ms());
-        lately.iter().for_each(|(bucket, _)| recent.add(bucket.clicks));
-        let buckets = touched.into_iter().map(|(bucket, _)| bucket);
-        let buckets = buckets.filter(|bucket| bucket.clicks != Count::default()).collect();
-        let answer = ClickReport { tally: sum.tally, visitors: sum.visitors, recent, buckets };
-        Ok(ReportSnapshot { answer, positions })
-    }
-
-    async fn top_with(
-        &self,
-        query: &TopQuery,
-        also: &[LinkId],
-        journal: Option<JournalId>,
-    ) -> Result<ReportSnapshot<Vec<RankedLink>>, StoreError> {
-        let state = self.enter().await?;
-        let from = query.period.from.map_or(i64::MIN, Timestamp::as_ms);
-        let to = query.period.to.map_or(i64::MAX, Timestamp::as_ms);
-        let (mut ranked, mut others) = (Vec::new(), Vec::new());
-        for (subject, kept) in &state.subjects {
-            let ClickSubject::Link(link) = subject else { continue };
-            let mut clicks = Count::default();
-            match query.period == Period::default() {
-                true => clicks = kept.total.tally.clicks,
-                false => {
-                    kept.touching(from, to).iter().for_each(|(of, _)| clicks.add(of.clicks));
-                }
-            }
-            let found = RankedLink { link: link.clone(), clicks };
-            if also.contains(link) && clicks != Count::default() {
-                others.push(found.clone());
-            }
-            if query.owner.is_none() || kept.owner == query.owner {
-                ranked.push(found);
-            }
-        }
-        let mut answer = query.rank(ranked);
-        others.retain(|other| !answer.contains(other));
-        answer.append(&mut others);
-        Ok(ReportSnapshot { answer, positions: state.positions_of(journal) })
-    }
-
-    async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {
-        let state = self.enter().await?;
-        let Some(kept) = state.subjects.get(&ClickSubject::Link(query.link.clone())) else {
-            return Ok(ClickPage::default());
-        };
-        let wanted = |place: &ClickCursor| {
-            query.from.is_none_or(|from| place.at_ms >= from.as_ms())
-                && query.to.is_none_or(|to| place.at_ms < to.as_ms())
-                && query.after.is_none_or(|after| *place > after)
-        };
-        let mut found = kept.raw.iter().filter(|(place, _)| wanted(place));
-        let page: Vec<_> = found.by_ref().take(query.limit).collect();
-        let next = found.next().and(page.last().map(|(place, _)| **place));
-        Ok(ClickPage { clicks: page.into_iter().map(|(_, click)| click.clone()).collect(), next })
-    }
-
-    async fn links(&self, after: Option<&LinkId>, limit: usize) -> Result<Vec<LinkId>, StoreError> {
-        let state = self.enter().await?;
-        let links = state.subjects.keys().filter_map(|subject| match subject {
-            ClickSubject::Link(link) => Some(link),
-            _ => None,
-        });
-        Ok(links
-            .filter(|link| after.is_none_or(|after| *link > after))
-            .take(limit)
-            .cloned()
-            .collect())
-    }
-}
-
-#[async_trait]
-impl ClickRetention for MemoryClickStore {
-    async fn erase_links(
-        &self,
-        links: &[LinkKey],
-        created_by: Timestamp,
-        erased_at: Timestamp,
-    ) -> Result<(), StoreError> {
-        let erased = |link: &LinkId| link.created_at <= created_by && links.contains(&link.key);
-        let mut state = self.enter().await?;
-        state
-            .subjects
-            .retain(|subject, _| !matches!(subject, ClickSubject::Link(link) if erased(link)));
-        state.erased_links.extend(links.iter().map(|key| (key.clone(), created_by, erased_at)));
-        Ok(())
-    }
-
-    async fn erase_owner(&self, owner: OwnerId, erased_at: Timestamp) -> Result<(), StoreError> {
-        let mut state = self.enter().await?;
-        state.subjects.retain(|subject, clicks| {
-            *subject != ClickSubject::Owner(owner) && clicks.owner != Some(owner)
-        });
-        state.erased_owners.insert(owner, erased_at);
-        Ok(())
-    }
-
-    async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError> {
-        let mut state = self.enter().await?;
-        let mut pruned = Pruned::default();
-        let mut left = retention.limit;
-        let raw_before = Unit::Hour.floor(retention.raw_before);
-        let hours_before = Unit::Day.floor(retention.hours_before);
-        for kept in state.subjects.values_mut() {
-            while kept
-                .raw
-                .first_key_value()
-                .is_some_and(|(place, _)| place.at_ms < raw_before.as_ms())
-            {
-                if left == 0 {
-                    pruned.more = true;
-                    break;
-                }
-                kept.raw.pop_first();
-                left -= 1;
-                pruned.raw += 1;
-            }
-            while kept.hours.first_key_value().is_some_and(|(start, _)| *start < hours_before) {
-                if left == 0 {
-                    pruned.more = true;
-                    break;
-                }
-                if let Some((start, sum)) = kept.hours.pop_first() {
-                    let day = kept.days.entry(Unit::Day.floor(start)).or_default();
-                    day.merge(&sum);
-                    day.tally.trim(MAX_VALUES_PER_DAY);
-                    left -= 1;
-                    pruned.hours += 1;
-                }
-            }
-        }
-        if let Some(max_raw) = retention.max_raw {
-            // The oldest of all go first.
-            let raw = state.subjects.iter();
-            let raw = raw.flat_map(|(of, kept)| kept.raw.keys().map(move |at| (*at, of.clone())));
-            let mut all: Vec<(ClickCursor, ClickSubject)> = raw.collect();
-            all.sort_unstable();
-            let kept = usize::try_from(max_raw / RAW_BYTES).unwrap_or(usize::MAX);
-            for (place, subject) in all.drain(..all.len().saturating_sub(kept)) {
-                if let Some(kept) = state.subjects.get_mut(&subject) {
-                    kept.raw.remove(&place);
-                    pruned.raw += 1;
-                }
-            }
-        }
-        let mut is_over = |erased_at: Timestamp| {
-            let is_over = erased_at < retention.tombstones_before;
-            if is_over && left == 0 {
-                pruned.more = true;
-                return false;
-            }
-            left -= usize::from(is_over);
-            pruned.tombstones += u64::from(is_over);
-            is_over
-        };
-        state.erased_links.retain(|(.., erased_at)| !is_over(*erased_at));
-        state.erased_owners.retain(|_, erased_at| !is_over(*erased_at));
-        Ok(pruned)
     }
 }
 

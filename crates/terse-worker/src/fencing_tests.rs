@@ -233,6 +233,7 @@ async fn reports_and_retention_write_nothing_without_the_lease() {
         keep_raw: Duration::ZERO,
         max_raw: None,
         keep_hours: Duration::ZERO,
+        keep_tombstones: Duration::ZERO,
     };
     let clicks: Arc<dyn ClickStore> = fixture.clicks.clone();
     let counts = Arc::default();

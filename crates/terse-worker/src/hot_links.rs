@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use terse_core::clicks::LiveFeed;
+use terse_core::clicks::{BotFilter, ClickReports, LiveFeed, Period, TopQuery};
 use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::{BoxError, Clock, Code, Domain, LinkKey};
 
@@ -19,6 +19,10 @@ const INTERVAL: Duration = Duration::from_mins(5);
 const MINUTES: i64 = 60;
 /// The most links to keep: enough for most of the visits, and read within a second.
 const MAX_LINKS: usize = 10_000;
+/// The clicks of this long decide which links are read besides those of the file.
+const TOP_PERIOD: Duration = Duration::from_hours(7 * 24);
+/// How long the search for them may take.
+const TOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// A longer file was not written by terse.
 const MAX_FILE: u64 = (MAX_LINKS * 400) as u64;
 
@@ -66,10 +70,32 @@ impl HotLinks {
         Ok(())
     }
 
-    /// Reads which links were in use before the restart; none without a file.
-    pub async fn read(&self) -> Vec<LinkKey> {
+    /// The links to read into memory after a restart: those of the file, and then the links with
+    /// the most clicks of the last days. The file may be missing or old, after a crash or in a
+    /// folder that was restored, and it has only links that this node served.
+    pub async fn read(&self, clicks: &(impl ClickReports + ?Sized)) -> Vec<LinkKey> {
         let path = self.path.clone();
-        tokio::task::spawn_blocking(move || read(&path)).await.unwrap_or_default()
+        let mut keys = tokio::task::spawn_blocking(move || read(&path)).await.unwrap_or_default();
+        let from = Some(self.clock.now().saturating_sub(TOP_PERIOD));
+        let query = TopQuery {
+            owner: None,
+            period: Period { from, to: None },
+            bots: BotFilter::Include,
+            after: None,
+            limit: MAX_LINKS,
+        };
+        match tokio::time::timeout(TOP_TIMEOUT, clicks.top(&query)).await {
+            Ok(Ok(top)) => {
+                let mut seen: HashSet<LinkKey> = keys.iter().cloned().collect();
+                let top = top.into_iter().map(|ranked| ranked.link.key);
+                keys.extend(top.filter(|key| seen.insert(key.clone())));
+            }
+            Ok(Err(error)) => tracing::info!(%error, "the links with the most clicks are unknown"),
+            Err(_) => {
+                tracing::info!("the links with the most clicks are unknown: it takes too long");
+            }
+        }
+        keys
     }
 }
 

@@ -53,7 +53,7 @@ pub use outgoing_counts::OutgoingCounts;
 pub use reaper::{Reaper, ReaperCounts};
 pub use registry_refresh::{RefreshReceiver, RegistryRefresh};
 pub use registry_watcher::{ApplyRegistry, RegistryWatcher};
-pub use removal_guard::{AgedData, RemovalGuard};
+pub use removal_guard::{RemovalGuard, RetentionKind};
 pub use reports::ReportRepair;
 pub use rescan::{Fingerprint, Rescan, RescanCounts, RescanParts};
 pub use retention::{

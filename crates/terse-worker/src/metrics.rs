@@ -29,7 +29,7 @@ impl RescanCounts {
     pub fn write_metrics(&self, to: &mut Metrics) {
         to.counter("terse_rescans", "Scans of all links", &self.rounds);
         let scanned = [
-            ("judged", of(&self.scanned)),
+            ("scanned", of(&self.scanned)),
             ("blocked", of(&self.blocked)),
             ("warned", of(&self.warned)),
             ("cleared", of(&self.cleared)),

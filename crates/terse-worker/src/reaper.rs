@@ -9,7 +9,7 @@ use terse_core::clicks::ClickStore;
 use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::{BoxError, Links, Timestamp};
 
-use crate::removal_guard::{AgedData, RemovalGuard};
+use crate::removal_guard::{RemovalGuard, RetentionKind};
 
 /// Marks expired links, and deletes links that have been deleted or expired for the grace time.
 pub struct Reaper {
@@ -102,13 +102,13 @@ impl Reaper {
         let before = begun.saturating_sub(keep);
         // Without a quarantine nothing is reserved.
         if !keep.is_zero()
-            && !self.guard.may_advance(context, &AgedData::ALIASES, before, keep).await?
+            && !self.guard.may_advance(context, &RetentionKind::ALIASES, before, keep).await?
         {
             return Ok(());
         }
         while let Some(now) = self.batch(context).await? {
             if self.links.release_aliases(now, self.batch).await? == 0 {
-                return self.guard.advanced(context, &AgedData::ALIASES, before).await;
+                return self.guard.advanced(context, &RetentionKind::ALIASES, before).await;
             }
         }
         Ok(())

@@ -22,7 +22,7 @@ const KEEP_INTERVAL: Duration = Duration::from_mins(5);
 const NEVER_TOO_LONG: Duration = Duration::from_hours(7 * 24);
 
 /// What is deleted when it is old enough, other than links.
-pub struct AgedData {
+pub struct RetentionKind {
     kind: AlarmKind,
     /// Where the registry keeps how far the last round went.
     progress: &'static str,
@@ -31,7 +31,7 @@ pub struct AgedData {
     fate: &'static str,
 }
 
-impl AgedData {
+impl RetentionKind {
     /// Single clicks.
     pub const CLICKS: Self = Self {
         kind: AlarmKind::Clicks,
@@ -141,7 +141,7 @@ impl RemovalGuard {
     pub async fn may_advance(
         &self,
         context: &JobContext,
-        what: &AgedData,
+        what: &RetentionKind,
         before: Timestamp,
         keep: Duration,
     ) -> Result<bool, BoxError> {
@@ -175,7 +175,7 @@ impl RemovalGuard {
     pub async fn advanced(
         &self,
         context: &JobContext,
-        what: &AgedData,
+        what: &RetentionKind,
         before: Timestamp,
     ) -> Result<(), BoxError> {
         let Some(token) = context.token() else { return Ok(()) };

@@ -12,7 +12,8 @@ use terse_core::*;
 use terse_testkit::{MemoryClickStore, MemoryRegistry, MemoryStore, alias, key};
 
 use crate::{
-    AgedData, ClickRetentionCounts, ClickRetentionJob, ClickRetentionSettings, Reaper, RemovalGuard,
+    ClickRetentionCounts, ClickRetentionJob, ClickRetentionSettings, Reaper, RemovalGuard,
+    RetentionKind,
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -197,7 +198,7 @@ async fn a_purge_of_too_many_links_waits_for_a_confirmation() {
 
 #[tokio::test]
 async fn clicks_and_aliases_of_a_long_time_wait_for_a_confirmation() {
-    for aged in [AgedData::CLICKS, AgedData::ALIASES] {
+    for aged in [RetentionKind::CLICKS, RetentionKind::ALIASES] {
         let fixture = Fixture::new().await;
         let guard = &fixture.reaper.guard;
         fixture.put("old", 1, None).await;
@@ -243,6 +244,7 @@ async fn single_clicks_stay_within_their_size_while_a_removal_waits() {
             keep_raw: 90 * DAY,
             max_raw,
             keep_hours: 30 * DAY,
+            keep_tombstones: 7 * DAY,
         };
         let counts = Arc::<ClickRetentionCounts>::default();
         let mut job = ClickRetentionJob::new(
@@ -272,12 +274,14 @@ async fn one_alarm_at_a_time_can_be_confirmed() {
     fixture.clock.advance(DAY);
     fixture.run().await;
     let guard = fixture.reaper.guard.clone();
-    guard.advanced(&fixture.context, &AgedData::CLICKS, Timestamp::EPOCH).await.unwrap();
+    guard.advanced(&fixture.context, &RetentionKind::CLICKS, Timestamp::EPOCH).await.unwrap();
     fixture.clock.advance(7 * DAY);
     for _ in 0..3 {
         fixture.run().await;
         let now = fixture.clock.now();
-        assert!(!guard.may_advance(&fixture.context, &AgedData::CLICKS, now, DAY).await.unwrap());
+        assert!(
+            !guard.may_advance(&fixture.context, &RetentionKind::CLICKS, now, DAY).await.unwrap()
+        );
         let alarm = fixture.registry.removal_alarm().await.unwrap().unwrap();
         assert_eq!((alarm.round, alarm.state), (1, AlarmState::Waiting));
     }

@@ -56,7 +56,7 @@ impl ReportRepair {
             let page = self.registry.reported(ReportState::Open, after, PAGE).await?;
             for reported in &page {
                 context.check_lease().await?;
-                changed += u64::from(self.settle(reported).await?);
+                changed += u64::from(self.decide(reported).await?);
             }
             match page.last() {
                 Some(last) if page.len() == PAGE => after = Some(last.first),
@@ -65,7 +65,7 @@ impl ReportRepair {
         }
     }
 
-    async fn settle(&self, reported: &ReportedLink) -> Result<bool, RegistryError> {
+    async fn decide(&self, reported: &ReportedLink) -> Result<bool, RegistryError> {
         let ReportedLink { link, created_at, count, .. } = reported;
         // One reporter has at most one open report about a link.
         if *count >= REPORTERS_TO_WARN && self.links.warn(link, *created_at).await?.is_some() {

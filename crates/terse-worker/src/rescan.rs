@@ -28,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// would never reach the oldest links.
 const MAX_RESTARTS: u32 = 3;
 
-/// Identifies the lists and settings that links are screened by.
+/// Identifies the lists and settings that links are scanned with.
 pub type Fingerprint = [u8; 32];
 
 /// What the re-scan needs.
@@ -234,7 +234,7 @@ impl Job for Rescan {
         let Some(round) = self.round() else { return Ok(NextRun::Interval) };
         let (after, begun) = (round.after.clone(), Instant::now());
         // Newest first: new links are the ones that are abused. Links that are created meanwhile
-        // are screened by the current lists.
+        // are scanned with the current lists.
         let query = ListQuery { after, ..ListQuery::all(Sort::Newest, PAGE, now) };
         let scanned = async {
             let page = self.links.list_all(query).await?.page;

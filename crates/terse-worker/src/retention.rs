@@ -12,7 +12,7 @@ use terse_core::registry::Registry;
 use terse_core::{BoxError, Clock, LinkStore, Timestamp};
 use tokio::time::{Instant, sleep};
 
-use crate::removal_guard::{AgedData, RemovalGuard};
+use crate::removal_guard::{RemovalGuard, RetentionKind};
 
 /// How often the registry is pruned.
 const REGISTRY_INTERVAL: Duration = Duration::from_mins(15);
@@ -22,9 +22,8 @@ const KEEP_RECORDS: Duration = Duration::from_hours(2 * 365 * 24);
 const REGISTRY_BATCH: usize = 1000;
 /// Clicks per write, so that no batch of new clicks waits long.
 const CLICK_BATCH: usize = 2000;
-/// How long the store leaves out clicks of erased links. A journal that was not counted for longer
-/// may contain some; the sweep finds these.
-const KEEP_TOMBSTONES: Duration = Duration::from_hours(7 * 24);
+/// How long an imported log of a CDN is recognised after its last import.
+const KEEP_LOGS: Duration = Duration::from_hours(180 * 24);
 /// The sums of a day are written this long after its end: clicks that come later cost more.
 const LATE_CLICKS: Duration = Duration::from_hours(1);
 /// The pause between two writes: new clicks and requests go first.
@@ -96,6 +95,10 @@ pub struct ClickRetentionSettings {
     pub max_raw: Option<u64>,
     /// How long hourly sums are kept.
     pub keep_hours: Duration,
+    /// How long the store leaves out clicks of erased links. A journal that was not counted for
+    /// longer may contain some; the sweep finds these. An archive that was not reached for longer
+    /// keeps theirs.
+    pub keep_tombstones: Duration,
 }
 
 /// What was deleted so far.
@@ -130,7 +133,7 @@ impl ClickRetentionJob {
         let before = begun.saturating_sub(keep);
         // Without single clicks only sums are kept.
         let may_advance = keep.is_zero()
-            || self.guard.may_advance(context, &AgedData::CLICKS, before, keep).await?;
+            || self.guard.may_advance(context, &RetentionKind::CLICKS, before, keep).await?;
         loop {
             context.check_lease().await?;
             let Some(now) = self.guard.time(context).await? else { return Ok(()) };
@@ -138,7 +141,7 @@ impl ClickRetentionJob {
                 now.saturating_sub(self.settings.keep_raw),
                 now.saturating_sub(self.settings.keep_hours),
             );
-            let tombstones_before = now.saturating_sub(KEEP_TOMBSTONES);
+            let tombstones_before = now.saturating_sub(self.settings.keep_tombstones);
             let days_before = now.saturating_sub(LATE_CLICKS);
             let mut retention = Retention {
                 raw_before,
@@ -158,7 +161,8 @@ impl ClickRetentionJob {
             self.counts.raw.fetch_add(raw, Ordering::Relaxed);
             self.counts.hours.fetch_add(hours, Ordering::Relaxed);
             if !more && may_advance {
-                return self.guard.advanced(context, &AgedData::CLICKS, before).await;
+                self.clicks.forget_logs(now.saturating_sub(KEEP_LOGS)).await?;
+                return self.guard.advanced(context, &RetentionKind::CLICKS, before).await;
             }
             if !more {
                 return Ok(());

@@ -9,11 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::FutureExt as _;
 use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::registry::{FencingToken, JobLease, RegistryError};
-use terse_core::{BoxError, JobBoard, Timestamp};
+use terse_core::{BoxError, JobBoard, TRACE_TARGET, Timestamp};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use crate::lease::LeaseKeeper;
 
@@ -85,7 +87,7 @@ impl Scheduler {
     }
 
     /// When each job ran last, and requests to run one now.
-    pub fn board(&self) -> Arc<JobBoard> {
+    pub fn job_board(&self) -> Arc<JobBoard> {
         Arc::clone(&self.board)
     }
 
@@ -111,10 +113,10 @@ impl Scheduler {
 
 impl RunningJobs {
     /// Ends all runs, lets each job finish, waits for their tasks and then releases the lease.
-    /// Tasks that are not done within `patience` are aborted; the result says whether all were.
-    pub async fn stop(mut self, patience: Duration) -> bool {
+    /// Tasks that are not done within `limit` are aborted; the result says whether all were.
+    pub async fn stop(mut self, limit: Duration) -> bool {
         self.stop_jobs.send_replace(true);
-        let joined = timeout(patience, async { while self.jobs.join_next().await.is_some() {} });
+        let joined = timeout(limit, async { while self.jobs.join_next().await.is_some() {} });
         let all_ended = joined.await.is_ok();
         self.jobs.shutdown().await;
         self.stop_keeper.send_replace(true);
@@ -236,7 +238,17 @@ impl JobTask {
     ) -> Result<Result<NextRun, BoxError>, Interrupted> {
         let Self { job, lease, stop, .. } = self;
         let limit = job.timeout();
-        let run = timeout(limit, AssertUnwindSafe(job.run(context)).catch_unwind());
+        let span = match job.is_traced() {
+            true => tracing::info_span!(
+                target: TRACE_TARGET,
+                "job",
+                span.name = %format_args!("job {}", job.name()),
+                span.error = Empty,
+            ),
+            false => Span::none(),
+        };
+        let run = AssertUnwindSafe(job.run(context)).catch_unwind().instrument(span.clone());
+        let run = timeout(limit, run);
         let lost = async {
             match context.token() {
                 Some(token) => drop(lease.wait_for(|held| *held != Some(token)).await),
@@ -247,12 +259,18 @@ impl JobTask {
             biased;
             _ = stop.wait_for(|stop| *stop) => Err(Interrupted::Shutdown),
             () = lost => Err(Interrupted::LeaseLost),
-            ended = run => Ok(match ended {
-                Ok(Ok(Err(error))) if is_fenced(&*error) => return Err(Interrupted::Fenced),
-                Ok(Ok(result)) => result,
-                Ok(Err(_)) => Err("it panicked".into()),
-                Err(_) => Err(format!("it took longer than {limit:?}").into()),
-            }),
+            ended = run => {
+                let ended = match ended {
+                    Ok(Ok(Err(error))) if is_fenced(&*error) => return Err(Interrupted::Fenced),
+                    Ok(Ok(result)) => result,
+                    Ok(Err(_)) => Err("it panicked".into()),
+                    Err(_) => Err(format!("it took longer than {limit:?}").into()),
+                };
+                if let Err(error) = &ended {
+                    span.record("span.error", error.to_string());
+                }
+                Ok(ended)
+            }
         }
     }
 

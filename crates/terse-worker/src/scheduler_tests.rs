@@ -78,14 +78,14 @@ enum Work {
 }
 
 #[derive(Default)]
-struct Seen {
+struct RunCounts {
     begun: AtomicU64,
     dropped: AtomicU64,
     finished: AtomicU64,
     tokens: Mutex<Vec<Option<u64>>>,
 }
 
-impl Seen {
+impl RunCounts {
     fn begun(&self) -> u64 {
         self.begun.load(Ordering::SeqCst)
     }
@@ -95,11 +95,11 @@ struct TestJob {
     work: Work,
     leased: bool,
     interval: Duration,
-    seen: Arc<Seen>,
+    seen: Arc<RunCounts>,
 }
 
 /// Counts runs whose future was dropped or ended.
-struct OnDrop(Arc<Seen>);
+struct OnDrop(Arc<RunCounts>);
 
 impl Drop for OnDrop {
     fn drop(&mut self) {
@@ -152,8 +152,8 @@ impl Node {
         Self { scheduler: Scheduler::new(keeper).without_jitter() }
     }
 
-    fn job(&mut self, work: Work, leased: bool, seconds: u64) -> Arc<Seen> {
-        let (interval, seen) = (Duration::from_secs(seconds), Arc::<Seen>::default());
+    fn job(&mut self, work: Work, leased: bool, seconds: u64) -> Arc<RunCounts> {
+        let (interval, seen) = (Duration::from_secs(seconds), Arc::<RunCounts>::default());
         self.scheduler.add(TestJob { work, leased, interval, seen: Arc::clone(&seen) });
         seen
     }
@@ -190,7 +190,7 @@ async fn a_job_runs_at_the_start_and_then_at_its_interval() {
 async fn an_admin_lets_a_job_run_before_its_interval_is_over() {
     let mut node = Node::new(&Arc::default(), "a");
     let job = node.job(Work::Fail, false, 3600);
-    let (board, admin) = (node.scheduler.board(), terse_core::Principal::OPERATOR);
+    let (board, admin) = (node.scheduler.job_board(), terse_core::Principal::OPERATOR);
     let running = node.start();
     pass(1).await;
     assert_eq!(job.begun(), 1);

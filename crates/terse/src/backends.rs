@@ -1,10 +1,16 @@
 //! Resolves backends by the scheme of their URL. The only module that knows every backend, and the
 //! only one with `#[cfg(feature = …)]`.
 
+#[cfg(feature = "archive")]
+mod archive;
 #[cfg(feature = "clickhouse")]
 mod clickhouse;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 #[cfg(feature = "embedded")]
 mod embedded;
+#[cfg(feature = "kafka")]
+mod kafka;
 #[cfg(feature = "postgres")]
 mod migrate;
 #[cfg(feature = "postgres")]
@@ -13,17 +19,22 @@ mod postgres;
 mod redis;
 
 #[cfg(feature = "embedded")]
-pub(crate) use embedded::{data_files, limiter, lost_writes};
+pub(crate) use embedded::{data_files, limiter, lost_writes, remove_leftovers};
 #[cfg(feature = "embedded")]
 pub use terse_embedded::{DataDir, DataDirError, DiskReserve, DiskWatch, LockGuard, RunInfo};
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use terse_core::clicks::ClickStore;
+use terse_core::clicks::{ClickIngest, ClickLedger, ClickStore, Period};
+use terse_core::job::Job;
 use terse_core::limits::Limiter;
 use terse_core::metrics::MetricsSource;
 use terse_core::registry::{JobLease, NodeId, Registry};
-use terse_core::{ChangeCallback, Clock, Finding, LinkReader, LinkStore, RouteCache, SharedCache};
+use terse_core::{
+    ChangeCallback, Clock, Finding, LinkKey, LinkReader, LinkStore, RouteCache, SharedCache,
+    Timestamp,
+};
 
 use crate::config::{Config, StoreUrl};
 
@@ -41,7 +52,7 @@ struct Backend {
     is_built_in: bool,
 }
 
-const STORES: [Backend; 2] = [
+const STORES: [Backend; 3] = [
     Backend {
         scheme: "file",
         example: "file:terse.db",
@@ -53,6 +64,12 @@ const STORES: [Backend; 2] = [
         example: "postgres://user@host/database",
         feature: "postgres",
         is_built_in: cfg!(feature = "postgres"),
+    },
+    Backend {
+        scheme: "dynamodb",
+        example: "dynamodb://TABLE?region=REGION",
+        feature: "dynamodb",
+        is_built_in: cfg!(feature = "dynamodb"),
     },
 ];
 
@@ -69,10 +86,13 @@ pub struct Stores {
     /// Whether other nodes count clicks in the same store. Then statistics include only what is
     /// stored: otherwise they would depend on the node that answers.
     pub shares_clicks: bool,
+    /// What decides which clicks are on the bus, if the settings name one.
+    bus_ledger: Option<Arc<dyn ClickLedger>>,
     leases: Arc<dyn JobLease>,
     node: NodeId,
     notice: Option<String>,
     queue_depth: Arc<dyn Fn() -> usize + Send + Sync>,
+    metrics: Option<MetricsSource>,
     close: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -97,6 +117,11 @@ impl Stores {
         let depth = Arc::clone(&self.queue_depth);
         move || depth()
     }
+
+    /// The metrics that only this kind of store has.
+    pub(crate) fn take_metrics(&mut self) -> Option<MetricsSource> {
+        self.metrics.take()
+    }
 }
 
 impl Drop for Stores {
@@ -111,6 +136,7 @@ pub async fn open(config: &Config) -> anyhow::Result<Stores> {
     match &config.store {
         StoreUrl::File(_) => embedded::open(config).await,
         StoreUrl::Postgres(url) => open_postgres(config, url).await,
+        StoreUrl::Dynamo(url) => open_dynamodb(config, url).await,
         // Refused when the settings are read.
         StoreUrl::ClickHouse(_) => anyhow::bail!("ClickHouse is for clicks only"),
     }
@@ -129,7 +155,51 @@ async fn open_postgres(
     anyhow::bail!("PostgreSQL is not built in")
 }
 
-/// Opens the ClickHouse database of the settings, with its ledger in the database of the links.
+#[cfg(feature = "dynamodb")]
+use dynamodb::open as open_dynamodb;
+
+/// Settings with such a URL are refused before.
+#[cfg(not(feature = "dynamodb"))]
+async fn open_dynamodb(
+    _config: &Config,
+    _url: &crate::config::DynamoUrl,
+) -> anyhow::Result<Stores> {
+    anyhow::bail!("DynamoDB is not built in")
+}
+
+/// Checks the URL of a table, and returns it in its usual form.
+#[cfg(feature = "dynamodb")]
+pub(crate) use dynamodb::check_url as check_dynamodb_url;
+
+/// Refuses every URL.
+#[cfg(not(feature = "dynamodb"))]
+pub(crate) fn check_dynamodb_url(_url: &str) -> Result<String, String> {
+    check_scheme("dynamodb").and(Err("DynamoDB is not built in".into()))
+}
+
+/// What [`create_table`] has done.
+#[derive(Clone, Debug)]
+pub(crate) struct CreatedTable {
+    pub(crate) name: String,
+    /// Whether it is new.
+    pub(crate) is_new: bool,
+    /// What the service refused; the table works without it.
+    pub(crate) refused: Vec<String>,
+}
+
+#[cfg(feature = "dynamodb")]
+pub(crate) use dynamodb::create_table;
+
+/// Such URLs are refused before.
+#[cfg(not(feature = "dynamodb"))]
+pub(crate) fn create_table(
+    _config: &Config,
+    _url: &crate::config::DynamoUrl,
+) -> anyhow::Result<CreatedTable> {
+    anyhow::bail!("DynamoDB is not built in")
+}
+
+/// Opens the ClickHouse database of the settings, with its ledger in the database of the registry.
 #[cfg(feature = "clickhouse")]
 use clickhouse::open as open_clickhouse;
 
@@ -138,10 +208,20 @@ use clickhouse::open as open_clickhouse;
 async fn open_clickhouse(
     _config: &Config,
     _url: &crate::config::ClickHouseUrl,
-    _links: &terse_postgres::PostgresLinks,
+    _connections: &terse_postgres::PostgresConnections,
     _options: &terse_postgres::PostgresOptions,
 ) -> anyhow::Result<Arc<dyn ClickStore>> {
     anyhow::bail!("ClickHouse is not built in")
+}
+
+/// Where data moves from, and where to.
+#[derive(Clone, Debug)]
+#[allow(dead_code, reason = "only some backends read the fields")]
+pub(crate) struct Migration {
+    pub(crate) from: StoreUrl,
+    pub(crate) to: StoreUrl,
+    /// Whether a server may run, and how long to wait until it has stopped at the end.
+    pub(crate) live: Option<std::time::Duration>,
 }
 
 /// What [`migrate`] has moved.
@@ -159,18 +239,23 @@ pub(crate) struct MigratedCounts {
 }
 
 #[cfg(feature = "postgres")]
-pub(crate) use migrate::migrate;
+pub(crate) use migrate::{migrate, undo as undo_migration};
 
 /// URLs of databases are refused before.
 #[cfg(not(feature = "postgres"))]
 pub(crate) fn migrate(
     _config: &Config,
-    _to: &crate::config::PostgresUrl,
-    _live: Option<std::time::Duration>,
+    _migration: &Migration,
     _say: &dyn Fn(String),
 ) -> anyhow::Result<MigratedCounts> {
     check_scheme("postgres").map_err(anyhow::Error::msg)?;
     anyhow::bail!("PostgreSQL is not built in")
+}
+
+/// Nothing can have moved.
+#[cfg(not(feature = "postgres"))]
+pub(crate) fn undo_migration(_config: &Config) -> anyhow::Result<()> {
+    check_scheme("postgres").map_err(anyhow::Error::msg)
 }
 
 /// What nodes share beside the store. Without Redis each node has its own.
@@ -220,6 +305,67 @@ impl SharedServices {
     }
 }
 
+/// The bus between the journals of nodes and the click store.
+pub(crate) struct ClickBus {
+    /// Publishes the clicks of this node.
+    pub(crate) ingest: Arc<dyn ClickIngest>,
+    /// The most memory of a batch, so that it fits into a message.
+    pub(crate) batch_bytes: usize,
+    metrics: Vec<MetricsSource>,
+    stop: Box<dyn FnOnce(Duration) + Send + Sync>,
+}
+
+impl ClickBus {
+    /// Connects to the bus of the settings; `None` without one. In a process with the role
+    /// `worker`, starts to count what nodes publish.
+    pub(crate) async fn open(
+        config: &Config,
+        stores: &Stores,
+        clock: &Clock,
+    ) -> anyhow::Result<Option<Self>> {
+        match (&config.clicks.bus, &stores.bus_ledger) {
+            #[cfg(feature = "kafka")]
+            (Some(url), Some(ledger)) => {
+                kafka::open(config, url, ledger, &stores.clicks, clock).await.map(Some)
+            }
+            _ => {
+                // Only a bus needs it.
+                let _ = clock;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The metrics of both sides.
+    pub(crate) fn take_metrics(&mut self) -> Vec<MetricsSource> {
+        std::mem::take(&mut self.metrics)
+    }
+
+    /// Ends the counting. Blocks for so long at most.
+    pub(crate) fn stop(self, patience: Duration) {
+        (self.stop)(patience);
+    }
+}
+
+/// Checks the URL of a bus, and returns it without its password.
+#[cfg(feature = "kafka")]
+pub(crate) use kafka::check_url as check_bus_url;
+
+/// Refuses every URL.
+#[cfg(not(feature = "kafka"))]
+pub(crate) fn check_bus_url(_url: &str) -> Result<String, String> {
+    Err("Kafka is not built into this terse: build it with the feature `kafka`".into())
+}
+
+/// Checks the bus; no findings without one. Blocks.
+pub(crate) fn inspect_bus(config: &Config) -> Vec<Finding> {
+    match &config.clicks.bus {
+        #[cfg(feature = "kafka")]
+        Some(url) => kafka::doctor(url),
+        _ => Vec::new(),
+    }
+}
+
 /// Checks the URL of a cache, and returns it without its password.
 #[cfg(feature = "redis")]
 pub(crate) use redis::check_url as check_cache_url;
@@ -239,23 +385,121 @@ pub(crate) fn inspect_cache(config: &Config) -> Vec<Finding> {
     }
 }
 
-/// Checks the database of the settings; no findings without one. Blocks.
+/// A file of the archive of clicks.
+#[derive(Clone, Debug)]
+pub(crate) struct ArchiveFile {
+    pub(crate) name: String,
+    pub(crate) from: Timestamp,
+    pub(crate) to: Timestamp,
+    pub(crate) octets: u64,
+    /// How many clicks it holds.
+    pub(crate) clicks: u64,
+}
+
+/// Gets each file that was verified, with the number of its clicks or what is wrong with it.
+pub(crate) type OnVerified<'a> =
+    &'a mut dyn FnMut(&ArchiveFile, Result<u64, String>) -> anyhow::Result<()>;
+
+/// Which clicks of the archive to read.
+#[derive(Clone, Debug, Default)]
+#[allow(dead_code, reason = "only some backends read the fields")]
+pub(crate) struct ArchiveSelection {
+    pub(crate) link: Option<LinkKey>,
+    pub(crate) period: Period,
+}
+
+/// The jobs that write to the object storages of the settings, and their metrics.
+#[derive(Default)]
+pub(crate) struct ArchiveParts {
+    pub(crate) jobs: Vec<Box<dyn Job>>,
+    pub(crate) metrics: Vec<MetricsSource>,
+}
+
+#[cfg(feature = "archive")]
+pub(crate) use archive::{
+    backup_storage, check_storage as check_object_storage, check_url as check_object_url,
+    doctor as inspect_archive, jobs as archive_jobs, list as list_archive, query as query_archive,
+    verify as verify_archive,
+};
+#[cfg(not(feature = "archive"))]
+pub(crate) use no_archive::*;
+
+/// Settings with the URL of an object storage are refused.
+#[cfg(not(feature = "archive"))]
+mod no_archive {
+    use super::{ArchiveFile, ArchiveParts, ArchiveSelection, OnVerified, Stores};
+    use crate::config::Config;
+    use std::sync::Arc;
+    use terse_core::clicks::Click;
+    use terse_core::{Clock, Finding, ObjectStorage};
+
+    const MISSING: &str =
+        "object storage is not built into this terse: build it with the feature `archive`";
+
+    pub(crate) fn backup_storage(_config: &Config) -> anyhow::Result<Arc<dyn ObjectStorage>> {
+        anyhow::bail!(MISSING)
+    }
+
+    pub(crate) fn check_object_url(_url: &str) -> Result<String, String> {
+        Err(MISSING.into())
+    }
+
+    pub(crate) async fn check_object_storage(_config: &Config) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    pub(crate) fn archive_jobs(
+        _config: &Config,
+        _stores: &Stores,
+        _clock: &Clock,
+    ) -> anyhow::Result<ArchiveParts> {
+        Ok(ArchiveParts::default())
+    }
+
+    pub(crate) fn inspect_archive(_config: &Config) -> Vec<Finding> {
+        Vec::new()
+    }
+
+    pub(crate) fn list_archive(
+        _config: &Config,
+        _selection: &ArchiveSelection,
+    ) -> anyhow::Result<Vec<ArchiveFile>> {
+        anyhow::bail!(MISSING)
+    }
+
+    pub(crate) fn verify_archive(
+        _config: &Config,
+        _selection: &ArchiveSelection,
+        _each: OnVerified<'_>,
+    ) -> anyhow::Result<()> {
+        anyhow::bail!(MISSING)
+    }
+
+    pub(crate) fn query_archive(
+        _config: &Config,
+        _selection: &ArchiveSelection,
+        _each: &mut dyn FnMut(&Click) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        anyhow::bail!(MISSING)
+    }
+}
+
+/// Checks the databases of links and owners; no findings without one. Blocks.
 pub(crate) fn inspect_database(config: &Config) -> Vec<Finding> {
     match &config.store {
-        StoreUrl::File(_) => Vec::new(),
         #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(url) => postgres::doctor(config, url),
-        #[cfg(not(feature = "postgres"))]
-        StoreUrl::Postgres(_) => Vec::new(),
-        StoreUrl::ClickHouse(_) => Vec::new(),
+        StoreUrl::Postgres(url) => postgres::doctor(config, url, "store"),
+        #[cfg(feature = "dynamodb")]
+        StoreUrl::Dynamo(url) => dynamodb::doctor(config, url),
+        _ => Vec::new(),
     }
 }
 
 /// Checks ClickHouse; no findings without it. Blocks.
 pub(crate) fn inspect_clickhouse(config: &Config) -> Vec<Finding> {
-    match (config.clickhouse(), &config.store) {
+    match (config.clickhouse(), config.registry_database()) {
         #[cfg(feature = "clickhouse")]
-        (Some(url), StoreUrl::Postgres(store)) => clickhouse::doctor(config, url, store),
+        (Some(url), Some(ledger)) => clickhouse::doctor(config, url, ledger),
         _ => Vec::new(),
     }
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use terse_cli::RemoteServer;
+use terse_traces::TraceLayer;
 use url::Url;
 
 use crate::commands;
@@ -103,8 +104,12 @@ Examples:
     Restore(terse_cli::RestoreArgs),
     /// Move the data folder into a PostgreSQL database
     Migrate(commands::migrate::MigrateArgs),
+    /// List, read and check the archive of clicks
+    Archive(commands::archive::ArchiveArgs),
     /// Count the visits that a CDN answered, from its log
     ImportClicks(commands::import_clicks::ImportClicksArgs),
+    /// Count the clicks in the journal of a node that does not come back
+    Ship(commands::ship::ShipArgs),
     /// Find problems, and say how to solve them
     Doctor(terse_cli::DoctorArgs),
     /// Ask the running server whether it can serve
@@ -197,11 +202,12 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
     let key_file =
         env.iter().find(|(name, _)| name == "TERSE_KEY_FILE").map(|(_, path)| PathBuf::from(path));
     let key_file = key_file.filter(|path| !path.as_os_str().is_empty());
-    let loaded = match Config::load(&ConfigSources {
+    let sources = ConfigSources {
         file: cli.global.config.filter(|path| !path.as_os_str().is_empty()),
         env,
         flags,
-    }) {
+    };
+    let loaded = match Config::load(&sources) {
         Ok(loaded) => loaded,
         Err(error) if matches!(command, Command::Doctor(_)) => {
             return terse_cli::without_settings(&error.into(), cli.global.json);
@@ -209,8 +215,13 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
         Err(error) => return Err(error.into()),
     };
     if let Command::Serve(_) = command {
-        logging::start(&loaded.config.log)?;
-        return serve::run(loaded.config).map(|()| true);
+        let traces = &loaded.config.traces;
+        let traces = traces.url.as_ref().map(|_| TraceLayer::new(traces.sample.millionths()));
+        let (layer, spans) = traces.unzip();
+        let set_log_level = logging::start(&loaded.config.log, layer)?;
+        let load = Box::new(move || anyhow::Ok(Config::load(&sources)?.config));
+        let reload = serve::Reload { load, set_log_level };
+        return serve::run(loaded.config, spans, reload).map(|()| true);
     }
     if let Command::Bench(options) = command {
         let key = key(cli.global.key, key_file)?.or(loaded.config.admin_key);
@@ -238,27 +249,35 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
     match command {
         Command::Backup(command) => {
             only_here("backup")?;
-            command.run(&commands::backup::files(context.config())?, json)
+            let config = context.config();
+            let backup = terse_cli::BackupContext {
+                files_in: &|dir| commands::backup::files_in(config, dir),
+                storage: &|| crate::backends::backup_storage(config),
+            };
+            command.run(&backup, json)
         }
         Command::Restore(command) => {
             only_here("restore")?;
             command.run(&commands::backup::files(context.config())?, json)
         }
         Command::Migrate(command) => only_here("migrate").and_then(|()| command.run(&context)),
+        Command::Archive(command) => only_here("archive").and_then(|()| command.run(&context)),
         Command::ImportClicks(command) => {
             only_here("import-clicks").and_then(|()| command.run(&context))
         }
+        Command::Ship(command) => only_here("ship").and_then(|()| command.run(&context)),
         Command::Doctor(command) => {
             only_here("doctor")?;
             let config = context.loaded.config;
             let checks = commands::doctor::checks(&config);
-            let server = commands::doctor::server(&config);
+            let of = config.clone();
+            let server = Box::new(move || commands::doctor::server(&of));
             let local = Box::new(move || local_api::open(&config));
             command.run(&checks, &terse_cli::DoctorContext { json, server, local })
         }
         Command::Health(command) => {
             only_here("health")?;
-            command.run(commands::health::address(context.config())?, json)
+            command.run(&commands::health::address(context.config())?, json)
         }
         Command::Config(command) => command.run(&context),
         // Done above.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use terse_clicks::{AddressPrecision, Shipper, ShipperCounts, ShipperParts};
-use terse_core::clicks::{ClickStore, LiveFeed, WithPending};
+use terse_core::clicks::{ClickIngest, ClickStore, LiveFeed, WithPending};
 use terse_core::metrics::MetricsSource;
 use terse_core::registry::Salts;
 use terse_core::{Clock, LinkStore};
@@ -17,12 +17,17 @@ use terse_worker::{
 };
 use tokio::runtime::Runtime;
 
+use crate::backends::ClickBus;
 use crate::config::{ByteSize, ClickAddresses, Config};
 use crate::memory_plan::MemoryPlan;
 
 /// How many times `clicks.journal_size` the journal may hold while the click store counts, but more
 /// slowly than visitors click.
 const SLOW_STORE: u64 = 4;
+/// How long the click store leaves out clicks of erased links that come late.
+const KEEP_TOMBSTONES: Duration = Duration::from_hours(7 * 24);
+/// With an archive: it takes erased clicks out of its files by the tombstones, and may be away.
+const KEEP_TOMBSTONES_FOR_ARCHIVE: Duration = Duration::from_hours(90 * 24);
 
 /// Everything that counts clicks in this process.
 pub(crate) struct ClickPlane {
@@ -31,15 +36,20 @@ pub(crate) struct ClickPlane {
     /// Publishes clicks within this process.
     pub(crate) live: Arc<LiveFeed>,
     shipper: Mutex<Option<Shipper>>,
+    /// Carries the clicks to workers, if the settings name one.
+    bus: Option<ClickBus>,
     counts: Arc<ShipperCounts>,
     pruned: Arc<ClickRetentionCounts>,
 }
 
 impl ClickPlane {
-    /// Starts what the settings enable. Call this before the serving threads start.
+    /// Starts what the settings enable. Call this before the serving threads start. With a bus, the
+    /// clicks of this node go there.
+    #[expect(clippy::too_many_arguments, reason = "its only caller has each of them at hand")]
     pub(crate) fn start(
         config: &Config,
         clicks: &Arc<dyn ClickStore>,
+        bus: Option<ClickBus>,
         salts: &Arc<dyn Salts>,
         threads: usize,
         clock: &Clock,
@@ -57,16 +67,21 @@ impl ClickPlane {
             ClickAddresses::Full => (AddressDetail::Full, AddressPrecision::Full),
         };
         // Clicks that an earlier run has written are counted even if counting is off now.
+        let plan = MemoryPlan::of(config).click_batch();
+        let (store, batch_bytes): (Arc<dyn ClickIngest>, _) = match &bus {
+            Some(bus) => (Arc::clone(&bus.ingest), plan.min(bus.batch_bytes)),
+            None => (Arc::<dyn ClickStore>::clone(clicks), plan),
+        };
         let shipper = if wanted || folder.exists() {
             let parts = ShipperParts {
                 folder: folder.clone(),
                 run,
-                store: Arc::<dyn ClickStore>::clone(clicks),
+                store,
                 live: Arc::clone(&live),
                 places: settings.geo_database.clone(),
                 keep,
                 limit_bytes: settings.journal_size.bytes(),
-                batch_bytes: MemoryPlan::of(config).click_batch(),
+                batch_bytes,
                 flush: settings.flush.get(),
                 clock: clock.clone(),
             };
@@ -108,7 +123,8 @@ impl ClickPlane {
             None
         };
         let counts = shipper.as_ref().map(Shipper::counts).unwrap_or_default();
-        Ok(Self { journal, live, shipper: Mutex::new(shipper), counts, pruned: Arc::default() })
+        let (shipper, pruned) = (Mutex::new(shipper), Arc::default());
+        Ok(Self { journal, live, shipper, bus, counts, pruned })
     }
 
     /// The click store together with the clicks that this process has read and not stored yet.
@@ -136,6 +152,10 @@ impl ClickPlane {
             keep_raw: config.clicks.keep_raw.get(),
             max_raw: config.clicks.max_raw.map(ByteSize::bytes),
             keep_hours: config.clicks.keep_hours.get(),
+            keep_tombstones: match config.clicks.archive {
+                Some(_) => KEEP_TOMBSTONES_FOR_ARCHIVE,
+                None => KEEP_TOMBSTONES,
+            },
         };
         let (clicks, links, guard) = (Arc::clone(clicks), Arc::clone(links), Arc::clone(guard));
         let counts = Arc::clone(&self.pruned);
@@ -158,17 +178,21 @@ impl ClickPlane {
 
     /// Counts the remaining clicks and ends. Call this after the serving threads have ended or
     /// timed out. The next start counts the rest.
-    pub(crate) fn stop(self, patience: Duration, all_gone: bool) {
+    pub(crate) fn stop(self, timeout: Duration, all_gone: bool) {
         if let Some(journal) = &self.journal {
             journal.stop();
         }
         if let Some(shipper) = self.shipper.into_inner().unwrap_or_else(PoisonError::into_inner)
-            && !shipper.stop(patience, all_gone)
+            && !shipper.stop(timeout, all_gone)
         {
             tracing::warn!(
                 "not every click could be counted before the end; the rest is counted at the next \
                  start"
             );
+        }
+        // After the last clicks of this node: it may count them itself.
+        if let Some(bus) = self.bus {
+            bus.stop(timeout);
         }
     }
 }

@@ -13,10 +13,14 @@ mod lists;
 mod node;
 mod server_settings;
 mod show;
+mod storage_settings;
+mod traces_settings;
 mod values;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+use terse_core::ListenAddress;
 
 pub use account_settings::{
     AccountsConfig, LimitsConfig, MailConfig, MailTls, OidcConfig, SignUpMode,
@@ -34,17 +38,20 @@ pub use server_settings::{
     MemoryConfig, OperatorConfig, OutgoingConfig, SafetyConfig, ShutdownConfig, StorageConfig,
     TlsConfig,
 };
+pub use storage_settings::{BackupConfig, S3Config};
+pub use traces_settings::{SampleShare, TracesConfig};
 pub use values::{
-    BaseUrl, ByteSize, CacheUrl, ClickHouseUrl, HumanDuration, Paths, PostgresUrl, Roles, Secret,
-    StoreUrl,
+    BaseUrl, BusUrl, ByteSize, CacheUrl, ClickHouseUrl, DynamoUrl, HumanDuration, ObjectUrl, Paths,
+    PostgresUrl, Roles, Secret, StoreUrl,
 };
 
 settings! {
     /// Everything that can be set.
     pub struct Config {
         /// The address and port for redirects, the API and the pages. `:8080` is port 8080 of all
-        /// addresses of this machine.
-        pub listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8080)),
+        /// addresses of this machine. `unix:/run/terse/terse.sock` is a Unix socket, for a proxy on
+        /// this machine: it needs `base_url`, and its connections count as those of 127.0.0.1.
+        pub listen: ListenAddress = SocketAddr::from(([127, 0, 0, 1], 8080)).into(),
         /// The folder that holds all data. terse creates it at the first start, readable by its
         /// owner only.
         pub data_dir: PathBuf = "./terse-data".into(),
@@ -64,16 +71,24 @@ settings! {
         /// An API key with all permissions; 16 to 256 visible characters. If not set, terse
         /// generates one at the first start.
         pub admin_key: Option<Secret> = None,
-        /// The store of links and owners. `file:` is the embedded store; its path is relative to
-        /// `data_dir` unless it is absolute. `postgres://…` is a PostgreSQL database that several
-        /// nodes may share.
+        /// The store of links. `file:` is the embedded store; its path is relative to `data_dir`
+        /// unless it is absolute. `postgres://…` is a PostgreSQL database that several nodes may
+        /// share, `dynamodb://TABLE?region=…` a table of DynamoDB; see [DynamoDB](dynamodb.md).
         pub store: StoreUrl = StoreUrl::File("terse.db".into()),
-        /// The database of `store` without a pooler in between, for changes of its tables. If it is
-        /// set, terse sends no cancel requests.
+        /// The registry of accounts, API keys and everything else that is not a link or a click, in
+        /// the form of `store`. Without it, it is in the database of `store` if that is PostgreSQL,
+        /// else in `file:registry.db`. With links on DynamoDB it must be `postgres://…`.
+        pub registry: Option<StoreUrl> = None,
+        /// The PostgreSQL database of `store` or `registry` without a pooler in between, for changes
+        /// of its tables. If it is set, terse sends no cancel requests.
         pub store_direct: Option<PostgresUrl> = None,
-        /// A replica of the database of `store`, for searches, tags and statistics. While it does not
-        /// answer, the database of `store` does.
+        /// A replica of this database, for searches, tags and statistics. While it does not answer,
+        /// the database itself does.
         pub store_replica: Option<PostgresUrl> = None,
+        /// Into how many partitions terse divides the table of links (by the hash of the code) when it
+        /// creates the tables, also with `terse migrate`; 0 for a plain table. Later changes have no
+        /// effect.
+        pub store_partitions: u32 = 0,
         /// What this process does. Set fewer roles only if several processes share the work. A file
         /// store belongs to one process, which therefore needs the role `worker`.
         pub roles: Roles = Roles::ALL,
@@ -111,12 +126,18 @@ settings! {
         pub admin: AdminConfig = AdminConfig::default(),
         /// The log.
         pub log: LogConfig = LogConfig::default(),
+        /// Traces.
+        pub traces: TracesConfig = TracesConfig::default(),
         /// Encrypted connections.
         pub tls: TlsConfig = TlsConfig::default(),
         /// Memory.
         pub memory: MemoryConfig = MemoryConfig::default(),
         /// The disk.
         pub storage: StorageConfig = StorageConfig::default(),
+        /// Object storage.
+        pub s3: S3Config = S3Config::default(),
+        /// Backups on a schedule.
+        pub backup: BackupConfig = BackupConfig::default(),
         /// Shutdown.
         pub shutdown: ShutdownConfig = ShutdownConfig::default(),
     }

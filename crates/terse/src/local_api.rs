@@ -1,6 +1,7 @@
 //! The API of the local data folder, for commands: the server that runs on the folder or, if none
 //! does, the same router inside this process.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -36,6 +37,10 @@ pub(crate) fn open(config: &Config) -> anyhow::Result<ApiClient> {
             Err(error) => return Err(error.into()),
         };
         if let Some(run) = dir.read_run()? {
+            if let Some(socket) = run.url.strip_prefix("unix:") {
+                let (socket, key) = (Path::new(socket), Secret::new(&run.key));
+                return Ok(ApiClient::unix_socket(socket, key, place_of(config)));
+            }
             let base = Url::parse(&run.url).context("run.json does not say where the server is")?;
             return Ok(ApiClient::same_machine(base, Secret::new(&run.key), place_of(config)));
         }

@@ -15,12 +15,14 @@ use terse_core::{
     StoreIdentity, TargetRules,
 };
 use terse_outgoing::{OutgoingClient, OutgoingSettings};
+use terse_traces::{SpanQueue, TraceExport, TraceExportSettings};
 use terse_worker::{
     LinkChecker, LinkListeners, MAX_CHECKS, MAX_PAGES, MAX_POSTS, OutboxDelivery, OutgoingCounts,
     Scheduler, TitleFetcher, UntitledLink, WebhookDelivery, WebhookEvents, WebhookOwnersRefresh,
 };
 use tokio::sync::mpsc;
 
+use crate::backends::Stores;
 use crate::config::Config;
 pub(crate) use cdn::edge_caches;
 pub(crate) use oidc::ProviderHttp;
@@ -32,8 +34,9 @@ pub(crate) fn client(config: &Config, allow_private: bool) -> Arc<dyn HttpClient
     Arc::new(OutgoingClient::new(settings))
 }
 
-/// The client for the certificate authority of `tls.acme`. With a root certificate of the operator's
-/// own, the authority is the operator's, and may be in a private network; others may not.
+/// The client for the certificate authority of `tls.acme`. With a root certificate of the
+/// operator's own, the authority is the operator's, and may be in a private network; others may
+/// not.
 pub(crate) fn authority_client(config: &Config) -> anyhow::Result<Arc<dyn HttpExchange>> {
     let mut settings = OutgoingSettings::new(env!("CARGO_PKG_VERSION"), config.base_url().as_str());
     if let Some(path) = &config.tls.acme.directory_ca {
@@ -41,6 +44,22 @@ pub(crate) fn authority_client(config: &Config) -> anyhow::Result<Arc<dyn HttpEx
         (settings.trust_only, settings.allow_private) = (roots, true);
     }
     Ok(Arc::new(OutgoingClient::new(settings)))
+}
+
+/// The job that sends spans to the collector of `traces.url`, which is usually in a private
+/// network.
+pub(crate) fn trace_export(
+    config: &Config,
+    store: &Stores,
+    spans: SpanQueue,
+) -> Option<TraceExport> {
+    let settings = TraceExportSettings {
+        url: config.traces.url.clone()?,
+        authorization: config.traces.authorization.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        node: store.node().to_string(),
+    };
+    Some(TraceExport::new(settings, client(config, true), spans))
 }
 
 /// The enabled integrations.
@@ -113,7 +132,7 @@ impl Integrations {
     ) {
         if config.roles.worker {
             let listener = self.events().unwrap_or_else(|| Arc::new(NoEvents));
-            let drain = OutboxDrain::new(Arc::clone(store), listener);
+            let drain = OutboxDrain::new(Arc::clone(store), listener, clock.clone());
             scheduler.add(OutboxDelivery::new(drain, self.events.as_ref()));
         }
         let Some(client) = self.client else { return };

@@ -5,10 +5,12 @@ mod jobs;
 mod listeners;
 mod metrics;
 mod policy;
+mod reload;
 mod safety;
 mod services;
 mod system_info;
 mod tls;
+mod unix_socket;
 mod web;
 mod web_plane;
 
@@ -19,16 +21,19 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use terse_core::clicks::LiveFollower;
+use terse_core::clicks::{ClickStore, LiveFollower};
+use terse_core::job::Job;
+use terse_core::limits::RateLimits;
 use terse_core::metrics::MetricsSource;
 use terse_core::registry::Salts;
-use terse_core::{Clock, LinkKey, Notices};
+use terse_core::{Clock, JobBoard, LinkKey, ListenAddress, Notices};
 use terse_metrics::{Exposition, HealthEndpoints};
 use terse_redirect::{
     FallbackParts, HttpFallback, Listeners, RedirectSettings, Redirector, ServedRoles,
     ServingThreads,
 };
 use terse_server::{PasswordGate, RefusalPages};
+use terse_traces::SpanQueue;
 use terse_worker::{
     HotLinks, LeaseKeeper, LiveClicks, OldestReport, ReportWatch, RunningJobs, Scheduler, UsedKeys,
 };
@@ -36,29 +41,41 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use url::Url;
 
-use crate::backends::{self, DataDir, LockGuard, RunInfo, Stores};
+use crate::backends::{self, ClickBus, DataDir, LockGuard, RunInfo, Stores};
 use crate::click_plane::ClickPlane;
 use crate::config::Config;
 use crate::memory_plan::MemoryPlan;
-use crate::outgoing::mail;
+use crate::outgoing::{self, mail};
 use listeners::BoundListeners;
 use metrics::MetricsParts;
+use reload::Reloaded;
 use services::Services;
+use system_info::ServerInfo;
 use tls::Tls;
 
 pub(crate) use policy::{alphabet, hosts, unwanted_aliases};
+pub use reload::Reload;
 pub(crate) use tls::open_files;
 pub(crate) use web::in_process_api;
 
 /// How long background jobs may take to end at shutdown.
 const JOBS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs the server until SIGTERM or SIGINT.
-pub fn run(config: Config) -> anyhow::Result<()> {
+/// Runs the server until SIGTERM or SIGINT. Spans of the queue are sent to `traces.url`. SIGHUP
+/// reads the settings again.
+pub fn run(config: Config, spans: Option<SpanQueue>, reload: Reload) -> anyhow::Result<()> {
     terse_worker::configure_allocator();
     listeners::raise_open_files();
-    let (shutdown, server) = (config.shutdown.clone(), Server::start(&config, Clock::default())?);
+    let shutdown = config.shutdown.clone();
+    let server = Server::build(&config, Clock::default(), spans, |_| ())?;
     server.print_first_steps(&config);
+    let (jobs, limits) = (Arc::clone(&server.board), server.limits.clone());
+    let reloaded = Reloaded { jobs, limits, info: Arc::clone(&server.system_info) };
+    server.runtime.spawn(async move {
+        if let Err(error) = reload::follow_signals(config, reload, reloaded).await {
+            tracing::error!(error = format!("{error:#}"), "SIGHUP is not followed");
+        }
+    });
     server.runtime.block_on(listeners::stop_signal())?;
     tracing::info!("stopping");
     server.draining.store(true, Ordering::Relaxed);
@@ -69,12 +86,16 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the links into memory that were in use before the restart.
-async fn load_hot_links(hot_links: HotLinks, redirector: Arc<Redirector>) {
-    let keys = hot_links.read().await;
+/// Reads the links into memory that were in use before the restart, and those with the most clicks.
+async fn load_hot_links(
+    hot_links: HotLinks,
+    redirector: Arc<Redirector>,
+    clicks: Arc<dyn ClickStore>,
+) {
+    let keys = hot_links.read(&*clicks).await;
     if !keys.is_empty() {
         let links = redirector.load_ahead(&keys).await;
-        tracing::info!(links, "read the links that were in use before the restart");
+        tracing::info!(links, "read the links with the most visits into memory");
     }
 }
 
@@ -89,7 +110,7 @@ fn https_port(base_url: &Url, tls: Option<SocketAddr>) -> Option<u16> {
 
 /// A running server.
 pub struct Server {
-    address: SocketAddr,
+    address: ListenAddress,
     tls_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
     base_url: Url,
@@ -101,6 +122,9 @@ pub struct Server {
     click_plane: ClickPlane,
     hot_links: HotLinks,
     jobs: RunningJobs,
+    board: Arc<JobBoard>,
+    limits: RateLimits,
+    system_info: Arc<ServerInfo>,
     runtime: Runtime,
     draining: Arc<AtomicBool>,
     stop: watch::Sender<bool>,
@@ -114,7 +138,7 @@ pub struct Server {
 impl Server {
     /// Opens the stores, starts the planes, and only then serves connections.
     pub fn start(config: &Config, clock: Clock) -> anyhow::Result<Self> {
-        Self::start_with(config, clock, |_| ())
+        Self::build(config, clock, None, |_| ())
     }
 
     /// Like `start`, but changes settings of the redirect plane that have no configuration, for
@@ -125,6 +149,15 @@ impl Server {
         clock: Clock,
         adjust: impl FnOnce(&mut RedirectSettings),
     ) -> anyhow::Result<Self> {
+        Self::build(config, clock, None, adjust)
+    }
+
+    fn build(
+        config: &Config,
+        clock: Clock,
+        spans: Option<SpanQueue>,
+        adjust: impl FnOnce(&mut RedirectSettings),
+    ) -> anyhow::Result<Self> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
 
         // A node without a listener for TLS may order certificates for the others.
@@ -133,15 +166,18 @@ impl Server {
 
         // Backends.
         let data_dir = DataDir::open(&config.data_dir)?;
-        let lock = data_dir.lock()?;
+        let lock = data_dir.lock_for_server()?;
+        backends::remove_leftovers(config);
         let runtime = listeners::runtime()?;
+        runtime.block_on(backends::check_object_storage(config))?;
         let mut store = runtime.block_on(backends::open(config))?;
+        let store_metrics = store.take_metrics();
 
         // Listeners are bound now, so that a wrong address fails before anything is written.
         let BoundListeners { plain, tls: tls_listener, admin, address, tls_address, outlive } =
             BoundListeners::open(config)?;
-        let base_url = config.base_url_at(address, tls_address);
-        let addresses: Vec<_> = [Some(address), tls_address].into_iter().flatten().collect();
+        let base_url = config.base_url_at(&address, tls_address);
+        let addresses: Vec<_> = [address.tcp(), tls_address].into_iter().flatten().collect();
         let hosts = policy::hosts(config, &base_url, &addresses)?;
         if let Some(tls) = &mut tls {
             runtime.block_on(tls.read_ordered(config, &store, &hosts, &clock))?;
@@ -154,7 +190,7 @@ impl Server {
         let threads = settings.threads.max(1);
         let mut exposition = Exposition::default();
         // The port that most visitors use.
-        let port = tls_address.unwrap_or(address).port();
+        let port = tls_address.or(address.tcp()).map_or(0, |address| address.port());
         let services =
             Services::open(config, &store, &hosts, port, settings, &clock, &mut exposition);
         let mut services = runtime.block_on(services)?;
@@ -172,8 +208,11 @@ impl Server {
         let mut jobs = Scheduler::new(LeaseKeeper::new(store.leases(), store.node()));
         let registry_refresh = runtime.block_on(services.follow(&store, &mut jobs))?;
         let salts: Arc<dyn Salts> = store.registry.clone();
+        let mut bus = runtime.block_on(ClickBus::open(config, &store, &clock))?;
+        let bus_metrics = bus.as_mut().map(ClickBus::take_metrics).unwrap_or_default();
+        let clicks = &store.clicks;
         let click_plane =
-            ClickPlane::start(config, &store.clicks, &salts, threads, &clock, &runtime, &mut jobs)?;
+            ClickPlane::start(config, clicks, bus, &salts, threads, &clock, &runtime, &mut jobs)?;
         // From here on, what is read and erased includes what the click plane has in memory.
         if store.shares_clicks {
             let (live, clicks) = (Arc::clone(&click_plane.live), Arc::clone(&store.clicks));
@@ -185,7 +224,7 @@ impl Server {
         let operator = services.operator.current();
         let mail = mail::delivery(config, &store.registry, &operator, &hosts, &clock)?;
         let mail_queue = mail.as_ref().map(|mail| Arc::clone(&mail.queue));
-        let system_info = Arc::new(system_info::ServerInfo::new(config));
+        let system_info = Arc::new(ServerInfo::new(config));
         let parts = web::WebParts {
             config,
             store: &store,
@@ -195,9 +234,15 @@ impl Server {
         };
         let used_keys = Arc::<UsedKeys>::default();
         let (refresh, uses) = (Arc::new(registry_refresh), Arc::clone(&used_keys));
-        let state =
-            parts.state(&services, &click_plane, keys, (refresh, uses), jobs.board(), stopping)?;
-        let api = Arc::clone(&state.stats);
+        let state = parts.state(
+            &services,
+            &click_plane,
+            keys,
+            (refresh, uses),
+            jobs.job_board(),
+            stopping,
+        )?;
+        let (api, limits) = (Arc::clone(&state.stats), state.limits.clone());
         let password_gate = PasswordGate::new(state.clone());
         let web = terse_server::router(state);
 
@@ -213,10 +258,14 @@ impl Server {
         let certificates = tls.as_ref().map(|tls| Arc::clone(&tls.certificates));
         let tls = tls.map(|tls| tls.start(config, &hosts, &clock, &notices, &mut jobs));
         let tls = tls_listener.zip(tls.transpose()?);
-        let job_counts = parts.add(services, &click_plane, used_keys, &mut jobs);
+        let job_counts = parts.add(services, &click_plane, used_keys, &mut jobs)?;
         if let Some(mail) = mail {
             jobs.add(mail);
         }
+        let traces = spans.and_then(|spans| outgoing::trace_export(config, &store, spans));
+        let trace_metrics =
+            traces.as_ref().map(|traces| -> MetricsSource { Box::new(traces.metrics()) });
+        jobs.add_all(traces.map(|traces| -> Box<dyn Job> { Box::new(traces) }));
 
         // Metrics and health. The metrics read the serving threads, which start last.
         let oldest_report = Arc::<OldestReport>::default();
@@ -241,8 +290,12 @@ impl Server {
             click_plane: click_plane.metrics(),
             clicks: click_plane.counts(),
             shared_cache,
+            store_metrics,
+            bus: bus_metrics,
         };
-        let sources = Arc::new(parts.sources());
+        let mut sources = parts.sources();
+        sources.extend(trace_metrics);
+        let sources = Arc::new(sources);
         let all = Arc::clone(&sources);
         let write_all: MetricsSource = Box::new(move |to| all.iter().for_each(|source| source(to)));
         exposition.add(vec![write_all], started.map_or(0.0, |since| since.as_secs_f64()));
@@ -282,6 +335,7 @@ impl Server {
         let in_use = move |visit: &mut dyn FnMut(LinkKey)| in_use.for_each_link_in_use(visit);
         let hot_links = HotLinks::new(in_use, live, clock.clone(), &config.data_dir);
         jobs.add(hot_links.clone());
+        let tls = tls.map(|(listener, config)| (listener.into(), config));
         let listeners = Listeners { plain, tls, outlive };
         let running = Arc::new(
             ServingThreads::start(listeners, Arc::clone(&redirector), fallback, journal)
@@ -289,9 +343,10 @@ impl Server {
         );
         let _ = workers.set(Arc::clone(&running));
         // In the background, after the threads have begun to serve.
-        runtime.spawn(load_hot_links(hot_links.clone(), redirector));
+        runtime.spawn(load_hot_links(hot_links.clone(), redirector, Arc::clone(&store.clicks)));
+        let board = jobs.job_board();
         let jobs = jobs.start(runtime.handle());
-        let (pid, url) = (std::process::id(), listeners::local_url(address));
+        let (pid, url) = (std::process::id(), listeners::local_url(&address));
         // Not fatal: the server already serves connections, and a full disk must not stop it.
         if let Err(error) = data_dir.write_run(&RunInfo { pid, url, key: local_key }) {
             let error = format!("{:#}", anyhow::Error::new(error));
@@ -309,6 +364,9 @@ impl Server {
             click_plane,
             hot_links,
             jobs,
+            board,
+            limits,
+            system_info,
             runtime,
             draining,
             stop,
@@ -319,9 +377,9 @@ impl Server {
         })
     }
 
-    /// The address of the listener.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Where it listens.
+    pub fn address(&self) -> &ListenAddress {
+        &self.address
     }
 
     /// The address of the listener for TLS.
@@ -356,15 +414,15 @@ impl Server {
     }
 
     /// Stops in order: no new connections, open requests finish, clicks are counted, jobs end, the
-    /// stores close. The waits for requests and for clicks each take up to `patience`.
-    pub fn stop(self, patience: Duration) {
+    /// stores close. The waits for requests and for clicks each take up to `timeout`.
+    pub fn stop(self, timeout: Duration) {
         self.draining.store(true, Ordering::Relaxed);
         let _ = self.stop.send(true);
         if let Err(error) = self.hot_links.save() {
             tracing::warn!(%error, "the links in use were not saved for the next start");
         }
-        let all_gone = self.workers.stop(patience);
-        self.click_plane.stop(patience, all_gone);
+        let all_gone = self.workers.stop(timeout);
+        self.click_plane.stop(timeout, all_gone);
         // After the requests: the job records the last uses of keys.
         if !self.runtime.block_on(self.jobs.stop(JOBS_TIMEOUT)) {
             tracing::warn!("a background job did not end in time");
@@ -381,14 +439,19 @@ impl Server {
         let (base, api) = (self.base_url.as_str().trim_end_matches('/'), &self.api_base);
         tracing::info!(address = %self.address, base_url = base, "terse is listening");
         let mut text = "\nterse is listening on".to_owned();
-        for address in listeners::reachable(self.address) {
-            text += &format!(" http://{address}");
+        match &self.address {
+            ListenAddress::Tcp(address) => {
+                for address in listeners::reachable(*address) {
+                    text += &format!(" http://{address}");
+                }
+            }
+            unix @ ListenAddress::Unix(_) => text += &format!(" {unix}"),
         }
         for address in self.tls_address.into_iter().flat_map(listeners::reachable) {
             text += &format!(" https://{address}");
         }
         text += "\n";
-        if config.base_url.is_none() && !self.address.ip().is_loopback() {
+        if config.base_url.is_none() && !self.address.is_local() {
             text += &format!(
                 "\nShort links begin with {base}/. Set base_url to the address that visitors use.\n"
             );

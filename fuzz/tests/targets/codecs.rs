@@ -2,7 +2,7 @@
 
 use terse_clicks::{AddressPrecision, Enricher, GrowingBatch};
 use terse_core::clicks::{
-    Frame, JournalRecord, Journaled, RequestFlags, SegmentHeader, read_frame,
+    Frame, JournalRecord, JournalWriteResult, RequestFlags, SegmentHeader, read_frame,
 };
 use terse_core::{Answered, Clock, link_codec};
 use xxhash_rust::xxh3::xxh3_64;
@@ -70,7 +70,7 @@ fn journal() {
         // A record with any bytes: what is written is read, and counting it never panics.
         let mut segment = vec![0; 64 * 1024];
         let written = record(bytes).write(&mut segment, 42, 0);
-        if let Journaled::Next(end) = written {
+        if let JournalWriteResult::Next(end) = written {
             let Frame::Record(read, next) = read_frame(&segment, 42, 0) else {
                 panic!("the record is not read")
             };
@@ -85,6 +85,6 @@ fn journal() {
             segment[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(read_frame(&segment, 42, 0), Frame::Nothing);
         }
-        matches!(written, Journaled::Next(_))
+        matches!(written, JournalWriteResult::Next(_))
     });
 }

@@ -58,7 +58,8 @@ fn list_of_psl() -> String {
     )
 }
 
-/// `cargo update -p psl`, then `UPDATE=1 cargo test -p terse-fuzz suffix_list`, brings a newer list.
+/// `cargo update -p psl`, then `UPDATE=1 cargo test -p terse-fuzz suffix_list`, brings a newer
+/// list.
 #[test]
 fn the_suffix_list_is_the_one_of_psl() {
     let list = list_of_psl();

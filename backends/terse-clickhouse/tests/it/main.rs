@@ -1,4 +1,5 @@
-//! The click store on a real ClickHouse, with its ledger on a real PostgreSQL; the tests start both.
+//! The click store on a real ClickHouse, with its ledger on a real PostgreSQL; the tests start
+//! both.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod compare;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use terse_clickhouse::ClickHouseClicks;
 use terse_core::Timestamp;
 use terse_core::clicks::{
-    Added, Batch, Begun, ClickIngest, ClickReport, ClickReports, ClickRetention, ClickSubject,
-    Finished, JournalId, JournalSpan, Period, Retention,
+    Added, Batch, BeginResult, ClickIngest, ClickReport, ClickReports, ClickRetention,
+    ClickSubject, FinishResult, JournalId, JournalSpan, Period, Retention,
 };
 use terse_testkit::click_store::add_clicks;
 use terse_testkit::{ClickHouseServer, PostgresServer, timestamp};
@@ -75,25 +75,26 @@ async fn a_batch_that_is_begun_again_after_a_long_time_counts_once() {
          SELECT 1, 1, '\\x00', '{}', '', now(); UPDATE ledger_positions SET counted = 0",
     );
     // The number of that insert does not count any more; the batch gets another one.
-    let Begun::Accepted { sequence, .. } = ledger.begin(&batch, Duration::ZERO).await.unwrap()
+    let BeginResult::Accepted { sequence, .. } =
+        ledger.begin(&batch, Duration::ZERO).await.unwrap()
     else {
         panic!("refused")
     };
     assert_eq!(sequence, 2);
-    let Begun::Accepted { sequence: again, .. } =
+    let BeginResult::Accepted { sequence: again, .. } =
         ledger.begin(&batch, Duration::from_secs(60)).await.unwrap()
     else {
         panic!("refused")
     };
     assert_eq!(again, sequence, "soon after, the number stays");
-    let Begun::Accepted { sequence: later, .. } =
+    let BeginResult::Accepted { sequence: later, .. } =
         ledger.begin(&batch, Duration::ZERO).await.unwrap()
     else {
         panic!("refused")
     };
     assert!(later > sequence);
-    assert_eq!(ledger.finish(sequence).await.unwrap(), Finished::Abandoned);
+    assert_eq!(ledger.finish(sequence).await.unwrap(), FinishResult::Abandoned);
     assert_eq!(store.add(&batch).await.unwrap(), Added::Done);
-    assert_eq!(ledger.finish(later).await.unwrap(), Finished::Before);
+    assert_eq!(ledger.finish(later).await.unwrap(), FinishResult::Before);
     assert_eq!(facts(&everything(&store).await), facts(&counted));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use terse_clickhouse::{ClickHouseAddress, ClickHouseClicks, ClickHouseOptions};
 use terse_core::clicks::{BotKind, Click, ClickLedger, ClickReport, ClickTarget, LinkId, Unit};
 use terse_core::{Answered, OwnerId};
-use terse_postgres::{LedgerOf, PostgresLedger, PostgresOptions};
+use terse_postgres::{LedgerKind, PostgresLedger, PostgresOptions};
 use terse_testkit::{key, timestamp};
 
 /// The options for a database of the test server.
@@ -18,7 +18,7 @@ pub(crate) fn options(url: &str) -> ClickHouseOptions {
 
 pub(crate) async fn ledger(url: &str) -> Arc<dyn ClickLedger> {
     let options = PostgresOptions::new(url);
-    Arc::new(PostgresLedger::open(options, LedgerOf::Clicks).await.unwrap())
+    Arc::new(PostgresLedger::open(options, LedgerKind::Clicks).await.unwrap())
 }
 
 /// A node's handle on a store: its ledger's URL and its own.

@@ -40,11 +40,18 @@ pub(crate) struct LastBlock(Option<(BlockKey, Rc<Block>)>);
 
 /// A block with this id may have been rewritten meanwhile.
 #[derive(Clone, Copy, Eq, PartialEq)]
-struct BlockKey {
+pub(crate) struct BlockKey {
     id: i64,
-    first: i64,
+    pub(crate) first: i64,
     clicks: i64,
     clean_to: i64,
+}
+
+impl BlockKey {
+    /// From a row of [`IN_TIME`].
+    pub(crate) fn of_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { id: row.get(0)?, first: row.get(1)?, clicks: row.get(2)?, clean_to: row.get(3)? })
+    }
 }
 
 /// A click of a block that belongs to a page.
@@ -68,12 +75,7 @@ impl ClickQueries {
         let mut statement = self.conn.prepare_cached(IN_TIME)?;
         let mut rows = statement.query([after.0, range.to])?;
         while let Some(row) = rows.next()? {
-            let key = BlockKey {
-                id: row.get(0)?,
-                first: row.get(1)?,
-                clicks: row.get(2)?,
-                clean_to: row.get(3)?,
-            };
+            let key = BlockKey::of_row(row)?;
             // Blocks come in the order of their earliest click.
             if found.len() >= limit && found[limit - 1].cursor.0 < key.first {
                 break;
@@ -102,7 +104,7 @@ impl ClickQueries {
         Ok(found.into_iter().map(click).collect())
     }
 
-    fn block(&self, key: BlockKey) -> Result<Rc<Block>, Failure> {
+    pub(crate) fn block(&self, key: BlockKey) -> Result<Rc<Block>, Failure> {
         if let Some((_, block)) = self.last_block.borrow().0.as_ref().filter(|(of, _)| *of == key) {
             return Ok(Rc::clone(block));
         }

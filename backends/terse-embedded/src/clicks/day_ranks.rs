@@ -1,7 +1,7 @@
 //! The busiest links of finished days, for rankings over a period.
 //!
-//! `day_ranks.data`: octets 0 to 7: the checksum of the rest; then subjects with humans and bots, by
-//! postcard.
+//! `day_ranks.data`: octets 0 to 7: the checksum of the rest; then subjects with humans and bots,
+//! by postcard.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,6 +1,7 @@
 //! Moves the sums of finished days from runs that are sorted by day into runs that are sorted by
 //! subject, and adds their clicks to the totals of their subjects. See `runs` and `finished`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::params;
@@ -12,6 +13,9 @@ use crate::clicks::runs::{FINISHED, Run, Runs};
 use crate::clicks::sum::{Slot, Sum};
 use crate::clicks::writes::{ClickWrites, HOUR, MORE_OF_SUBJECT, PUT_HOUR};
 use crate::failure::Failure;
+
+/// By the index of these subjects.
+pub(crate) const OTHERS: &str = "SELECT id FROM subjects WHERE kind <> 0";
 
 /// In the sum of a whole day, this stands for the hour.
 pub(crate) const WHOLE_DAY: i64 = 23;
@@ -91,8 +95,7 @@ impl ClickWrites {
         let mut writer = RunWriter::new(self, out);
         let mut ranked = Vec::new();
         let mut more_clicks = self.conn.prepare_cached(MORE_OF_SUBJECT)?;
-        let mut is_link =
-            self.conn.prepare_cached("SELECT 1 FROM subjects WHERE id = ?1 AND kind = 0")?;
+        let others = self.subjects_without_rank()?;
         let subject_of = |(id, _): &(i64, Delta)| of_hour_id(*id).1;
         for of_subject in sums.chunk_by(|one, other| subject_of(one) == subject_of(other)) {
             let subject = subject_of(&of_subject[0]);
@@ -108,8 +111,9 @@ impl ClickWrites {
             }
             if clicks != Count::default() {
                 let Count { humans, bots } = clicks;
-                more_clicks.execute([subject, humans.cast_signed(), bots.cast_signed()])?;
-                if is_link.exists([subject])? {
+                let row = [subject, humans.cast_signed(), bots.cast_signed()];
+                let is_there = more_clicks.execute(row)? > 0;
+                if is_there && !others.contains(&subject) {
                     ranked.push((subject, clicks));
                 }
             }
@@ -119,6 +123,14 @@ impl ClickWrites {
             self.delete_run(out.id)?;
         }
         self.rank_day(day, &ranked)
+    }
+
+    /// The subjects that are not links. There are few of them, and to look for the row of each link
+    /// would cost more than to add to it.
+    fn subjects_without_rank(&self) -> Result<HashSet<i64>, Failure> {
+        let mut statement = self.conn.prepare_cached(OTHERS)?;
+        let ids = statement.query_map([], |row| row.get(0))?;
+        Ok(ids.collect::<Result<_, _>>()?)
     }
 
     /// The run that the last step began for this day, or a new one.

@@ -52,8 +52,8 @@ impl ClickQueries {
         Ok(found)
     }
 
-    /// The sums of a chunk; none if it is damaged. A finished day is rarely written again, so an error
-    /// would hide all other days from reports for long.
+    /// The sums of a chunk; none if it is damaged. A finished day is rarely written again, so an
+    /// error would hide all other days from reports for long.
     fn finished_heads(&self, run: i64, chunk: usize) -> Result<Vec<DeltaHead>, Failure> {
         match self.run_heads(run, chunk) {
             Err(Failure::Refused(error)) => {
@@ -98,8 +98,8 @@ impl ClickQueries {
         Ok(())
     }
 
-    /// The clicks of all subjects from one finished day to another, as far as they are wanted, given
-    /// day and hour.
+    /// The clicks of all subjects from one finished day to another, as far as they are wanted,
+    /// given day and hour.
     pub(crate) fn all_finished(
         &self,
         runs: &Runs,

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 /// Where the group of a target is.
 #[derive(Clone, Copy)]
-enum Place {
+enum GroupSlot {
     Unknown,
     Erased,
     At(u32),
@@ -82,32 +82,32 @@ impl ClickWrites {
     ) -> Result<Vec<Group<'b>>, Failure> {
         self.look_up(batch)?;
         // The group of each target: a link and its owner.
-        let mut of_targets = vec![Place::Unknown; batch.clicks.targets.len()];
-        let mut of_others: HashMap<SumSubject, Place> = HashMap::new();
+        let mut of_targets = vec![GroupSlot::Unknown; batch.clicks.targets.len()];
+        let mut of_others: HashMap<SumSubject, GroupSlot> = HashMap::new();
         let mut rows: HashMap<i64, u32> = HashMap::with_capacity(batch.sums.len());
         let mut groups: Vec<Group<'b>> = Vec::with_capacity(batch.sums.len());
         for delta in &batch.sums {
-            let place = match delta.subject {
+            let slot = match delta.subject {
                 SumSubject::Link(target) => &mut of_targets[target as usize],
-                other => of_others.entry(other).or_insert(Place::Unknown),
+                other => of_others.entry(other).or_insert(GroupSlot::Unknown),
             };
-            match *place {
-                Place::Erased => {}
-                Place::At(at) => {
+            match *slot {
+                GroupSlot::Erased => {}
+                GroupSlot::At(at) => {
                     let group = &mut groups[at as usize];
                     // If clicks were left out, the group has the sums of all hours already.
                     if group.after.is_none() {
                         group.more.push(DeltaRef::Of(delta));
                     }
                 }
-                Place::Unknown => {
+                GroupSlot::Unknown => {
                     let Some(group) = self.group_of(batch, delta, new)? else {
-                        *place = Place::Erased;
+                        *slot = GroupSlot::Erased;
                         continue;
                     };
                     // A link that changed its owner has two targets and one row.
                     let at = *rows.entry(group.subject).or_insert(groups.len() as u32);
-                    *place = Place::At(at);
+                    *slot = GroupSlot::At(at);
                     match groups.get_mut(at as usize) {
                         Some(same) => {
                             same.owner = group.owner;
@@ -237,7 +237,7 @@ impl ClickWrites {
         Ok(Some((self.next_id(), true)))
     }
 
-    fn next_id(&mut self) -> i64 {
+    pub(crate) fn next_id(&mut self) -> i64 {
         self.next_subject += 1;
         self.next_subject - 1
     }

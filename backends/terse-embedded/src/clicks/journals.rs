@@ -1,7 +1,10 @@
 //! The known journals: the epoch of each, and up to which position it is counted.
 
 use rusqlite::{CachedStatement, OptionalExtension, params};
-use terse_core::clicks::{Added, Forgotten, JournalId, JournalSpan, Opened, Position};
+use terse_core::Timestamp;
+use terse_core::clicks::{
+    Added, Forgotten, JournalId, JournalSpan, LOG_GENERATIONS, Opened, Position,
+};
 
 use crate::clicks::queries::ClickQueries;
 use crate::clicks::writes::ClickWrites;
@@ -81,6 +84,22 @@ impl ClickWrites {
             statement.execute(params![journal.0, segment.cast_signed(), to.cast_signed()])?;
         }
         Ok(())
+    }
+
+    /// Forgets logs of CDNs that were imported last before this day.
+    pub(crate) fn forget_logs(&self, before: Timestamp) -> Result<u64, Failure> {
+        let over = [LOG_GENERATIONS, JournalId::log_generation(before)].map(u64::cast_signed);
+        self.conn
+            .prepare_cached(
+                "DELETE FROM positions WHERE journal IN \
+                 (SELECT id FROM journals WHERE generation >= ?1 AND generation < ?2)",
+            )?
+            .execute(over)?;
+        let forgotten = self
+            .conn
+            .prepare_cached("DELETE FROM journals WHERE generation >= ?1 AND generation < ?2")?
+            .execute(over)?;
+        Ok(forgotten as u64)
     }
 
     pub(crate) fn forget_positions(

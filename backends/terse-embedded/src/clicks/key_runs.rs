@@ -1,8 +1,8 @@
 //! Finds links by name and by owner.
 //!
-//! An index of SQLite over names is changed in a place of its own for each new link, so a batch with
-//! many new links writes nearly all of its pages. Sorted lists that are merged from time to time
-//! (`key_merge`) are written a few times, each time from one end to the other.
+//! An index of SQLite over names is changed in a place of its own for each new link, so a batch
+//! with many new links writes nearly all of its pages. Sorted lists that are merged from time to
+//! time (`key_merge`) are written a few times, each time from one end to the other.
 //!
 //! A key is a number of 63 bits: 27 bits of a hash and the 36 bits of a subject. The hash is that
 //! of the link's name (domain and code), or of its owner. The keys with one hash are its group. The

@@ -2,11 +2,12 @@
 //!
 //! A batch is grouped by subject and hour, and each row is read, merged and written once, in one
 //! transaction with the positions of the journals. A batch of many links is written as a run of
-//! sorted sums instead (`runs`); sums of finished days stay in runs (`finished`). The keys of hours begin
-//! with the time, so that writing stays within today's part of the file and old rows are deleted
-//! from one end. Single clicks are kept in compressed columns, a block per batch (`block`,
-//! `blocks`). Links are found by sorted lists of keys (`key_runs`). Every sum carries a checksum. If it does not match, reading the sum is an error, and
-//! counting continues from the plain numbers of the row.
+//! sorted sums instead (`runs`); sums of finished days stay in runs (`finished`). The keys of hours
+//! begin with the time, so that writing stays within today's part of the file and old rows are
+//! deleted from one end. Single clicks are kept in compressed columns, a block per batch (`block`,
+//! `blocks`). Links are found by sorted lists of keys (`key_runs`). Every sum carries a checksum.
+//! If it does not match, reading the sum is an error, and counting continues from the plain numbers
+//! of the row.
 
 mod block;
 mod block_builder;
@@ -14,16 +15,19 @@ mod blocks;
 mod bucket;
 mod day_ranks;
 mod erase;
+mod export;
 mod finish_days;
 mod finished;
 mod fold;
 mod groups;
+mod import;
 mod journals;
 mod key_merge;
 mod key_runs;
 #[cfg(test)]
 mod key_tests;
 mod known_links;
+mod new_links;
 mod old_blocks;
 mod options;
 mod prune;
@@ -35,7 +39,7 @@ mod run_merge;
 #[cfg(test)]
 mod run_tests;
 mod runs;
-mod schema;
+pub(crate) mod schema;
 mod store;
 mod sum;
 mod top;
@@ -44,6 +48,7 @@ mod verify;
 mod visit_limit;
 mod writes;
 
+pub use import::ClicksImport;
 pub use options::ClickOptions;
 pub use runs::RunLimits;
 pub(crate) use schema::CLICKS;

@@ -39,7 +39,7 @@ const MAX_LEN: usize = 64 << 20;
 /// How many sums of quiet links are in a chunk, about.
 const SUMS_A_CHUNK: usize = 100;
 /// About how many sums one step merges.
-const STEP: usize = 20_000;
+const BATCH: usize = 20_000;
 /// Sums shorter than this have fewer values than a row may hold.
 const SHORT_SUM: usize = MAX_VALUES_PER_HOUR * 4;
 
@@ -287,7 +287,7 @@ impl ClickWrites {
             merge = Merge { last: totals.last_block, to: i64::MIN };
         }
         let blocks = self.blocks_to_merge(merge.last)?;
-        let end = end_of_step(&blocks, merge.to, STEP);
+        let end = end_of_step(&blocks, merge.to, BATCH);
         let erased = self.erased_subjects()?;
         let mut sums: Vec<DeltaSum> = Vec::new();
         for block in &blocks {

@@ -72,7 +72,7 @@ impl ClickQueries {
                     at_ms: row.get(0)?,
                     number: row.get::<_, i64>(1)?.cast_unsigned(),
                 };
-                found.push((cursor, read(row, link, owner)?));
+                found.push((cursor, read_row(row, link, owner)?));
             }
         }
         Ok(found)
@@ -121,7 +121,7 @@ impl ClickQueries {
 }
 
 /// Reads a row of [`CLICKS`].
-fn read(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
+pub(crate) fn read_row(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
     let text = |column: usize| -> rusqlite::Result<Option<Interned>> {
         Ok(row.get_ref(column)?.as_str_or_null()?.map(Interned::from))
     };

@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, Row};
 use terse_core::Timestamp;
 use terse_core::clicks::{
-    Bucket, ClickReport, ClickSubject, Count, MAX_VALUES_TOTAL, Period, Unit,
+    Bucket, ClickReport, ClickSubject, Count, MAX_VALUES_TOTAL, Period, StoredSum, Unit,
 };
 
 use crate::clicks::bucket::{day_id, hour_id, of_day_id, of_hour_id};
@@ -115,7 +115,8 @@ impl ClickQueries {
             same
         });
         sum.tally.trim(MAX_VALUES_TOTAL);
-        Ok(ClickReport { tally: sum.tally, visitors: sum.visitors, recent: recent_clicks, buckets })
+        let StoredSum { tally, visitors, .. } = sum.into_stored();
+        Ok(ClickReport { tally, visitors, recent: recent_clicks, buckets })
     }
 
     /// The sum of all time, and the hours that are not in it. The row of the subject has the number

@@ -244,7 +244,8 @@ fn words(writes: &ClickWrites) -> BTreeSet<String> {
     words
 }
 
-/// Texts of an erased link are in no run any more, also while runs are being merged or days finished.
+/// Texts of an erased link are in no run any more, also while runs are being merged or days
+/// finished.
 #[test]
 fn no_text_of_an_erased_link_is_left_in_runs() {
     for (merges, finishing) in [(0, 0), (1, 0), (3, 0), (40, 0), (0, 1), (0, 1000), (3, 1000)] {

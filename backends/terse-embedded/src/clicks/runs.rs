@@ -4,8 +4,8 @@
 //! writes one run instead: the deltas of its hours, sorted by the ids of their rows, in compressed
 //! chunks (see [`DeltaChunkWriter`]). Runs are merged with runs (`run_merge`), so that each sum is
 //! written a few times, always next to others, and a report reads few of them. When a day is over,
-//! its sums move to a run of finished days (`finished`), and their clicks are added to the totals of
-//! their subjects. Reports add what is in runs.
+//! its sums move to a run of finished days (`finished`), and their clicks are added to the totals
+//! of their subjects. Reports add what is in runs.
 //!
 //! Runs, rows, how far a merge is and the journal's positions change in the same transactions, so
 //! each click is in exactly one place.

@@ -26,8 +26,8 @@ mod tests {
 
     use super::*;
     use crate::clicks::{
-        blocks, day_ranks, erase, fold, journals, key_runs, old_blocks, prune, queries, raw,
-        report, runs, top, top_with_runs, writes,
+        blocks, day_ranks, erase, export, finish_days, fold, journals, key_runs, old_blocks, prune,
+        queries, raw, report, runs, top, top_with_runs, writes,
     };
     use crate::schema::tests::assert_plan;
 
@@ -57,6 +57,9 @@ mod tests {
             (blocks::OLDEST, "INDEX blocks_by_end"),
             (blocks::NOT_CLEAN, "blocks_by_erasure (clean_to<?)"),
             (raw::CLICKS, "PRIMARY KEY (hour=? AND subject=? AND (at,number)>(?,?)"),
+            (export::ERASED_LINKS, "PRIMARY KEY ((domain,code,created_by)>(?,?,?))"),
+            // In the order of the table, which has few rows.
+            (export::ERASED_OWNERS, "SCAN erased_owners"),
             (writes::HOUR, "PRIMARY KEY (rowid=?)"),
             (journals::EPOCH, "PRIMARY KEY (id=?)"),
             (journals::POSITION, "PRIMARY KEY (journal=? AND segment=?)"),
@@ -81,6 +84,7 @@ mod tests {
             (fold::DAY, "PRIMARY KEY (rowid=?)"),
             (fold::UNFOLDED, "PRIMARY KEY (rowid>? AND rowid<?)"),
             (fold::PROGRESS, "PRIMARY KEY (name=?)"),
+            (finish_days::OTHERS, "COVERING INDEX subjects_others"),
             (top::FIRST, "subjects_ranked"),
             (top::NEXT, "subjects_ranked ((rank,domain,code,born)>(?,?,?,?) AND rank<?)"),
             (top_with_runs::RANKED_FROM, "subjects_ranked (rank>? AND rank<?)"),

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::clicks::{
-    Added, Batch, ClickIngest, ClickPage, ClickReport, ClickReports, ClickRetention, ClickSubject,
-    Count, Forgotten, JournalId, LinkId, Opened, Period, Pruned, RankedLink, RawQuery,
-    ReportSnapshot, Retention, Salt, TopQuery,
+    Added, Batch, ClickExport, ClickIngest, ClickPage, ClickReport, ClickReports, ClickRetention,
+    ClickSubject, Count, ErasedLink, Forgotten, JournalId, LinkId, Opened, Period, PeriodQuery,
+    Pruned, RankedLink, RawQuery, ReportSnapshot, Retention, Salt, TopQuery,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
@@ -279,6 +279,29 @@ impl ClickReports for EmbeddedClicks {
 }
 
 #[async_trait]
+impl ClickExport for EmbeddedClicks {
+    async fn clicks_between(&self, query: &PeriodQuery) -> Result<ClickPage, StoreError> {
+        let query = *query;
+        self.threads.read(READ, move |queries| queries.clicks_between(&query)).await
+    }
+
+    async fn erased_links(
+        &self,
+        since: Timestamp,
+        after: Option<&ErasedLink>,
+        limit: usize,
+    ) -> Result<Vec<ErasedLink>, StoreError> {
+        let after = after.cloned();
+        let read = move |queries: &ClickQueries| queries.erased_links(since, after.as_ref(), limit);
+        self.threads.read(READ, read).await
+    }
+
+    async fn erased_owners(&self, since: Timestamp) -> Result<Vec<OwnerId>, StoreError> {
+        self.threads.read(READ, move |queries| queries.erased_owners(since)).await
+    }
+}
+
+#[async_trait]
 impl ClickRetention for EmbeddedClicks {
     async fn scrub(&self) -> Result<(), StoreError> {
         engine::scrub(&self.site).await
@@ -308,6 +331,10 @@ impl ClickRetention for EmbeddedClicks {
         // Single clicks are in blocks with those of others.
         while self.threads.write(ClickWrites::clean_blocks).await? {}
         Ok(())
+    }
+
+    async fn forget_logs(&self, before: Timestamp) -> Result<u64, StoreError> {
+        self.threads.write(move |writes| writes.forget_logs(before)).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError> {

@@ -1,13 +1,12 @@
-//! The stored form of a sum.
+//! The sums of rows. [`StoredSum`] is their stored form.
+
+use std::ops::{Deref, DerefMut};
 
 use rusqlite::Row;
-use terse_core::clicks::{ClickColumns, ClickSum, Count, Delta, Sketch};
+use terse_core::clicks::{ClickSum, Count, Sketch, StoredSum};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::failure::{Failure, corrupt};
-
-/// Bytes before the sketch: the checksum of all that follows, and the length of the sketch.
-const HEAD: usize = 10;
 
 /// Which row a sum belongs to. It seeds the checksum, so that the sum of one row is invalid in
 /// another.
@@ -39,75 +38,47 @@ impl Slot {
     }
 }
 
-/// Clicks and visitors.
+/// A sum of this file's rows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sum {
-    pub(crate) tally: ClickSum,
-    pub(crate) visitors: Sketch,
-    /// Whether the sketch holds any visitor.
-    visited: bool,
+pub(crate) struct Sum(StoredSum);
+
+impl Deref for Sum {
+    type Target = StoredSum;
+
+    fn deref(&self) -> &StoredSum {
+        &self.0
+    }
+}
+
+impl DerefMut for Sum {
+    fn deref_mut(&mut self) -> &mut StoredSum {
+        &mut self.0
+    }
 }
 
 impl Sum {
-    /// Adds the delta of a batch.
-    pub(crate) fn add_delta(&mut self, delta: &Delta, columns: &ClickColumns) {
-        delta.add_to(columns, &mut self.tally);
-        if let Some(visitors) = &delta.visitors {
-            self.visitors.merge(visitors);
-            self.visited = true;
-        }
+    /// A sum that another store has made.
+    pub(crate) fn of(tally: &ClickSum, visitors: &Sketch) -> Self {
+        Self(StoredSum::of(tally.clone(), visitors.clone()))
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.tally.merge(&other.tally);
-        if other.visited {
-            self.visitors.merge(&other.visitors);
-            self.visited = true;
-        }
+        self.0.merge(&other.0);
+    }
+
+    pub(crate) fn into_stored(self) -> StoredSum {
+        self.0
     }
 
     /// Encodes the sum for this row.
     pub(crate) fn encode(&self, slot: Slot) -> Vec<u8> {
-        let sketch = if self.visited { self.visitors.encode() } else { Vec::new() };
-        let tally = self.tally.encode();
-        let mut bytes = Vec::with_capacity(HEAD + sketch.len() + tally.len());
-        bytes.extend([0; 8]);
-        bytes.extend((sketch.len() as u16).to_le_bytes());
-        bytes.extend(sketch);
-        bytes.extend(tally);
-        let checksum = xxh3_64_with_seed(&bytes[8..], slot.seed());
-        bytes[..8].copy_from_slice(&checksum.to_le_bytes());
-        bytes
+        self.0.encode(slot.seed())
     }
 
     /// Adds the stored sum of a row. False, and nothing changes, if the checksum does not match.
     #[must_use]
     pub(crate) fn merge_stored(&mut self, bytes: &[u8], slot: Slot) -> bool {
-        let Some((head, rest)) = bytes.split_at_checked(HEAD) else { return false };
-        if head[..8] != xxh3_64_with_seed(&bytes[8..], slot.seed()).to_le_bytes() {
-            return false;
-        }
-        let Some((sketch, tally)) =
-            rest.split_at_checked(usize::from(u16::from_le_bytes([head[8], head[9]])))
-        else {
-            return false;
-        };
-        let visitors = match sketch {
-            [] => None,
-            // Safe: the checksum proves that terse wrote these bytes.
-            bytes => match Sketch::decode(bytes) {
-                Some(visitors) => Some(visitors),
-                None => return false,
-            },
-        };
-        if !self.tally.merge_stored(tally) {
-            return false;
-        }
-        if let Some(visitors) = visitors {
-            self.visitors.merge(&visitors);
-            self.visited = true;
-        }
-        true
+        self.0.merge_stored(bytes, slot.seed()).is_some()
     }
 
     /// Like [`Self::merge_stored`], for `humans, bots, sum` from column `at` on, whose plain
@@ -228,7 +199,7 @@ mod tests {
         let bytes = sum.encode(slot);
         let mut back = Sum::default();
         assert!(back.merge_stored(&bytes, slot));
-        assert_eq!((back.tally, back.visitors.count()), (sum.tally, sum.visitors.count()));
+        assert_eq!((&back.tally, back.visitors.count()), (&sum.tally, sum.visitors.count()));
         for other in [
             Slot::Hour { subject: 5, hour: -6 },
             Slot::Hour { subject: 6, hour: -7 },

@@ -60,7 +60,7 @@ struct Waiting {
 }
 
 /// Which rows hold the clicks of a period.
-struct Parts<'r> {
+struct PeriodRows<'r> {
     runs: &'r Runs,
     range: TimeRange,
     /// The first and the last day that counts whole, by the sum of the day.
@@ -72,7 +72,7 @@ struct Parts<'r> {
     folded_to: i64,
 }
 
-impl Parts<'_> {
+impl PeriodRows<'_> {
     /// The ids of the rows of a subject's hours, or of all subjects' hours.
     fn hours(&self, of: Option<i64>) -> impl Iterator<Item = (i64, i64, bool)> {
         let range = move |day: i64, least: i64| match of {
@@ -106,9 +106,11 @@ impl ClickQueries {
         also: &[LinkId],
     ) -> Result<Vec<RankedLink>, Failure> {
         let runs = self.runs()?;
-        let parts = match query.period == Period::default() {
+        let period_rows = match query.period == Period::default() {
             true => None,
-            false => Some(self.parts(TimeRange::of(query.period), self.progress()?, &runs)?),
+            false => {
+                Some(self.period_rows(TimeRange::of(query.period), self.progress()?, &runs)?)
+            }
         };
         let few = match query.owner {
             Some(owner) => self.few_links(owner)?,
@@ -119,45 +121,46 @@ impl ClickQueries {
             .as_ref()
             .is_none_or(|links| (links.len() + also.len()) * runs.runs.len() > runs.chunks());
         let mut waiting = Waiting::default();
-        if let Some(parts) = &parts {
+        if let Some(period_rows) = &period_rows {
             if is_many {
-                waiting.unfinished = Some(self.waiting_in(parts)?);
+                waiting.unfinished = Some(self.waiting_in(period_rows)?);
             }
             let links = few.as_ref().map(|links| links.len() + also.len());
             let chunks: usize = runs.finished.iter().map(|run| run.chunks.len()).sum();
             let is_many = links.is_some_and(|links| links * runs.finished.len() > chunks);
             // Those of an owner with very many links are not read one by one either.
             if is_many || links.is_none() && query.owner.is_some() {
-                let is_wanted = |day: i64, hour: i64| parts.has_finished(day, hour);
-                waiting.finished = Some(self.all_finished(&runs, parts.range.days(), is_wanted)?);
+                let is_wanted = |day: i64, hour: i64| period_rows.has_finished(day, hour);
+                waiting.finished =
+                    Some(self.all_finished(&runs, period_rows.range.days(), is_wanted)?);
             }
         }
         let waiting = &waiting;
-        let mut answer = match (few, &parts) {
+        let mut answer = match (few, &period_rows) {
             (Some(mut links), None) => {
                 self.add_runs_to_links(&mut links, &runs, is_many)?;
                 query.rank(links.into_iter().map(|(link, ..)| link))
             }
-            (Some(links), Some(parts)) => {
+            (Some(links), Some(period_rows)) => {
                 let mut counted = Vec::with_capacity(links.len());
                 for (RankedLink { link, .. }, subject) in links {
-                    let clicks = self.clicks_in(subject, parts, waiting)?;
+                    let clicks = self.clicks_in(subject, period_rows, waiting)?;
                     counted.push(RankedLink { link, clicks });
                 }
                 query.rank(counted)
             }
             (None, None) if runs.is_empty() => self.top_ever(query)?,
             (None, None) => self.top_ever_with_runs(query, &runs)?,
-            (None, Some(parts)) => self.top_of_all(query, parts, waiting)?,
+            (None, Some(period_rows)) => self.top_of_all(query, period_rows, waiting)?,
         };
         let known: HashSet<LinkId> = answer.iter().map(|found| found.link.clone()).collect();
         let others: Vec<LinkId> =
             also.iter().filter(|link| !known.contains(*link)).cloned().collect();
-        let counts = match &parts {
+        let counts = match &period_rows {
             None => self.counts(&others)?,
-            Some(parts) => {
+            Some(period_rows) => {
                 let clicks = |link: &LinkId| match self.id(&ClickSubject::Link(link.clone()))? {
-                    Some(subject) => self.clicks_in(subject, parts, waiting),
+                    Some(subject) => self.clicks_in(subject, period_rows, waiting),
                     None => Ok(Count::default()),
                 };
                 others.iter().map(clicks).collect::<Result<_, Failure>>()?
@@ -169,12 +172,12 @@ impl ClickQueries {
         Ok(answer)
     }
 
-    fn parts<'r>(
+    fn period_rows<'r>(
         &self,
         range: TimeRange,
         progress: Progress,
         runs: &'r Runs,
-    ) -> Result<Parts<'r>, Failure> {
+    ) -> Result<PeriodRows<'r>, Failure> {
         let (first, last) = range.days();
         let is_whole = |day: i64| {
             day < progress.hours_from || (day * DAY >= range.from && (day + 1) * DAY <= range.to)
@@ -186,7 +189,7 @@ impl ClickQueries {
         let from = folded_day.max(first).max(progress.hours_from);
         let mut unfolded = self.days_with_hours(runs, from, last)?;
         unfolded.retain(|day| is_whole(*day));
-        Ok(Parts {
+        Ok(PeriodRows {
             runs,
             range,
             whole: (first + i64::from(!is_whole(first)), last - i64::from(!is_whole(last))),
@@ -214,11 +217,11 @@ impl ClickQueries {
     }
 
     /// The clicks of all subjects in a period whose sums are in blocks, in one pass.
-    fn waiting_in(&self, parts: &Parts<'_>) -> Result<HashMap<i64, Count>, Failure> {
+    fn waiting_in(&self, period_rows: &PeriodRows<'_>) -> Result<HashMap<i64, Count>, Failure> {
         let mut sums: HashMap<i64, Count> = HashMap::new();
-        for (from, to, edge) in parts.hours(None) {
-            self.each_waiting(parts.runs, from, to, |id, clicks| {
-                if !edge || parts.has_hour(id) {
+        for (from, to, edge) in period_rows.hours(None) {
+            self.each_waiting(period_rows.runs, from, to, |id, clicks| {
+                if !edge || period_rows.has_hour(id) {
                     let (_, subject, _) = of_hour_id(id);
                     sums.entry(subject).or_default().add(clicks);
                 }
@@ -231,29 +234,29 @@ impl ClickQueries {
     fn clicks_in(
         &self,
         subject: i64,
-        parts: &Parts<'_>,
+        period_rows: &PeriodRows<'_>,
         waiting: &Waiting,
     ) -> Result<Count, Failure> {
         let mut clicks = Count::default();
-        let (first, last) = parts.whole;
+        let (first, last) = period_rows.whole;
         let mut statement = self.conn.prepare_cached(DAYS[0])?;
         let mut rows = statement.query([day_id(subject, first), day_id(subject, last)])?;
         while let Some(row) = rows.next()? {
             clicks.add(count(row, 1)?);
         }
         let mut statement = self.conn.prepare_cached(HOURS[0])?;
-        for (from, to, edge) in parts.hours(Some(subject)) {
+        for (from, to, edge) in period_rows.hours(Some(subject)) {
             let mut rows = statement.query([from, to])?;
             while let Some(row) = rows.next()? {
-                if !edge || parts.has_hour(row.get(0)?) {
+                if !edge || period_rows.has_hour(row.get(0)?) {
                     clicks.add(count(row, 1)?);
                 }
             }
             if waiting.unfinished.is_some() {
                 continue;
             }
-            self.each_waiting(parts.runs, from, to, |id, count| {
-                if !edge || parts.has_hour(id) {
+            self.each_waiting(period_rows.runs, from, to, |id, count| {
+                if !edge || period_rows.has_hour(id) {
                     clicks.add(count);
                 }
             })?;
@@ -262,8 +265,9 @@ impl ClickQueries {
             clicks.add(known.get(&subject).copied().unwrap_or_default());
         }
         if waiting.finished.is_none() {
-            let found = self.finished_sums(parts.runs, subject, parts.range.days())?;
-            let found = found.iter().filter(|found| parts.has_finished(found.day, found.hour));
+            let found = self.finished_sums(period_rows.runs, subject, period_rows.range.days())?;
+            let found =
+                found.iter().filter(|found| period_rows.has_finished(found.day, found.hour));
             found.for_each(|found| clicks.add(found.clicks));
         }
         Ok(clicks)
@@ -311,7 +315,7 @@ impl ClickQueries {
     fn top_of_all(
         &self,
         query: &TopQuery,
-        parts: &Parts<'_>,
+        period_rows: &PeriodRows<'_>,
         waiting: &Waiting,
     ) -> Result<Vec<RankedLink>, Failure> {
         let mut sums: HashMap<i64, Count> = HashMap::new();
@@ -321,24 +325,25 @@ impl ClickQueries {
         };
         let cut = match &own {
             Some(own) => {
-                self.days_of(own, parts, &mut sums)?;
+                self.days_of(own, period_rows, &mut sums)?;
                 false
             }
             None => {
-                let cut = self.busiest_of_days(parts, &mut sums)?;
-                waiting.finished.is_none() && self.busiest_in_runs(parts.range.days(), &mut sums)?
+                let cut = self.busiest_of_days(period_rows, &mut sums)?;
+                waiting.finished.is_none()
+                    && self.busiest_in_runs(period_rows.range.days(), &mut sums)?
                     || cut
             }
         };
         let is_candidate = |subject: i64| own.as_ref().is_none_or(|own| own.contains(&subject));
         let mut statement = self.conn.prepare_cached(ALL_HOURS)?;
-        for (from, to, edge) in parts.hours(None) {
+        for (from, to, edge) in period_rows.hours(None) {
             let mut rows = statement.query([from, to])?;
             while let Some(row) = rows.next()? {
                 self.count_row();
                 let id = row.get(0)?;
                 let (_, subject, _) = of_hour_id(id);
-                if is_candidate(subject) && (!edge || parts.has_hour(id)) {
+                if is_candidate(subject) && (!edge || period_rows.has_hour(id)) {
                     sums.entry(subject).or_default().add(count(row, 1)?);
                 }
             }
@@ -373,7 +378,7 @@ impl ClickQueries {
             if query.owner.is_some_and(|of| of.0.cast_signed() != owner) {
                 continue;
             }
-            let clicks = if cut { self.clicks_in(subject, parts, waiting)? } else { clicks };
+            let clicks = if cut { self.clicks_in(subject, period_rows, waiting)? } else { clicks };
             let link = RankedLink { clicks, ..link? };
             if query.after.as_ref().is_none_or(|after| link.rank(query.bots) > *after) {
                 best.push(Reverse(query.bots.of(clicks)));
@@ -390,10 +395,10 @@ impl ClickQueries {
     fn days_of(
         &self,
         subjects: &HashSet<i64>,
-        parts: &Parts<'_>,
+        period_rows: &PeriodRows<'_>,
         sums: &mut HashMap<i64, Count>,
     ) -> Result<(), Failure> {
-        let (first, last) = parts.whole;
+        let (first, last) = period_rows.whole;
         let mut statement = self.conn.prepare_cached(DAYS[0])?;
         for &subject in subjects {
             let mut rows = statement.query([day_id(subject, first), day_id(subject, last)])?;
@@ -408,10 +413,10 @@ impl ClickQueries {
     /// Adds the busiest subjects of the days that count whole. Returns whether a day has more.
     fn busiest_of_days(
         &self,
-        parts: &Parts<'_>,
+        period_rows: &PeriodRows<'_>,
         sums: &mut HashMap<i64, Count>,
     ) -> Result<bool, Failure> {
-        let (first, last) = parts.whole;
+        let (first, last) = period_rows.whole;
         let mut next = self.conn.prepare_cached(NEXT_RANKED_DAY)?;
         let mut busiest = self.conn.prepare_cached(BUSIEST_OF_DAY)?;
         let first = next.query_row([first], |row| row.get::<_, i64>(0)).optional()?;

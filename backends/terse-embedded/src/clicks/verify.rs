@@ -163,8 +163,8 @@ fn check_blocks(queries: &ClickQueries, report: &mut ClickFileCheck) -> rusqlite
     Ok(())
 }
 
-/// Checks that every chunk of every run can be read, has the ids that it should have, and holds sums
-/// of known subjects only.
+/// Checks that every chunk of every run can be read, has the ids that it should have, and holds
+/// sums of known subjects only.
 fn check_runs(queries: &ClickQueries, report: &mut ClickFileCheck) -> rusqlite::Result<()> {
     match runs_with_problems(queries, report) {
         Ok(problems) => problems.into_iter().for_each(|problem| report.problems.add(problem)),

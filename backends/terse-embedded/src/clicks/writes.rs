@@ -16,6 +16,7 @@ use crate::clicks::fold::Progress;
 use crate::clicks::groups::{Group, raw_rows};
 use crate::clicks::key_merge::NewKeys;
 use crate::clicks::known_links::KnownLinks;
+use crate::clicks::new_links::NewLinks;
 use crate::clicks::queries::{ClickQueries, filed};
 use crate::clicks::run_erase::CleanedRun;
 use crate::clicks::runs::RunLimits;
@@ -27,7 +28,8 @@ pub(crate) const HOUR: &str = "SELECT people, machines, sum FROM hours WHERE id 
 /// Blocks may still hold clicks of erased subjects, so new subjects must not get their ids.
 const NEXT_SUBJECT: &str = "SELECT 1 + max((SELECT coalesce(max(id), 0) FROM subjects), \
     (SELECT coalesce(max(subject), 0) FROM erased_subjects))";
-const NEW_SUBJECT: &str = "INSERT INTO subjects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+pub(crate) const NEW_SUBJECT: &str =
+    "INSERT INTO subjects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 pub(crate) const MORE_OF_SUBJECT: &str =
     "UPDATE subjects SET people = people + ?2, machines = machines + ?3 WHERE id = ?1";
 pub(crate) const PUT_HOUR: &str =
@@ -161,18 +163,22 @@ impl ClickWrites {
         // Sorted in the order of the file.
         groups.sort_unstable_by_key(|group| group.subject);
         let progress = self.progress()?;
-        let mut statements = Statements::new(&self.queries.conn)?;
         let is_on = groups.len() >= self.limits.from;
         let settled_to = if is_on { self.run_state()?.1 } else { i64::MAX };
         let seed = self.names_seed()?;
-        let mut deferred = Deferred { settled_to, seed, sums: Vec::new(), keys };
-        for group in &groups {
-            self.write_group(&mut statements, progress, batch, group, &mut deferred)?;
-        }
-        drop(statements);
+        let (sums, keys) = {
+            let mut statements = Statements::new(&self.queries.conn)?;
+            let new_links = NewLinks::new(&self.queries.conn)?;
+            let mut deferred = Deferred { settled_to, seed, sums: Vec::new(), keys, new_links };
+            for group in &groups {
+                self.write_group(&mut statements, progress, batch, group, &mut deferred)?;
+            }
+            deferred.new_links.flush()?;
+            (deferred.sums, deferred.keys)
+        };
         // Rolls back: a refusal would commit the counts that are written already.
-        self.put_new_keys(deferred.keys).map_err(Failure::after_writes)?;
-        self.put_sums(deferred.sums, &batch.clicks).map_err(Failure::after_writes)?;
+        self.put_new_keys(keys).map_err(Failure::after_writes)?;
+        self.put_sums(sums, &batch.clicks).map_err(Failure::after_writes)?;
         if let Some(reserve) = &self.raw {
             let rows = raw_rows(batch, &groups);
             if reserve.admits(rows.len()) {
@@ -209,13 +215,14 @@ impl ClickWrites {
 }
 
 /// What is written after the rows: sums as a run, and the keys of new links.
-struct Deferred<'g> {
+struct Deferred<'c, 'g> {
     /// Only sums of rows from this one on may be.
     settled_to: i64,
     sums: Vec<(i64, &'g Delta)>,
     /// Of the names in keys.
     seed: i64,
     keys: NewKeys,
+    new_links: NewLinks<'c, 'g>,
 }
 
 impl ClickWrites {
@@ -225,13 +232,14 @@ impl ClickWrites {
         &self,
         statements: &mut Statements<'_>,
         progress: Progress,
-        batch: &Batch,
+        batch: &'g Batch,
         group: &'g Group<'_>,
-        deferred: &mut Deferred<'g>,
+        deferred: &mut Deferred<'_, 'g>,
     ) -> Result<(), Failure> {
         let (subject, new) = (group.subject, group.new);
         let mut clicks = Count::default();
         let mut late = Sum::default();
+        let mut is_deferred = true;
         for delta in group.deltas() {
             let (day, hour) = (delta.hour.div_euclid(24), delta.hour.rem_euclid(24));
             let id = hour_id(day, subject, hour);
@@ -241,6 +249,7 @@ impl ClickWrites {
                 deferred.sums.push((id, delta));
                 continue;
             }
+            is_deferred = false;
             clicks.add(delta.clicks);
             if is_late {
                 let mut sum = Sum::default();
@@ -271,6 +280,13 @@ impl ClickWrites {
             let row = params![id, humans.cast_signed(), bots.cast_signed(), sum.encode(slot)];
             statements.put_hour.execute(row)?;
         }
+        if is_deferred
+            && new
+            && let Some(link) = link_of(batch, group)
+        {
+            deferred.keys.add(deferred.seed, &link.key, group.owner, subject);
+            return Ok(deferred.new_links.add(subject, link, group.owner)?);
+        }
         // The row of the subject has no sum yet if it is new, and none is added to it but here.
         self.write_subject(statements, batch, group, clicks, deferred)?;
         self.add_to_ever(subject, late)
@@ -283,7 +299,7 @@ impl ClickWrites {
         batch: &Batch,
         group: &Group<'_>,
         clicks: Count,
-        deferred: &mut Deferred<'_>,
+        deferred: &mut Deferred<'_, '_>,
     ) -> Result<(), Failure> {
         let (humans, bots) = (clicks.humans.cast_signed(), clicks.bots.cast_signed());
         let subject = group.subject;
@@ -318,6 +334,13 @@ impl ClickWrites {
             &b""[..]
         ])?;
         Ok(())
+    }
+}
+
+fn link_of<'b>(batch: &'b Batch, group: &Group<'_>) -> Option<&'b LinkId> {
+    match group.who {
+        SumSubject::Link(target) => batch.link(target),
+        _ => None,
     }
 }
 

@@ -21,7 +21,7 @@ mod queries;
 mod removal_alarm;
 mod rows;
 mod salts;
-mod schema;
+pub(crate) mod schema;
 mod snapshot;
 mod store;
 mod verify;

@@ -6,7 +6,7 @@ use terse_core::registry::{
     Actor, Attribution, AuditRecord, Deactivation, Delivery, DeliveryAttempt, DeliveryClaim,
     DeliveryId, DeliveryState, DueDelivery, EnqueueResult, MAX_SETTLED_PER_WEBHOOK,
     MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook,
-    WebhookChange, WebhookId, WebhookStore,
+    WebhookChange, WebhookId, WebhookStore, WebhookToggle,
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 
@@ -23,7 +23,7 @@ pub(crate) const WEBHOOK: &str = concat!(
     webhook_columns!(),
     ", w.loan FROM webhooks w WHERE w.id = ?1 AND (?2 IS NULL OR w.owner = ?2)"
 );
-pub(crate) const HOOKED: &str = "SELECT DISTINCT owner FROM webhooks INDEXED BY webhooks_on WHERE \
+pub(crate) const WEBHOOK_OWNERS: &str = "SELECT DISTINCT owner FROM webhooks INDEXED BY webhooks_on WHERE \
     disabled_at IS NULL ORDER BY owner";
 pub(crate) const DELIVERIES: &str = concat!(
     "SELECT ",
@@ -67,7 +67,8 @@ pub(crate) const TOO_LATE: &str = concat!(
     " FROM deliveries d WHERE d.webhook = ?1 AND d.state = 'waiting' AND d.next_at > ?2 ORDER BY \
      d.next_at, d.id LIMIT 1"
 );
-pub(crate) const LEND: &str = "UPDATE webhooks SET loan = ?2, lent_until = ?3 WHERE id = ?1";
+pub(crate) const CLAIM_WEBHOOK: &str =
+    "UPDATE webhooks SET loan = ?2, lent_until = ?3 WHERE id = ?1";
 pub(crate) const DROP_OLDEST: &str = "DELETE FROM deliveries WHERE id = \
      (SELECT id FROM deliveries INDEXED BY deliveries_of WHERE webhook = ?1 AND state = 'waiting' \
      ORDER BY id LIMIT 1)";
@@ -79,14 +80,15 @@ pub(crate) const EMPTY_OF: &str =
     "DELETE FROM deliveries WHERE webhook IN (SELECT id FROM webhooks WHERE owner = ?1)";
 pub(crate) const REMOVE_OF: &str = "DELETE FROM webhooks WHERE owner = ?1";
 /// Ends the claims of an earlier process.
-pub(crate) const RECALL: &str =
+pub(crate) const RELEASE_CLAIMS: &str =
     "UPDATE webhooks SET lent_until = NULL WHERE lent_until IS NOT NULL";
 const ADD: &str = "INSERT INTO webhooks (owner, url, events, created_at, generation, waiting, \
     dropped, loan) \
      VALUES (?1, ?2, ?3, ?4, 1, 0, 0, 0)";
 const CHANGE: &str = "UPDATE webhooks SET url = ?2, events = ?3, generation = ?4, rotated_at = \
     ?5, disabled_at = ?6, \
-     disabled_why = ?7, waiting = ?8, dropped = ?9, delivered_at = ?10 WHERE id = ?1";
+     disabled_why = ?7, waiting = ?8, dropped = ?9, delivered_at = ?10, active_since = ?11 \
+     WHERE id = ?1";
 const ENQUEUE: &str = "INSERT INTO deliveries (webhook, event, kind, body, created_at, state, \
     attempts, next_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7) ON CONFLICT (webhook, event) DO NOTHING";
@@ -106,7 +108,7 @@ impl RegistryQueries {
     }
 
     pub(crate) fn owners_with_webhooks(&self) -> Result<Vec<OwnerId>, Failure> {
-        self.all(HOOKED, [], |row| Ok(OwnerId(row.get::<_, i64>(0)?.cast_unsigned())))
+        self.all(WEBHOOK_OWNERS, [], |row| Ok(OwnerId(row.get::<_, i64>(0)?.cast_unsigned())))
     }
 
     /// `None` if the owner has no such webhook.
@@ -203,6 +205,7 @@ impl RegistryWrites {
             id,
             url,
             events,
+            active_since,
             generation,
             rotated_at,
             disabled,
@@ -227,7 +230,8 @@ impl RegistryWrites {
             why,
             waiting,
             dropped,
-            delivered
+            delivered,
+            active_since.as_ms()
         ];
         self.run(CHANGE, row)?;
         if let Some(line) = AuditRecord::webhook_changed(before, after) {
@@ -305,7 +309,7 @@ impl RegistryWrites {
             };
             let Some(delivery) = next else { continue };
             let claim_number = claim_number + 1;
-            self.run(LEND, [filed(webhook.id.0), filed(claim_number), until])?;
+            self.run(CLAIM_WEBHOOK, [filed(webhook.id.0), filed(claim_number), until])?;
             due.push(DueDelivery { webhook, delivery, claim_number });
         }
         Ok(due)
@@ -332,8 +336,11 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn settle(&self, settlement: &DeliveryAttempt) -> Result<bool, RegistryWriteError> {
-        let DeliveryAttempt { webhook: id, claim_number, delivery, disable } = settlement;
+    pub(crate) fn record_attempt(
+        &self,
+        attempt: &DeliveryAttempt,
+    ) -> Result<bool, RegistryWriteError> {
+        let DeliveryAttempt { webhook: id, claim_number, delivery, disable } = attempt;
         let Some((before, last)) = self.webhook(None, *id)? else { return Ok(false) };
         if last != *claim_number {
             return Ok(false);
@@ -357,8 +364,9 @@ impl RegistryWrites {
         ];
         self.run(SETTLE, row)?;
         let at = tried_at.unwrap_or(delivery.created_at);
-        let disabled = disable.as_ref().map(|why| Some(Deactivation { at, why: why.clone() }));
-        let mut after = WebhookChange { disabled, ..WebhookChange::default() }.apply(&before);
+        let off = |why: &String| WebhookToggle::Off(Deactivation { at, why: why.clone() });
+        let switch = disable.as_ref().map(off);
+        let mut after = WebhookChange { switch, ..WebhookChange::default() }.apply(&before);
         if *state != DeliveryState::Waiting {
             after.waiting = after.waiting.saturating_sub(1);
             self.run(TRIM, [filed(id.0), MAX_SETTLED_PER_WEBHOOK as i64])?;
@@ -420,8 +428,8 @@ impl WebhookStore for EmbeddedRegistry {
         }
     }
 
-    async fn settle(&self, settlement: DeliveryAttempt) -> Answer<bool> {
-        self.write(move |writes| writes.settle(&settlement)).await
+    async fn record_attempt(&self, attempt: DeliveryAttempt) -> Answer<bool> {
+        self.write(move |writes| writes.record_attempt(&attempt)).await
     }
 
     async fn resend(

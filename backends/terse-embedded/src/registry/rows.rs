@@ -16,7 +16,7 @@ type Read<T> = Result<T, Failure>;
 /// The number of columns of a user.
 pub(crate) const ACCOUNT: usize = 17;
 /// The number of columns of a webhook.
-pub(crate) const WEBHOOK: usize = 12;
+pub(crate) const WEBHOOK: usize = 13;
 
 /// The columns of accounts, as [`account`] reads them.
 macro_rules! user_columns {
@@ -50,7 +50,7 @@ macro_rules! webhook_columns {
     () => {
         "w.id, w.owner, w.url, w.events, w.created_at, w.generation, w.rotated_at, w.disabled_at, \
          w.disabled_why, w.waiting, \
-         w.dropped, w.delivered_at"
+         w.dropped, w.delivered_at, w.active_since"
     };
 }
 /// The columns of deliveries, as [`delivery`] reads them.
@@ -214,6 +214,7 @@ pub(crate) fn report(row: &Row<'_>) -> Read<AbuseReport> {
 /// Reads [`webhook_columns`].
 pub(crate) fn webhook(row: &Row<'_>) -> Read<Webhook> {
     let id = number(row, 0)?;
+    let created_at = timestamp(row, 4)?;
     let disabled = match (maybe_timestamp(row, 7)?, row.get(8)?) {
         (Some(at), Some(why)) => Some(Deactivation { at, why }),
         (None, None) => None,
@@ -224,7 +225,8 @@ pub(crate) fn webhook(row: &Row<'_>) -> Read<Webhook> {
         owner: OwnerId(number(row, 1)?),
         url: Target::from_stored(row.get(2)?),
         events: word(row, 3, "webhook's events", SubscribedEvents::from_stored)?,
-        created_at: timestamp(row, 4)?,
+        created_at,
+        active_since: maybe_timestamp(row, 12)?.unwrap_or(created_at),
         generation: row.get(5)?,
         rotated_at: maybe_timestamp(row, 6)?,
         disabled,

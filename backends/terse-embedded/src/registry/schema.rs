@@ -17,6 +17,7 @@ pub(crate) const REGISTRY: FileSchema = FileSchema {
         include_str!("schema_8.sql"),
         include_str!("schema_9.sql"),
         include_str!("schema_10.sql"),
+        include_str!("schema_11.sql"),
     ],
 };
 
@@ -86,7 +87,7 @@ mod tests {
             (snapshot::META_NUMBER, "PRIMARY KEY (name=?)"),
             (outbox::WEBHOOKS_OF, "webhooks_of (owner=?)"),
             (outbox::WEBHOOK, "INTEGER PRIMARY KEY (rowid=?)"),
-            (outbox::HOOKED, "webhooks_on"),
+            (outbox::WEBHOOK_OWNERS, "webhooks_on"),
             (outbox::DELIVERIES, "deliveries_of (webhook=?)"),
             (outbox::DELIVERY_OF_EVENT, "deliveries_of_event (webhook=? AND event=?)"),
             (outbox::DELIVERY, "INTEGER PRIMARY KEY (rowid=?)"),
@@ -95,7 +96,7 @@ mod tests {
             (outbox::READY, "deliveries_waiting (webhook=? AND next_at>?)"),
             (outbox::NEXT, "deliveries_waiting (webhook=? AND next_at<?)"),
             (outbox::TOO_LATE, "deliveries_waiting (webhook=? AND next_at>?)"),
-            (outbox::LEND, "INTEGER PRIMARY KEY (rowid=?)"),
+            (outbox::CLAIM_WEBHOOK, "INTEGER PRIMARY KEY (rowid=?)"),
             (outbox::DROP_OLDEST, "deliveries_of (webhook=?)"),
             (outbox::TRIM, "deliveries_settled (webhook=?)"),
             (outbox::EMPTY, "deliveries_of (webhook=?)"),

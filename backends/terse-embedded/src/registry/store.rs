@@ -13,7 +13,7 @@ use crate::engine::{self, DbLocation};
 use crate::failure::Failure;
 use crate::options::EmbeddedOpenError;
 use crate::registry::options::RegistryOptions;
-use crate::registry::outbox::RECALL;
+use crate::registry::outbox::RELEASE_CLAIMS;
 use crate::registry::queries::RegistryQueries;
 use crate::registry::schema::REGISTRY;
 use crate::registry::writes::{RegistryWriteError, RegistryWrites};
@@ -73,11 +73,11 @@ impl EmbeddedRegistry {
         let conn = REGISTRY.open(&site)?;
         engine::sync_folder_of(&site.path)?;
         // One process at a time uses the file, so every claim belongs to a process that has ended.
-        conn.execute(RECALL, [])?;
+        conn.execute(RELEASE_CLAIMS, [])?;
         // Lists have their own thread, so that a long one never delays the lookup of a key.
         let pools = [
             ReadPool {
-                name: "look",
+                name: "lookup",
                 threads: options.readers.max(1),
                 bound: LOOKUPS,
                 at_once: AT_ONCE,

@@ -68,9 +68,9 @@ pub fn backup_registry(db: &Path, to: &Path) -> Result<(), BackupError> {
 }
 
 /// Makes an old copy safe to use again. It skips a million ids of each kind, because links and logs
-/// elsewhere may refer to ids issued since. It deletes sessions, invitations and reset links, because
-/// some may have been ended or used since. Keys revoked since are valid again; the copy cannot know them. No
-/// other process may have the file open.
+/// elsewhere may refer to ids issued since. It deletes sessions, invitations and reset links,
+/// because some may have been ended or used since. Keys revoked since are valid again; the copy
+/// cannot know them. No other process may have the file open.
 pub fn skip_ahead_registry(db: &Path) -> Result<(), EmbeddedOpenError> {
     inspect_registry(db)?;
     let mut conn = connect_bare(&DbLocation::at(db))?;

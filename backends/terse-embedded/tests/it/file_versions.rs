@@ -123,11 +123,11 @@ async fn waiting_events_of_an_earlier_version_get_a_lasting_id() {
          ALTER TABLE revisions DROP COLUMN imported_clicks; ALTER TABLE links DROP COLUMN preview; \
          ALTER TABLE revisions DROP COLUMN preview; PRAGMA user_version = 7",
     );
-    let first = folder.open().outbox(10).await.unwrap();
+    let first = folder.open().outbox(None, 10).await.unwrap();
     assert_eq!((first.entries.len(), first.unreadable.len()), (1, 0));
     let copy = folder.db().with_file_name("copy.db");
     terse_embedded::backup(&folder.db(), &copy).unwrap();
     terse_embedded::skip_ahead(&copy).unwrap();
     let restored = EmbeddedLinks::open(EmbeddedOptions::new(&copy)).unwrap();
-    assert_eq!(restored.outbox(10).await.unwrap(), first, "the same id after a restore");
+    assert_eq!(restored.outbox(None, 10).await.unwrap(), first, "the same id after a restore");
 }

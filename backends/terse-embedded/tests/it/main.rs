@@ -15,3 +15,4 @@ mod losses;
 mod registry_contract;
 mod registry_file;
 mod registry_versions;
+mod slow_counter;

@@ -50,7 +50,8 @@ async fn the_admin_key_and_the_salts_of_an_earlier_version_move_into_the_registr
 const WITHOUT_SINCE_6: &str = "DROP INDEX users_resets; ALTER TABLE users DROP COLUMN reset_token;
     ALTER TABLE users DROP COLUMN reset_expires_at; ALTER TABLE users DROP COLUMN totp_seed;
     ALTER TABLE users DROP COLUMN totp_step; ALTER TABLE users DROP COLUMN recovery_codes;
-    ALTER TABLE users DROP COLUMN preferences; DROP TABLE acme_records; PRAGMA user_version = 6;";
+    ALTER TABLE users DROP COLUMN preferences; DROP TABLE acme_records;
+    ALTER TABLE webhooks DROP COLUMN active_since; PRAGMA user_version = 6;";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_of_schema_version_6_takes_a_reset_link_and_two_factor_sign_in() {

@@ -178,7 +178,7 @@ async fn clicks_are_counted_exactly_through_power_cuts() {
 async fn clicks_are_counted_exactly_through_failing_disks() {
     let mut dice = Dice(12);
     let counter = Counter::start();
-    for fault in [Fault::Sync, Fault::Full, Fault::Sync, Fault::Full] {
+    for fault in [Fault::Sync, Fault::Full].repeat(15) {
         counter.wait_for_more(5 + dice.below(30)).await;
         disk::fault(counter.path(), fault);
         for patience in (0..60_000).rev() {

@@ -1,5 +1,6 @@
 //! The click store.
 
+mod export;
 mod ingest;
 mod partitions;
 mod raw;
@@ -8,6 +9,7 @@ mod retention;
 mod sum;
 mod transfer;
 
+pub(crate) use transfer::ClicksReader;
 pub use transfer::SumsWriter;
 
 use std::sync::Arc;
@@ -15,9 +17,8 @@ use std::sync::Arc;
 use terse_core::clicks::{ClickSubject, LinkId};
 use terse_core::{Domain, LinkKey, OwnerId, StoreError, Timestamp};
 
-use crate::links::PostgresLinks;
 use crate::options::{PostgresOpenError, PostgresOptions};
-use crate::pool::{Connector, Pool};
+use crate::pool::{Connector, Pool, PostgresConnections};
 use crate::schema;
 use crate::tombstones::TombstoneTables;
 
@@ -49,13 +50,13 @@ impl PostgresClicks {
         Self::open_on(pool, &options, keep_raw).await
     }
 
-    /// The same, with the connections of the link store in the same database.
+    /// The same, with the connections of another store in the same database.
     pub async fn open_beside(
-        links: &PostgresLinks,
+        connections: &PostgresConnections,
         options: &PostgresOptions,
         keep_raw: bool,
     ) -> Result<Self, PostgresOpenError> {
-        Self::open_on(links.pool(), options, keep_raw).await
+        Self::open_on(Arc::clone(&connections.0), options, keep_raw).await
     }
 
     pub(crate) async fn open_on(

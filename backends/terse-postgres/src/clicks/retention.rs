@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use terse_core::clicks::{ClickRetention, MAX_VALUES_PER_DAY, Pruned, Retention, StoredSum, Unit};
+use terse_core::clicks::{
+    ClickRetention, JournalId, LOG_GENERATIONS, MAX_VALUES_PER_DAY, Pruned, Retention, StoredSum,
+    Unit,
+};
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
 use super::ingest::Columns;
@@ -30,6 +33,19 @@ impl ClickRetention for PostgresClicks {
 
     async fn erase_owner(&self, owner: OwnerId, erased_at: Timestamp) -> Result<(), StoreError> {
         Ok(retried(|| self.erase_owner_once(owner, erased_at)).await?)
+    }
+
+    async fn forget_logs(&self, before: Timestamp) -> Result<u64, StoreError> {
+        let sql = "WITH logs AS (DELETE FROM click_journals \
+             WHERE generation >= $1 AND generation < $2 RETURNING id), \
+             positions AS (DELETE FROM click_positions p USING logs WHERE p.journal = logs.id) \
+             SELECT count(*) FROM logs";
+        let (from, to) = (LOG_GENERATIONS, JournalId::log_generation(before));
+        let rows = self
+            .pool
+            .write_unrepeatable(sql, params![from.cast_signed(), to.cast_signed()])
+            .await?;
+        Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
     }
 
     async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError> {

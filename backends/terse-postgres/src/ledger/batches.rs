@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use terse_core::Timestamp;
 use terse_core::clicks::{
-    Added, Batch, Begun, Finished, Forgotten, JournalId, JournalSpan, LedgerSnapshot, Opened,
-    Position, UnfinishedBatch, spans_overlap,
+    Added, Batch, BeginResult, FinishResult, Forgotten, JournalId, JournalSpan, LOG_GENERATIONS,
+    LedgerSnapshot, Opened, Position, UnfinishedBatch, spans_overlap,
 };
 use tokio_postgres::Row;
 
@@ -66,16 +67,29 @@ impl PostgresLedger {
         Ok(Forgotten::Done)
     }
 
+    pub(super) async fn forget_logs_once(&self, before: Timestamp) -> Result<u64, Failure> {
+        let transaction = self.pool.begin().await?;
+        let sql = "WITH logs AS (DELETE FROM ledger_journals \
+             WHERE ledger = $1 AND generation >= $2 AND generation < $3 RETURNING id), \
+             positions AS (DELETE FROM ledger_positions p USING logs \
+             WHERE p.ledger = $1 AND p.journal = logs.id) SELECT count(*) FROM logs";
+        let (from, to) = (LOG_GENERATIONS, JournalId::log_generation(before));
+        let params = params![self.number, from.cast_signed(), to.cast_signed()];
+        let row = transaction.query_opt(sql, params).await?;
+        transaction.commit().await?;
+        Ok(row.map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
+    }
+
     pub(super) async fn begin_once(
         &self,
         batch: &Batch,
         repeat_within: Duration,
-    ) -> Result<Begun, Failure> {
+    ) -> Result<BeginResult, Failure> {
         let transaction = self.pool.begin().await?;
         let journals: Vec<&[u8]> = batch.spans.iter().map(|span| &span.journal.0[..]).collect();
         if !self.holds(&transaction, &batch.spans, &journals).await? {
             transaction.rollback().await?;
-            return Ok(Begun::Refused(Added::Fenced));
+            return Ok(BeginResult::Refused(Added::Fenced));
         }
         let sql = "SELECT sequence, id, spans, \
              begun_at > now() - make_interval(secs => $3) FROM ledger_batches \
@@ -90,7 +104,7 @@ impl PostgresLedger {
                 let tombstones = TOMBSTONES.of_batch(&transaction, batch).await?;
                 transaction.commit().await?;
                 let sequence = pending.sequence.cast_unsigned();
-                return Ok(Begun::Accepted { sequence, tombstones });
+                return Ok(BeginResult::Accepted { sequence, tombstones });
             }
             if pending.id == batch.id || spans_overlap(&pending.spans, &batch.spans) {
                 in_the_way.push(pending.sequence);
@@ -98,7 +112,7 @@ impl PostgresLedger {
         }
         if let Some(refusal) = self.refusal(&transaction, &batch.spans, &journals).await? {
             transaction.rollback().await?;
-            return Ok(Begun::Refused(refusal));
+            return Ok(BeginResult::Refused(refusal));
         }
         if !in_the_way.is_empty() {
             let sql = "UPDATE ledger_batches SET abandoned_at = now() \
@@ -113,20 +127,20 @@ impl PostgresLedger {
         let params = params![self.number, sequence, &batch.id[..], journals, spans];
         transaction.execute(sql, params).await?;
         transaction.commit().await?;
-        Ok(Begun::Accepted { sequence: sequence.cast_unsigned(), tombstones })
+        Ok(BeginResult::Accepted { sequence: sequence.cast_unsigned(), tombstones })
     }
 
-    pub(super) async fn finish_once(&self, sequence: i64) -> Result<Finished, Failure> {
+    pub(super) async fn finish_once(&self, sequence: i64) -> Result<FinishResult, Failure> {
         let transaction = self.pool.begin().await?;
         let sql = "SELECT sequence, id, spans, abandoned_at IS NOT NULL FROM ledger_batches \
              WHERE ledger = $1 AND sequence = $2 FOR UPDATE";
         let Some(row) = transaction.query_opt(sql, params![self.number, sequence]).await? else {
             transaction.rollback().await?;
-            return Ok(Finished::Before);
+            return Ok(FinishResult::Before);
         };
         if row.get(3) {
             transaction.rollback().await?;
-            return Ok(Finished::Abandoned);
+            return Ok(FinishResult::Abandoned);
         }
         let spans = Pending::read(&row)?.spans;
         let journals: Vec<&[u8]> = spans.iter().map(|span| &span.journal.0[..]).collect();
@@ -143,7 +157,7 @@ impl PostgresLedger {
         let sql = "DELETE FROM ledger_batches WHERE ledger = $1 AND sequence = $2";
         transaction.execute(sql, params![self.number, sequence]).await?;
         transaction.commit().await?;
-        Ok(Finished::Now)
+        Ok(FinishResult::Now)
     }
 
     pub(super) async fn snapshot_once(

@@ -1,6 +1,6 @@
 //! Erasures: tombstones for what comes later, and numbers that say which stored rows are erased.
 
-use terse_core::clicks::{Erased, LedgerErasure};
+use terse_core::clicks::{ErasedSubject, LedgerErasure};
 use terse_core::{LinkKey, OwnerId, Timestamp};
 
 use super::{PostgresLedger, TOMBSTONES, signed};
@@ -67,10 +67,11 @@ pub(super) async fn read(transaction: &Transaction<'_>) -> Result<Vec<LedgerEras
     for row in &transaction.query(sql, &[]).await? {
         let sequence = row.get::<_, i64>(0).cast_unsigned();
         let erased = match row.get::<_, Option<i64>>(4) {
-            Some(owner) => Erased::Owner(OwnerId(owner.cast_unsigned())),
-            None => {
-                Erased::Link(stored_key(row.get(1), row.get(2))?, Timestamp::from_ms(row.get(3)))
-            }
+            Some(owner) => ErasedSubject::Owner(OwnerId(owner.cast_unsigned())),
+            None => ErasedSubject::Link(
+                stored_key(row.get(1), row.get(2))?,
+                Timestamp::from_ms(row.get(3)),
+            ),
         };
         all.push(LedgerErasure { sequence, erased });
     }

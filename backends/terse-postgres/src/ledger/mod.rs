@@ -12,16 +12,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Batch, Begun, ClickLedger, Finished, Forgotten, JournalId, LedgerCleanup, LedgerMerge,
-    LedgerSnapshot, Opened,
+    Batch, BeginResult, ClickLedger, ErasedLink, FinishResult, Forgotten, JournalId, LedgerCleanup,
+    LedgerMerge, LedgerSnapshot, Opened,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
 use crate::exclusive::Transaction;
 use crate::failure::{Failure, corrupt};
-use crate::links::PostgresLinks;
 use crate::options::{PostgresOpenError, PostgresOptions};
-use crate::pool::{Connector, Pool, retried};
+use crate::pool::{Connector, Pool, PostgresConnections, retried};
 use crate::schema;
 use crate::sql::params;
 use crate::tombstones::TombstoneTables;
@@ -31,7 +30,7 @@ const TOMBSTONES: TombstoneTables = TombstoneTables { prefix: "ledger" };
 /// Whose batches a ledger decides about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(i16)]
-pub enum LedgerOf {
+pub enum LedgerKind {
     /// Those that the click store counts.
     Clicks = 1,
     /// Those that nodes send over a bus.
@@ -47,24 +46,24 @@ pub struct PostgresLedger {
 
 impl PostgresLedger {
     /// Connects, and creates or migrates the tables.
-    pub async fn open(options: PostgresOptions, of: LedgerOf) -> Result<Self, PostgresOpenError> {
+    pub async fn open(options: PostgresOptions, of: LedgerKind) -> Result<Self, PostgresOpenError> {
         let pool = Arc::new(Pool::open(&options).await?);
         Self::open_on(pool, &options, of).await
     }
 
-    /// The same, with the connections of the link store in the same database.
+    /// The same, with the connections of another store in the same database.
     pub async fn open_beside(
-        links: &PostgresLinks,
+        connections: &PostgresConnections,
         options: &PostgresOptions,
-        of: LedgerOf,
+        of: LedgerKind,
     ) -> Result<Self, PostgresOpenError> {
-        Self::open_on(links.pool(), options, of).await
+        Self::open_on(Arc::clone(&connections.0), options, of).await
     }
 
     async fn open_on(
         pool: Arc<Pool>,
         options: &PostgresOptions,
-        of: LedgerOf,
+        of: LedgerKind,
     ) -> Result<Self, PostgresOpenError> {
         let direct = options.direct_url.as_ref().unwrap_or(&options.url);
         schema::LEDGER.migrate(&Connector::new(direct, options.connect_timeout)?).await?;
@@ -91,11 +90,15 @@ impl ClickLedger for PostgresLedger {
         Ok(retried(|| self.open_once(journal)).await?)
     }
 
-    async fn begin(&self, batch: &Batch, repeat_within: Duration) -> Result<Begun, StoreError> {
+    async fn begin(
+        &self,
+        batch: &Batch,
+        repeat_within: Duration,
+    ) -> Result<BeginResult, StoreError> {
         Ok(retried(|| self.begin_once(batch, repeat_within)).await?)
     }
 
-    async fn finish(&self, sequence: u64) -> Result<Finished, StoreError> {
+    async fn finish(&self, sequence: u64) -> Result<FinishResult, StoreError> {
         Ok(retried(|| self.finish_once(sequence.cast_signed())).await?)
     }
 
@@ -138,6 +141,23 @@ impl ClickLedger for PostgresLedger {
             Ok(pruned)
         });
         Ok(pruning.await?)
+    }
+
+    async fn forget_logs(&self, before: Timestamp) -> Result<u64, StoreError> {
+        Ok(retried(|| self.forget_logs_once(before)).await?)
+    }
+
+    async fn erased_links(
+        &self,
+        since: Timestamp,
+        after: Option<&ErasedLink>,
+        limit: usize,
+    ) -> Result<Vec<ErasedLink>, StoreError> {
+        Ok(TOMBSTONES.links_since(&self.pool, since, after, limit).await?)
+    }
+
+    async fn erased_owners(&self, since: Timestamp) -> Result<Vec<OwnerId>, StoreError> {
+        Ok(TOMBSTONES.owners_since(&self.pool, since).await?)
     }
 
     async fn begin_merge(&self) -> Result<LedgerMerge, StoreError> {

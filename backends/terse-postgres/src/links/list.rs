@@ -83,18 +83,26 @@ struct Values {
     domain: Option<String>,
     tag: Option<String>,
     pattern: Option<String>,
+    /// The same as it is written in the rules, which are JSON.
+    rules_pattern: Option<String>,
     now: SqlTimestamp,
     limit: i64,
 }
 
 impl Values {
     fn of(query: &ListQuery, after: Option<Position>, limit: usize) -> Self {
+        let text = query.text.as_ref().map(|text| text.to_ascii_lowercase());
+        let in_json = |text: &String| {
+            let quoted = serde_json::Value::from(text.as_str()).to_string();
+            contains_pattern(&quoted[1..quoted.len() - 1])
+        };
         Self {
             after: after.map(|at| (SqlTimestamp(at.created_at), at.domain, at.code)),
             owner: query.owner.map(|owner| owner.0.cast_signed()),
             domain: query.domain.as_ref().map(|domain| domain.as_str().to_owned()),
             tag: query.tag.clone(),
-            pattern: query.text.as_ref().map(|text| contains_pattern(&text.to_ascii_lowercase())),
+            pattern: text.as_deref().map(contains_pattern),
+            rules_pattern: text.as_ref().map(in_json),
             now: SqlTimestamp(query.now),
             // One more, to know whether there is a next page.
             limit: limit as i64 + 1,
@@ -132,11 +140,13 @@ impl Values {
         if let Some(tag) = &self.tag {
             conditions.push(format!("l.tags @> ARRAY[{}]", value!(tag)));
         }
-        if let Some(pattern) = &self.pattern {
+        if let (Some(pattern), Some(rules)) = (&self.pattern, &self.rules_pattern) {
+            // Each side has an index.
+            let (pattern, rules) = (value!(pattern), value!(rules));
             conditions.push(format!(
-                "lower((l.code || E'\\n' || l.target || E'\\n' || coalesce(l.title, '')) \
-                 COLLATE \"C\") LIKE {}",
-                value!(pattern)
+                "(lower((l.code || E'\\n' || l.target || E'\\n' || coalesce(l.title, '')) \
+                 COLLATE \"C\") LIKE {pattern} \
+                 OR (l.rules IS NOT NULL AND lower(l.rules COLLATE \"C\") LIKE {rules}))"
             ));
         }
         if let Some(archived) = query.archived {
@@ -183,14 +193,10 @@ fn status_sql(now: &str) -> String {
     )
 }
 
-/// Whether code, target or title contains the text. The server's condition joins them with line
-/// breaks, so that a text with one could match across two.
+/// Whether the link contains the text. The server's condition joins code, target and title with
+/// line breaks, so that a text with one could match across two, and compares the rules as JSON.
 fn contains(link: &Link, query: &ListQuery) -> bool {
-    let Some(text) = query.text.as_ref().map(|text| text.to_ascii_lowercase()) else { return true };
-    let contains = |haystack: &str| haystack.to_ascii_lowercase().contains(&text);
-    contains(link.key.code.as_str())
-        || contains(link.target.as_str())
-        || link.title.as_ref().is_some_and(|title| contains(title.as_str()))
+    query.text.as_ref().is_none_or(|text| link.contains(&text.to_ascii_lowercase()))
 }
 
 /// A position in a list: the creation time, then domain and code with a zero octet between them.

@@ -24,7 +24,7 @@ use terse_core::{
 
 use crate::failure::unavailable;
 use crate::options::{PostgresOpenError, PostgresOptions};
-use crate::pool::{Connector, Pool};
+use crate::pool::{Connector, Pool, PostgresConnections};
 use crate::schema;
 use crate::sql::params;
 use crate::transfer;
@@ -48,7 +48,7 @@ impl PostgresLinks {
     pub async fn open(options: PostgresOptions) -> Result<Self, PostgresOpenError> {
         let direct = options.direct_url.as_ref().unwrap_or(&options.url);
         let direct = Connector::new(direct, options.connect_timeout)?;
-        schema::LINKS.migrate(&direct).await?;
+        schema::LINKS.migrate_partitioned(&direct, options.partitions).await?;
         let pool = Arc::new(Pool::open(&options).await?);
         transfer::check_finished(&pool).await?;
         let identity = identity(&pool, options.alphabet)
@@ -61,8 +61,9 @@ impl PostgresLinks {
         Ok(Self { pool, identity, numbering, lookups, inserter, feed })
     }
 
-    pub(crate) fn pool(&self) -> Arc<Pool> {
-        Arc::clone(&self.pool)
+    /// Its connections, for other stores in the same database.
+    pub fn connections(&self) -> PostgresConnections {
+        PostgresConnections(Arc::clone(&self.pool))
     }
 
     /// How many new links are waiting to be committed.
@@ -101,15 +102,21 @@ async fn identity(pool: &Pool, alphabet: Alphabet) -> Result<StoreIdentity, Stor
         params![&new.secret()[..], new.alphabet.as_str(), new.code_hash.as_str()],
     )
     .await?;
+    let stored = stored_identity(pool).await?;
+    stored.ok_or_else(|| crate::failure::corrupt("the store has no identity"))
+}
+
+/// The identity of the store, if a node has created one.
+pub(crate) async fn stored_identity(pool: &Pool) -> Result<Option<StoreIdentity>, StoreError> {
     let rows = pool.lookup("SELECT secret, alphabet, code_hash FROM link_store", &[]).await?;
-    let row = rows.first().ok_or_else(|| crate::failure::corrupt("the store has no identity"))?;
+    let Some(row) = rows.first() else { return Ok(None) };
     let unknown = |what: &str| crate::failure::corrupt(format!("the store has an unknown {what}"));
     let secret: Vec<u8> = row.get(0);
-    Ok(StoreIdentity::from_stored(
+    Ok(Some(StoreIdentity::from_stored(
         secret.try_into().map_err(|_| unknown("secret"))?,
         Alphabet::parse(row.get(1)).ok_or_else(|| unknown("alphabet"))?,
         CodeHash::parse(row.get(2)).ok_or_else(|| unknown("code hash"))?,
-    ))
+    )))
 }
 
 #[async_trait]
@@ -170,8 +177,8 @@ impl ChangeFeed for PostgresLinks {
 
 #[async_trait]
 impl Outbox for PostgresLinks {
-    async fn outbox(&self, limit: usize) -> Result<OutboxPage, StoreError> {
-        self.waiting_events(limit).await
+    async fn outbox(&self, after: Option<u64>, limit: usize) -> Result<OutboxPage, StoreError> {
+        self.waiting_events(after, limit).await
     }
 
     async fn outbox_done(&self, positions: &[u64]) -> Result<(), StoreError> {

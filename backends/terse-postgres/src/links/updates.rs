@@ -1,9 +1,8 @@
 //! Changes of links, their earlier versions, and the events that wait.
 
-use terse_core::registry::EventKind;
 use terse_core::{
-    ClickSpend, EventId, Link, LinkKey, LinkVersion, MAX_REVISIONS, OutboxEntry, OutboxEvent,
-    OutboxPage, Revision, StoreError, Timestamp, Updated, link_codec,
+    ClickSpend, EventId, Link, LinkKey, LinkVersion, MAX_REVISIONS, OutboxEvent, OutboxPage,
+    OutboxRow, Revision, StoreError, Timestamp, Updated, link_codec,
 };
 
 use super::PostgresLinks;
@@ -111,29 +110,28 @@ impl PostgresLinks {
         })
     }
 
-    pub(super) async fn waiting_events(&self, limit: usize) -> Result<OutboxPage, StoreError> {
+    pub(super) async fn waiting_events(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<OutboxPage, StoreError> {
         let limit = limit.min(MAX_EVENTS) as i64;
+        let after = after.map_or(-1, |after| i64::try_from(after).unwrap_or(i64::MAX));
         let rows = self
             .pool
             .list(
-                "SELECT id, kind, at, link, event FROM link_outbox ORDER BY id LIMIT $1",
-                params![limit],
+                "SELECT id, kind, at, link, event FROM link_outbox WHERE id > $1 \
+                 ORDER BY id LIMIT $2",
+                params![after, limit],
             )
             .await?;
         let mut page = OutboxPage::default();
         for row in &rows {
-            let position = position(row);
-            let (kind, link): (&str, &[u8]) = (row.get(1), row.get(3));
+            let (position, kind) = (position(row), row.get(1));
             let id = row.get::<_, &[u8]>(4).try_into().ok().map(EventId);
-            match (EventKind::parse(kind), link_codec::decode(link), id) {
-                (Some(kind), Some(link), Some(id)) => {
-                    let event = OutboxEvent { kind, at: row.get::<_, SqlTimestamp>(2).0 };
-                    page.entries.push(OutboxEntry { position, id, event, link });
-                }
-                _ => {
-                    tracing::error!(position, kind, "left out an event that cannot be read");
-                    page.unreadable.push(position);
-                }
+            let (at, link) = (row.get::<_, SqlTimestamp>(2).0, row.get(3));
+            if !page.push(OutboxRow { position, id, kind, at, link }) {
+                tracing::error!(position, kind, "left out an event that cannot be read");
             }
         }
         Ok(page)

@@ -18,11 +18,11 @@ use terse_core::registry::RegistryError;
 use tokio_postgres::Row;
 
 use crate::failure::Failure;
-use crate::links::PostgresLinks;
 use crate::options::{PostgresOpenError, PostgresOptions};
-use crate::pool::{Connector, Pool};
+use crate::pool::{Connector, Pool, PostgresConnections};
 use crate::schema;
 use crate::sql::{Param, params};
+use crate::transfer;
 
 type Answer<T> = Result<T, RegistryError>;
 
@@ -39,15 +39,21 @@ impl PostgresRegistry {
     /// this.
     pub async fn open(options: PostgresOptions) -> Result<Self, PostgresOpenError> {
         let pool = Arc::new(Pool::open(&options).await?);
+        transfer::check_finished(&pool).await?;
         Self::open_on(pool, &options).await
     }
 
-    /// The same, with the connections of the link store in the same database.
+    /// The same, with the connections of another store in the same database.
     pub async fn open_beside(
-        links: &PostgresLinks,
+        connections: &PostgresConnections,
         options: &PostgresOptions,
     ) -> Result<Self, PostgresOpenError> {
-        Self::open_on(links.pool(), options).await
+        Self::open_on(Arc::clone(&connections.0), options).await
+    }
+
+    /// Its connections, for other stores in the same database.
+    pub fn connections(&self) -> PostgresConnections {
+        PostgresConnections(Arc::clone(&self.pool))
     }
 
     async fn open_on(

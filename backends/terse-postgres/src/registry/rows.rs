@@ -18,7 +18,7 @@ type Read<T> = Result<T, Failure>;
 /// The number of columns of an account.
 pub(super) const ACCOUNT: usize = 17;
 /// The number of columns of a webhook.
-pub(super) const WEBHOOK: usize = 12;
+pub(super) const WEBHOOK: usize = 13;
 
 /// The columns of accounts, as [`account`] reads them.
 pub(super) const ACCOUNT_COLUMNS: &str = "a.id, a.name, a.role, a.created_at, a.password, \
@@ -35,7 +35,7 @@ pub(super) const AUDIT_COLUMNS: &str = "number, at, actor, act, subject, why, be
 /// The columns of webhooks, as [`webhook`] reads them.
 pub(super) const WEBHOOK_COLUMNS: &str = "w.id, w.owner, w.url, w.events, w.created_at, \
      w.generation, w.rotated_at, w.disabled_at, w.disabled_why, w.waiting, w.dropped, \
-     w.delivered_at";
+     w.delivered_at, w.active_since";
 /// The columns of deliveries, as [`delivery`] reads them.
 pub(super) const DELIVERY_COLUMNS: &str = "d.id, d.webhook, d.event, d.kind, d.body, \
      d.created_at, d.state, d.attempts, d.next_at, d.tried_at, d.status, d.problem";
@@ -179,6 +179,7 @@ pub(super) fn report(row: &Row) -> Read<AbuseReport> {
 /// Reads [`WEBHOOK_COLUMNS`].
 pub(super) fn webhook(row: &Row) -> Read<Webhook> {
     let number = id(row, 0)?;
+    let created_at = time(row, 4)?;
     let disabled = match (maybe_time(row, 7)?, get(row, 8)?) {
         (Some(at), Some(why)) => Some(Deactivation { at, why }),
         (None, None) => None,
@@ -189,7 +190,8 @@ pub(super) fn webhook(row: &Row) -> Read<Webhook> {
         owner: OwnerId(id(row, 1)?),
         url: Target::from_stored(get(row, 2)?),
         events: word(row, 3, "webhook's events", SubscribedEvents::from_stored)?,
-        created_at: time(row, 4)?,
+        created_at,
+        active_since: maybe_time(row, 12)?.unwrap_or(created_at),
         generation: get::<i32>(row, 5)?.cast_unsigned(),
         rotated_at: maybe_time(row, 6)?,
         disabled,

@@ -5,7 +5,7 @@ use terse_core::registry::{
     Actor, Attribution, AuditRecord, Deactivation, Delivery, DeliveryAttempt, DeliveryClaim,
     DeliveryId, DeliveryState, DueDelivery, EnqueueResult, MAX_SETTLED_PER_WEBHOOK,
     MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook,
-    WebhookChange, WebhookId, WebhookStore,
+    WebhookChange, WebhookId, WebhookStore, WebhookToggle,
 };
 use terse_core::{OwnerId, StoreError, Timestamp};
 
@@ -54,8 +54,8 @@ impl Step<'_> {
         let off = after.disabled.as_ref();
         self.run(
             "UPDATE webhooks SET url = $2, events = $3, generation = $4, rotated_at = $5, \
-             disabled_at = $6, disabled_why = $7, waiting = $8, dropped = $9, delivered_at = $10 \
-             WHERE id = $1",
+             disabled_at = $6, disabled_why = $7, waiting = $8, dropped = $9, delivered_at = $10, \
+             active_since = $11 WHERE id = $1",
             params![
                 after.id.0.cast_signed(),
                 after.url.as_str(),
@@ -66,7 +66,8 @@ impl Step<'_> {
                 off.map(|off| off.why.as_str()),
                 after.waiting.cast_signed(),
                 after.dropped.cast_signed(),
-                after.delivered_at.map(SqlTimestamp)
+                after.delivered_at.map(SqlTimestamp),
+                SqlTimestamp(after.active_since)
             ],
         )
         .await?;
@@ -231,8 +232,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    async fn settle(&self, settlement: &DeliveryAttempt) -> Result<bool, StepError> {
-        let DeliveryAttempt { webhook: id, claim_number, delivery, disable } = settlement;
+    async fn record_attempt(&self, attempt: &DeliveryAttempt) -> Result<bool, StepError> {
+        let DeliveryAttempt { webhook: id, claim_number, delivery, disable } = attempt;
         let Some((before, last)) = self.webhook(None, *id).await? else { return Ok(false) };
         if last != *claim_number {
             return Ok(false);
@@ -261,8 +262,9 @@ impl Step<'_> {
         )
         .await?;
         let at = tried_at.unwrap_or(delivery.created_at);
-        let disabled = disable.as_ref().map(|why| Some(Deactivation { at, why: why.clone() }));
-        let mut after = WebhookChange { disabled, ..WebhookChange::default() }.apply(&before);
+        let off = |why: &String| WebhookToggle::Off(Deactivation { at, why: why.clone() });
+        let switch = disable.as_ref().map(off);
+        let mut after = WebhookChange { switch, ..WebhookChange::default() }.apply(&before);
         if *state != DeliveryState::Waiting {
             after.waiting = after.waiting.saturating_sub(1);
             let most = MAX_SETTLED_PER_WEBHOOK as i64;
@@ -366,8 +368,8 @@ impl WebhookStore for PostgresRegistry {
         step!(self, Rows, |step| { step.due(&claim).await })
     }
 
-    async fn settle(&self, settlement: DeliveryAttempt) -> Answer<bool> {
-        step!(self, Rows, |step| { step.settle(&settlement).await })
+    async fn record_attempt(&self, attempt: DeliveryAttempt) -> Answer<bool> {
+        step!(self, Rows, |step| { step.record_attempt(&attempt).await })
     }
 
     async fn resend(

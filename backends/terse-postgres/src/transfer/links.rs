@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use terse_core::transfer::{Digest, MovedLink};
 use terse_core::{Code, Domain, LinkKey, LinkVersion, StoreError, link_codec};
 
-use super::{DatabaseImport, DatabaseImportError, write};
+use super::{DatabaseImport, TransferError, moved, write};
 use crate::exclusive::Transaction;
 use crate::failure::{Failure, corrupt};
 use crate::links::row::{self, NEW_COLUMNS, NewRows, unnested, written_columns};
@@ -22,7 +22,7 @@ const DELETE: [&str; 2] = [
 impl DatabaseImport {
     /// Makes the database have these links exactly as they are here, and reads back what it has
     /// written. Returns how many it has written.
-    pub async fn sync_links(&self, links: &[MovedLink]) -> Result<u64, DatabaseImportError> {
+    pub async fn sync_links(&self, links: &[MovedLink]) -> Result<u64, TransferError> {
         let differing = self.differing(links).await?;
         if differing.is_empty() {
             return Ok(0);
@@ -44,7 +44,7 @@ impl DatabaseImport {
     }
 
     /// Those that the database lacks, or has in another version.
-    async fn differing(&self, links: &[MovedLink]) -> Result<Vec<MovedLink>, DatabaseImportError> {
+    async fn differing(&self, links: &[MovedLink]) -> Result<Vec<MovedLink>, TransferError> {
         let (domains, codes) = names(links.iter().map(|moved| &moved.link.key));
         let sql = format!(
             "SELECT {}, l.marked FROM unnest($1, $2) AS k (domain, code) JOIN links l \
@@ -52,7 +52,7 @@ impl DatabaseImport {
             row::COLUMNS
         );
         let rows = self.read(&sql, params![domains, codes]).await?;
-        let there = self.moved(&rows).await?;
+        let there = moved(&self.pool, &rows).await?;
         let there: HashMap<&LinkKey, Digest> =
             there.iter().map(|moved| (&moved.link.key, digest(moved))).collect();
         let differs = |moved: &&MovedLink| there.get(&moved.link.key) != Some(&digest(moved));
@@ -60,7 +60,7 @@ impl DatabaseImport {
     }
 
     /// How many links there are.
-    pub async fn count_links(&self) -> Result<u64, DatabaseImportError> {
+    pub async fn count_links(&self) -> Result<u64, TransferError> {
         let rows = self.read("SELECT count(*) FROM links", &[]).await?;
         Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
     }
@@ -70,7 +70,7 @@ impl DatabaseImport {
         &self,
         after: Option<&LinkKey>,
         limit: usize,
-    ) -> Result<Vec<LinkKey>, DatabaseImportError> {
+    ) -> Result<Vec<LinkKey>, TransferError> {
         let (domain, code) = after.map_or(("", ""), |key| (key.domain.as_str(), key.code.as_str()));
         let sql = "SELECT domain, code FROM links WHERE (domain, code) > ($1, $2) \
              ORDER BY domain, code LIMIT $3";
@@ -85,7 +85,7 @@ impl DatabaseImport {
     }
 
     /// Deletes links that were purged meanwhile.
-    pub async fn delete_links(&self, keys: &[LinkKey]) -> Result<(), DatabaseImportError> {
+    pub async fn delete_links(&self, keys: &[LinkKey]) -> Result<(), TransferError> {
         let (domains, codes) = names(keys.iter());
         for sql in DELETE {
             write(&self.pool, sql, params![domains, codes]).await?;
@@ -94,7 +94,7 @@ impl DatabaseImport {
     }
 
     /// The numbers of codes that were leased meanwhile are not leased again.
-    pub async fn raise_leases(&self, leases: &[(u8, u64)]) -> Result<(), DatabaseImportError> {
+    pub async fn raise_leases(&self, leases: &[(u8, u64)]) -> Result<(), TransferError> {
         let (lengths, next): (Vec<i16>, Vec<i64>) =
             leases.iter().map(|(length, next)| (i16::from(*length), next.cast_signed())).unzip();
         let sql = "INSERT INTO link_leases AS l (length, next) SELECT * FROM unnest($1, $2) \
@@ -103,7 +103,7 @@ impl DatabaseImport {
     }
 
     /// Removes the clicks that an earlier attempt has written.
-    pub async fn clear_clicks(&self) -> Result<(), DatabaseImportError> {
+    pub async fn clear_clicks(&self) -> Result<(), TransferError> {
         let sql = "TRUNCATE click_raw, click_raw_days, click_buckets, click_subjects";
         write(&self.pool, sql, &[]).await
     }

@@ -12,6 +12,24 @@ async fn fresh_links() -> Option<LinkStorePair> {
 }
 terse_testkit::link_store!(fresh_links);
 
+/// The same promises hold for a table of links that is divided into partitions.
+mod partitioned {
+    use super::*;
+
+    async fn fresh_links() -> Option<LinkStorePair> {
+        let options = PostgresOptions {
+            partitions: 3,
+            ..PostgresOptions::new(PostgresServer::shared().fresh())
+        };
+        let a = PostgresLinks::open(options.clone()).await.unwrap();
+        let b = PostgresLinks::open(options.clone()).await.unwrap();
+        let kind = "SELECT relkind FROM pg_class WHERE oid = 'links'::regclass";
+        assert_eq!(PostgresServer::shared().sql(&options.url, kind), "p");
+        Some(LinkStorePair::two(a, b))
+    }
+    terse_testkit::link_store!(fresh_links);
+}
+
 async fn fresh_registry() -> Option<(PostgresRegistry, PostgresRegistry)> {
     let url = PostgresServer::shared().fresh();
     let a = PostgresRegistry::open(PostgresOptions::new(url.clone())).await.unwrap();

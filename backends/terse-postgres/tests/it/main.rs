@@ -9,3 +9,4 @@ mod pooler;
 mod replica;
 mod restored;
 mod tables;
+mod upgrades;

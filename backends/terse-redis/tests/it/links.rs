@@ -212,6 +212,31 @@ async fn a_redis_that_was_restarted_or_flushed_is_used_again() {
 }
 
 #[tokio::test]
+async fn a_copy_that_is_used_while_the_store_is_away_has_its_age() {
+    let (server, store) = (RedisServer::start(&[]), Arc::new(MemoryStore::default()));
+    let a = Node::new(&server, &store, false).await;
+    let link = alias("aged", "https://example.com/1");
+    put(&store, &link).await;
+    a.warm(&link).await;
+    assert_eq!(a.links.age(&link.key), Duration::ZERO);
+    let place = server.ask(&["randomkey"]);
+    let rewrite = |minutes: u64| {
+        let now: u64 = server.ask(&["time"]).lines().next().unwrap().parse().unwrap();
+        let written = format!("{:012x}", (now - minutes * 60) * 1000);
+        server.ask(&["setrange", &place, "17", &written]);
+    };
+    // Old, but not older than the changes that were replayed when the node began.
+    rewrite(7);
+    store.fail(true);
+    assert_eq!(a.links.get(&link.key).await.unwrap(), Some(link.clone()));
+    let age = a.links.age(&link.key);
+    assert!(age >= Duration::from_mins(7) && age < Duration::from_mins(9), "{age:?}");
+    store.fail(false);
+    a.links.get(&link.key).await.unwrap();
+    assert_eq!(a.links.age(&link.key), Duration::ZERO);
+}
+
+#[tokio::test]
 async fn after_missed_changes_no_earlier_copy_is_used() {
     let (server, store) = (RedisServer::start(&[]), Arc::new(MemoryStore::default()));
     let a = Node::new(&server, &store, false).await;

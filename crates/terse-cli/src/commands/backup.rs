@@ -7,18 +7,20 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use terse_core::Clock;
+use terse_core::{Clock, ObjectStorage};
 
+use super::stored_backups::StoredBackupCommand;
 use crate::data_files::{DataFile, DataFiles};
 use crate::terminal::say;
 use crate::transfer::digest_of;
 
-const MANIFEST: &str = "manifest.json";
+pub(super) const MANIFEST: &str = "manifest.json";
 /// The version of the manifest. Newer ones are refused, since they may list files that we would
 /// lose. Version 1 had no clicks, version 2 no owners.
 const VERSION: u32 = 3;
@@ -28,10 +30,29 @@ pub const LAST_BACKUP: &str = "last-backup";
 /// Copy snapshots of links, clicks and accounts into a new folder. Works while a
 /// server is running.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  terse backup /backups/terse-$(date +%F)")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
+Examples:
+  terse backup /backups/terse-$(date +%F)
+  terse backup send     to the place of the setting backup.url
+  terse backup drill    restores the newest one there into a temporary folder, and checks it"
+)]
 pub struct BackupArgs {
     /// The folder to create; it must not exist or must be empty
-    dir: PathBuf,
+    #[arg(required = true)]
+    dir: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<StoredBackupCommand>,
+}
+
+/// What the commands about backups need.
+pub struct BackupContext<'a> {
+    /// The files of the settings' data folder, or of another one with the same names.
+    pub files_in: &'a (dyn Fn(Option<&Path>) -> anyhow::Result<DataFiles> + Send + Sync),
+    /// The place of the setting `backup.url`.
+    pub storage: &'a dyn Fn() -> anyhow::Result<Arc<dyn ObjectStorage>>,
 }
 
 /// Replace the store with a backup. The server must not be running.
@@ -47,12 +68,12 @@ pub struct RestoreArgs {
 
 /// The manifest of a backup.
 #[derive(Debug, Deserialize, Serialize)]
-struct Manifest {
+pub(super) struct Manifest {
     /// The version of the manifest.
     version: u32,
     /// The version of terse that wrote it.
     terse: String,
-    created_at: String,
+    pub(super) created_at: String,
     /// The checksum of the links' file.
     sha256: String,
     bytes: u64,
@@ -75,73 +96,106 @@ struct BackupFile {
     count: Option<u64>,
 }
 
-impl BackupArgs {
-    /// Copies the files.
-    pub fn run(&self, files: &DataFiles, json: bool) -> anyhow::Result<bool> {
-        let empty = std::fs::read_dir(&self.dir).map(|mut entries| entries.next().is_none());
-        ensure!(
-            empty.unwrap_or(!self.dir.exists()),
-            "{} exists already and is not empty",
-            self.dir.display()
-        );
-        let folder = self
-            .dir
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-        // A private folder (0700), which is deleted if anything below fails.
-        let partial = tempfile::Builder::new().prefix(".terse-backup").tempdir_in(folder)?;
-        let copied = |of: &DataFile| -> anyhow::Result<BackupFile> {
-            let path = partial.path().join(of.name);
-            (of.copy)(&of.path, &path).with_context(|| format!("copying {}", of.name))?;
-            let count = (of.verify)(&path)
-                .with_context(|| format!("the copy of {} is damaged", of.name))?;
-            let file = File::open(&path)?;
-            file.sync_all()?;
-            Ok(BackupFile { sha256: digest_of(&file)?, bytes: file.metadata()?.len(), count })
+impl Manifest {
+    /// The files, each with what it holds, its checksum and its number of entries.
+    pub(super) fn files<'a>(
+        &'a self,
+        of: &'a DataFiles,
+    ) -> impl Iterator<Item = (&'a DataFile, &'a str, Option<u64>)> {
+        let further = [(&of.clicks, &self.clicks), (&of.owners, &self.owners)];
+        let further = further.into_iter().filter_map(|(file, copied)| {
+            copied.as_ref().map(|copied| (file, copied.sha256.as_str(), copied.count))
+        });
+        std::iter::once((&of.links, self.sha256.as_str(), self.links)).chain(further)
+    }
+
+    /// The octets of all files.
+    fn total_bytes(&self) -> u64 {
+        let further = [&self.clicks, &self.owners].into_iter().flatten();
+        self.bytes + further.map(|copied| copied.bytes).sum::<u64>()
+    }
+
+    /// What it holds, in words.
+    pub(super) fn summary(&self) -> String {
+        let counted = |count: Option<u64>, what: &str| match count {
+            Some(1) => format!("1 {what}, "),
+            Some(count) => format!("{count} {what}s, "),
+            None => String::new(),
         };
-        let created_at = Clock::default().now().to_string();
-        let BackupFile { sha256, bytes, count: links } = copied(&files.links)?;
-        let if_there = |of: &DataFile| of.path.exists().then(|| copied(of)).transpose();
-        // Copy owners after links: an owner without links is harmless, a link without its owner is
-        // not.
-        let (clicks, owners) = (if_there(&files.clicks)?, if_there(&files.owners)?);
-        let terse = env!("CARGO_PKG_VERSION").into();
-        let manifest =
-            Manifest { version: VERSION, terse, created_at, sha256, bytes, links, clicks, owners };
-        let mut out = File::create(partial.path().join(MANIFEST))?;
-        out.write_all(&serde_json::to_vec_pretty(&manifest)?)?;
-        out.sync_all()?;
-        sync_folder(partial.path())?;
-        std::fs::rename(partial.path(), &self.dir)
-            .with_context(|| format!("naming the backup {}", self.dir.display()))?;
-        drop(partial.keep());
-        sync_folder(folder)?;
-        // For the metrics of a server on this folder. Not fatal: the backup is complete.
-        if let Err(error) = File::create(files.data_dir.join(LAST_BACKUP)) {
-            eprintln!("the time of the backup could not be recorded: {error}");
-        }
+        let count = |copied: &Option<BackupFile>| copied.as_ref().and_then(|copied| copied.count);
+        format!(
+            "{}{}{}{} bytes",
+            counted(self.links, "link"),
+            counted(count(&self.clicks), "click"),
+            counted(count(&self.owners), "account"),
+            self.total_bytes()
+        )
+    }
+}
+
+/// Copies the files into a new folder, reads the copies back and writes their checksums.
+pub(super) fn write_backup(dir: &Path, files: &DataFiles) -> anyhow::Result<Manifest> {
+    let empty = std::fs::read_dir(dir).map(|mut entries| entries.next().is_none());
+    ensure!(empty.unwrap_or(!dir.exists()), "{} exists already and is not empty", dir.display());
+    let folder =
+        dir.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    // A private folder (0700), which is deleted if anything below fails.
+    let partial = tempfile::Builder::new().prefix(".terse-backup").tempdir_in(folder)?;
+    let copied = |of: &DataFile| -> anyhow::Result<BackupFile> {
+        let path = partial.path().join(of.name);
+        (of.copy)(&of.path, &path).with_context(|| format!("copying {}", of.name))?;
+        let count =
+            (of.verify)(&path).with_context(|| format!("the copy of {} is damaged", of.name))?;
+        let file = File::open(&path)?;
+        file.sync_all()?;
+        Ok(BackupFile { sha256: digest_of(&file)?, bytes: file.metadata()?.len(), count })
+    };
+    let created_at = Clock::default().now().to_string();
+    let BackupFile { sha256, bytes, count: links } = copied(&files.links)?;
+    let if_there = |of: &DataFile| of.path.exists().then(|| copied(of)).transpose();
+    // Copy owners after links: an owner without links is harmless, a link without its owner is
+    // not.
+    let (clicks, owners) = (if_there(&files.clicks)?, if_there(&files.owners)?);
+    let terse = env!("CARGO_PKG_VERSION").into();
+    let manifest =
+        Manifest { version: VERSION, terse, created_at, sha256, bytes, links, clicks, owners };
+    let mut out = File::create(partial.path().join(MANIFEST))?;
+    out.write_all(&serde_json::to_vec_pretty(&manifest)?)?;
+    out.sync_all()?;
+    sync_folder(partial.path())?;
+    std::fs::rename(partial.path(), dir)
+        .with_context(|| format!("naming the backup {}", dir.display()))?;
+    drop(partial.keep());
+    sync_folder(folder)?;
+    Ok(manifest)
+}
+
+/// Records the time of a backup, for the metrics of a server on this folder.
+pub(super) fn record_time(data_dir: &Path) {
+    // Not fatal: the backup is complete.
+    if let Err(error) = File::create(data_dir.join(LAST_BACKUP)) {
+        eprintln!("the time of the backup could not be recorded: {error}");
+    }
+}
+
+impl BackupArgs {
+    /// Copies the files, or does what the subcommand says.
+    pub fn run(&self, context: &BackupContext<'_>, json: bool) -> anyhow::Result<bool> {
+        let dir = match (&self.command, &self.dir) {
+            (Some(command), _) => return command.run(context, json),
+            (None, Some(dir)) => dir,
+            (None, None) => bail!("the folder for the backup is missing"),
+        };
+        let files = (context.files_in)(None)?;
+        let manifest = write_backup(dir, &files)?;
+        record_time(&files.data_dir);
         if json {
             let mut shown = json!(manifest);
-            shown["dir"] = json!(self.dir);
+            shown["dir"] = json!(dir);
             say(&shown.to_string())?;
         } else {
-            let counted = |count: Option<u64>, what: &str| match count {
-                Some(1) => format!("1 {what}, "),
-                Some(count) => format!("{count} {what}s, "),
-                None => String::new(),
-            };
-            let links = counted(manifest.links, "link");
-            let count =
-                |copied: &Option<BackupFile>| copied.as_ref().and_then(|copied| copied.count);
-            let (clicks, owners) = (
-                counted(count(&manifest.clicks), "click"),
-                counted(count(&manifest.owners), "account"),
-            );
-            let further = [&manifest.clicks, &manifest.owners].into_iter().flatten();
-            let bytes = manifest.bytes + further.map(|copied| copied.bytes).sum::<u64>();
-            say(&format!("{links}{clicks}{owners}{bytes} bytes in {}", self.dir.display()))?;
+            say(&format!("{} in {}", manifest.summary(), dir.display()))?;
         }
         Ok(true)
     }
@@ -150,39 +204,8 @@ impl BackupArgs {
 impl RestoreArgs {
     /// Replaces the files.
     pub fn run(&self, files: &DataFiles, json: bool) -> anyhow::Result<bool> {
-        let manifest = read_manifest(&self.dir)?;
-        let target = files.links.path.clone();
-        let _lock = (files.lock)().context("stop the server first")?;
-        ensure!(
-            self.force || !target.exists(),
-            "there is a store already: {}; --force moves it aside and continues",
-            target.display()
-        );
-        // Move nothing until all files have been copied and verified.
-        let links = self.copy_in(&files.links, &manifest.sha256)?;
-        let mut all = Vec::new();
-        for (file, copied) in [(&files.clicks, &manifest.clicks), (&files.owners, &manifest.owners)]
-        {
-            if let Some(copied) = copied {
-                all.push(self.copy_in(file, &copied.sha256)?);
-            }
-        }
-        // The links last: if a step before fails, there is no store, and the restore can be
-        // repeated.
-        all.push(links);
-        let mut aside = None;
-        for arrived in all.iter().rev() {
-            move_aside(&arrived.place, &mut aside)?;
-        }
-        for arrived in &all {
-            std::fs::rename(&arrived.file, &arrived.place).with_context(|| match &aside {
-                Some(aside) => {
-                    format!("putting the backup in place; what was there is in {}", aside.display())
-                }
-                None => "putting the backup in place".into(),
-            })?;
-            sync_folder(arrived.place.parent().unwrap_or(Path::new(".")))?;
-        }
+        let (manifest, aside) = restore(&self.dir, files, self.force)?;
+        let target = &files.links.path;
         if json {
             say(&json!({ "store": target, "links": manifest.links, "moved_aside": aside })
                 .to_string())?;
@@ -200,6 +223,47 @@ impl RestoreArgs {
     }
 }
 
+/// Replaces the files by those of a backup. Returns where the old ones are, if there were any.
+pub(super) fn restore(
+    dir: &Path,
+    files: &DataFiles,
+    force: bool,
+) -> anyhow::Result<(Manifest, Option<PathBuf>)> {
+    let manifest = read_manifest(dir)?;
+    let target = files.links.path.clone();
+    let _lock = (files.lock)().context("stop the server first")?;
+    ensure!(
+        force || !target.exists(),
+        "there is a store already: {}; --force moves it aside and continues",
+        target.display()
+    );
+    // Move nothing until all files have been copied and verified.
+    let links = copy_in(dir, &files.links, &manifest.sha256)?;
+    let mut all = Vec::new();
+    for (file, copied) in [(&files.clicks, &manifest.clicks), (&files.owners, &manifest.owners)] {
+        if let Some(copied) = copied {
+            all.push(copy_in(dir, file, &copied.sha256)?);
+        }
+    }
+    // The links last: if a step before fails, there is no store, and the restore can be
+    // repeated.
+    all.push(links);
+    let mut aside = None;
+    for arrived in all.iter().rev() {
+        move_aside(&arrived.place, &mut aside)?;
+    }
+    for arrived in &all {
+        std::fs::rename(&arrived.file, &arrived.place).with_context(|| match &aside {
+            Some(aside) => {
+                format!("putting the backup in place; what was there is in {}", aside.display())
+            }
+            None => "putting the backup in place".into(),
+        })?;
+        sync_folder(arrived.place.parent().unwrap_or(Path::new(".")))?;
+    }
+    Ok((manifest, aside))
+}
+
 /// A file of a backup, copied next to the path where it will be used.
 struct RestoredFile {
     file: PathBuf,
@@ -208,30 +272,27 @@ struct RestoredFile {
     _folder: tempfile::TempDir,
 }
 
-impl RestoreArgs {
-    fn copy_in(&self, of: &DataFile, sha256: &str) -> anyhow::Result<RestoredFile> {
-        let (name, place) = (of.name, &of.path);
-        let folder = place.parent().context("the store has no folder")?;
-        std::fs::create_dir_all(folder)?;
-        let arriving = tempfile::Builder::new().prefix(".terse-restore").tempdir_in(folder)?;
-        let incoming = arriving.path().join(name);
-        let mut file = private_file(&incoming)?;
-        std::io::copy(&mut File::open(self.dir.join(name))?, &mut file)
-            .context("copying the backup")?;
-        file.sync_all()?;
-        // The checksum of the copy, since the copy will be used.
-        let found = digest_of(File::open(&incoming)?)?;
-        ensure!(
-            found == sha256,
-            "the backup is damaged: the checksum of {name} is not the one in {MANIFEST}"
-        );
-        (of.verify)(&incoming).with_context(|| format!("{name} in the backup is damaged"))?;
-        (of.skip_ahead)(&incoming)?;
-        Ok(RestoredFile { file: incoming, place: place.to_owned(), _folder: arriving })
-    }
+fn copy_in(dir: &Path, of: &DataFile, sha256: &str) -> anyhow::Result<RestoredFile> {
+    let (name, place) = (of.name, &of.path);
+    let folder = place.parent().context("the store has no folder")?;
+    std::fs::create_dir_all(folder)?;
+    let arriving = tempfile::Builder::new().prefix(".terse-restore").tempdir_in(folder)?;
+    let incoming = arriving.path().join(name);
+    let mut file = private_file(&incoming)?;
+    std::io::copy(&mut File::open(dir.join(name))?, &mut file).context("copying the backup")?;
+    file.sync_all()?;
+    // The checksum of the copy, since the copy will be used.
+    let found = digest_of(File::open(&incoming)?)?;
+    ensure!(
+        found == sha256,
+        "the backup is damaged: the checksum of {name} is not the one in {MANIFEST}"
+    );
+    (of.verify)(&incoming).with_context(|| format!("{name} in the backup is damaged"))?;
+    (of.skip_ahead)(&incoming)?;
+    Ok(RestoredFile { file: incoming, place: place.to_owned(), _folder: arriving })
 }
 
-fn read_manifest(dir: &Path) -> anyhow::Result<Manifest> {
+pub(super) fn read_manifest(dir: &Path) -> anyhow::Result<Manifest> {
     let path = dir.join(MANIFEST);
     let text = std::fs::read(&path)
         .with_context(|| format!("{} is not a backup: reading {MANIFEST}", dir.display()))?;
@@ -293,7 +354,7 @@ fn sync_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     const STORE: &str = "terse.db";
@@ -317,7 +378,7 @@ mod tests {
     }
 
     /// Files whose copies hold the same text every time.
-    fn files(data: &Path) -> DataFiles {
+    pub(in crate::commands) fn files(data: &Path) -> DataFiles {
         let file = |name: &'static str, text: &'static str| DataFile {
             name,
             holds: "",
@@ -351,20 +412,20 @@ mod tests {
             other
         };
         let torn = with(&|files| files.links.verify = Box::new(|_| bail!("torn")));
-        let backup = BackupArgs { dir: dir.clone() };
+        let backup = |files: &DataFiles| write_backup(&dir, files);
         std::fs::create_dir_all(&data).unwrap();
         std::fs::write(data.join("clicks.db"), "clicks").unwrap();
         std::fs::write(data.join("registry.db"), "owners").unwrap();
         let full = with(&|files| files.links.copy = Box::new(|_, _| bail!("no room")));
-        assert!(backup.run(&full, true).is_err());
-        assert!(backup.run(&torn, true).is_err());
+        assert!(backup(&full).is_err());
+        assert!(backup(&torn).is_err());
         assert_eq!(
             std::fs::read_dir(temp.path().join("backups")).unwrap().count(),
             0,
             "nothing half done is left"
         );
-        assert!(backup.run(&files, true).unwrap());
-        assert!(backup.run(&files, true).unwrap_err().to_string().contains("not empty"));
+        backup(&files).unwrap();
+        assert!(backup(&files).map(drop).unwrap_err().to_string().contains("not empty"));
 
         let read = || std::fs::read_to_string(data.join(STORE)).unwrap();
         let restore = |force| RestoreArgs { dir: dir.clone(), force };

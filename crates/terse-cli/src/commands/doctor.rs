@@ -1,13 +1,14 @@
 //! `terse doctor`.
 
-use std::net::SocketAddr;
+mod watch;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use http::Method;
 use serde_json::json;
-use terse_core::{CheckResult, Finding, SelfCheck};
+use terse_core::{CheckResult, Finding, HumanDuration, ListenAddress, SelfCheck};
 use url::Url;
 
 use crate::client::ApiClient;
@@ -18,7 +19,7 @@ use crate::terminal::{one_line, say};
 /// runs on the data folder, that server makes the checks, with its own settings.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  terse doctor\n  terse doctor --deep --json\n\nExit code 1 if there \
+    after_help = "Examples:\n  terse doctor\n  terse doctor --deep --json\n  terse doctor --watch 30s\n\nExit code 1 if there \
         is a problem; warnings do not count."
 )]
 pub struct DoctorArgs {
@@ -28,6 +29,15 @@ pub struct DoctorArgs {
     /// Confirm the deletion by age that stopped in this round, and check nothing else
     #[arg(long, value_name = "ROUND", conflicts_with = "deep")]
     confirm: Option<u64>,
+    /// Check again at this interval (10s if none is given), and print each result that changes
+    #[arg(
+        long,
+        value_name = "INTERVAL",
+        num_args = 0..=1,
+        default_missing_value = "10s",
+        conflicts_with_all = ["deep", "confirm"]
+    )]
+    watch: Option<HumanDuration>,
 }
 
 /// The checks that a running server and this command share.
@@ -35,7 +45,9 @@ pub struct DoctorChecks {
     /// The address of this server for visitors.
     pub base_url: Url,
     /// Where it listens.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
+    /// Whether `trusted_proxies` has the address of clients at a Unix socket.
+    pub trusts_unix_peer: bool,
     /// How long a link without an owner lives; `None` if `anonymous.create` is off.
     pub anonymous_ttl: Option<String>,
     /// The data folder.
@@ -59,8 +71,9 @@ impl DoctorChecks {
     fn environment(&self) -> Vec<Finding> {
         let mut findings =
             vec![finding("settings", CheckResult::Good, "all known and within bounds", "")];
-        findings.push(address(&self.base_url, self.listen));
-        findings.push(anonymous(self.anonymous_ttl.as_deref(), self.listen));
+        findings.push(address(&self.base_url, &self.listen));
+        findings.extend(unix_socket(&self.listen, self.trusts_unix_peer));
+        findings.push(anonymous(self.anonymous_ttl.as_deref(), &self.listen));
         findings.extend(self.others.iter().flat_map(|check| check()));
         findings.extend(folder(&self.data_dir, &self.reserve));
         findings.push(clock(SystemTime::now(), &self.links_file));
@@ -102,8 +115,8 @@ pub enum LocalServer {
 pub struct DoctorContext {
     /// Print JSON.
     pub json: bool,
-    /// Whether a server runs on the data folder.
-    pub server: LocalServer,
+    /// Finds out whether a server runs on the data folder.
+    pub server: Box<dyn Fn() -> LocalServer>,
     /// Opens the API of the local data folder.
     pub local: Box<dyn Fn() -> anyhow::Result<ApiClient>>,
 }
@@ -138,6 +151,15 @@ impl DoctorArgs {
         if let Some(round) = self.confirm {
             return confirm(context, round);
         }
+        match self.watch {
+            Some(interval) => {
+                watch::watch(interval.get(), context.json, || self.findings(checks, context))
+            }
+            None => tell(&self.findings(checks, context), context.json),
+        }
+    }
+
+    fn findings(&self, checks: &DoctorChecks, context: &DoctorContext) -> Vec<Finding> {
         let mut findings = match server(context) {
             // Its settings may differ from those of this command.
             Server::Checked(mut findings) => {
@@ -147,13 +169,13 @@ impl DoctorArgs {
                     findings
                         .extend(checks.files.iter().map(|(what, file)| store(what, file, true)));
                 }
-                return tell(&findings, context.json);
+                return findings;
             }
             Server::Unchecked(finding) => vec![finding],
         };
         findings.splice(0..0, checks.environment());
         findings.extend(checks.stores(self.deep));
-        tell(&findings, context.json)
+        findings
     }
 }
 
@@ -195,11 +217,7 @@ fn tell(findings: &[Finding], json: bool) -> anyhow::Result<bool> {
         return Ok(well);
     }
     for finding in findings {
-        let mark = match finding.verdict {
-            CheckResult::Good => '✔',
-            CheckResult::Warning => '!',
-            CheckResult::Problem => '✖',
-        };
+        let mark = mark(finding.verdict);
         say(&format!("{mark} {}: {}", finding.what, one_line(&finding.found)))?;
         if finding.verdict != CheckResult::Good && !finding.advice.is_empty() {
             say(&format!("    {}", finding.advice))?;
@@ -208,7 +226,15 @@ fn tell(findings: &[Finding], json: bool) -> anyhow::Result<bool> {
     Ok(well)
 }
 
-fn address(url: &Url, listen: SocketAddr) -> Finding {
+fn mark(verdict: CheckResult) -> char {
+    match verdict {
+        CheckResult::Good => '✔',
+        CheckResult::Warning => '!',
+        CheckResult::Problem => '✖',
+    }
+}
+
+fn address(url: &Url, listen: &ListenAddress) -> Finding {
     let what = "base_url";
     let text = url.as_str().trim_end_matches('/').to_owned();
     let inside = match url.host() {
@@ -217,7 +243,7 @@ fn address(url: &Url, listen: SocketAddr) -> Finding {
         Some(url::Host::Domain(name)) => name == "localhost",
         None => true,
     };
-    if inside && !listen.ip().is_loopback() {
+    if inside && !listen.is_local() {
         return finding(
             what,
             CheckResult::Warning,
@@ -240,10 +266,21 @@ fn address(url: &Url, listen: SocketAddr) -> Finding {
     finding(what, CheckResult::Good, text, "")
 }
 
-fn anonymous(ttl: Option<&str>, listen: SocketAddr) -> Finding {
+/// A server at a Unix socket gets all visitors through a proxy.
+fn unix_socket(listen: &ListenAddress, trusts_unix_peer: bool) -> Option<Finding> {
+    let found = match trusts_unix_peer {
+        true => format!("{listen}, for a trusted proxy"),
+        false => format!("all visitors at {listen} count as one, the proxy"),
+    };
+    let verdict = if trusts_unix_peer { CheckResult::Good } else { CheckResult::Warning };
+    let advice = "add 127.0.0.1 to trusted_proxies, and let the proxy send X-Forwarded-For";
+    listen.unix().map(|_| finding("listen", verdict, found, advice))
+}
+
+fn anonymous(ttl: Option<&str>, listen: &ListenAddress) -> Finding {
     let what = "anonymous";
     match ttl {
-        Some(ttl) if !listen.ip().is_loopback() => finding(
+        Some(ttl) if !listen.is_local() => finding(
             what,
             CheckResult::Warning,
             format!("anyone who reaches {listen} can create links that expire after {ttl}"),
@@ -327,17 +364,20 @@ enum Server {
     Unchecked(Finding),
 }
 
+/// The check of the server itself.
+const SERVER: &str = "server";
+
 fn server(context: &DoctorContext) -> Server {
-    let what = "server";
+    let what = SERVER;
     let unchecked =
         |verdict, found: String, advice| Server::Unchecked(finding(what, verdict, found, advice));
-    let pid = match &context.server {
+    let pid = match (context.server)() {
         LocalServer::Stopped => return unchecked(CheckResult::Good, "not running".into(), ""),
         LocalServer::Running(pid) => pid,
         LocalServer::Unknown(error) => {
             return unchecked(
                 CheckResult::Problem,
-                error.clone(),
+                error,
                 "make the data folder's owner the user that runs terse",
             );
         }
@@ -459,10 +499,17 @@ mod tests {
             ("0.0.0.0:1", "http://10.0.0.1", CheckResult::Warning),
             ("127.0.0.1:1", "http://go.example", CheckResult::Warning),
             ("127.0.0.1:1", "https://go.example", CheckResult::Good),
+            ("unix:/run/terse.sock", "https://go.example", CheckResult::Good),
         ] {
-            let found = address(&base.parse().unwrap(), listen.parse().unwrap());
+            let found = address(&base.parse().unwrap(), &listen.parse().unwrap());
             assert_eq!(found.verdict, verdict, "{listen} {base:?}");
         }
+        let of = |listen: &str, trusted| {
+            unix_socket(&listen.parse().unwrap(), trusted).map(|finding| finding.verdict)
+        };
+        assert_eq!(of("127.0.0.1:1", false), None);
+        assert_eq!(of("unix:/run/terse.sock", false), Some(CheckResult::Warning));
+        assert_eq!(of("unix:/run/terse.sock", true), Some(CheckResult::Good));
         let store = tempfile::NamedTempFile::new().unwrap();
         assert_eq!(clock(SystemTime::now(), store.path()).verdict, CheckResult::Good);
         assert_eq!(clock(SystemTime::UNIX_EPOCH, store.path()).verdict, CheckResult::Problem);
@@ -487,7 +534,8 @@ mod tests {
             assert_eq!(verdict(temp.path()), expected, "{mode:o}");
         }
         let local = Box::new(|| anyhow::bail!("no server"));
-        let stopped = DoctorContext { json: false, server: LocalServer::Stopped, local };
+        let stopped =
+            DoctorContext { json: false, server: Box::new(|| LocalServer::Stopped), local };
         let Server::Unchecked(found) = server(&stopped) else { panic!("no server") };
         assert_eq!(found.found, "not running");
     }

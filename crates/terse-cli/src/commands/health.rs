@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use terse_core::ListenAddress;
 
 use crate::terminal::{one_line, say};
+use crate::unix_agent;
 
 /// How long the server may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,23 +32,32 @@ pub struct HealthArgs {
 
 impl HealthArgs {
     /// Asks the server that listens on this address for health checks.
-    pub fn run(&self, listen: SocketAddr, json: bool) -> anyhow::Result<bool> {
+    pub fn run(&self, listen: &ListenAddress, json: bool) -> anyhow::Result<bool> {
         let path = if self.live { "livez" } else { "readyz" };
-        let url = format!("http://{}/{path}", on_this_machine(listen));
-        let agent: ureq::Agent = ureq::Agent::config_builder()
+        let config = ureq::Agent::config_builder()
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
-            .build()
-            .into();
+            .build();
+        let (agent, url, place) = match listen {
+            ListenAddress::Tcp(address) => {
+                let url = format!("http://{}/{path}", on_this_machine(*address));
+                (config.into(), url.clone(), url)
+            }
+            ListenAddress::Unix(socket) => {
+                let url = format!("{}/{path}", unix_agent::BASE);
+                (unix_agent::agent(config, socket), url, listen.to_string())
+            }
+        };
+        let agent: ureq::Agent = agent;
         let answer = agent.get(&url).call().map_err(anyhow::Error::from).and_then(|mut answer| {
             let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_string()?;
             Ok((answer.status().as_u16(), text))
         });
         let (well, status, said) = match answer {
             Ok((status, text)) => (status == 200, Some(status), text.trim_end().to_owned()),
-            Err(error) => (false, None, format!("no answer from {url}: {error:#}")),
+            Err(error) => (false, None, format!("no answer from {place}: {error:#}")),
         };
         if json {
             say(&json!({ "well": well, "status": status, "said": said }).to_string())?;

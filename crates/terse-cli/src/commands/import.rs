@@ -17,14 +17,15 @@ use terse_core::import_file::{RejectedRow, Row, RowResult, Rows, Source};
 use terse_core::{Clock, SeenImportRows};
 
 use self::report::ImportReport;
-use self::sending::{Sent, keys_of, send};
+use self::sending::{SentRows, keys_of, send};
 use crate::CommandContext;
 use crate::client::ApiClient;
 use crate::terminal::{one_line, say};
 use crate::transfer::{Format, ImportCounts, ImportPosition};
 
-/// Links per request.
-const BATCH: usize = 500;
+/// Links per request: as many as the server takes. It writes them at once, and with a code each
+/// changes a page of an index that others of the same write may change, too.
+const BATCH: usize = 1000;
 /// The largest number of requests under way. The server works on some while others are written and
 /// read here.
 const IN_FLIGHT: usize = 4;
@@ -173,9 +174,9 @@ impl ImportArgs {
         let (api, path, dry_run) = (work.api, work.path, self.dry_run);
         std::thread::scope(|scope| {
             let mut in_flight: VecDeque<InFlight<'_>> = VecDeque::new();
-            let mut settle = |sent: InFlight<'_>| {
+            let mut finish = |sent: InFlight<'_>| {
                 let (batch, result) = sent.thread.join().map_err(|_| anyhow!("a thread failed"))?;
-                work.settle(batch, result?, progress_file, bar)
+                work.record_batch(batch, result?, progress_file, bar)
             };
             loop {
                 let batch = self.batch(rows)?;
@@ -184,7 +185,7 @@ impl ImportArgs {
                 // Of two rows with the same code the first one wins, so the second one waits.
                 let clashes = |other: &InFlight<'_>| !other.keys.is_disjoint(&keys);
                 while in_flight.len() >= IN_FLIGHT || in_flight.iter().any(clashes) {
-                    in_flight.pop_front().map_or(Ok(()), &mut settle)?;
+                    in_flight.pop_front().map_or(Ok(()), &mut finish)?;
                 }
                 let thread = scope.spawn(move || {
                     let result = send(api, path, dry_run, &batch.rows);
@@ -192,7 +193,7 @@ impl ImportArgs {
                 });
                 in_flight.push_back(InFlight { keys, thread });
                 if last {
-                    return in_flight.into_iter().try_for_each(settle);
+                    return in_flight.into_iter().try_for_each(finish);
                 }
             }
         })
@@ -287,7 +288,7 @@ impl ImportArgs {
 /// A batch that is being sent.
 struct InFlight<'scope> {
     keys: HashSet<u64>,
-    thread: ScopedJoinHandle<'scope, (Batch, anyhow::Result<Sent>)>,
+    thread: ScopedJoinHandle<'scope, (Batch, anyhow::Result<SentRows>)>,
 }
 
 /// Where to start: at the first row, or where an interrupted import of the same file to the same
@@ -309,10 +310,10 @@ fn resume(path: &Path, api: &ApiClient, rows: &mut Rows) -> anyhow::Result<Impor
 
 impl Work<'_> {
     /// Accounts for a batch that the server has answered, after all batches before it.
-    fn settle(
+    fn record_batch(
         &mut self,
         batch: Batch,
-        mut sent: Sent,
+        mut sent: SentRows,
         progress_file: Option<&Path>,
         bar: &ProgressBar,
     ) -> anyhow::Result<()> {

@@ -24,7 +24,7 @@ Examples:
   terse list --owner all
   terse list --all --json | jq -r '.links[].short_url'")]
 pub struct ListArgs {
-    /// Only links whose code, target or title contains this text
+    /// Only links whose code, title or target (also of a redirect rule) contains this text
     #[arg(long, value_name = "TEXT")]
     q: Option<String>,
     /// Only links with this tag

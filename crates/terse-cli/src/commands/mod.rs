@@ -16,6 +16,7 @@ mod resolve;
 pub(crate) mod self_test;
 mod shorten;
 mod stats;
+pub(crate) mod stored_backups;
 mod top;
 mod user;
 

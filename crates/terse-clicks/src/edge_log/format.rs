@@ -53,9 +53,9 @@ pub(super) struct LineParser {
     fields: HashMap<String, usize>,
 }
 
-/// The parts of a line, as text.
+/// The fields of a line, as text.
 #[derive(Default)]
-struct Parts<'a> {
+struct LogFields<'a> {
     at: String,
     client: &'a str,
     method: &'a str,
@@ -93,10 +93,10 @@ impl LineParser {
                 self.cloudfront(text)
             }
         };
-        visit.and_then(Parts::visit).unwrap_or(ParsedLine::Unreadable)
+        visit.and_then(LogFields::visit).unwrap_or(ParsedLine::Unreadable)
     }
 
-    fn cloudfront<'a>(&self, text: &'a str) -> Option<Parts<'a>> {
+    fn cloudfront<'a>(&self, text: &'a str) -> Option<LogFields<'a>> {
         let values: Vec<&str> = text.split('\t').collect();
         let value = |name: &str| {
             let value = values.get(*self.fields.get(name)?).copied()?;
@@ -111,7 +111,7 @@ impl LineParser {
         if let Some(query) = value("cs-uri-query").filter(|query| !query.is_empty()) {
             target = format!("{target}?{query}");
         }
-        Some(Parts {
+        Some(LogFields {
             at: format!("{}T{}Z", value("date")?, value("time")?),
             client: value("c-ip")?,
             method: value("cs-method")?,
@@ -127,7 +127,7 @@ impl LineParser {
 }
 
 /// `client ident user [time] "request" status bytes "referrer" "agent" hit [host [gpc [id [dnt]]]]`.
-fn ncsa(text: &str) -> Option<Parts<'_>> {
+fn ncsa(text: &str) -> Option<LogFields<'_>> {
     let words = words(text)?;
     let (mut request, rest) = (words.get(4)?.split(' '), words.get(9..)?);
     let dash = |text: &'_ str| if text == "-" { String::new() } else { text.to_owned() };
@@ -138,7 +138,7 @@ fn ncsa(text: &str) -> Option<Parts<'_>> {
         None => (*rest.get(1)?, url),
     };
     let state = rest.first()?.to_ascii_lowercase();
-    Some(Parts {
+    Some(LogFields {
         at: ncsa_time(words.get(3)?)?,
         client: words.first()?,
         method,
@@ -212,7 +212,7 @@ fn cloudflare(text: &str) -> ParsedLine {
         let headers = line.get("RequestHeaders").and_then(Value::as_object);
         headers.and_then(|headers| headers.get(name)).and_then(Value::as_str) == Some("1")
     };
-    let parts = Parts {
+    let fields = LogFields {
         at,
         client: text("ClientIP"),
         method: text("ClientRequestMethod"),
@@ -224,11 +224,11 @@ fn cloudflare(text: &str) -> ParsedLine {
         agent: text("ClientRequestUserAgent").to_owned(),
         opted_out: sent("sec-gpc") || sent("dnt"),
     };
-    parts.visit().unwrap_or(ParsedLine::Unreadable)
+    fields.visit().unwrap_or(ParsedLine::Unreadable)
 }
 
-impl Parts<'_> {
-    /// `None` if a part makes no sense.
+impl LogFields<'_> {
+    /// `None` if a field makes no sense.
     fn visit(self) -> Option<ParsedLine> {
         let status: u16 = self.status.parse().ok()?;
         let at_ms = Timestamp::parse(&self.at)?.as_ms();

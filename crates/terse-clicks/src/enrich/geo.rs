@@ -15,8 +15,8 @@ use tracing::{info, warn};
 
 use super::text::printable;
 
-/// The country database that is shipped, two fifths of its size in the binary. [`Reader`] refuses it
-/// if it cannot be decompressed.
+/// The country database that is shipped, two fifths of its size in the binary. [`Reader`] refuses
+/// it if it cannot be decompressed.
 static COUNTRIES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let compressed = include_bytes!("../../data/countries.mmdb.zst");
     zstd::bulk::decompress(compressed, MAX_SHIPPED_SIZE).unwrap_or_default()

@@ -29,12 +29,12 @@ pub use addresses::AddressPrecision;
 pub use classifier::UserAgentClassifier;
 
 pub(crate) use intern::ByHash;
+pub(crate) use repeats::RepeatDetector;
 
 use addresses::Address;
 use cache::BoundedCache;
 use geo::GeoDatabase;
 use intern::Interner;
-use repeats::RepeatDetector;
 use user_agents::{UserAgent, UserAgentParser};
 
 use crate::growing_batch::GrowingBatch;
@@ -90,7 +90,7 @@ impl Enricher {
             precision,
             geo: GeoDatabase::open(geo_file, now)?,
             parser: None,
-            repeats: RepeatDetector::new(),
+            repeats: RepeatDetector::default(),
             agents: Interner::new(AGENTS),
             addresses: Interner::new(ADDRESSES),
             referrers: Interner::new(REFERRERS),
@@ -120,7 +120,7 @@ impl Enricher {
     }
 
     /// The row of a record in a batch; `None` if no link can have its code or domain. Whether it is
-    /// a repeat is found out later, in the order of time, by [`Enricher::repeat`].
+    /// a repeat is found out later, in the order of time, by [`RepeatDetector`].
     pub(crate) fn enrich(
         &mut self,
         record: &JournalRecord<'_>,
@@ -167,17 +167,9 @@ impl Enricher {
         Some(row)
     }
 
-    /// Whether a human's click is a repeat. Call it in the order of time.
-    pub(crate) fn repeat(&mut self, row: &mut ClickRow, batch: &GrowingBatch) {
-        let is_click = row.warning != WarningVisit::Shown;
-        if row.visitor == 0 || row.kind != ClickKind::HUMAN || !is_click {
-            return;
-        }
-        if let Some(link) = batch.link_hash(row.target)
-            && self.repeats.is_repeat((row.visitor, link), row.at_ms)
-        {
-            row.kind = ClickKind::REPEAT;
-        }
+    /// Detects repeats, in the order of time.
+    pub(crate) fn repeats(&mut self) -> &mut RepeatDetector {
+        &mut self.repeats
     }
 
     /// The kind of bot that asks not to be tracked. Nothing else of its user agent is kept.

@@ -13,7 +13,7 @@ const WINDOW_MS: u64 = 10_000;
 const CAPACITY: usize = 65_536;
 
 /// Remembers recent clicks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RepeatDetector {
     /// The times of the last two counted clicks of a visitor on a link. The pipeline reads the
     /// journals of several threads one after the other, so an earlier click can arrive later. With
@@ -30,10 +30,6 @@ pub(crate) struct RepeatDetector {
 }
 
 impl RepeatDetector {
-    pub(crate) fn new() -> Self {
-        Self { young: ByHash::default(), old: ByHash::default(), hash: RandomState::default() }
-    }
-
     /// Whether this click is a repeat. A click that is not starts a new window, so a visitor who
     /// goes on clicking is counted every ten seconds. The time is that of the clicks; a clock that
     /// jumps in either direction makes no repeats.
@@ -78,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_first_click_counts_and_the_following_ones_are_repeats() {
-        let mut repeats = RepeatDetector::new();
+        let mut repeats = RepeatDetector::default();
         let mut at = |ms| repeats.is_repeat((7, "abc"), ms);
         assert_eq!(
             [at(0), at(1), at(9_999), at(10_000), at(19_999), at(20_000)],
@@ -90,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_jumps_makes_no_repeats() {
-        let mut repeats = RepeatDetector::new();
+        let mut repeats = RepeatDetector::default();
         let hour = 3_600_000;
         let mut at = |ms| repeats.is_repeat("v", ms);
         assert_eq!([at(10 * hour), at(9 * hour), at(9 * hour + 5)], [false, false, true], "back");
@@ -100,14 +96,14 @@ mod tests {
 
     #[test]
     fn clicks_read_out_of_order_are_compared_with_both_neighbours() {
-        let mut repeats = RepeatDetector::new();
+        let mut repeats = RepeatDetector::default();
         let mut at = |ms| repeats.is_repeat("v", ms);
         assert_eq!([at(105_000), at(50_000), at(107_000), at(52_000)], [false, false, true, true]);
     }
 
     #[test]
     fn a_flood_of_visitors_stays_within_the_bound() {
-        let mut repeats = RepeatDetector::new();
+        let mut repeats = RepeatDetector::default();
         assert!((0..1_000_000u64).all(|visitor| !repeats.is_repeat(visitor, 0)));
         assert!(repeats.len() <= 2 * CAPACITY, "{}", repeats.len());
     }

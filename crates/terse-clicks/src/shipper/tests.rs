@@ -6,7 +6,7 @@ mod once;
 mod order;
 mod positions;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::pending;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -15,8 +15,8 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Added, Batch, BatchStart, ClickKind, ClickSubject, Forgotten, JournalId, JournalRecord,
-    JournalSpan, LinkId, Opened, PendingClicks, Position, UnfinishedBatch,
+    Added, Batch, BatchStart, ClickKind, ClickSubject, ClickSum, Forgotten, JournalId,
+    JournalRecord, JournalSpan, LinkId, Opened, PendingClicks, Position, Sketch, UnfinishedBatch,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use terse_testkit::wait_until;
@@ -35,6 +35,7 @@ const FAST: Pace = Pace {
     flush: Duration::ZERO,
     batch: 37,
     batch_bytes: usize::MAX,
+    help_after: Duration::ZERO,
     keep_positions: Duration::from_secs(300),
     late_open: Duration::from_secs(300),
 };
@@ -66,6 +67,8 @@ struct State {
     positions: HashMap<(JournalId, u64), u64>,
     counted: Vec<u32>,
     kinds: Vec<ClickKind>,
+    /// By subject and hour.
+    sums: BTreeMap<String, (ClickSum, u64)>,
     /// The id of each batch, and the times of its clicks.
     batches: Vec<([u8; 16], Vec<i64>)>,
     unfinished: Vec<UnfinishedBatch>,
@@ -113,6 +116,12 @@ impl State {
         self.positions.extend(spans.iter().map(|span| ((span.journal, span.segment), span.to)));
         self.counted.extend(batch.clicks.iter().map(|click| (click.took_nanos / 1000) as u32));
         self.kinds.extend(&batch.clicks.kind);
+        for delta in &batch.sums {
+            let name = format!("{:?} {}", batch.subject(delta.subject), delta.hour);
+            let (sum, visitors) = self.sums.entry(name).or_default();
+            delta.add_to(&batch.clicks, sum);
+            *visitors += delta.visitors.as_ref().map_or(0, Sketch::count);
+        }
         self.batches.push((batch.id, batch.clicks.at_ms.clone()));
         self.unfinished.retain(|begun| begun.id != batch.id);
         Added::Done

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use tracing::error;
 
 use super::{Fenced, ShipperLoop, timed_out};
-use crate::segment::{ReadEnd, Segment};
+use crate::segment::{ReadStop, Segment};
 
 /// Positions that are forgotten in one call.
 const MAX_FORGOTTEN: usize = 10_000;
@@ -44,7 +44,7 @@ impl ShipperLoop {
     pub(super) async fn prune(&mut self) -> Result<(), Fenced> {
         let counted = |segment: &&Segment| {
             let to = self.counted.get(&segment.header.id).copied().unwrap_or(0);
-            segment.until() == ReadEnd::End && segment.read_to() <= to
+            segment.until() == ReadStop::End && segment.read_to() <= to
         };
         let finished: Vec<_> = self.folder.segments().filter(counted).map(Segment::age).collect();
         if let Err(error) = self.folder.delete(&finished) {
@@ -56,7 +56,7 @@ impl ShipperLoop {
         }
         // Forgets many positions in one call, which costs little.
         self.next_forget = now + self.pace.keep_positions / 10;
-        self.note_gone(now);
+        self.record_deleted(now);
         let due = self
             .gone
             .iter()
@@ -92,7 +92,7 @@ impl ShipperLoop {
 
     /// Notes which segments the store has a position of and whose files are gone, whatever deleted
     /// them. No batch is on its way meanwhile.
-    fn note_gone(&mut self, now: Instant) {
+    fn record_deleted(&mut self, now: Instant) {
         let there: HashSet<u64> = self.folder.segments().map(|segment| segment.header.id).collect();
         let in_memory = self.spans.values().filter(|span| span.to != span.from);
         let there: HashSet<u64> = there.into_iter().chain(in_memory.map(|s| s.segment)).collect();

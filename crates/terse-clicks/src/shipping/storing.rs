@@ -40,11 +40,11 @@ impl ShipperLoop {
         self.since = None;
         self.on_the_way.clone_from(&spans);
         let (batch, unreadable) = self.pending.send(spans);
-        let settled = self.settle(&batch, unreadable).await;
+        let stored = self.add_until_counted(&batch, unreadable).await;
         self.on_the_way.clear();
         self.counts.set_in_memory(self.pending.arrived());
         self.note_lag();
-        settled
+        stored
     }
 
     /// Adds a batch that an earlier process, or the store, did not finish: the same spans in the
@@ -95,7 +95,11 @@ impl ShipperLoop {
 
     /// Passes the same batch to the store until the store has counted it. Does not read it anew
     /// from the journal: then each click would count as a repeat of itself.
-    async fn settle(&mut self, batch: &Arc<Batch>, unreadable: u64) -> Result<(), Fenced> {
+    async fn add_until_counted(
+        &mut self,
+        batch: &Arc<Batch>,
+        unreadable: u64,
+    ) -> Result<(), Fenced> {
         let mut wait = self.pace.retry_delay;
         loop {
             match self.add(batch).await {

@@ -49,9 +49,9 @@ impl Accounts {
         Ok(Principal::of_account(account, Scope::Full, Credential::Session(*token)))
     }
 
-    /// Signs in with a name and a password, or finds that a code is needed too. A wrong name takes as long as a wrong password and
-    /// gets the same answer. Attempts count by address and by name, whether or not an account has
-    /// it; a successful one does not count.
+    /// Signs in with a name and a password, or finds that a code is needed too. A wrong name takes
+    /// as long as a wrong password and gets the same answer. Attempts count by address and by name,
+    /// whether or not an account has it; a successful one does not count.
     pub async fn check_password(
         &self,
         address: IpAddr,

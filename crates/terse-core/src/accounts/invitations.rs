@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{AccountError, Accounts, BearerSecret, invalid};
+use super::{AccountError, Accounts, BearerSecret, email_address, invalid};
+use crate::mail::MailRequest;
 use crate::principal::Principal;
 use crate::registry::{Invitation, RegistryError, Role, SecretHash};
 
@@ -12,6 +13,28 @@ const MAX_TTL: u64 = 30 * 86_400;
 /// How many may be open at once, and how many of them by one moderator.
 const MAX_INVITATIONS: usize = 1000;
 const MAX_PER_MODERATOR: usize = 100;
+
+/// An invitation to create.
+#[derive(Clone, Debug)]
+pub struct InvitationDraft {
+    /// The role of the new account.
+    pub role: Role,
+    /// How long it is valid, in seconds; a week by default.
+    pub ttl: Option<u64>,
+    /// The address that the link is sent to; empty if the caller passes the link on.
+    pub email: String,
+}
+
+/// A new invitation.
+#[derive(Clone, Debug)]
+pub struct IssuedInvitation {
+    /// What the registry stores.
+    pub invitation: Invitation,
+    /// The link that creates the account. It is shown once and works once.
+    pub url: String,
+    /// Whether the link is sent by mail. It is not if too many mails wait.
+    pub mailed: bool,
+}
 
 impl Accounts {
     /// The open invitations that the principal may see: a moderator's own, or all for an admin.
@@ -32,18 +55,22 @@ impl Accounts {
         Ok(self.open_invitations().await?.iter().any(|invitation| invitation.token == token))
     }
 
-    /// Creates an invitation. Returns the token for its link, shown once, and the stored
-    /// invitation. Moderators invite users only.
+    /// Creates an invitation, and sends its link by mail if the draft has an address. Moderators
+    /// invite users only.
     pub async fn invite(
         &self,
         principal: &Principal,
-        role: Role,
-        ttl: Option<u64>,
-    ) -> Result<(String, Invitation), AccountError> {
+        InvitationDraft { role, ttl, email }: InvitationDraft,
+    ) -> Result<IssuedInvitation, AccountError> {
         principal.require(Role::Moderator)?;
         if principal.role < Role::Admin && role > Role::User {
             let detail = "moderators invite users; this needs an admin";
             return Err(AccountError::forbidden(detail).on("role"));
+        }
+        let to = email_address(&email)?;
+        if to.is_some() && self.mail.is_none() {
+            let detail = "this server sends no mail: leave it out and send the link yourself";
+            return Err(invalid("email", detail).into());
         }
         let ttl = ttl.unwrap_or(DEFAULT_TTL);
         let by = self.by(principal.owner(), None);
@@ -63,7 +90,14 @@ impl Accounts {
         let token = secret.token();
         let invitation = Invitation { token, role, by: principal.owner(), expires_at };
         self.registry.invite(invitation.clone(), by).await?;
-        Ok((secret.reveal(), invitation))
+        let url = format!("{}/join?token={}", self.hosts.api_base(), secret.reveal());
+        let mailed = to.zip(self.mail.as_ref()).is_some_and(|(to, queue)| {
+            queue.push(
+                MailRequest::Invitation { to, url: url.clone(), expires_at },
+                self.clock.now(),
+            )
+        });
+        Ok(IssuedInvitation { invitation, url, mailed })
     }
 
     /// Withdraws the invitation that `is_wanted` selects, among those the principal may see.

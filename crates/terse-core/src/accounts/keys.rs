@@ -145,7 +145,7 @@ impl Accounts {
     }
 
     async fn bounds(&self, principal: &Principal) -> Result<KeyBounds, AccountError> {
-        let usual = self.limits.create_per_key;
+        let usual = self.limits.settings().create_per_key;
         let (own, expires_at) = match principal.credential {
             Credential::Key { id, plan } => {
                 let keys = self.registry.keys(principal.owner()).await?;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::profile::account_name;
 use super::resets::{TTL, new_reset};
-use super::{AccountError, Accounts, invalid};
+use super::{AccountError, Accounts, email_address, invalid};
 use crate::clock::Clock;
-use crate::mail::{EmailAddress, Mail, MailQueue, MailRequest};
+use crate::mail::{Mail, MailQueue, MailRequest};
 use crate::page_language::PageLanguage;
 use crate::principal::Principal;
 use crate::registry::{
@@ -28,14 +28,14 @@ pub struct PreferencesEdit {
     pub time_zone: String,
     /// The language tag.
     pub language: String,
-    /// The password, needed for another email address where the account has a password: whoever
-    /// reads mail at that address can take the account over.
+    /// The account's password, if it has one. A change of the email address needs it, because a
+    /// reset link sent to the new address takes the account over.
     pub password: String,
 }
 
 impl Accounts {
-    /// Asks for a reset link by mail. The answer is the same whether or not there is such an account:
-    /// a job looks for it. Attempts count by address and by name.
+    /// Asks for a reset link by mail. The answer is the same whether or not there is such an
+    /// account: a job looks for it. Attempts count by address and by name.
     pub async fn mail_reset(
         &self,
         queue: &MailQueue,
@@ -55,12 +55,7 @@ impl Accounts {
         edit: PreferencesEdit,
     ) -> Result<Account, AccountError> {
         let account = self.own_account(principal).await?;
-        let email = match edit.email.trim() {
-            "" => None,
-            text => Some(EmailAddress::parse(text).ok_or_else(|| {
-                invalid("email", "this is not an email address such as ann@example.com")
-            })?),
-        };
+        let email = email_address(&edit.email)?;
         let time_zone = match edit.time_zone.trim() {
             "" => None,
             text if text.len() <= MAX_ZONE && jiff::tz::TimeZone::get(text).is_ok() => {
@@ -141,10 +136,10 @@ impl MailWriter {
         let (site, base, hours) = (&self.site, &self.base, TTL.as_secs() / 3600);
         let name = &account.name;
         let text = format!(
-            "Somebody asked for a new password for your account {name} on {site}. To choose \
+            "{site} received a request for a new password for your account {name}. To choose \
              one:\n\n{base}/login/reset?token={secret}\n\n\
              The link works once, for {hours} hours.\n\
-             If it was not you, ignore this mail: your password stays as it is.\n"
+             If you did not request it, ignore this mail: your password does not change.\n"
         );
         Ok(Some(Mail { to, subject: format!("A new password for {site}"), text, at: now }))
     }

@@ -24,6 +24,7 @@ pub use admin::{AccountDraft, AccountEdit, role_of};
 pub use authentication::SignedIn;
 pub use erasure::{Erasure, ErasureError, ErasureProgress, Erasures};
 pub use error::AccountError;
+pub use invitations::{InvitationDraft, IssuedInvitation};
 pub use keys::{KeyDraft, MAX_KEY_NAME};
 pub use mail::{MailWriter, PreferencesEdit};
 pub use profile::{ErasureConfirmation, OwnSubject, ProfileEdit};
@@ -39,8 +40,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::clock::Clock;
+use crate::domain::Hosts;
 use crate::limits::RateLimits;
 use crate::link::OwnerId;
+use crate::mail::{EmailAddress, MailQueue};
 use crate::password::PasswordHasher;
 use crate::principal::{Credential, Principal};
 use crate::registry::{
@@ -103,6 +106,9 @@ pub struct Accounts {
     refresh: Arc<dyn RefreshHook>,
     key_use: Arc<dyn KeyUse>,
     clock: Clock,
+    hosts: Hosts,
+    /// `None` if this server sends no mail.
+    mail: Option<Arc<MailQueue>>,
 }
 
 impl Accounts {
@@ -117,8 +123,25 @@ impl Accounts {
         refresh: Arc<dyn RefreshHook>,
         key_use: Arc<dyn KeyUse>,
         clock: Clock,
+        hosts: Hosts,
     ) -> Self {
-        Self { registry, passwords, limits, policy, two_factor, refresh, key_use, clock }
+        Self {
+            registry,
+            passwords,
+            limits,
+            policy,
+            two_factor,
+            refresh,
+            key_use,
+            clock,
+            hosts,
+            mail: None,
+        }
+    }
+
+    /// Sends mails by this queue.
+    pub fn with_mail(self, mail: Option<Arc<MailQueue>>) -> Self {
+        Self { mail, ..self }
     }
 
     /// The operator's settings.
@@ -153,10 +176,7 @@ impl Accounts {
 
     /// The hash of a password that an account chose.
     async fn hash_new(&self, password: String) -> Result<String, AccountError> {
-        if password.chars().count() < MIN_PASSWORD_LEN {
-            let detail = format!("the password must have at least {MIN_PASSWORD_LEN} characters");
-            return Err(invalid("password", detail).into());
-        }
+        profile::check_password_length(&password)?;
         Ok(self.passwords.hash(password).await?)
     }
 }
@@ -192,6 +212,15 @@ pub fn reason_or(why: &str, default: &'static str) -> String {
         "" => default.to_owned(),
         why => why.chars().take(MAX_REASON).collect(),
     }
+}
+
+/// Reads an email address that a caller sent; an empty text means none.
+fn email_address(text: &str) -> Result<Option<EmailAddress>, ValidationError> {
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let detail = "this is not an email address such as ann@example.com";
+    EmailAddress::parse(text).map(Some).ok_or_else(|| invalid("email", detail))
 }
 
 fn invalid(field: &'static str, detail: impl Into<String>) -> ValidationError {

@@ -190,15 +190,19 @@ pub(super) fn account_name(text: &str) -> Result<AccountName, ValidationError> {
     AccountName::parse(text).ok_or_else(|| invalid("name", detail))
 }
 
-/// Checks a new password, except for its length.
-pub(super) fn check_password(name: &AccountName, password: &str) -> Result<(), ValidationError> {
+/// Checks the length of a new password.
+pub(super) fn check_password_length(password: &str) -> Result<(), ValidationError> {
     let least = super::MIN_PASSWORD_LEN;
     if password.chars().count() < least {
-        return Err(invalid(
-            "password",
-            format!("the password must have at least {least} characters"),
-        ));
+        let detail = format!("the password must have at least {least} characters");
+        return Err(invalid("password", detail));
     }
+    Ok(())
+}
+
+/// Checks a new password of the account with this name.
+pub(super) fn check_password(name: &AccountName, password: &str) -> Result<(), ValidationError> {
+    check_password_length(password)?;
     if password.eq_ignore_ascii_case(name.as_str()) {
         return Err(invalid("password", "the password must differ from the name"));
     }

@@ -1,5 +1,5 @@
-//! Reset links: an admin makes one for an account whose password is forgotten, or its owner asks for
-//! one by mail.
+//! Reset links: an admin makes one for an account whose password is forgotten, or its owner asks
+//! for one by mail.
 
 use std::net::IpAddr;
 use std::time::Duration;

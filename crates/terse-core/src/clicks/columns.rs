@@ -228,6 +228,22 @@ impl ClickColumns {
         self.warning.push(row.warning);
     }
 
+    /// Adds clicks whose numbers are in the lists already.
+    pub fn extend(&mut self, rows: &[ClickRow]) {
+        self.at_ms.extend(rows.iter().map(|row| row.at_ms));
+        self.visitor.extend(rows.iter().map(|row| row.visitor));
+        self.took_nanos.extend(rows.iter().map(|row| row.took_nanos));
+        self.target.extend(rows.iter().map(|row| row.target));
+        self.weight.extend(rows.iter().map(|row| row.weight));
+        self.agent.extend(rows.iter().map(|row| row.agent));
+        self.network.extend(rows.iter().map(|row| row.network));
+        self.referrer.extend(rows.iter().map(|row| row.referrer));
+        self.language.extend(rows.iter().map(|row| row.language));
+        self.campaign.extend(rows.iter().map(|row| row.campaign));
+        self.kind.extend(rows.iter().map(|row| row.kind));
+        self.warning.extend(rows.iter().map(|row| row.warning));
+    }
+
     /// A click as numbers. The index must be less than [`Self::len`].
     pub fn row(&self, at: usize) -> ClickRow {
         ClickRow {

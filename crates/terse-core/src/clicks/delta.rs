@@ -44,7 +44,7 @@ pub(crate) enum Property {
     /// [`ClickColumns::agents`].
     Agent = 0,
     /// [`ClickColumns::places`].
-    Place = 1,
+    Location = 1,
     /// [`ClickColumns::referrers`].
     Referrer = 2,
     /// [`ClickColumns::languages`].
@@ -160,7 +160,7 @@ impl Delta {
         }
         for (property, number) in [
             (Property::Agent, row.agent),
-            (Property::Place, place),
+            (Property::Location, place),
             (Property::Referrer, row.referrer),
             (Property::Language, row.language),
             (Property::Campaign, row.campaign),

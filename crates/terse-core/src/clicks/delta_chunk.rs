@@ -222,7 +222,7 @@ impl DeltaChunkWriter {
                 let AgentTraits { device, browser, system } = columns.agents[at].clone();
                 tuple(0, &[device, browser, system])
             })
-        } else if property == Property::Place as u32 {
+        } else if property == Property::Location as u32 {
             places.number(number, || {
                 let GeoLocation { country, city } = columns.places[at].clone();
                 tuple(1, &[country, city])
@@ -380,7 +380,7 @@ impl DeltaBodies {
     fn list_len(&self, property: u32) -> Option<usize> {
         let properties = [
             (Property::Agent, self.columns.agents.len()),
-            (Property::Place, self.columns.places.len()),
+            (Property::Location, self.columns.places.len()),
             (Property::Referrer, self.columns.referrers.len()),
             (Property::Language, self.columns.languages.len()),
             (Property::Campaign, self.columns.campaigns.len()),

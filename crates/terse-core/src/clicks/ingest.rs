@@ -10,10 +10,13 @@ use xxhash_rust::xxh3::Xxh3;
 use super::click::{Click, LinkId};
 use super::columns::ClickColumns;
 use super::delta::{self, Delta, SumSubject};
-use super::report::ClickSubject;
+use super::report::{ClickSubject, Unit};
 use super::sums::{ClickGatherer, Sums};
 use crate::store::StoreError;
 use crate::time::Timestamp;
+
+/// Generations from here on are of logs; the rest is the day, since 1970.
+pub const LOG_GENERATIONS: u64 = 1 << 62;
 
 /// The identity of a journal: 16 random bytes, kept in the journal's folder for as long as the
 /// folder exists. A copied folder has the same identity.
@@ -34,6 +37,15 @@ impl JournalId {
         hasher.update(first_line.trim_ascii());
         let digest = hasher.finalize();
         Self(std::array::from_fn(|at| digest[at]))
+    }
+
+    /// The generation of a log that is imported at this time, for [`ClickIngest::forget`]. Folders
+    /// never reach such a generation, so [`ClickRetention::forget_logs`] recognises logs by it.
+    ///
+    /// [`ClickRetention::forget_logs`]: super::ClickRetention::forget_logs
+    pub fn log_generation(at: Timestamp) -> u64 {
+        let day = at.as_ms().div_euclid(Unit::Day.ms());
+        LOG_GENERATIONS + u64::try_from(day).unwrap_or(0)
     }
 
     /// From 32 lower-case hexadecimal digits.

@@ -256,7 +256,7 @@ pub struct JournalRecord<'a> {
 
 /// The outcome of writing a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Journaled {
+pub enum JournalWriteResult {
     /// It is in the segment; the next record begins here.
     Next(usize),
     /// The segment has no space left for it.
@@ -266,8 +266,10 @@ pub enum Journaled {
 impl<'a> JournalRecord<'a> {
     /// Writes the record as a frame at `at` of a segment, leaving space for the end mark. No
     /// allocation. Writes nothing if the journal does not record such an outcome.
-    pub fn write(&self, segment: &mut [u8], id: u64, at: usize) -> Journaled {
-        let Some(outcome) = self.outcome.journal_byte() else { return Journaled::Next(at) };
+    pub fn write(&self, segment: &mut [u8], id: u64, at: usize) -> JournalWriteResult {
+        let Some(outcome) = self.outcome.journal_byte() else {
+            return JournalWriteResult::Next(at);
+        };
         let texts = [
             cut(self.domain, MAX_DOMAIN_LEN),
             cut(self.code, MAX_CODE_LEN),
@@ -278,9 +280,9 @@ impl<'a> JournalRecord<'a> {
             cut(self.campaign, MAX_CAMPAIGN_LEN),
         ];
         let length = FIXED + texts.iter().map(|text| text.len()).sum::<usize>();
-        let Some(frame) = segment.get_mut(at..) else { return Journaled::Full };
+        let Some(frame) = segment.get_mut(at..) else { return JournalWriteResult::Full };
         if frame.len() < FRAME_HEAD + length + FRAME_HEAD {
-            return Journaled::Full;
+            return JournalWriteResult::Full;
         }
         let (head, payload) = frame[..FRAME_HEAD + length].split_at_mut(FRAME_HEAD);
         let (fixed, mut rest) = payload.split_at_mut(FIXED);
@@ -310,7 +312,7 @@ impl<'a> JournalRecord<'a> {
         let sum = checksum(payload, id, at);
         head[..4].copy_from_slice(&(length as u32).to_le_bytes());
         head[4..].copy_from_slice(&sum.to_le_bytes());
-        Journaled::Next(at + FRAME_HEAD + length)
+        JournalWriteResult::Next(at + FRAME_HEAD + length)
     }
 
     fn read(payload: &'a [u8]) -> Option<Self> {
@@ -431,10 +433,12 @@ mod tests {
             ..record()
         };
         let mut segment = vec![0; 8192];
-        let Journaled::Next(second) = record().write(&mut segment, 9, HEADER) else {
+        let JournalWriteResult::Next(second) = record().write(&mut segment, 9, HEADER) else {
             panic!("full")
         };
-        let Journaled::Next(third) = longest.write(&mut segment, 9, second) else { panic!("full") };
+        let JournalWriteResult::Next(third) = longest.write(&mut segment, 9, second) else {
+            panic!("full")
+        };
         assert!(third - second <= MAX_FRAME_SIZE);
         assert_eq!(read_frame(&segment[HEADER..], 9, HEADER), Frame::Record(record(), second));
         let Frame::Record(read, after) = read_frame(&segment[second..], 9, second) else {
@@ -452,7 +456,9 @@ mod tests {
     #[test]
     fn a_frame_is_one_only_in_its_own_place_and_whole() {
         let mut segment = vec![0; 1024];
-        let Journaled::Next(next) = record().write(&mut segment, 9, HEADER) else { panic!("full") };
+        let JournalWriteResult::Next(next) = record().write(&mut segment, 9, HEADER) else {
+            panic!("full")
+        };
         assert_eq!(read_frame(&segment[HEADER..], 10, HEADER), Frame::Nothing, "another segment's");
         assert_eq!(
             read_frame(&segment[HEADER..], 9, HEADER + 8),
@@ -474,7 +480,7 @@ mod tests {
     fn room_for_the_end_mark_is_always_left() {
         let mut segment = vec![0; 4096];
         let mut at = HEADER;
-        while let Journaled::Next(next) = record().write(&mut segment, 1, at) {
+        while let JournalWriteResult::Next(next) = record().write(&mut segment, 1, at) {
             at = next;
         }
         finish(&mut segment, 1, at);

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use super::click::{ClickTarget, LinkId};
 use super::columns::{ClickRow, WarningVisit};
 use super::delta::{Delta, SumSubject};
+use super::export::ErasedLink;
 use super::ingest::{Added, Batch, Forgotten, JournalId, JournalSpan, Opened, Position};
 use super::report::ClickSubject;
 use crate::link::{LinkKey, OwnerId};
@@ -22,7 +23,7 @@ use crate::time::Timestamp;
 
 /// What a ledger says to a batch.
 #[derive(Clone, Debug)]
-pub enum Begun {
+pub enum BeginResult {
     /// The batch is not to be written.
     Refused(Added),
     /// The store writes the batch under this number, and finishes it.
@@ -36,7 +37,7 @@ pub enum Begun {
 
 /// The outcome of finishing a batch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Finished {
+pub enum FinishResult {
     /// The batch is counted from now on.
     Now,
     /// Another call has finished it before.
@@ -52,12 +53,12 @@ pub struct LedgerErasure {
     /// Rows with this number or a lower one are erased.
     pub sequence: u64,
     /// Whose rows.
-    pub erased: Erased,
+    pub erased: ErasedSubject,
 }
 
 /// What was erased.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Erased {
+pub enum ErasedSubject {
     /// The links with this key that were created by this time.
     Link(LinkKey, Timestamp),
     /// The links of this owner, and the owner's own sums.
@@ -108,10 +109,14 @@ pub trait ClickLedger: Send + Sync + 'static {
     /// Begins a batch, or refuses it as [`ClickIngest::add`](super::ClickIngest::add) does. A batch
     /// that was begun less than `repeat_within` ago gets its number again; after that, and for
     /// other batches of the same clicks, the earlier number is abandoned.
-    async fn begin(&self, batch: &Batch, repeat_within: Duration) -> Result<Begun, StoreError>;
+    async fn begin(
+        &self,
+        batch: &Batch,
+        repeat_within: Duration,
+    ) -> Result<BeginResult, StoreError>;
 
     /// Counts a batch: its rows are stored. Moves the positions in the same step.
-    async fn finish(&self, sequence: u64) -> Result<Finished, StoreError>;
+    async fn finish(&self, sequence: u64) -> Result<FinishResult, StoreError>;
 
     /// See [`ClickIngest::forget`](super::ClickIngest::forget).
     async fn forget(
@@ -142,6 +147,20 @@ pub trait ClickLedger: Send + Sync + 'static {
 
     /// Deletes tombstones of erasures before a time, at most `limit`. Returns how many.
     async fn prune_tombstones(&self, before: Timestamp, limit: u64) -> Result<u64, StoreError>;
+
+    /// See [`ClickRetention::forget_logs`](super::ClickRetention::forget_logs).
+    async fn forget_logs(&self, before: Timestamp) -> Result<u64, StoreError>;
+
+    /// See [`ClickExport::erased_links`](super::ClickExport::erased_links).
+    async fn erased_links(
+        &self,
+        since: Timestamp,
+        after: Option<&ErasedLink>,
+        limit: usize,
+    ) -> Result<Vec<ErasedLink>, StoreError>;
+
+    /// See [`ClickExport::erased_owners`](super::ClickExport::erased_owners).
+    async fn erased_owners(&self, since: Timestamp) -> Result<Vec<OwnerId>, StoreError>;
 
     /// Begins to merge rows. Earlier merges that are not finished never will be.
     async fn begin_merge(&self) -> Result<LedgerMerge, StoreError>;
@@ -238,7 +257,7 @@ impl ErasedClicks {
     }
 }
 
-impl Erased {
+impl ErasedSubject {
     /// Whether a report about this subject leaves such rows out.
     pub fn concerns(&self, subject: &ClickSubject) -> bool {
         match (self, subject) {

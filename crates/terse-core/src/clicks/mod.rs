@@ -4,6 +4,7 @@ mod click;
 mod columns;
 mod delta;
 mod delta_chunk;
+mod export;
 mod ingest;
 mod journal;
 mod ledger;
@@ -32,17 +33,19 @@ pub use delta::{Delta, SumSubject};
 pub use delta_chunk::{
     DeltaBodies, DeltaChunkWriter, DeltaHead, PlainChunk, Renumbering, SharedColumns, delta_heads,
 };
+pub use export::{ClickExport, ErasedLink, PeriodQuery};
 pub use ingest::{
-    Added, Batch, ClickIngest, Forgotten, JournalId, JournalSpan, Opened, Position, UnfinishedBatch,
+    Added, Batch, ClickIngest, Forgotten, JournalId, JournalSpan, LOG_GENERATIONS, Opened,
+    Position, UnfinishedBatch,
 };
 pub(crate) use journal::MAX_AGENT_LEN;
 pub use journal::{
-    Frame, HEADER, JournalRecord, Journaled, MAX_FRAME_SIZE, RequestFlags, SegmentHeader, finish,
-    names_a_bot, read_frame,
+    Frame, HEADER, JournalRecord, JournalWriteResult, MAX_FRAME_SIZE, RequestFlags, SegmentHeader,
+    finish, names_a_bot, read_frame,
 };
 pub use ledger::{
-    Begun, ClickLedger, Erased, ErasedClicks, Finished, LedgerCleanup, LedgerErasure, LedgerMerge,
-    LedgerSnapshot, Tombstones, spans_overlap,
+    BeginResult, ClickLedger, ErasedClicks, ErasedSubject, FinishResult, LedgerCleanup,
+    LedgerErasure, LedgerMerge, LedgerSnapshot, Tombstones, spans_overlap,
 };
 pub use live::{BusyLink, LiveFeed, LiveSubscription};
 pub use live_follower::LiveFollower;
@@ -60,7 +63,7 @@ pub use series::{Interval, Point, SeriesError, series};
 pub use sketch::Sketch;
 pub use store::{ClickStore, Salt};
 pub use stored_sum::StoredSum;
-pub use sums::{ClickGatherer, SumIndex, Sums};
+pub use sums::{ClickGatherer, SumIndex, SumRow, Sums};
 pub use tally::{
     ClickSum, Count, DimensionCounts, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL,
     REPEAT, WARNED, WENT_ON,

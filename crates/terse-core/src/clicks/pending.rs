@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::click::LinkId;
+use super::export::{ClickExport, ErasedLink, PeriodQuery};
 use super::ingest::{Added, Batch, ClickIngest, Forgotten, JournalId, Opened, Position};
 use super::live::LiveFeed;
 use super::report::{
@@ -265,6 +266,26 @@ impl ClickIngest for WithPending {
     }
 }
 
+#[async_trait]
+impl ClickExport for WithPending {
+    async fn clicks_between(&self, query: &PeriodQuery) -> Result<ClickPage, StoreError> {
+        self.store.clicks_between(query).await
+    }
+
+    async fn erased_links(
+        &self,
+        since: Timestamp,
+        after: Option<&ErasedLink>,
+        limit: usize,
+    ) -> Result<Vec<ErasedLink>, StoreError> {
+        self.store.erased_links(since, after, limit).await
+    }
+
+    async fn erased_owners(&self, since: Timestamp) -> Result<Vec<OwnerId>, StoreError> {
+        self.store.erased_owners(since).await
+    }
+}
+
 /// The store first: a batch that arrives in between finds the tombstone there.
 #[async_trait]
 impl ClickRetention for WithPending {
@@ -295,5 +316,9 @@ impl ClickRetention for WithPending {
 
     async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError> {
         self.store.prune(retention).await
+    }
+
+    async fn forget_logs(&self, before: Timestamp) -> Result<u64, StoreError> {
+        self.store.forget_logs(before).await
     }
 }

@@ -199,7 +199,7 @@ impl BotFilter {
     }
 
     /// Whether to show this click.
-    pub fn shows(self, click: &Click) -> bool {
+    pub fn includes(self, click: &Click) -> bool {
         match self {
             Self::Include => true,
             Self::Exclude => click.bot.is_none(),

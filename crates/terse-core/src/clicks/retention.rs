@@ -73,4 +73,11 @@ pub trait ClickRetention: Send + Sync + 'static {
     /// One bounded step, safe to repeat: deletes raw clicks and tombstones that are old enough, and
     /// merges hours into days. The caller repeats it while there is more.
     async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError>;
+
+    /// Forgets the logs of CDNs that were imported last before this day, with their positions: see
+    /// [`JournalId::log_generation`](super::JournalId::log_generation). Journals of nodes stay.
+    /// Returns how many were forgotten.
+    async fn forget_logs(&self, _before: Timestamp) -> Result<u64, StoreError> {
+        Ok(0)
+    }
 }

@@ -1,5 +1,6 @@
 //! A store of clicks as a whole.
 
+use super::export::ClickExport;
 use super::ingest::ClickIngest;
 use super::report::ClickReports;
 use super::retention::ClickRetention;
@@ -9,6 +10,6 @@ use super::retention::ClickRetention;
 pub type Salt = [u8; 16];
 
 /// All traits of a click store, for wiring. Code that needs less takes a smaller trait.
-pub trait ClickStore: ClickIngest + ClickReports + ClickRetention {}
+pub trait ClickStore: ClickIngest + ClickReports + ClickRetention + ClickExport {}
 
-impl<S: ClickIngest + ClickReports + ClickRetention + ?Sized> ClickStore for S {}
+impl<S> ClickStore for S where S: ClickIngest + ClickReports + ClickRetention + ClickExport + ?Sized {}

@@ -37,6 +37,15 @@ impl StoredSum {
         }
     }
 
+    /// Adds another sum.
+    pub fn merge(&mut self, other: &Self) {
+        self.tally.merge(&other.tally);
+        if other.visited {
+            self.visitors.merge(&other.visitors);
+            self.visited = true;
+        }
+    }
+
     /// The stored form. `seed` stands for the row that the sum belongs to: in another row its
     /// checksum is wrong.
     pub fn encode(&self, seed: u64) -> Vec<u8> {

@@ -45,6 +45,30 @@ pub struct Sums {
     index: SumIndex,
 }
 
+/// A click with what its sum needs of the columns, so that one thread can add clicks to sums while
+/// another adds values to the columns.
+#[derive(Clone, Copy, Debug)]
+pub struct SumRow {
+    /// The click.
+    pub row: ClickRow,
+    /// The place of its network.
+    place: u32,
+    /// The owner of its link; `None` for a visit that did not lead to a link.
+    owner: Option<OwnerId>,
+}
+
+impl SumRow {
+    /// A click of these columns.
+    pub fn new(columns: &ClickColumns, row: ClickRow) -> Self {
+        let place = columns.networks[row.network as usize].place;
+        let owner = match &columns.targets[row.target as usize] {
+            ClickTarget::Orphan(..) => None,
+            ClickTarget::Link(_, owner) => Some(*owner),
+        };
+        Self { row, place, owner }
+    }
+}
+
 /// Finds the deltas of a subject.
 #[derive(Debug, Default)]
 pub struct SumIndex {
@@ -64,16 +88,20 @@ impl SumIndex {
 impl Sums {
     /// Adds a click of the columns, each once, in any order.
     pub fn add(&mut self, columns: &ClickColumns, row: &ClickRow) {
+        self.add_row(&SumRow::new(columns, *row));
+    }
+
+    /// The same, without the columns.
+    pub fn add_row(&mut self, SumRow { row, place, owner }: &SumRow) {
         let hour = row.at_ms.div_euclid(HOUR);
-        let place = columns.networks[row.network as usize].place;
-        match &columns.targets[row.target as usize] {
-            ClickTarget::Orphan(..) => {
+        match owner {
+            None => {
                 let latest = self.orphans.unwrap_or(NONE);
                 let latest = self.latest(latest, SumSubject::Orphans, OwnerId(0), hour);
                 self.orphans = Some(latest);
-                self.add_to(latest, row, place, true);
+                self.add_to(latest, row, *place, true);
             }
-            ClickTarget::Link(_, owner) => {
+            Some(owner) => {
                 let at = row.target as usize;
                 if self.targets.len() <= at {
                     self.targets.resize(at + 1, NONE);
@@ -81,7 +109,7 @@ impl Sums {
                 let latest = self.targets[at];
                 let latest = self.latest(latest, SumSubject::Link(row.target), *owner, hour);
                 self.targets[at] = latest;
-                self.add_to(latest, row, place, false);
+                self.add_to(latest, row, *place, false);
             }
         }
     }

@@ -120,8 +120,8 @@ impl Field {
             Self::Rules | Self::Preview => serde_json::from_str(cell).map_err(|_| "not JSON")?,
             Self::ForwardQuery | Self::Crawlable | Self::Archived | Self::HasPassword => {
                 match cell.trim().to_ascii_lowercase().as_str() {
-                    "true" | "1" | "yes" => true.into(),
-                    "false" | "0" | "no" => false.into(),
+                    "true" | "t" | "1" | "yes" => true.into(),
+                    "false" | "f" | "0" | "no" => false.into(),
                     _ => return Err("neither true nor false"),
                 }
             }
@@ -272,7 +272,8 @@ impl RowFields {
 
 /// Whether a cell says yes. A password counts as set whatever it is.
 fn is_set(cell: &str) -> bool {
-    !["", "0", "false", "no", "null"].contains(&cell.trim().to_ascii_lowercase().as_str())
+    // PostgreSQL writes `f`.
+    !["", "0", "f", "false", "no", "null"].contains(&cell.trim().to_ascii_lowercase().as_str())
 }
 
 /// The code at the end of a short URL. A text without a slash is the code itself.
@@ -322,6 +323,9 @@ mod tests {
             ("2020-05-01T12:00:00+0200", "2020-05-01T10:00:00Z"),
             ("2020-05-01T12:00:00.5-0000", "2020-05-01T12:00:00.5Z"),
             ("2020-05-01 12:00:00 UTC", "2020-05-01T12:00:00Z"),
+            // PostgreSQL leaves out the minutes of an offset that has none.
+            ("2020-05-01 12:00:00+00", "2020-05-01T12:00:00Z"),
+            ("2020-05-01 12:00:00.715463-03", "2020-05-01T15:00:00.715Z"),
             ("1588334400", "2020-05-01T12:00:00Z"),
             ("2020-05-01", "2020-05-01T00:00:00Z"),
             ("2020-05-01T12:00:00Z", "2020-05-01T12:00:00Z"),
@@ -342,6 +346,29 @@ mod tests {
         ] {
             assert_eq!(rfc3339(text), text);
         }
+    }
+
+    #[test]
+    fn truth_is_read_as_databases_write_it() {
+        for (cell, set) in [
+            ("", false),
+            ("0", false),
+            ("f", false),
+            ("F", false),
+            ("false", false),
+            ("no", false),
+            ("null", false),
+            ("1", true),
+            ("t", true),
+            ("true", true),
+            ("$2a$12$abcdefghijklmnopqrstuu", true),
+        ] {
+            assert_eq!(is_set(cell), set, "{cell}");
+        }
+        for (cell, archived) in [("t", true), ("f", false), ("1", true), ("No", false)] {
+            assert_eq!(Field::Archived.read_cell(cell, &[]), Ok(Some(archived.into())), "{cell}");
+        }
+        assert!(Field::Archived.read_cell("maybe", &[]).is_err());
     }
 
     #[test]

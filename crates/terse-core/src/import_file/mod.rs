@@ -6,12 +6,14 @@
 mod cells;
 mod columns;
 mod document;
+mod exchange;
 mod fields;
 mod records;
 mod rows;
 
 pub use cells::guard;
 pub use columns::Source;
+pub use exchange::{RowAnswer, answers_in, request_of};
 pub use fields::{CLICKS, Field};
 pub use rows::{Format, RejectedRow, Row, RowResult, Rows, rows_of};
 

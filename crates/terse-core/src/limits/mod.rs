@@ -13,4 +13,4 @@ pub use limiter::{
     by_address,
 };
 pub use network::{Network, SUBNET_FACTOR};
-pub use policy::{Allowance, LimitOutcome, LimitReached, RateLimits, SignInAttempt};
+pub use policy::{Allowance, LimitOutcome, LimitReached, LimitSettings, RateLimits, SignInAttempt};

@@ -1,7 +1,7 @@
 //! What the services limit: which buckets a request takes from.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
@@ -41,11 +41,9 @@ const BROWSERS: u64 = 1 << 63;
 /// that guessing from many addresses does not help.
 const ALL_ADDRESSES_FACTOR: u32 = 20;
 
-/// The limits of the services.
-#[derive(Clone)]
-pub struct RateLimits {
-    /// Counts the actions.
-    pub limiter: Arc<dyn Limiter>,
+/// How much the services allow.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitSettings {
     /// Links created by one address without a key.
     pub create_per_address: Limit,
     /// Links created with one key.
@@ -64,20 +62,47 @@ pub struct RateLimits {
     pub reports_per_address: Limit,
 }
 
+impl LimitSettings {
+    /// Limits that allow everything.
+    pub const OFF: Self = Self {
+        create_per_address: Limit::OFF,
+        create_per_key: Limit::OFF,
+        create_per_account: Limit::OFF,
+        create_per_address_with_key: Limit::OFF,
+        guesses_per_address: Limit::OFF,
+        passwords_per_address: Limit::OFF,
+        sign_in: Limit::OFF,
+        reports_per_address: Limit::OFF,
+    };
+}
+
+/// The limits of the services. Clones share their settings, so that all services follow a change.
+#[derive(Clone)]
+pub struct RateLimits {
+    /// Counts the actions.
+    limiter: Arc<dyn Limiter>,
+    settings: Arc<RwLock<LimitSettings>>,
+}
+
 impl RateLimits {
+    /// Limits that this limiter counts.
+    pub fn new(limiter: Arc<dyn Limiter>, settings: LimitSettings) -> Self {
+        Self { limiter, settings: Arc::new(RwLock::new(settings)) }
+    }
+
     /// Limits that allow everything.
     pub fn off() -> Self {
-        Self {
-            limiter: Arc::new(NoLimiter),
-            create_per_address: Limit::OFF,
-            create_per_key: Limit::OFF,
-            create_per_account: Limit::OFF,
-            create_per_address_with_key: Limit::OFF,
-            guesses_per_address: Limit::OFF,
-            passwords_per_address: Limit::OFF,
-            sign_in: Limit::OFF,
-            reports_per_address: Limit::OFF,
-        }
+        Self::new(Arc::new(NoLimiter), LimitSettings::OFF)
+    }
+
+    /// Changes the limits of all clones. Tokens that were taken stay taken.
+    pub fn set(&self, settings: LimitSettings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    /// The limits that hold now.
+    pub(crate) fn settings(&self) -> LimitSettings {
+        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many links this caller may create. With a key, three buckets count: that of the key,
@@ -86,7 +111,7 @@ impl RateLimits {
     pub fn allowance(&self, principal: &Principal, address: Option<IpAddr>) -> Allowance {
         let per_key = |key, plan: Option<Limit>| Bucket {
             whose: LimitOwner::Key(key),
-            limit: plan.unwrap_or(self.create_per_key),
+            limit: plan.unwrap_or(self.settings().create_per_key),
         };
         let (owner, key) = match (principal.caller, principal.credential) {
             (Caller::Anonymous, _) => return self.anonymous_allowance(address),
@@ -96,11 +121,11 @@ impl RateLimits {
         };
         let account = Bucket {
             whose: LimitOwner::Account(owner.0),
-            limit: principal.account_plan.unwrap_or(self.create_per_account),
+            limit: principal.account_plan.unwrap_or(self.settings().create_per_account),
         };
         let address = Bucket {
             whose: LimitOwner::AddressWithKey(address.unwrap_or_else(unknown_address)),
-            limit: self.create_per_address_with_key,
+            limit: self.settings().create_per_address_with_key,
         };
         Allowance::of([key, account, address])
     }
@@ -109,7 +134,7 @@ impl RateLimits {
     /// share one bucket.
     pub fn anonymous_allowance(&self, address: Option<IpAddr>) -> Allowance {
         let whose = LimitOwner::Address(address.unwrap_or_else(unknown_address));
-        Allowance::of([Bucket { whose, limit: self.create_per_address }])
+        Allowance::of([Bucket { whose, limit: self.settings().create_per_address }])
     }
 
     /// Counts a request to create a link. Call it before the body is read.
@@ -173,9 +198,10 @@ impl RateLimits {
     }
 
     /// Counts a request for a link that does not exist.
-    pub async fn guess(&self, address: Option<IpAddr>) -> Result<(), LimitReached> {
+    pub async fn count_unknown_code(&self, address: Option<IpAddr>) -> Result<(), LimitReached> {
         let whose = LimitOwner::Address(address.unwrap_or_else(unknown_address));
-        let verdict = self.count(LimitedAction::Guess, whose, self.guesses_per_address, 1).await;
+        let verdict =
+            self.count(LimitedAction::Guess, whose, self.settings().guesses_per_address, 1).await;
         if verdict.allowed {
             return Ok(());
         }
@@ -212,7 +238,7 @@ impl RateLimits {
 
     /// Counts an API key that an account creates for itself.
     pub async fn make_key(&self, account: &Account) -> Result<(), LimitReached> {
-        if account.role == Role::Admin || self.create_per_key.is_off() {
+        if account.role == Role::Admin || self.settings().create_per_key.is_off() {
             return Ok(());
         }
         let OwnerId(owner) = account.id;
@@ -229,7 +255,7 @@ impl RateLimits {
     /// Counts an attempt at a link's password, before it is checked: for the address, and for the
     /// link.
     pub async fn try_password(&self, address: IpAddr, link: u64) -> Result<(), LimitReached> {
-        if self.passwords_per_address.is_off() {
+        if self.settings().passwords_per_address.is_off() {
             return Ok(());
         }
         let verdict = self.limiter.take(&self.password_takes(address, link)).await;
@@ -243,13 +269,13 @@ impl RateLimits {
 
     /// Gives the attempt back: the password was right.
     pub async fn refund_password(&self, address: IpAddr, link: u64) {
-        if !self.passwords_per_address.is_off() {
+        if !self.settings().passwords_per_address.is_off() {
             self.limiter.give_back(&self.password_takes(address, link)).await;
         }
     }
 
     fn password_takes(&self, address: IpAddr, link: u64) -> Vec<TokenRequest> {
-        let (action, limit) = (LimitedAction::LinkPassword, self.passwords_per_address);
+        let (action, limit) = (LimitedAction::LinkPassword, self.settings().passwords_per_address);
         let mut takes = by_address(action, address, limit, 1);
         let subject = LimitSubject { action, key: LimitKey::Link(link) };
         takes.push(TokenRequest { subject, limit: limit.times(ALL_ADDRESSES_FACTOR), count: 1 });
@@ -264,7 +290,7 @@ impl RateLimits {
         name: Option<&str>,
     ) -> Result<SignInAttempt, LimitReached> {
         let attempt = SignInAttempt { address, name: name.map(number_of) };
-        if self.sign_in.is_off() {
+        if self.settings().sign_in.is_off() {
             return Ok(attempt);
         }
         let verdict = self.limiter.take(&self.sign_in_takes(attempt)).await;
@@ -277,15 +303,16 @@ impl RateLimits {
 
     /// Gives the attempt back: it succeeded.
     pub async fn succeeded(&self, attempt: SignInAttempt) {
-        if !self.sign_in.is_off() {
+        if !self.settings().sign_in.is_off() {
             self.limiter.give_back(&self.sign_in_takes(attempt)).await;
         }
     }
 
     fn sign_in_takes(&self, SignInAttempt { address, name }: SignInAttempt) -> Vec<TokenRequest> {
-        let mut all = takes(LimitedAction::SignIn, LimitOwner::Address(address), self.sign_in, 1);
+        let limit = self.settings().sign_in;
+        let mut all = takes(LimitedAction::SignIn, LimitOwner::Address(address), limit, 1);
         if let Some(name) = name {
-            all.extend(takes(LimitedAction::SignIn, LimitOwner::Key(name), self.sign_in, 1));
+            all.extend(takes(LimitedAction::SignIn, LimitOwner::Key(name), limit, 1));
         }
         all
     }
@@ -293,7 +320,12 @@ impl RateLimits {
     /// Counts a report of a link.
     pub async fn report(&self, address: IpAddr) -> Result<(), LimitReached> {
         let verdict = self
-            .count(LimitedAction::Report, LimitOwner::Address(address), self.reports_per_address, 1)
+            .count(
+                LimitedAction::Report,
+                LimitOwner::Address(address),
+                self.settings().reports_per_address,
+                1,
+            )
             .await;
         if verdict.allowed {
             return Ok(());
@@ -367,8 +399,9 @@ impl Allowance {
 }
 
 impl Allowance {
-    /// LimitOwner buckets have this limit. A decision contains the size of the bucket, but not whose it
-    /// is. If two buckets have the same limit, either may have decided, and messages name both.
+    /// LimitOwner buckets have this limit. A decision contains the size of the bucket, but not
+    /// whose it is. If two buckets have the same limit, either may have decided, and messages name
+    /// both.
     fn in_words(&self, limit: Limit) -> String {
         let word = |whose| match whose {
             LimitOwner::Account(_) => "with all keys of the account",

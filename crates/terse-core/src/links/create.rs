@@ -8,6 +8,7 @@ use crate::create_link::{CreateBounds, CreateLink, NewLink};
 use crate::domain::Domain;
 use crate::insert::{IdempotencyKey, Insert, Inserted, ReuseKey};
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, Revision};
+use crate::outbox::OutboxEvent;
 use crate::registry::EventKind;
 use crate::screening::LinkFlags;
 use crate::store::{MAX_REVISIONS, StoreError};
@@ -30,6 +31,18 @@ pub struct Created {
     pub new: bool,
     /// Whether this repeats the answer to an earlier attempt.
     pub replayed: bool,
+}
+
+/// A new link that passed the screening.
+pub(super) struct ScreenedLink {
+    pub(super) new: NewLink,
+    owner: OwnerId,
+    pub(super) created_at: Timestamp,
+    /// The version of the lists that it was compared with.
+    version: u64,
+    moderation: ModerationStatus,
+    flags: LinkFlags,
+    event: Option<OutboxEvent>,
 }
 
 impl Created {
@@ -107,72 +120,105 @@ impl Links {
         request: Option<IdempotencyKey>,
         created_at: Timestamp,
     ) -> Result<Created, LinkError> {
+        let draft = self.screen_new(caller, new, created_at).await?;
+        for attempt in 0..CODE_ATTEMPTS {
+            let insert = self.insert_of(&draft, attempt, request.clone()).await?;
+            let link = insert.link.clone();
+            let outcome = self.store.insert(insert).await;
+            if let Some(done) = self.finish_insert(&draft, link, outcome).await {
+                return done;
+            }
+        }
+        Err(LinkError::NoCode(CodeSourceError::Exhausted))
+    }
+
+    /// Screens a new link, with everything else that comes before its insert.
+    pub(super) async fn screen_new(
+        &self,
+        caller: Caller,
+        new: NewLink,
+        created_at: Timestamp,
+    ) -> Result<ScreenedLink, LinkError> {
         let owner = caller.owner();
         self.check_wanted(&new).await?;
         self.prepare(targets_of_new(&new).map(|asked| asked.target)).await;
         let version = self.screen.version();
         let (moderation, flags) = self.screen(caller, owner, targets_of_new(&new))?;
         self.check_image(caller, owner, new.preview.as_ref())?;
-        for attempt in 0..CODE_ATTEMPTS {
-            let code = match &new.alias {
-                Some(alias) => alias.clone(),
-                None => {
-                    let wanted = CodeRequest { owner, target: &new.target, attempt };
-                    self.codes.next(wanted).await.map_err(|error| match error {
-                        CodeSourceError::Store(error) => error.into(),
-                        error => LinkError::NoCode(error),
-                    })?
-                }
-            };
-            let link = stored_form(&new, code, owner, created_at, moderation, flags.clone());
-            let event = self.event(EventKind::LinkCreated, owner);
-            let insert = Insert {
-                events: event.into_iter().collect(),
-                reuse: reuse_key(&new, &link),
-                ..Insert::new(link.clone(), request.clone())
-            };
-            match self.store.insert(insert).await {
-                Ok(Inserted::Created) => {
-                    self.cache.changed(&link);
-                    self.events.created(&link);
-                    self.written(event);
-                    let first = link.revision;
-                    let link = self.rescreen_if_lists_changed(version, link).await;
-                    self.revisit_if_unscreened(&link);
-                    // A later scan has its own record.
-                    if link.revision == first {
-                        self.note_created(&link).await;
-                    }
-                    return Ok(Created { link, new: true, replayed: false });
-                }
-                // An earlier attempt may have been written although its answer got lost. The cache
-                // may hold the link as missing or in its old form, so the service drops it.
-                Ok(Inserted::Existing(link)) => {
-                    self.cache.forget(&link.key);
-                    return Ok(Created { link: *link, new: false, replayed: false });
-                }
-                Ok(Inserted::Replayed { link: Some(stored), created }) => {
-                    self.cache.forget(&stored.key);
-                    let first = if created {
-                        self.as_created(*stored).await?
-                    } else {
-                        self.as_reused(*stored, reuse_key(&new, &link)).await?
-                    };
-                    return Ok(Created { link: first, new: created, replayed: true });
-                }
-                Ok(Inserted::Replayed { link: None, .. }) => return Err(LinkError::NotFound),
-                Ok(Inserted::RequestMismatch) => return Err(LinkError::RequestMismatch),
-                Err(StoreError::CodeTaken) if new.alias.is_some() => {
-                    return Err(alias_taken().into());
-                }
-                Err(StoreError::CodeTaken) => {}
-                Err(error) => {
-                    self.cache.forget(&link.key);
-                    return Err(error.into());
-                }
+        let event = self.event(EventKind::LinkCreated, owner);
+        Ok(ScreenedLink { new, owner, created_at, version, moderation, flags, event })
+    }
+
+    /// The insert of a screened link, with its alias or the next code.
+    pub(super) async fn insert_of(
+        &self,
+        draft: &ScreenedLink,
+        attempt: u32,
+        request: Option<IdempotencyKey>,
+    ) -> Result<Insert, LinkError> {
+        let ScreenedLink { new, owner, created_at, moderation, flags, .. } = draft;
+        let code = match &new.alias {
+            Some(alias) => alias.clone(),
+            None => {
+                let wanted = CodeRequest { owner: *owner, target: &new.target, attempt };
+                self.codes.next(wanted).await.map_err(|error| match error {
+                    CodeSourceError::Store(error) => error.into(),
+                    error => LinkError::NoCode(error),
+                })?
             }
-        }
-        Err(LinkError::NoCode(CodeSourceError::Exhausted))
+        };
+        let link = stored_form(new, code, *owner, *created_at, *moderation, flags.clone());
+        let reuse = reuse_key(new, &link);
+        let events = draft.event.into_iter().collect();
+        Ok(Insert { events, ..Insert::reusing(link, reuse, request) })
+    }
+
+    /// Ends the creation of a link with what the store answered. `None` if another link has the
+    /// generated code.
+    pub(super) async fn finish_insert(
+        &self,
+        draft: &ScreenedLink,
+        link: Link,
+        outcome: Result<Inserted, StoreError>,
+    ) -> Option<Result<Created, LinkError>> {
+        let new = &draft.new;
+        Some(match outcome {
+            Ok(Inserted::Created) => {
+                self.cache.changed(&link);
+                self.events.created(&link);
+                self.written(draft.event);
+                let first = link.revision;
+                let link = self.rescreen_if_lists_changed(draft.version, link).await;
+                self.revisit_if_unscreened(&link);
+                // A later scan has its own record.
+                if link.revision == first {
+                    self.note_created(&link).await;
+                }
+                Ok(Created { link, new: true, replayed: false })
+            }
+            // An earlier attempt may have been written although its answer got lost. The cache may
+            // hold the link as missing or in its old form, so the service drops it.
+            Ok(Inserted::Existing(link)) => {
+                self.cache.forget(&link.key);
+                Ok(Created { link: *link, new: false, replayed: false })
+            }
+            Ok(Inserted::Replayed { link: Some(stored), created }) => {
+                self.cache.forget(&stored.key);
+                let first = match created {
+                    true => self.as_created(*stored).await,
+                    false => self.as_reused(*stored, reuse_key(new, &link)).await,
+                };
+                first.map(|first| Created { link: first, new: created, replayed: true })
+            }
+            Ok(Inserted::Replayed { link: None, .. }) => Err(LinkError::NotFound),
+            Ok(Inserted::RequestMismatch) => Err(LinkError::RequestMismatch),
+            Err(StoreError::CodeTaken) if new.alias.is_some() => Err(alias_taken().into()),
+            Err(StoreError::CodeTaken) => return None,
+            Err(error) => {
+                self.cache.forget(&link.key);
+                Err(error.into())
+            }
+        })
     }
 
     /// Repeats the first answer to a request, if it was answered before. Nothing about the request

@@ -100,6 +100,11 @@ pub trait CreateMetrics: Send + Sync {
     fn count(&self, result: CreateResult);
 }
 
+/// The largest number of links in one request.
+pub const MAX_LINKS_PER_REQUEST: usize = 1000;
+/// The largest number of links with a password in one request: hashing is slow on purpose.
+pub const MAX_PASSWORDS_PER_REQUEST: usize = 50;
+
 /// Creates links on behalf of callers. The API, the form on the home page and bulk requests all use
 /// it, so that limits and permissions are checked in one place.
 pub struct LinkCreation {
@@ -119,6 +124,8 @@ pub struct CreateGrant<'a> {
     /// Tokens to give back: replayed requests were paid for by the first attempt, and a failure of
     /// the server costs the caller nothing. A refused link is paid for.
     unused: AtomicUsize,
+    /// Links with a password so far.
+    passwords: AtomicUsize,
 }
 
 impl LinkCreation {
@@ -161,22 +168,21 @@ impl LinkCreation {
         let taken = self.limits.take(&creator.allowance, count).await.inspect_err(|_| {
             (0..count).for_each(|_| self.metrics.count(CreateResult::Limited));
         })?;
-        let unused = AtomicUsize::new(0);
-        Ok(CreateGrant { service: self, caller: creator.caller, taken, unused })
+        let (unused, passwords) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Ok(CreateGrant { service: self, caller: creator.caller, taken, unused, passwords })
     }
 
-    /// Takes over a link from another shortener: see [`Links::import`]. Only for admins, and
+    /// Takes over links from another shortener: see [`Links::import`]. Only for admins, and
     /// therefore not limited.
     pub async fn import(
         &self,
         principal: &Principal,
-        link: CreateLink,
-        created_at: Option<Timestamp>,
-    ) -> Result<Created, LinkError> {
+        rows: Vec<(CreateLink, Option<Timestamp>)>,
+    ) -> Result<Vec<Result<Created, LinkError>>, LinkError> {
         principal.require(Role::Admin)?;
-        let result = self.links.import(principal.caller, link, created_at).await;
-        self.metrics.count(CreateResult::of(&result));
-        result
+        let results = self.links.import(principal.caller, rows).await;
+        results.iter().for_each(|result| self.metrics.count(CreateResult::of(result)));
+        Ok(results)
     }
 
     /// Says what [`import`](Self::import) would do, and writes nothing.
@@ -251,6 +257,14 @@ impl CreateGrant<'_> {
 
     async fn create_new(&self, draft: LinkDraft) -> Result<Created, LinkError> {
         let LinkDraft { mut link, password, request } = draft;
+        if password.is_some()
+            && self.passwords.fetch_add(1, Ordering::Relaxed) >= MAX_PASSWORDS_PER_REQUEST
+        {
+            let detail =
+                format!("at most {MAX_PASSWORDS_PER_REQUEST} links of one list have a password");
+            let kind = ValidationErrorKind::InvalidRequest;
+            return Err(ValidationError::new(kind, "password", detail).into());
+        }
         link.password = match password {
             Some(password) => Some(self.service.hash_password(self.caller, &link, password).await?),
             None => None,

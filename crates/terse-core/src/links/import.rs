@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::sync::Arc;
 
-use super::create::{alias_taken, reuse_key, stored_form};
+use super::create::{ScreenedLink, alias_taken, reuse_key, stored_form};
 use super::screening::targets_of_new;
 use super::{Caller, Created, LinkError, Links};
 use crate::code::Code;
@@ -15,7 +16,11 @@ use crate::link_codec;
 use crate::store::StoreError;
 use crate::target::Target;
 use crate::time::Timestamp;
-use crate::validation::ValidationErrorKind;
+use crate::validation::{ValidationError, ValidationErrorKind};
+
+/// After so many rows an import lets other requests of its thread go on: parsing and screening them
+/// takes about a millisecond.
+const ROWS_WITHOUT_PAUSE: usize = 100;
 
 /// What an import would do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -99,6 +104,23 @@ impl SeenImportRows {
             Entry::Occupied(_) => ImportRowConflict::Taken,
         }
     }
+
+    /// What a dry run says about a row, given its preview and the rows before it: an earlier row
+    /// may create the same link, or give the code to another target.
+    pub fn preview(
+        &mut self,
+        alone: ImportPreview,
+        row: Option<ImportRowKey>,
+    ) -> Result<ImportPreview, ValidationError> {
+        match row.map_or(ImportRowConflict::None, |row| self.add(row)) {
+            ImportRowConflict::None => Ok(alone),
+            ImportRowConflict::Same => Ok(ImportPreview::Existing),
+            ImportRowConflict::Taken => {
+                let detail = "an earlier row has this code";
+                Err(ValidationError::new(ValidationErrorKind::AliasTaken, "short_code", detail))
+            }
+        }
+    }
 }
 
 impl Links {
@@ -148,29 +170,72 @@ impl Links {
         Ok(self.store.get(key).await?.filter(same))
     }
 
-    /// Imports a link with its code and its creation time. Importing the same link again returns it
-    /// as not new.
+    /// Imports links with their codes and creation times, each after those before it; the answers
+    /// have the same order. Importing the same link again returns it as not new.
+    ///
+    /// The store gets all of them at once: many links of a file cost a fraction of as many creates.
     pub async fn import(
         &self,
         caller: Caller,
-        command: CreateLink,
-        created_at: Option<Timestamp>,
-    ) -> Result<Created, LinkError> {
+        rows: Vec<(CreateLink, Option<Timestamp>)>,
+    ) -> Vec<Result<Created, LinkError>> {
         let now = self.clock.now();
-        let new = command.parse(&self.rules, CreateBounds::IMPORT, now)?;
-        let target = new.target.clone();
-        let key = new.alias.clone().map(|code| LinkKey { domain: new.domain.clone(), code });
-        let created_at = created_at.map_or(now, |at| at.min(now));
-        match (self.insert(caller, new, None, created_at).await, key) {
-            (Err(LinkError::Refused(refusal)), Some(key))
-                if refusal.kind == ValidationErrorKind::AliasTaken =>
-            {
-                match self.imported_before(caller, &key, &target).await? {
-                    Some(link) => Ok(Created { link, new: false, replayed: false }),
-                    None => Err(refusal.into()),
-                }
+        let mut drafts = Vec::with_capacity(rows.len());
+        let mut inserts = Vec::with_capacity(rows.len());
+        for (place, (command, created_at)) in rows.into_iter().enumerate() {
+            if place % ROWS_WITHOUT_PAUSE == ROWS_WITHOUT_PAUSE - 1 {
+                tokio::task::yield_now().await;
             }
-            (outcome, _) => outcome,
+            let created_at = created_at.map_or(now, |at| at.min(now));
+            let prepared = async {
+                let new = command.parse(&self.rules, CreateBounds::IMPORT, now)?;
+                let draft = self.screen_new(caller, new, created_at).await?;
+                let insert = self.insert_of(&draft, 0, None).await?;
+                Ok::<_, LinkError>((draft, insert))
+            };
+            drafts.push(prepared.await.map(|(draft, insert)| {
+                inserts.push(insert);
+                draft
+            }));
+        }
+        let inserts: Arc<[Insert]> = inserts.into();
+        let outcomes = match inserts.is_empty() {
+            true => Vec::new(),
+            false => self.store.insert_many(Arc::clone(&inserts)).await,
+        };
+        let mut written = inserts.iter().zip(outcomes);
+        let mut answers = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            answers.push(match draft {
+                Err(error) => Err(error),
+                Ok(draft) => match written.next() {
+                    Some((insert, outcome)) => {
+                        self.settle_import(caller, draft, insert.link.clone(), outcome).await
+                    }
+                    None => Err(StoreError::Unavailable("the store has no answer".into()).into()),
+                },
+            });
+        }
+        answers
+    }
+
+    async fn settle_import(
+        &self,
+        caller: Caller,
+        draft: ScreenedLink,
+        link: Link,
+        outcome: Result<Inserted, StoreError>,
+    ) -> Result<Created, LinkError> {
+        if draft.new.alias.is_some() && matches!(outcome, Err(StoreError::CodeTaken)) {
+            return match self.imported_before(caller, &link.key, &link.target).await? {
+                Some(link) => Ok(Created { link, new: false, replayed: false }),
+                None => Err(alias_taken().into()),
+            };
+        }
+        match self.finish_insert(&draft, link, outcome).await {
+            Some(done) => done,
+            // The code was in use: the usual way tries others.
+            None => self.insert(caller, draft.new, None, draft.created_at).await,
         }
     }
 }

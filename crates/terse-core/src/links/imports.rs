@@ -13,8 +13,7 @@ use serde_json::Value;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::{
-    ImportLink, ImportPreview, ImportRowConflict, ImportRowKey, LinkCreation, LinkError,
-    SeenImportRows,
+    Created, ImportLink, ImportPreview, ImportRowKey, LinkCreation, LinkError, SeenImportRows,
 };
 use crate::clock::Clock;
 use crate::import_file::{ImportFileError, RejectedRow, Row, RowResult, Rows, Source};
@@ -31,7 +30,7 @@ const MAX_IMPORTS: usize = 4;
 /// How long a file and its result are kept after the last step.
 const KEPT: Duration = Duration::from_secs(3600);
 /// How many rows are worked on at a time.
-const BATCH: usize = 64;
+const BATCH: usize = 200;
 /// How many refused rows are kept for the report. Further ones are counted.
 const MAX_REFUSED: usize = 10_000;
 /// How many rows the page shows.
@@ -239,7 +238,10 @@ impl Imports {
     pub fn progress(&self, principal: &Principal) -> Option<ImportProgress> {
         principal.require(Role::Admin).ok()?;
         let jobs = locked(&self.jobs);
-        Some(locked(&jobs.get(&principal.owner())?.progress).clone())
+        let mut progress = locked(&jobs.get(&principal.owner())?.progress).clone();
+        // Of each batch, rows that cannot be read are refused first.
+        progress.report.sort_by_key(|(row, _)| row.line);
+        Some(progress)
     }
 
     fn job(
@@ -290,8 +292,12 @@ impl Run {
         let mut seen = SeenImportRows::default();
         loop {
             let (batch, last) = self.next_batch(&mut rows)?;
-            for round in rounds(batch) {
-                self.round(round, &mut seen).await?;
+            if self.dry {
+                for round in rounds(batch) {
+                    self.preview(round, &mut seen).await?;
+                }
+            } else {
+                self.import(batch).await?;
             }
             self.note_file(&rows, last);
             if last {
@@ -360,8 +366,48 @@ impl Run {
         }
     }
 
-    /// Works on rows that claim different links, all at a time.
-    async fn round(
+    /// Imports rows, each after those before it. Rows that the store does not take are tried again
+    /// for a while.
+    async fn import(&self, rows: Vec<(Row, ImportLink)>) -> Result<(), String> {
+        let mut seen = SeenImportRows::default();
+        let mut left: Vec<_> = rows
+            .into_iter()
+            .map(|(row, link)| (row, link.created_at(), link.into_link()))
+            .collect();
+        for attempt in 1.. {
+            let wanted = left.iter().filter_map(|(_, created_at, link)| {
+                Some((link.clone(), *created_at.as_ref().ok()?))
+            });
+            let imported = self.creation.import(&self.principal, wanted.collect()).await;
+            let mut imported = imported.map_err(|error| error.to_string())?.into_iter();
+            let mut again = Vec::new();
+            for (row, created_at, link) in left {
+                let outcome = match &created_at {
+                    Ok(_) => imported.next().expect("one answer for each row"),
+                    Err(error) => Err(error.clone().into()),
+                };
+                let preview = |made: Created| match made.new {
+                    true => (ImportPreview::New, None),
+                    false => (ImportPreview::Existing, None),
+                };
+                match outcome {
+                    Err(LinkError::Store(_)) if attempt < ATTEMPTS => {
+                        again.push((row, created_at, link));
+                    }
+                    outcome => self.record(&row, outcome.map(preview), &mut seen)?,
+                }
+            }
+            left = again;
+            if left.is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100 << attempt)).await;
+        }
+        Ok(())
+    }
+
+    /// Previews rows that claim different links, all at a time.
+    async fn preview(
         &self,
         rows: Vec<(Row, ImportLink)>,
         seen: &mut SeenImportRows,
@@ -369,8 +415,7 @@ impl Run {
         let mut tasks = JoinSet::new();
         for (place, (row, link)) in rows.into_iter().enumerate() {
             let (creation, principal) = (Arc::clone(&self.creation), self.principal.clone());
-            let dry = self.dry;
-            tasks.spawn(async move { (place, row, one(&creation, &principal, link, dry).await) });
+            tasks.spawn(async move { (place, row, preview(&creation, &principal, link).await) });
         }
         let mut outcomes = Vec::with_capacity(tasks.len());
         while let Some(joined) = tasks.join_next().await {
@@ -378,12 +423,13 @@ impl Run {
         }
         outcomes.sort_by_key(|(place, ..)| *place);
         for (_, row, outcome) in outcomes {
-            self.settle(&row, outcome, seen)?;
+            self.record(&row, outcome, seen)?;
         }
         Ok(())
     }
 
-    fn settle(
+    /// Counts the outcome of a row.
+    fn record(
         &self,
         row: &Row,
         outcome: RowOutcome,
@@ -394,17 +440,10 @@ impl Run {
             let (line, short_code) = (row.line, row.code());
             RejectedRow { line, short_code, field, reason }
         };
+        let outcome = outcome.and_then(|(preview, row)| Ok(seen.preview(preview, row)?));
         match outcome {
-            Ok((preview, claim)) => match (preview, claim.map(|claim| seen.add(claim))) {
-                (_, Some(ImportRowConflict::Taken)) => {
-                    let reason = "an earlier row has this code".to_owned();
-                    progress.leave_out(refused(Some("short_code".to_owned()), reason), "refused");
-                }
-                (ImportPreview::Existing, _) | (_, Some(ImportRowConflict::Same)) => {
-                    progress.existing += 1;
-                }
-                (ImportPreview::New, _) => progress.created += 1,
-            },
+            Ok(ImportPreview::Existing) => progress.existing += 1,
+            Ok(ImportPreview::New) => progress.created += 1,
             Err(LinkError::Refused(error)) => {
                 let field = match (error.field.as_ref(), error.kind) {
                     ("custom_alias", _) | (_, ValidationErrorKind::AliasTaken) => "short_code",
@@ -419,23 +458,12 @@ impl Run {
     }
 }
 
-/// Previews or imports one row. A row that the store does not take is tried again for a while.
-async fn one(
-    creation: &LinkCreation,
-    principal: &Principal,
-    link: ImportLink,
-    dry: bool,
-) -> RowOutcome {
-    let created_at = link.created_at()?;
+/// Previews one row. A row that the store does not answer is tried again for a while.
+async fn preview(creation: &LinkCreation, principal: &Principal, link: ImportLink) -> RowOutcome {
+    link.created_at()?;
     let link = link.into_link();
     for attempt in 1.. {
-        let outcome = match dry {
-            true => creation.preview_import(principal, link.clone()).await,
-            false => creation.import(principal, link.clone(), created_at).await.map(|made| {
-                (if made.new { ImportPreview::New } else { ImportPreview::Existing }, None)
-            }),
-        };
-        match outcome {
+        match creation.preview_import(principal, link.clone()).await {
             Err(LinkError::Store(_)) if attempt < ATTEMPTS => {
                 tokio::time::sleep(Duration::from_millis(100 << attempt)).await;
             }

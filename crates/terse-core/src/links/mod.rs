@@ -25,7 +25,10 @@ pub use busiest::{BusiestLink, TagClicks};
 pub use caller::Caller;
 pub(crate) use concurrent::for_each_link;
 pub use create::Created;
-pub use creation::{CreateGrant, CreateMetrics, CreateResult, Creator, LinkCreation, LinkDraft};
+pub use creation::{
+    CreateGrant, CreateMetrics, CreateResult, Creator, LinkCreation, LinkDraft,
+    MAX_LINKS_PER_REQUEST, MAX_PASSWORDS_PER_REQUEST,
+};
 pub use error::LinkError;
 pub use import::{ImportPreview, ImportRowConflict, ImportRowKey, SeenImportRows};
 pub use import_link::ImportLink;
@@ -35,7 +38,7 @@ pub use imports::{
 pub use public::PublicLinks;
 pub use read::{Listing, OwnerFilter};
 pub(crate) use scan_audit::moderation_json;
-pub use tag_report::TagReport;
+pub use tag_report::{MAX_TAG_REPORT_LINKS, TagReport};
 pub use tags::RetagProgress;
 
 use std::sync::Arc;

@@ -92,7 +92,7 @@ impl PublicLinks {
 
     /// `NotFound`, or `Limited` after too many.
     async fn guessed(&self, address: IpAddr) -> LinkError {
-        match self.limits.guess(Some(address)).await {
+        match self.limits.count_unknown_code(Some(address)).await {
             Ok(()) => LinkError::NotFound,
             Err(reached) => reached.into(),
         }

@@ -90,7 +90,7 @@ impl Links {
             None => RankedCursor::Ranked(None),
             Some(cursor) => RankedCursor::read(cursor).ok_or_else(bad)?,
         };
-        let mut links = Vec::new();
+        let (mut links, mut stopped_early) = (Vec::new(), false);
         for _ in 0..ROUNDS {
             place = match place {
                 RankedCursor::Ranked(after) => {
@@ -100,6 +100,7 @@ impl Links {
                     let limit = query.limit - links.len();
                     let rest = ListQuery { sort: Sort::Newest, after, limit, ..query.clone() };
                     let page = self.store.list(&rest).await?;
+                    stopped_early = page.links.len() < limit;
                     let ids: Vec<LinkId> = page.links.iter().map(LinkId::of).collect();
                     let counts = clicks.counts(&ids).await?;
                     let without = page.links.into_iter().zip(counts);
@@ -114,7 +115,8 @@ impl Links {
                     }
                 }
             };
-            if links.len() >= query.limit {
+            // The next page continues a search that the store stopped because it takes long.
+            if links.len() >= query.limit || stopped_early {
                 break;
             }
         }

@@ -16,13 +16,13 @@ use crate::target::Target;
 use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// How many targets of one link the screen may look up before the link is created. The rest are
-/// scanned later.
+/// How many targets of one link the scan may look up before the link is created. A job scans the
+/// rest later.
 const PREPARED: usize = 4;
 
 impl Links {
-    /// The reasons for a link's warning: the flags that visitors are told of, each with a sentence
-    /// in English.
+    /// The reasons for a link's warning: the flags that the warning page shows, each with an
+    /// English sentence.
     pub fn reasons<'a>(&self, link: &'a Link) -> Vec<(&'a str, &'static str)> {
         let sentence = |flag: &str| match flag {
             REPORTED => Some("Several visitors have reported it."),
@@ -72,8 +72,8 @@ impl Links {
         Ok(target)
     }
 
-    /// Refuses a preview whose image is on a blocklist. Other findings about the image do not count:
-    /// no visitor is redirected to it.
+    /// Refuses a preview whose image is on a blocklist. Other findings about the image do not
+    /// count: no visitor is redirected to it.
     pub(super) fn check_image(
         &self,
         caller: Caller,

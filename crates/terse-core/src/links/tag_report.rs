@@ -6,8 +6,8 @@ use crate::link::OwnerId;
 use crate::store::{ListQuery, Sort};
 use crate::time::Timestamp;
 
-/// The largest number of links of a report.
-const MAX_LINKS: usize = 1000;
+/// The largest number of links in the report of a tag.
+pub const MAX_TAG_REPORT_LINKS: usize = 1000;
 /// The number of links per page.
 const PAGE: usize = 100;
 
@@ -22,7 +22,7 @@ pub struct TagReport {
 
 impl Links {
     /// The clicks of an owner's links with a tag, or of all owners' links, except deleted ones;
-    /// `None` if more than a thousand links have it. The sums of each link are added up: a store
+    /// `None` if more than [`MAX_TAG_REPORT_LINKS`] have it. The sums of each link are added up: a store
     /// has none by tag. See [`OwnerFilter::clicks_seen_by`](super::OwnerFilter::clicks_seen_by).
     pub async fn report_of_tag(
         &self,
@@ -41,7 +41,7 @@ impl Links {
         loop {
             let page = self.list_all(query.clone()).await?.page;
             links.extend(page.links.iter().map(LinkId::of));
-            if links.len() > MAX_LINKS {
+            if links.len() > MAX_TAG_REPORT_LINKS {
                 return Ok(None);
             }
             match page.next {

@@ -26,6 +26,17 @@ impl Links {
         Ok((link, history))
     }
 
+    /// When something that owners see was last changed; `None` if nothing was since the link was
+    /// created. Scans and moderators change `updated_at`, but not this.
+    pub async fn last_change(&self, link: &Link) -> Result<Option<Timestamp>, LinkError> {
+        if link.updated_at <= link.created_at {
+            return Ok(None);
+        }
+        let latest = self.store.history(&link.key, 1).await?;
+        let of_this_link = |version: &LinkVersion| version.link.created_at == link.created_at;
+        Ok(latest.first().filter(|version| of_this_link(version)).map(|version| version.until))
+    }
+
     /// Takes a link back to its version before the last change, or to an earlier revision. That is
     /// a change like any other: it obeys all rules and can itself be undone. The moderation status
     /// stays, except for what follows from the target. With `expected`, only if the link is still

@@ -21,10 +21,59 @@ pub struct DomainDraft {
     pub expired: Option<String>,
 }
 
+/// A domain that links can be created on.
+#[derive(Clone, Debug)]
+pub struct ShortDomain {
+    /// Its host name.
+    pub name: String,
+    /// What its short links begin with.
+    pub base_url: String,
+    /// Whether it is the primary domain, which new links get by default.
+    pub is_primary: bool,
+    /// Whether it is in the settings, so that admins cannot remove it.
+    pub is_configured: bool,
+    /// Where `/` leads.
+    pub root: Option<Target>,
+    /// Where an unknown code leads.
+    pub not_found: Option<Target>,
+    /// Where a link leads that has expired or is used up.
+    pub expired: Option<Target>,
+}
+
 impl Moderation {
-    /// The domains in the registry, by name.
-    pub async fn domains(&self) -> Result<Vec<DomainConfig>, ModerationError> {
-        Ok(self.registry.domain_configs().await?)
+    /// All short domains: those of the settings, the primary one first, then those that admins have
+    /// added, by name.
+    pub async fn short_domains(&self) -> Result<Vec<ShortDomain>, ModerationError> {
+        // The registry may be newer than this node's list of hosts.
+        let mut configs = self.registry.domain_configs().await?;
+        let hosts = &self.links.rules().hosts;
+        let configured: Vec<Domain> = hosts.configured().collect();
+        let mut all = Vec::with_capacity(configured.len() + configs.len());
+        for domain in configured {
+            let stored = configs.iter().position(|config| config.domain == domain);
+            let none = DomainConfig { domain, root: None, not_found: None, expired: None };
+            all.push(self.short_domain(stored.map_or(none, |at| configs.remove(at))));
+        }
+        // Leaves out a name that has since become an alias of the primary domain.
+        configs.retain(|DomainConfig { domain, .. }| {
+            hosts.domain_of(domain.as_str()).is_none_or(|known| known == *domain)
+        });
+        all.extend(configs.into_iter().map(|config| self.short_domain(config)));
+        Ok(all)
+    }
+
+    fn short_domain(&self, config: DomainConfig) -> ShortDomain {
+        let hosts = &self.links.rules().hosts;
+        let DomainConfig { domain, root, not_found, expired } = config;
+        ShortDomain {
+            name: hosts.name_of(&domain).to_owned(),
+            base_url: hosts.base_of(&domain),
+            is_primary: domain.is_primary(),
+            is_configured: hosts.configured().any(|configured| configured == domain),
+            root,
+            not_found,
+            expired,
+        }
     }
 
     /// Adds or changes a domain. The change is in force on this node when this returns.
@@ -33,7 +82,7 @@ impl Moderation {
         principal: &Principal,
         name: &str,
         draft: DomainDraft,
-    ) -> Result<DomainConfig, ModerationError> {
+    ) -> Result<ShortDomain, ModerationError> {
         principal.require(Role::Admin)?;
         let domain = self.domain_named(name)?;
         let fallback = |text: Option<String>, field| {
@@ -51,7 +100,7 @@ impl Moderation {
         }
         self.registry.put_domain(config.clone(), self.by(principal.owner(), None)).await?;
         self.refresh.refresh().await;
-        Ok(config)
+        Ok(self.short_domain(config))
     }
 
     /// Removes a domain that has no links. Of a domain from the settings, only the fallbacks are
@@ -67,8 +116,9 @@ impl Moderation {
         if !configs.iter().any(|config| config.domain == domain) {
             return Err(ModerationError::NoDomain);
         }
-        let settled = self.links.rules().hosts.configured().any(|settled| settled == domain);
-        if !settled && self.links.has_links_on(&domain).await? {
+        let hosts = &self.links.rules().hosts;
+        let is_configured = hosts.configured().any(|configured| configured == domain);
+        if !is_configured && self.links.has_links_on(&domain).await? {
             return Err(ModerationError::DomainInUse);
         }
         self.registry.remove_domain(&domain, self.by(principal.owner(), None)).await?;

@@ -15,8 +15,8 @@ use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// The most links that a search returns.
 const MAX_LINKS: usize = 25;
-/// The links per page of the store, and the most pages that one search reads: a text that many links
-/// contain elsewhere than in their host would otherwise read all links.
+/// The links per page of the store, and the most pages that one search reads: a text that many
+/// links contain elsewhere than in their host would otherwise read all links.
 const PAGE: usize = 100;
 const MAX_PAGES: usize = 10;
 /// The time after which a search reads no further page.
@@ -32,9 +32,28 @@ pub struct HostSearch {
     /// The list that warns of it.
     pub warned_by: Option<ListMatch>,
     /// The newest links to it or to a subdomain, deleted ones left out.
-    pub links: Vec<Link>,
+    pub links: Vec<HostLink>,
     /// Whether there may be more.
     pub is_more: bool,
+}
+
+/// A link that leads to the host of a search.
+#[derive(Clone, Debug)]
+pub struct HostLink {
+    /// The link.
+    pub link: Link,
+    /// The target that is on the host.
+    pub target: Target,
+    /// Whether that is the target of a redirect rule, and not the link's own.
+    pub by_rule: bool,
+}
+
+impl HostLink {
+    /// `None` if no target of the link is on the host.
+    fn of(link: Link, host: &str) -> Option<Self> {
+        let target = link.targets().find(|to| is_on(to, host))?.clone();
+        Some(Self { by_rule: target != link.target, target, link })
+    }
 }
 
 impl Moderation {
@@ -44,7 +63,8 @@ impl Moderation {
         Ok(self.links.screen_lists())
     }
 
-    /// The links of all owners to a host or one of its subdomains, and what the lists say about it.
+    /// The links of all owners that lead to a host or one of its subdomains, by their target or by
+    /// a redirect rule, and what the lists say about the host.
     /// Only for moderators and admins.
     pub async fn search_host(
         &self,
@@ -69,8 +89,8 @@ impl Moderation {
         let begun = self.links.now();
         for _ in 0..MAX_PAGES {
             let page = self.links.list_of(principal, OwnerFilter::All, query.clone()).await?.page;
-            let leads_there = |link: &Link| link.targets().any(|to| is_on(to, &found.host));
-            let mut matching: Vec<Link> = page.links.into_iter().filter(leads_there).collect();
+            let leads_there = |link| HostLink::of(link, &found.host);
+            let mut matching: Vec<_> = page.links.into_iter().filter_map(leads_there).collect();
             let room = MAX_LINKS - found.links.len();
             found.is_more = matching.len() > room || page.next.is_some();
             matching.truncate(room);

@@ -16,9 +16,9 @@ mod suspension;
 
 pub use branding::{BrandingDraft, LogoChange};
 pub use decisions::ReportDecision;
-pub use domains::DomainDraft;
+pub use domains::{DomainDraft, ShortDomain};
 pub use error::ModerationError;
-pub use host_search::HostSearch;
+pub use host_search::{HostLink, HostSearch};
 pub use reports::{MAX_REPORT_TEXT, Reporter};
 
 use std::sync::Arc;

@@ -120,7 +120,8 @@ impl Suspension {
     }
 }
 
-/// A link with which the holder of an account sets a new password, once. An account has at most one.
+/// A link with which the holder of an account sets a new password, once. An account has at most
+/// one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PasswordReset {
     /// The hash of the token in the link.

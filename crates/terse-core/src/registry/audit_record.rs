@@ -125,7 +125,7 @@ impl AuditRecord {
 
     /// A key was created.
     pub fn key_added(key: &ApiKey) -> Self {
-        let after = told_key(key);
+        let after = key_details(key);
         Self {
             subject: subject::key(key.id),
             ..Self::about(AuditAction::KeyAdded, key.owner, None, Some(after))
@@ -134,7 +134,7 @@ impl AuditRecord {
 
     /// A key was revoked.
     pub fn key_revoked(key: &ApiKey) -> Self {
-        let before = told_key(key);
+        let before = key_details(key);
         Self {
             subject: subject::key(key.id),
             ..Self::about(AuditAction::KeyRevoked, key.owner, Some(before), None)
@@ -186,7 +186,7 @@ impl AuditRecord {
             AuditAction::Invited,
             subject::account(invitation.by),
             None,
-            Some(told_invitation(invitation)),
+            Some(invitation_details(invitation)),
         )
     }
 
@@ -195,7 +195,7 @@ impl AuditRecord {
         Self::new(
             AuditAction::InvitationRevoked,
             subject::account(invitation.by),
-            Some(told_invitation(invitation)),
+            Some(invitation_details(invitation)),
             None,
         )
     }
@@ -222,7 +222,12 @@ impl AuditRecord {
 
     /// A host was blocked.
     pub fn host_blocked(host: &BlockedHost) -> Self {
-        Self::new(AuditAction::HostBlocked, subject::host(&host.host), None, Some(told_host(host)))
+        Self::new(
+            AuditAction::HostBlocked,
+            subject::host(&host.host),
+            None,
+            Some(host_details(host)),
+        )
     }
 
     /// A host is no longer blocked.
@@ -230,7 +235,7 @@ impl AuditRecord {
         Self::new(
             AuditAction::HostUnblocked,
             subject::host(&host.host),
-            Some(told_host(host)),
+            Some(host_details(host)),
             None,
         )
     }
@@ -302,7 +307,7 @@ fn account_json(account: &Account) -> Value {
     })
 }
 
-fn told_key(key: &ApiKey) -> Value {
+fn key_details(key: &ApiKey) -> Value {
     json!({
         "owner": key.owner.0,
         "name": key.name,
@@ -313,7 +318,7 @@ fn told_key(key: &ApiKey) -> Value {
     })
 }
 
-fn told_invitation(invitation: &Invitation) -> Value {
+fn invitation_details(invitation: &Invitation) -> Value {
     let Invitation { token: _, role, by, expires_at } = invitation;
     json!({ "role": role.as_str(), "by": by.0, "expires_at": expires_at.to_string() })
 }
@@ -338,7 +343,7 @@ fn domain_json(place: &DomainConfig) -> Value {
     })
 }
 
-fn told_host(host: &BlockedHost) -> Value {
+fn host_details(host: &BlockedHost) -> Value {
     json!({ "at": host.at.to_string(), "why": host.why })
 }
 

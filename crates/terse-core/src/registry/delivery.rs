@@ -40,7 +40,11 @@ pub const RETRY_PAUSES: [Duration; 11] = {
 /// The longest pause that a receiver may ask for.
 const MAX_PAUSE: Duration = Duration::from_secs(12 * 3600);
 /// The same with the spread, and some tolerance for clocks of other nodes.
-const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 3600);
+const MAX_SCHEDULED_PAUSE: Duration = Duration::from_secs(15 * 3600);
+
+/// The longest time that an event waits before its deliveries are written. A webhook that was
+/// enabled longer than this after an event has its time from a clock that was ahead.
+const MAX_EVENT_WAIT: Duration = Duration::from_secs(3600);
 
 /// The id of a delivery.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -148,7 +152,7 @@ impl DeliveryClaim {
     /// The latest time of a next attempt that a right clock can have written. A later one is due at
     /// once: the clock that wrote it was ahead, or has been set back since.
     pub fn latest_attempt(&self) -> Timestamp {
-        self.now.checked_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX)
+        self.now.checked_add(MAX_SCHEDULED_PAUSE).unwrap_or(Timestamp::MAX)
     }
 
     /// Until when this claim lasts. A claim that lasts longer was made by a clock that was ahead,
@@ -199,7 +203,7 @@ pub struct DeliveryAttempt {
 impl DueDelivery {
     /// The result of an attempt that ended at `now`. `jitter` is a random number from 0 to 1 that
     /// spreads retries, so that deliveries that failed together are not retried together.
-    pub fn settle(&self, outcome: DeliveryResult, now: Timestamp, jitter: f64) -> DeliveryAttempt {
+    pub fn attempt(&self, outcome: DeliveryResult, now: Timestamp, jitter: f64) -> DeliveryAttempt {
         let mut delivery = Delivery {
             attempts: self.delivery.attempts + 1,
             tried_at: Some(now),
@@ -304,10 +308,14 @@ impl NewEvent {
         }
     }
 
-    /// Whether a webhook receives this event.
+    /// Whether a webhook receives this event: it is on, was on at the time of the event, and
+    /// subscribes to it.
     pub fn concerns(&self, webhook: &Webhook) -> bool {
+        let since = webhook.active_since;
+        let was_on = since <= self.at || since.saturating_sub(MAX_EVENT_WAIT) > self.at;
         webhook.owner == self.owner
             && webhook.disabled.is_none()
+            && was_on
             && self
                 .only
                 .map_or_else(|| webhook.events.contains(self.kind), |only| only == webhook.id)
@@ -346,10 +354,26 @@ mod tests {
     }
 
     #[test]
+    fn an_event_from_before_a_webhook_was_enabled_does_not_concern_it() {
+        let hour = 3_600_000;
+        for (since, concerned) in
+            [(0, true), (1000, true), (1001, false), (1000 + hour, false), (1001 + hour, true)]
+        {
+            let mut webhook = due(None).webhook;
+            webhook.events = EventKind::ALL.into_iter().collect();
+            webhook.active_since = Timestamp::from_ms(since);
+            let (id, kind, at) = ("e".into(), EventKind::LinkCreated, Timestamp::from_ms(1000));
+            let owner = webhook.owner;
+            let event = NewEvent { id, owner, kind, body: "{}".into(), at, only: None };
+            assert_eq!(event.concerns(&webhook), concerned, "{since}");
+        }
+    }
+
+    #[test]
     fn only_success_is_delivered_and_only_gone_ends_at_once() {
         let now = Timestamp::from_ms(5000);
         for status in [200, 204, 299] {
-            let settled = due(None).settle(answered(status), now, 0.5);
+            let settled = due(None).attempt(answered(status), now, 0.5);
             assert_eq!(
                 (settled.delivery.state, settled.delivery.body.as_str()),
                 (DeliveryState::Delivered, "{}"),
@@ -357,7 +381,7 @@ mod tests {
             );
         }
         for status in [199, 300, 301, 307, 400, 404, 429, 500, 503] {
-            let settled = due(None).settle(answered(status), now, 0.5);
+            let settled = due(None).attempt(answered(status), now, 0.5);
             assert_eq!(
                 (settled.delivery.state, settled.disable),
                 (DeliveryState::Waiting, None),
@@ -365,7 +389,7 @@ mod tests {
             );
             assert!(settled.delivery.next_at > now && settled.delivery.body == "{}");
         }
-        let gone = due(Some(1)).settle(answered(410), now, 0.5);
+        let gone = due(Some(1)).attempt(answered(410), now, 0.5);
         assert!(gone.disable.is_some() && gone.delivery.state == DeliveryState::Failed);
     }
 
@@ -375,7 +399,7 @@ mod tests {
             let mut due = due(delivered_at);
             let mut now = Timestamp::from_ms(1000);
             for attempt in 1..=12 {
-                let settled = due.settle(DeliveryResult::Unanswered("too_slow".into()), now, 1.0);
+                let settled = due.attempt(DeliveryResult::Unanswered("too_slow".into()), now, 1.0);
                 assert_eq!(settled.delivery.attempts, attempt);
                 assert_eq!(settled.delivery.state == DeliveryState::Waiting, attempt < 12);
                 assert_eq!(settled.disable.is_some(), disables && attempt == 12);
@@ -395,7 +419,7 @@ mod tests {
                 status: 429,
                 retry_after: Some(Duration::from_secs(asked)),
             };
-            due(None).settle(outcome, now, 0.0).delivery.next_at.as_ms() / 1000
+            due(None).attempt(outcome, now, 0.0).delivery.next_at.as_ms() / 1000
         };
         assert_eq!((pause(0), pause(300), pause(1_000_000)), (10, 300, 12 * 3600));
     }

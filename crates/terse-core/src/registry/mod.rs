@@ -70,7 +70,7 @@ pub use suspended::SuspendedOwners;
 pub use two_factor::{TotpSeed, TwoFactor};
 pub use webhook::{
     Deactivation, EventKind, MAX_WEBHOOKS_PER_OWNER, NewWebhook, SubscribedEvents, Webhook,
-    WebhookChange, WebhookId, WebhookKey, receiver,
+    WebhookChange, WebhookId, WebhookKey, WebhookToggle, receiver,
 };
 pub use webhook_store::WebhookStore;
 

@@ -165,6 +165,8 @@ pub struct Webhook {
     pub events: SubscribedEvents,
     /// When it was created.
     pub created_at: Timestamp,
+    /// When it was created or last enabled again: it receives no event from before.
+    pub active_since: Timestamp,
     /// The generation of its current secret; the first is 1.
     pub generation: u32,
     /// When the current secret replaced the one before, which also signs for a while.
@@ -202,6 +204,7 @@ impl NewWebhook {
             url,
             events,
             created_at,
+            active_since: created_at,
             generation: 1,
             rotated_at: None,
             disabled: None,
@@ -212,6 +215,15 @@ impl NewWebhook {
     }
 }
 
+/// Switches a webhook off or on again.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum WebhookToggle {
+    /// Nothing is sent from now on.
+    Off(Deactivation),
+    /// Events from this time on are sent.
+    On(Timestamp),
+}
+
 /// Changes to a webhook; `None` keeps a value.
 #[derive(Clone, Debug, Default)]
 pub struct WebhookChange {
@@ -220,7 +232,7 @@ pub struct WebhookChange {
     /// Other events.
     pub events: Option<SubscribedEvents>,
     /// Switched off with a reason, or on again.
-    pub disabled: Option<Option<Deactivation>>,
+    pub switch: Option<WebhookToggle>,
     /// Creates a new secret.
     pub rotate: Option<Timestamp>,
 }
@@ -233,10 +245,14 @@ impl WebhookChange {
             after.url = url.clone();
         }
         after.events = self.events.unwrap_or(after.events);
-        match (&self.disabled, &before.disabled) {
-            // It was off before: the first reason stays.
-            (Some(Some(_)), Some(_)) | (None, _) => {}
-            (Some(disabled), _) => after.disabled = disabled.clone(),
+        match (&self.switch, &before.disabled) {
+            (Some(WebhookToggle::Off(why)), None) => after.disabled = Some(why.clone()),
+            (Some(WebhookToggle::On(at)), Some(_)) => {
+                after.disabled = None;
+                after.active_since = *at;
+            }
+            // It was off before, so the first reason stays; or it was on before.
+            (Some(_), _) | (None, _) => {}
         }
         if let Some(at) = self.rotate {
             after.generation += 1;
@@ -382,15 +398,18 @@ mod tests {
     #[test]
     fn the_first_reason_for_being_off_stays() {
         let off = |why: &str| WebhookChange {
-            disabled: Some(Some(Deactivation { at: Timestamp::from_ms(1), why: why.into() })),
+            switch: Some(WebhookToggle::Off(Deactivation {
+                at: Timestamp::from_ms(1),
+                why: why.into(),
+            })),
             ..WebhookChange::default()
         };
         let one = off("first").apply(&webhook(1));
         assert_eq!(off("second").apply(&one), one);
         assert_eq!(WebhookChange::default().apply(&one), one);
-        assert_eq!(
-            WebhookChange { disabled: Some(None), ..WebhookChange::default() }.apply(&one),
-            webhook(1)
-        );
+        let at = Timestamp::from_ms(9);
+        let on = WebhookChange { switch: Some(WebhookToggle::On(at)), ..WebhookChange::default() };
+        assert_eq!(on.apply(&one), Webhook { active_since: at, ..webhook(1) });
+        assert_eq!(on.apply(&webhook(1)), webhook(1), "it was on before");
     }
 }

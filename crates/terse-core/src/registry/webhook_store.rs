@@ -66,17 +66,17 @@ pub trait WebhookStore: Send + Sync + 'static {
     }
 
     /// Deliveries that are due: the oldest due one of each webhook. The caller holds that webhook
-    /// until it settles the delivery or its claim expires. Webhooks that are switched off and those
+    /// until it records an attempt or its claim expires. Webhooks that are switched off and those
     /// of suspended owners are left out.
     async fn due(&self, claim: DeliveryClaim) -> Result<Vec<DueDelivery>, RegistryError>;
 
     /// Writes the result of an attempt and ends the claim. `false`, and nothing is written, if
     /// another caller has claimed the webhook since or the delivery is gone. The last
     /// [`MAX_SETTLED_PER_WEBHOOK`](super::MAX_SETTLED_PER_WEBHOOK) settled ones are kept.
-    async fn settle(&self, settlement: DeliveryAttempt) -> Result<bool, RegistryError>;
+    async fn record_attempt(&self, attempt: DeliveryAttempt) -> Result<bool, RegistryError>;
 
-    /// Makes a delivery of a webhook of an owner due at once, see [`Delivery::to_resend`]; `Missing` if
-    /// the owner has no such webhook, or the webhook no such delivery with its body.
+    /// Makes a delivery of a webhook of an owner due at once, see [`Delivery::to_resend`];
+    /// `Missing` if the owner has no such webhook, or the webhook no such delivery with its body.
     async fn resend(
         &self,
         owner: OwnerId,

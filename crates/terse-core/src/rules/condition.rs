@@ -6,7 +6,7 @@ use super::country::Country;
 use super::language;
 use super::platform;
 use super::rule::{QueryCondition, Rule};
-use super::visit::VisitContext;
+use super::visit_context::VisitContext;
 use super::weekly::Weekly;
 use crate::time::Timestamp;
 

@@ -2,7 +2,7 @@
 
 use super::condition::Condition;
 use super::rule::Rules;
-use super::visit::VisitContext;
+use super::visit_context::VisitContext;
 use crate::target::Target;
 
 /// The decision of the rules and its reasons.

@@ -27,7 +27,7 @@ mod raw_rules;
 mod rule;
 mod split;
 mod to_json;
-mod visit;
+mod visit_context;
 mod weekly;
 
 pub use country::parse_country;
@@ -38,7 +38,7 @@ pub use parse::{ParsedRules, TargetInput};
 pub use platform::{DEVICES, SYSTEMS};
 pub use raw_rules::RawRules;
 pub use rule::{RequiredTraits, RuleFactors, Rules};
-pub use visit::{
+pub use visit_context::{
     NoClassifier, SplitKey, VisitContext, VisitorClassifier, VisitorTraits, truncate_user_agent,
 };
 

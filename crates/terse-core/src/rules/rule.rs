@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::country::Country;
-use super::visit::VisitContext;
+use super::visit_context::VisitContext;
 use super::weekly::Weekly;
 use crate::target::Target;
 use crate::time::Timestamp;

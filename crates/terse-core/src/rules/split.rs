@@ -1,7 +1,7 @@
 //! Splits: assigns visitors to branches.
 
 use super::rule::Destination;
-use super::visit::SplitKey;
+use super::visit_context::SplitKey;
 use crate::target::Target;
 
 impl Destination {

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::accounts::{
-    AccountDraft, AccountError, AccountPolicy, Accounts, KeyDraft, KeyUse, MAX_KEY_NAME,
-    RefreshHook, SignInStep, SignUp,
+    AccountDraft, AccountError, AccountPolicy, Accounts, InvitationDraft, KeyDraft, KeyUse,
+    MAX_KEY_NAME, RefreshHook, SignInStep, SignUp,
 };
-use terse_core::limits::{Limit, Limiter, RateLimits};
+use terse_core::limits::{Limit, LimitSettings, Limiter, RateLimits};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{Account, KeyId, Role, Scope};
-use terse_core::{Clock, Credential, OwnerId, PasswordError, PasswordHasher, Principal, Timestamp};
+use terse_core::{
+    Clock, Credential, Hosts, OwnerId, PasswordError, PasswordHasher, Principal, Timestamp,
+};
 use terse_testkit::{FixedLimiter, MemoryRegistry};
 
 /// A hasher whose hash is the password with a prefix.
@@ -36,19 +38,19 @@ impl PasswordHasher for Plain {
 }
 
 #[derive(Default)]
-struct Seen {
+struct Calls {
     refreshed: AtomicUsize,
     used: AtomicUsize,
 }
 
 #[async_trait]
-impl RefreshHook for Seen {
+impl RefreshHook for Calls {
     async fn refresh(&self) {
         self.refreshed.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl KeyUse for Seen {
+impl KeyUse for Calls {
     fn note(&self, _: KeyId, _: Timestamp) {
         self.used.fetch_add(1, Ordering::Relaxed);
     }
@@ -58,7 +60,7 @@ pub(crate) struct Bench {
     pub(crate) accounts: Accounts,
     pub(crate) registry: Arc<MemoryRegistry>,
     pub(crate) clock: Clock,
-    seen: Arc<Seen>,
+    calls: Arc<Calls>,
 }
 
 impl Bench {
@@ -67,13 +69,13 @@ impl Bench {
     }
 
     pub(crate) fn limited_by(limiter: Arc<dyn Limiter>) -> Self {
-        let (registry, seen) = (Arc::new(MemoryRegistry::new()), Arc::new(Seen::default()));
-        let limits = RateLimits {
-            limiter,
+        let (registry, calls) = (Arc::new(MemoryRegistry::new()), Arc::new(Calls::default()));
+        let settings = LimitSettings {
             sign_in: Limit::per_hour(3),
             create_per_key: Limit::per_hour(100),
-            ..RateLimits::off()
+            ..LimitSettings::OFF
         };
+        let limits = RateLimits::new(limiter, settings);
         let clock = Clock::default();
         let policy = AccountPolicy { open: true, session_ttl: Duration::from_secs(3600) };
         let accounts = Accounts::new(
@@ -82,11 +84,12 @@ impl Bench {
             limits,
             policy,
             terse_core::accounts::TwoFactorKey::new([7; 32]),
-            seen.clone(),
-            seen.clone(),
+            calls.clone(),
+            calls.clone(),
             clock.clone(),
+            Hosts::new(&"https://go.example/".parse().unwrap(), &[], vec![]).unwrap(),
         );
-        Self { accounts, registry, clock, seen }
+        Self { accounts, registry, clock, calls }
     }
 
     pub(crate) async fn account(&self, name: &str, role: Role) -> Account {
@@ -132,7 +135,7 @@ async fn suspensions_follow_one_rule() {
         }
     }
     // Two moderators suspend two users each, two admins five accounts each; each is undone.
-    assert_eq!(bench.seen.refreshed.load(Ordering::Relaxed), 2 * (2 * 2 + 2 * 5));
+    assert_eq!(bench.calls.refreshed.load(Ordering::Relaxed), 2 * (2 * 2 + 2 * 5));
 }
 
 #[tokio::test]
@@ -178,7 +181,7 @@ async fn a_key_permits_no_more_than_the_key_that_creates_it() {
     let (key, made) = create(&session, draft("less", Some("10/h"))).await.unwrap();
     assert_eq!(made.plan.as_deref(), Some("10/h"));
     let by_key = bench.accounts.by_key(&key).await.unwrap();
-    assert_eq!(bench.seen.used.load(Ordering::Relaxed), 1);
+    assert_eq!(bench.calls.used.load(Ordering::Relaxed), 1);
     let (_, made) = create(&by_key, draft("as much", None)).await.unwrap();
     assert_eq!(made.plan.as_deref(), Some("10/h"), "not the usual limit");
     assert!(create(&by_key, draft("usual", Some("100/h"))).await.is_err());
@@ -229,4 +232,18 @@ async fn an_account_that_signs_up_cannot_choose_a_password_that_is_guessed_first
     let way = SignUp::Invitation("unknown");
     let made = bench.accounts.sign_up(&way, from, "bob", "correct horse".to_owned()).await;
     assert!(matches!(made, Err(AccountError::LinkOver)));
+}
+
+#[tokio::test]
+async fn a_server_without_mail_refuses_an_invitation_by_mail_and_creates_none() {
+    let bench = Bench::new();
+    let draft =
+        |email: &str| InvitationDraft { role: Role::User, ttl: None, email: email.to_owned() };
+    for email in ["not an address", "ann@example.com"] {
+        let refused = bench.accounts.invite(&Principal::OPERATOR, draft(email)).await;
+        assert!(matches!(refused, Err(AccountError::Invalid(_))), "{refused:?}");
+    }
+    assert!(bench.accounts.invitations(&Principal::OPERATOR).await.unwrap().is_empty());
+    let made = bench.accounts.invite(&Principal::OPERATOR, draft(" ")).await.unwrap();
+    assert!(made.url.starts_with("https://go.example/join?token=") && !made.mailed);
 }

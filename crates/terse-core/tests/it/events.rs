@@ -103,7 +103,7 @@ fn fixture() -> Fixture {
         clock.clone(),
     )
     .with_events(recorded.clone());
-    let drain = OutboxDrain::new(store.clone(), recorded.clone());
+    let drain = OutboxDrain::new(store.clone(), recorded.clone(), clock.clone());
     Fixture { store, drain, links, recorded, screen, clock }
 }
 
@@ -114,31 +114,31 @@ fn request() -> CreateLink {
 #[tokio::test]
 async fn every_change_sends_one_event_and_no_change_sends_none() {
     let Fixture { links, recorded, screen, drain, .. } = fixture();
-    let told = async || {
+    let sent = async || {
         drain.next_page().await.unwrap();
         recorded.take()
     };
     let mine = Caller::Owner(OWNER);
     let key = links.create(mine, request(), None).await.unwrap().link.key;
-    assert_eq!(told().await, [(LinkCreated, 1)]);
+    assert_eq!(sent().await, [(LinkCreated, 1)]);
     assert!(!links.create(mine, request(), None).await.unwrap().new);
     links.create(Caller::Owner(OTHER), request(), None).await.unwrap();
-    assert_eq!(told().await, []);
+    assert_eq!(sent().await, []);
     let titled = LinkPatch { title: PatchField::Set("Mine".into()), ..LinkPatch::default() };
     for _ in 0..2 {
         links.patch(mine, &key, &titled, None).await.unwrap();
     }
-    assert_eq!(told().await, [(LinkChanged, 2)]);
+    assert_eq!(sent().await, [(LinkChanged, 2)]);
     let judged = |moderation| LinkPatch { moderation: Some(moderation), ..LinkPatch::default() };
     links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Suspicious), None).await.unwrap();
     links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Blocked), None).await.unwrap();
     links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Clear), None).await.unwrap();
-    assert_eq!(told().await, [(LinkFlagged, 3), (LinkBlocked, 4), (LinkChanged, 5)]);
+    assert_eq!(sent().await, [(LinkFlagged, 3), (LinkBlocked, 4), (LinkChanged, 5)]);
     for _ in 0..2 {
         links.delete(mine, &key).await.unwrap();
     }
     links.restore(mine, &key).await.unwrap();
-    assert_eq!(told().await, [(LinkDeleted, 6), (LinkChanged, 7)]);
+    assert_eq!(sent().await, [(LinkDeleted, 6), (LinkChanged, 7)]);
     assert!(links.get(Caller::Owner(OTHER), &key).await.is_err());
     let other = links
         .create(mine, CreateLink { reuse: Some(false), ..request() }, None)
@@ -148,13 +148,13 @@ async fn every_change_sends_one_event_and_no_change_sends_none() {
         .key;
     screen.0.store(true, std::sync::atomic::Ordering::SeqCst);
     links.rescreen(&other).await.unwrap().unwrap();
-    assert_eq!(told().await, [(LinkCreated, 1), (LinkBlocked, 2)]);
+    assert_eq!(sent().await, [(LinkCreated, 1), (LinkBlocked, 2)]);
 }
 
 #[tokio::test]
 async fn only_expired_links_are_announced_as_expired() {
     let Fixture { links, recorded, clock, drain, .. } = fixture();
-    let told = async || {
+    let sent = async || {
         drain.next_page().await.unwrap();
         recorded.take()
     };
@@ -174,12 +174,12 @@ async fn only_expired_links_are_announced_as_expired() {
         .link
         .key;
     links.delete(mine, &gone).await.unwrap();
-    told().await;
+    sent().await;
     clock.advance(Duration::from_secs(61));
     let marked = links.expire(clock.now(), 10).await.unwrap();
     assert_eq!(marked.len(), 2);
     assert!(marked.contains(&short) && marked.contains(&gone) && !marked.contains(&long));
-    assert_eq!(told().await, [(LinkExpired, 1)]);
+    assert_eq!(sent().await, [(LinkExpired, 1)]);
 }
 
 #[tokio::test]
@@ -257,10 +257,10 @@ async fn a_crash_behind_the_write_loses_no_event() {
     drop((links, drain));
     assert_eq!(recorded.take(), []);
     let next = Arc::new(RecordedEvents::default());
-    let drain = OutboxDrain::new(store, next.clone());
-    assert_eq!(drain.next_page().await.unwrap(), 2);
+    let drain = OutboxDrain::new(store, next.clone(), Clock::default());
+    assert_eq!(drain.next_page().await.unwrap().rows, 2);
     assert_eq!(next.take(), [(LinkCreated, 1), (LinkDeleted, 2)]);
-    assert_eq!((drain.next_page().await.unwrap(), next.take()), (0, vec![]));
+    assert_eq!((drain.next_page().await.unwrap().rows, next.take()), (0, vec![]));
 }
 
 /// A client that disconnects in the middle of a request leaves the link with its event, or neither.
@@ -282,7 +282,7 @@ async fn a_dropped_request_leaves_link_and_event_or_neither() {
         drop(create);
         let query = ListQuery::all(Sort::Newest, 100, store_now());
         let links = store.list(&query).await.unwrap().links.len();
-        done += drain.next_page().await.unwrap();
+        done += drain.next_page().await.unwrap().rows;
         assert_eq!(done, links, "after {polls} polls");
     }
     assert!(done > 0);
@@ -304,9 +304,9 @@ async fn a_refused_event_is_sent_again_with_the_same_id() {
     recorded.refuses.store(true, std::sync::atomic::Ordering::SeqCst);
     assert!(drain.next_page().await.is_err());
     recorded.refuses.store(false, std::sync::atomic::Ordering::SeqCst);
-    let entries = store.outbox(10).await.unwrap().entries;
+    let entries = store.outbox(None, 10).await.unwrap().entries;
     assert_eq!(entries.len(), 2, "none of them is gone");
-    assert_eq!(drain.next_page().await.unwrap(), 2);
+    assert_eq!(drain.next_page().await.unwrap().rows, 2);
     let first = std::mem::take(&mut *recorded.told.lock().unwrap());
     assert!(first[0].0 != first[1].0 && first[0].0.starts_with("evt_"), "{first:?}");
     // As if it had died before it removed them, and had been restored from a copy since.
@@ -324,5 +324,44 @@ async fn drain_again(
     entry: &OutboxEntry,
 ) {
     store.put_back(entry.clone());
-    OutboxDrain::new(store.clone(), recorded.clone()).next_page().await.unwrap();
+    let drain = OutboxDrain::new(store.clone(), recorded.clone(), Clock::default());
+    drain.next_page().await.unwrap();
+}
+
+/// A newer node wrote events while this one has the lease: they wait for it and block nothing.
+#[tokio::test]
+async fn events_of_a_later_version_stay_and_do_not_block_others() {
+    let Fixture { links, store, recorded, drain, clock, .. } = fixture();
+    let mine = Caller::Owner(OWNER);
+    let create = async |count: usize| {
+        for _ in 0..count {
+            let body = CreateLink { reuse: Some(false), ..request() };
+            links.create(mine, body, None).await.unwrap();
+        }
+    };
+    let held = OutboxDrain::PAGE + 10;
+    create(held).await;
+    store.make_outbox_later();
+    create(3).await;
+    // The first page is full of them; the pass goes on behind it, and then begins again.
+    let passes = async || {
+        let mut left = 0;
+        for _ in 0..4 {
+            let page = drain.next_page().await.unwrap();
+            assert_eq!(page.given_up, 0);
+            left += page.left;
+        }
+        left
+    };
+    assert_eq!(passes().await, 2 * held);
+    assert_eq!(recorded.take().len(), 3);
+    create(1).await;
+    assert_eq!(passes().await, 2 * held);
+    assert_eq!(recorded.take().len(), 1);
+    // No later version has come.
+    clock.advance(OutboxDrain::KEEP_LATER + Duration::from_secs(60));
+    let pages = [drain.next_page().await.unwrap(), drain.next_page().await.unwrap()];
+    assert_eq!(pages.map(|page| page.given_up), [OutboxDrain::PAGE, 10]);
+    assert_eq!(store.outbox(None, 10).await.unwrap(), OutboxPage::default());
+    assert_eq!(recorded.take(), []);
 }

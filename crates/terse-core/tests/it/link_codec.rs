@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use proptest::prelude::*;
-use terse_core::link_codec::{LINK_CODEC_VERSION, decode, encode};
+use terse_core::link_codec::{LINK_CODEC_VERSION, decode, encode, is_of_later_version};
 use terse_core::*;
 use terse_testkit::{alias, generated, rules, timestamp};
 
@@ -98,6 +98,20 @@ const GOLDEN_FULL: &str = "010a676f2e6578616d706c650646756c6c2d3100fffffffffffff
     22694f53222c226c616e6775616765223a2270742d4252222c22756e74696c223a22323033302d30312d303154\
     30303a30303a30305a222c22746f223a2268747470733a2f2f6578616d706c652e636f6d2f34227d5d01010201\
     186c6f6f6b5f616c696b652c6f665f7468655f667574757265018aa0d5edee6601ac028dc6abe8ed884db2";
+
+/// A node that cannot read a value must tell a later version from damage: only damage is removed.
+#[test]
+fn a_later_version_is_told_from_damage() {
+    let current = encode(&full());
+    let content = &current[1..current.len() - 8];
+    let mut later = [&[200][..], content].concat();
+    later.extend(xxhash_rust::xxh3::xxh3_64(&later).to_le_bytes());
+    assert!(is_of_later_version(&later) && decode(&later).is_none());
+    assert!(!is_of_later_version(&current));
+    let last = later.len() - 1;
+    later[last] ^= 1;
+    assert!(!is_of_later_version(&later) && !is_of_later_version(&[]));
+}
 
 #[test]
 fn what_was_not_written_by_it_is_a_miss() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::accounts::{AccountError, AccountPolicy, Accounts, KeyUse, RefreshHook};
-use terse_core::limits::{Limit, RateLimits};
+use terse_core::limits::{Limit, LimitSettings, RateLimits};
 use terse_core::moderation::{Moderation, ModerationError, ReportDecision};
 use terse_core::registry::{Account, AuditQuery, KeyId, ReportState, Role, Scope};
 use terse_core::*;
@@ -42,12 +42,12 @@ impl Services {
     fn new() -> Self {
         let (store, registry) = (Arc::new(MemoryStore::new()), Arc::new(MemoryRegistry::new()));
         let links = Arc::new(links_on(store.clone()));
-        let limits = RateLimits {
-            limiter: Arc::new(FixedLimiter::default()),
+        let settings = LimitSettings {
             guesses_per_address: Limit::per_minute(3),
             passwords_per_address: Limit::per_hour(2),
-            ..RateLimits::off()
+            ..LimitSettings::OFF
         };
+        let limits = RateLimits::new(Arc::new(FixedLimiter::default()), settings);
         let nothing = Arc::new(Nothing);
         let policy = AccountPolicy { open: false, session_ttl: Duration::from_secs(3600) };
         let accounts = Arc::new(Accounts::new(
@@ -59,6 +59,7 @@ impl Services {
             nothing.clone(),
             nothing.clone(),
             Clock::default(),
+            links.rules().hosts.clone(),
         ));
         let moderation = Moderation::new(
             links.clone(),

@@ -176,7 +176,8 @@ async fn a_blocked_target_is_refused_and_only_the_operator_learns_by_whom() {
         custom_alias: Some("abc".into()),
         ..CreateLink::default()
     };
-    refused(links.import(OWNER, draft, None).await.map(|created| created.link));
+    let mut imported = links.import(OWNER, vec![(draft, None)]).await;
+    refused(imported.remove(0).map(|created| created.link));
     let link = make(&links, OWNER, GOOD).await.unwrap();
     refused(links.patch(OWNER, &link.key, &to(BAD), None).await);
     assert_eq!(links.get(OWNER, &link.key).await.unwrap(), link);

@@ -92,8 +92,9 @@ async fn every_automatic_decision_is_recorded_with_its_reason() {
     );
 
     // Neither a moderator's decision nor another change is automatic.
-    let by_hand = LinkPatch { moderation: Some(ModerationStatus::Blocked), ..LinkPatch::default() };
-    links.patch(Caller::OPERATOR, &good.key, &by_hand, None).await.unwrap();
+    let blocked_by_operator =
+        LinkPatch { moderation: Some(ModerationStatus::Blocked), ..LinkPatch::default() };
+    links.patch(Caller::OPERATOR, &good.key, &blocked_by_operator, None).await.unwrap();
     let title = LinkPatch { title: PatchField::Set("New".into()), ..LinkPatch::default() };
     links.patch(OWNER, &odd.key, &title, None).await.unwrap();
     links.set_unreachable(&odd.key, &odd.target, false).await.unwrap();

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use terse_core::{Code, Hosts, is_reserved};
 
-use super::web_plane::Refusal;
+use super::web_plane::RejectedRequest;
 
 /// Probes address a node by its IP address.
 pub(super) const OPERATING: [&str; 3] = ["/livez", "/readyz", "/metrics"];
@@ -71,8 +71,9 @@ pub(super) fn name_host(uri: &Uri, headers: &mut HeaderMap) {
 }
 
 /// The code in a path of one segment, percent-decoded once; `None` if the path cannot be a link.
-pub(super) fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, Refusal> {
-    let escaped = |detail: &str| Refusal::new(StatusCode::BAD_REQUEST, "invalid_request", detail);
+pub(super) fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, RejectedRequest> {
+    let escaped =
+        |detail: &str| RejectedRequest::new(StatusCode::BAD_REQUEST, "invalid_request", detail);
     if path.contains('%') {
         let mut rest = path;
         while let Some((_, after)) = rest.split_once('%') {
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_code_is_unescaped_once_and_must_be_the_whole_path() {
-        let code = |path| code_in(path).map_err(|refusal| refusal.status);
+        let code = |path| code_in(path).map_err(|rejected| rejected.status);
         assert_eq!(code("/%6Fk1234"), Ok(Some("ok1234".into())));
         assert_eq!(code("/a"), Ok(Some("a".into())));
         for path in [

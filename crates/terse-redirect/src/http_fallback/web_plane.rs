@@ -26,10 +26,14 @@ pub trait WebPlane: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Self::Body>> + Send + 'static;
 
     /// The answer to a request that is refused: a page in this language, or a problem document.
-    fn refuse(&self, refusal: &Refusal, page: Option<PageLanguage>) -> Response<Self::Body>;
+    fn refuse(
+        &self,
+        rejected: &RejectedRequest,
+        page: Option<PageLanguage>,
+    ) -> Response<Self::Body>;
 
-    /// The answer to the challenge of a certificate authority that has this token; `None` if there is
-    /// no such challenge.
+    /// The answer to the challenge of a certificate authority that has this token; `None` if there
+    /// is no such challenge.
     fn challenge_answer(&self, token: &str) -> Option<Bytes>;
 
     /// Completes a response that [`WebPlane::answer`] did not make. `request_id` is the id that the
@@ -60,7 +64,7 @@ pub trait WebPlane: Send + Sync + 'static {
 
 /// A request that is refused before routing.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct RejectedRequest {
     /// The status.
     pub status: StatusCode,
     /// The stable code.
@@ -69,7 +73,7 @@ pub struct Refusal {
     pub detail: String,
 }
 
-impl Refusal {
+impl RejectedRequest {
     pub(super) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self { status, code, detail: detail.into() }
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use terse_core::clicks::{HEADER, JournalRecord, Journaled, SegmentHeader, finish};
+use terse_core::clicks::{HEADER, JournalRecord, JournalWriteResult, SegmentHeader, finish};
 
 use super::map::SegmentMap;
 
@@ -39,11 +39,11 @@ impl Segment {
     /// Writes a record; `false` if it does not fit.
     pub(super) fn write(&mut self, record: &JournalRecord<'_>) -> bool {
         match record.write(self.map.bytes(), self.id, self.at) {
-            Journaled::Next(next) => {
+            JournalWriteResult::Next(next) => {
                 self.at = next;
                 true
             }
-            Journaled::Full => false,
+            JournalWriteResult::Full => false,
         }
     }
 

@@ -176,7 +176,7 @@ impl Redirector {
             (VisitDecision::Blocked, _) => self.fail(Answered::Blocked, visitor),
             _ => {
                 let client = || client_addr.client(&self.settings.proxies, &visitor.headers);
-                let limit = self.limiter.guess(client, now.steady_ms);
+                let limit = self.limiter.count_unknown_code(client, now.steady_ms);
                 self.fail(limit.map_or(Answered::NotFound, Answered::Limited), visitor)
             }
         })
@@ -206,8 +206,8 @@ impl Redirector {
         self.routes.name(route.head().domain, code)
     }
 
-    /// The answer for a link with limited clicks, or with rules or a preview that the classifier was
-    /// not ready for.
+    /// The answer for a link with limited clicks, or with rules or a preview that the classifier
+    /// was not ready for.
     async fn answer_after_waiting(
         &self,
         route: &Route,

@@ -24,6 +24,13 @@ const ATTEMPTS: usize = 4;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LinkUnavailable;
 
+/// What a look-up has found.
+struct LoadedRoute {
+    route: Route,
+    /// Whether it is an old copy, because the store did not answer.
+    is_old: bool,
+}
+
 impl Redirector {
     /// Whether the store is certain, without a look-up, that there is no such link. `Likely` is not
     /// enough for a 404: the redirector reads such a link like any other.
@@ -119,7 +126,11 @@ impl Redirector {
     /// as before.
     async fn load_by(&self, deadline: Instant, domain: u16, code: &[u8]) -> LookupResult {
         let loaded = timeout_at(deadline, self.load(domain, code)).await;
-        let answered = matches!(loaded, Ok(Ok(_) | Err(StoreError::Corrupt(_))));
+        // An old copy is what a cache has while the store does not answer.
+        let answered = matches!(
+            loaded,
+            Ok(Ok(LoadedRoute { is_old: false, .. }) | Err(StoreError::Corrupt(_)))
+        );
         let away_until_ms = if answered { 0 } else { self.now().steady_ms + AWAY_MS };
         self.away_until_ms.store(away_until_ms, Ordering::Relaxed);
         let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +143,7 @@ impl Redirector {
         }
         drop(unread);
         match loaded {
-            Ok(Ok(route)) => LookupResult::Route(route),
+            Ok(Ok(LoadedRoute { route, .. })) => LookupResult::Route(route),
             Ok(Err(error)) => {
                 self.warn_about(&error);
                 LookupResult::Failed
@@ -141,23 +152,28 @@ impl Redirector {
         }
     }
 
-    async fn load(&self, domain: u16, code: &[u8]) -> Result<Route, StoreError> {
-        let missing = || Route::missing(domain, code, self.now(), &self.settings);
+    async fn load(&self, domain: u16, code: &[u8]) -> Result<LoadedRoute, StoreError> {
+        let current = |route: Route| LoadedRoute { route, is_old: false };
+        let missing = || current(Route::missing(domain, code, self.now(), &self.settings));
         let Some(key) = self.key(domain, code) else { return Ok(missing()) };
         let _permit = self.store_permits.acquire().await;
         if let Some(link) = self.batch.get(key.clone()).await? {
-            return Ok(Route::of_link(domain, self.as_known_now(link), self.now(), &self.settings));
+            let (age, mut now) = (self.reader.age(&key), self.now());
+            // Its time to live began when the copy was read from the store.
+            now.steady_ms -= i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+            let route = Route::of_link(domain, self.as_known_now(link), now, &self.settings);
+            return Ok(LoadedRoute { route, is_old: !age.is_zero() });
         }
         if self.settings.loose
             && let Some(link) = self.reader.get_folded(&key).await?
         {
-            return Ok(Route::of_other_spelling(
+            return Ok(current(Route::of_other_spelling(
                 domain,
                 code,
                 self.as_known_now(link),
                 self.now(),
                 &self.settings,
-            ));
+            )));
         }
         Ok(missing())
     }

@@ -58,7 +58,7 @@ fn stopped(waiting: usize, outlive: SocketsToKeep) -> (usize, usize) {
     let (entered, has_entered) = mpsc::channel();
     let (release, released) = mpsc::channel();
     let fallback = BlockingFallback { entered, release: Arc::new(Mutex::new(released)) };
-    let listeners = Listeners { plain, tls: None, outlive };
+    let listeners = Listeners { outlive, ..plain.into() };
     let workers =
         ServingThreads::start(listeners, Arc::clone(&fixture.redirector), fallback, None).unwrap();
     let _blocking = request(address, "/api/block");

@@ -1,6 +1,6 @@
 //! `Location` equals the stored target, for a million random targets.
 
-use terse_core::{Target, TargetRules, Timestamp};
+use terse_core::{Link, Target, TargetRules, Timestamp};
 use terse_redirect::{RedirectSettings, Route};
 use terse_testkit::alias;
 
@@ -91,7 +91,7 @@ fn the_location_of_a_million_random_targets_is_their_stored_text() {
         let Ok(target) = Target::parse(&text, &rules) else { continue };
         seen += 1;
         let route = Route::of_link(0, alias("abc1234", target.as_str()), now, &settings);
-        let head = route.redirect();
+        let head = route.redirect().concat();
         let prefix = b"HTTP/1.1 302 Found\r\nlocation: ";
         assert!(head.starts_with(prefix), "{text}");
         let rest = &head[prefix.len()..];
@@ -108,4 +108,30 @@ fn the_location_of_a_million_random_targets_is_their_stored_text() {
             );
         }
     }
+}
+
+#[test]
+fn an_ordinary_redirect_holds_only_its_status_and_location() {
+    let (settings, now) = (RedirectSettings::default(), Timestamp::from_ms(1));
+    let route = |change: fn(&mut Link)| {
+        let mut link = alias("abc1234", "https://example.com/");
+        change(&mut link);
+        Route::of_link(0, link, now, &settings)
+    };
+    let parts =
+        |route: &Route| route.redirect().map(|part| String::from_utf8_lossy(part).into_owned());
+    let plain = route(|_| ());
+    assert_eq!(
+        parts(&plain),
+        [
+            "HTTP/1.1 302 Found\r\nlocation: https://example.com/\r\n",
+            "cache-control: private, max-age=0, no-store\r\nx-robots-tag: noindex\r\n\
+             access-control-allow-origin: *\r\ncontent-length: 0\r\n",
+        ]
+    );
+    // Fields that are different are the route's own.
+    let crawlable = route(|link| link.crawlable = true);
+    let [own, shared] = parts(&crawlable);
+    assert!(own.ends_with("no-store\r\naccess-control-allow-origin: *\r\ncontent-length: 0\r\n"));
+    assert_eq!(shared, "");
 }

@@ -203,6 +203,27 @@ async fn while_the_store_is_away_cached_links_are_served_and_others_are_503() {
     assert_eq!(fixture.visit("unseen1").await.0, 302);
 }
 
+/// A cache between memory and the store answers with an old copy while the store is away.
+#[tokio::test]
+async fn an_old_copy_is_served_for_the_rest_of_its_time_only() {
+    let fixture = Fixture::new(|_| ());
+    fixture.insert(alias("abc1234", TARGET)).await;
+    fixture.store.set_age(Duration::from_mins(50));
+    assert_eq!(fixture.visit("abc1234").await.0, 302);
+    // Its time to live is over: one visitor a second asks again.
+    let reads = fixture.store.gets();
+    for _ in 0..20 {
+        assert_eq!(fixture.visit("abc1234").await.0, 302);
+    }
+    assert!(fixture.store.gets() <= reads + 2, "{} reads", fixture.store.gets() - reads);
+    fixture.store.fail(true);
+    // Five minutes to live and an hour of `max_stale`, of which fifty minutes were over.
+    fixture.clock.advance(Duration::from_mins(14));
+    assert_eq!(fixture.visit("abc1234").await.0, 302);
+    fixture.clock.advance(Duration::from_mins(2));
+    assert_eq!(fixture.visit("abc1234").await.0, 503);
+}
+
 #[tokio::test]
 async fn a_visitor_waits_for_a_slow_store_until_the_timeout() {
     let fixture = Fixture::new(|settings| settings.store_timeout = Duration::from_millis(50));

@@ -16,7 +16,7 @@ use crate::fixture::visitor;
 
 /// Blocks every target that contains a word.
 #[derive(Default)]
-struct Word {
+struct WordScreen {
     word: Mutex<&'static str>,
     calls: AtomicUsize,
     /// Is rescreened during the first call, as if the screen changed meanwhile.
@@ -24,13 +24,13 @@ struct Word {
     rescreened: AtomicBool,
 }
 
-impl Word {
+impl WordScreen {
     fn block(&self, word: &'static str) {
         *self.word.lock().expect("no test thread panics") = word;
     }
 }
 
-impl Screening for Word {
+impl Screening for WordScreen {
     fn screen(&self, target: &Target, _input: ScreenInput<'_>) -> ScreenResult {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let word = *self.word.lock().expect("no test thread panics");
@@ -49,13 +49,13 @@ impl Screening for Word {
 
 struct Plane {
     store: Arc<MemoryStore>,
-    screen: Arc<Word>,
+    screen: Arc<WordScreen>,
     redirector: Arc<Redirector>,
 }
 
 impl Plane {
     fn new(change: impl FnOnce(&mut RedirectSettings)) -> Self {
-        let (store, screen) = (Arc::new(MemoryStore::new()), Arc::new(Word::default()));
+        let (store, screen) = (Arc::new(MemoryStore::new()), Arc::new(WordScreen::default()));
         let mut settings = RedirectSettings::default();
         change(&mut settings);
         let hosts =

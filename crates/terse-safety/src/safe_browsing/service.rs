@@ -1,8 +1,8 @@
-//! Google Safe Browsing: fetches the lists, requests full hashes, and screens links again that
-//! could not be screened.
+//! Google Safe Browsing: fetches the lists, requests full hashes, and scans links again that
+//! could not be scanned.
 //!
 //! A failure here never prevents the creation of a link or a redirect: a link whose target could
-//! not be checked is marked and screened later.
+//! not be checked is marked and scanned later.
 
 mod client;
 mod loaded_list;
@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// How often jobs check whether something is due. They use the clock of the service, which tests
 /// control.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How many links may wait to be screened again. The next re-scan finds those beyond it.
+/// How many links may wait to be scanned again. The next re-scan finds those beyond it.
 const MAX_REVISITS: usize = 10_000;
 /// How many prefixes one request contains. The protocol allows a thousand, but they have to fit
 /// into a URL.
@@ -77,7 +77,7 @@ pub struct SafeBrowsingCounts {
     pub answered: AtomicU64,
     pub unanswered: AtomicU64,
     pub unasked: AtomicU64,
-    /// Links screened again with an answer, given up, or dropped because the queue was full.
+    /// Links scanned again with an answer, given up, or dropped because the queue was full.
     pub revisited: AtomicU64,
     pub given_up: AtomicU64,
     pub dropped: AtomicU64,
@@ -111,7 +111,7 @@ impl SafeBrowsingService {
         }
     }
 
-    /// The jobs that update the lists and screen links again that could not be screened.
+    /// The jobs that update the lists and scan links again that could not be scanned.
     pub(crate) fn jobs(
         self: &Arc<Self>,
         safety: &Arc<Safety>,
@@ -126,7 +126,7 @@ impl SafeBrowsingService {
         jobs
     }
 
-    /// Identifies the lists that targets are screened by.
+    /// Identifies the lists that targets are scanned with.
     pub(crate) fn fingerprint(&self) -> [u8; 32] {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).fingerprint()
     }
@@ -154,7 +154,7 @@ impl SafeBrowsingService {
         !self.known.unknown_prefixes(target).is_empty()
     }
 
-    /// Queues a link to be screened again when the server has answered.
+    /// Queues a link to be scanned again when the server has answered.
     pub(crate) fn revisit(&self, key: &LinkKey, target: &Target) {
         if self.queue.try_send(Revisit { key: key.clone(), target: target.clone() }).is_err() {
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
@@ -210,7 +210,7 @@ impl SafeBrowsingService {
         tracing::warn!(
             why,
             pause,
-            "Safe Browsing does not answer; new links that it may know are marked as unscreened"
+            "Safe Browsing does not answer; new links that it may know are flagged `unscreened`"
         );
     }
 }

@@ -31,7 +31,7 @@ impl LazyScreen {
             let opened = Safety::open(settings(), &self.hosts, &clock);
             let safety = opened.unwrap_or_else(|error| {
                 // The server screens these links again when it can read its lists.
-                tracing::warn!(%error, "targets are screened without blocklists");
+                tracing::warn!(%error, "targets are scanned without blocklists");
                 Safety::without_lists(settings(), &clock)
             });
             safety.block_host(&self.moderator_blocks);

@@ -99,8 +99,8 @@ impl LoadedList {
 
     /// Reads the list's file.
     pub(crate) fn read_file(&mut self, path: &Path) -> io::Result<ListUpdate> {
-        let look = look(path)?;
-        (self.read, self.seen) = (Some(look), Some(look));
+        let stamp = file_stamp(path)?;
+        (self.read, self.seen) = (Some(stamp), Some(stamp));
         let mut bytes = Vec::new();
         let most = RequestLimits::FEED.max_body as u64;
         fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
@@ -112,10 +112,10 @@ impl LoadedList {
 
     /// Reads the file if it has changed since it was read but not since the last poll. `None` if
     /// there is nothing to do.
-    pub(crate) fn look(&mut self) -> Option<io::Result<ListUpdate>> {
+    pub(crate) fn poll(&mut self) -> Option<io::Result<ListUpdate>> {
         let ListLocation::File(path) = &self.source.place else { return None };
         let path = path.clone();
-        let now = match look(&path) {
+        let now = match file_stamp(&path) {
             Ok(now) => now,
             // Report the error once: the next poll finds the same.
             Err(error) => return self.seen.take().map(|_| Err(error)),
@@ -193,7 +193,7 @@ impl LoadedList {
     }
 }
 
-fn look(path: &Path) -> io::Result<FileStamp> {
+fn file_stamp(path: &Path) -> io::Result<FileStamp> {
     let found = fs::metadata(path)?;
     if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_file_is_kept_by_hand_and_may_become_empty() {
+    fn a_short_local_file_may_become_empty() {
         let mut file = held("bad.txt");
         assert_eq!(file.offer(b"evil.example.net"), ListUpdate::Taken { entries: 1, skipped: 0 });
         assert_eq!(file.offer(b"# nothing left"), ListUpdate::Taken { entries: 0, skipped: 0 });
@@ -273,17 +273,17 @@ mod tests {
         fs::write(&path, "a.example.net").unwrap();
         let mut file = held(path.to_str().unwrap());
         file.read_file(&path).unwrap();
-        assert!(file.look().is_none());
+        assert!(file.poll().is_none());
         fs::write(&path, "a.example.net\nb.example.net").unwrap();
-        assert!(file.look().is_none(), "it may still be written");
-        assert_eq!(file.look().unwrap().unwrap(), ListUpdate::Taken { entries: 2, skipped: 0 });
-        assert!(file.look().is_none());
+        assert!(file.poll().is_none(), "it may still be written");
+        assert_eq!(file.poll().unwrap().unwrap(), ListUpdate::Taken { entries: 2, skipped: 0 });
+        assert!(file.poll().is_none());
         fs::remove_file(&path).unwrap();
-        assert!(file.look().unwrap().is_err());
-        assert!(file.look().is_none(), "told once");
+        assert!(file.poll().unwrap().is_err());
+        assert!(file.poll().is_none(), "told once");
         assert_eq!(file.parsed().map(ParsedList::len), Some(2));
         fs::write(&path, "c.example.net").unwrap();
-        assert!(file.look().is_none());
-        assert_eq!(file.look().unwrap().unwrap(), ListUpdate::Taken { entries: 1, skipped: 0 });
+        assert!(file.poll().is_none());
+        assert_eq!(file.poll().unwrap().unwrap(), ListUpdate::Taken { entries: 1, skipped: 0 });
     }
 }

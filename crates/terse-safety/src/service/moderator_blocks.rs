@@ -1,4 +1,5 @@
-//! Hosts that moderators have blocked, as an overlay of the screen. The registry watcher reads them.
+//! Hosts that moderators have blocked, as an overlay of the screen. The registry watcher reads
+//! them.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;

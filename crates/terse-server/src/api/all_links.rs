@@ -36,8 +36,8 @@ pub(crate) struct ModeratedList {
             min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
         ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
             default", minimum = 1, maximum = 100, nullable = false),
-        ("q" = Option<String>, Query, description = "Only those whose code, target or title \
-            contains this text", max_length = 256, nullable = false),
+        ("q" = Option<String>, Query, description = "Only those whose code, title, target or \
+            target of a redirect rule contains this text", max_length = 256, nullable = false),
         ("tag" = Option<String>, Query, description = "Only those with this \
             tag", min_length = 1, max_length = 50, nullable = false),
         ("domain" = Option<String>, Query, description = "Only those on this short \

@@ -1,8 +1,6 @@
 //! Creates or imports many links in one request, each with its own result.
 
-use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::describe;
 use crate::describe::ToSchema;
@@ -14,10 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use terse_core::{
-    Created, ImportLink, ImportPreview, ImportRowConflict, ImportRowKey, LinkError, Principal,
+    Created, ImportLink, ImportPreview, ImportRowKey, LinkError, MAX_LINKS_PER_REQUEST, Principal,
     SeenImportRows,
 };
-use tokio::sync::oneshot;
 
 use super::links::idempotency_key;
 use super::shapes::{CreateLinkBody, LinkBody};
@@ -26,19 +23,13 @@ use crate::http::body::{Json, LARGE, not_json, parse_object};
 use crate::http::extract::{Admin, MayCreate};
 use crate::http::limit_headers;
 use crate::http::params::{NoParams, Params};
-use crate::http::problem::{ALIAS_TAKEN, INVALID_REQUEST, Problem, ProblemBody};
+use crate::http::problem::{INVALID_REQUEST, Problem, ProblemBody};
 use crate::http::spelling::{Spelling, in_camel_case};
 use crate::http::state::{App, Web};
-
-/// The largest number of links in one request.
-pub(super) const MAX_ITEMS: usize = 1000;
 
 /// The largest number of items of one request in flight to the store: enough to share its syncs,
 /// few enough to leave capacity for other requests.
 const MAX_CONCURRENT: usize = 256;
-
-/// The largest number of items with a password: hashing is slow on purpose.
-const MAX_PASSWORDS: usize = 50;
 
 /// The results, in the order of the items.
 #[derive(Serialize, ToSchema)]
@@ -120,30 +111,17 @@ pub(super) async fn create_many(
     let items = items(&body)?;
     let spellings = items.iter().map(|item| Spelling::of(item.get().as_bytes())).collect();
     let creation = state.creation.begin(&creator, items.len()).await?;
-    let passwords = AtomicUsize::new(0);
     let running = items.into_iter().enumerate().map(|(index, item)| {
-        let (state, creation, creator, passwords) = (&state, &creation, &creator, &passwords);
+        let (state, creation, creator) = (&state, &creation, &creator);
         async move {
-            let create =
-                parse_item(&item, passwords).inspect_err(|_| state.creation.count_malformed())?;
+            let create: CreateLinkBody = parse_object(item.get().as_bytes())
+                .inspect_err(|_| state.creation.count_malformed())?;
             Ok(creation.create(create.into_draft(creator, key, Some(index))).await?)
         }
     });
     let mut response = answer_all(&state, running.collect(), spellings).await;
     limit_headers::add(&creation.finish().await, response.headers_mut());
     Ok(response)
-}
-
-/// One item of a list. Each password takes time to hash, so only a few may have one.
-fn parse_item(item: &RawValue, passwords: &AtomicUsize) -> Result<CreateLinkBody, Problem> {
-    let create: CreateLinkBody = parse_object(item.get().as_bytes())?;
-    if create.password.is_some() && passwords.fetch_add(1, Ordering::Relaxed) >= MAX_PASSWORDS {
-        return Err(Problem::invalid(
-            "password",
-            format!("at most {MAX_PASSWORDS} links of one list have a password"),
-        ));
-    }
-    Ok(create)
 }
 
 /// Import up to 1,000 links
@@ -175,25 +153,25 @@ pub(super) async fn import_many(
     let items = items(&body)?;
     if !dry_run && !brief {
         let spellings = items.iter().map(|item| Spelling::of(item.get().as_bytes())).collect();
-        let running = imports(&state, &principal, items);
-        return Ok(answer_all(&state, running, spellings).await);
+        let imported = import(&state, &principal, &items).await?;
+        return Ok(show_all(&state, imported, spellings).await);
     }
     let outcomes: Vec<_> = if dry_run {
         let running: Vec<_> =
             items.into_iter().map(|item| preview_one(&state, &principal, item)).collect();
         futures_util::stream::iter(running).buffered(MAX_CONCURRENT).collect().await
     } else {
-        let done = imports(&state, &principal, items).into_iter().map(async |done| {
-            let Created { new, .. } = done.await?;
-            Ok((if new { ImportPreview::New } else { ImportPreview::Existing }, None))
-        });
-        let running: Vec<_> = done.collect();
-        futures_util::stream::iter(running).buffered(MAX_CONCURRENT).collect().await
+        let imported = import(&state, &principal, &items).await?;
+        let is_new = |Created { new, .. }| match new {
+            true => (ImportPreview::New, None),
+            false => (ImportPreview::Existing, None),
+        };
+        imported.into_iter().map(|outcome| outcome.map(is_new)).collect()
     };
-    let mut claims = SeenImportRows::default();
+    let mut seen = SeenImportRows::default();
     let outcomes = outcomes.into_iter().map(|outcome: Result<_, Problem>| {
-        let (preview, claim) = outcome?;
-        after_earlier_rows(preview, claim.map(|claim| claims.add(claim)))
+        let (preview, row) = outcome?;
+        seen.preview(preview, row).map_err(Problem::from)
     });
     let results = outcomes.enumerate().map(|(index, outcome)| match outcome {
         Ok(ImportPreview::New) => ItemResult { index, status: 201, link: None, problem: None },
@@ -218,24 +196,10 @@ fn flag(params: &mut Params, name: &'static str) -> Result<bool, Problem> {
     }
 }
 
-/// The result of a row in a dry run, given the rows before it.
-fn after_earlier_rows(
-    preview: ImportPreview,
-    clash: Option<ImportRowConflict>,
-) -> Result<ImportPreview, Problem> {
-    match clash {
-        None | Some(ImportRowConflict::None) => Ok(preview),
-        Some(ImportRowConflict::Same) => Ok(ImportPreview::Existing),
-        Some(ImportRowConflict::Taken) => {
-            Err(Problem::new(&ALIAS_TAKEN, "an earlier item has this code").on("short_code"))
-        }
-    }
-}
-
 async fn preview_one(
     state: &App,
     principal: &Principal,
-    item: Box<RawValue>,
+    item: &RawValue,
 ) -> Result<(ImportPreview, Option<ImportRowKey>), Problem> {
     let row: ImportLink = parse_object(item.get().as_bytes())?;
     row.created_at().map_err(LinkError::from)?;
@@ -243,59 +207,49 @@ async fn preview_one(
     previewed.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
 }
 
-/// The imports of all items. They can run together: of two that may claim the same link, the later
-/// one waits for the earlier one.
-fn imports(
+/// Imports all items, each after those before it.
+async fn import(
     state: &App,
     principal: &Principal,
-    items: Vec<Box<RawValue>>,
-) -> Vec<impl Future<Output = Result<Created, Problem>>> {
-    let mut latest: HashMap<String, oneshot::Receiver<()>> = HashMap::new();
-    let import = |item: Box<RawValue>| {
-        let row: Result<ImportLink, Problem> = parse_object(item.get().as_bytes());
-        let (done, ended) = oneshot::channel();
-        let earlier = row.as_ref().ok().and_then(|row| latest.insert(row.claim(), ended));
-        async move {
-            if let Some(earlier) = earlier {
-                // It ends when the other import does, whatever its result.
-                let _ended = earlier.await;
-            }
-            let outcome = import_one(state, principal, row?).await;
-            drop(done);
-            outcome
-        }
-    };
-    items.into_iter().map(import).collect()
-}
-
-async fn import_one(
-    state: &App,
-    principal: &Principal,
-    row: ImportLink,
-) -> Result<Created, Problem> {
-    let created_at = row.created_at().map_err(LinkError::from)?;
-    let imported = state.creation.import(principal, row.into_link(), created_at).await;
-    imported.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
+    items: &[&RawValue],
+) -> Result<Vec<Result<Created, Problem>>, Problem> {
+    let mut rows = Vec::with_capacity(items.len());
+    let parsed: Vec<Result<(), Problem>> = items
+        .iter()
+        .map(|item| {
+            let row: ImportLink = parse_object(item.get().as_bytes())?;
+            let created_at = row.created_at().map_err(LinkError::from)?;
+            rows.push((row.into_link(), created_at));
+            Ok(())
+        })
+        .collect();
+    let mut imported = state.creation.import(principal, rows).await?.into_iter();
+    let outcomes = parsed.into_iter().map(|parsed| {
+        parsed?;
+        let imported = imported.next().expect("one answer for each row");
+        imported.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
+    });
+    Ok(outcomes.collect())
 }
 
 /// The items as unparsed text, so that an invalid item gets its own problem and affects no other.
-fn items(body: &[u8]) -> Result<Vec<Box<RawValue>>, Problem> {
+fn items(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Wrapped {
-        #[serde(alias = "urls")]
-        links: Vec<Box<RawValue>>,
+    struct Wrapped<'a> {
+        #[serde(alias = "urls", borrow)]
+        links: Vec<&'a RawValue>,
     }
     let array = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     let items = if array {
         serde_json::from_slice(body).map_err(|_| not_json())?
     } else {
-        parse_object::<Wrapped>(body)?.links
+        parse_object::<Wrapped<'_>>(body)?.links
     };
-    if !(1..=MAX_ITEMS).contains(&items.len()) {
+    if !(1..=MAX_LINKS_PER_REQUEST).contains(&items.len()) {
         return Err(Problem::new(
             &INVALID_REQUEST,
-            format!("expected 1 to {MAX_ITEMS} items, got {}", items.len()),
+            format!("expected 1 to {MAX_LINKS_PER_REQUEST} items, got {}", items.len()),
         ));
     }
     Ok(items)
@@ -307,9 +261,17 @@ async fn answer_all<F>(state: &App, running: Vec<F>, spellings: Vec<Spelling>) -
 where
     F: Future<Output = Result<Created, Problem>>,
 {
+    let outcomes = futures_util::stream::iter(running).buffered(MAX_CONCURRENT).collect().await;
+    show_all(state, outcomes, spellings).await
+}
+
+/// The results in order, each in the spelling of its item.
+async fn show_all(
+    state: &App,
+    outcomes: Vec<Result<Created, Problem>>,
+    spellings: Vec<Spelling>,
+) -> Response {
     let hosts = &state.links.rules().hosts;
-    let outcomes: Vec<_> =
-        futures_util::stream::iter(running).buffered(MAX_CONCURRENT).collect().await;
     let now = state.links.now();
     // New links have no clicks, and a replay repeats the first answer. One query reads the counts
     // of the others.

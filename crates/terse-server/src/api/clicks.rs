@@ -125,7 +125,7 @@ async fn write(
 ) {
     let mut head = true;
     loop {
-        page.clicks.retain(|click| bots.shows(click));
+        page.clicks.retain(|click| bots.includes(click));
         let Some(mut bytes) = written(&page, format, std::mem::take(&mut head)) else { return };
         while !bytes.is_empty() {
             let portion = bytes.split_to(PORTION.min(bytes.len()));

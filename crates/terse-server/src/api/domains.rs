@@ -5,15 +5,14 @@ use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use terse_core::moderation::DomainDraft;
-use terse_core::registry::DomainConfig;
-use terse_core::{Domain, Target};
+use terse_core::Target;
+use terse_core::moderation::{DomainDraft, ShortDomain};
 
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Admin, Authenticated, Name};
 use crate::http::params::NoParams;
 use crate::http::problem::Problem;
-use crate::http::state::{App, Web};
+use crate::http::state::Web;
 
 /// The largest body: three targets of the largest length, even with every character escaped.
 const THREE_TARGETS: usize = 4 * SMALL;
@@ -69,20 +68,17 @@ pub(crate) struct PutDomain {
     expired: Option<String>,
 }
 
-impl DomainBody {
-    fn new(state: &App, domain: &Domain, place: Option<&DomainConfig>) -> Self {
-        let hosts = &state.links.rules().hosts;
-        let text = |of: fn(&DomainConfig) -> &Option<Target>| {
-            place.and_then(|place| of(place).as_ref()).map(ToString::to_string)
-        };
+impl From<ShortDomain> for DomainBody {
+    fn from(domain: ShortDomain) -> Self {
+        let text = |target: Option<Target>| target.map(|target| target.to_string());
         Self {
-            domain: hosts.name_of(domain).to_owned(),
-            base_url: hosts.base_of(domain),
-            primary: domain.is_primary(),
-            settled: hosts.configured().any(|settled| settled == *domain),
-            root: text(|place| &place.root),
-            not_found: text(|place| &place.not_found),
-            expired: text(|place| &place.expired),
+            domain: domain.name,
+            base_url: domain.base_url,
+            primary: domain.is_primary,
+            settled: domain.is_configured,
+            root: text(domain.root),
+            not_found: text(domain.not_found),
+            expired: text(domain.expired),
         }
     }
 }
@@ -98,22 +94,8 @@ pub(super) async fn list(
     Authenticated(_): Authenticated,
     _: NoParams,
 ) -> Result<axum::Json<DomainList>, Problem> {
-    let places = state.moderation.domains().await?;
-    let hosts = &state.links.rules().hosts;
-    // `places` is from the registry and may be newer than this node's list of hosts.
-    let settled: Vec<Domain> = hosts.configured().collect();
-    // Skips a name that has since become an alias of the primary domain.
-    let apart =
-        |domain: &&Domain| hosts.domain_of(domain.as_str()).is_none_or(|known| known == **domain);
-    let added = places
-        .iter()
-        .map(|place| &place.domain)
-        .filter(|domain| !settled.contains(domain))
-        .filter(apart);
-    let place_of = |domain: &Domain| places.iter().find(|place| place.domain == *domain);
-    let domains =
-        settled.iter().chain(added).map(|domain| DomainBody::new(&state, domain, place_of(domain)));
-    Ok(axum::Json(DomainList { domains: domains.collect() }))
+    let domains = state.moderation.short_domains().await?.into_iter();
+    Ok(axum::Json(DomainList { domains: domains.map(DomainBody::from).collect() }))
 }
 
 /// Add or change a short domain
@@ -136,8 +118,7 @@ pub(super) async fn put(
 ) -> Result<axum::Json<DomainBody>, Problem> {
     let PutDomain { root, not_found, expired } = parse_object(&body)?;
     let draft = DomainDraft { root, not_found, expired };
-    let config = state.moderation.put_domain(&principal, &name, draft).await?;
-    Ok(axum::Json(DomainBody::new(&state, &config.domain, Some(&config))))
+    Ok(axum::Json(state.moderation.put_domain(&principal, &name, draft).await?.into()))
 }
 
 /// Remove a short domain

@@ -5,7 +5,7 @@ use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use terse_core::accounts::role_of;
+use terse_core::accounts::{InvitationDraft, role_of};
 use terse_core::registry::{Invitation, Role};
 
 use crate::http::body::{Json, SMALL, parse_object};
@@ -25,6 +25,9 @@ pub(crate) struct CreateInvitation {
     /// How long it is valid, in seconds; a week by default.
     #[schema(minimum = 1, maximum = 2_592_000)]
     ttl: Option<u64>,
+    /// Sends the link to this email address. Needs a server that sends mail (`mail.server`).
+    #[schema(max_length = 254)]
+    email: Option<String>,
 }
 
 /// An invitation, without its secret.
@@ -52,6 +55,8 @@ pub(crate) struct InvitationBody {
 pub(crate) struct CreatedInvitation {
     /// The link to send to the invited person. It is shown this once and works once.
     url: String,
+    /// Whether the link is sent to `email`. It is not if too many mails wait.
+    mailed: bool,
     #[serde(flatten)]
     about: InvitationBody,
 }
@@ -108,11 +113,12 @@ pub(super) async fn create(
     _: NoParams,
     Json(body): Json<SMALL>,
 ) -> Result<(StatusCode, axum::Json<CreatedInvitation>), Problem> {
-    let CreateInvitation { role, ttl } = parse_object(&body)?;
+    let CreateInvitation { role, ttl, email } = parse_object(&body)?;
     let role = role.map_or(Ok(Role::User), |word| role_of(&word))?;
-    let (secret, invitation) = state.accounts.invite(&principal, role, ttl).await?;
-    let url = format!("{}/join?token={secret}", state.links.rules().hosts.api_base());
-    Ok((StatusCode::CREATED, axum::Json(CreatedInvitation { url, about: (&invitation).into() })))
+    let draft = InvitationDraft { role, ttl, email: email.unwrap_or_default() };
+    let made = state.accounts.invite(&principal, draft).await?;
+    let (url, mailed, about) = (made.url, made.mailed, (&made.invitation).into());
+    Ok((StatusCode::CREATED, axum::Json(CreatedInvitation { url, mailed, about })))
 }
 
 /// Revoke an invitation

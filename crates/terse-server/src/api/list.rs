@@ -40,8 +40,8 @@ pub(crate) struct LinkList {
             min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
         ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
             default", minimum = 1, maximum = 100, nullable = false),
-        ("q" = Option<String>, Query, description = "Only those whose code, target or title \
-            contains this text", max_length = 256, nullable = false),
+        ("q" = Option<String>, Query, description = "Only those whose code, title, target or \
+            target of a redirect rule contains this text", max_length = 256, nullable = false),
         ("tag" = Option<String>, Query, description = "Only those with this \
             tag", min_length = 1, max_length = 50, nullable = false),
         ("domain" = Option<String>, Query, description = "Only those on this short \
@@ -117,7 +117,8 @@ pub(super) fn read_query(
 ) -> Result<(ListQuery, CursorSeal, Order), Problem> {
     let hosts = &state.links.rules().hosts;
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
-    let text = searched(params.take("q"))?;
+    let text = params.take("q");
+    text.as_deref().map_or(Ok(()), ListQuery::check_text)?;
     let tag = params.take("tag");
     if let Some(tag) = &tag {
         Tags::check_length(tag).map_err(|error| error.on("tag"))?;
@@ -244,17 +245,4 @@ pub(super) enum SortParam {
 
 fn not_allowed(field: &'static str, allowed: &[&str]) -> Problem {
     Problem::invalid(field, format!("must be one of {}", allowed.join(", ")))
-}
-
-/// The largest number of characters to search for.
-const MAX_SEARCH_LENGTH: usize = 256;
-
-/// Checks the text to search for.
-fn searched(text: Option<String>) -> Result<Option<String>, Problem> {
-    match &text {
-        Some(given) if given.chars().count() > MAX_SEARCH_LENGTH => {
-            Err(Problem::invalid("q", format!("expected 0 to {MAX_SEARCH_LENGTH} characters")))
-        }
-        _ => Ok(text),
-    }
 }

@@ -44,7 +44,7 @@ impl PeriodText {
             to: params.take("to"),
             interval: params.take("interval"),
             bots: params.take("bots"),
-            time_zone: params.take_renamed("time_zone", "tz")?,
+            time_zone: params.take_renamed("tz", "time_zone")?,
         })
     }
 
@@ -106,7 +106,7 @@ impl ClickQuery {
 
     /// If the query covers all clicks, extends the period to all buckets found: a clock may have
     /// been wrong when a link was created or visited.
-    pub(super) fn reaching(mut self, buckets: &[Bucket]) -> Self {
+    pub(super) fn extended_to(mut self, buckets: &[Bucket]) -> Self {
         if let (true, [first, ..], [.., last]) = (self.whole, buckets, buckets) {
             self.from = self.from.min(first.start);
             self.to = self.to.max(after(last.start));

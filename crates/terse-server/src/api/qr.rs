@@ -19,8 +19,8 @@ use crate::qr::{Drawing, Matrix, Pixels};
 
 /// The QR code of a short link
 ///
-/// For links that exist and are neither deleted nor blocked. Colours that scanners cannot tell apart
-/// are refused.
+/// For links that exist and are neither deleted nor blocked. Colours that scanners cannot tell
+/// apart are refused.
 #[describe::path(get, path = "/{code}/qr", operation_id = "draw_qr", tag = "Pages",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{1,64}$"),

@@ -77,10 +77,10 @@ pub(crate) struct FieldChange {
 
 impl EarlierRevision {
     fn new(before: &Link, after: &Link, until: Timestamp, hosts: &Hosts) -> Self {
-        let told = |link: &Link| {
+        let fields = |link: &Link| {
             serde_json::to_value(LinkBody::new(link, None, hosts, until)).unwrap_or_default()
         };
-        let (old, new) = (told(before), told(after));
+        let (old, new) = (fields(before), fields(after));
         let differs = |field: &&str| {
             old[*field] != new[*field]
                 || (*field == "has_password" && before.password != after.password)

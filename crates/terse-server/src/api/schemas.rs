@@ -11,7 +11,6 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{RefOr, Required, Schema};
 
-use super::bulk::MAX_ITEMS;
 use crate::reporting::Reason;
 
 const REDIRECT: &str = "The status the link redirects with: 302 by default. Browsers cache 301 \
@@ -183,7 +182,7 @@ fn list_of(item: &str, names: &[&str]) -> RefOr<Schema> {
         .description(Some("Anything else becomes a problem in its place."));
     let items = AnyOf::builder().item(Ref::from_schema_name(item)).item(anything.build()).build();
     let mut list = Array::new(Schema::AnyOf(items));
-    (list.min_items, list.max_items) = (Some(1), Some(MAX_ITEMS));
+    (list.min_items, list.max_items) = (Some(1), Some(terse_core::MAX_LINKS_PER_REQUEST));
     let mut shapes = OneOf::builder().item(list.clone());
     for name in names {
         let wrapped = kind(Type::Object).property(*name, list.clone()).required(*name);

@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use terse_core::clicks::{ClickReport, ClickSubject, LinkId};
-use terse_core::{OwnerId, TagReport, Tags};
+use terse_core::{MAX_TAG_REPORT_LINKS, OwnerId, TagReport, Tags};
 
 use super::links::readable;
 use super::list::owner_param;
@@ -41,9 +41,9 @@ const MONTH: Duration = Duration::from_secs(30 * 86_400);
             description = "Whether clicks by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
-        ("time_zone" = Option<String>, Query, description = "The time zone of dates and days: \
+        ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
-            `+05:30`. Also `tz`", min_length = 1, max_length = 64, nullable = false),
+            `+05:30`. Also `time_zone`", min_length = 1, max_length = 64, nullable = false),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The sums", body = LinkStats), super::answers::GetProblems),
@@ -58,7 +58,7 @@ pub(super) async fn link_stats(
     let link = readable(&state, caller, params, &code).await?;
     let asked = period.read(state.links.now(), |_| link.created_at)?;
     let report = report(&state, &ClickSubject::Link(LinkId::of(&link)), &asked).await?;
-    LinkStats::new(&link, &state.links.rules().hosts, &asked.reaching(&report.buckets), &report)
+    LinkStats::new(&link, &state.links.rules().hosts, &asked.extended_to(&report.buckets), &report)
         .map(Json)
 }
 
@@ -75,9 +75,9 @@ pub(super) async fn link_stats(
             description = "Whether clicks by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
-        ("time_zone" = Option<String>, Query, description = "The time zone of dates and days: \
+        ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
-            `+05:30`. Also `tz`", min_length = 1, max_length = 64, nullable = false),
+            `+05:30`. Also `time_zone`", min_length = 1, max_length = 64, nullable = false),
         ("owner" = Option<String>, Query, description = "The clicks of the owner with this number, for \
             admins; `all` for those of every owner, or your own if you are not an \
             admin", pattern = "^(all|[0-9]{1,19})$", nullable = false),
@@ -117,10 +117,11 @@ async fn of_tag(
     let (clicks, now) = (&*state.clicks, state.links.now());
     let found = state.links.report_of_tag(owner, clicks, tag, asked.period(), now).await?;
     let Some(TagReport { report, links }) = found else {
-        return Err(Problem::invalid(
-            "tag",
-            "more than 1,000 links have this tag; ask for the statistics of single links",
-        ));
+        let detail = format!(
+            "more than {MAX_TAG_REPORT_LINKS} links have this tag; ask for the statistics of single \
+             links"
+        );
+        return Err(Problem::invalid("tag", detail));
     };
     let top = asked.top(None).rank(links);
     AllStats::new(top, &state.links.rules().hosts, asked, &report)
@@ -138,9 +139,9 @@ async fn of_tag(
             description = "Whether visits by bots are included (the default), excluded, or the \
                 only ones. Also true and false",
             nullable = false),
-        ("time_zone" = Option<String>, Query, description = "The time zone of dates and days: \
+        ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
-            `+05:30`. Also `tz`", min_length = 1, max_length = 64, nullable = false)),
+            `+05:30`. Also `time_zone`", min_length = 1, max_length = 64, nullable = false)),
     responses((status = 200, description = "The sums", body = OrphanStats), super::answers::AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn orphan_stats(

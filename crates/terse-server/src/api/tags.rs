@@ -4,13 +4,14 @@ use crate::describe;
 use crate::describe::ToSchema;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use terse_core::{RetagProgress, Tags};
+use terse_core::RetagProgress;
 
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Authenticated, Name};
 use crate::http::params::NoParams;
 use crate::http::problem::Problem;
 use crate::http::state::Web;
+use crate::tag_name::tag_name;
 
 /// The largest number of tags listed.
 const MAX_SHOWN: usize = 1000;
@@ -91,8 +92,8 @@ pub(super) async fn rename(
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<TagChangeProgress>, Problem> {
     let RenameTag { name } = parse_object(&body)?;
-    let tag = one(&tag, "tag")?;
-    let name = one(&name, "name")?;
+    let tag = tag_name(&tag, "tag")?;
+    let name = tag_name(&name, "name")?;
     Ok(axum::Json(state.links.retag_all(caller, &tag, Some(&name)).await?.into()))
 }
 
@@ -109,12 +110,6 @@ pub(super) async fn remove(
     _: NoParams,
     Name(tag): Name,
 ) -> Result<axum::Json<TagChangeProgress>, Problem> {
-    let tag = one(&tag, "tag")?;
+    let tag = tag_name(&tag, "tag")?;
     Ok(axum::Json(state.links.retag_all(caller, &tag, None).await?.into()))
-}
-
-/// Parses a single tag in its canonical form.
-fn one(text: &str, field: &'static str) -> Result<String, Problem> {
-    let tags = Tags::parse(&[text]).map_err(|refusal| refusal.on(field))?;
-    Ok(tags.joined())
 }

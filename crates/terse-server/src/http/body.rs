@@ -145,6 +145,10 @@ pub(crate) fn parse_object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, 
             not_json()
         });
     }
+    if let Ok(value) = serde_json::from_slice(json) {
+        return Ok(value);
+    }
+    // Again, to find out which field is wrong: keeping track of the path costs as much as parsing.
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let value =
         serde_path_to_error::deserialize(&mut deserializer).map_err(|error| describe(&error))?;

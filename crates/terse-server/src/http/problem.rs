@@ -192,6 +192,11 @@ impl Problem {
         self.kind.status
     }
 
+    /// The kind of problem, for programs.
+    pub(crate) fn code(&self) -> &'static str {
+        self.kind.code
+    }
+
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }

@@ -162,7 +162,7 @@ impl App {
         ));
         let imports = Imports::new(Arc::clone(&creation), state.links.clock().clone());
         let refresh = state.registry_refresh;
-        let accounts = Arc::new(Accounts::new(
+        let accounts = Accounts::new(
             Arc::clone(&state.registry),
             Arc::new(state.passwords.clone()),
             state.limits.clone(),
@@ -171,7 +171,9 @@ impl App {
             Arc::clone(&refresh),
             state.used_keys.clone(),
             state.links.clock().clone(),
-        ));
+            state.links.rules().hosts.clone(),
+        );
+        let accounts = Arc::new(accounts.with_mail(state.mail.clone()));
         let moderation = Moderation::new(
             Arc::clone(&state.links),
             Arc::clone(&accounts),

@@ -207,4 +207,65 @@ pub(super) const MESSAGES: Catalogue = Catalogue {
     days_ago: Plural { one: "vor 1 Tag", other: "vor {n} Tagen" },
     months_ago: Plural { one: "vor 1 Monat", other: "vor {n} Monaten" },
     years_ago: Plural { one: "vor 1 Jahr", other: "vor {n} Jahren" },
+
+    copy: "Kopieren",
+    copied: "Kopiert",
+    copy_by_key: "Markiert. Zum Kopieren Strg+C oder ⌘C drücken.",
+    show: "Zeigen",
+    hide: "Verbergen",
+    show_password: "Passwort zeigen",
+    hide_password: "Passwort verbergen",
+    home_short_links: "{name} · kurze Links",
+    home_error: "Fehler",
+    home_made: "Ihr Kurzlink",
+    home_qr: "QR-Code des Kurzlinks",
+    home_share: "Teilen",
+    home_preview: "Vorschau",
+    home_qr_png: "QR als PNG",
+    home_expires: "Läuft ab: {time}.",
+    home_another: "Einen weiteren Link kürzen",
+    home_heading: "Kürzer gesagt",
+    home_lead: "Langen Link einfügen, kurzen erhalten.",
+    home_no_account: "Ohne Konto, ohne Tracking-Cookies.",
+    home_account_lead: "Melden Sie sich an, um lange Links zu kürzen.",
+    home_long_link: "Ihr langer Link",
+    home_shorten: "Kürzen",
+    home_options: "Eigener Alias und Ablauf",
+    home_alias: "Eigener Alias",
+    home_anonymous: "Links, die ohne Konto erstellt werden, laufen {when} ab.",
+    home_keep: "Um Links länger zu behalten, {sign_in} oder nutzen Sie die API mit einem \
+        Schlüssel.",
+    home_sign_in: "melden Sie sich an",
+    home_signed_in: "Sie sind angemeldet. Links, die Sie hier erstellen, gehören zu Ihrem Konto \
+        und laufen nur ab, wenn Sie eine Zeit wählen.",
+    home_create_account: "Konto anlegen",
+    home_closed: "Um auf diesem Server Links zu erstellen, brauchen Sie ein Konto. Programme \
+        nutzen die API mit einem Schlüssel.",
+    home_by_invitation: "Konten gibt es auf Einladung. Ansprechpartner: {operator}.",
+    home_admin: "die Administration dieses Servers",
+    home_received: "Haben Sie einen Kurzlink erhalten? Öffnen Sie ihn einfach. Dafür brauchen \
+        Sie kein Konto.",
+    problem_url: "Das ist keine Webadresse, die sich kürzen lässt. Sie sieht aus wie \
+        https://example.com/seite und hat höchstens 8.192 Bytes.",
+    problem_scheme: "Nur Adressen mit http oder https lassen sich kürzen.",
+    problem_loop: "Diese Adresse führt auf diesen Server zurück.",
+    problem_private: "Diese Adresse liegt in einem privaten Netz, das Besucher nicht erreichen.",
+    problem_blocked: "Diese Adresse ist hier gesperrt, weil sie als schädlich oder unerwünscht \
+        bekannt ist.",
+    problem_alias: "Ein Alias besteht aus 3 bis 64 Buchstaben (A bis Z), Ziffern, Binde- und \
+        Unterstrichen.",
+    problem_reserved: "Dieser Alias ist reserviert. Bitte wählen Sie einen anderen.",
+    problem_taken: "Dieser Alias ist vergeben. Bitte wählen Sie einen anderen.",
+    problem_expiry: "Bitte wählen Sie eine der angebotenen Zeiten.",
+    problem_limited: "In kurzer Zeit wurden zu viele Links erstellt. Bitte warten Sie etwas und \
+        versuchen Sie es dann noch einmal.",
+    problem_unavailable: "Der Link konnte gerade nicht erstellt werden. Bitte versuchen Sie es \
+        in einigen Sekunden noch einmal.",
+    problem_form: "Das Formular konnte nicht gelesen werden. Bitte laden Sie die Seite neu und \
+        versuchen Sie es noch einmal.",
+    in_minutes: Plural { one: "in 1 Minute", other: "in {n} Minuten" },
+    in_hours: Plural { one: "in 1 Stunde", other: "in {n} Stunden" },
+    in_days: Plural { one: "in 1 Tag", other: "in {n} Tagen" },
+    in_months: Plural { one: "in 1 Monat", other: "in {n} Monaten" },
+    in_years: Plural { one: "in 1 Jahr", other: "in {n} Jahren" },
 };

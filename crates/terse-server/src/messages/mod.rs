@@ -11,6 +11,8 @@ mod ja;
 mod pt;
 mod zh;
 
+use std::time::Duration;
+
 use jiff::tz::TimeZone;
 use terse_core::rules::RuleFactors;
 use terse_core::{PageLanguage, Timestamp};
@@ -180,6 +182,56 @@ catalogue! {
     days_ago: Plural,
     months_ago: Plural,
     years_ago: Plural,
+    copy: &'static str,
+    copied: &'static str,
+    copy_by_key: &'static str,
+    show: &'static str,
+    hide: &'static str,
+    show_password: &'static str,
+    hide_password: &'static str,
+    home_short_links: &'static str,
+    home_error: &'static str,
+    home_made: &'static str,
+    home_qr: &'static str,
+    home_share: &'static str,
+    home_preview: &'static str,
+    home_qr_png: &'static str,
+    home_expires: &'static str,
+    home_another: &'static str,
+    home_heading: &'static str,
+    home_lead: &'static str,
+    home_no_account: &'static str,
+    home_account_lead: &'static str,
+    home_long_link: &'static str,
+    home_shorten: &'static str,
+    home_options: &'static str,
+    home_alias: &'static str,
+    home_anonymous: &'static str,
+    home_keep: &'static str,
+    home_sign_in: &'static str,
+    home_signed_in: &'static str,
+    home_create_account: &'static str,
+    home_closed: &'static str,
+    home_by_invitation: &'static str,
+    home_admin: &'static str,
+    home_received: &'static str,
+    problem_url: &'static str,
+    problem_scheme: &'static str,
+    problem_loop: &'static str,
+    problem_private: &'static str,
+    problem_blocked: &'static str,
+    problem_alias: &'static str,
+    problem_reserved: &'static str,
+    problem_taken: &'static str,
+    problem_expiry: &'static str,
+    problem_limited: &'static str,
+    problem_unavailable: &'static str,
+    problem_form: &'static str,
+    in_minutes: Plural,
+    in_hours: Plural,
+    in_days: Plural,
+    in_months: Plural,
+    in_years: Plural,
 }
 
 /// The texts in a language.
@@ -231,6 +283,30 @@ impl Catalogue {
         })
     }
 
+    /// What is wrong with the form of the home page, by the stable code of the problem and its
+    /// field. `None` for problems that the form of a browser does not have.
+    pub(crate) fn problem(&self, code: &str, field: Option<&str>) -> Option<&'static str> {
+        Some(match code {
+            "invalid_request" if field == Some("ttl") => self.problem_expiry,
+            "invalid_expiry" => self.problem_expiry,
+            "invalid_url" => self.problem_url,
+            "invalid_request" if field == Some("long_url") => self.problem_url,
+            "scheme_not_allowed" => self.problem_scheme,
+            "self_reference" => self.problem_loop,
+            "destination_not_public" => self.problem_private,
+            "blocked_destination" => self.problem_blocked,
+            "invalid_alias" => self.problem_alias,
+            "reserved_alias" => self.problem_reserved,
+            "alias_taken" => self.problem_taken,
+            "rate_limited" => self.problem_limited,
+            "store_unavailable" => self.problem_unavailable,
+            "invalid_request" | "too_large" | "unsupported_media_type" | "request_timeout" => {
+                self.problem_form
+            }
+            _ => return None,
+        })
+    }
+
     /// What decides where a link with rules leads.
     pub(crate) fn rules(&self, factors: &RuleFactors) -> String {
         let names = [
@@ -257,10 +333,22 @@ impl Catalogue {
     }
 
     /// A date and time in UTC.
-    pub(crate) fn moment(&self, at: Timestamp) -> String {
+    pub(crate) fn date_time(&self, at: Timestamp) -> String {
         match jiff::Timestamp::from_millisecond(at.as_ms()) {
             Ok(at) => at.to_zoned(TimeZone::UTC).strftime(self.date_time).to_string(),
             Err(_) => at.to_string(),
+        }
+    }
+
+    /// In how much time something happens, in the largest unit.
+    pub(crate) fn after(&self, time: Duration) -> String {
+        let minutes = time.as_secs() / 60;
+        match minutes {
+            0..60 => self.in_minutes.of(minutes),
+            60..1440 => self.in_hours.of(minutes / 60),
+            1440..43_200 => self.in_days.of(minutes / 1440),
+            43_200..525_600 => self.in_months.of(minutes / 43_200),
+            _ => self.in_years.of(minutes / 525_600),
         }
     }
 
@@ -383,7 +471,7 @@ mod tests {
             (PageLanguage::German, "1.1.1970, 00:00 UTC"),
             (PageLanguage::Japanese, "1970年1月1日 00:00 UTC"),
         ] {
-            assert_eq!(catalogue(language).moment(at(0)), want);
+            assert_eq!(catalogue(language).date_time(at(0)), want);
         }
         let mut factors = RuleFactors { divides: true, ..RuleFactors::default() };
         let english = catalogue(PageLanguage::English);

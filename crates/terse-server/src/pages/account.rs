@@ -14,9 +14,11 @@ use super::form::{FormError, sentence};
 use super::format::ago;
 use super::frame::language_cookie;
 use super::html;
-use super::login::away;
+use super::login::account_error_page;
 use super::member::{Member, MemberForm};
-use super::session::{app_again, app_page, begin, go, go_with, no_cookie};
+use super::session::{
+    app_page, app_problem_page, begin, no_cookie, redirect_to, redirect_with_cookie,
+};
 use super::shell::Shell;
 use super::signup::mismatch;
 use crate::http::params::Params;
@@ -98,7 +100,7 @@ impl Key {
             opens,
             made: ago(key.created_at, now),
             used: key.last_used_at.map_or_else(|| "never".to_owned(), |at| ago(at, now)),
-            ends: key.expires_at.map_or_else(|| "never".to_owned(), |at| shell.moment(at)),
+            ends: key.expires_at.map_or_else(|| "never".to_owned(), |at| shell.date_time(at)),
             over,
         }
     }
@@ -109,8 +111,8 @@ impl SessionRow {
         Self {
             id: session.token.handle(),
             since: ago(session.created_at, now),
-            since_exact: shell.moment(session.created_at),
-            ends: shell.moment(session.expires_at),
+            since_exact: shell.date_time(session.created_at),
+            ends: shell.date_time(session.expires_at),
             is_current: *current == Credential::Session(session.token),
         }
     }
@@ -127,7 +129,7 @@ impl AccountPage {
         Ok(Self {
             name: account.name.to_string(),
             role: account.role.as_str(),
-            since: shell.moment(account.created_at),
+            since: shell.date_time(account.created_at),
             has_password: account.password.is_some(),
             two_factor: account.two_factor.as_ref().map(|state| state.recovery.len()),
             provider: state.provider().map(|provider| (provider, account.identity.is_some())),
@@ -177,7 +179,7 @@ fn bookmarklet(base: &str) -> String {
 }
 
 /// The message after a redirect from a form, by the `done` word in the query.
-fn said(word: &str) -> Option<&'static str> {
+fn done_message(word: &str) -> Option<&'static str> {
     Some(match word {
         "revoked" => "The key is revoked. Requests that use it are refused from now on.",
         "session" => "That browser is signed out.",
@@ -199,15 +201,15 @@ pub(super) async fn show(
     match AccountPage::of(&state, &member).await {
         Ok(mut account) => {
             let done = params.ok().and_then(|mut params| params.take("done"));
-            account.done = done.and_then(|word| said(&word));
+            account.done = done.and_then(|word| done_message(&word));
             app_page(StatusCode::OK, html(&account))
         }
-        Err(error) => away(&error),
+        Err(error) => account_error_page(&error),
     }
 }
 
 /// Shows the page again with the problem and the typed values.
-async fn again(
+async fn form_problem(
     state: &App,
     member: &Member,
     form: KeyForm,
@@ -218,9 +220,9 @@ async fn again(
         Ok(mut account) => {
             account.form = form;
             account.wrong = Some((field, sentence(problem)));
-            app_again(problem, html(&account))
+            app_problem_page(problem, html(&account))
         }
-        Err(error) => away(&error),
+        Err(error) => account_error_page(&error),
     }
 }
 
@@ -238,9 +240,9 @@ pub(super) async fn make_key(State(state): Web, form: MemberForm) -> Response {
                 account.fresh = Some(key);
                 app_page(StatusCode::CREATED, html(&account))
             }
-            Err(error) => away(&error),
+            Err(error) => account_error_page(&error),
         },
-        Err(problem) => again(&state, &member, form, "key", &problem).await,
+        Err(problem) => form_problem(&state, &member, form, "key", &problem).await,
     }
 }
 
@@ -266,8 +268,8 @@ pub(super) async fn revoke_key(State(state): Web, form: MemberForm) -> Response 
     };
     match revoked {
         // A key that is already gone counts as revoked.
-        Ok(()) | Err(AccountError::NotFound(_)) => go("/account?done=revoked"),
-        Err(error) => away(&error),
+        Ok(()) | Err(AccountError::NotFound(_)) => redirect_to("/account?done=revoked"),
+        Err(error) => account_error_page(&error),
     }
 }
 
@@ -278,15 +280,15 @@ pub(super) async fn end_session(State(state): Web, form: MemberForm) -> Response
     let is_wanted = |token: &SecretHash| token.handle() == id;
     match state.accounts.end_session_where(&member.principal, is_wanted).await {
         // A session that has already ended counts as ended.
-        Ok(()) | Err(AccountError::NotFound(_)) => go("/account?done=session"),
-        Err(error) => away(&error),
+        Ok(()) | Err(AccountError::NotFound(_)) => redirect_to("/account?done=session"),
+        Err(error) => account_error_page(&error),
     }
 }
 
 pub(super) async fn end_sessions(State(state): Web, form: MemberForm) -> Response {
     match state.accounts.end_other_sessions(&form.member.principal).await {
-        Ok(()) => go("/account?done=signed-out"),
-        Err(error) => away(&error),
+        Ok(()) => redirect_to("/account?done=signed-out"),
+        Err(error) => account_error_page(&error),
     }
 }
 
@@ -310,15 +312,15 @@ pub(super) async fn change_password(
     match changed.await {
         // The password change ended all sessions, including this one, so begin a new one.
         Ok(account) => match begin(&state, &headers, &account).await {
-            Ok(cookie) => go_with("/account?done=password", cookie),
-            Err(_) => go_with("/login", no_cookie(&state)),
+            Ok(cookie) => redirect_with_cookie("/account?done=password", cookie),
+            Err(_) => redirect_with_cookie("/login", no_cookie(&state)),
         },
         Err(problem) => {
             let field = match problem.field() {
                 Some("password") => "password",
                 _ => "current",
             };
-            again(&state, &member, KeyForm::default(), field, &problem).await
+            form_problem(&state, &member, KeyForm::default(), field, &problem).await
         }
     }
 }
@@ -339,7 +341,7 @@ pub(super) async fn set_preferences(State(state): Web, form: MemberForm) -> Resp
     let problem = match state.accounts.set_preferences(&member.principal, edit.clone()).await {
         Ok(account) => {
             let tag = account.preferences.language.map(PageLanguage::tag);
-            return go_with("/account?done=preferences", language_cookie(&state, tag));
+            return redirect_with_cookie("/account?done=preferences", language_cookie(&state, tag));
         }
         Err(error) => Problem::from(error),
     };
@@ -353,9 +355,9 @@ pub(super) async fn set_preferences(State(state): Web, form: MemberForm) -> Resp
         Ok(mut page) => {
             page.preferences = PreferencesEdit { password: String::new(), ..edit };
             page.wrong = Some((field, sentence(&problem)));
-            app_again(&problem, html(&page))
+            app_problem_page(&problem, html(&page))
         }
-        Err(error) => away(&error),
+        Err(error) => account_error_page(&error),
     }
 }
 
@@ -368,8 +370,10 @@ pub(super) async fn turn_off_two_factor(State(state): Web, form: MemberForm) -> 
     let MemberForm { member, mut fields } = form;
     let proof = fields.take("proof").unwrap_or_default();
     match state.accounts.turn_off_two_factor(&member.here.account, proof).await {
-        Ok(_) => go("/account?done=two-factor-off"),
-        Err(error) => again(&state, &member, KeyForm::default(), "two-factor", &error.into()).await,
+        Ok(_) => redirect_to("/account?done=two-factor-off"),
+        Err(error) => {
+            form_problem(&state, &member, KeyForm::default(), "two-factor", &error.into()).await
+        }
     }
 }
 
@@ -393,10 +397,10 @@ pub(super) async fn delete(State(state): Web, form: MemberForm) -> Response {
         Ok(())
     };
     match erased.await {
-        Ok(()) => go_with("/", no_cookie(&state)),
+        Ok(()) => redirect_with_cookie("/", no_cookie(&state)),
         Err(problem) => {
             let field = if problem.field() == Some("typed") { "typed" } else { "proof" };
-            again(&state, &member, KeyForm::default(), field, &problem).await
+            form_problem(&state, &member, KeyForm::default(), field, &problem).await
         }
     }
 }

@@ -4,17 +4,16 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use terse_core::accounts::{AccountEdit, AccountError, role_of};
+use terse_core::accounts::{AccountEdit, AccountError, InvitationDraft, role_of};
 use terse_core::registry::Account;
-use terse_core::{
-    EmailAddress, MailRequest, OwnerId, Timestamp, ValidationError, ValidationErrorKind,
-};
+use terse_core::{OwnerId, Timestamp};
 
-use super::form::sentence;
+use super::cards::capital;
+use super::form::{field_problem, problem_beside, problem_of};
 use super::format::ago;
-use super::login::away;
+use super::login::account_error_page;
 use super::member::{AdminForm, AdminPage, Member, MemberForm};
-use super::session::{app_page, form_again, go};
+use super::session::{app_page, page_with_problem, redirect_to};
 use super::shell::Shell;
 use super::{BAD_FORM, NOT_FOUND, html, message};
 use crate::http::params::Params;
@@ -35,11 +34,39 @@ struct AccountsPage {
     is_first: bool,
     /// The link that was just made; the page shows it only this once.
     fresh: Option<FreshLink>,
-    open: usize,
+    invitations: Vec<InvitationRow>,
     /// Whether this server sends mails.
     mail: bool,
     done: Option<&'static str>,
-    wrong: Option<String>,
+    invite: InviteForm,
+    wrong: Option<(String, String)>,
+}
+
+/// What was typed in the form of an invitation.
+#[derive(Default)]
+struct InviteForm {
+    role: String,
+    email: String,
+}
+
+impl InviteForm {
+    fn roles(&self) -> impl Iterator<Item = (&'static str, String, bool)> {
+        ROLES.into_iter().map(|role| (role, capital(role), role == self.role))
+    }
+}
+
+impl AccountsPage {
+    /// What is wrong with the email address of an invitation. Without mails, the form has no such
+    /// field.
+    fn wrong_email(&self) -> Option<&str> {
+        problem_of(self.wrong.as_ref(), "email").filter(|_| self.mail)
+    }
+
+    /// Any other problem.
+    fn general_problem(&self) -> Option<&str> {
+        let fields: &[&str] = if self.mail { &["email"] } else { &[] };
+        problem_beside(self.wrong.as_ref(), fields)
+    }
 }
 
 /// A link that is shown once.
@@ -50,6 +77,14 @@ struct FreshLink {
     account: Option<String>,
     /// Whether it is sent by mail.
     mailed: bool,
+}
+
+/// An invitation that was not used yet.
+struct InvitationRow {
+    id: String,
+    role: &'static str,
+    by: String,
+    end: String,
 }
 
 struct AccountRow {
@@ -74,7 +109,7 @@ impl AccountRow {
             two_factor: account.two_factor.is_some(),
             suspended: account.suspended.map(|found| (found.why, ago(found.at, now))),
             made: ago(account.created_at, now),
-            made_exact: shell.moment(account.created_at),
+            made_exact: shell.date_time(account.created_at),
         }
     }
 
@@ -83,11 +118,12 @@ impl AccountRow {
     }
 }
 
-fn said(word: &str) -> Option<&'static str> {
+fn done_message(word: &str) -> Option<&'static str> {
     Some(match word {
         "role" => "The role is changed.",
         "suspended" => "The account is suspended: its keys, sessions and links.",
         "reinstated" => "The account is reinstated.",
+        "revoked" => "The invitation is revoked. Its link no longer works.",
         "two-factor-off" => "Two-factor sign-in of the account is off.",
         _ => return None,
     })
@@ -101,7 +137,16 @@ async fn page_for(
     let shell = member.shell(state, "/accounts");
     let now = state.links.now();
     let accounts = state.accounts.accounts(&member.principal, after, PAGE).await?;
-    let open = state.accounts.invitations(&member.principal).await?.len();
+    let mut invitations = Vec::new();
+    for invitation in state.accounts.invitations(&member.principal).await? {
+        let by = state.accounts.name_of(invitation.by).await?;
+        invitations.push(InvitationRow {
+            id: invitation.token.handle(),
+            role: invitation.role.as_str(),
+            by: by.unwrap_or_else(|| "the operator".to_owned()),
+            end: shell.date_time(invitation.expires_at),
+        });
+    }
     let next = accounts.last().filter(|_| accounts.len() == PAGE);
     Ok(AccountsPage {
         next: next.map(|last| format!("/accounts?after={}", last.id.0)),
@@ -111,9 +156,10 @@ async fn page_for(
             .collect(),
         is_first: after.is_none(),
         fresh: None,
-        open,
+        invitations,
         mail: state.mail.is_some(),
         done: None,
+        invite: InviteForm::default(),
         wrong: None,
         shell,
     })
@@ -128,17 +174,17 @@ pub(super) async fn show(
     let after = params.take("after").and_then(|id| id.parse().ok()).map(OwnerId);
     match page_for(&state, &member, after).await {
         Ok(mut page) => {
-            page.done = params.take("done").and_then(|word| said(&word));
+            page.done = params.take("done").and_then(|word| done_message(&word));
             app_page(StatusCode::OK, html(&page))
         }
-        Err(error) => away(&error),
+        Err(error) => account_error_page(&error),
     }
 }
 
 /// Shows the page with the problem of a form.
 async fn refused(state: &App, member: &Member, error: AccountError) -> Response {
-    form_again(error, page_for(state, member, None), away, |page, problem| {
-        page.wrong = Some(sentence(problem));
+    page_with_problem(error, page_for(state, member, None), account_error_page, |page, problem| {
+        page.wrong = field_problem(problem, "");
     })
     .await
 }
@@ -149,34 +195,43 @@ pub(super) async fn invite(
 ) -> Response {
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (word, email) = (take("role"), take("email"));
-    let to = EmailAddress::parse(&email);
     let invited = async {
-        let role = role_of(&word)?;
-        if to.is_none() && !email.trim().is_empty() {
-            let detail = "this is not an email address such as ann@example.com";
-            let kind = ValidationErrorKind::InvalidRequest;
-            return Err(ValidationError::new(kind, "email", detail).into());
-        }
-        state.accounts.invite(&member.principal, role, None).await
+        let draft = InvitationDraft { role: role_of(&word)?, ttl: None, email: email.clone() };
+        state.accounts.invite(&member.principal, draft).await
     };
-    let (secret, invitation) = match invited.await {
+    let made = match invited.await {
         Ok(made) => made,
-        Err(error) => return refused(&state, &member, error).await,
+        Err(error) => {
+            let page = page_for(&state, &member, None);
+            return page_with_problem(error, page, account_error_page, |page, problem| {
+                page.wrong = field_problem(problem, "");
+                page.invite = InviteForm { role: word, email };
+            })
+            .await;
+        }
     };
     match page_for(&state, &member, None).await {
         Ok(mut page) => {
-            let base = state.links.rules().hosts.api_base();
-            let end = page.shell.moment(invitation.expires_at);
-            let url = format!("{base}/join?token={secret}");
-            let mailed = to.zip(state.mail.as_ref()).is_some_and(|(to, queue)| {
-                let (url, expires_at) = (url.clone(), invitation.expires_at);
-                let request = MailRequest::Invitation { to, url, expires_at };
-                queue.push(request, state.links.now())
-            });
+            let end = page.shell.date_time(made.invitation.expires_at);
+            let (url, mailed) = (made.url, made.mailed);
             page.fresh = Some(FreshLink { url, end, account: None, mailed });
             app_page(StatusCode::CREATED, html(&page))
         }
-        Err(error) => away(&error),
+        Err(error) => account_error_page(&error),
+    }
+}
+
+/// Revokes an invitation that was not used yet.
+pub(super) async fn revoke(
+    State(state): Web,
+    AdminForm(MemberForm { member, mut fields }): AdminForm,
+) -> Response {
+    let id = fields.take("id").unwrap_or_default();
+    let revoked = state.accounts.revoke_invitation(&member.principal, |token| token.handle() == id);
+    match revoked.await {
+        // One that is gone counts as revoked.
+        Ok(()) | Err(AccountError::NotFound(_)) => redirect_to("/accounts?done=revoked"),
+        Err(error) => refused(&state, &member, error).await,
     }
 }
 
@@ -198,11 +253,11 @@ pub(super) async fn reset(
     match page_for(&state, &member, None).await {
         Ok(mut page) => {
             let url = reset_url(&state, &secret);
-            let end = page.shell.moment(end);
+            let end = page.shell.date_time(end);
             page.fresh = Some(FreshLink { url, end, account, mailed: false });
             app_page(StatusCode::CREATED, html(&page))
         }
-        Err(error) => away(&error),
+        Err(error) => account_error_page(&error),
     }
 }
 
@@ -216,7 +271,7 @@ pub(super) async fn change(
     let Ok(id) = id.parse().map(OwnerId) else { return message(&BAD_FORM) };
     if action == "two-factor-off" {
         return match state.accounts.remove_two_factor(&member.principal, id).await {
-            Ok(_) => go("/accounts?done=two-factor-off"),
+            Ok(_) => redirect_to("/accounts?done=two-factor-off"),
             Err(error) => refused(&state, &member, error).await,
         };
     }
@@ -231,7 +286,7 @@ pub(super) async fn change(
         _ => return message(&BAD_FORM),
     };
     match state.accounts.edit(&member.principal, id, edit).await {
-        Ok(_) => go(&format!("/accounts?done={done}")),
+        Ok(_) => redirect_to(&format!("/accounts?done={done}")),
         Err(error) => refused(&state, &member, error).await,
     }
 }

@@ -7,9 +7,9 @@ use axum::response::Response;
 use terse_core::moderation::{BrandingDraft, LogoChange, ModerationError};
 use terse_core::{Branding, MAX_BRANDING_LOGO, MAX_FOOTER_LINKS};
 
-use super::form::{problem_beside, problem_on, shown_problem};
+use super::form::{field_problem, problem_beside, problem_of};
 use super::member::{AdminPage, Member};
-use super::session::{app_again, app_page, go};
+use super::session::{app_page, app_problem_page, redirect_to};
 use super::shell::Shell;
 use super::upload::AdminUpload;
 use super::{UNAVAILABLE, html, message};
@@ -65,7 +65,7 @@ impl BrandingPage {
     }
 
     fn wrong(&self, field: &str) -> Option<&str> {
-        problem_on(self.wrong.as_ref(), field)
+        problem_of(self.wrong.as_ref(), field)
     }
 
     fn general_problem(&self) -> Option<&str> {
@@ -85,7 +85,7 @@ fn typed(set: &Branding) -> BrandingDraft {
     }
 }
 
-fn failed(error: &ModerationError) -> Response {
+fn error_page(error: &ModerationError) -> Response {
     tracing::error!(%error, "the branding could not be read");
     message(&UNAVAILABLE)
 }
@@ -101,7 +101,7 @@ pub(super) async fn show(
             page.saved = params.is_ok_and(|mut params| params.take("done").is_some());
             app_page(StatusCode::OK, html(&page))
         }
-        Err(error) => failed(&error),
+        Err(error) => error_page(&error),
     }
 }
 
@@ -131,7 +131,7 @@ pub(super) async fn save(
         Err(problem) => return super::form::refusal(&problem),
     };
     let problem = match state.moderation.put_branding(&member.principal, draft.clone()).await {
-        Ok(_) => return go("/branding?done=1"),
+        Ok(_) => return redirect_to("/branding?done=1"),
         Err(error) => Problem::from(error),
     };
     if problem.status() >= 500 {
@@ -140,9 +140,9 @@ pub(super) async fn save(
     match state.moderation.branding(&member.principal).await {
         Ok(set) => {
             let mut page = BrandingPage::new(&state, &member, &set, draft);
-            page.wrong = shown_problem(&problem, "name");
-            app_again(&problem, html(&page))
+            page.wrong = field_problem(&problem, "name");
+            app_problem_page(&problem, html(&page))
         }
-        Err(error) => failed(&error),
+        Err(error) => error_page(&error),
     }
 }

@@ -1,5 +1,7 @@
 //! Lists of values with their share, such as the countries of clicks: as cards, as a table and as CSV.
 
+use std::cmp::Reverse;
+
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use terse_core::Link;
@@ -50,8 +52,12 @@ pub(super) struct ValueRow {
 pub(super) fn card(lists: &ValueLists<'_>, of: &str) -> Card {
     let place = CARDS.iter().position(|(word, ..)| *word == of).unwrap_or(0);
     let (of, title, dimension, unknown) = CARDS[place];
-    let named = if unknown { lists.with_unknown(dimension) } else { lists.known(dimension) };
+    let mut named = if unknown { lists.with_unknown(dimension) } else { lists.known(dimension) };
     let more = named.iter().any(|named| named.name == "other");
+    if of == "referrers" {
+        // Clicks without a referrer are a value like the others, and not a remainder.
+        named.sort_by_key(|named| (named.name == "other", Reverse(named.clicks)));
+    }
     Card { of, title, rows: rows(of, &named, lists.bots.of(lists.tally.clicks)), more }
 }
 
@@ -82,7 +88,7 @@ pub(super) fn bot_card(lists: &ValueLists<'_>) -> Option<Card> {
 }
 
 /// A word with a capital letter at its beginning.
-fn capital(word: &str) -> String {
+pub(super) fn capital(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -7,15 +7,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::future::join_all;
-use terse_core::moderation::{DomainDraft, ModerationError};
-use terse_core::registry::{DomainConfig, Role};
+use terse_core::moderation::{DomainDraft, ModerationError, ShortDomain};
+use terse_core::registry::Role;
 use terse_core::{
-    CertificateState, DnsState, Domain, ExpectedAddresses, Target, Timestamp, is_public_name,
+    CertificateState, DnsState, ExpectedAddresses, Target, Timestamp, is_public_name,
 };
 
-use super::form::{problem_beside, problem_on, sentence, shown_problem};
+use super::form::{field_problem, problem_beside, problem_of, sentence};
 use super::member::{AdminForm, Member, MemberForm};
-use super::session::{app_page, form_again, go};
+use super::session::{app_page, page_with_problem, redirect_to};
 use super::shell::Shell;
 use super::{NOT_FOUND, UNAVAILABLE, html, message};
 use crate::http::params::Params;
@@ -36,7 +36,8 @@ struct DomainsPage {
     /// Whether that host is a name, which a CNAME record can lead to.
     has_name: bool,
     addresses: Vec<(&'static str, String)>,
-    is_first: bool,
+    /// How many domains are on the pages before.
+    from: usize,
     next: Option<usize>,
     done: Option<&'static str>,
     typed: Typed,
@@ -62,6 +63,8 @@ struct DomainRow {
     expired: String,
     dns: Option<Dns>,
     certificate: Option<CertificateShown>,
+    /// What is wrong with which field of the form in its menu.
+    wrong: Option<(String, String)>,
 }
 
 /// The certificate that this server ordered, for display.
@@ -154,23 +157,30 @@ impl Dns {
 }
 
 impl DomainRow {
-    fn new(state: &App, domain: &Domain, config: Option<&DomainConfig>) -> Self {
-        let hosts = &state.links.rules().hosts;
-        let text = |of: fn(&DomainConfig) -> &Option<Target>| {
-            let target = config.and_then(|config| of(config).as_ref());
-            target.map(ToString::to_string).unwrap_or_default()
-        };
+    fn new(domain: ShortDomain) -> Self {
+        let text = |target: Option<Target>| target.map(|t| t.to_string()).unwrap_or_default();
         Self {
-            name: hosts.name_of(domain).to_owned(),
-            base: hosts.base_of(domain),
-            is_primary: domain.is_primary(),
-            is_settled: hosts.configured().any(|settled| settled == *domain),
-            root: text(|config| &config.root),
-            not_found: text(|config| &config.not_found),
-            expired: text(|config| &config.expired),
+            name: domain.name,
+            base: domain.base_url,
+            is_primary: domain.is_primary,
+            is_settled: domain.is_configured,
+            root: text(domain.root),
+            not_found: text(domain.not_found),
+            expired: text(domain.expired),
             dns: None,
             certificate: None,
+            wrong: None,
         }
+    }
+
+    /// What is wrong with this field of the form in its menu.
+    fn wrong(&self, field: &str) -> Option<&str> {
+        problem_of(self.wrong.as_ref(), field)
+    }
+
+    /// A problem of that form that is about none of its fields.
+    fn general_problem(&self) -> Option<&str> {
+        problem_beside(self.wrong.as_ref(), &["root", "not_found", "expired"])
     }
 
     /// The fallbacks, with what they are for.
@@ -186,28 +196,12 @@ impl DomainRow {
 
 impl DomainsPage {
     async fn of(state: &App, member: &Member, from: usize) -> Result<Self, ModerationError> {
-        let configs = state.moderation.domains().await?;
-        let hosts = &state.links.rules().hosts;
-        let settled: Vec<Domain> = hosts.configured().collect();
-        // A name that has since become an alias of the primary domain is skipped.
-        let apart = |domain: &&Domain| {
-            hosts.domain_of(domain.as_str()).is_none_or(|known| known == **domain)
-        };
-        let added = configs
-            .iter()
-            .map(|config| &config.domain)
-            .filter(|domain| !settled.contains(domain))
-            .filter(apart);
-        let config_of = |domain: &Domain| configs.iter().find(|config| config.domain == *domain);
-        let all = settled.iter().chain(added).skip(from);
-        let mut rows: Vec<DomainRow> = all
-            .take(PAGE + 1)
-            .map(|domain| DomainRow::new(state, domain, config_of(domain)))
-            .collect();
+        let all = state.moderation.short_domains().await?.into_iter().skip(from);
+        let mut rows: Vec<DomainRow> = all.take(PAGE + 1).map(DomainRow::new).collect();
         let next = (rows.len() > PAGE).then(|| from.saturating_add(PAGE));
         rows.truncate(PAGE);
         let is_admin = member.principal.require(Role::Admin).is_ok();
-        let primary = hosts.primary_host().to_owned();
+        let primary = state.links.rules().hosts.primary_host().to_owned();
         let mut addresses = Vec::new();
         // Only an admin can correct a record, so only an admin's page makes lookups.
         if is_admin {
@@ -238,7 +232,7 @@ impl DomainsPage {
                 && primary.trim_matches(['[', ']']).parse::<IpAddr>().is_err(),
             primary,
             addresses,
-            is_first: from == 0,
+            from,
             next,
             done: None,
             typed: Typed::default(),
@@ -248,16 +242,21 @@ impl DomainsPage {
 
     /// What is wrong with this field.
     fn wrong(&self, field: &str) -> Option<&str> {
-        problem_on(self.wrong.as_ref(), field)
+        problem_of(self.wrong.as_ref(), field)
     }
 
     /// A problem that is about none of the fields.
     fn general_problem(&self) -> Option<&str> {
         problem_beside(self.wrong.as_ref(), &["domain", "root", "not_found", "expired"])
     }
+
+    /// Whether a form has a problem.
+    fn has_problem(&self) -> bool {
+        self.wrong.is_some() || self.rows.iter().any(|row| row.wrong.is_some())
+    }
 }
 
-fn said(word: &str) -> Option<&'static str> {
+fn done_message(word: &str) -> Option<&'static str> {
     Some(match word {
         "saved" => "The domain is saved.",
         "removed" => "The domain is removed.",
@@ -265,7 +264,7 @@ fn said(word: &str) -> Option<&'static str> {
     })
 }
 
-fn failed(error: &ModerationError) -> Response {
+fn error_page(error: &ModerationError) -> Response {
     tracing::error!(%error, "the page of domains failed");
     message(&UNAVAILABLE)
 }
@@ -279,18 +278,34 @@ pub(super) async fn show(
     let from = params.take("from").and_then(|from| from.parse().ok()).unwrap_or(0);
     match DomainsPage::of(&state, &member, from).await {
         Ok(mut page) => {
-            page.done = params.take("done").and_then(|word| said(&word));
+            page.done = params.take("done").and_then(|word| done_message(&word));
             app_page(StatusCode::OK, html(&page))
         }
-        Err(error) => failed(&error),
+        Err(error) => error_page(&error),
     }
 }
 
-/// Shows the page again with the problem of a form.
-async fn again(state: &App, member: &Member, typed: Typed, error: ModerationError) -> Response {
-    form_again(error, DomainsPage::of(state, member, 0), failed, |page, problem| {
-        page.wrong = shown_problem(problem, "");
-        page.typed = typed;
+/// Shows the page again with the problem of a form. `row_page` says on which page the domain has
+/// its row, if the form is the one in the row's menu.
+async fn form_problem(
+    state: &App,
+    member: &Member,
+    typed: Typed,
+    row_page: Option<usize>,
+    error: ModerationError,
+) -> Response {
+    let page = DomainsPage::of(state, member, row_page.unwrap_or(0));
+    page_with_problem(error, page, error_page, |page, problem| {
+        let wrong = field_problem(problem, "");
+        let is_typed = |row: &&mut DomainRow| row_page.is_some() && row.name == typed.domain;
+        match page.rows.iter_mut().find(is_typed) {
+            Some(row) => {
+                row.wrong = wrong;
+                (row.root, row.not_found, row.expired) =
+                    (typed.root, typed.not_found, typed.expired);
+            }
+            None => (page.wrong, page.typed) = (wrong, typed),
+        }
     })
     .await
 }
@@ -308,6 +323,8 @@ pub(super) async fn put(
         not_found: take("not_found"),
         expired: take("expired"),
     };
+    // Only the form in the menu of a row says on which page it is.
+    let row_page = fields.take("from").and_then(|from| from.parse().ok());
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let draft = DomainDraft {
         root: given(&typed.root),
@@ -315,8 +332,8 @@ pub(super) async fn put(
         expired: given(&typed.expired),
     };
     match state.moderation.put_domain(&member.principal, &typed.domain, draft).await {
-        Ok(_) => go("/domains?done=saved"),
-        Err(error) => again(&state, &member, typed, error).await,
+        Ok(_) => redirect_to("/domains?done=saved"),
+        Err(error) => form_problem(&state, &member, typed, row_page, error).await,
     }
 }
 
@@ -327,10 +344,10 @@ pub(super) async fn remove(
     let domain = fields.take("domain").unwrap_or_default();
     match state.moderation.remove_domain(&member.principal, &domain).await {
         // One that is already gone counts as removed.
-        Ok(()) | Err(ModerationError::NoDomain) => go("/domains?done=removed"),
+        Ok(()) | Err(ModerationError::NoDomain) => redirect_to("/domains?done=removed"),
         Err(ModerationError::DomainInUse) => {
             let page = DomainsPage::of(&state, &member, 0);
-            form_again(ModerationError::DomainInUse, page, failed, |page, problem| {
+            page_with_problem(ModerationError::DomainInUse, page, error_page, |page, problem| {
                 // The field with this name is that of a new domain, so the problem is shown above
                 // the list.
                 let words = format!("{domain} stays. {}", sentence(problem));
@@ -338,6 +355,6 @@ pub(super) async fn remove(
             })
             .await
         }
-        Err(error) => failed(&error),
+        Err(error) => error_page(&error),
     }
 }

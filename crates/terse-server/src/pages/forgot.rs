@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
-use super::form::{FormError, OwnForm, sentence, shown_again};
+use super::form::{FormError, OwnForm, problem_page, sentence};
 use super::session::{guard, private_page};
 use super::{NOT_FOUND, PageFrame, html, message};
 use crate::http::extract::Peer;
@@ -51,7 +51,7 @@ pub(super) async fn send(
         Err(error) => {
             let problem = error.into();
             page.wrong = Some(("name", sentence(&problem)));
-            let mut response = shown_again(&problem, html(&page));
+            let mut response = problem_page(&problem, html(&page));
             guard(response.headers_mut());
             response
         }

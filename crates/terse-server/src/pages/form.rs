@@ -70,7 +70,7 @@ pub(super) fn sentence(problem: &Problem) -> String {
 }
 
 /// What is wrong with this field.
-pub(super) fn problem_on<'a>(wrong: Option<&'a (String, String)>, field: &str) -> Option<&'a str> {
+pub(super) fn problem_of<'a>(wrong: Option<&'a (String, String)>, field: &str) -> Option<&'a str> {
     let (wrong, words) = wrong?;
     (wrong == field).then_some(words)
 }
@@ -85,12 +85,12 @@ pub(super) fn problem_beside<'a>(
 }
 
 /// The field of a problem, or this one, and a sentence to show.
-pub(super) fn shown_problem(problem: &Problem, default_field: &str) -> Option<(String, String)> {
+pub(super) fn field_problem(problem: &Problem, default_field: &str) -> Option<(String, String)> {
     Some((problem.field().unwrap_or(default_field).to_owned(), sentence(problem)))
 }
 
 /// The page of a form with its problem, with the problem's status and rate limit headers.
-pub(super) fn shown_again(problem: &Problem, text: String) -> Response {
+pub(super) fn problem_page(problem: &Problem, text: String) -> Response {
     let mut response =
         page(StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST), text);
     if let Some(verdict) = problem.verdict() {

@@ -5,13 +5,8 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use terse_core::Timestamp;
 
-/// Formats a date and time in UTC.
-pub(super) fn moment(at: Timestamp) -> String {
-    moment_in(at, &TimeZone::UTC)
-}
-
 /// Formats a date and time in a zone, with the zone's abbreviation.
-pub(super) fn moment_in(at: Timestamp, zone: &TimeZone) -> String {
+pub(super) fn date_time_in(at: Timestamp, zone: &TimeZone) -> String {
     match jiff::Timestamp::from_millisecond(at.as_ms()) {
         Ok(at) => at.to_zoned(zone.clone()).strftime("%-d %B %Y, %H:%M %Z").to_string(),
         Err(_) => at.to_string(),
@@ -110,6 +105,9 @@ mod tests {
         }
         assert_eq!(ago(Timestamp::from_ms(0), Timestamp::from_ms(59_999)), "just now");
         assert_eq!(ago(Timestamp::from_ms(0), Timestamp::from_ms(7_200_000)), "2 hours ago");
-        assert_eq!(moment(Timestamp::from_ms(0)), "1 January 1970, 00:00 UTC");
+        assert_eq!(
+            date_time_in(Timestamp::from_ms(0), &TimeZone::UTC),
+            "1 January 1970, 00:00 UTC"
+        );
     }
 }

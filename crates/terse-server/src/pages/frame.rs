@@ -71,6 +71,11 @@ impl PageFrame {
         Self::of(state, headers).in_language(language)
     }
 
+    /// The same, for a visitor of whom more is known than the headers say.
+    pub(super) fn for_visitor(self, visitor: Visitor) -> Self {
+        Self { visitor, ..self }
+    }
+
     pub(crate) fn in_language(self, language: PageLanguage) -> Self {
         Self { language, ..self }
     }
@@ -93,6 +98,10 @@ impl PageFrame {
     /// The words of the page.
     pub(crate) fn m(&self) -> &'static Catalogue {
         catalogue(self.language)
+    }
+
+    pub(super) fn is_english(&self) -> bool {
+        self.language == PageLanguage::English
     }
 
     pub(super) fn lang(&self) -> &'static str {

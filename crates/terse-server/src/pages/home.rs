@@ -9,11 +9,10 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
 use terse_core::{Caller, CreateLink, Domain, Link, LinkDraft, LinkStatus};
 
-use super::form::{fields, sentence, shown_again};
-use super::format::{moment, span};
+use super::form::{fields, problem_page, sentence};
 use super::preview::not_shown;
-use super::session::go;
-use super::{CROSS_SITE, NOT_FOUND, PageFrame, Visitor, html, message, page};
+use super::session::redirect_to;
+use super::{CROSS_SITE, NOT_FOUND, PageFrame, Visitor, html, message};
 use crate::http::cookies::{cookie, session_cookie};
 use crate::http::extract::Peer;
 use crate::http::host::{domain_of, key_of, short_url};
@@ -38,7 +37,7 @@ struct Home {
     open: bool,
     /// Whether anyone may create an account.
     sign_up: bool,
-    /// The longest lifetime of a link.
+    /// When a link expires at the latest, such as `in 30 days`.
     longest: String,
     base: String,
     form: Form,
@@ -46,12 +45,16 @@ struct Home {
     made: Option<Made>,
     /// The field with the problem, and the problem.
     problem: Option<(&'static str, String)>,
+    /// Whether the problem is in English on a page in another language.
+    is_foreign_problem: bool,
 }
 
-/// The domain that the request is for, and whether the visitor is signed in.
+/// The domain that the request is for, whether the visitor is signed in, and the page around the
+/// form in the visitor's language.
 struct Here {
     domain: Domain,
     known: bool,
+    frame: PageFrame,
 }
 
 impl Here {
@@ -62,7 +65,9 @@ impl Here {
             && reader_of(state, headers)
                 .await
                 .is_ok_and(|principal| principal.caller != Caller::Anonymous);
-        Self { domain: domain_of(state, uri, headers), known }
+        let visitor = if known { Visitor::SignedIn } else { Visitor::SignedOut };
+        let frame = PageFrame::translated(state, headers).for_visitor(visitor);
+        Self { domain: domain_of(state, uri, headers), known, frame }
     }
 }
 
@@ -87,13 +92,13 @@ struct Made {
 
 impl Made {
     /// The link, if the public preview shows it too.
-    fn visible(link: &Link, state: &App) -> Option<Self> {
+    fn visible(link: &Link, state: &App, frame: &PageFrame) -> Option<Self> {
         let status = link.status(state.links.now());
         let shown = matches!(status, LinkStatus::Active | LinkStatus::Suspicious);
-        (shown && link.password.is_none()).then(|| Self::new(link, state))
+        (shown && link.password.is_none()).then(|| Self::new(link, state, frame))
     }
 
-    fn new(link: &Link, state: &App) -> Self {
+    fn new(link: &Link, state: &App, frame: &PageFrame) -> Self {
         let short = short_url(&link.key, &state.links.rules().hosts);
         let matrix = Matrix::of(&short, qrcode::EcLevel::M);
         let code = link.key.code.to_string();
@@ -101,7 +106,7 @@ impl Made {
             before: short.strip_suffix(&code).unwrap_or_default().to_owned(),
             code,
             target: link.target.to_string(),
-            ends: link.expires_at.map(|at| (moment(at), at.to_string())),
+            ends: link.expires_at.map(|at| (frame.m().date_time(at), at.to_string())),
             qr_path: matrix.as_ref().map(|matrix| matrix.path(2)).unwrap_or_default(),
             qr_across: matrix.as_ref().map_or(1, |matrix| matrix.across(2)),
             short,
@@ -121,20 +126,23 @@ impl Home {
             .into_iter()
             .filter(|life| here.known || Duration::from_secs(*life) < rules.anonymous_ttl);
         let base = rules.hosts.base_of(&here.domain);
-        let visitor = if here.known { Visitor::SignedIn } else { Visitor::SignedOut };
+        let m = here.frame.m();
         Self {
-            frame: PageFrame::new(state.site(), visitor),
+            frame: here.frame.clone(),
             known: here.known,
             open: rules.anonymous_create || here.known,
             sign_up: state.accounts.policy().open,
-            longest: span(rules.anonymous_ttl),
+            longest: m.after(rules.anonymous_ttl),
             base: base.split_once("://").map_or(base.as_str(), |(_, rest)| rest).to_owned(),
             lives: shorter
-                .map(|life| (life, span(Duration::from_secs(life)), form.ttl == life.to_string()))
+                .map(|life| {
+                    (life, m.after(Duration::from_secs(life)), form.ttl == life.to_string())
+                })
                 .collect(),
             form,
             made: None,
             problem: None,
+            is_foreign_problem: false,
         }
     }
 }
@@ -154,18 +162,18 @@ pub(super) async fn show(
     let (made, typed) = (take("made"), take("url").filter(|typed| !typed.trim().is_empty()));
     if let (Some(typed), true) = (&typed, here.known) {
         let query: String = url::form_urlencoded::byte_serialize(typed.as_bytes()).collect();
-        return go(&format!("/links/new?url={query}"));
+        return redirect_to(&format!("/links/new?url={query}"));
     }
     let long_url = typed.map(|typed| with_scheme(&typed)).unwrap_or_default();
     let mut home = Home::new(&state, &here, Form { long_url, ..Form::default() });
     if let Some(code) = made {
         let Some(key) = key_of(&state, &uri, &headers, &code) else { return message(&NOT_FOUND) };
         match state.public_links.find(&key, peer.0).await {
-            Ok(link) => home.made = Made::visible(&link, &state),
+            Ok(link) => home.made = Made::visible(&link, &state, &here.frame),
             Err(error) => return not_shown(error),
         }
     }
-    page(StatusCode::OK, html(&home))
+    here.frame.page(StatusCode::OK, html(&home))
 }
 
 pub(super) async fn shorten(
@@ -211,7 +219,7 @@ pub(super) async fn shorten(
     let left = creation.finish().await;
     let mut response = match result {
         // A redirect, so that reloading the result creates nothing.
-        Ok(created) => go(&format!("/?made={}", created.link.key.code)),
+        Ok(created) => redirect_to(&format!("/?made={}", created.link.key.code)),
         Err(error) => refused(&state, &here, form, &error.into()),
     };
     limit_headers::add(&left, response.headers_mut());
@@ -226,8 +234,18 @@ fn refused(state: &App, here: &Here, form: Form, problem: &Problem) -> Response 
         Some("ttl") => "ttl",
         _ => "long_url",
     };
-    home.problem = Some((field, sentence(problem)));
-    shown_again(problem, html(&home))
+    // In English the problem has a sentence of its own, which is more specific.
+    let is_english = here.frame.is_english();
+    let translated = here.frame.m().problem(problem.code(), problem.field());
+    let words = match translated.filter(|_| !is_english) {
+        Some(words) => words.to_owned(),
+        None => sentence(problem),
+    };
+    home.is_foreign_problem = !is_english && translated.is_none();
+    home.problem = Some((field, words));
+    let mut response = problem_page(problem, html(&home));
+    here.frame.mark_language(&mut response);
+    response
 }
 
 async fn read_form(headers: &HeaderMap, body: Body) -> Result<Form, Problem> {

@@ -15,7 +15,7 @@ use terse_core::{
 use super::format::{grouped, middle_cut};
 use super::link::domain_choices;
 use super::member::{AdminForm, AdminPage, Member, MemberForm};
-use super::session::{app_page, go, guard};
+use super::session::{app_page, guard, redirect_to};
 use super::shell::Shell;
 use super::upload::AdminUpload;
 use super::{NOT_FOUND, html, message};
@@ -34,13 +34,13 @@ struct ImportPage {
     shell: Shell,
     /// The short domains to choose from; empty if there is one.
     domains: Vec<String>,
-    progress: Option<Shown>,
+    progress: Option<ImportView>,
     wrong: Option<String>,
     max_mib: usize,
 }
 
 /// An import as the page shows it.
-struct Shown {
+struct ImportView {
     phase: ImportPhase,
     source: Option<&'static str>,
     used: Vec<(String, &'static str)>,
@@ -67,7 +67,7 @@ struct ReportRow {
     reason: String,
 }
 
-impl Shown {
+impl ImportView {
     fn new(progress: ImportProgress) -> Self {
         let left_out = progress.refused + progress.skipped;
         let report_len = progress.report.len();
@@ -142,7 +142,7 @@ fn page_for(state: &App, member: &Member) -> ImportPage {
     ImportPage {
         shell: member.shell(state, "/links"),
         domains: domain_choices(state),
-        progress: state.imports.progress(&member.principal).map(Shown::new),
+        progress: state.imports.progress(&member.principal).map(ImportView::new),
         wrong: None,
         max_mib: MAX_IMPORT_FILE >> 20,
     }
@@ -182,7 +182,7 @@ pub(super) async fn check(
     };
     let file = form.file("file").unwrap_or_default();
     match state.imports.check(&member.principal, file, ImportOptions { domain }) {
-        Ok(()) => go("/import"),
+        Ok(()) => redirect_to("/import"),
         Err(error) => refused(&state, &member, &error),
     }
 }
@@ -193,7 +193,7 @@ pub(super) async fn start(
     AdminForm(MemberForm { member, .. }): AdminForm,
 ) -> Response {
     match state.imports.start(&member.principal) {
-        Ok(()) => go("/import"),
+        Ok(()) => redirect_to("/import"),
         Err(error) => refused(&state, &member, &error),
     }
 }
@@ -204,7 +204,7 @@ pub(super) async fn discard(
     AdminForm(MemberForm { member, .. }): AdminForm,
 ) -> Response {
     state.imports.discard(&member.principal);
-    go("/import")
+    redirect_to("/import")
 }
 
 /// The rows that do not become links, as CSV.

@@ -9,7 +9,7 @@ use terse_core::{
 use super::format::{ago, middle_cut};
 use super::links::states;
 use super::member::{Member, MemberForm};
-use super::session::go;
+use super::session::redirect_to;
 use super::shell::Shell;
 use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, message};
 use crate::http::extract::Name;
@@ -85,7 +85,7 @@ impl LinkHead {
             tags: link.tags.iter().map(str::to_owned).collect(),
             states: pills,
             facts: facts(link, owner, shell),
-            made: shell.moment(link.created_at),
+            made: shell.date_time(link.created_at),
             made_ago: ago(link.created_at, now),
             is_archived: link.archived_at.is_some(),
             is_deleted: link.deleted_at.is_some(),
@@ -93,7 +93,7 @@ impl LinkHead {
             revision: link.revision.0,
             qr_path: matrix.as_ref().map(|matrix| matrix.path(2)).unwrap_or_default(),
             qr_across: matrix.as_ref().map_or(1, |matrix| matrix.across(2)),
-            done: done.and_then(said),
+            done: done.and_then(done_message),
             tab,
             short,
         }
@@ -158,10 +158,10 @@ fn facts(link: &Link, owner: Option<String>, shell: &Shell) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(owner.map(|owner| format!("owned by {owner}")));
     facts.push(format!("redirects with {}", link.redirect.status()));
-    facts.extend(link.valid_from.map(|at| format!("works from {}", shell.moment(at))));
+    facts.extend(link.valid_from.map(|at| format!("works from {}", shell.date_time(at))));
     facts.push(match link.expires_at {
         None => "never expires".to_owned(),
-        Some(at) => format!("expires {}", shell.moment(at)),
+        Some(at) => format!("expires {}", shell.date_time(at)),
     });
     if let Some(most) = link.max_clicks {
         facts.push(format!("at most {most} clicks"));
@@ -174,7 +174,7 @@ fn facts(link: &Link, owner: Option<String>, shell: &Shell) -> Vec<String> {
 
 /// The message after an action, by the `done` word in the query, and whether the action can be
 /// taken back by undo.
-fn said(word: &str) -> Option<(&'static str, bool)> {
+fn done_message(word: &str) -> Option<(&'static str, bool)> {
     Some(match word {
         "created" => ("The link is created.", false),
         "existing" => ("You already had a link with this target and these options.", false),
@@ -201,7 +201,7 @@ pub(super) fn key_of(state: &App, params: &mut Params, code: &str) -> Option<Lin
 
 /// A link that the member may see, and its owner's name if that is someone else or the member sees all
 /// links.
-pub(super) async fn found(
+pub(super) async fn find_link(
     state: &App,
     member: &Member,
     params: &mut Params,
@@ -209,7 +209,7 @@ pub(super) async fn found(
 ) -> Result<(Link, Option<String>), Response> {
     let key = key_of(state, params, code).ok_or_else(|| message(&NOT_FOUND))?;
     let caller: Caller = member.principal.caller;
-    let link = state.links.get(caller, &key).await.map_err(|error| failed(&error))?;
+    let link = state.links.get(caller, &key).await.map_err(|error| error_page(&error))?;
     if link.owner == member.here.account.id {
         // Who sees the links of others also sees which are their own.
         let name = caller.sees_all().then(|| member.here.account.name.to_string());
@@ -220,7 +220,7 @@ pub(super) async fn found(
 }
 
 /// The page for an error of a service.
-pub(super) fn failed(error: &LinkError) -> Response {
+pub(super) fn error_page(error: &LinkError) -> Response {
     match error {
         LinkError::NotFound => message(&NOT_FOUND),
         error => {
@@ -256,7 +256,7 @@ impl Action {
     fn back(&self, part: &str, done: &str) -> Response {
         let LinkKey { domain, code } = &self.key;
         let domain = (!domain.is_primary()).then(|| domain.as_str());
-        go(&path(code.as_str(), domain, part, &[("done", done.to_owned())]))
+        redirect_to(&path(code.as_str(), domain, part, &[("done", done.to_owned())]))
     }
 
     fn answer(&self, result: Result<Link, LinkError>, part: &str, done: &str) -> Response {
@@ -266,7 +266,7 @@ impl Action {
             Err(LinkError::Refused(_) | LinkError::Access(_) | LinkError::Limited(_)) => {
                 self.back(part, "refused")
             }
-            Err(error) => failed(&error),
+            Err(error) => error_page(&error),
         }
     }
 }
@@ -303,9 +303,9 @@ pub(super) async fn delete(
         Ok(()) => {
             let LinkKey { domain, code } = &action.key;
             let domain = (!domain.is_primary()).then(|| format!("%40{}", domain.as_str()));
-            go(&format!("/links?deleted={code}{}", domain.unwrap_or_default()))
+            redirect_to(&format!("/links?deleted={code}{}", domain.unwrap_or_default()))
         }
-        Err(error) => failed(&error),
+        Err(error) => error_page(&error),
     }
 }
 
@@ -343,6 +343,6 @@ pub(super) async fn undo(
 }
 
 /// A time, how long ago it was and the exact one.
-pub(super) fn when(shell: &Shell, at: Timestamp, now: Timestamp) -> (String, String) {
-    (ago(at, now), shell.moment(at))
+pub(super) fn ago_and_exact(shell: &Shell, at: Timestamp, now: Timestamp) -> (String, String) {
+    (ago(at, now), shell.date_time(at))
 }

@@ -60,6 +60,9 @@ pub(super) struct LinkForm {
     pub(super) redirect: String,
     pub(super) forward_query: bool,
     pub(super) crawlable: bool,
+    pub(super) archived: bool,
+    /// Whether a new link is made even if the account has one for the same target: `reuse=false`.
+    pub(super) always_new: bool,
     /// The rules as JSON.
     pub(super) rules: String,
     /// The rules as rows; `None` if the JSON applies.
@@ -98,6 +101,8 @@ impl LinkForm {
             redirect: take("redirect"),
             forward_query: !take("forward_query").is_empty(),
             crawlable: !take("crawlable").is_empty(),
+            archived: !take("archived").is_empty(),
+            always_new: take("reuse") == "false",
             rules: take("rules"),
             rows: None,
             row_action: RowAction::parse(&take("rows")),
@@ -142,6 +147,7 @@ impl LinkForm {
             redirect: link.redirect.status().to_string(),
             forward_query: link.forward_query,
             crawlable: link.crawlable,
+            archived: link.archived_at.is_some(),
             rules: rules.unwrap_or_default(),
             rows,
             preview: link.preview.as_ref().map(preview_texts).unwrap_or_default(),
@@ -253,6 +259,8 @@ impl LinkForm {
             domain: given(&self.domain),
             forward_query: Some(self.forward_query),
             crawlable: Some(self.crawlable),
+            archived: Some(self.archived),
+            reuse: Some(!self.always_new),
             ..CreateLink::default()
         };
         Ok(LinkDraft {
@@ -305,6 +313,7 @@ impl LinkForm {
             preview: self.preview().map_or(PatchField::Clear, PatchField::Set),
             forward_query: Some(self.forward_query),
             crawlable: Some(self.crawlable),
+            archived: Some(self.archived),
             ..LinkPatch::default()
         })
     }
@@ -356,6 +365,8 @@ impl LinkForm {
             || self.password_again
             || self.forward_query
             || self.crawlable
+            || self.archived
+            || self.always_new
             || !matches!(self.redirect.as_str(), "" | "302")
     }
 }

@@ -8,12 +8,12 @@ use terse_core::{Domain, Link, LinkError, Revision};
 
 use super::form::sentence;
 use super::home::with_scheme;
-use super::link::{domain_choices, found, page_of, path};
+use super::link::{domain_choices, find_link, page_of, path};
 use super::link_fields::LinkForm;
 use super::link_form_qr::FormQr;
 use super::member::{Member, MemberForm};
 use super::rule_form::RowAction;
-use super::session::{app_again, app_page, go};
+use super::session::{app_page, app_problem_page, redirect_to};
 use super::shell::Shell;
 use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
 use crate::dry_run::{DryRunOutcome, try_drafted};
@@ -125,9 +125,10 @@ impl FormPage {
         }
     }
 
-    /// The part of the short URL before the alias.
+    /// The part of the short URL before the alias, with the chosen domain.
     fn base(&self) -> String {
-        format!("{}/", self.shell.host())
+        let chosen = self.domains.iter().find(|name| **name == self.form.domain);
+        format!("{}/", chosen.map_or(self.shell.host(), String::as_str))
     }
 }
 
@@ -145,7 +146,7 @@ async fn after_row_action(state: &App, mut page: FormPage, action: RowAction) ->
         };
         match tried {
             Ok(outcome) => page.outcome = Some(outcome),
-            Err(problem) => return again(page, &problem),
+            Err(problem) => return form_problem(page, &problem),
         }
     }
     // The browser does not send a password back that a page shows, so the form asks for it again.
@@ -155,7 +156,7 @@ async fn after_row_action(state: &App, mut page: FormPage, action: RowAction) ->
 }
 
 /// Shows the form again with the problem and the typed values, but no password.
-fn again(mut page: FormPage, problem: &Problem) -> Response {
+fn form_problem(mut page: FormPage, problem: &Problem) -> Response {
     page.form.password_again = !page.form.password.is_empty();
     page.form.password = String::new();
     let field = match problem.field() {
@@ -164,7 +165,7 @@ fn again(mut page: FormPage, problem: &Problem) -> Response {
         None => "",
     };
     page.wrong = Some((field.to_owned(), sentence(problem)));
-    app_again(problem, html(&page))
+    app_problem_page(problem, html(&page))
 }
 
 pub(super) async fn new(
@@ -194,15 +195,15 @@ pub(super) async fn create(
     }
     let draft = match fields.done().and_then(|()| page.form.create(&page.form.zone(&page.shell))) {
         Ok(draft) => draft,
-        Err(problem) => return again(page, &problem),
+        Err(problem) => return form_problem(page, &problem),
     };
     let creator = match state.creation.admit(&member.principal, Some(address)).await {
         Ok(creator) => creator,
-        Err(error) => return again(page, &error.into()),
+        Err(error) => return form_problem(page, &error.into()),
     };
     let creation = match state.creation.begin(&creator, 1).await {
         Ok(creation) => creation,
-        Err(error) => return again(page, &error.into()),
+        Err(error) => return form_problem(page, &error.into()),
     };
     let result = creation.create(draft).await;
     let left = creation.finish().await;
@@ -211,9 +212,14 @@ pub(super) async fn create(
             let domain = &made.link.key.domain;
             let domain = (!domain.is_primary()).then(|| domain.as_str());
             let done = if made.new { "created" } else { "existing" };
-            go(&path(made.link.key.code.as_str(), domain, "", &[("done", done.to_owned())]))
+            redirect_to(&path(
+                made.link.key.code.as_str(),
+                domain,
+                "",
+                &[("done", done.to_owned())],
+            ))
         }
-        Err(error) => again(page, &error.into()),
+        Err(error) => form_problem(page, &error.into()),
     };
     limit_headers::add(&left, response.headers_mut());
     response
@@ -252,7 +258,7 @@ pub(super) async fn edit(
     params: Result<Params, Problem>,
 ) -> Response {
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
-    let link = match found(&state, &member, &mut params, &code).await {
+    let link = match find_link(&state, &member, &mut params, &code).await {
         Ok((link, _)) if link.deleted_at.is_none() => link,
         Ok(_) => return message(&NOT_FOUND),
         Err(response) => return response,
@@ -268,7 +274,7 @@ pub(super) async fn change(
     MemberForm { member, mut fields }: MemberForm,
 ) -> Response {
     let Ok(mut query) = query else { return message(&NOT_FOUND) };
-    let link = match found(&state, &member, &mut query, &code).await {
+    let link = match find_link(&state, &member, &mut query, &code).await {
         Ok((link, _)) => link,
         Err(response) => return response,
     };
@@ -287,14 +293,14 @@ pub(super) async fn change(
     };
     let patch = match patch.await {
         Ok(patch) => patch,
-        Err(problem) => return again(page, &problem),
+        Err(problem) => return form_problem(page, &problem),
     };
     let domain = (!link.key.domain.is_primary()).then(|| link.key.domain.as_str());
     let done = |word: &str| path(&code, domain, "", &[("done", word.to_owned())]);
     match state.links.patch(member.principal.caller, &link.key, &patch, expected).await {
-        Ok(changed) if changed.revision == link.revision => go(&done("unchanged")),
-        Ok(_) => go(&done("changed")),
-        Err(LinkError::Conflict) => go(&done("conflict")),
-        Err(error) => again(page, &error.into()),
+        Ok(changed) if changed.revision == link.revision => redirect_to(&done("unchanged")),
+        Ok(_) => redirect_to(&done("changed")),
+        Err(LinkError::Conflict) => redirect_to(&done("conflict")),
+        Err(error) => form_problem(page, &error.into()),
     }
 }

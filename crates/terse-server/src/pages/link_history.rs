@@ -7,7 +7,7 @@ use axum::response::Response;
 use terse_core::{Link, SocialPreview, Target, Timestamp};
 
 use super::format::middle_cut;
-use super::link::{LinkHead, failed, found, when};
+use super::link::{LinkHead, ago_and_exact, error_page, find_link};
 use super::member::Member;
 use super::rule_words::rule_sentences;
 use super::session::app_page;
@@ -46,8 +46,9 @@ struct Change {
 }
 
 /// The fields that an owner can change, as texts for the page.
-fn told(link: &Link, shell: &Shell) -> [(&'static str, String); 13] {
-    let time = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| shell.moment(at));
+fn field_texts(link: &Link, shell: &Shell) -> [(&'static str, String); 13] {
+    let time =
+        |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| shell.date_time(at));
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
     let tags: Vec<&str> = link.tags.iter().collect();
     [
@@ -56,7 +57,7 @@ fn told(link: &Link, shell: &Shell) -> [(&'static str, String); 13] {
         ("Tags", tags.join(", ")),
         ("Notes", link.notes.as_ref().map(|text| text.as_str().to_owned()).unwrap_or_default()),
         ("Expires", time(link.expires_at)),
-        ("Valid from", link.valid_from.map(|at| shell.moment(at)).unwrap_or_default()),
+        ("Valid from", link.valid_from.map(|at| shell.date_time(at)).unwrap_or_default()),
         ("Maximum clicks", link.max_clicks.map(|most| most.to_string()).unwrap_or_default()),
         ("Redirect", link.redirect.status().to_string()),
         ("Passes the query on", yes(link.forward_query)),
@@ -75,7 +76,7 @@ fn preview_words(preview: &SocialPreview) -> String {
 }
 
 fn changes(before: &Link, after: &Link, shell: &Shell) -> Vec<Change> {
-    let pairs = told(before, shell).into_iter().zip(told(after, shell));
+    let pairs = field_texts(before, shell).into_iter().zip(field_texts(after, shell));
     let mut changes: Vec<Change> = pairs
         .filter(|((_, before), (_, after))| before != after)
         .map(|((field, before), (_, after))| Change {
@@ -104,19 +105,19 @@ pub(super) async fn show(
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
     let done = params.take("done");
     let shell = member.shell(&state, "/links");
-    let (link, owner) = match found(&state, &member, &mut params, &code).await {
+    let (link, owner) = match find_link(&state, &member, &mut params, &code).await {
         Ok(found) => found,
         Err(response) => return response,
     };
     let (link, history) = match state.links.history(member.principal.caller, &link.key).await {
         Ok(history) => history,
-        Err(error) => return failed(&error),
+        Err(error) => return error_page(&error),
     };
     let now = state.links.now();
     let mut after = &link;
     let mut entries = Vec::with_capacity(history.len());
     for past in &history {
-        let (ago, exact) = when(&shell, past.until, now);
+        let (ago, exact) = ago_and_exact(&shell, past.until, now);
         let changes = changes(&past.link, after, &shell);
         entries.push(Entry { revision: past.link.revision.0, ago, exact, changes });
         after = &past.link;

@@ -10,12 +10,13 @@ use terse_core::clicks::{Click, ClickSubject, LinkId, OwnVisitor, Period, RawQue
 use terse_core::{Link, StoreError, Timestamp};
 
 use super::cards::bot_words;
-use super::link::{LinkHead, found, when};
+use super::link::{LinkHead, ago_and_exact, find_link};
 use super::link_stats::who;
 use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;
-use super::{NOT_FOUND, UNAVAILABLE, html, message};
+use super::{NOT_FOUND, UNAVAILABLE, html, message, names};
+use crate::counts::REPORT_TIMEOUT;
 use crate::http::extract::{Name, Peer};
 use crate::http::own_visitor::own_visitor;
 use crate::http::params::Params;
@@ -34,7 +35,6 @@ const SPANS: [Duration; 5] = [
     Duration::from_secs(60),
     Duration::ZERO,
 ];
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Template)]
 #[template(path = "link_live.html")]
@@ -42,6 +42,9 @@ struct LivePage {
     shell: Shell,
     head: LinkHead,
     clicks: Vec<LiveRow>,
+    /// For the rows that the script adds: the zone of their times, and the names of countries.
+    zone: String,
+    countries: String,
 }
 
 struct LiveRow {
@@ -58,7 +61,7 @@ struct LiveRow {
 
 impl LiveRow {
     fn new(click: &Click, own: &OwnVisitor, shell: &Shell, now: Timestamp) -> Self {
-        let (ago, exact) = when(shell, click.at, now);
+        let (ago, exact) = ago_and_exact(shell, click.at, now);
         let bot = click.bot.map(|kind| bot_words(kind.as_str()).to_owned());
         let referrer = click.referrer.as_deref().unwrap_or("direct").to_owned();
         let (repeat, own) = (click.repeat, own.made(click));
@@ -70,7 +73,8 @@ impl LiveRow {
 async fn latest(state: &App, link: &Link, now: Timestamp) -> Result<Vec<Click>, StoreError> {
     let month = Period { from: Some(now.saturating_sub(SPANS[0])), to: None };
     let subject = ClickSubject::Link(LinkId::of(link));
-    let report = tokio::time::timeout(TIMEOUT, state.clicks.report(&subject, month, now)).await;
+    let report =
+        tokio::time::timeout(REPORT_TIMEOUT, state.clicks.report(&subject, month, now)).await;
     let report =
         report.map_err(|_| StoreError::Unavailable("reading clicks takes too long".into()))?;
     let Some(last) = report?.tally.last else { return Ok(Vec::new()) };
@@ -78,7 +82,7 @@ async fn latest(state: &App, link: &Link, now: Timestamp) -> Result<Vec<Click>, 
     for span in SPANS {
         let from = Some(last.saturating_sub(span));
         let query = RawQuery { link: LinkId::of(link), from, to: None, after: None, limit: READ };
-        let page = match tokio::time::timeout(TIMEOUT, state.clicks.clicks(&query)).await {
+        let page = match tokio::time::timeout(REPORT_TIMEOUT, state.clicks.clicks(&query)).await {
             Ok(page) => page?,
             Err(_) => return Err(StoreError::Unavailable("reading clicks takes too long".into())),
         };
@@ -102,7 +106,7 @@ pub(super) async fn show(
 ) -> Response {
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
     let shell = member.shell(&state, "/links");
-    let (link, owner) = match found(&state, &member, &mut params, &code).await {
+    let (link, owner) = match find_link(&state, &member, &mut params, &code).await {
         Ok(found) => found,
         Err(response) => return response,
     };
@@ -117,5 +121,7 @@ pub(super) async fn show(
     let own = own_visitor(&state, address, &headers).await;
     let clicks = clicks.iter().map(|click| LiveRow::new(click, &own, &shell, now)).collect();
     let head = LinkHead::new(&state, &shell, &link, owner, "live", None);
-    app_page(StatusCode::OK, html(&LivePage { shell, head, clicks }))
+    let zone = shell.zone().iana_name().unwrap_or("UTC").to_owned();
+    let countries = names::country_list();
+    app_page(StatusCode::OK, html(&LivePage { shell, head, clicks, zone, countries }))
 }

@@ -6,10 +6,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::Logo;
 
-use super::form::{problem_on, shown_problem};
-use super::link::{LinkHead, found};
+use super::form::{field_problem, problem_of};
+use super::link::{LinkHead, find_link};
 use super::member::Member;
-use super::session::{app_again, app_page};
+use super::session::{app_page, app_problem_page};
 use super::shell::Shell;
 use super::{NOT_FOUND, html, message};
 use crate::http::extract::Name;
@@ -86,7 +86,7 @@ impl Typed {
 
 impl QrPage {
     fn wrong(&self, field: &str) -> Option<&str> {
-        problem_on(self.wrong.as_ref(), field)
+        problem_of(self.wrong.as_ref(), field)
     }
 
     fn sizes(&self) -> impl Iterator<Item = (u32, bool)> {
@@ -108,7 +108,7 @@ pub(super) async fn show(
 ) -> Response {
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
     let shell = member.shell(&state, "/links");
-    let (link, owner) = match found(&state, &member, &mut params, &code).await {
+    let (link, owner) = match find_link(&state, &member, &mut params, &code).await {
         Ok(found) => found,
         Err(response) => return response,
     };
@@ -144,7 +144,7 @@ pub(super) async fn show(
         logo_place: matrix.logo_place(drawing.margin),
         query: if logo { with_logo } else { plain },
         png_query,
-        wrong: problem.as_ref().and_then(|problem| shown_problem(problem, "fg")),
+        wrong: problem.as_ref().and_then(|problem| field_problem(problem, "fg")),
         shell,
         head,
         typed,
@@ -153,6 +153,6 @@ pub(super) async fn show(
     };
     match problem {
         None => app_page(StatusCode::OK, html(&page)),
-        Some(problem) => app_again(&problem, html(&page)),
+        Some(problem) => app_problem_page(&problem, html(&page)),
     }
 }

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::form::sentence;
-use super::link::{LinkHead, found};
+use super::link::{LinkHead, find_link};
 use super::member::Member;
 use super::rule_words::{RuleWords, in_words};
 use super::session::app_page;
@@ -107,7 +107,7 @@ pub(super) async fn show(
         language: take("language"),
         query: take("query"),
     };
-    let (link, owner) = match found(&state, &member, &mut params, &code).await {
+    let (link, owner) = match find_link(&state, &member, &mut params, &code).await {
         Ok(found) => found,
         Err(response) => return response,
     };

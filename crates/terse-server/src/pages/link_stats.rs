@@ -1,7 +1,5 @@
 //! The statistics of a link: figures, a chart, and where the clicks come from.
 
-use std::time::Duration;
-
 use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,22 +11,22 @@ use terse_core::{Link, StoreError};
 
 use super::cards::{CARDS, Card, bot_card, bot_words, card, csv};
 use super::chart::{Chart, ChartPoint};
+use super::form::FormError;
 use super::format::{ago, grouped};
-use super::link::{LinkHead, found, path};
+use super::link::{LinkHead, find_link, path};
 use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;
 use super::window::Window;
 use super::world_map::WorldMap;
 use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message, names};
+use crate::counts::REPORT_TIMEOUT;
 use crate::http::extract::Name;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 use crate::value_lists::ValueLists;
 
-/// How long the click store may take.
-const TIMEOUT: Duration = Duration::from_secs(10);
 /// How many values a card shows by name, and how many the whole table.
 const ON_CARD: usize = 6;
 const IN_TABLE: usize = 200;
@@ -48,7 +46,7 @@ struct StatsPage {
     /// Whether the period has no clicks.
     is_silent: bool,
     asked: ClickQuery,
-    problem: Option<(&'static str, String)>,
+    problem: Option<FormError>,
 }
 
 /// What the visitor asked for, as parameters.
@@ -181,8 +179,11 @@ pub(super) fn who(click: &Click) -> String {
 
 async fn report(state: &App, link: &Link, period: Period) -> Result<ClickReport, StoreError> {
     let subject = ClickSubject::Link(LinkId::of(link));
-    match tokio::time::timeout(TIMEOUT, state.clicks.report(&subject, period, state.links.now()))
-        .await
+    match tokio::time::timeout(
+        REPORT_TIMEOUT,
+        state.clicks.report(&subject, period, state.links.now()),
+    )
+    .await
     {
         Ok(report) => report,
         Err(_) => Err(StoreError::Unavailable("reading clicks takes too long".into())),
@@ -193,7 +194,7 @@ async fn report(state: &App, link: &Link, period: Period) -> Result<ClickReport,
 async fn last_click(state: &App, link: &Link, report: &ClickReport) -> Option<Click> {
     let from = report.tally.last;
     let query = RawQuery { link: LinkId::of(link), from, to: None, after: None, limit: 64 };
-    let reading = tokio::time::timeout(TIMEOUT, state.clicks.clicks(&query));
+    let reading = tokio::time::timeout(REPORT_TIMEOUT, state.clicks.clicks(&query));
     let page = reading.await.ok()?.ok()?;
     page.clicks.into_iter().rfind(|click| Some(click.at) == from)
 }
@@ -204,7 +205,7 @@ struct Read {
     owner: Option<String>,
     window: Window,
     bots: BotFilter,
-    problem: Option<(&'static str, String)>,
+    problem: Option<FormError>,
 }
 
 impl Read {
@@ -215,16 +216,11 @@ impl Read {
         params: &mut Params,
         code: &str,
     ) -> Result<Self, Response> {
-        let (link, owner) = found(state, member, params, code).await?;
+        let (link, owner) = find_link(state, member, params, code).await?;
         let now = state.links.now();
         let bots = params.take("bots").and_then(|word| BotFilter::parse(&word));
-        let (window, problem) = match Window::read(params, shell.zone(), now) {
-            Ok(window) => (window, None),
-            Err(problem) => {
-                let usual = Window::until("30d", shell.zone(), now);
-                (usual.map_err(|_| message(&BAD_FORM))?, Some(problem))
-            }
-        };
+        let read = Window::read(params, shell.zone(), now);
+        let (window, problem) = read.map_err(|_| message(&BAD_FORM))?;
         Ok(Self { link, owner, window, bots: bots.unwrap_or(BotFilter::Exclude), problem })
     }
 }
@@ -319,7 +315,7 @@ fn figures(
         imported: (link.imported_clicks > 0).then(|| grouped(link.imported_clicks)),
         last: report.tally.last.map(|at| Last {
             ago: ago(at, now),
-            exact: shell.moment(at),
+            exact: shell.date_time(at),
             who: last
                 .map(|click| match click.bot {
                     None => who(&click),

@@ -10,15 +10,15 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::clicks::{ClickSubject, Count, Interval, LinkId, Period, Unit, series};
 use terse_core::{
-    Link, LinkError, LinkKey, LinkStatus, ListQuery, OwnerFilter, OwnerId, Sort, TagCount,
-    Timestamp,
+    Link, LinkError, LinkKey, LinkStatus, ListQuery, MAX_SEARCH_LENGTH, OwnerFilter, OwnerId, Sort,
+    TagCount, Timestamp,
 };
 use tokio::task::JoinSet;
 
 use super::chart::sparkline;
 use super::format::{ago, grouped, middle_cut, parted};
 use super::link::{domain_choices, page_of, path};
-use super::links_bulk::{Pick, said};
+use super::links_bulk::{Pick, done_message};
 use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;
@@ -30,10 +30,9 @@ use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
-/// Links per page. All of them can be selected in one form.
-const PAGE: usize = 25;
-/// The longest text to search for, as in the API.
-const MAX_TEXT: usize = 256;
+/// Links per page: with usual titles, targets and tags the page has less than 50 KB. All of them can
+/// be selected in one form.
+const PAGE: usize = 20;
 /// The most tags that the filter offers.
 const TAGS: usize = 100;
 /// Links that expire later than this look like any other.
@@ -41,18 +40,21 @@ const SOON: Duration = Duration::from_secs(30 * 86_400);
 /// The longest target in a row, in characters.
 const TARGET: usize = 96;
 /// The longest target in a tooltip, and the longest title.
-const TOOLTIP: usize = 300;
+const TOOLTIP: usize = 200;
 const TITLE: usize = 120;
 /// The days of the small charts, and how long the page waits for them.
 const SPARK_DAYS: u64 = 14;
 const SPARK_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// What the list shows, by the word in the query.
-const SHOWS: [(&str, &str); 6] = [
+const SHOWS: [(&str, &str); 9] = [
     ("", "All"),
     ("active", "Active"),
     ("scheduled", "Scheduled"),
     ("expired", "Expired"),
+    ("used_up", "Used up"),
+    ("suspicious", "Suspicious"),
+    ("blocked", "Blocked"),
     ("archived", "Archived"),
     ("deleted", "Deleted"),
 ];
@@ -142,7 +144,9 @@ impl LinkRow {
     ) -> Self {
         let short = short_url(&link.key, &state.links.rules().hosts);
         let target = link.target.to_string();
-        let (target_start, target_end) = parted(&middle_cut(&target, TARGET));
+        // A row has little room: the usual scheme goes without saying.
+        let shown = target.strip_prefix("https://").unwrap_or(&target);
+        let (target_start, target_end) = parted(&middle_cut(shown, TARGET));
         let code = link.key.code.to_string();
         let domain = (!link.key.domain.is_primary()).then(|| link.key.domain.as_str());
         let part = |part| path(&code, domain, part, &[]);
@@ -167,7 +171,7 @@ impl LinkRow {
             spark,
             is_archived: link.archived_at.is_some(),
             is_deleted: link.deleted_at.is_some(),
-            made: shell.moment(link.created_at),
+            made: shell.date_time(link.created_at),
             made_ago: ago(link.created_at, now),
             made_at: link.created_at.to_string(),
         }
@@ -209,7 +213,7 @@ impl Filter {
             if list.iter().any(|(known, _)| *known == word) { word } else { String::new() }
         };
         Self {
-            text: take("q").trim().chars().take(MAX_TEXT).collect(),
+            text: take("q").trim().chars().take(MAX_SEARCH_LENGTH).collect(),
             tag: take("tag"),
             show: one_of(&SHOWS, take("show")),
             domain: take("domain"),
@@ -245,21 +249,22 @@ impl Filter {
         Self { tag: tag.to_owned(), ..self.clone() }.encoded(None)
     }
 
+    /// The parameters that are set, without the text.
+    fn without_text(&self) -> Vec<(&'static str, String)> {
+        let Self { text: _, tag, show, domain, sort, owner } = self.clone();
+        let all =
+            [("tag", tag), ("show", show), ("domain", domain), ("sort", sort), ("owner", owner)];
+        all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+    }
+
     fn encoded(&self, cursor: Option<&str>) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
-        let cursor = cursor.unwrap_or_default();
-        for (name, value) in [
-            ("q", &*self.text),
-            ("tag", &*self.tag),
-            ("show", &*self.show),
-            ("domain", &*self.domain),
-            ("sort", &*self.sort),
-            ("owner", &*self.owner),
-            ("cursor", cursor),
-        ] {
-            if !value.is_empty() {
-                query.append_pair(name, value);
-            }
+        if !self.text.is_empty() {
+            query.append_pair("q", &self.text);
+        }
+        query.extend_pairs(self.without_text());
+        if let Some(cursor) = cursor {
+            query.append_pair("cursor", cursor);
         }
         let query = query.finish();
         if query.is_empty() { "/links".to_owned() } else { format!("/links?{query}") }
@@ -310,13 +315,15 @@ pub(super) async fn show(
     if !member.principal.caller.sees_all() {
         filter.owner = String::new();
     }
-    let shell = member.shell(&state, "/links").searching(&filter.text);
-    // Each keystroke of a search asks for the rows alone: their charts would cost a report each.
-    let is_part = part.as_deref() == Some("rows");
-    let rows = match list(&state, &member, &shell, filter, cursor, !is_part).await {
+    let shell = member.shell(&state, "/links").searching(&filter.text, filter.without_text());
+    // Each keystroke of a search asks for the rows alone, since their charts cost a report each. After
+    // a pause the script asks for the rows with charts.
+    let is_part = matches!(part.as_deref(), Some("rows" | "charts"));
+    let with_charts = part.as_deref() != Some("rows");
+    let rows = match list(&state, &member, &shell, filter, cursor, with_charts).await {
         Ok(Some(rows)) => rows,
         Ok(None) => return message(&NOT_FOUND),
-        Err(error) => return failed(&error),
+        Err(error) => return error_page(&error),
     };
     if is_part {
         return app_page(StatusCode::OK, html(&rows));
@@ -330,7 +337,7 @@ pub(super) async fn show(
         rows,
         domains: domain_choices(&state),
         deleted: deleted.and_then(|text| just_deleted(&state, &text)),
-        done: done.and_then(|word| said(&word, count)),
+        done: done.and_then(|word| done_message(&word, count)),
     };
     app_page(StatusCode::OK, html(&page))
 }
@@ -349,11 +356,11 @@ struct Tags {
 async fn tags(state: &App, member: &Member) -> Response {
     match state.links.tags(member.principal.caller, TAGS).await {
         Ok(tags) => app_page(StatusCode::OK, html(&Tags { tags })),
-        Err(error) => failed(&error),
+        Err(error) => error_page(&error),
     }
 }
 
-pub(super) fn failed(error: &LinkError) -> Response {
+pub(super) fn error_page(error: &LinkError) -> Response {
     tracing::error!(%error, "the links of an account could not be listed");
     message(&UNAVAILABLE)
 }

@@ -5,10 +5,10 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use terse_core::{Code, Domain, LinkError, LinkKey, LinkPatch, Tags};
 
-use super::links::failed;
-use super::login::inside;
+use super::links::error_page;
+use super::login::local_path;
 use super::member::{Member, MemberForm};
-use super::session::go;
+use super::session::redirect_to;
 use super::{BAD_FORM, UNAVAILABLE, message};
 use crate::counts::counts;
 use crate::csv_cell::safe;
@@ -49,7 +49,7 @@ impl Pick {
 }
 
 /// The message after a bulk action.
-pub(super) fn said(word: &str, count: usize) -> Option<String> {
+pub(super) fn done_message(word: &str, count: usize) -> Option<String> {
     let links = if count == 1 { "1 link is".to_owned() } else { format!("{count} links are") };
     Some(match word {
         "archived" => format!("{links} archived."),
@@ -71,18 +71,18 @@ pub(super) async fn act(
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (action, tag, back) = (take("action"), take("tag").trim().to_owned(), take("back"));
     let back =
-        if back.starts_with("/links") { inside(&back).to_owned() } else { "/links".to_owned() };
+        if back.starts_with("/links") { local_path(&back).to_owned() } else { "/links".to_owned() };
     let picks = fields.take_all(Pick::PREFIX).into_iter();
     let picks = picks.map(|(name, domain)| Pick { name, domain }.key(&state));
     let Some(keys) = picks.collect::<Option<Vec<LinkKey>>>() else { return message(&BAD_FORM) };
     if keys.is_empty() || action.is_empty() {
-        return go(&said_at(&back, "none", 0));
+        return redirect_to(&done_path(&back, "none", 0));
     }
     if action == "export" {
         return export(&state, &member, &keys).await;
     }
     if matches!(&*action, "tag" | "untag") && Tags::parse(&[&tag]).is_err() {
-        return go(&said_at(&back, "tag", 0));
+        return redirect_to(&done_path(&back, "tag", 0));
     }
     let mut done = Vec::new();
     for key in keys {
@@ -90,7 +90,7 @@ pub(super) async fn act(
             Some(Ok(())) => done.push(key),
             // A link that is gone, or that the rules do not let change, is left out of the count.
             Some(Err(LinkError::NotFound | LinkError::Refused(_) | LinkError::Conflict)) => {}
-            Some(Err(error)) => return failed(&error),
+            Some(Err(error)) => return error_page(&error),
             None => return message(&BAD_FORM),
         }
     }
@@ -100,7 +100,7 @@ pub(super) async fn act(
             false => format!("{code}@{}", domain.as_str()),
         });
         let codes = codes.collect::<Vec<_>>().join(",");
-        return go(&with(&back, &[("deleted", &codes)]));
+        return redirect_to(&with(&back, &[("deleted", &codes)]));
     }
     let word = match &*action {
         "archive" => "archived",
@@ -109,7 +109,7 @@ pub(super) async fn act(
         "tag" => "tagged",
         _ => "untagged",
     };
-    go(&said_at(&back, word, done.len()))
+    redirect_to(&done_path(&back, word, done.len()))
 }
 
 /// Does one action on one link; `None` if there is no such action.
@@ -134,7 +134,7 @@ async fn apply(
     Some(state.links.patch(caller, key, &patch, None).await.map(|_| ()))
 }
 
-fn said_at(back: &str, word: &str, count: usize) -> String {
+fn done_path(back: &str, word: &str, count: usize) -> String {
     with(back, &[("done", word), ("count", &count.to_string())])
 }
 
@@ -154,7 +154,7 @@ async fn export(state: &App, member: &Member, keys: &[LinkKey]) -> Response {
         match state.links.get(member.principal.caller, key).await {
             Ok(link) => links.push(link),
             Err(LinkError::NotFound) => {}
-            Err(error) => return failed(&error),
+            Err(error) => return error_page(&error),
         }
     }
     let counts = counts(state, links.iter()).await;

@@ -6,8 +6,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use terse_core::accounts::{AccountError, SignInStep};
 
-use super::form::{FormError, OwnForm, sentence, shown_again};
-use super::session::{begin, end, go, go_with, guard, private_page, signed_in};
+use super::form::{FormError, OwnForm, problem_page, sentence};
+use super::session::{
+    begin, end, guard, private_page, redirect_to, redirect_with_cookie, signed_in,
+};
 use super::{PageFrame, UNAVAILABLE, html, message};
 use crate::http::extract::Peer;
 use crate::http::params::Params;
@@ -61,14 +63,14 @@ pub(super) async fn show(
     let mut take = |name| params.as_mut().and_then(|params| params.take(name));
     let (next, done) = (take("next").unwrap_or_default(), take("done"));
     match signed_in(&state, &headers).await {
-        Ok(Some(_)) => go(inside(&next)),
+        Ok(Some(_)) => redirect_to(local_path(&next)),
         Ok(None) => {
-            let next = if inside(&next) == HOME { String::new() } else { next };
+            let next = if local_path(&next) == HOME { String::new() } else { next };
             let mut login = Login::new(&state, &headers, String::new(), next);
             login.done = (done.as_deref() == Some("reset")).then_some(NEW_PASSWORD);
             private_page(StatusCode::OK, html(&login))
         }
-        Err(error) => away(&error),
+        Err(error) => account_error_page(&error),
     }
 }
 
@@ -83,9 +85,10 @@ pub(super) async fn sign_in(
     let signed_in = async {
         fields.done()?;
         match state.accounts.check_password(address, &name, password).await? {
-            SignInStep::Done(account) => {
-                Ok(go_with(inside(&next), begin(&state, &headers, &account).await?))
-            }
+            SignInStep::Done(account) => Ok(redirect_with_cookie(
+                local_path(&next),
+                begin(&state, &headers, &account).await?,
+            )),
             SignInStep::Code { ticket } => {
                 let page = CodePage::new(&state, &headers, ticket, next.clone());
                 Ok(private_page(StatusCode::OK, html(&page)))
@@ -94,7 +97,7 @@ pub(super) async fn sign_in(
     };
     match signed_in.await {
         Ok(response) => response,
-        Err(problem) => again(&state, &headers, name, next, &problem),
+        Err(problem) => form_problem(&state, &headers, name, next, &problem),
     }
 }
 
@@ -116,7 +119,7 @@ impl CodePage {
 
 /// The second page cannot be opened without a password.
 pub(super) async fn show_code() -> Response {
-    go("/login")
+    redirect_to("/login")
 }
 
 pub(super) async fn check_code(
@@ -132,28 +135,28 @@ pub(super) async fn check_code(
         begin(&state, &headers, &account).await
     };
     let error = match signed_in.await {
-        Ok(cookie) => return go_with(inside(&next), cookie),
+        Ok(cookie) => return redirect_with_cookie(local_path(&next), cookie),
         Err(error) => error,
     };
     if matches!(error, AccountError::SignInOver) {
-        return again(&state, &headers, String::new(), next, &error.into());
+        return form_problem(&state, &headers, String::new(), next, &error.into());
     }
     let problem = Problem::from(error);
     let mut page = CodePage::new(&state, &headers, ticket, next);
     page.wrong = Some(("code", sentence(&problem)));
-    let mut response = shown_again(&problem, html(&page));
+    let mut response = problem_page(&problem, html(&page));
     guard(response.headers_mut());
     response
 }
 
 pub(super) async fn sign_out(State(state): Web, headers: HeaderMap, _: OwnForm) -> Response {
     match end(&state, &headers).await {
-        Ok(cookie) => go_with("/", cookie),
-        Err(error) => away(&error),
+        Ok(cookie) => redirect_with_cookie("/", cookie),
+        Err(error) => account_error_page(&error),
     }
 }
 
-fn again(
+fn form_problem(
     state: &App,
     headers: &HeaderMap,
     name: String,
@@ -162,20 +165,20 @@ fn again(
 ) -> Response {
     let mut login = Login::new(state, headers, name.chars().take(64).collect(), next);
     login.wrong = Some(("name", sentence(problem)));
-    let mut response = shown_again(problem, html(&login));
+    let mut response = problem_page(problem, html(&login));
     guard(response.headers_mut());
     response
 }
 
 /// Logs that the registry does not answer, and shows the error page.
-pub(super) fn away(error: &AccountError) -> Response {
+pub(super) fn account_error_page(error: &AccountError) -> Response {
     tracing::error!(%error, "account lookup failed");
     message(&UNAVAILABLE)
 }
 
 /// The page after sign-in: `next` if it is a path on this server in plain characters, else `HOME`.
 /// `//host` and `/\host` lead to other hosts.
-pub(super) fn inside(next: &str) -> &str {
+pub(super) fn local_path(next: &str) -> &str {
     let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let ours = next.starts_with('/') && !next.starts_with("//");
     if plain && ours && next.len() <= 512 { next } else { HOME }
@@ -188,7 +191,7 @@ mod tests {
     #[test]
     fn nobody_is_sent_elsewhere_after_signing_in() {
         for next in ["/", "/account?done=key", "/api/docs#x"] {
-            assert_eq!(inside(next), next);
+            assert_eq!(local_path(next), next);
         }
         let long = format!("/{}", "x".repeat(512));
         for next in [
@@ -202,7 +205,7 @@ mod tests {
             "/\n",
             &long,
         ] {
-            assert_eq!(inside(next), HOME, "{next:?}");
+            assert_eq!(local_path(next), HOME, "{next:?}");
         }
     }
 }

@@ -11,9 +11,9 @@ use terse_core::registry::{ReportState, Role};
 use url::form_urlencoded::byte_serialize;
 
 use super::form::OwnForm;
-use super::login::away;
-use super::session::{go, signed_in};
-use super::shell::{MOST_REPORTS, Shell};
+use super::login::account_error_page;
+use super::session::{redirect_to, signed_in};
+use super::shell::{MAX_COUNTED_REPORTS, Shell};
 use super::{NOT_FOUND, message};
 use crate::http::params::Params;
 use crate::http::state::App;
@@ -32,24 +32,28 @@ impl Member {
     pub(super) async fn of(state: &App, headers: HeaderMap, next: &str) -> Result<Self, Response> {
         let here = match signed_in(state, &headers).await {
             Ok(Some(here)) => here,
-            Ok(None) if next.is_empty() => return Err(go("/login")),
+            Ok(None) if next.is_empty() => return Err(redirect_to("/login")),
             Ok(None) => {
                 let next: String = byte_serialize(next.as_bytes()).collect();
-                return Err(go(&format!("/login?next={}", next.replace("%2F", "/"))));
+                return Err(redirect_to(&format!("/login?next={}", next.replace("%2F", "/"))));
             }
-            Err(error) => return Err(away(&error)),
+            Err(error) => return Err(account_error_page(&error)),
         };
         match state.accounts.principal(&here) {
             Ok(principal) => Ok(Self { here, principal, headers, reports: 0 }),
-            Err(error) => Err(away(&error)),
+            Err(error) => Err(account_error_page(&error)),
         }
     }
 
     /// Counts the reported links, for moderators and admins. Without an answer the page shows no
     /// number.
     async fn count_reports(&mut self, state: &App) {
-        let waiting =
-            state.moderation.reported(&self.principal, ReportState::Open, None, MOST_REPORTS);
+        let waiting = state.moderation.reported(
+            &self.principal,
+            ReportState::Open,
+            None,
+            MAX_COUNTED_REPORTS,
+        );
         self.reports = waiting.await.map_or(0, |waiting| waiting.len());
     }
 

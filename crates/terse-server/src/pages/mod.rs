@@ -47,6 +47,7 @@ mod session;
 mod shell;
 mod signup;
 mod system;
+mod tags;
 mod two_factor;
 mod upload;
 mod webhook;
@@ -128,11 +129,11 @@ fn account_pages() -> Router<Arc<App>> {
         .route("/account/connect", post(oidc::connect))
         .route("/account/disconnect", post(oidc::disconnect))
         .route("/join/oidc", post(oidc::join))
-        .route("/auth/oidc", get(oidc::leave))
-        .route("/auth/oidc/callback", get(oidc::arrive))
+        .route("/auth/oidc", get(oidc::to_provider))
+        .route("/auth/oidc/callback", get(oidc::callback))
 }
 
-/// The overview and the pages of links. `new` is a reserved word, so it is no code.
+/// The overview and the pages of links and tags. `new` is a reserved word, so it is no code.
 fn dashboard() -> Router<Arc<App>> {
     Router::new()
         .route("/dashboard", get(overview::show))
@@ -151,6 +152,9 @@ fn dashboard() -> Router<Arc<App>> {
         .route("/links/{code}/delete", post(link::delete))
         .route("/links/{code}/restore", post(link::restore))
         .route("/links/{code}/undo", post(link::undo))
+        .route("/tags", get(tags::show))
+        .route("/tags/rename", post(tags::rename))
+        .route("/tags/remove", post(tags::remove))
 }
 
 /// The webhooks of the account, and the short domains.
@@ -171,6 +175,7 @@ fn running() -> Router<Arc<App>> {
         .route("/moderation/hosts/unblock", post(moderation::unblock_host))
         .route("/accounts", get(accounts::show))
         .route("/accounts/invite", post(accounts::invite))
+        .route("/accounts/invitations/revoke", post(accounts::revoke))
         .route("/accounts/change", post(accounts::change))
         .route("/accounts/reset", post(accounts::reset))
         .route("/branding", get(branding::show).post(branding::save))
@@ -313,8 +318,8 @@ pub fn pages(operator: &Operator, hosts: &Hosts, language: PageLanguage) -> Page
 
 /// The page for a request that is refused before routing.
 #[derive(Template)]
-#[template(path = "refusal.html")]
-struct Refusal<'a> {
+#[template(path = "error.html")]
+struct ErrorPage<'a> {
     frame: &'a PageFrame,
     status: u16,
     heading: &'a str,
@@ -362,7 +367,7 @@ impl RefusalPages {
             StatusCode::MISDIRECTED_REQUEST => catalogue(language).unknown_host,
             StatusCode::NOT_FOUND => catalogue(language).not_found,
             StatusCode::INTERNAL_SERVER_ERROR => catalogue(language).failed,
-            _ => return self.rare(status, detail),
+            _ => return self.plain_text(status, detail),
         };
         let frame = self.frame().in_language(language);
         let (status_code, MessageText { heading, text, hint }) = (status.as_u16(), words);
@@ -370,16 +375,16 @@ impl RefusalPages {
             StatusCode::MISDIRECTED_REQUEST => fill(text, &self.primary_host),
             _ => text.to_owned(),
         };
-        let refusal = Refusal { frame: &frame, status: status_code, heading, text, hint };
-        frame.page(status, html(&refusal))
+        let error_page = ErrorPage { frame: &frame, status: status_code, heading, text, hint };
+        frame.page(status, html(&error_page))
     }
 
     /// What browsers do not send by themselves, in English.
-    fn rare(&self, status: StatusCode, text: &str) -> Response {
+    fn plain_text(&self, status: StatusCode, text: &str) -> Response {
         let heading = status.canonical_reason().unwrap_or("Request refused");
         let hint = "Check the address where you found it.";
         let frame = &self.frame();
-        page(status, html(&Refusal { frame, status: status.as_u16(), heading, text, hint }))
+        page(status, html(&ErrorPage { frame, status: status.as_u16(), heading, text, hint }))
     }
 }
 
@@ -415,7 +420,7 @@ fn message(message: impl Into<AnyMessage>) -> Response {
 }
 
 /// Writes the page of a response that was made by [`message`].
-pub(crate) fn framed(mut response: Response, frame: &PageFrame) -> Response {
+pub(crate) fn in_frame(mut response: Response, frame: &PageFrame) -> Response {
     let Some(message) = response.extensions_mut().remove::<AnyMessage>() else { return response };
     let (page, body) = message.page(frame).into_parts();
     for (name, value) in &page.headers {
@@ -430,7 +435,7 @@ pub(crate) fn not_found() -> Response {
 }
 
 /// The error page for a form that failed with this status.
-pub(crate) fn trouble(status: u16) -> Response {
+pub(crate) fn error_page_of_status(status: u16) -> Response {
     message(match status {
         429 => &TOO_MANY_TRIES,
         400..500 => &BAD_FORM,

@@ -6,17 +6,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::accounts::reason_or;
-use terse_core::moderation::{HostSearch, ModerationError, ReportDecision};
+use terse_core::moderation::{HostLink, HostSearch, ModerationError, ReportDecision};
 use terse_core::registry::{
     Actor, AuditEntry, AuditQuery, BlockedHost, ReportId, ReportState, ReportedLink,
 };
 use terse_core::{Code, Domain, LinkKey, ListMatch, OwnerId, Timestamp};
 
 use super::audit_words::{Subject, action_words, subject};
-use super::form::{problem_on, shown_problem};
+use super::form::{field_problem, problem_of};
 use super::format::{ago, grouped, middle_cut};
 use super::member::{Member, MemberForm, ModeratorForm, ModeratorPage};
-use super::session::{app_again, app_page, form_again, go};
+use super::session::{app_page, app_problem_page, page_with_problem, redirect_to};
 use super::shell::Shell;
 use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
 use crate::http::host::short_url;
@@ -43,6 +43,9 @@ struct ModerationPage {
     found: Option<FoundHost>,
     lists: Vec<ListRow>,
     records: Vec<Record>,
+    /// The path of the next records, and whether these are the latest.
+    older: Option<String>,
+    is_latest: bool,
     done: Option<&'static str>,
     wrong: Option<(String, String)>,
     /// What was typed into the form of blocked hosts.
@@ -53,7 +56,7 @@ struct ModerationPage {
 
 impl ModerationPage {
     fn is_wrong(&self, field: &str) -> bool {
-        problem_on(self.wrong.as_ref(), field).is_some()
+        problem_of(self.wrong.as_ref(), field).is_some()
     }
 
     fn message(&self) -> &str {
@@ -97,7 +100,9 @@ struct FoundHost {
 struct FoundLink {
     name: String,
     path: String,
+    /// The target that is on the host, and whether a redirect rule has it.
     target: String,
+    by_rule: bool,
     owner: String,
     status: &'static str,
     ago: String,
@@ -124,7 +129,7 @@ struct Record {
     why: String,
 }
 
-fn said(word: &str) -> Option<&'static str> {
+fn done_message(word: &str) -> Option<&'static str> {
     Some(match word {
         "blocked" => "The link is blocked. Visitors get 451.",
         "cleared" => "The link is cleared. It redirects, whatever lists and reports say.",
@@ -155,7 +160,10 @@ async fn reported(
             Some((middle_cut(link.target.as_str(), 120), owner, link.status(now).as_str()))
         }
     };
-    let reasons = reported.reasons.iter().map(|(reason, count)| format!("{reason} {count}"));
+    let reasons = reported.reasons.iter().map(|(reason, count)| match count {
+        1 => reason.to_string(),
+        _ => format!("{reason} × {count}"),
+    });
     Ok(Reported {
         code: key.code.to_string(),
         domain: if key.domain.is_primary() {
@@ -168,7 +176,7 @@ async fn reported(
         link,
         reasons: reasons.collect::<Vec<_>>().join(" · "),
         since: ago(reported.since, now),
-        since_exact: shell.moment(reported.since),
+        since_exact: shell.date_time(reported.since),
         texts: reported.texts.iter().map(|text| middle_cut(text, 400)).collect(),
         created: reported.created_at.as_ms(),
     })
@@ -183,14 +191,15 @@ async fn found_host(
         list.as_ref().map(|found| format!("{what} by the list {}", found.list))
     };
     let mut links = Vec::with_capacity(found.links.len());
-    for link in &found.links {
+    for HostLink { link, target, by_rule } in &found.links {
         let short = short_url(&link.key, &state.links.rules().hosts);
         let owner = state.accounts.name_of(link.owner).await.ok().flatten();
         links.push(FoundLink {
             name: short.split_once("://").map_or(short.as_str(), |(_, rest)| rest).to_owned(),
             // The page of a link is for its owner and admins; its preview is for everyone.
             path: format!("{short}+"),
-            target: middle_cut(link.target.as_str(), 120),
+            target: middle_cut(target.as_str(), 120),
+            by_rule: *by_rule,
             owner: owner.unwrap_or_else(|| "no account".to_owned()),
             status: link.status(now).as_str(),
             ago: ago(link.created_at, now),
@@ -232,7 +241,7 @@ async fn record(state: &App, shell: &Shell, entry: AuditEntry, now: Timestamp) -
     };
     Record {
         ago: ago(entry.at, now),
-        exact: shell.moment(entry.at),
+        exact: shell.date_time(entry.at),
         who,
         act: action_words(entry.act).unwrap_or_else(|| entry.act_name()).to_owned(),
         act_name: entry.act_name().to_owned(),
@@ -242,10 +251,19 @@ async fn record(state: &App, shell: &Shell, entry: AuditEntry, now: Timestamp) -
     }
 }
 
+/// Which page of the reports and of the audit log is shown.
+#[derive(Default)]
+struct Pages {
+    /// Reports after this one.
+    after: Option<ReportId>,
+    /// Records before the one with this number.
+    before: Option<u64>,
+}
+
 async fn page_for(
     state: &App,
     member: &Member,
-    after: Option<ReportId>,
+    Pages { after, before }: Pages,
 ) -> Result<ModerationPage, ModerationError> {
     let shell = member.shell(state, "/moderation");
     let (now, principal) = (state.links.now(), &member.principal);
@@ -259,9 +277,14 @@ async fn page_for(
         reports.push(reported(state, &shell, found, now).await?);
     }
     let hosts = state.moderation.blocked_hosts(principal).await?;
-    let query = AuditQuery { before: None, subject: None, act: None, limit: RECORDS };
+    let query = AuditQuery { before, subject: None, act: None, limit: RECORDS + 1 };
+    let mut entries = state.moderation.audit(principal, &query).await?;
+    let is_older = entries.len() > RECORDS;
+    entries.truncate(RECORDS);
+    let older = entries.last().filter(|_| is_older);
+    let older = older.map(|last| format!("/moderation?before={}#audit", last.number));
     let mut records = Vec::new();
-    for entry in state.moderation.audit(principal, &query).await? {
+    for entry in entries {
         records.push(record(state, &shell, entry, now).await);
     }
     let lists = state.moderation.lists(principal)?.into_iter().map(|list| ListRow {
@@ -284,6 +307,8 @@ async fn page_for(
         found: None,
         lists: lists.collect(),
         records,
+        older,
+        is_latest: before.is_none(),
         done: None,
         wrong: None,
         host: String::new(),
@@ -292,7 +317,7 @@ async fn page_for(
     })
 }
 
-fn failed(error: &ModerationError) -> Response {
+fn error_page(error: &ModerationError) -> Response {
     tracing::error!(%error, "the page of moderation failed");
     message(&UNAVAILABLE)
 }
@@ -303,12 +328,13 @@ pub(super) async fn show(
     params: Result<Params, Problem>,
 ) -> Response {
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
-    let after = params.take("after").and_then(|id| id.parse().ok()).map(ReportId);
-    let mut page = match page_for(&state, &member, after).await {
+    let mut number = |name| params.take(name).and_then(|id| id.parse().ok());
+    let pages = Pages { after: number("after").map(ReportId), before: number("before") };
+    let mut page = match page_for(&state, &member, pages).await {
         Ok(page) => page,
-        Err(error) => return failed(&error),
+        Err(error) => return error_page(&error),
     };
-    page.done = params.take("done").and_then(|word| said(&word));
+    page.done = params.take("done").and_then(|word| done_message(&word));
     page.search = params.take("search").unwrap_or_default();
     if page.search.trim().is_empty() {
         return app_page(StatusCode::OK, html(&page));
@@ -324,19 +350,29 @@ pub(super) async fn show(
             if problem.status() >= 500 {
                 return message(&UNAVAILABLE);
             }
-            page.wrong = shown_problem(&problem, "search");
-            return app_again(&problem, html(&page));
+            page.wrong = field_problem(&problem, "search");
+            return app_problem_page(&problem, html(&page));
         }
     }
     app_page(StatusCode::OK, html(&page))
 }
 
 /// Shows the page again with the problem of a form.
-async fn again(state: &App, member: &Member, host: String, error: ModerationError) -> Response {
-    form_again(error, page_for(state, member, None), failed, |page, problem| {
-        page.wrong = shown_problem(problem, "host");
-        page.host = host;
-    })
+async fn form_problem(
+    state: &App,
+    member: &Member,
+    host: String,
+    error: ModerationError,
+) -> Response {
+    page_with_problem(
+        error,
+        page_for(state, member, Pages::default()),
+        error_page,
+        |page, problem| {
+            page.wrong = field_problem(problem, "host");
+            page.host = host;
+        },
+    )
     .await
 }
 
@@ -363,15 +399,15 @@ pub(super) async fn decide(
         _ => return message(&BAD_FORM),
     };
     let Some(created_at) = created.parse().ok().map(Timestamp::from_ms) else {
-        return go("/moderation?done=refused");
+        return redirect_to("/moderation?done=refused");
     };
     let why = reason_or(&why, "decided in the dashboard");
     let reported = (&key, created_at);
     match state.moderation.decide_report(&member.principal, reported, decision, why).await {
-        Ok(()) => go(&format!("/moderation?done={word}")),
+        Ok(()) => redirect_to(&format!("/moderation?done={word}")),
         Err(error) => match Problem::from(error).status() {
             500.. => message(&UNAVAILABLE),
-            _ => go("/moderation?done=refused"),
+            _ => redirect_to("/moderation?done=refused"),
         },
     }
 }
@@ -384,8 +420,8 @@ pub(super) async fn block_host(
     let (host, why) = (take("host"), take("why"));
     let why = reason_or(&why, "blocked in the dashboard");
     match state.moderation.block_host(&member.principal, &host, why).await {
-        Ok(_) => go("/moderation?done=host-blocked"),
-        Err(error) => again(&state, &member, host, error).await,
+        Ok(_) => redirect_to("/moderation?done=host-blocked"),
+        Err(error) => form_problem(&state, &member, host, error).await,
     }
 }
 
@@ -396,7 +432,7 @@ pub(super) async fn unblock_host(
     let host = fields.take("host").unwrap_or_default();
     match state.moderation.unblock_host(&member.principal, &host, None).await {
         // A host that is not blocked any more counts as unblocked.
-        Ok(()) | Err(ModerationError::NotBlocked) => go("/moderation?done=host-unblocked"),
-        Err(error) => failed(&error),
+        Ok(()) | Err(ModerationError::NotBlocked) => redirect_to("/moderation?done=host-unblocked"),
+        Err(error) => error_page(&error),
     }
 }

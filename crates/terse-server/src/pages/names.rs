@@ -20,6 +20,12 @@ fn find<'a>(table: &[(&'static str, &'static str)], code: &'a str) -> &'a str {
     }
 }
 
+/// The codes and names of all countries, for a script: `AD Andorra|AE United Arab Emirates|…`.
+pub(super) fn country_list() -> String {
+    let all: Vec<String> = COUNTRIES.iter().map(|(code, name)| format!("{code} {name}")).collect();
+    all.join("|")
+}
+
 /// The codes of all countries.
 #[cfg(test)]
 pub(super) fn country_codes() -> impl Iterator<Item = &'static str> {

@@ -13,8 +13,8 @@ use terse_core::limits::LimitReached;
 use terse_core::registry::RegistryError;
 
 use super::form::OwnForm;
-use super::login::{HOME, away, inside};
-use super::session::{begin, go, go_with, guard, private_page, signed_in};
+use super::login::{HOME, account_error_page, local_path};
+use super::session::{begin, guard, private_page, redirect_to, redirect_with_cookie, signed_in};
 use super::{LIMITED, Message, PageFrame, html, message};
 use crate::http::cookies::{cookie, is_secure, set_cookie};
 use crate::http::extract::Peer;
@@ -81,7 +81,7 @@ struct RedirectingPage {
 }
 
 /// `/auth/oidc`: redirects the browser to the provider.
-pub(super) async fn leave(
+pub(super) async fn to_provider(
     State(state): Web,
     uri: Uri,
     headers: HeaderMap,
@@ -93,13 +93,13 @@ pub(super) async fn leave(
     let base = base.trim_end_matches('/');
     let here = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if !base.split_once("://").is_some_and(|(_, known)| known.eq_ignore_ascii_case(here)) {
-        return go(&format!("{base}/auth/oidc"));
+        return redirect_to(&format!("{base}/auth/oidc"));
     }
     let next = params.ok().and_then(|mut params| params.take("next")).unwrap_or_default();
-    let purpose = Purpose::SignIn { next: inside(&next).to_owned() };
+    let purpose = Purpose::SignIn { next: local_path(&next).to_owned() };
     match oidc.begin(purpose, state.links.now()).await {
-        Ok((url, flow)) => go_with(&url, flow_cookie(&state, oidc, Some(&flow))),
-        Err(error) => failed(&error),
+        Ok((url, flow)) => redirect_with_cookie(&url, flow_cookie(&state, oidc, Some(&flow))),
+        Err(error) => error_page(&error),
     }
 }
 
@@ -135,8 +135,8 @@ pub(super) async fn connect(
         Ok(Some(here)) => {
             onward(&state, &headers, oidc, Purpose::Connect { owner: here.account.id.0 }).await
         }
-        Ok(None) => go("/login"),
-        Err(error) => away(&error),
+        Ok(None) => redirect_to("/login"),
+        Err(error) => account_error_page(&error),
     }
 }
 
@@ -144,13 +144,13 @@ pub(super) async fn connect(
 pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, _: OwnForm) -> Response {
     let account = match signed_in(&state, &headers).await {
         Ok(Some(here)) => here.account,
-        Ok(None) => return go("/login"),
-        Err(error) => return away(&error),
+        Ok(None) => return redirect_to("/login"),
+        Err(error) => return account_error_page(&error),
     };
     match state.accounts.disconnect(&account).await {
-        Ok(_) => go("/account?done=disconnected"),
+        Ok(_) => redirect_to("/account?done=disconnected"),
         Err(AccountError::Forbidden { .. }) => message(&ONLY_WAY),
-        Err(error) => away(&error),
+        Err(error) => account_error_page(&error),
     }
 }
 
@@ -169,12 +169,12 @@ async fn onward(
             response.headers_mut().append(SET_COOKIE, flow_cookie(state, oidc, Some(&flow)));
             response
         }
-        Err(error) => failed(&error),
+        Err(error) => error_page(&error),
     }
 }
 
 /// `/auth/oidc/callback`: the provider redirects the browser back here.
-pub(super) async fn arrive(
+pub(super) async fn callback(
     State(state): Web,
     Peer(address): Peer,
     uri: Uri,
@@ -215,7 +215,7 @@ impl From<LimitReached> for Rejected {
 
 impl From<OidcError> for Rejected {
     fn from(error: OidcError) -> Self {
-        Self::Response(Box::new(failed(&error)))
+        Self::Response(Box::new(error_page(&error)))
     }
 }
 
@@ -226,7 +226,7 @@ impl From<AccountError> for Rejected {
             AccountError::IdentityTaken => Self::Message(&OTHERS),
             AccountError::LinkOver => Self::Message(&OVER),
             AccountError::Registry(RegistryError::NameTaken) => Self::Message(&FAILED),
-            error => Self::Response(Box::new(away(&error))),
+            error => Self::Response(Box::new(account_error_page(&error))),
         }
     }
 }
@@ -261,16 +261,16 @@ async fn complete_sign_in(
             let account = match accounts.by_identity(&person.identity).await? {
                 Some(account) => account,
                 None if oidc.settings().sign_up => {
-                    accounts.sign_up_oidc(&SignUp::Open, &foreign(person)).await?
+                    accounts.sign_up_oidc(&SignUp::Open, &provider_identity(person)).await?
                 }
                 None => return Err((&UNKNOWN).into()),
             };
-            Ok(go_with(inside(&next), begin(state, headers, &account).await?))
+            Ok(redirect_with_cookie(local_path(&next), begin(state, headers, &account).await?))
         }
         Purpose::Join { token } => {
             let way = SignUp::Invitation(&token);
-            let account = accounts.sign_up_oidc(&way, &foreign(person)).await?;
-            Ok(go_with(HOME, begin(state, headers, &account).await?))
+            let account = accounts.sign_up_oidc(&way, &provider_identity(person)).await?;
+            Ok(redirect_with_cookie(HOME, begin(state, headers, &account).await?))
         }
         Purpose::Connect { owner } => {
             let here = signed_in(state, headers)
@@ -278,12 +278,12 @@ async fn complete_sign_in(
                 .filter(|here| here.account.id == OwnerId(owner))
                 .ok_or(&FAILED)?;
             accounts.connect(&here.account, person.identity).await?;
-            Ok(go("/account?done=connected"))
+            Ok(redirect_to("/account?done=connected"))
         }
     }
 }
 
-fn foreign(person: ProviderAccount) -> OidcAccount {
+fn provider_identity(person: ProviderAccount) -> OidcAccount {
     OidcAccount { identity: person.identity, names: person.names }
 }
 
@@ -300,7 +300,7 @@ fn flow_cookie(state: &App, oidc: &OidcProvider, flow: Option<&Flow>) -> HeaderV
 }
 
 /// Logs the provider's error; the visitor learns only that the sign-in failed.
-fn failed(error: &OidcError) -> Response {
+fn error_page(error: &OidcError) -> Response {
     match error {
         OidcError::Unavailable(why) => {
             tracing::warn!(why, "OpenID Connect provider is unreachable");

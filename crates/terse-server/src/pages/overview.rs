@@ -1,8 +1,6 @@
 //! The overview: all clicks of an account, its busiest and newest links, and the first steps of a
 //! new account.
 
-use std::time::Duration;
-
 use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -12,6 +10,7 @@ use terse_core::clicks::{BotFilter, ClickReport, ClickSubject, Period};
 
 use super::cards::{Card, bot_words, card};
 use super::chart::Chart;
+use super::form::FormError;
 use super::format::grouped;
 use super::link_stats::{Figure, chart, visitors};
 use super::member::Member;
@@ -20,6 +19,7 @@ use super::session::app_page;
 use super::shell::Shell;
 use super::window::Window;
 use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
+use crate::counts::REPORT_TIMEOUT;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -27,13 +27,14 @@ use crate::value_lists::ValueLists;
 
 /// How many values a card shows.
 const ON_CARD: usize = 6;
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
     shell: Shell,
     window: Window,
+    /// What is wrong with the period that was typed.
+    problem: Option<FormError>,
     clicks: Figure,
     visitors: Figure,
     bots: String,
@@ -53,7 +54,7 @@ pub(super) async fn report(
 ) -> Result<ClickReport, StoreError> {
     let subject = ClickSubject::Owner(member.here.account.id);
     let reading = state.clicks.report(&subject, period, state.links.now());
-    match tokio::time::timeout(TIMEOUT, reading).await {
+    match tokio::time::timeout(REPORT_TIMEOUT, reading).await {
         Ok(report) => report,
         Err(_) => Err(StoreError::Unavailable("reading clicks takes too long".into())),
     }
@@ -66,7 +67,7 @@ pub(super) async fn show(
 ) -> Response {
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
     let shell = member.shell(&state, "/dashboard");
-    let Ok(window) = Window::read(&mut params, shell.zone(), state.links.now()) else {
+    let Ok((window, problem)) = Window::read(&mut params, shell.zone(), state.links.now()) else {
         return message(&BAD_FORM);
     };
     let reports = tokio::try_join!(
@@ -107,8 +108,10 @@ pub(super) async fn show(
         snippets: snippets(&state.links.rules().hosts.api_base()),
         shell,
         window,
+        problem,
     };
-    app_page(StatusCode::OK, html(&page))
+    let status = if page.problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    app_page(status, html(&page))
 }
 
 /// Calls of the API that create a link, with the address of this server.

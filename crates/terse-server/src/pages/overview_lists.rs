@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::time::Duration;
 
 use terse_core::clicks::{BusyLink, Period};
 use terse_core::{
@@ -15,7 +14,7 @@ use super::format::{ago, grouped, middle_cut};
 use super::link::{page_of, path};
 use super::member::Member;
 use super::shell::Shell;
-use crate::counts::counts;
+use crate::counts::{REPORT_TIMEOUT, counts};
 use crate::http::host::short_url;
 use crate::http::state::App;
 
@@ -30,7 +29,8 @@ const CANDIDATES: usize = 1000;
 const BUSY_MINUTES: i64 = 60;
 /// How much happened recently, and how many records of the account are read for it.
 const ACTIVITY: usize = 8;
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// For how many links the history is read: the latest changes of some are scans.
+const WITH_HISTORY: usize = 24;
 
 /// The lists of the overview.
 pub(super) struct Lists {
@@ -75,7 +75,7 @@ impl Lists {
         let clicks = &*state.clicks;
         let reading = state.links.busiest(member.principal.caller, clicks, period, WITH_TAGS);
         let slow = |_| StoreError::Unavailable("reading clicks takes too long".into());
-        let busiest = tokio::time::timeout(TIMEOUT, reading).await.map_err(slow)??;
+        let busiest = tokio::time::timeout(REPORT_TIMEOUT, reading).await.map_err(slow)??;
         let busy = busy(state, member, now);
         let counts = counts(state, newest.iter()).await;
         let figures = counts.iter().zip(&newest).map(|(count, link)| match count {
@@ -160,23 +160,29 @@ async fn activity(
         what,
         link,
         ago: ago(at, now),
-        exact: shell.moment(at),
+        exact: shell.date_time(at),
     };
     let named = |key: &LinkKey| Some((name_of(state, key), page_of(key)));
     let mut all = Vec::new();
-    let mut seen = HashSet::new();
+    let (mut seen, mut updated) = (HashSet::new(), Vec::new());
     for link in newest.iter().chain(busiest.iter().filter_map(|found| found.link.as_ref())) {
         if !seen.insert(&link.key) {
             continue;
         }
         all.push(entry(link.created_at, "created".to_owned(), named(&link.key)));
-        if let Some(at) = link.deleted_at {
-            all.push(entry(at, "deleted".to_owned(), named(&link.key)));
-        } else if link.updated_at > link.created_at {
+        match link.deleted_at {
+            Some(at) => all.push(entry(at, "deleted".to_owned(), named(&link.key))),
+            None => updated.push(link),
+        }
+    }
+    updated.sort_by_key(|link| Reverse(link.updated_at));
+    for link in updated.into_iter().take(WITH_HISTORY) {
+        // Without an answer, the change is left out.
+        if let Ok(Some(at)) = state.links.last_change(link).await {
             let domain = (!link.key.domain.is_primary()).then(|| link.key.domain.as_str());
             let history = path(link.key.code.as_str(), domain, "history", &[]);
             let what = "changed".to_owned();
-            all.push(entry(link.updated_at, what, Some((name_of(state, &link.key), history))));
+            all.push(entry(at, what, Some((name_of(state, &link.key), history))));
         }
     }
     for found in busy {

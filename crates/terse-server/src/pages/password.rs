@@ -86,7 +86,7 @@ pub(super) fn closed_page(state: &App, link: &Link, headers: &HeaderMap) -> Resp
     let closed = Closed {
         code: link.key.code.as_str(),
         short: short_url(&link.key, &state.links.rules().hosts),
-        made: m.moment(link.created_at),
+        made: m.date_time(link.created_at),
         made_ago: m.ago(link.created_at, now),
         made_at: link.created_at.to_string(),
         warn,

@@ -10,7 +10,7 @@ use axum::response::Response;
 use terse_core::moderation::MAX_REPORT_TEXT;
 use terse_core::{Caller, LinkKey, LinkStatus};
 
-use super::form::{fields, shown_again};
+use super::form::{fields, problem_page};
 use super::preview::not_shown;
 use super::{BLOCKED, CROSS_SITE, NOT_FOUND, PageFrame, html, message, page};
 use crate::http::extract::{Name, Peer};
@@ -164,7 +164,7 @@ fn refused(
         _ => format!("{} {}", m.bad_form.text, m.bad_form.hint),
     };
     form.problem = Some((problem.field() == Some("text"), words));
-    let mut response = shown_again(problem, html(&form));
+    let mut response = problem_page(problem, html(&form));
     form.frame.mark_language(&mut response);
     response
 }

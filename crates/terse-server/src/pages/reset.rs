@@ -6,8 +6,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use terse_core::accounts::AccountError;
 
-use super::form::{FormError, OwnForm, sentence, shown_again};
-use super::session::{go_with, guard, no_cookie, private_page};
+use super::form::{FormError, OwnForm, problem_page, sentence};
+use super::session::{guard, no_cookie, private_page, redirect_with_cookie};
 use super::signup::{mismatch, token_in};
 use super::{Message, PageFrame, UNAVAILABLE, html, message};
 use crate::http::extract::Peer;
@@ -71,7 +71,7 @@ pub(super) async fn set(
         return shown(&state, &headers, token, name, &mismatch());
     }
     match state.accounts.reset_password(address, &token, password).await {
-        Ok(_) => go_with("/login?done=reset", no_cookie(&state)),
+        Ok(_) => redirect_with_cookie("/login?done=reset", no_cookie(&state)),
         Err(AccountError::LinkOver) => message(&OVER),
         Err(error) => shown(&state, &headers, token, name, &error.into()),
     }
@@ -87,7 +87,7 @@ fn shown(
 ) -> Response {
     let frame = PageFrame::of(state, headers);
     let wrong = Some(("password", sentence(problem)));
-    let mut response = shown_again(problem, html(&ResetPage { frame, token, name, wrong }));
+    let mut response = problem_page(problem, html(&ResetPage { frame, token, name, wrong }));
     guard(response.headers_mut());
     response
 }

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use terse_core::accounts::{AccountError, SignedIn};
 use terse_core::registry::Account;
 
-use super::form::shown_again;
+use super::form::problem_page;
 use super::{APP_CSP, UNAVAILABLE, html, message, page};
 use crate::http::cookies::{cookie, session_cookie, set_cookie};
 use crate::http::problem::Problem;
@@ -51,7 +51,7 @@ pub(super) fn no_cookie(state: &App) -> HeaderValue {
 }
 
 /// Redirects the browser after a form.
-pub(super) fn go(path: &str) -> Response {
+pub(super) fn redirect_to(path: &str) -> Response {
     let location = HeaderValue::from_str(path).unwrap_or_else(|_| HeaderValue::from_static("/"));
     let mut response = (StatusCode::SEE_OTHER, [(LOCATION, location)]).into_response();
     guard(response.headers_mut());
@@ -59,8 +59,8 @@ pub(super) fn go(path: &str) -> Response {
 }
 
 /// The same, and sets a cookie.
-pub(super) fn go_with(path: &str, cookie: HeaderValue) -> Response {
-    let mut response = go(path);
+pub(super) fn redirect_with_cookie(path: &str, cookie: HeaderValue) -> Response {
+    let mut response = redirect_to(path);
     response.headers_mut().append(SET_COOKIE, cookie);
     response
 }
@@ -80,19 +80,19 @@ pub(super) fn app_page(status: StatusCode, html: String) -> Response {
 }
 
 /// A page of the dashboard with the problem of a form.
-pub(super) fn app_again(problem: &Problem, html: String) -> Response {
-    let mut response = shown_again(problem, html);
+pub(super) fn app_problem_page(problem: &Problem, html: String) -> Response {
+    let mut response = problem_page(problem, html);
     guard(response.headers_mut());
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(APP_CSP));
     response
 }
 
 /// The page of a form again, with the problem that `show` adds to it. A failure of the server has a
-/// page of its own; `failed` answers if the page cannot be built.
-pub(super) async fn form_again<P: Template, E>(
+/// page of its own; `error_page` answers if the page cannot be built.
+pub(super) async fn page_with_problem<P: Template, E>(
     problem: impl Into<Problem>,
     page: impl Future<Output = Result<P, E>>,
-    failed: impl FnOnce(&E) -> Response,
+    error_page: impl FnOnce(&E) -> Response,
     show: impl FnOnce(&mut P, &Problem),
 ) -> Response {
     let problem = problem.into();
@@ -102,9 +102,9 @@ pub(super) async fn form_again<P: Template, E>(
     match page.await {
         Ok(mut page) => {
             show(&mut page, &problem);
-            app_again(&problem, html(&page))
+            app_problem_page(&problem, html(&page))
         }
-        Err(error) => failed(&error),
+        Err(error) => error_page(&error),
     }
 }
 

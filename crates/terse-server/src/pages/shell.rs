@@ -7,7 +7,7 @@ use terse_core::registry::{Account, Role};
 use terse_core::{Domain, Timestamp};
 
 use super::PageFrame;
-use super::format::moment_in;
+use super::format::date_time_in;
 use super::frame::Visitor;
 use crate::http::cookies::cookie;
 use crate::http::state::App;
@@ -26,9 +26,10 @@ pub(super) struct Entry {
 }
 
 /// The paths, labels and icons of the entries that every account has.
-const ENTRIES: [(&str, &str, &str); 5] = [
+const ENTRIES: [(&str, &str, &str); 6] = [
     ("/dashboard", "Overview", "overview"),
     ("/links", "Links", "links"),
+    ("/tags", "Tags", "tags"),
     ("/domains", "Domains", "domains"),
     ("/webhooks", "Webhooks", "webhooks"),
     ("/api/docs", "API", "api"),
@@ -44,7 +45,7 @@ const ADMIN_ENTRIES: [(&str, &str, &str, Role); 4] = [
 ];
 
 /// Up to how many reported links are counted.
-pub(super) const MOST_REPORTS: usize = 100;
+pub(super) const MAX_COUNTED_REPORTS: usize = 100;
 
 /// The frame of a page of the dashboard.
 #[derive(Clone)]
@@ -56,8 +57,10 @@ pub(super) struct Shell {
     /// The entry that the page belongs to.
     current: &'static str,
     search: String,
+    /// What else a search keeps: the names and values of hidden fields.
+    search_fields: Vec<(&'static str, String)>,
     zone: TimeZone,
-    /// How many reported links wait for a decision, counted up to [`MOST_REPORTS`].
+    /// How many reported links wait for a decision, counted up to [`MAX_COUNTED_REPORTS`].
     reports: usize,
 }
 
@@ -75,6 +78,7 @@ impl Shell {
             host: state.links.rules().hosts.name_of(&Domain::primary()).to_owned(),
             current,
             search: String::new(),
+            search_fields: Vec::new(),
             zone: chosen_zone(account).unwrap_or_else(|| zone_of(headers)),
             reports: 0,
         }
@@ -85,9 +89,9 @@ impl Shell {
         Self { reports, ..self }
     }
 
-    /// The same, with a text in the search field.
-    pub(super) fn searching(self, search: &str) -> Self {
-        Self { search: search.to_owned(), ..self }
+    /// The same, with a text in the search field, and with filters that the next search keeps.
+    pub(super) fn searching(self, search: &str, kept: Vec<(&'static str, String)>) -> Self {
+        Self { search: search.to_owned(), search_fields: kept, ..self }
     }
 
     pub(super) fn site_name(&self) -> String {
@@ -129,13 +133,17 @@ impl Shell {
         &self.search
     }
 
+    pub(super) fn search_fields(&self) -> &[(&'static str, String)] {
+        &self.search_fields
+    }
+
     pub(super) fn zone(&self) -> &TimeZone {
         &self.zone
     }
 
     /// A date and time in the viewer's zone.
-    pub(super) fn moment(&self, at: Timestamp) -> String {
-        moment_in(at, &self.zone)
+    pub(super) fn date_time(&self, at: Timestamp) -> String {
+        date_time_in(at, &self.zone)
     }
 
     /// A date in the viewer's zone, with the year if it is another one than now.
@@ -179,7 +187,7 @@ impl Shell {
         let waiting = match self.reports {
             _ if path != "/moderation" => None,
             0 => None,
-            count if count >= MOST_REPORTS => Some(format!("{}+", MOST_REPORTS - 1)),
+            count if count >= MAX_COUNTED_REPORTS => Some(format!("{}+", MAX_COUNTED_REPORTS - 1)),
             count => Some(count.to_string()),
         };
         Entry { path, label, icon, current: self.is_current(path), waiting }

@@ -7,9 +7,9 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use terse_core::accounts::{AccountError, SignUp};
 
-use super::form::{FormError, OwnForm, sentence, shown_again};
-use super::login::{HOME, away};
-use super::session::{begin, go_with, guard, private_page};
+use super::form::{FormError, OwnForm, problem_page, sentence};
+use super::login::{HOME, account_error_page};
+use super::session::{begin, guard, private_page, redirect_with_cookie};
 use super::{Message, PageFrame, html, message};
 use crate::http::extract::Peer;
 use crate::http::params::Params;
@@ -115,7 +115,7 @@ pub(super) async fn setup(
         Ok(true) => form(&state, &headers, SignupMethod::Setup, token),
         Ok(false) if !token.is_empty() => message(&SET_UP),
         Ok(false) => nothing_here(uri, headers).await,
-        Err(error) => away(&error),
+        Err(error) => account_error_page(&error),
     }
 }
 
@@ -131,7 +131,7 @@ pub(super) async fn join(
         token => match state.accounts.is_invited(&token).await {
             Ok(true) => form(&state, &headers, SignupMethod::Join, token),
             Ok(false) => message(&OVER),
-            Err(error) => away(&error),
+            Err(error) => account_error_page(&error),
         },
     }
 }
@@ -208,7 +208,7 @@ async fn submit(
         Ok(false) if method == SignupMethod::Setup && !token.is_empty() => return message(&SET_UP),
         // A sign-up that is closed looks like a page that does not exist.
         Ok(false) => return nothing_here(uri, headers).await,
-        Err(error) => return away(&error),
+        Err(error) => return account_error_page(&error),
     }
     let signed_up = async {
         fields.done()?;
@@ -222,7 +222,7 @@ async fn submit(
         Ok(Some(begin(state, &headers, &account).await?))
     };
     let problem = match signed_up.await {
-        Ok(Some(cookie)) => return go_with(HOME, cookie),
+        Ok(Some(cookie)) => return redirect_with_cookie(HOME, cookie),
         Ok(None) if method == SignupMethod::Join => return message(&OVER),
         Ok(None) if method == SignupMethod::Setup => return message(&SET_UP),
         Ok(None) => return nothing_here(uri, headers).await,
@@ -243,7 +243,7 @@ async fn submit(
         provider,
         wrong: Some((field, sentence(&problem))),
     };
-    let mut response = shown_again(&problem, html(&page));
+    let mut response = problem_page(&problem, html(&page));
     guard(response.headers_mut());
     response
 }

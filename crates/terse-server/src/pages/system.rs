@@ -15,7 +15,7 @@ use terse_core::{
 
 use super::format::{ago, grouped, span};
 use super::member::{AdminForm, AdminPage, MemberForm};
-use super::session::{app_page, go};
+use super::session::{app_page, redirect_to};
 use super::shell::Shell;
 use super::{BAD_FORM, UNAVAILABLE, html, message};
 use crate::http::params::Params;
@@ -48,6 +48,8 @@ struct SystemPage {
 /// A background job.
 struct JobRow {
     name: &'static str,
+    /// What it does; empty for a job that this page does not know.
+    about: &'static str,
     every: String,
     /// When the last run ended, exactly.
     at: String,
@@ -69,8 +71,9 @@ impl JobRow {
         let last = job.last.as_ref();
         Self {
             name: job.name,
-            every: span(job.interval),
-            at: last.map(|run| shell.moment(run.ended_at)).unwrap_or_default(),
+            about: job_words(job.name),
+            every: every(job.interval),
+            at: last.map(|run| shell.date_time(run.ended_at)).unwrap_or_default(),
             last: last.map_or_else(
                 || "never here".to_owned(),
                 |run| format!("{}, took {}", ago(run.ended_at, now), took(run.took)),
@@ -79,6 +82,59 @@ impl JobRow {
             class,
             error: job.last.and_then(|run| run.error),
         }
+    }
+}
+
+/// What a job does, by its name.
+fn job_words(name: &str) -> &'static str {
+    match name {
+        "Safe Browsing revisits" => "scans links again that Safe Browsing could not scan at once",
+        "Safe Browsing updates" => "fetches the lists of Safe Browsing",
+        "backup" => "sends a backup to the storage that backup.url names",
+        "blocklist feeds" => "fetches the blocklists of other servers",
+        "blocklist files" => "reads changed blocklist files",
+        "cache rescreen" => "scans cached links again when the lists change",
+        "cdn purge" => "deletes changed links at the CDN",
+        "certificate orders" => "orders and renews certificates",
+        "certificate sync" | "certificates" => "puts new certificates to use",
+        "click archive" => "copies finished hours of single clicks into the archive",
+        "click retention" => "deletes clicks that are older than the settings allow",
+        "daily salt" => "makes the salts of the visitor hashes",
+        "disk watch" => "watches the free disk space",
+        "erasures" => "continues erasures of accounts that were interrupted",
+        "free memory" => "gives unused memory back to the system",
+        "geo database" => "reads a changed geo database",
+        "hot links" => "notes the busiest links, to have them in memory after a restart",
+        "link changes" => "forgets cached links that other nodes changed",
+        "link checker" => "checks whether targets still answer",
+        "live clicks" => "shows the clicks of all nodes in live views",
+        "mail" => "sends mails",
+        "old salts" => "deletes old salts, so that old visitor hashes say nothing",
+        "program pages" => "gives memory back that only the start needed",
+        "reaper" => "marks expired links, and deletes links after the grace time",
+        "registry retention" => "deletes old records of accounts, reports and deliveries",
+        "registry watcher" => "applies suspensions, blocked hosts and domains of other nodes",
+        "report watch" => "watches how long the oldest report waits",
+        "reports" => "completes reports that were interrupted",
+        "rescan" => "scans all links again when the lists change, and once in a while",
+        "titles" => "fetches the titles of targets",
+        "trace export" => "sends sampled spans to the OpenTelemetry collector",
+        "used keys" => "notes when API keys were last used",
+        "webhook deliveries" => "sends events to webhooks",
+        "webhook events" => "makes deliveries of new events",
+        "webhook owners" => "reads which accounts have webhooks",
+        _ => "",
+    }
+}
+
+/// How often a job runs.
+fn every(interval: Duration) -> String {
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+    match interval {
+        Duration::ZERO => "when needed".to_owned(),
+        long if long >= YEAR => "once".to_owned(),
+        short if short < Duration::from_secs(1) => format!("{} ms", short.as_millis()),
+        other => span(other),
     }
 }
 
@@ -145,7 +201,7 @@ pub(super) async fn show(
         settings: report.settings,
         jobs: jobs.into_iter().map(|job| JobRow::new(job, &shell, now)).collect(),
         version: env!("CARGO_PKG_VERSION"),
-        now: shell.moment(now),
+        now: shell.date_time(now),
         open: findings.iter().filter(|finding| finding.verdict != CheckResult::Good).count(),
         findings: findings.into_iter().map(FindingRow::from).collect(),
         removal,
@@ -207,7 +263,7 @@ pub(super) async fn confirm_removal(
         return message(&BAD_FORM);
     };
     match state.removals.confirm(&member.principal, round).await {
-        Ok(_) | Err(ModerationError::NoRemoval) => go("/system?done=1"),
+        Ok(_) | Err(ModerationError::NoRemoval) => redirect_to("/system?done=1"),
         Err(error) => {
             tracing::error!(%error, "a removal could not be confirmed");
             message(&UNAVAILABLE)
@@ -222,7 +278,7 @@ pub(super) async fn run_job(
 ) -> Response {
     let name = fields.take("job").unwrap_or_default();
     match state.jobs.run_now(&member.principal, &name) {
-        Ok(()) => go("/system?done=job#jobs"),
+        Ok(()) => redirect_to("/system?done=job#jobs"),
         Err(_) => message(&BAD_FORM),
     }
 }

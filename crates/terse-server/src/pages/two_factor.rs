@@ -8,9 +8,9 @@ use terse_core::accounts::AccountError;
 
 use super::form::{FormError, sentence};
 use super::html;
-use super::login::away;
+use super::login::account_error_page;
 use super::member::{Member, MemberForm};
-use super::session::{app_again, app_page, go};
+use super::session::{app_page, app_problem_page, redirect_to};
 use super::shell::Shell;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -67,11 +67,11 @@ impl TwoFactorPage {
 pub(super) async fn show(State(state): Web, member: Member) -> Response {
     let account = &member.here.account;
     if account.two_factor.is_some() || account.password.is_none() {
-        return go("/account");
+        return redirect_to("/account");
     }
     match TwoFactorPage::new(&state, &member, None) {
         Ok(page) => app_page(StatusCode::OK, html(&page)),
-        Err(error) => away(&error),
+        Err(error) => account_error_page(&error),
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn turn_on(State(state): Web, form: MemberForm) -> Response {
     let turned_on = state.accounts.turn_on_two_factor(account, &seed, password, &code).await;
     let mut page = match TwoFactorPage::new(&state, &member, Some(&seed)) {
         Ok(page) => page,
-        Err(error) => return away(&error),
+        Err(error) => return account_error_page(&error),
     };
     match turned_on {
         Ok((_, codes)) => {
@@ -94,7 +94,7 @@ pub(super) async fn turn_on(State(state): Web, form: MemberForm) -> Response {
             let problem = Problem::from(error);
             let field = if problem.field() == Some("code") { "code" } else { "password" };
             page.wrong = Some((field, sentence(&problem)));
-            app_again(&problem, html(&page))
+            app_problem_page(&problem, html(&page))
         }
     }
 }

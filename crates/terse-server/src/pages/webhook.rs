@@ -8,12 +8,12 @@ use terse_core::Timestamp;
 use terse_core::registry::{Delivery, DeliveryState, Webhook, WebhookId};
 use terse_core::webhooks::{WebhookEdit, WebhookError, Webhooks};
 
-use super::form::{problem_beside, problem_on, shown_problem};
+use super::form::{field_problem, problem_beside, problem_of};
 use super::format::{ago, span};
 use super::member::{Member, MemberForm};
-use super::session::{app_page, form_again, go};
+use super::session::{app_page, page_with_problem, redirect_to};
 use super::shell::Shell;
-use super::webhooks::{EventBox, about, boxes, checked, failed, state_of};
+use super::webhooks::{EventBox, about, boxes, checked, error_page, state_of};
 use super::{BAD_FORM, NOT_FOUND, html, message};
 use crate::http::extract::Name;
 use crate::http::params::Params;
@@ -82,7 +82,7 @@ impl DeliveryRow {
             },
             result: format!("{answer}{attempts}{next}"),
             at: ago(delivery.created_at, now),
-            exact: shell.moment(delivery.created_at),
+            exact: shell.date_time(delivery.created_at),
             resend: delivery.to_resend(now).map(|_| if waits { "Send now" } else { "Resend" }),
             event: delivery.event,
         }
@@ -116,7 +116,7 @@ impl WebhookPage {
 
     /// What is wrong with this field.
     fn wrong(&self, field: &str) -> Option<&str> {
-        problem_on(self.wrong.as_ref(), field)
+        problem_of(self.wrong.as_ref(), field)
     }
 
     /// A problem that is about none of the fields.
@@ -125,7 +125,7 @@ impl WebhookPage {
     }
 }
 
-fn said(word: &str) -> Option<&'static str> {
+fn done_message(word: &str) -> Option<&'static str> {
     Some(match word {
         "saved" => "The webhook is changed.",
         "test" => "A test is on its way. Reload the page for the result.",
@@ -141,7 +141,7 @@ fn id_of(text: &str) -> Option<WebhookId> {
 }
 
 /// The webhook of this page, and the service.
-async fn found<'a>(
+async fn find_webhook<'a>(
     state: &'a App,
     member: &Member,
     id: &str,
@@ -152,7 +152,7 @@ async fn found<'a>(
     match webhooks.get(member.principal.owner(), id).await {
         Ok(webhook) => Ok((webhook, webhooks)),
         Err(WebhookError::NotFound) => Err(message(&NOT_FOUND)),
-        Err(error) => Err(failed(&error)),
+        Err(error) => Err(error_page(&error)),
     }
 }
 
@@ -166,7 +166,7 @@ pub(super) async fn shown(
 ) -> Response {
     match WebhookPage::of(state, member, webhook).await {
         Ok(page) => app_page(status, html(&WebhookPage { secret, ..page })),
-        Err(error) => failed(&error),
+        Err(error) => error_page(&error),
     }
 }
 
@@ -176,17 +176,17 @@ pub(super) async fn show(
     Name(id): Name,
     params: Result<Params, Problem>,
 ) -> Response {
-    let (webhook, _) = match found(&state, &member, &id).await {
+    let (webhook, _) = match find_webhook(&state, &member, &id).await {
         Ok(found) => found,
         Err(response) => return response,
     };
     match WebhookPage::of(&state, &member, webhook).await {
         Ok(mut page) => {
             let done = params.ok().and_then(|mut params| params.take("done"));
-            page.done = done.and_then(|word| said(&word));
+            page.done = done.and_then(|word| done_message(&word));
             app_page(StatusCode::OK, html(&page))
         }
-        Err(error) => failed(&error),
+        Err(error) => error_page(&error),
     }
 }
 
@@ -196,7 +196,7 @@ pub(super) async fn act(
     Name(id): Name,
     MemberForm { member, mut fields }: MemberForm,
 ) -> Response {
-    let (webhook, webhooks) = match found(&state, &member, &id).await {
+    let (webhook, webhooks) = match find_webhook(&state, &member, &id).await {
         Ok(found) => found,
         Err(response) => return response,
     };
@@ -226,20 +226,25 @@ pub(super) async fn act(
         }
         "delete" => match webhooks.remove(owner, id).await {
             // One that is already gone counts as deleted.
-            Ok(()) | Err(WebhookError::NotFound) => return go("/webhooks?done=deleted"),
+            Ok(()) | Err(WebhookError::NotFound) => return redirect_to("/webhooks?done=deleted"),
             Err(error) => Err(error),
         },
         _ => return message(&BAD_FORM),
     };
     let error = match done {
-        Ok(word) => return go(&format!("/webhooks/{}?done={word}", id.0)),
+        Ok(word) => return redirect_to(&format!("/webhooks/{}?done={word}", id.0)),
         Err(error) => error,
     };
-    form_again(error, WebhookPage::of(&state, &member, webhook), failed, |page, problem| {
-        page.wrong = shown_problem(problem, "");
-        if action == "save" {
-            page.typed = url;
-        }
-    })
+    page_with_problem(
+        error,
+        WebhookPage::of(&state, &member, webhook),
+        error_page,
+        |page, problem| {
+            page.wrong = field_problem(problem, "");
+            if action == "save" {
+                page.typed = url;
+            }
+        },
+    )
     .await
 }

@@ -8,10 +8,10 @@ use terse_core::Timestamp;
 use terse_core::registry::{EventKind, SubscribedEvents, Webhook};
 use terse_core::webhooks::WebhookError;
 
-use super::form::{problem_beside, problem_on, shown_problem};
+use super::form::{field_problem, problem_beside, problem_of};
 use super::format::{ago, grouped, middle_cut};
 use super::member::{Member, MemberForm};
-use super::session::{app_page, form_again};
+use super::session::{app_page, page_with_problem};
 use super::shell::Shell;
 use super::webhook;
 use super::{UNAVAILABLE, html, message};
@@ -143,7 +143,7 @@ impl WebhooksPage {
 
     /// What is wrong with this field.
     fn wrong(&self, field: &str) -> Option<&str> {
-        problem_on(self.wrong.as_ref(), field)
+        problem_of(self.wrong.as_ref(), field)
     }
 
     /// A problem that is about none of the fields.
@@ -153,7 +153,7 @@ impl WebhooksPage {
 }
 
 /// The page for a failure that is not a problem of the form.
-pub(super) fn failed(error: &WebhookError) -> Response {
+pub(super) fn error_page(error: &WebhookError) -> Response {
     tracing::error!(%error, "a page of webhooks failed");
     message(&UNAVAILABLE)
 }
@@ -168,7 +168,7 @@ pub(super) async fn show(
             page.done = params.is_ok_and(|mut params| params.take("done").is_some());
             app_page(StatusCode::OK, html(&page))
         }
-        Err(error) => failed(&error),
+        Err(error) => error_page(&error),
     }
 }
 
@@ -185,11 +185,16 @@ pub(super) async fn create(
             webhook::shown(&state, &member, made, StatusCode::CREATED, Some(secret)).await
         }
         Err(error) => {
-            form_again(error, WebhooksPage::of(&state, &member), failed, |page, problem| {
-                page.wrong = shown_problem(problem, "");
-                page.url = url;
-                page.events = boxes(known(&events));
-            })
+            page_with_problem(
+                error,
+                WebhooksPage::of(&state, &member),
+                error_page,
+                |page, problem| {
+                    page.wrong = field_problem(problem, "");
+                    page.url = url;
+                    page.events = boxes(known(&events));
+                },
+            )
             .await
         }
     }

@@ -6,6 +6,7 @@ use jiff::{ToSpan, Unit as JiffUnit, Zoned};
 use terse_core::Timestamp;
 use terse_core::clicks::{Bucket, Interval, Period, Point, Unit, series};
 
+use super::form::FormError;
 use super::shell::named_zone;
 use crate::http::params::Params;
 
@@ -34,32 +35,64 @@ pub(super) struct Window {
     pub(super) last: String,
     /// The zone, if it is not that of the browser.
     pub(super) tz: Option<String>,
+    /// The zone that was typed, if there is none of that name.
+    wrong_zone: Option<String>,
+}
+
+/// The fields of the form of a period, as they were typed; `None` if empty.
+struct PeriodFields {
+    period: Option<String>,
+    from: Option<String>,
+    to: Option<String>,
+    tz: Option<String>,
+}
+
+impl PeriodFields {
+    fn take(params: &mut Params) -> Self {
+        let mut take = |name| params.take(name).filter(|text| !text.is_empty());
+        Self { period: take("period"), from: take("from"), to: take("to"), tz: take("tz") }
+    }
 }
 
 impl Window {
-    /// Reads `period`, `from`, `to` and `tz`. An error says what is wrong with which field.
+    /// Reads `period`, `from`, `to` and `tz`. If one is wrong, the page shows the usual period, and
+    /// the form what was typed and what is wrong with which field.
     pub(super) fn read(
         params: &mut Params,
         viewer: &TimeZone,
         now: Timestamp,
-    ) -> Result<Self, (&'static str, String)> {
-        let mut take = |name| params.take(name).filter(|text| !text.is_empty());
-        let (period, from, to, tz) = (take("period"), take("from"), take("to"), take("tz"));
-        let zone = match &tz {
+    ) -> Result<(Self, Option<FormError>), jiff::Error> {
+        let typed = PeriodFields::take(params);
+        let problem = match Self::of(&typed, viewer, now) {
+            Ok(window) => return Ok((window, None)),
+            Err(problem) => problem,
+        };
+        let mut usual = Self::until("30d", viewer, now)?;
+        usual.wrong_zone = typed.tz;
+        if typed.period.as_deref() == Some("custom") {
+            usual.first = typed.from.unwrap_or_default();
+            usual.last = typed.to.unwrap_or_default();
+        }
+        Ok((usual, Some(problem)))
+    }
+
+    /// The period of these fields. An error says what is wrong with which field.
+    fn of(typed: &PeriodFields, viewer: &TimeZone, now: Timestamp) -> Result<Self, FormError> {
+        let zone = match &typed.tz {
             None => viewer.clone(),
             Some(name) => named_zone(name).ok_or_else(|| {
                 ("tz", "Enter a time zone such as Europe/Berlin or UTC.".to_owned())
             })?,
         };
-        let tz = tz.filter(|name| viewer.iana_name() != Some(name));
+        let tz = typed.tz.clone().filter(|name| viewer.iana_name() != Some(name));
         let outside =
             |_| ("from", "The dates are too far in the past or in the future.".to_owned());
-        let made = match (period.as_deref(), from, to) {
-            (Some("custom"), from, to) => {
-                let (first, last) = days(from.as_deref(), to.as_deref())?;
+        let made = match typed.period.as_deref() {
+            Some("custom") => {
+                let (first, last) = days(typed.from.as_deref(), typed.to.as_deref())?;
                 Self::of_days(first, last, &zone, now)
             }
-            (word, ..) => {
+            word => {
                 let known = PERIODS.iter().find(|(have, ..)| Some(*have) == word);
                 Self::until(known.map_or("30d", |(word, ..)| word), &zone, now)
             }
@@ -69,11 +102,7 @@ impl Window {
     }
 
     /// The period that ends now.
-    pub(super) fn until(
-        period: &'static str,
-        zone: &TimeZone,
-        now: Timestamp,
-    ) -> Result<Self, jiff::Error> {
+    fn until(period: &'static str, zone: &TimeZone, now: Timestamp) -> Result<Self, jiff::Error> {
         let at = jiff::Timestamp::from_millisecond(now.as_ms())?.to_zoned(zone.clone());
         let (from, length) = match period {
             "24h" => {
@@ -102,6 +131,7 @@ impl Window {
             first,
             last,
             tz: None,
+            wrong_zone: None,
         })
     }
 
@@ -131,6 +161,7 @@ impl Window {
             first: first.to_string(),
             last: last.to_string(),
             tz: None,
+            wrong_zone: None,
         })
     }
 
@@ -154,6 +185,11 @@ impl Window {
 
     pub(super) fn zone_name(&self) -> String {
         self.zone.iana_name().unwrap_or("UTC").to_owned()
+    }
+
+    /// The zone in the field of the form.
+    pub(super) fn typed_zone(&self) -> String {
+        self.wrong_zone.clone().unwrap_or_else(|| self.zone_name())
     }
 
     /// The period in words.
@@ -221,7 +257,7 @@ fn stamp(at: &Zoned) -> Timestamp {
     Timestamp::from_ms(at.timestamp().as_millisecond())
 }
 
-fn days(from: Option<&str>, to: Option<&str>) -> Result<(Date, Date), (&'static str, String)> {
+fn days(from: Option<&str>, to: Option<&str>) -> Result<(Date, Date), FormError> {
     let date = |field, text: Option<&str>| {
         let date = text.and_then(|text| text.parse::<Date>().ok());
         date.ok_or_else(|| (field, "Give a date, such as 2026-11-30.".to_owned()))
@@ -241,10 +277,10 @@ fn days(from: Option<&str>, to: Option<&str>) -> Result<(Date, Date), (&'static 
 mod tests {
     use super::*;
 
-    fn read(query: &str, zone: &str, now: &str) -> Result<Window, (&'static str, String)> {
+    fn read(query: &str, zone: &str, now: &str) -> (Window, Option<FormError>) {
         let mut params = Params::parse(query).unwrap();
         let now = Timestamp::parse(now).unwrap();
-        Window::read(&mut params, &TimeZone::get(zone).unwrap(), now)
+        Window::read(&mut params, &TimeZone::get(zone).unwrap(), now).unwrap()
     }
 
     #[test]
@@ -301,7 +337,8 @@ mod tests {
                 "2026-11-12T10:30:00Z",
             ),
         ] {
-            let window = read(query, zone, now).unwrap();
+            let (window, problem) = read(query, zone, now);
+            assert!(problem.is_none(), "{query}");
             let found = [window.from, window.before_from, window.before_to];
             assert_eq!(found.map(|at| at.to_string()), [from, before, before_to], "{query}");
         }
@@ -318,8 +355,14 @@ mod tests {
             ("period=custom&from=9999-12-31&to=9999-12-31", "from"),
             ("tz=Mars", "tz"),
         ] {
-            let refused = read(query, "UTC", "2026-11-16T10:30:00Z").map(|_| ()).unwrap_err();
-            assert_eq!(refused.0, field, "{query}");
+            let (window, problem) = read(query, "UTC", "2026-11-16T10:30:00Z");
+            assert_eq!(problem.unwrap().0, field, "{query}");
+            assert_eq!(window.period, "30d", "{query}");
         }
+        let query = "period=custom&from=2026-01-02&to=2026-01-01&tz=Mars";
+        let (window, _) = read(query, "UTC", "2026-11-16T10:30:00Z");
+        let typed = (&*window.first, &*window.last, &*window.typed_zone());
+        assert_eq!(typed, ("2026-01-02", "2026-01-01", "Mars"), "what was typed stays");
+        assert_eq!(window.zone_name(), "UTC");
     }
 }

@@ -63,7 +63,9 @@ async fn each_page_is_there_for_those_who_may_see_it() {
 async fn a_report_is_decided_with_one_click() {
     let (web, [_, moderator, user]) = world().await;
     let text = open(&web, &moderator, "/moderation").await.text();
-    for shown in ["go.example/bad", "phishing 1", "owned by terse-owner", "&#60;script&#62;"] {
+    for shown in
+        ["go.example/bad", "<p>phishing · first", "owned by terse-owner", "&#60;script&#62;"]
+    {
         assert!(text.contains(shown), "{shown} in {text}");
     }
     let created = web.store.everything()[0].created_at.as_ms();
@@ -109,10 +111,21 @@ async fn the_links_to_a_host_are_found_and_lists_have_their_hits() {
         let body = json!({"long_url": target, "alias": alias});
         assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, body).await.status, 201);
     }
+    let ruled = json!({"long_url": "https://else.example/", "alias": "ruled",
+        "rules": [{"device": "mobile", "to": "https://m.example.com/app"}]});
+    assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, ruled).await.status, 201);
     let typed = "search=https%3A%2F%2FExample.com%2Fx";
     assert_eq!(open(&web, &user, &format!("/moderation?{typed}")).await.status, 404);
     let text = open(&web, &moderator, &format!("/moderation?{typed}")).await.text();
-    for shown in ["/bad+\"", "/below+\"", "on no list", "Block this host", "34,567"] {
+    for shown in [
+        "/bad+\"",
+        "/below+\"",
+        "/ruled+\"",
+        ">by a redirect rule: https://m.example.com/app<",
+        "on no list",
+        "Block this host",
+        "34,567",
+    ] {
         assert!(text.contains(shown), "{shown} in {text}");
     }
     assert!(!text.contains("/other-host+") && !text.contains("/other-part+"));
@@ -158,8 +171,17 @@ async fn an_admin_invites_promotes_suspends_and_reinstates() {
     assert_eq!(made.status, 201);
     let text = made.text();
     assert!(text.contains("https://go.example/join?token=terse_"), "{text}");
-    assert!(text.contains("1 invitation is open"));
-    assert!(!open(&web, &admin, "/accounts").await.text().contains("token="), "shown once");
+    let text = open(&web, &admin, "/accounts").await.text();
+    assert!(!text.contains("token="), "shown once");
+    assert!(text.contains("<h2 id=\"invitations\">Open invitations</h2>"), "{text}");
+    let revoke = text.split("action=\"/accounts/invitations/revoke\"").nth(1).unwrap();
+    let id = revoke.split("value=\"").nth(1).unwrap().split('"').next().unwrap();
+    for _ in 0..2 {
+        let gone = send(&web, &admin, "/accounts/invitations/revoke", &format!("id={id}")).await;
+        assert_eq!(gone.header("location"), "/accounts?done=revoked");
+    }
+    let text = open(&web, &admin, "/accounts?done=revoked").await.text();
+    assert!(text.contains("The invitation is revoked.") && !text.contains("id=\"invitations\""));
     let id = OWNER.1.0;
     for (body, location) in [
         ("action=role&role=moderator", "/accounts?done=role"),
@@ -180,6 +202,19 @@ async fn an_admin_invites_promotes_suspends_and_reinstates() {
         assert_eq!(refused.status, status, "{body}: {}", refused.text());
     }
     assert_eq!(send(&web, &admin, "/accounts/invite", "role=king").await.status, 400);
+    let refused = send(&web, &admin, "/accounts/invite", "role=moderator&email=ann%40").await;
+    let text = refused.text();
+    let form = text.split("action=\"/accounts/invite\"").nth(1).unwrap();
+    let form = form.split("</form>").next().unwrap();
+    assert_eq!(refused.status, 400);
+    for shown in [
+        "value=\"ann@\" aria-invalid=\"true\" aria-describedby=\"problem\"",
+        "id=\"problem\" role=\"alert\">This is not an email address",
+        "<option value=\"moderator\" selected>Moderator</option>",
+    ] {
+        assert!(form.contains(shown), "{shown} in {form}");
+    }
+    assert_eq!(text.matches("role=\"alert\"").count(), 1, "{text}");
 }
 
 #[tokio::test]
@@ -190,6 +225,84 @@ async fn the_system_page_tells_what_the_checks_find() {
     let done = send(&web, &admin, "/system/removal", "round=7").await;
     assert_eq!(done.header("location"), "/system?done=1");
     assert_eq!(send(&web, &admin, "/system/removal", "round=x").await.status, 400);
+}
+
+#[tokio::test]
+async fn the_system_page_has_the_figures_and_settings_of_the_server() {
+    let (web, [admin, moderator, _]) = world().await;
+    let figures = |text: &str| {
+        let list = text.split("id=\"figures\"").nth(1).unwrap().split("</dl>").next().unwrap();
+        let rows = list.split("<dt>").skip(1).map(|row| {
+            let (name, value) = row.split_once("</dt><dd>").unwrap();
+            (name.to_owned(), value.split("</dd>").next().unwrap().to_owned())
+        });
+        rows.collect::<Vec<_>>()
+    };
+    // A server that knows nothing yet.
+    let text = open(&web, &admin, "/system").await.text();
+    assert_eq!(figures(&text), [("Last backup".to_owned(), "never".to_owned())]);
+    assert!(text.contains("All settings have their defaults."), "{text}");
+    {
+        let mut metrics = web.system.metrics.lock().unwrap();
+        let lookups = [("hit", 9954), ("miss", 40), ("never_issued", 5000), ("stale", 6)];
+        metrics.counters("terse_cache", "", "result", lookups);
+        metrics.gauge("terse_cache_routes", "", 12_345.0);
+        metrics.gauge("terse_journal_waiting_bytes", "", 1536.0);
+        metrics.gauge("terse_store_queue", "", 3.0);
+        metrics.gauge("terse_mails_waiting", "", 1002.0);
+        let backup = web.clock.now().as_ms() as f64 / 1000.0 - 7300.0;
+        metrics.gauge("terse_last_backup_timestamp_seconds", "", backup);
+        metrics.gauge("terse_disk_free_bytes", "", 5.0 * 1024.0 * 1024.0 * 1024.0);
+        metrics.gauge("terse_disk_size_bytes", "", 2.5 * 1024.0 * 1024.0 * 1024.0 * 1024.0);
+        *web.system.sizes.lock().unwrap() =
+            vec![("terse.db".to_owned(), 20 << 20), ("journal".to_owned(), 900)];
+        *web.system.settings.lock().unwrap() = vec![
+            ("listen".to_owned(), "0.0.0.0:8080".to_owned()),
+            ("admin_key".to_owned(), "[hidden]".to_owned()),
+            ("operator.name".to_owned(), NASTY.to_owned()),
+        ];
+    }
+    let text = open(&web, &admin, "/system").await.text();
+    let want = [
+        ("Cache hits", "99.5 %"),
+        ("Links in memory", "12,345"),
+        ("Clicks not counted yet", "1.5 KiB"),
+        ("Waiting: Writes of links", "3"),
+        ("Waiting: Mails", "1,002"),
+        ("Last backup", "2 hours ago"),
+        ("Free disk space", "5.0 GiB of 2.5 TiB"),
+        ("terse.db", "20.0 MiB"),
+        ("journal", "900 bytes"),
+    ];
+    assert_eq!(figures(&text), want.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    for setting in [
+        "<dt><code>listen</code></dt><dd>0.0.0.0:8080</dd>",
+        "<dt><code>admin_key</code></dt><dd>[hidden]</dd>",
+        "<dt><code>operator.name</code></dt><dd>&#34;&#62;&#60;script&#62;",
+    ] {
+        assert!(text.contains(setting), "{setting} in {text}");
+    }
+    assert!(!text.contains("All settings have their defaults.") && text.len() < 50_000);
+    assert_eq!(open(&web, &moderator, "/system").await.status, 404);
+}
+
+#[tokio::test]
+async fn the_audit_log_is_paged() {
+    let (web, [admin, moderator, _]) = world().await;
+    for n in 0..40 {
+        let body = format!("host=evil-{n}.example&why=reason-{n}.");
+        assert_eq!(send(&web, &moderator, "/moderation/hosts", &body).await.status, 303);
+    }
+    let text = open(&web, &admin, "/moderation").await.text();
+    let log = text.split("id=\"audit\"").nth(1).unwrap();
+    assert!(log.contains("reason-39.") && log.contains("reason-10."), "{log}");
+    assert!(!log.contains("reason-9.") && !log.contains(">Latest<"), "{log}");
+    let older = log.split("class=\"quiet button next\" href=\"").nth(1).unwrap();
+    let older = older.split('"').next().unwrap().replace("#audit", "");
+    let text = open(&web, &admin, &older).await.text();
+    let log = text.split("id=\"audit\"").nth(1).unwrap();
+    assert!(log.contains("reason-9.") && log.contains("reason-0."), "{log}");
+    assert!(!log.contains("reason-10.") && log.contains(">Latest<") && !log.contains(">Older<"));
 }
 
 #[tokio::test]
@@ -272,11 +385,32 @@ async fn an_admin_sees_the_links_of_all_accounts_with_their_owners() {
     }
     let text = open(&web, &admin, "/links/bad").await.text();
     assert!(text.contains("owned by terse-owner"), "{text}");
+    // A search from the bar at the top keeps the filters.
+    let text = open(&web, &admin, "/links?owner=all&show=active&q=bad").await.text();
+    let form = text.split("role=\"search\"").nth(1).unwrap().split("</form>").next().unwrap();
+    for field in ["name=\"owner\" value=\"all\"", "name=\"show\" value=\"active\""] {
+        assert!(form.contains(field), "{field} in {form}");
+    }
+    assert!(!form.contains("name=\"tag\""), "{form}");
     // Others see their own links only.
     let text = open(&web, &moderator, "/links?owner=all").await.text();
     assert!(!text.contains("go.example/bad") && !text.contains("All accounts"), "{text}");
     let text = open(&web, &user, "/links?owner=all").await.text();
     assert!(text.contains("go.example/bad") && !text.contains("link-owner"), "{text}");
+}
+
+#[tokio::test]
+async fn an_api_key_is_revoked_in_two_steps() {
+    let (web, [_, _, user]) = world().await;
+    let text = open(&web, &user, "/account").await.text();
+    let revoke = text.split("aria-label=\"Revoke the key a key\"").nth(1).unwrap();
+    let revoke = revoke.split("</details>").next().unwrap();
+    assert!(revoke.contains("cannot be undone"), "{revoke}");
+    let id = revoke.split("name=\"id\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let revoked = send(&web, &user, "/account/keys/revoke", &format!("id={id}")).await;
+    assert_eq!(revoked.header("location"), "/account?done=revoked");
+    let answer = web.as_owner("GET /api/v1/urls", OWNER.0, serde_json::Value::Null).await;
+    assert_eq!(answer.status, 401);
 }
 
 #[tokio::test]

@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 use terse_core::Timestamp;
-use terse_core::limits::Limit;
+use terse_core::limits::{Limit, LimitSettings};
 use terse_core::registry::{AuditAction, Role, Scope};
-use terse_server::RateLimits;
 
 use crate::owners::{acts, shorten};
 use crate::web::{OTHER, OWNER, Web};
@@ -89,7 +88,7 @@ async fn a_request_for_a_key_is_read_strictly() {
 #[tokio::test]
 async fn a_key_makes_no_key_that_may_do_more() {
     let web =
-        Web::limited(RateLimits { create_per_key: Limit::per_hour(100), ..RateLimits::off() });
+        Web::limited(LimitSettings { create_per_key: Limit::per_hour(100), ..LimitSettings::OFF });
     let ends = Timestamp::parse("2090-01-01").unwrap();
     web.give_key(OWNER.1, "terse_small", |key| {
         (key.plan, key.expires_at) = (Some("10/h".into()), Some(ends));

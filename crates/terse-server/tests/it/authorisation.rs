@@ -24,36 +24,76 @@ use crate::web::{Answer, KEY, OTHER, OWNER, Web};
 
 const TABLE: &str = include_str!("../authorisation.txt");
 /// The callers, in the order of the columns.
-const WHO: [Who; 14] = [
-    Who { name: "anonymous", account: None, shows: Shows::Nothing },
-    Who { name: "wrong", account: None, shows: Shows::Key("terse_nobodys") },
-    Who { name: "revoked", account: Some("terse-owner"), shows: Shows::Key("terse_revoked") },
-    Who { name: "expired", account: Some("terse-owner"), shows: Shows::Key("terse_expired") },
-    Who { name: "create", account: Some("terse-owner"), shows: Shows::Key("terse_create") },
-    Who { name: "read", account: Some("terse-owner"), shows: Shows::Key("terse_read") },
-    Who { name: "other", account: Some("terse-other"), shows: Shows::Key(OTHER.0) },
-    Who { name: "owner", account: Some("terse-owner"), shows: Shows::Key(OWNER.0) },
-    Who { name: "session", account: Some("terse-owner"), shows: Shows::Cookie("same-origin") },
-    Who { name: "forged", account: Some("terse-owner"), shows: Shows::Cookie("cross-site") },
-    Who { name: "suspended", account: Some("suspended"), shows: Shows::Key("suspended") },
-    Who { name: "moderator", account: Some("moderator"), shows: Shows::Key("moderator") },
-    Who { name: "admin", account: Some("admin"), shows: Shows::Key("admin") },
-    Who { name: "operator", account: None, shows: Shows::Key(KEY) },
+const CALLERS: [TestCaller; 14] = [
+    TestCaller { name: "anonymous", account: None, credential: TestCredential::Nothing },
+    TestCaller { name: "wrong", account: None, credential: TestCredential::Key("terse_nobodys") },
+    TestCaller {
+        name: "revoked",
+        account: Some("terse-owner"),
+        credential: TestCredential::Key("terse_revoked"),
+    },
+    TestCaller {
+        name: "expired",
+        account: Some("terse-owner"),
+        credential: TestCredential::Key("terse_expired"),
+    },
+    TestCaller {
+        name: "create",
+        account: Some("terse-owner"),
+        credential: TestCredential::Key("terse_create"),
+    },
+    TestCaller {
+        name: "read",
+        account: Some("terse-owner"),
+        credential: TestCredential::Key("terse_read"),
+    },
+    TestCaller {
+        name: "other",
+        account: Some("terse-other"),
+        credential: TestCredential::Key(OTHER.0),
+    },
+    TestCaller {
+        name: "owner",
+        account: Some("terse-owner"),
+        credential: TestCredential::Key(OWNER.0),
+    },
+    TestCaller {
+        name: "session",
+        account: Some("terse-owner"),
+        credential: TestCredential::Cookie("same-origin"),
+    },
+    TestCaller {
+        name: "forged",
+        account: Some("terse-owner"),
+        credential: TestCredential::Cookie("cross-site"),
+    },
+    TestCaller {
+        name: "suspended",
+        account: Some("suspended"),
+        credential: TestCredential::Key("suspended"),
+    },
+    TestCaller {
+        name: "moderator",
+        account: Some("moderator"),
+        credential: TestCredential::Key("moderator"),
+    },
+    TestCaller { name: "admin", account: Some("admin"), credential: TestCredential::Key("admin") },
+    TestCaller { name: "operator", account: None, credential: TestCredential::Key(KEY) },
 ];
 
 /// The callers that may read the target of the owner's link from the API.
-const SEES_IT: [&str; 6] = ["owner", "session", "forged", "read", "admin", "operator"];
+const MAY_READ_TARGET: [&str; 6] = ["owner", "session", "forged", "read", "admin", "operator"];
 
 #[derive(Clone, Copy)]
-struct Who {
+struct TestCaller {
     name: &'static str,
     /// The caller's account; `$me` in a body is its name.
     account: Option<&'static str>,
-    shows: Shows,
+    credential: TestCredential,
 }
 
 #[derive(Clone, Copy)]
-enum Shows {
+enum TestCredential {
     Nothing,
     Key(&'static str),
     /// A session cookie, in a request from a page of this site.
@@ -74,8 +114,8 @@ impl Row {
         format!("{} {}", self.method, self.path)
     }
 
-    fn cell(&self, who: &str) -> u16 {
-        let column = WHO.iter().position(|one| one.name == who).unwrap();
+    fn cell(&self, caller: &str) -> u16 {
+        let column = CALLERS.iter().position(|one| one.name == caller).unwrap();
         self.expected[column].unwrap_or(0)
     }
 
@@ -83,8 +123,8 @@ impl Row {
     fn written(&self, statuses: &[u16]) -> String {
         let statuses: String = statuses
             .iter()
-            .zip(WHO)
-            .map(|(status, who)| format!(" {status:>0$}", who.name.len()))
+            .zip(CALLERS)
+            .map(|(status, caller)| format!(" {status:>0$}", caller.name.len()))
             .collect();
         let body = if self.body.is_empty() { String::new() } else { format!(" | {}", self.body) };
         format!("{:<6} {:<40}{statuses}{body}", self.method, self.path)
@@ -101,9 +141,9 @@ fn rows() -> Vec<Row> {
             words.map(|word| (word != "?").then(|| word.parse().expect("a status or ?"))).collect();
         assert_eq!(
             expected.len(),
-            WHO.len(),
+            CALLERS.len(),
             "authorisation.txt: a row has {} statuses: {line}",
-            WHO.len()
+            CALLERS.len()
         );
         Row { method, path, expected, body: body.trim().to_owned() }
     });
@@ -256,16 +296,16 @@ impl World {
     }
 
     /// Tries one cell.
-    async fn ask(&self, row: &Row, who: Who, missing: bool) -> Answer {
-        let body = row.body.replace("$me", who.account.unwrap_or("nobody"));
+    async fn ask(&self, row: &Row, caller: TestCaller, missing: bool) -> Answer {
+        let body = row.body.replace("$me", caller.account.unwrap_or("nobody"));
         let mut headers = vec![("host", "go.example")];
-        let site = match who.shows {
-            Shows::Nothing => "same-origin",
-            Shows::Key(key) => {
+        let site = match caller.credential {
+            TestCredential::Nothing => "same-origin",
+            TestCredential::Key(key) => {
                 headers.push(("authorization", key));
                 "same-origin"
             }
-            Shows::Cookie(site) => {
+            TestCredential::Cookie(site) => {
                 headers.push(("cookie", &self.cookie));
                 site
             }
@@ -331,7 +371,7 @@ fn sketch(document: &Value, route: &str) -> String {
         .into_iter()
         .find(|one| !one.is_null());
     let body = example.map(|example| format!(" | {example}")).unwrap_or_default();
-    format!("{method:<6} {path:<40}{}{body}", " ?".repeat(WHO.len()))
+    format!("{method:<6} {path:<40}{}{body}", " ?".repeat(CALLERS.len()))
 }
 
 #[tokio::test]
@@ -373,22 +413,25 @@ async fn everyone_may_do_what_the_table_says_and_nothing_else() {
     let mut wrong = Vec::new();
     for row in rows() {
         let mut statuses = Vec::new();
-        for who in WHO {
-            let answer = world.ask(&row, who, false).await;
+        for caller in CALLERS {
+            let answer = world.ask(&row, caller, false).await;
             let (status, after) = (answer.status.as_u16(), world.state().await);
             statuses.push(status);
             // Moderators see everyone's links in the admin API, and nowhere else.
-            let judges = who.name == "moderator" && row.path.starts_with("/api/v1/admin/");
-            if row.path.starts_with("/api/v1/") && !SEES_IT.contains(&who.name) && !judges {
+            let moderates = caller.name == "moderator" && row.path.starts_with("/api/v1/admin/");
+            if row.path.starts_with("/api/v1/")
+                && !MAY_READ_TARGET.contains(&caller.name)
+                && !moderates
+            {
                 assert!(
                     !answer.text().contains("example.com/owned"),
                     "{} tells {} where another's link leads",
                     row.line(),
-                    who.name
+                    caller.name
                 );
             }
             if after != state {
-                let what = format!("{} by {}: answered {status}", row.line(), who.name);
+                let what = format!("{} by {}: answered {status}", row.line(), caller.name);
                 let done = (200..300).contains(&status)
                     || (status == 303 && !row.path.starts_with("/api/"));
                 assert!(done, "{what}, but something changed: {}", difference(&state, &after));
@@ -414,7 +457,7 @@ async fn everyone_may_do_what_the_table_says_and_nothing_else() {
     assert!(
         wrong.is_empty(),
         "authorisation.txt, columns {:?}\n{}",
-        WHO.map(|who| who.name),
+        CALLERS.map(|caller| caller.name),
         wrong.join("\n\n")
     );
 }
@@ -424,16 +467,16 @@ async fn data_of_others_looks_as_if_it_did_not_exist() {
     let world = World::new().await;
     let mut compared = 0;
     for row in rows() {
-        for who in WHO.into_iter().filter(|who| row.cell(who.name) == 404) {
-            let anothers = world.ask(&row, who, false).await;
-            let missing = world.ask(&row, who, true).await;
-            let what = format!("{} by {}", row.line(), who.name);
+        for caller in CALLERS.into_iter().filter(|caller| row.cell(caller.name) == 404) {
+            let anothers = world.ask(&row, caller, false).await;
+            let missing = world.ask(&row, caller, true).await;
+            let what = format!("{} by {}", row.line(), caller.name);
             assert_eq!(
                 (anothers.status, anothers.text()),
                 (missing.status, missing.text()),
                 "{what}"
             );
-            assert_eq!(told(&anothers.headers), told(&missing.headers), "{what}");
+            assert_eq!(header_map(&anothers.headers), header_map(&missing.headers), "{what}");
             compared += 1;
         }
     }
@@ -444,11 +487,11 @@ async fn data_of_others_looks_as_if_it_did_not_exist() {
 #[test]
 fn the_table_keeps_to_the_rules() {
     for row in rows() {
-        let (line, cell) = (row.line(), |who| row.cell(who));
+        let (line, cell) = (row.line(), |caller| row.cell(caller));
         assert!(!row.expected.contains(&None), "{line}: a row with ? is not done");
         if cell("anonymous") == 401 {
-            for who in ["wrong", "revoked", "expired"] {
-                assert_eq!(cell(who), 401, "{line}: {who} is as good as nothing");
+            for caller in ["wrong", "revoked", "expired"] {
+                assert_eq!(cell(caller), 401, "{line}: {caller} is as good as nothing");
             }
             assert_eq!(cell("suspended"), 403, "{line}: the suspended do nothing");
             assert_eq!(cell("create"), 403, "{line}: a key for making links does nothing else");
@@ -481,8 +524,8 @@ fn the_table_keeps_to_the_rules() {
             assert!(refused, "{line}: no page elsewhere sends a form in anybody's name");
         }
         if row.path.starts_with("/api/v1/admin") {
-            for who in ["other", "owner", "session"] {
-                assert_eq!(cell(who), 403, "{line}: not for {who}");
+            for caller in ["other", "owner", "session"] {
+                assert_eq!(cell(caller), 403, "{line}: not for {caller}");
             }
         } else if row.path.starts_with("/api/v1/urls/{code}") && cell("anonymous") == 401 {
             assert_eq!(
@@ -499,7 +542,7 @@ fn the_table_keeps_to_the_rules() {
 }
 
 /// All headers, sorted by name.
-fn told(headers: &HeaderMap) -> BTreeMap<String, String> {
+fn header_map(headers: &HeaderMap) -> BTreeMap<String, String> {
     headers
         .iter()
         .map(|(name, value)| {

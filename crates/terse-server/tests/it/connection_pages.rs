@@ -65,6 +65,12 @@ async fn a_webhook_is_created_changed_and_deleted_on_its_page() {
     let rotated = send(&web, &mine, "/webhooks/1", "action=secret").await;
     assert!(rotated.status == 201 && rotated.text().contains("whsec_"));
     assert_eq!(send(&web, &mine, "/webhooks/1", "action=explode").await.status, 400);
+    // Deleting it needs a second step.
+    let text = open(&web, &mine, "/webhooks/1").await.text();
+    let confirm = text.split("<details class=\"confirm\">").nth(1).unwrap();
+    let confirm = confirm.split("</details>").next().unwrap();
+    assert!(confirm.contains("cannot be undone") && confirm.contains("value=\"delete\""));
+    assert_eq!(text.matches("value=\"delete\"").count(), 1, "{text}");
     let deleted = send(&web, &mine, "/webhooks/1", "action=delete").await;
     assert_eq!(deleted.header("location"), "/webhooks?done=deleted");
     assert_eq!(open(&web, &mine, "/webhooks/1").await.status, 404);
@@ -87,7 +93,7 @@ async fn a_delivery_is_sent_again_from_the_page() {
     let text = open(&web, &mine, "/webhooks/1").await.text();
     assert!(text.contains("not sent yet · due now") && text.contains("Send now"), "{text}");
     let result = DeliveryResult::Answered { status: 204, retry_after: None };
-    web.registry.settle(sent[0].settle(result, web.clock.now(), 0.0)).await.unwrap();
+    web.registry.record_attempt(sent[0].attempt(result, web.clock.now(), 0.0)).await.unwrap();
     let text = open(&web, &mine, "/webhooks/1").await.text();
     assert!(text.contains("answered 204") && text.contains(">Resend<"), "{text}");
     assert!(due().await.is_empty());
@@ -155,6 +161,23 @@ async fn the_page_of_domains_says_what_dns_says() {
         let refused = send(&web, &admin, "/domains", body).await;
         assert!(refused.status == status && refused.text().contains(words), "{body}");
     }
+    // A problem with a domain that exists is in the menu of its row.
+    let body = "domain=new.example&from=0&root=nonsense&not_found=https%3A%2F%2Fexample.com%2Flost";
+    let refused = send(&web, &admin, "/domains", body).await;
+    let text = refused.text();
+    let (rows, add) = text.split_once("Add a domain</h2>").unwrap();
+    let row = rows.split("data-menu open>").nth(1).unwrap().split("</details>").next().unwrap();
+    assert_eq!((refused.status.as_u16(), rows.matches("data-menu open").count()), (400, 1));
+    for shown in [
+        "aria-label=\"Change new.example\"",
+        "role=\"alert\"",
+        "value=\"nonsense\" aria-invalid=\"true\"",
+        "value=\"https://example.com/lost\"",
+    ] {
+        assert!(row.contains(shown), "{shown} in {row}");
+    }
+    assert!(!add.contains("role=\"alert\"") && !add.contains("nonsense"), "{add}");
+    assert!(text.contains("<title>Error · Domains"), "{text}");
     for _ in 0..2 {
         let removed = send(&web, &admin, "/domains/remove", "domain=new.example").await;
         assert_eq!(removed.header("location"), "/domains?done=removed");

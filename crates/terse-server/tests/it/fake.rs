@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -17,6 +17,10 @@ pub(crate) struct Fake {
     pub(crate) left: Mutex<Option<usize>>,
     /// While set, every code is taken.
     pub(crate) full: AtomicBool,
+    /// If not 0, a list examines this many links and then stops early.
+    pub(crate) examined: AtomicUsize,
+    /// How many pages of lists were read.
+    pub(crate) lists: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -50,6 +54,8 @@ impl Fake {
             away: AtomicBool::new(false),
             left: Mutex::new(None),
             full: AtomicBool::new(false),
+            examined: AtomicUsize::new(0),
+            lists: AtomicUsize::new(0),
         })
     }
 
@@ -105,7 +111,7 @@ impl ChangeFeed for Fake {
 
 #[async_trait]
 impl Outbox for Fake {
-    async fn outbox(&self, _: usize) -> Result<OutboxPage, StoreError> {
+    async fn outbox(&self, _: Option<u64>, _: usize) -> Result<OutboxPage, StoreError> {
         Ok(OutboxPage::default())
     }
 
@@ -202,24 +208,29 @@ impl LinkStore for Fake {
 
     async fn list(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
         let skip = query.after.as_ref().map_or(0, |cursor| usize::from(cursor.0[0]));
+        self.lists.fetch_add(1, Ordering::Relaxed);
         let inner = self.open()?;
-        let matching = inner.links.values().filter(|link| {
+        let matches = |link: &&Link| {
             let status = link.status(query.now);
             query.owner.is_none_or(|owner| link.owner == owner)
                 && query.status.map_or(status != LinkStatus::Deleted, |wanted| wanted == status)
                 && query.archived.is_none_or(|archived| link.archived_at.is_some() == archived)
                 && query.tag.as_ref().is_none_or(|tag| link.tags.iter().any(|have| have == tag))
                 && query.domain.as_ref().is_none_or(|domain| link.key.domain == *domain)
-                && query.text.as_ref().is_none_or(|text| link.target.as_str().contains(text))
-        });
-        let mut all: Vec<Link> = matching.cloned().collect();
+                && query.text.as_ref().is_none_or(|text| link.contains(&text.to_ascii_lowercase()))
+        };
+        let examined = self.examined.load(Ordering::Relaxed);
+        let mut all: Vec<Link> =
+            inner.links.values().filter(|link| examined > 0 || matches(link)).cloned().collect();
         all.sort_by_key(|link| (link.created_at, link.key.clone()));
         if query.sort == Sort::Newest {
             all.reverse();
         }
-        let end = all.len().min(skip + query.limit);
+        let limit = if examined > 0 { examined } else { query.limit };
+        let end = all.len().min(skip + limit);
         let next = (end < all.len()).then(|| Cursor(vec![u8::try_from(end).expect("few links")]));
-        Ok(LinkPage { links: all[skip.min(end)..end].to_vec(), next })
+        let links = all[skip.min(end)..end].iter().filter(matches).cloned().collect();
+        Ok(LinkPage { links, next })
     }
 
     async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {

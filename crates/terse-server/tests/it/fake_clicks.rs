@@ -211,3 +211,24 @@ impl ClickRetention for FakeClicks {
         Ok(Pruned::default())
     }
 }
+
+/// No test copies clicks.
+#[async_trait]
+impl ClickExport for FakeClicks {
+    async fn clicks_between(&self, _: &PeriodQuery) -> Result<ClickPage, StoreError> {
+        Ok(ClickPage::default())
+    }
+
+    async fn erased_links(
+        &self,
+        _: Timestamp,
+        _: Option<&ErasedLink>,
+        _: usize,
+    ) -> Result<Vec<ErasedLink>, StoreError> {
+        Ok(vec![])
+    }
+
+    async fn erased_owners(&self, _: Timestamp) -> Result<Vec<OwnerId>, StoreError> {
+        Ok(vec![])
+    }
+}

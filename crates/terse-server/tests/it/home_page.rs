@@ -37,6 +37,7 @@ async fn the_home_page_shortens_without_a_script() {
     );
     assert!(
         text.contains("https://example.com/a?b=1")
+            && text.contains("data-share=\"https://go.example/mine\" hidden>Share</button>")
             && text.contains("class=\"qr\"")
             && text.contains("Expires <time")
     );

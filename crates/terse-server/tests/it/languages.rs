@@ -37,6 +37,9 @@ fn is_in(answer: &Answer, tag: &str) {
 async fn every_page_for_visitors_is_in_their_language() {
     let web = web().await;
     for (request, status, german, japanese) in [
+        ("GET /", 200, "Langen Link einfügen", "短縮する"),
+        ("GET /?made=abc", 200, "Ihr Kurzlink", "短縮リンクができました"),
+        ("POST /", 400, "Kürzen", "短縮する"),
         ("GET /none+", 404, "Nicht gefunden", "見つかりません"),
         ("GET /abc+", 200, "führt zu", "リンクのプレビュー"),
         ("GET /locked+", 200, "Mit Passwort geschützt", "パスワードで保護されています"),
@@ -72,9 +75,45 @@ async fn every_page_for_visitors_is_in_their_language() {
 }
 
 #[tokio::test]
+async fn a_problem_of_the_form_is_in_the_visitors_language() {
+    let web = web().await;
+    for (body, german, japanese, english) in [
+        ("long_url=", "keine Webadresse", "短縮できる URL ではありません", "not a web address"),
+        ("long_url=ftp%3A%2F%2Fa.b%2F", "Nur Adressen mit http", "http と https", "http"),
+        ("long_url=https%3A%2F%2Fgo.example%2F", "Server zurück", "このサーバー自身", "lead back"),
+        ("long_url=http%3A%2F%2F127.0.0.1%2F", "privaten Netz", "プライベート", "public"),
+        ("long_url=https%3A%2F%2Fevil.example%2F", "gesperrt", "ブロック", "block"),
+        ("long_url=example.com&alias=a%2Fb", "3 bis 64", "3 ～ 64", "may contain only"),
+        ("long_url=example.com&alias=links", "reserviert", "予約され", "is reserved for pages"),
+        ("long_url=example.com&alias=abc", "vergeben", "すでに使われ", "This alias is taken."),
+        ("long_url=example.com&ttl=7", "angebotenen Zeiten", "一覧にある期限", "listed times"),
+        ("long_url=example.com&x=1", "nicht gelesen", "読み取れません", "not a parameter"),
+    ] {
+        let problem = async |language: &str| {
+            let text = call(&web, "POST /", language, body).await.text();
+            let alert = text.split("role=\"alert\"").nth(1).unwrap_or_else(|| panic!("{text}"));
+            alert.split("</p>").next().unwrap().to_owned()
+        };
+        for (language, words) in [("de", german), ("ja", japanese), ("en", english)] {
+            let found = problem(language).await;
+            assert!(found.contains(words), "{body} {language}: {found}");
+            assert!(!found.contains("lang="), "{body} {language}: {found}");
+        }
+        let mut all = std::collections::BTreeSet::new();
+        for language in PageLanguage::ALL {
+            all.insert(problem(language.tag()).await);
+        }
+        assert_eq!(all.len(), PageLanguage::ALL.len(), "{body}: {all:?}");
+    }
+    web.store.away.store(true, std::sync::atomic::Ordering::Relaxed);
+    let text = call(&web, "POST /", "fr", "long_url=example.com").await.text();
+    assert!(text.contains("n’a pas pu être créé pour le moment"), "{text}");
+}
+
+#[tokio::test]
 async fn pages_for_accounts_stay_english() {
     let web = web().await;
-    for path in ["GET /", "GET /login", "GET /join?token=none"] {
+    for path in ["GET /login", "GET /join?token=none"] {
         let answer = call(&web, path, "de", "").await;
         assert!(answer.text().contains("<html lang=\"en\">"), "{path}");
         assert!(!answer.text().contains("Anmelden"), "{path}");

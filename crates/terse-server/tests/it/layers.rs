@@ -26,6 +26,21 @@ fn the_api_and_the_pages_do_not_know_each_other() {
     assert_eq!(lines_with("pages", &["crate::api"]), Vec::<String>::new());
 }
 
+/// Reports of clicks have no rules of their own: a handler asks a service whose clicks the caller may
+/// see, and then reads them from the click store. Counting, pruning and erasing are for the services.
+#[test]
+fn handlers_only_read_the_click_store() {
+    const READS: [&str; 5] = ["clone()", "report(", "clicks(", "counts(", "top("];
+    for folder in ["api", "pages", "http"] {
+        let mut found = lines_with(folder, &["state.clicks."]);
+        found.retain(|line| {
+            let mut calls = line.split("state.clicks.").skip(1);
+            calls.any(|call| !READS.iter().any(|read| call.starts_with(read)))
+        });
+        assert_eq!(found, Vec::<String>::new());
+    }
+}
+
 /// Rules live in the services: a handler that writes to the registry itself would bypass limits,
 /// permissions and the audit log.
 #[test]

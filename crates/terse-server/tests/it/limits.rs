@@ -1,26 +1,22 @@
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
-use terse_core::limits::Limit;
-use terse_server::{CreateResult, Peer, RateLimits};
-use terse_testkit::FixedLimiter;
+use terse_core::limits::{Limit, LimitSettings};
+use terse_server::{CreateResult, Peer};
 
 use crate::web::{Answer, KEY, MODERATOR, OTHER, OWNER, Web};
 
 const URLS: &str = "/api/v1/urls";
 
 fn web() -> Web {
-    Web::limited(RateLimits {
-        limiter: Arc::new(FixedLimiter::default()),
+    Web::limited(LimitSettings {
         create_per_address: Limit::per_hour(3),
         create_per_key: Limit::per_hour(5),
         guesses_per_address: Limit::per_minute(4),
         passwords_per_address: Limit::OFF,
         sign_in: Limit::OFF,
         reports_per_address: Limit::per_hour(2),
-        ..RateLimits::off()
+        ..LimitSettings::OFF
     })
 }
 
@@ -52,7 +48,7 @@ async fn create(web: &Web, from: &str, body: &Value) -> Answer {
     .await
 }
 
-fn told(answer: &Answer) -> [&str; 4] {
+fn limit_headers(answer: &Answer) -> [&str; 4] {
     ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"]
         .map(|name| answer.header(name))
 }
@@ -63,11 +59,11 @@ async fn anonymous_clients_are_limited_by_address_and_see_what_is_left() {
     let body = json!({"long_url": "https://example.com/"});
     for (left, reset) in [("2", "1200"), ("1", "2400"), ("0", "3600")] {
         let answer = create(&web, "203.0.113.7", &body).await;
-        assert_eq!((answer.status.as_u16(), told(&answer)), (201, ["3", left, reset, ""]));
+        assert_eq!((answer.status.as_u16(), limit_headers(&answer)), (201, ["3", left, reset, ""]));
     }
     let answer = create(&web, "203.0.113.7", &body).await;
     answer.is_problem(429, "rate_limited", "");
-    assert_eq!(told(&answer), ["3", "0", "3600", "1200"]);
+    assert_eq!(limit_headers(&answer), ["3", "0", "3600", "1200"]);
     assert!(answer.json()["detail"].as_str().unwrap().contains("20 minutes"), "{}", answer.text());
     assert_eq!(web.stats.creates(CreateResult::Limited), 1);
     for from in ["203.0.113.8", "2001:db8:1:1::1"] {
@@ -118,10 +114,13 @@ async fn each_item_of_a_list_counts_and_a_list_is_taken_or_refused_as_a_whole() 
         answer.text()
     );
     let answer = bulk(3).await;
-    assert_eq!((answer.status.as_u16(), told(&answer)[..2].to_vec()), (207, vec!["5", "2"]));
+    assert_eq!(
+        (answer.status.as_u16(), limit_headers(&answer)[..2].to_vec()),
+        (207, vec!["5", "2"])
+    );
     let answer = bulk(3).await;
     answer.is_problem(429, "rate_limited", "");
-    assert_eq!(told(&answer)[1], "2");
+    assert_eq!(limit_headers(&answer)[1], "2");
     assert_eq!(bulk(2).await.status, 207);
     assert_eq!(web.stats.creates(CreateResult::Limited), 9);
 }
@@ -137,7 +136,7 @@ async fn repeated_requests_cost_no_tokens() {
     for _ in 0..9 {
         let answer = ask("one").await;
         assert!(answer.status.is_success());
-        assert_eq!(told(&answer)[..3], ["3", "2", "1200"]);
+        assert_eq!(limit_headers(&answer)[..3], ["3", "2", "1200"]);
     }
     let items =
         json!([{"long_url": "https://example.com/a"}, {"long_url": "https://example.com/b"}])
@@ -149,7 +148,7 @@ async fn repeated_requests_cost_no_tokens() {
             ("authorization", OWNER.0),
         ];
         let answer = send(&web, "::1", "POST /api/v1/urls/bulk", &headers, items.clone()).await;
-        assert_eq!((answer.status.as_u16(), told(&answer)[1]), (207, "3"));
+        assert_eq!((answer.status.as_u16(), limit_headers(&answer)[1]), (207, "3"));
     }
 }
 
@@ -162,18 +161,18 @@ async fn a_failure_of_the_server_costs_no_link() {
     for _ in 0..5 {
         let answer = create(&web, "203.0.113.7", &body).await;
         answer.is_problem(503, "store_unavailable", "");
-        assert_eq!(told(&answer)[1], "3");
+        assert_eq!(limit_headers(&answer)[1], "3");
     }
     away(false);
     // A create that fails because no code is left costs no token.
     web.store.full.store(true, std::sync::atomic::Ordering::Relaxed);
     for _ in 0..5 {
         let answer = create(&web, "203.0.113.7", &body).await;
-        assert_eq!((answer.status.as_u16(), told(&answer)[1]), (503, "3"));
+        assert_eq!((answer.status.as_u16(), limit_headers(&answer)[1]), (503, "3"));
     }
     web.store.full.store(false, std::sync::atomic::Ordering::Relaxed);
     let answer = create(&web, "203.0.113.7", &body).await;
-    assert_eq!((answer.status.as_u16(), told(&answer)[1]), (201, "2"));
+    assert_eq!((answer.status.as_u16(), limit_headers(&answer)[1]), (201, "2"));
     assert_eq!(web.stats.creates(CreateResult::Failed), 10);
 }
 
@@ -188,14 +187,14 @@ async fn mistakes_cost_no_link_but_not_without_an_end() {
     }
     let answer = create(&web, "203.0.113.7", &json!({"long_urll": "https://example.com/"})).await;
     answer.is_problem(429, "rate_limited", "");
-    assert_eq!(told(&answer)[..2], ["3", "0"]);
+    assert_eq!(limit_headers(&answer)[..2], ["3", "0"]);
     // Refused before any of the body is read.
     let answer = send(&web, "203.0.113.7", &format!("POST {URLS}"), &[], "x".repeat(1 << 20)).await;
     answer.is_problem(429, "rate_limited", "");
     // A request refused for its content costs a token, and the answer says so.
     let answer = create(&web, "203.0.113.8", &json!({"long_url": "http://127.0.0.1/"})).await;
     answer.is_problem(422, "destination_not_public", "long_url");
-    assert_eq!(told(&answer)[1], "2");
+    assert_eq!(limit_headers(&answer)[1], "2");
 }
 
 #[tokio::test]
@@ -208,11 +207,11 @@ async fn the_form_is_limited_too_and_keeps_what_was_typed() {
     };
     for left in ["2", "1", "0"] {
         let answer = form("long_url=https://example.com/").await;
-        assert_eq!((answer.status.as_u16(), told(&answer)[1]), (303, left));
+        assert_eq!((answer.status.as_u16(), limit_headers(&answer)[1]), (303, left));
     }
     let answer = form("long_url=https://example.com/typed").await;
     assert_eq!(answer.status, 429);
-    assert_eq!(told(&answer), ["3", "0", "3600", "1200"]);
+    assert_eq!(limit_headers(&answer), ["3", "0", "3600", "1200"]);
     let text = answer.text();
     assert!(
         text.contains("value=\"https://example.com/typed\"")
@@ -240,7 +239,7 @@ async fn pages_about_links_count_guesses() {
     for path in ["/not-there+", "/r/not-there", "/not-there/qr"] {
         let answer = page(path).await;
         assert_eq!(
-            (answer.status.as_u16(), told(&answer)),
+            (answer.status.as_u16(), limit_headers(&answer)),
             (429, ["4", "0", "60", "15"]),
             "{path}"
         );
@@ -280,12 +279,11 @@ async fn one_key_after_the_other_is_no_way_around_the_limit_of_one() {
 
 #[tokio::test]
 async fn all_keys_of_an_account_share_its_limit_and_keys_at_one_address_a_wide_one() {
-    let web = Web::limited(RateLimits {
-        limiter: Arc::new(FixedLimiter::default()),
+    let web = Web::limited(LimitSettings {
         create_per_key: Limit::per_hour(3),
         create_per_account: Limit::per_hour(5),
         create_per_address_with_key: Limit::per_hour(11),
-        ..RateLimits::off()
+        ..LimitSettings::OFF
     });
     let create = async |key: &str, from: &str, count: usize| {
         let body: Vec<_> = (0..count)

@@ -50,6 +50,11 @@ async fn a_link_is_created_with_every_field_and_changed() {
         ("redirect", "307"),
         ("forward_query", "1"),
         ("crawlable", "1"),
+        ("archived", "1"),
+        ("reuse", "false"),
+        ("preview.title", "Shown in chats"),
+        ("preview.description", NASTY),
+        ("preview.image_url", "https://example.com/picture.png"),
         ("rules", rules),
         ("utm_source", "mail"),
     ];
@@ -69,6 +74,12 @@ async fn a_link_is_created_with_every_field_and_changed() {
         ("redirect", json!(307)),
         ("forward_query", json!(true)),
         ("crawlable", json!(true)),
+        ("archived", json!(true)),
+        (
+            "preview",
+            json!({"title": "Shown in chats", "description": NASTY,
+                "image_url": "https://example.com/picture.png"}),
+        ),
         ("rules", serde_json::from_str(rules).unwrap()),
     ] {
         assert_eq!(found[field], want, "{field}: {found:#}");
@@ -81,6 +92,9 @@ async fn a_link_is_created_with_every_field_and_changed() {
         "<option value=\"307\" selected>",
         "name=\"revision\" value=\"1\"",
         "placeholder=\"unchanged\"",
+        "name=\"archived\" value=\"1\" checked",
+        "value=\"Shown in chats\"",
+        "value=\"https://example.com/picture.png\"",
         "&#60;script&#62;",
     ] {
         assert!(text.contains(shown), "{shown} in {text}");
@@ -94,6 +108,7 @@ async fn a_link_is_created_with_every_field_and_changed() {
     assert_eq!(found["long_url"], "https://example.com/b");
     assert_eq!((&found["title"], &found["max_clicks"]), (&Value::Null, &Value::Null));
     assert_eq!((&found["rules"], &found["expires_at"]), (&Value::Null, &Value::Null));
+    assert_eq!((&found["preview"], &found["archived"]), (&Value::Null, &json!(false)));
     assert_eq!(found["has_password"], true);
     // A form that was opened before another change changes nothing.
     let stale = send(&web, &cookie, "/links/mine/edit", &plain).await;
@@ -104,6 +119,29 @@ async fn a_link_is_created_with_every_field_and_changed() {
     let same = [("long_url", "https://example.com/b"), ("revision", "3")];
     let same = send(&web, &cookie, "/links/mine/edit", &same).await;
     assert_eq!(same.header("location"), "/links/mine?done=unchanged");
+}
+
+#[tokio::test]
+async fn a_link_for_the_same_target_is_given_back_unless_a_new_one_is_wanted() {
+    let (web, cookie) = signed_in().await;
+    let target = ("long_url", "https://example.com/same");
+    let mut made = Vec::new();
+    for (fields, done) in [
+        (&[target][..], "created"),
+        (&[target], "existing"),
+        (&[target, ("reuse", "false")], "created"),
+    ] {
+        let answer = send(&web, &cookie, "/links/new", fields).await;
+        let location = answer.header("location").to_owned();
+        assert!(location.ends_with(&format!("?done={done}")), "{location}: {}", answer.text());
+        made.push(location.split('?').next().unwrap().to_owned());
+    }
+    assert_eq!(made[0], made[1]);
+    assert_ne!(made[0], made[2]);
+    // The form keeps the choice while it has a problem.
+    let refused = [("long_url", "ftp://example.com/"), ("reuse", "false")];
+    let text = send(&web, &cookie, "/links/new", &refused).await.text();
+    assert!(text.contains("name=\"reuse\" value=\"false\" checked"), "{text}");
 }
 
 #[tokio::test]
@@ -124,6 +162,8 @@ async fn each_problem_is_beside_its_field_and_what_was_typed_stays() {
         ("redirect", "200", "redirect", 400),
         ("rules", "{", "rules_text", 400),
         ("rules", r#"[{"to": "x"}]"#, "rules_text", 400),
+        ("preview.image_url", "nonsense", "preview-image", 400),
+        ("preview.title", &"x".repeat(201), "preview-title", 400),
         ("nonsense", "1", "", 400),
     ] {
         let mut fields = vec![("title", "kept & <b>")];
@@ -161,6 +201,21 @@ async fn an_alias_is_checked_while_it_is_typed() {
         let answer = open(&web, &cookie, &format!("/links/new/alias?alias={alias}")).await;
         assert_eq!((answer.status.as_u16(), &*answer.text()), (status, words), "{alias}");
         assert!(answer.header("content-type").starts_with("text/plain"));
+    }
+}
+
+#[tokio::test]
+async fn the_domain_before_the_alias_is_the_chosen_one() {
+    let (web, cookie) = signed_in().await;
+    let prefix = |text: &str| {
+        let rest = text.split("data-alias-prefix>").nth(1).unwrap();
+        rest.split('<').next().unwrap().to_owned()
+    };
+    assert_eq!(prefix(&open(&web, &cookie, "/links/new").await.text()), "go.example/");
+    for (domain, shown) in [("b.example", "b.example/"), ("other.example", "go.example/")] {
+        let fields = [("long_url", "ftp://example.com/"), ("domain", domain)];
+        let refused = send(&web, &cookie, "/links/new", &fields).await;
+        assert_eq!((refused.status.as_u16(), &*prefix(&refused.text())), (400, shown));
     }
 }
 

@@ -69,6 +69,37 @@ impl Page {
     }
 }
 
+/// The click pipeline stores no such texts. The pages must not depend on that.
+#[tokio::test]
+async fn hostile_texts_of_clicks_stay_text_on_every_page_that_shows_them() {
+    let page = Page::new().await;
+    page.web.clock.advance(std::time::Duration::from_secs(86_400));
+    let text = || Some(Interned::from(NASTY));
+    let hostile = Click {
+        referrer: text(),
+        country: text(),
+        city: text(),
+        device: text(),
+        browser: text(),
+        system: text(),
+        language: text(),
+        utm: std::array::from_fn(|_| text()),
+        ..page.click(1)
+    };
+    page.web.clicks.add([hostile]);
+    let lists = ["referrers", "countries", "cities", "devices", "browsers", "systems", "languages"];
+    let campaigns = ["campaigns", "sources", "mediums", "terms", "contents"];
+    let lists = lists.into_iter().chain(campaigns);
+    let mut paths: Vec<String> = lists.map(|list| format!("/links/abc/values?of={list}")).collect();
+    paths.extend(["/links/abc", "/links/abc/live", "/dashboard"].map(str::to_owned));
+    for path in paths {
+        // This also checks that there is no <script>.
+        let shown = page.text(&path).await;
+        let head = shown.find("nav class=\"tabs\"").or_else(|| shown.find("<main")).unwrap();
+        assert!(shown[head..].contains("&#60;script&#62;"), "{path} does not show it: {shown}");
+    }
+}
+
 #[tokio::test]
 async fn the_page_of_a_link_says_what_it_is_and_how_it_is_doing() {
     let page = Page::new().await;
@@ -227,7 +258,9 @@ async fn the_latest_clicks_are_listed_without_a_script() {
     let (human, bot) = (page.click(2), Click { bot: Some(BotKind::Ai), ..page.click(1) });
     page.web.clicks.add([human, bot]);
     let text = page.text("/links/abc/live").await;
-    assert!(text.contains("data-live=\"/api/v1/urls/abc/live\""));
+    assert!(text.contains("data-live=\"/api/v1/urls/abc/live\" data-zone=\"UTC\""), "{text}");
+    // The script writes countries as the server does.
+    assert!(text.contains("|AT Austria|") && text.contains("|ZW Zimbabwe\""), "{text}");
     let (first, second) = (text.find("bot: AI crawlers"), text.find(">human<"));
     assert!(first.is_some() && first < second, "the latest first: {text}");
 }

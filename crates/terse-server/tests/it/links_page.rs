@@ -1,6 +1,7 @@
 //! The list of an account's links.
 
 use serde_json::json;
+use terse_core::LinkStore as _;
 use terse_core::registry::Role;
 
 use crate::web::{Answer, OWNER, Web};
@@ -71,6 +72,9 @@ async fn links_are_searched_and_filtered() {
         ("stored", json!({})),
         ("later", json!({"valid_from": "2999-01-01"})),
         ("removed", json!({})),
+        ("spent", json!({"max_clicks": 1})),
+        ("doubtful", json!({"long_url": "https://odd.example/"})),
+        ("banned", json!({})),
     ] {
         let mut body =
             json!({"long_url": format!("https://example.com/{alias}-x"), "alias": alias});
@@ -80,15 +84,24 @@ async fn links_are_searched_and_filtered() {
     let archive = json!({"archived": true});
     assert_eq!(web.as_owner("PATCH /api/v1/urls/stored", OWNER.0, archive).await.status, 200);
     web.as_owner("DELETE /api/v1/urls/removed", OWNER.0, serde_json::Value::Null).await;
+    let why = json!({"why": "phishing"});
+    assert_eq!(web.api("POST /api/v1/admin/links/banned/confirm", why).await.status, 200);
+    let spent = web.store.everything().into_iter().find(|link| link.key.code.as_str() == "spent");
+    let spent = terse_core::Link { spent_clicks: 1, ..spent.unwrap() };
+    web.store.update(&spent, spent.revision, &[]).await.unwrap();
+    let unarchived = ["banned", "doubtful", "later", "plain", "spent", "tagged"];
     for (query, codes) in [
-        ("", &["later", "plain", "tagged"][..]),
+        ("", &unarchived[..]),
         ("?q=plain-x", &["plain"]),
         ("?q=nothing", &[]),
         ("?tag=a+b", &["tagged"]),
         ("?show=scheduled", &["later"]),
         ("?show=archived", &["stored"]),
         ("?show=deleted", &["removed"]),
-        ("?show=nonsense", &["later", "plain", "tagged"]),
+        ("?show=used_up", &["spent"]),
+        ("?show=suspicious", &["doubtful"]),
+        ("?show=blocked", &["banned"]),
+        ("?show=nonsense", &unarchived),
         ("?show=active&q=example", &["plain", "tagged"]),
     ] {
         let text = open(&web, &cookie, &format!("/links{query}")).await.text();
@@ -107,15 +120,32 @@ async fn links_are_searched_and_filtered() {
 async fn a_long_list_is_read_page_by_page() {
     let (web, cookie) = signed_in().await;
     for number in 0..30 {
-        let target = format!("https://example.com/{number}");
-        make(&web, OWNER.0, json!({"long_url": target, "alias": format!("link-{number}")})).await;
+        let target = format!(
+            "https://www.example.com/blog/2026/11/a-usual-slug-of-a-post-{number}\
+             ?utm_source=newsletter&utm_medium=email&utm_campaign=november-{number}"
+        );
+        let body = json!({"long_url": target, "alias": format!("link-{number}"),
+            "title": format!("A title as people write it, with some words: part {number}"),
+            "tags": ["newsletter", "november", "blog"]});
+        make(&web, OWNER.0, body).await;
+    }
+    for link in web.store.everything() {
+        use terse_core::clicks::{Click, ClickTarget, LinkId};
+        let now = web.clock.now().as_ms();
+        let target = ClickTarget::Link(LinkId::of(&link), OWNER.1);
+        let click = |day: i64| {
+            let at = terse_core::Timestamp::from_ms(now - day * 86_400_000);
+            Click::bare(at, target.clone())
+        };
+        web.clicks.add((0..14).flat_map(|day| vec![click(day); 1 + day as usize * 7 % 5]));
     }
     let count = |text: &str| text.matches("class=\"link-row\"").count();
     let first = open(&web, &cookie, "/links?q=example").await.text();
     let next = first.split("next\" href=\"").nth(1).unwrap().split('"').next().unwrap();
     let next = next.replace("&#38;", "&");
     let second = open(&web, &cookie, &next).await.text();
-    assert_eq!((count(&first), count(&second)), (25, 5));
+    assert_eq!((count(&first), count(&second)), (20, 10));
+    assert!(first.len() < 50_000, "{} bytes", first.len());
     assert!(second.contains(">First page</a>") && !second.contains(">Next</a>"));
     // A cursor belongs to its own list.
     let other = next.replace("q=example", "q=other");
@@ -267,6 +297,9 @@ async fn the_rows_alone_are_a_small_fragment_and_show_clicks_by_humans() {
     let chart = "<svg viewBox=\"0 0 96 24\" role=\"img\" aria-label=\"Clicks of 14 days\"><path \
         d=\"M0 22.5L";
     assert!(open(&web, &cookie, "/links?q=example").await.text().contains(chart));
+    // The script asks for the charts after a pause.
+    let with_charts = open(&web, &cookie, "/links?q=example&part=charts").await.text();
+    assert!(with_charts.contains(chart) && !with_charts.contains("<html"), "{with_charts}");
     for shown in
         ["<b>2</b> clicks", "title=\"and 1 by bots\"", "aria-label=\"Select go.example/one\""]
     {
@@ -292,6 +325,27 @@ async fn links_are_listed_by_domain_and_age() {
     assert!(text.contains("value=\"clicks\" selected>Most clicks first"), "{text}");
     let row = text.split("class=\"copy-source\" href=\"/links/").nth(1).unwrap();
     assert!(row.starts_with("second"), "links without clicks are listed, the newest first");
+}
+
+#[tokio::test]
+async fn recent_activity_has_the_changes_of_owners_and_not_those_of_scans() {
+    let (web, cookie) = signed_in().await;
+    for alias in ["edited", "scanned"] {
+        let body = json!({"long_url": format!("https://example.com/{alias}"), "alias": alias});
+        make(&web, OWNER.0, body).await;
+    }
+    web.clock.advance(std::time::Duration::from_secs(60));
+    let title = json!({"title": "Another"});
+    let changed = web.as_owner("PATCH /api/v1/urls/edited", OWNER.0, title).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let suspicious = json!({"standing": "suspicious"});
+    let flagged = web.api("PUT /api/v1/admin/links/scanned/standing", suspicious).await;
+    assert_eq!(flagged.status, 200, "{}", flagged.text());
+    let links = web.store.everything();
+    assert!(links.iter().all(|link| link.updated_at > link.created_at), "both were updated");
+    let text = open(&web, &cookie, "/dashboard").await.text();
+    assert!(text.contains("<a href=\"/links/edited/history\">go.example/edited</a>"), "{text}");
+    assert!(!text.contains("/links/scanned/history"), "{text}");
 }
 
 #[tokio::test]
@@ -336,5 +390,28 @@ async fn the_overview_sums_up_ones_own_links_and_helps_a_new_account() {
     }
     assert!(!text.contains("<script>") && text.len() < 50_000);
     assert_eq!(text.matches("<tr data-y").count(), 7);
-    assert_eq!(open(&web, &cookie, "/dashboard?tz=Mars").await.status, 400);
+    // Any other period, and a wrong one.
+    let today = web.clock.now().to_string()[..10].to_owned();
+    let path = format!("/dashboard?period=custom&from=2020-01-01&to={today}&tz=UTC");
+    let text = open(&web, &cookie, &path).await.text();
+    assert!(text.contains(&format!("Top links of 2020-01-01 to {today}")), "{text}");
+    assert!(text.contains("<dt>Clicks</dt><dd>2</dd>") && text.contains("value=\"2020-01-01\""));
+    let text =
+        open(&web, &cookie, "/dashboard?period=custom&from=2020-01-01&to=2020-01-31").await.text();
+    assert!(text.contains("No clicks in this period."), "{text}");
+    for (query, field, kept) in [
+        ("tz=Mars", "tz", "Mars"),
+        ("period=custom&from=2026-02-01&to=2026-01-01", "to", "2026-01-01"),
+        ("period=custom&from=&to=2026-01-01", "from", ""),
+    ] {
+        let answer = open(&web, &cookie, &format!("/dashboard?{query}")).await;
+        let text = answer.text();
+        assert_eq!(answer.status, 400, "{query}");
+        assert!(text.contains("<details class=\"menu\" data-menu open>"), "{query}: {text}");
+        let beside = text.split(&format!("<label for=\"{field}\">")).nth(1).unwrap();
+        let beside = beside.split("</div>").next().unwrap();
+        for shown in ["role=\"alert\"", "aria-invalid=\"true\"", &format!("value=\"{kept}\"")] {
+            assert!(beside.contains(shown), "{query}: {shown} in {beside}");
+        }
+    }
 }

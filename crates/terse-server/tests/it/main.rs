@@ -33,6 +33,7 @@ mod reports;
 mod resets;
 mod revisions;
 mod stats;
+mod tags_page;
 mod timing;
 mod two_factor;
 mod web;

@@ -285,6 +285,7 @@ async fn an_invitation_is_a_link_that_is_good_once() {
         (json!({ "ttl": 0 }), "ttl"),
         (json!({ "ttl": 2_592_001 }), "ttl"),
         (json!({ "name": "ann" }), "name"),
+        (json!({ "email": "not an address" }), "email"),
     ] {
         web.api(&post, body).await.is_problem(400, "invalid_request", field);
     }
@@ -298,8 +299,10 @@ async fn an_invitation_is_a_link_that_is_good_once() {
     assert_eq!(by_operator.status, 201, "{}", by_operator.text());
     let url = by_operator.json()["url"].as_str().unwrap().to_owned();
     let secret = url.strip_prefix("https://go.example/join?token=").unwrap();
-    let by_mod = web.as_owner(&post, "mod1", json!({})).await.json();
+    let by_mod = web.as_owner(&post, "mod1", json!({ "email": "ann@example.com" })).await.json();
     assert_eq!((&by_mod["role"], &by_mod["by"]), (&json!("user"), &json!(mod1.0)));
+    let mailed = |answer: &Value| answer["mailed"].clone();
+    assert_eq!((mailed(&by_operator.json()), mailed(&by_mod)), (json!(false), json!(true)));
     let seen = |key: &'static str| web.as_owner("GET /api/v1/invitations", key, Value::Null);
     assert_eq!(
         seen("mod1").await.json()["invitations"],

@@ -148,3 +148,25 @@ async fn a_list_by_clicks_has_every_link_once() {
     let refused = web.as_owner(&path, OWNER.0, Value::Null).await;
     refused.is_problem(400, "invalid_request", "cursor");
 }
+
+/// A store stops a long search early. The page must not continue it: each part takes a while.
+#[tokio::test]
+async fn a_list_by_clicks_reads_one_part_of_a_long_search_at_a_time() {
+    let web = Web::new();
+    let links = with_links(&web).await;
+    add(&web, &links[0], 1, 3, 0);
+    web.store.examined.store(1, std::sync::atomic::Ordering::Relaxed);
+    let lists = || web.store.lists.swap(0, std::sync::atomic::Ordering::Relaxed);
+    lists();
+    let mut path = "urls?sort=clicks&status=expired".to_owned();
+    for part in 0..links.len() {
+        let page = get(&web, &path).await;
+        assert_eq!((&page["links"], lists()), (&json!([]), 1), "{part}");
+        let Some(next) = page["next_cursor"].as_str() else {
+            assert_eq!(part, links.len() - 1);
+            return;
+        };
+        path = format!("urls?sort=clicks&status=expired&cursor={next}");
+    }
+    panic!("the list has no end");
+}

@@ -1,6 +1,6 @@
 //! A whole server in memory, and ways to call it.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -10,6 +10,8 @@ use futures_util::FutureExt as _;
 use serde_json::Value;
 use terse_core::accounts::{ErasureError, Erasures, NoKeyUse, RefreshHook};
 use terse_core::clicks::LiveFeed;
+use terse_core::limits::LimitSettings;
+use terse_core::metrics::Metrics;
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
     AccountName, Actor, Attribution, FIRST_ACCOUNT, KeyId, NewAccount, NewKey, Role, Scope,
@@ -21,7 +23,7 @@ use terse_server::{
     AccountSettings, AdminKeys, ApiStats, AppState, HttpSettings, Passwords, Peer, RateLimits,
     router,
 };
-use terse_testkit::MemoryRegistry;
+use terse_testkit::{FixedLimiter, MemoryRegistry};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
@@ -99,6 +101,32 @@ fn enrol(registry: &MemoryRegistry, key: &str, owner: OwnerId, role: Role) {
     registry.add_key(key, by()).now_or_never().unwrap().unwrap();
 }
 
+/// What the process knows of itself: nothing, until a test sets it.
+#[derive(Default)]
+pub(crate) struct FakeSystem {
+    pub(crate) metrics: Mutex<Metrics>,
+    pub(crate) sizes: Mutex<Vec<StoredSize>>,
+    pub(crate) settings: Mutex<Vec<ChangedSetting>>,
+}
+
+impl SystemInfo for FakeSystem {
+    fn metrics(&self) -> Metrics {
+        let mut copy = Metrics::default();
+        for family in self.metrics.lock().unwrap().families().iter().cloned() {
+            copy.add(family.name, family.help, family.values);
+        }
+        copy
+    }
+
+    fn sizes(&self) -> Vec<StoredSize> {
+        self.sizes.lock().unwrap().clone()
+    }
+
+    fn settings(&self) -> Vec<ChangedSetting> {
+        self.settings.lock().unwrap().clone()
+    }
+}
+
 pub(crate) struct Web {
     router: Router,
     pub(crate) registry: Arc<MemoryRegistry>,
@@ -110,6 +138,7 @@ pub(crate) struct Web {
     pub(crate) erasures: Erasures,
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) jobs: Arc<JobBoard>,
+    pub(crate) system: Arc<FakeSystem>,
 }
 
 pub(crate) struct Answer {
@@ -216,7 +245,8 @@ impl Web {
         Self::build(change, RateLimits::off(), false, Operator::default(), HttpSettings::default())
     }
 
-    pub(crate) fn limited(limits: RateLimits) -> Self {
+    pub(crate) fn limited(settings: LimitSettings) -> Self {
+        let limits = RateLimits::new(Arc::new(FixedLimiter::default()), settings);
         Self::build(|_| (), limits, false, Operator::default(), HttpSettings::default())
     }
 
@@ -241,6 +271,7 @@ impl Web {
     ) -> Self {
         let operator = Arc::new(EffectiveOperator::new(operator));
         let jobs = Arc::<JobBoard>::default();
+        let system = Arc::<FakeSystem>::default();
         let base = url::Url::parse("https://go.example/").unwrap();
         let hosts =
             Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
@@ -306,13 +337,13 @@ impl Web {
             mail: Some(Arc::default()),
             jobs: jobs.clone(),
             self_check: Arc::new(NoSelfCheck),
-            system_info: Arc::new(terse_core::NoSystemInfo),
+            system_info: system.clone(),
             lookup: Arc::new(Records),
             certificates: Arc::new(Records),
             http,
             stop: stopped,
         });
-        Self { router, registry, store, clock, stats, clicks, live, erasures, stop, jobs }
+        Self { router, registry, store, clock, stats, clicks, live, erasures, stop, jobs, system }
     }
 
     /// Creates an account with a key of this name that has all permissions.

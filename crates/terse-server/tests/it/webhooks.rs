@@ -88,7 +88,7 @@ async fn a_secret_is_shown_when_it_is_made_and_never_again() {
 }
 
 #[tokio::test]
-async fn bad_wishes_name_the_field() {
+async fn refused_fields_are_named() {
     let web = Web::with_webhooks();
     for (body, status, code, field) in [
         (json!({}), 400, "invalid_request", "url"),
@@ -167,12 +167,12 @@ async fn a_test_is_among_the_deliveries() {
         (&body["id"], &body["type"], &body["webhook_id"]),
         (&event, &json!("webhook.test"), &json!(id))
     );
-    let settlement = due.settle(
+    let attempt = due.attempt(
         DeliveryResult::Answered { status: 204, retry_after: None },
         web.clock.now(),
         0.5,
     );
-    assert!(web.registry.settle(settlement).await.unwrap());
+    assert!(web.registry.record_attempt(attempt).await.unwrap());
     let one =
         web.as_owner(&format!("{path}?limit=1"), OWNER.0, json!({})).await.json()["deliveries"][0]
             .clone();

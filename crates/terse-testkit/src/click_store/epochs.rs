@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use terse_core::clicks::{Added, Batch, ClickSubject, Forgotten, JournalId, JournalSpan, Position};
+use terse_core::Timestamp;
+use terse_core::clicks::{
+    Added, Batch, ClickSubject, Forgotten, JournalId, JournalSpan, Position, Unit,
+};
 
 use super::{
     ALWAYS, ClickStoreHandle, JOURNAL, OpenJournal, click, humans, link, positions, report,
@@ -114,6 +117,28 @@ pub async fn generations_only_rise([first, second]: [ClickStoreHandle; 2]) {
         assert_eq!(second.open(JOURNAL).await.unwrap().generation, highest);
     }
     assert_eq!(second.open(OTHER).await.unwrap().generation, 0);
+}
+
+pub async fn imported_logs_are_forgotten_after_their_time([first, second]: [ClickStoreHandle; 2]) {
+    let day = |day: i64| Timestamp::from_ms(day * Unit::Day.ms() + 5);
+    let (old, new) = (JournalId([1; 16]), JournalId([2; 16]));
+    for (journal, generation) in [
+        (old, JournalId::log_generation(day(20_000))),
+        (new, JournalId::log_generation(day(20_001))),
+        // The folder of a node.
+        (JOURNAL, 3),
+    ] {
+        let opened = OpenJournal::open(&first, journal).await;
+        first.add(&batch(&[opened.span(7, 0, 10)])).await.unwrap();
+        first.forget(journal, opened.epoch, generation, &[]).await.unwrap();
+    }
+    assert_eq!(second.forget_logs(day(20_000)).await.unwrap(), 0);
+    assert_eq!(second.forget_logs(day(20_001)).await.unwrap(), 1);
+    assert_eq!(positions(&first, old).await, []);
+    assert_eq!(positions(&first, new).await, [(7, 10)]);
+    assert_eq!(positions(&first, JOURNAL).await, [(7, 10)]);
+    assert_eq!(first.open(old).await.unwrap().generation, 0);
+    assert_counted(&first, 3).await;
 }
 
 pub async fn of_racing_handles_that_open_a_journal_one_can_add(handles: [ClickStoreHandle; 2]) {

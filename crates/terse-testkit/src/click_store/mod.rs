@@ -10,6 +10,7 @@ mod add;
 mod concurrency;
 mod epochs;
 mod erase;
+mod export;
 mod periods;
 mod prune;
 mod raw;
@@ -30,6 +31,7 @@ pub use add::*;
 pub use concurrency::*;
 pub use epochs::*;
 pub use erase::*;
+pub use export::*;
 pub use periods::*;
 pub use prune::*;
 pub use raw::*;
@@ -45,9 +47,9 @@ pub type ClickStoreHandle = Arc<dyn ClickStore>;
 
 /// Expands into one test per promise, in a module `click_store`.
 ///
-/// `fresh` is an `async fn() -> Option<[ClickStoreHandle; 2]>` that returns two handles on one empty store
-/// that keeps raw clicks, as two nodes have them; with `None` a test is skipped, and says so. Only
-/// two handles can break the promises of the second list.
+/// `fresh` is an `async fn() -> Option<[ClickStoreHandle; 2]>` that returns two handles on one
+/// empty store that keeps raw clicks, as two nodes have them; with `None` a test is skipped, and
+/// says so. Only two handles can break the promises of the second list.
 #[macro_export]
 macro_rules! click_store {
     ($fresh:path) => {
@@ -88,6 +90,9 @@ macro_rules! click_store {
                 raw_clicks_are_paged_exactly_once_in_order
                 raw_clicks_are_cut_to_the_period
                 late_raw_clicks_are_in_order
+                the_clicks_of_a_period_are_read_once_in_order
+                the_clicks_of_erased_links_are_not_read
+                erasures_are_listed_until_their_tombstone_is_deleted
                 links_are_erased_up_to_a_creation_time
                 an_owner_is_erased_with_all_links
                 a_link_made_again_after_its_erasure_is_counted
@@ -116,6 +121,7 @@ macro_rules! click_store {
                 a_fenced_epoch_forgets_nothing
                 journals_do_not_share_positions
                 generations_only_rise
+                imported_logs_are_forgotten_after_their_time
                 of_racing_handles_that_open_a_journal_one_can_add
                 a_finished_batch_is_not_repeated_by_the_next_opener
                 an_answer_says_how_far_the_journal_is_in_it

@@ -287,6 +287,7 @@ impl<'a> View<'a> {
         for (key, link) in &self.links {
             let mut served: HashMap<usize, Vec<(&Operation, u64)>> = HashMap::new();
             for visit in &link.visits {
+                broken.extend(self.is_still_blocked(key, link, visit));
                 let Some(target) = visit.target() else { continue };
                 let Some(&revision) = link.revisions.get(target) else {
                     broken.push(format!("{key} led to {target}, which no client has set"));
@@ -330,6 +331,36 @@ impl<'a> View<'a> {
             }
         }
         broken
+    }
+
+    /// Whether a node answers that a link is blocked long after it was cleared.
+    fn is_still_blocked(
+        &self,
+        key: &str,
+        link: &LinkHistory<'_>,
+        visit: &Visit<'_>,
+    ) -> Option<String> {
+        let at = visit.at;
+        let changes = || link.changes.iter().filter(|change| change.call < at.returned);
+        if *visit.answer != VisitAnswer::Blocked {
+            return None;
+        }
+        let cleared = changes().rev().find(|change| {
+            matches!(change.action, Action::Unblock { .. })
+                && change.outcome == Outcome::Ok
+                && change.returned + FRESH_MS < at.call
+                && !self.is_cut(at.node, change.returned, at.call)
+        })?;
+        // One that was called before and answered after it may have come later.
+        let is_again = changes().any(|change| {
+            matches!(change.action, Action::Block { .. }) && change.returned >= cleared.call
+        });
+        (!is_again).then(|| {
+            format!(
+                "{key} was cleared at {}, and at {} node {} answered that it is blocked",
+                cleared.returned, at.call, at.node
+            )
+        })
     }
 
     fn clicks(&self) -> Vec<String> {

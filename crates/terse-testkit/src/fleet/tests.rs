@@ -60,6 +60,10 @@ fn block(at: u64, key: &str) -> Operation {
     op(at, at + 5, 0, Outcome::Ok, Action::Block { key: key.into() })
 }
 
+fn unblock(at: u64, key: &str) -> Operation {
+    op(at, at + 5, 0, Outcome::Ok, Action::Unblock { key: key.into() })
+}
+
 fn erase(at: u64, text: &str) -> Operation {
     op(at, at + 5, 0, Outcome::Ok, Action::Erase { text: text.into() })
 }
@@ -283,4 +287,21 @@ fn a_total_that_decreases_is_noticed() {
     holds(&of(vec![total(10, 0, "k", 3), total(11, 1, "k", 2), total(20, 1, "k", 3)]));
     breaks(&of(vec![total(10, 0, "k", 3), total(20, 1, "k", 2)]), Predicate::Monotone);
     holds(&of(vec![total(10, 0, "k", 3), erase(15, "k"), total(30, 1, "k", 0)]));
+}
+
+#[test]
+fn a_node_that_blocks_what_was_cleared_is_noticed() {
+    let cleared = vec![
+        create(10, "k", "t0", "r1", OK),
+        block(1_000, "k"),
+        unblock(2_000, "k"),
+        read(6_000, 1, "k", VisitAnswer::Blocked),
+    ];
+    holds(&of(cleared.clone()));
+    let late = read(8_000, 1, "k", VisitAnswer::Blocked);
+    let mut history = of([cleared.clone(), vec![late.clone()]].concat());
+    breaks(&history, Predicate::Fresh);
+    history.cuts = vec![(1, Window { from: 1_500, to: 4_000 })];
+    holds(&history);
+    holds(&of([cleared, vec![block(7_000, "k"), late]].concat()));
 }

@@ -1,6 +1,9 @@
 //! Filters of lists.
 
-use terse_core::{Domain, Link, LinkStatus, ListQuery, ModerationStatus, OwnerId, Tags, Title};
+use terse_core::rules::Rules;
+use terse_core::{
+    Domain, Link, LinkStatus, ListQuery, ModerationStatus, OwnerId, Revision, Tags, Title, Updated,
+};
 
 use super::list::{all, walk};
 use super::{LinkStoreHandle, leased_code, put};
@@ -99,6 +102,35 @@ pub async fn text_is_searched_literally(store: LinkStoreHandle) {
         assert_eq!(codes(&store, &text(part)).await, want, "{part}");
     }
     assert_eq!(codes(&store, &text("example.com")).await.len(), 4);
+}
+
+pub async fn a_search_finds_the_targets_of_redirect_rules(store: LinkStoreHandle) {
+    let rules = |target: &str| {
+        let stored = format!(r#"[{{"country": "AT", "to": "{target}"}}]"#);
+        Some(Rules::from_stored(&stored).expect("rules"))
+    };
+    let ruled = Link {
+        rules: rules(r"https://Elsewhere.example/a?b=\\c"),
+        ..alias("ruled", "https://example.com/")
+    };
+    put(&store, &ruled).await;
+    put(&store, &alias("plain", "https://example.com/")).await;
+    let text = |text: &str| ListQuery { text: Some(text.into()), limit: 2, ..all() };
+    for (part, want) in [
+        ("elsewhere.EXAMPLE", &["ruled"][..]),
+        ("https://elsewhere", &["ruled"]),
+        (r"b=\c", &["ruled"]),
+        ("country", &[]),
+    ] {
+        assert_eq!(codes(&store, &text(part)).await, want, "{part}");
+    }
+    // A change of the rules is found at once, and what they were before is not.
+    let rules = rules("https://third.example/");
+    let changed = Link { rules, revision: Revision(ruled.revision.0 + 1), ..ruled.clone() };
+    let updated = store.update(&changed, ruled.revision, &[]).await.unwrap();
+    assert_eq!(updated, Updated::Done);
+    assert_eq!(codes(&store, &text("third.example")).await, ["ruled"]);
+    assert_eq!(codes(&store, &text("elsewhere")).await, [""; 0]);
 }
 
 pub async fn a_status_is_decided_at_the_given_time(store: LinkStoreHandle) {

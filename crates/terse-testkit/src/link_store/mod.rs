@@ -7,11 +7,12 @@
 #![allow(clippy::cloned_ref_to_slice_refs, reason = "an expected list reads best as a list")]
 
 mod aliases;
-mod chores;
 mod codes;
 mod history;
+mod insert_many;
 mod list;
 mod list_filters;
+mod maintenance;
 mod numbers;
 mod requests;
 mod reuse;
@@ -24,11 +25,12 @@ use std::sync::Arc;
 use terse_core::{Insert, Inserted, Link, LinkStore, Numbering, StoreError};
 
 pub use aliases::*;
-pub use chores::*;
 pub use codes::*;
 pub use history::*;
+pub use insert_many::*;
 pub use list::*;
 pub use list_filters::*;
+pub use maintenance::*;
 pub use numbers::*;
 pub use requests::*;
 pub use reuse::*;
@@ -60,8 +62,8 @@ impl LinkStorePair {
 
 /// Expands into one test per promise of `LinkStore`, in a module `link_store`.
 ///
-/// `fresh` is an `async fn() -> Option<LinkStorePair>` that returns two handles on an empty store; with
-/// `None` a test is skipped, and says so.
+/// `fresh` is an `async fn() -> Option<LinkStorePair>` that returns two handles on an empty store;
+/// with `None` a test is skipped, and says so.
 #[macro_export]
 macro_rules! link_store {
     ($fresh:path) => {
@@ -84,6 +86,7 @@ macro_rules! link_store {
             a_code_is_given_once
             of_two_hundred_racing_inserts_one_wins
             what_was_acknowledged_is_found_at_once_by_everyone
+            many_are_inserted_as_one_after_the_other
             an_alias_and_a_generated_code_exclude_each_other
             generated_codes_that_were_never_leased_are_links_too
             domains_are_separate_name_spaces
@@ -126,6 +129,7 @@ macro_rules! link_store {
             lists_are_filtered_by_owner_domain_and_tag
             archived_links_are_listed_as_asked_for
             text_is_searched_literally
+            a_search_finds_the_targets_of_redirect_rules
             tags_are_counted_by_owner
             the_tags_of_most_links_come_first
             a_status_is_decided_at_the_given_time

@@ -260,7 +260,7 @@ pub async fn events_are_written_with_their_link_or_not_at_all(shared: LinkStoreP
         ..Insert::new(link.clone(), request)
     };
     let request = IdempotencyKey { id: [1; 32], fingerprint: [2; 32] };
-    assert_eq!(b.outbox(10).await.unwrap(), OutboxPage::default());
+    assert_eq!(b.outbox(None, 10).await.unwrap(), OutboxPage::default());
     let named = Link {
         expires_at: Some(timestamp(50)),
         owner: OwnerId(7),
@@ -287,7 +287,7 @@ pub async fn events_are_written_with_their_link_or_not_at_all(shared: LinkStoreP
     put(a, &deleted).await;
     assert_eq!(a.mark_expired(timestamp(60), 10, &[OwnerId(7)]).await.unwrap().len(), 3);
 
-    let page = b.outbox(10).await.unwrap();
+    let page = b.outbox(None, 10).await.unwrap();
     let seen: Vec<_> =
         page.entries.iter().map(|entry| (entry.event.kind, entry.link.clone())).collect();
     let expected = [
@@ -301,15 +301,18 @@ pub async fn events_are_written_with_their_link_or_not_at_all(shared: LinkStoreP
     let ids: std::collections::HashSet<_> = page.entries.iter().map(|entry| entry.id).collect();
     assert_eq!((ids.len(), &page.unreadable[..]), (4, &[][..]), "every event has an id of its own");
     assert_eq!((page.entries[0].event.at, page.entries[3].event.at), (timestamp(1), timestamp(60)));
-    assert_eq!(b.outbox(2).await.unwrap().entries, page.entries[..2]);
+    assert_eq!(b.outbox(None, 2).await.unwrap().entries, page.entries[..2]);
+    let behind = Some(page.entries[1].position);
+    assert_eq!(b.outbox(behind, 1).await.unwrap().entries, page.entries[2..3]);
+    assert_eq!(b.outbox(behind, 10).await.unwrap().entries, page.entries[2..]);
     // Exactly the named entries go: one before them may have been committed later.
     let positions: Vec<u64> = page.entries.iter().map(|entry| entry.position).collect();
     b.outbox_done(&[positions[1], positions[2], positions[3] + 1]).await.unwrap();
     let left = [page.entries[0].clone(), page.entries[3].clone()];
-    assert_eq!(a.outbox(10).await.unwrap().entries, left);
+    assert_eq!(a.outbox(None, 10).await.unwrap().entries, left);
     b.outbox_done(&positions).await.unwrap();
-    assert_eq!(a.outbox(10).await.unwrap().entries, []);
+    assert_eq!(a.outbox(None, 10).await.unwrap().entries, []);
     // A position is never used twice.
     a.insert(carrying(&missing, None)).await.unwrap();
-    assert!(b.outbox(10).await.unwrap().entries[0].position > positions[3]);
+    assert!(b.outbox(None, 10).await.unwrap().entries[0].position > positions[3]);
 }

@@ -18,7 +18,7 @@ fn tagged(owner: u64, code: &str, tags: &[&str]) -> Link {
     }
 }
 
-fn told(counts: &[(&str, u64)]) -> Vec<(String, u64)> {
+fn owned(counts: &[(&str, u64)]) -> Vec<(String, u64)> {
     counts.iter().map(|(tag, links)| ((*tag).to_owned(), *links)).collect()
 }
 
@@ -43,11 +43,11 @@ pub async fn tags_are_counted_by_owner(store: LinkStoreHandle) {
     put(&store, &tagged(u64::MAX, "seven", &["last"])).await;
     assert_eq!(
         counted(&store, 7, 10).await,
-        told(&[("green", 3), ("Red", 1), ("größe & co", 1), ("red", 1)])
+        owned(&[("green", 3), ("Red", 1), ("größe & co", 1), ("red", 1)])
     );
-    assert_eq!(counted(&store, 8, 10).await, told(&[("red", 1)]));
+    assert_eq!(counted(&store, 8, 10).await, owned(&[("red", 1)]));
     assert_eq!(counted(&store, 0, 10).await, [], "links without an owner");
-    assert_eq!(counted(&store, u64::MAX, 10).await, told(&[("last", 1)]));
+    assert_eq!(counted(&store, u64::MAX, 10).await, owned(&[("last", 1)]));
 
     // Changed links count with their present tags, deleted ones not at all.
     let two = tagged(7, "two", &["green"]);
@@ -60,7 +60,7 @@ pub async fn tags_are_counted_by_owner(store: LinkStoreHandle) {
     assert_eq!(store.update(&deleted, one.revision, &[]).await.unwrap(), Updated::Done);
     assert_eq!(
         counted(&store, 7, 10).await,
-        told(&[("Red", 1), ("blue", 1), ("green", 1), ("größe & co", 1)])
+        owned(&[("Red", 1), ("blue", 1), ("green", 1), ("größe & co", 1)])
     );
 }
 
@@ -72,7 +72,7 @@ pub async fn the_tags_of_most_links_come_first(store: LinkStoreHandle) {
     }
     assert_eq!(
         counted(&store, 7, 4).await,
-        told(&[("every", 30), ("other", 20), ("third", 10), ("own-00", 1)])
+        owned(&[("every", 30), ("other", 20), ("third", 10), ("own-00", 1)])
     );
     assert_eq!(counted(&store, 7, 100).await.len(), 33);
     assert_eq!(counted(&store, 7, 0).await, []);

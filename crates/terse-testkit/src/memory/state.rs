@@ -29,6 +29,8 @@ pub(super) struct State {
     pub(super) changes: Vec<LinkChange>,
     pub(super) pruned: u64,
     pub(super) outbox: Vec<OutboxEntry>,
+    /// Entries that only a later version of terse can read.
+    pub(super) later: Vec<terse_core::LaterEntry>,
     /// How many entries the outbox ever had.
     pub(super) posted: u64,
     /// How many times the incarnation was raised.

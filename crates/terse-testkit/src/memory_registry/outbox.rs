@@ -6,6 +6,7 @@ use terse_core::registry::{
     Actor, Attribution, AuditRecord, Deactivation, Delivery, DeliveryAttempt, DeliveryClaim,
     DeliveryId, DeliveryState, DueDelivery, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK,
     MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId,
+    WebhookToggle,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -136,12 +137,12 @@ impl Outbox {
         due
     }
 
-    /// `None` if there is nothing to settle; otherwise the audit record to write with it.
-    pub(super) fn settle(
+    /// `None` if there is nothing to record; otherwise the audit record to write with it.
+    pub(super) fn record_attempt(
         &mut self,
-        settlement: DeliveryAttempt,
+        attempt: DeliveryAttempt,
     ) -> Option<Option<(AuditRecord, Attribution)>> {
-        let DeliveryAttempt { webhook: id, claim_number, delivery, disable } = settlement;
+        let DeliveryAttempt { webhook: id, claim_number, delivery, disable } = attempt;
         let webhook = self.webhooks.get_mut(&id)?;
         let (last, until) = self.claims.get_mut(&id)?;
         if *last != claim_number {
@@ -162,8 +163,8 @@ impl Outbox {
         let line = disable.and_then(|why| {
             let at = delivery.tried_at?;
             let before = webhook.clone();
-            let disabled = Some(Some(Deactivation { at, why: why.clone() }));
-            *webhook = WebhookChange { disabled, ..WebhookChange::default() }.apply(&before);
+            let switch = Some(WebhookToggle::Off(Deactivation { at, why: why.clone() }));
+            *webhook = WebhookChange { switch, ..WebhookChange::default() }.apply(&before);
             Some((
                 AuditRecord::webhook_changed(&before, webhook)?,
                 Attribution { actor: Actor::Terse, at, why: Some(why) },

@@ -67,10 +67,10 @@ impl WebhookStore for MemoryRegistry {
         }))
     }
 
-    async fn settle(&self, settlement: DeliveryAttempt) -> Answer<bool> {
+    async fn record_attempt(&self, attempt: DeliveryAttempt) -> Answer<bool> {
         let mut state = self.enter().await?;
-        let Some(settled) = state.outbox.settle(settlement) else { return Ok(false) };
-        if let Some((line, by)) = settled {
+        let Some(written) = state.outbox.record_attempt(attempt) else { return Ok(false) };
+        if let Some((line, by)) = written {
             state.write(line, by);
         }
         Ok(true)

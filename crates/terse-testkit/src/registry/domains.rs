@@ -8,7 +8,7 @@ use terse_core::{Branding, Domain, FooterLink, Logo, Target};
 use super::{RegistryHandle, acts, add, add_key, by, change, log, refused, role, sign_in, token};
 use crate::timestamp;
 
-pub(crate) fn place(host: &str) -> DomainConfig {
+pub(crate) fn domain_config(host: &str) -> DomainConfig {
     let target = |path: &str| Some(Target::from_stored(format!("https://example.com/{path}?q=1")));
     let domain = Domain::parse(host).unwrap();
     DomainConfig {
@@ -29,12 +29,15 @@ async fn version(store: &RegistryHandle) -> RegistryVersion {
 
 pub async fn a_domain_is_added_changed_and_removed(store: RegistryHandle) {
     for host in ["b.example", "a.example"] {
-        store.put_domain(place(host), by()).await.unwrap();
+        store.put_domain(domain_config(host), by()).await.unwrap();
     }
-    assert_eq!(store.domain_configs().await.unwrap(), [place("a.example"), place("b.example")]);
-    let bare = DomainConfig { root: None, expired: None, ..place("b.example") };
+    assert_eq!(
+        store.domain_configs().await.unwrap(),
+        [domain_config("a.example"), domain_config("b.example")]
+    );
+    let bare = DomainConfig { root: None, expired: None, ..domain_config("b.example") };
     store.put_domain(bare.clone(), by()).await.unwrap();
-    assert_eq!(store.domain_configs().await.unwrap(), [place("a.example"), bare]);
+    assert_eq!(store.domain_configs().await.unwrap(), [domain_config("a.example"), bare]);
     let a = Domain::parse("a.example").unwrap();
     store.remove_domain(&a, by()).await.unwrap();
     refused!(store.remove_domain(&a, by()).await, Missing);
@@ -48,10 +51,10 @@ pub async fn a_domain_is_added_changed_and_removed(store: RegistryHandle) {
     assert!(lines[2].before.is_none());
 }
 
-pub async fn a_place_as_it_is_leaves_no_trace(store: RegistryHandle) {
-    store.put_domain(place("a.example"), by()).await.unwrap();
+pub async fn an_unchanged_domain_writes_no_audit_record(store: RegistryHandle) {
+    store.put_domain(domain_config("a.example"), by()).await.unwrap();
     let before = version(&store).await;
-    store.put_domain(place("a.example"), by()).await.unwrap();
+    store.put_domain(domain_config("a.example"), by()).await.unwrap();
     assert_eq!((acts(&store).await.len(), version(&store).await), (1, before));
 }
 
@@ -111,10 +114,10 @@ pub async fn the_branding_is_put_replaced_and_taken_back(store: RegistryHandle) 
 pub async fn the_version_changes_for_what_visitors_meet_alone(store: RegistryHandle) {
     let mut versions = vec![version(&store).await];
     // Writes that raise the version.
-    let domain = place("a.example").domain;
+    let domain = domain_config("a.example").domain;
     for step in 0..4 {
         match step {
-            0 => store.put_domain(place("a.example"), by()).await.unwrap(),
+            0 => store.put_domain(domain_config("a.example"), by()).await.unwrap(),
             1 => store.remove_domain(&domain, by()).await.unwrap(),
             2 => store.block_host(blocked("evil.example"), by()).await.unwrap(),
             _ => store.unblock_host("evil.example", by()).await.unwrap(),

@@ -9,10 +9,10 @@ use terse_core::registry::{
     OidcIdentity, PasswordReset, RemovalAlarm, ReportState, Role, Scope, TwoFactor, WebhookChange,
 };
 
-use super::domains::{blocked, branding, place};
+use super::domains::{blocked, branding, domain_config};
 use super::reports::report;
 use super::two_factor::{on, set};
-use super::webhooks::{due, event, hook, settle};
+use super::webhooks::{due, event, hook, record};
 use super::{
     RegistryHandle, add, add_as, add_key, by, change, log, name, new, new_key, reinstate, sign_in,
     suspend, token,
@@ -83,10 +83,10 @@ pub async fn fill(store: &RegistryHandle) {
     store.revoke_invitation(&token(3), by()).await.unwrap();
     store.erase_account(gone.id, by()).await.unwrap();
     for host in ["a.example", "b.example"] {
-        store.put_domain(place(host), by()).await.unwrap();
+        store.put_domain(domain_config(host), by()).await.unwrap();
         store.block_host(blocked(host), by()).await.unwrap();
     }
-    store.remove_domain(&place("b.example").domain, by()).await.unwrap();
+    store.remove_domain(&domain_config("b.example").domain, by()).await.unwrap();
     store.put_branding(branding(), by()).await.unwrap();
     store.unblock_host("b.example", by()).await.unwrap();
     for reporter in 1..=3 {
@@ -96,12 +96,12 @@ pub async fn fill(store: &RegistryHandle) {
     let (kept, other) = (hook(store, ann.id).await, hook(store, ann.id).await);
     store.enqueue(event(ann.id, 1)).await.unwrap();
     for (due, status) in due(store, 10).await.iter().zip([200, 410]) {
-        settle(store, due, status, 10).await;
+        record(store, due, status, 10).await;
     }
     let rotate = WebhookChange { rotate: Some(timestamp(5)), ..WebhookChange::default() };
     store.change_webhook(ann.id, kept.id, rotate, by()).await.unwrap();
     store.enqueue(event(ann.id, 2)).await.unwrap();
-    settle(store, &due(store, 20).await[0], 500, 20).await;
+    record(store, &due(store, 20).await[0], 500, 20).await;
     let removed = hook(store, ann.id).await;
     store.remove_webhook(ann.id, removed.id, by()).await.unwrap();
     assert!(other.id > kept.id);

@@ -131,7 +131,7 @@ macro_rules! registry {
             invitations_are_listed_until_they_are_over
             a_revoked_invitation_opens_no_account
             a_domain_is_added_changed_and_removed
-            a_place_as_it_is_leaves_no_trace
+            an_unchanged_domain_writes_no_audit_record
             a_host_is_blocked_once_and_unblocked
             the_branding_is_put_replaced_and_taken_back
             the_version_changes_for_what_visitors_meet_alone
@@ -141,6 +141,7 @@ macro_rules! registry {
             settled_reports_are_over_and_new_ones_count_anew
             reports_are_walked_by_state
             a_webhook_is_made_changed_and_removed
+            an_event_from_before_a_webhook_was_enabled_is_not_enqueued
             a_clock_that_was_wrong_holds_no_delivery_back
             webhooks_belong_to_their_owner
             there_are_at_most_so_many_webhooks_each
@@ -165,7 +166,7 @@ macro_rules! registry {
             a_note_is_kept_as_it_is
             expired_rows_are_pruned
             pruning_stops_at_its_limit
-            a_tidied_log_goes_on_counting
+            a_pruned_log_keeps_its_numbering
             a_healthy_registry_counts
             a_node_takes_its_own_lease_again
             a_lease_that_is_given_back_is_free

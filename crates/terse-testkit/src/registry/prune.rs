@@ -93,7 +93,7 @@ pub async fn pruning_stops_at_its_limit(store: RegistryHandle) {
     assert_eq!(store.prune(now, KEEP, 0).await.unwrap(), 0);
 }
 
-pub async fn a_tidied_log_goes_on_counting(store: RegistryHandle) {
+pub async fn a_pruned_log_keeps_its_numbering(store: RegistryHandle) {
     add(&store, "ann").await;
     let last = log(&store).await[0].number;
     store.prune(timestamp(100 * DAY), KEEP, 10).await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use terse_core::registry::{RegistrySnapshot, RegistryVersion};
 use tokio::sync::Barrier;
 
-use super::domains::{blocked, place};
+use super::domains::{blocked, domain_config};
 use super::{RegistryHandle, add, by, change, reinstate, suspend};
 
 /// The number of changes per writer.
@@ -19,13 +19,13 @@ pub async fn a_snapshot_has_all_of_its_version(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     assert_eq!(store.snapshot().await.unwrap(), empty, "an account alone concerns no visitor");
     change(&store, ann, suspend()).await.unwrap();
-    store.put_domain(place("a.example"), by()).await.unwrap();
+    store.put_domain(domain_config("a.example"), by()).await.unwrap();
     store.block_host(blocked("evil.example"), by()).await.unwrap();
     let full = store.snapshot().await.unwrap();
     assert_eq!(full.version, store.version().await.unwrap());
     assert_eq!(full.version.incarnation, empty.version.incarnation);
     assert_eq!(full.suspended, [ann]);
-    assert_eq!(full.domains, [place("a.example")]);
+    assert_eq!(full.domains, [domain_config("a.example")]);
     assert_eq!(full.blocked_hosts, [blocked("evil.example")]);
 }
 
@@ -43,7 +43,7 @@ pub async fn a_reader_of_versions_misses_no_change(one: RegistryHandle, other: R
             for n in 0..CHANGES {
                 match n % 3 {
                     0 => store.block_host(blocked(&format!("{name}{n}.example")), by()).await,
-                    1 => store.put_domain(place(&format!("{name}{n}.example")), by()).await,
+                    1 => store.put_domain(domain_config(&format!("{name}{n}.example")), by()).await,
                     _ => {
                         let what = if n % 2 == 0 { suspend() } else { reinstate() };
                         change(&store, ann, what).await.map(|_| ())

@@ -7,7 +7,7 @@ use terse_core::registry::{
     Actor, AuditAction, AuditQuery, DELIVERY_RETENTION, Deactivation, Delivery, DeliveryClaim,
     DeliveryResult, DeliveryState, DueDelivery, EnqueueResult, EventKind, MAX_SETTLED_PER_WEBHOOK,
     MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError,
-    SubscribedEvents, Webhook, WebhookChange, WebhookId, subject,
+    SubscribedEvents, Webhook, WebhookChange, WebhookId, WebhookToggle, subject,
 };
 use terse_core::{OwnerId, Target, Timestamp};
 
@@ -51,14 +51,14 @@ fn names(due: &[DueDelivery]) -> Vec<&str> {
     due.iter().map(|due| due.delivery.event.as_str()).collect()
 }
 
-pub(super) async fn settle(
+pub(super) async fn record(
     store: &RegistryHandle,
     due: &DueDelivery,
     status: u16,
     now: i64,
 ) -> bool {
     store
-        .settle(due.settle(
+        .record_attempt(due.attempt(
             DeliveryResult::Answered { status, retry_after: None },
             timestamp(now),
             0.0,
@@ -68,12 +68,12 @@ pub(super) async fn settle(
 }
 
 fn off() -> WebhookChange {
-    let disabled = Some(Some(Deactivation { at: timestamp(3), why: "enough".into() }));
-    WebhookChange { disabled, ..WebhookChange::default() }
+    let why = Deactivation { at: timestamp(3), why: "enough".into() };
+    WebhookChange { switch: Some(WebhookToggle::Off(why)), ..WebhookChange::default() }
 }
 
-fn on() -> WebhookChange {
-    WebhookChange { disabled: Some(None), ..WebhookChange::default() }
+fn on_at(at: i64) -> WebhookChange {
+    WebhookChange { switch: Some(WebhookToggle::On(timestamp(at))), ..WebhookChange::default() }
 }
 
 async fn deliveries(store: &RegistryHandle, webhook: &Webhook) -> Vec<Delivery> {
@@ -88,13 +88,13 @@ pub async fn a_clock_that_was_wrong_holds_no_delivery_back(store: RegistryHandle
     store.enqueue_all(vec![event(ann, 1)]).await.unwrap();
     // An attempt that failed, and one that never ended.
     let failed = due(&store, YEAR).await;
-    assert!(settle(&store, &failed[0], 500, YEAR).await);
+    assert!(record(&store, &failed[0], 500, YEAR).await);
     assert_eq!(due(&store, YEAR).await.len(), 0, "it waits");
     assert_eq!(due(&store, 10).await.len(), 1, "the clock is right again");
     assert_eq!(due(&store, 2 * YEAR).await.len(), 1);
     assert_eq!(due(&store, 20).await.len(), 1, "a claim does not last for a year");
     let again = due(&store, 200_000).await;
-    assert!(settle(&store, &again[0], 500, 200_000).await);
+    assert!(record(&store, &again[0], 500, 200_000).await);
     assert_eq!(due(&store, 200_000).await.len(), 0, "other pauses are kept");
 }
 
@@ -179,7 +179,7 @@ pub async fn those_with_a_webhook_that_is_on_are_known(store: RegistryHandle) {
     assert_eq!(store.owners_with_webhooks().await.unwrap(), [ann, bob]);
     store.change_webhook(bob, one.id, off(), by()).await.unwrap();
     assert_eq!(store.owners_with_webhooks().await.unwrap(), [ann]);
-    store.change_webhook(bob, one.id, on(), by()).await.unwrap();
+    store.change_webhook(bob, one.id, on_at(4), by()).await.unwrap();
     assert_eq!(store.owners_with_webhooks().await.unwrap(), [ann, bob]);
     store.remove_webhook(bob, one.id, by()).await.unwrap();
     assert_eq!(store.owners_with_webhooks().await.unwrap(), [ann]);
@@ -193,7 +193,7 @@ pub async fn an_event_is_enqueued_once_per_webhook(store: RegistryHandle) {
     assert_eq!(store.enqueue_all(events()).await.unwrap(), enqueued(2));
     // After a crash the same events come again, also when one was delivered meanwhile.
     let first_due = due(&store, 10).await;
-    assert!(settle(&store, &first_due[0], 200, 10).await);
+    assert!(record(&store, &first_due[0], 200, 10).await);
     let second = hook(&store, ann).await;
     assert_eq!(store.enqueue_all(events()).await.unwrap(), enqueued(2), "for the new webhook only");
     assert_eq!(store.enqueue_all(events()).await.unwrap(), enqueued(0));
@@ -263,16 +263,16 @@ pub async fn a_due_delivery_is_claimed_by_one_node(store: RegistryHandle) {
     assert_eq!(names(&lent), ["evt_1", "evt_1"]);
     assert!(due(&store, 10).await.is_empty());
     // Once it is settled, the next delivery is due; the other is still claimed.
-    assert!(settle(&store, &lent[0], 200, 20).await);
+    assert!(record(&store, &lent[0], 200, 20).await);
     let next = due(&store, 30).await;
     assert_eq!((names(&next), next[0].webhook.id), (vec!["evt_2"], one.id));
-    // After the lease has expired, its holder can no longer settle.
+    // After the lease has expired, its holder can no longer record an attempt.
     let late = LEASE.as_millis() as i64 + 10;
     let again = due(&store, late).await;
     assert_eq!((names(&again), again[0].webhook.id), (vec!["evt_1"], two.id));
-    assert!(!settle(&store, &lent[1], 200, late).await);
-    assert!(settle(&store, &again[0], 200, late).await);
-    assert!(!settle(&store, &again[0], 200, late).await, "once is enough");
+    assert!(!record(&store, &lent[1], 200, late).await);
+    assert!(record(&store, &again[0], 200, late).await);
+    assert!(!record(&store, &again[0], 200, late).await, "once is enough");
     let last = deliveries(&store, &two).await.pop().unwrap();
     assert_eq!((last.state, last.attempts), (DeliveryState::Delivered, 1));
     assert_eq!(last.body, lent[1].delivery.body, "it can be sent again");
@@ -285,11 +285,11 @@ pub async fn an_attempt_that_failed_is_made_again_later(store: RegistryHandle) {
     store.enqueue(event(ann, 2)).await.unwrap();
     let first = due(&store, 10).await;
     let outcome = DeliveryResult::Unanswered("too_slow".into());
-    assert!(store.settle(first[0].settle(outcome, timestamp(10), 0.0)).await.unwrap());
+    assert!(store.record_attempt(first[0].attempt(outcome, timestamp(10), 0.0)).await.unwrap());
     // The other webhooks need not wait for it.
     let second = due(&store, 11).await;
     assert_eq!(names(&second), ["evt_2"]);
-    assert!(settle(&store, &second[0], 500, 11).await);
+    assert!(record(&store, &second[0], 500, 11).await);
     assert!(due(&store, 10_009).await.is_empty());
     let again = due(&store, 10_010).await;
     assert_eq!(names(&again), ["evt_1"]);
@@ -298,7 +298,7 @@ pub async fn an_attempt_that_failed_is_made_again_later(store: RegistryHandle) {
         (delivery.attempts, delivery.problem.as_deref(), delivery.body.as_str()),
         (1, Some("too_slow"), "{\"n\":1}")
     );
-    assert!(settle(&store, &again[0], 204, 10_010).await);
+    assert!(record(&store, &again[0], 204, 10_010).await);
     let found = deliveries(&store, &webhook).await;
     let shape =
         |one: &Delivery| (one.event.clone(), one.state, one.attempts, one.status, one.tried_at);
@@ -327,7 +327,7 @@ pub async fn every_webhook_has_its_turn(store: RegistryHandle) {
         after = some[1].webhook.id;
         for due in &some {
             served.push(due.webhook.id);
-            settle(&store, due, 200, 10).await;
+            record(&store, due, 200, 10).await;
         }
     }
     assert_eq!(served, [&ids[..], &ids[..]].concat());
@@ -342,7 +342,7 @@ pub async fn what_is_off_or_suspended_is_not_due(store: RegistryHandle) {
     store.change_webhook(ann, one.id, off(), by()).await.unwrap();
     change(&store, bob, suspend()).await.unwrap();
     assert!(due(&store, 10).await.is_empty());
-    store.change_webhook(ann, one.id, on(), by()).await.unwrap();
+    store.change_webhook(ann, one.id, on_at(4), by()).await.unwrap();
     assert_eq!(names(&due(&store, 10).await), ["evt_1"]);
     change(&store, bob, reinstate()).await.unwrap();
     assert_eq!(names(&due(&store, 10).await), ["evt_2"]);
@@ -354,7 +354,7 @@ pub async fn a_receiver_that_is_gone_is_switched_off(store: RegistryHandle) {
     store.enqueue(event(ann, 1)).await.unwrap();
     store.enqueue(event(ann, 2)).await.unwrap();
     let first = due(&store, 10).await;
-    assert!(settle(&store, &first[0], 410, 20).await);
+    assert!(record(&store, &first[0], 410, 20).await);
     let disabled = store.webhooks(ann).await.unwrap()[0].disabled.clone().unwrap();
     assert!(disabled.at == timestamp(20) && disabled.why.contains("410"), "{disabled:?}");
     assert!(due(&store, DAY).await.is_empty());
@@ -366,8 +366,25 @@ pub async fn a_receiver_that_is_gone_is_switched_off(store: RegistryHandle) {
     );
     assert_eq!(line.why.as_ref(), Some(&disabled.why));
     // Waiting deliveries are still there when the webhook is enabled again.
-    store.change_webhook(ann, webhook.id, on(), by()).await.unwrap();
+    store.change_webhook(ann, webhook.id, on_at(4), by()).await.unwrap();
     assert_eq!(names(&due(&store, DAY).await), ["evt_2"]);
+}
+
+/// Events wait in the outbox of the links for a while before they are enqueued.
+pub async fn an_event_from_before_a_webhook_was_enabled_is_not_enqueued(store: RegistryHandle) {
+    let ann = add(&store, "ann").await.id;
+    let webhook = hook(&store, ann).await;
+    assert_eq!(webhook.active_since, webhook.created_at);
+    store.change_webhook(ann, webhook.id, off(), by()).await.unwrap();
+    let enabled = store.change_webhook(ann, webhook.id, on_at(6), by()).await.unwrap();
+    assert_eq!((enabled.disabled.clone(), enabled.active_since), (None, timestamp(6)));
+    assert_eq!(store.webhooks(ann).await.unwrap(), std::slice::from_ref(&enabled));
+    let enqueued = store.enqueue_all(vec![event(ann, 5), event(ann, 6)]).await.unwrap();
+    assert_eq!(enqueued.deliveries, 1);
+    assert_eq!(names(&due(&store, 10).await), ["evt_6"]);
+    // Enabled twice, it still receives what happened in between.
+    let again = store.change_webhook(ann, webhook.id, on_at(9), by()).await.unwrap();
+    assert_eq!(again.active_since, timestamp(6));
 }
 
 pub async fn of_too_many_that_wait_the_oldest_go(store: RegistryHandle) {
@@ -395,7 +412,7 @@ pub async fn of_too_many_that_wait_the_oldest_go(store: RegistryHandle) {
     assert!(first.is_some_and(|first| !found.contains(&first)));
     // If the claimed delivery was among those dropped, it cannot be settled.
     let is_there = found.iter().any(|one| one.id == oldest.delivery.id);
-    assert_eq!(settle(&store, &oldest, 200, HOUR).await, is_there);
+    assert_eq!(record(&store, &oldest, 200, HOUR).await, is_there);
     assert_eq!(due(&store, HOUR).await.len(), 1, "either way the loan is over");
 }
 
@@ -404,7 +421,7 @@ pub async fn few_of_the_settled_are_kept(store: RegistryHandle) {
     let webhook = hook(&store, ann).await;
     for n in 0..MAX_SETTLED_PER_WEBHOOK as u64 + 5 {
         store.enqueue(event(ann, n)).await.unwrap();
-        settle(&store, &due(&store, HOUR).await[0], 200, HOUR).await;
+        record(&store, &due(&store, HOUR).await[0], 200, HOUR).await;
     }
     store.enqueue(event(ann, 1000)).await.unwrap();
     let found = deliveries(&store, &webhook).await;
@@ -430,7 +447,7 @@ pub async fn settled_deliveries_are_kept_for_a_month(store: RegistryHandle) {
     for n in 1..=2 {
         store.enqueue(event(ann, n)).await.unwrap();
     }
-    settle(&store, &due(&store, HOUR).await[0], 200, HOUR).await;
+    record(&store, &due(&store, HOUR).await[0], 200, HOUR).await;
     let [waits, settled] = &deliveries(&store, &webhook).await[..] else { panic!("two") };
     let years = Duration::from_secs(2 * 365 * 24 * 3600);
     let month = settled.created_at.checked_add(DELIVERY_RETENTION).unwrap();
@@ -446,7 +463,7 @@ pub async fn a_delivery_is_sent_again_when_its_owner_asks(store: RegistryHandle)
     let webhook = hook(&store, ann).await;
     store.enqueue(event(ann, 1)).await.unwrap();
     let first = due(&store, 10).await;
-    assert!(settle(&store, &first[0], 200, 11).await);
+    assert!(record(&store, &first[0], 200, 11).await);
     assert!(due(&store, 20).await.is_empty());
     let again =
         |owner, name: &str, now| store.resend(owner, webhook.id, name.to_owned(), timestamp(now));
@@ -458,12 +475,12 @@ pub async fn a_delivery_is_sent_again_when_its_owner_asks(store: RegistryHandle)
     assert_eq!((names(&second), second[0].delivery.attempts), (vec!["evt_1"], 0));
     assert_eq!(second[0].delivery.body, first[0].delivery.body);
     // It fails and waits; asking again makes it due at once, and it is still counted once.
-    assert!(settle(&store, &second[0], 500, 21).await);
+    assert!(record(&store, &second[0], 500, 21).await);
     assert!(due(&store, 22).await.is_empty());
     again(ann, "evt_1", 22).await.unwrap();
     let third = due(&store, 22).await;
     assert_eq!((third[0].delivery.attempts, third[0].webhook.waiting), (1, 1));
-    assert!(settle(&store, &third[0], 204, 23).await);
+    assert!(record(&store, &third[0], 204, 23).await);
     assert_eq!(store.webhooks(ann).await.unwrap()[0].waiting, 0);
 }
 
@@ -476,9 +493,9 @@ pub async fn with_a_webhook_goes_all_that_waits(store: RegistryHandle) {
     }
     let lent = due(&store, 10).await;
     store.remove_webhook(ann, one.id, by()).await.unwrap();
-    assert!(!settle(&store, &lent[0], 200, 10).await);
+    assert!(!record(&store, &lent[0], 200, 10).await);
     store.erase_account(ann, by()).await.unwrap();
-    assert!(!settle(&store, &lent[1], 200, 10).await);
+    assert!(!record(&store, &lent[1], 200, 10).await);
     assert!(store.webhooks(ann).await.unwrap().is_empty());
     refused!(store.deliveries(ann, two.id, 10).await, Missing);
     assert_eq!(store.enqueue(event(ann, 2)).await.unwrap(), 0);
@@ -491,5 +508,5 @@ pub async fn with_a_webhook_goes_all_that_waits(store: RegistryHandle) {
         .filter(|line| mine.contains(&line.subject))
         .collect::<Vec<_>>();
     assert!(lines.len() == 3 && !format!("{lines:?}").contains("hook.example"), "{lines:?}");
-    assert!(settle(&store, &lent[2], 200, 10).await);
+    assert!(record(&store, &lent[2], 200, 10).await);
 }

@@ -59,8 +59,8 @@ impl Job for CertificateSync {
     }
 }
 
-/// Orders certificates for hosts without one, and renews them, one host after the other: a host that
-/// fails waits, and the others go on.
+/// Orders certificates for hosts without one, and renews them, one host after the other: a host
+/// that fails waits, and the others go on.
 pub struct CertificateOrders {
     node: Arc<AcmeCertificates>,
     client: AcmeClient,
@@ -97,8 +97,8 @@ impl From<RegistryError> for Stopped {
 }
 
 impl CertificateOrders {
-    /// Orders through this client, which is guarded. `checks` tells what DNS says about a host whose
-    /// order failed.
+    /// Orders through this client, which is guarded. `checks` tells what DNS says about a host
+    /// whose order failed.
     pub fn new(
         node: Arc<AcmeCertificates>,
         http: Arc<dyn HttpExchange>,

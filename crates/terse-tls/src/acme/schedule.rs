@@ -32,8 +32,8 @@ pub(crate) fn pause_unreached(times: u32) -> Duration {
     Duration::from_mins(minutes).min(MAX_UNREACHED_PAUSE)
 }
 
-/// When to renew a certificate that is valid from `from` to `until`, in seconds: after two thirds of
-/// its life, and up to a thirtieth later, so that hosts whose certificates were ordered together
+/// When to renew a certificate that is valid from `from` to `until`, in seconds: after two thirds
+/// of its life, and up to a thirtieth later, so that hosts whose certificates were ordered together
 /// are renewed at different times. The time is the same on every node.
 pub(crate) fn renew_at(host: &str, (from, until): (i64, i64)) -> i64 {
     let life = until.saturating_sub(from).max(0);

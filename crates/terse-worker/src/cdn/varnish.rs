@@ -12,8 +12,8 @@ const PATH: &str = "/.terse/purge";
 /// A tag has 17 characters and a field of Varnish at most 8 KiB by default.
 const MAX_LINKS: usize = 256;
 
-/// A Varnish server in front of the nodes. Each has a cache of its own and is purged by a job of its
-/// own, so that one that is away does not hold up the others.
+/// A Varnish server in front of the nodes. Each has a cache of its own and is purged by a job of
+/// its own, so that one that is away does not hold up the others.
 pub struct Varnish {
     client: Arc<dyn HttpClient>,
     server: String,

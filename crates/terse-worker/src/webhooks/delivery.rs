@@ -110,8 +110,8 @@ impl Sender {
             return;
         }
         let Some(outcome) = self.post(&due).await else { return };
-        let settlement = due.settle(outcome, self.clock.now(), dice());
-        self.settle(settlement).await;
+        let attempt = due.attempt(outcome, self.clock.now(), dice());
+        self.record_attempt(attempt).await;
     }
 
     /// The semaphore of one host, shared by all deliveries to it.
@@ -161,12 +161,12 @@ impl Sender {
 
     /// Writes the result. If that fails, the event is sent again when the claim ends; receivers
     /// recognise it by its id.
-    async fn settle(&self, settlement: DeliveryAttempt) {
-        let (state, disable) = (settlement.delivery.state, settlement.disable.clone());
-        let id = settlement.webhook.0;
+    async fn record_attempt(&self, attempt: DeliveryAttempt) {
+        let (state, disable) = (attempt.delivery.state, attempt.disable.clone());
+        let id = attempt.webhook.0;
         let mut written = false;
         for pause in [100, 1000, 5000] {
-            match self.events.registry.settle(settlement.clone()).await {
+            match self.events.registry.record_attempt(attempt.clone()).await {
                 Ok(settled) => {
                     written = settled;
                     break;

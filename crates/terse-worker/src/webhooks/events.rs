@@ -96,6 +96,8 @@ impl WebhookEvents {
 pub struct OutboxDelivery {
     drain: OutboxDrain,
     wake: Arc<Notify>,
+    /// How many events the last pass left to a later version of terse.
+    left: usize,
 }
 
 impl OutboxDelivery {
@@ -103,7 +105,7 @@ impl OutboxDelivery {
     /// webhooks were on.
     pub fn new(drain: OutboxDrain, events: Option<&WebhookEvents>) -> Self {
         let wake = events.map(|events| Arc::clone(&events.outbox)).unwrap_or_default();
-        Self { drain, wake }
+        Self { drain, wake, left: 0 }
     }
 }
 
@@ -126,12 +128,23 @@ impl Job for OutboxDelivery {
     }
 
     async fn run(&mut self, context: &JobContext) -> Result<NextRun, BoxError> {
+        let mut left = 0;
         for _ in 0..MAX_PAGES {
             context.check_lease().await?;
-            if self.drain.next_page().await? < OutboxDrain::PAGE {
+            let page = self.drain.next_page().await?;
+            left += page.left;
+            if page.given_up > 0 {
+                let events = page.given_up;
+                tracing::error!(events, "removed old events that only a later terse can read");
+            }
+            if page.rows < OutboxDrain::PAGE {
                 break;
             }
         }
+        if left > self.left {
+            tracing::warn!(events = left, "events wait for a later terse, which can read them");
+        }
+        self.left = left;
         Ok(NextRun::Interval)
     }
 }

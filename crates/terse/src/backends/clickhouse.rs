@@ -8,7 +8,7 @@ use terse_clickhouse::{
 };
 use terse_core::clicks::ClickStore;
 use terse_core::{CheckResult, Clock, Finding};
-use terse_postgres::{LedgerOf, PostgresLedger, PostgresLinks, PostgresOptions};
+use terse_postgres::{LedgerKind, PostgresConnections, PostgresLedger, PostgresOptions};
 
 use super::postgres;
 use crate::config::{ClickHouseUrl, Config, PostgresUrl};
@@ -28,14 +28,14 @@ fn options(config: &Config, url: &ClickHouseUrl) -> anyhow::Result<ClickHouseOpt
     Ok(ClickHouseOptions::new(url, !config.clicks.keep_raw.get().is_zero()))
 }
 
-/// Connects to ClickHouse and opens its ledger beside the links.
+/// Connects to ClickHouse and opens its ledger beside the registry.
 pub(crate) async fn open(
     config: &Config,
     url: &ClickHouseUrl,
-    links: &PostgresLinks,
-    store: &PostgresOptions,
+    connections: &PostgresConnections,
+    database: &PostgresOptions,
 ) -> anyhow::Result<Arc<dyn ClickStore>> {
-    let ledger = PostgresLedger::open_beside(links, store, LedgerOf::Clicks)
+    let ledger = PostgresLedger::open_beside(connections, database, LedgerKind::Clicks)
         .await
         .context("opening the ledger of clicks")?;
     let opened = ClickHouseClicks::open(options(config, url)?, Arc::new(ledger)).await;
@@ -43,15 +43,15 @@ pub(crate) async fn open(
 }
 
 /// Looks at ClickHouse. Blocks, and may be called on any thread.
-pub(super) fn doctor(config: &Config, url: &ClickHouseUrl, store: &PostgresUrl) -> Vec<Finding> {
-    let store = postgres::options(config, store);
+pub(super) fn doctor(config: &Config, url: &ClickHouseUrl, ledger: &PostgresUrl) -> Vec<Finding> {
+    let database = postgres::options(config, ledger);
     let options = options(config, url);
     // Without single clicks there is nothing to compare.
     let days = if config.clicks.keep_raw.get().is_zero() { -1 } else { COMPARED_DAYS };
     let inspected = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let ledger = PostgresLedger::open(store, LedgerOf::Clicks).await?;
+            let ledger = PostgresLedger::open(database, LedgerKind::Clicks).await?;
             let now = Clock::default().now();
             anyhow::Ok(terse_clickhouse::inspect(&options?, &ledger, now, days).await?)
         })

@@ -22,8 +22,31 @@ use crate::serve::alphabet;
 const OLDER_REGISTRY: &str = "registry.db is older than the links: some links belong to accounts \
     that it does not know. New accounts get other ids. Restore a newer registry.db if there is one";
 
+/// The folder of a copy of the clicks, while a server moves.
+pub(super) const MIGRATING: &str = "migrating";
+/// The folder in which files of another store arrive, and the file that says that all are there.
+pub(super) const INCOMING: &str = "incoming";
+pub(super) const COMPLETE: &str = "complete";
+
+/// Removes the copy that a move has left which was killed. The caller holds the lock of the data
+/// folder.
+pub(crate) fn remove_leftovers(config: &Config) {
+    let Some(left) = DataDir::existing(&config.data_dir.join(MIGRATING)) else { return };
+    // A move that is under way holds its lock.
+    if left.lock().is_ok()
+        && let Err(error) = std::fs::remove_dir_all(left.path())
+    {
+        tracing::warn!(%error, folder = %left.path().display(), "a copy that a move of the data \
+            has left cannot be removed");
+    }
+}
+
 /// Opens the files that the settings name.
 pub(super) async fn open(config: &Config) -> anyhow::Result<Stores> {
+    ensure!(
+        !config.data_dir.join(INCOMING).join(COMPLETE).exists(),
+        "a move into files has not finished: run `terse migrate` again"
+    );
     let memory = MemoryPlan::of(config);
     let options = EmbeddedOptions {
         alphabet: alphabet(config),
@@ -63,12 +86,14 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Stores> {
         registry: embedded_registry.clone(),
         disk_reserve,
         shares_clicks: false,
+        bus_ledger: None,
         leases: embedded_registry.clone(),
         // One process at a time uses an embedded store, so every start has the same name and takes
         // its own lease again at once.
         node: NodeId::parse("local").context("naming this node")?,
         notice,
         queue_depth: Arc::new(move || waiting.queue_depth()),
+        metrics: None,
         close: Box::new(move || {
             embedded_clicks.close();
             embedded_registry.close();

@@ -1,10 +1,12 @@
-//! Moves the files of an embedded store into an empty PostgreSQL database.
+//! Moves the files of an embedded store into an empty PostgreSQL database; [`to_files`] moves a
+//! database into files.
 //!
 //! The command locks the data folder meanwhile, so that nothing changes; [`live`] moves the files of
 //! a server that runs. A move that was interrupted continues where it stopped. In the end the
 //! command reads everything back and compares it; only then do nodes start on the database.
 
 mod live;
+mod to_files;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use terse_embedded::{DataDir, DataDirError, EmbeddedClicks, LinksFile, TablesFil
 use terse_postgres::{DatabaseImport, PostgresOptions};
 use tokio::runtime::Runtime;
 
-use super::{MigratedCounts, embedded, postgres};
+use self::live::JournalWatch;
+use super::{MigratedCounts, Migration, embedded, postgres};
 use crate::config::{Config, PostgresUrl, StoreUrl};
 
 /// How many links or rows are written in one transaction.
@@ -28,18 +31,61 @@ const CLICKS: usize = 1000;
 /// How many links, rows or subjects pass between two reports of progress.
 const REPORTED: u64 = 100_000;
 
-/// Moves everything. With `live`, a server may run: then this returns when the server has stopped,
-/// and waits for that at most as long as `live` says.
+/// Moves everything.
 pub(crate) fn migrate(
+    config: &Config,
+    migration: &Migration,
+    say: &dyn Fn(String),
+) -> anyhow::Result<MigratedCounts> {
+    let mut config = config.clone();
+    match (&migration.from, &migration.to) {
+        (StoreUrl::File(_), StoreUrl::Postgres(to)) => {
+            config.store = migration.from.clone();
+            to_database(&config, to, migration.live, say)
+        }
+        (StoreUrl::Postgres(from), StoreUrl::File(_)) => {
+            ensure!(migration.live.is_none(), "--live moves a server that runs on files");
+            config.store = migration.from.clone();
+            ensure!(
+                config.clicks_database() == Some(from),
+                "the clicks are in another store (clicks.store): only clicks in the same database \
+                 can be moved"
+            );
+            ensure!(
+                config.clicks.bus.is_none(),
+                "clicks may still be on their way (clicks.bus): wait until `terse doctor` finds no lag, stop \
+                 the workers, and take clicks.bus out of the settings"
+            );
+            (config.store, config.clicks.store) = (migration.to.clone(), None);
+            to_files::migrate(&config, from, say)
+        }
+        (from, to) => anyhow::bail!(
+            "data moves from files into PostgreSQL (--to postgres://…), or back (--from \
+             postgres://… --to file:terse.db), not from {from} to {to}"
+        ),
+    }
+}
+
+/// Lets the files be used again after a move of a server that ran.
+pub(crate) fn undo(config: &Config) -> anyhow::Result<()> {
+    let folder = DataDir::existing(&config.data_dir)
+        .with_context(|| format!("there is no folder {}", config.data_dir.display()))?;
+    let _lock = folder.lock().context("stop the server first")?;
+    for file in [config.store_file(), config.registry_file(), config.clicks_file()] {
+        terse_embedded::remove_fence(&file)
+            .with_context(|| format!("changing {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Moves files into a database. With `live`, a server may run: then this returns when the server
+/// has stopped, and waits for that at most as long as `live` says.
+fn to_database(
     config: &Config,
     to: &PostgresUrl,
     live: Option<Duration>,
     say: &dyn Fn(String),
 ) -> anyhow::Result<MigratedCounts> {
-    ensure!(
-        matches!(config.store, StoreUrl::File(_)),
-        "the settings name a store that is no file: migrate moves a data folder into PostgreSQL"
-    );
     let folder = DataDir::existing(&config.data_dir)
         .filter(|_| config.has_store())
         .with_context(|| format!("there is no store in {}", config.data_dir.display()))?;
@@ -57,10 +103,11 @@ pub(crate) fn migrate(
     (runtime.block_on(embedded::open(config))?.close)();
     Move {
         config,
-        options: postgres::options(config, to),
+        options: postgres::transfer_options(config, to),
         links: LinksFile::open(&config.store_file()).context("reading the links")?,
         clicks: runtime.block_on(embedded::open_clicks(config))?.0,
         clicks_file: config.clicks_file(),
+        journal: None,
         runtime: &runtime,
         say,
     }
@@ -74,6 +121,8 @@ struct Move<'a> {
     clicks: Arc<EmbeddedClicks>,
     /// The file of these clicks. It may be a copy.
     clicks_file: PathBuf,
+    /// Where the clicks of a server that runs wait meanwhile.
+    journal: Option<JournalWatch>,
     runtime: &'a Runtime,
     say: &'a dyn Fn(String),
 }
@@ -100,9 +149,7 @@ impl Move<'_> {
     }
 
     fn progress(&self, what: &str, done: u64, some: usize) {
-        if done / REPORTED != (done - some as u64) / REPORTED {
-            (self.say)(format!("{done} {what}"));
-        }
+        progress(self.say, what, done, some);
     }
 
     fn move_links(&self, import: &mut DatabaseImport) -> anyhow::Result<u64> {
@@ -178,6 +225,9 @@ impl Move<'_> {
                     .runtime
                     .block_on(moved)
                     .with_context(|| format!("moving the clicks of {subject:?}"))?;
+                if let Some(journal) = &self.journal {
+                    journal.check()?;
+                }
             }
             subjects += some.len() as u64;
             self.progress("sums of clicks", subjects, some.len());
@@ -240,6 +290,13 @@ impl Move<'_> {
     }
 }
 
+/// Reports that `some` more were moved, if it is time to.
+fn progress(say: &dyn Fn(String), what: &str, done: u64, some: usize) {
+    if done / REPORTED != (done - some as u64) / REPORTED {
+        say(format!("{done} {what}"));
+    }
+}
+
 fn is_same(a: &ClickReport, b: &ClickReport) -> bool {
     let buckets = |report: &ClickReport| -> Vec<(Timestamp, bool, terse_core::clicks::Count)> {
         let bucket = |bucket: &Bucket| (bucket.start, bucket.unit == Unit::Hour, bucket.clicks);
@@ -251,8 +308,8 @@ fn is_same(a: &ClickReport, b: &ClickReport) -> bool {
 fn compare(what: &str, read: Digest, written: Digest) -> anyhow::Result<()> {
     ensure!(
         read == written,
-        "{what}: {} were read and {} are in the database, or their checksums differ. If terse ran \
-         on the data folder since the move began, begin again with an empty database",
+        "{what}: {} were read and {} were written, or their checksums differ. If terse ran since the \
+         move began, begin again with an empty database or folder",
         read.count,
         written.count
     );

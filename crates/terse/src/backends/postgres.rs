@@ -1,14 +1,16 @@
 //! Links, the registry and clicks on PostgreSQL, shared by several nodes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
-use terse_core::clicks::ClickStore;
+use terse_core::clicks::{ClickLedger, ClickStore};
 use terse_core::registry::NodeId;
-use terse_core::{CheckResult, Finding};
+use terse_core::{CheckResult, Finding, LinkStore};
 use terse_embedded::DiskReserve;
 use terse_postgres::{
-    PostgresClicks, PostgresInspection, PostgresLinks, PostgresOptions, PostgresRegistry,
+    LedgerKind, PostgresClicks, PostgresConnections, PostgresInspection, PostgresLedger,
+    PostgresLinks, PostgresOpenError, PostgresOptions, PostgresRegistry, ReplicaInspection,
 };
 
 use super::{Stores, embedded};
@@ -18,13 +20,26 @@ use crate::serve::alphabet;
 /// More than the database may differ from this machine's clock.
 const MAX_CLOCK_DIFFERENCE_MS: u64 = 5_000;
 
+/// How long a statement of a move may take: it may read a whole table.
+const TRANSFER_TIMEOUT: Duration = Duration::from_hours(1);
+
 pub(super) fn options(config: &Config, url: &PostgresUrl) -> PostgresOptions {
     let reveal = |url: &Option<PostgresUrl>| url.as_ref().map(|url| url.reveal().to_owned());
     PostgresOptions {
         direct_url: reveal(&config.store_direct),
         replica_url: reveal(&config.store_replica),
         alphabet: alphabet(config),
+        partitions: config.store_partitions,
         ..PostgresOptions::new(url.reveal())
+    }
+}
+
+/// The same for moves, whose statements may take long.
+pub(super) fn transfer_options(config: &Config, url: &PostgresUrl) -> PostgresOptions {
+    PostgresOptions {
+        replica_url: None,
+        statement_timeout: TRANSFER_TIMEOUT,
+        ..options(config, url)
     }
 }
 
@@ -32,13 +47,32 @@ pub(super) fn options(config: &Config, url: &PostgresUrl) -> PostgresOptions {
 pub(super) async fn open(config: &Config, url: &PostgresUrl) -> anyhow::Result<Stores> {
     let options = options(config, url);
     let links = PostgresLinks::open(options.clone()).await.context("opening the store of links")?;
-    let registry = PostgresRegistry::open_beside(&links, &options)
+    let registry = PostgresRegistry::open_beside(&links.connections(), &options)
         .await
         .context("opening the registry of owners")?;
-    let Clicks { store: clicks, disk_reserve, is_shared, close } =
-        open_clicks(config, &links, &options).await?;
     let links = Arc::new(links);
     let waiting = Arc::clone(&links);
+    open_beside(config, links, Arc::new(move || waiting.queue_depth()), registry, &options).await
+}
+
+/// Completes stores of links and owners with everything else that is in the database of the owners.
+pub(super) async fn open_beside(
+    config: &Config,
+    links: Arc<dyn LinkStore>,
+    queue_depth: Arc<dyn Fn() -> usize + Send + Sync>,
+    registry: PostgresRegistry,
+    options: &PostgresOptions,
+) -> anyhow::Result<Stores> {
+    let connections = registry.connections();
+    let Clicks { store: clicks, disk_reserve, is_shared, close } =
+        open_clicks(config, &connections, options).await?;
+    let bus_ledger: Option<Arc<dyn ClickLedger>> = match &config.clicks.bus {
+        Some(_) => {
+            let ledger = PostgresLedger::open_beside(&connections, options, LedgerKind::Bus).await;
+            Some(Arc::new(ledger.context("opening the ledger of the bus")?))
+        }
+        None => None,
+    };
     let registry = Arc::new(registry);
     Ok(Stores {
         links,
@@ -46,11 +80,13 @@ pub(super) async fn open(config: &Config, url: &PostgresUrl) -> anyhow::Result<S
         shares_clicks: is_shared,
         registry: registry.clone(),
         disk_reserve,
+        bus_ledger,
         leases: registry,
         node: node(config)?,
         notice: None,
-        queue_depth: Arc::new(move || waiting.queue_depth()),
-        // Every create was answered when its link was committed.
+        queue_depth,
+        metrics: None,
+        // Every create was answered when its link was stored.
         close,
     })
 }
@@ -65,11 +101,11 @@ struct Clicks {
 
 async fn open_clicks(
     config: &Config,
-    links: &PostgresLinks,
+    connections: &PostgresConnections,
     options: &PostgresOptions,
 ) -> anyhow::Result<Clicks> {
     if let Some(url) = config.clickhouse() {
-        let store = super::open_clickhouse(config, url, links, options).await?;
+        let store = super::open_clickhouse(config, url, connections, options).await?;
         let disk_reserve = embedded::disk_reserve(config);
         return Ok(Clicks { store, disk_reserve, is_shared: true, close: Box::new(|| {}) });
     }
@@ -81,7 +117,7 @@ async fn open_clicks(
     };
     let keep_raw = !config.clicks.keep_raw.get().is_zero();
     let opened = if url.reveal() == options.url {
-        PostgresClicks::open_beside(links, options, keep_raw).await
+        PostgresClicks::open_beside(connections, options, keep_raw).await
     } else {
         PostgresClicks::open(PostgresOptions::new(url.reveal()), keep_raw).await
     };
@@ -103,34 +139,82 @@ fn node(config: &Config) -> anyhow::Result<NodeId> {
     NodeId::parse(&name).context("naming this node")
 }
 
-/// Looks at the database. Blocks, and may be called on any thread.
-pub(crate) fn doctor(config: &Config, url: &PostgresUrl) -> Vec<Finding> {
+/// Looks at the database that a setting names: `store`, or `registry` where links are elsewhere.
+/// Blocks, and may be called on any thread.
+pub(super) fn doctor(config: &Config, url: &PostgresUrl, setting: &str) -> Vec<Finding> {
     let options = options(config, url);
     let inspected = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        anyhow::Ok(runtime.block_on(terse_postgres::inspect(&options))?)
+        let inspection = runtime.block_on(terse_postgres::inspect(&options))?;
+        let replica = runtime.block_on(terse_postgres::inspect_replica(&options));
+        anyhow::Ok((inspection, replica))
     });
     match inspected.join() {
-        Ok(Ok(inspection)) => findings(&inspection),
-        Ok(Err(error)) => vec![finding(
-            CheckResult::Problem,
-            format!("{error:#}"),
-            "start the database, or correct the setting `store`",
-        )],
-        Err(_) => vec![finding(CheckResult::Problem, "it could not be checked".into(), "")],
+        Ok(Ok((inspection, replica))) => {
+            let mut all = findings(&inspection, setting);
+            all.extend(replica_finding(replica));
+            all
+        }
+        Ok(Err(error)) => vec![Finding {
+            what: setting.to_owned(),
+            verdict: CheckResult::Problem,
+            found: format!("{error:#}"),
+            advice: format!("start the database, or correct the setting `{setting}`"),
+        }],
+        Err(_) => vec![Finding {
+            what: setting.to_owned(),
+            verdict: CheckResult::Problem,
+            found: "it could not be checked".into(),
+            advice: String::new(),
+        }],
     }
 }
 
-fn finding(verdict: CheckResult, found: String, advice: &str) -> Finding {
-    Finding { what: "store".to_owned(), verdict, found, advice: advice.to_owned() }
+/// Nodes work without the replica, so none of it is a problem.
+fn replica_finding(seen: Result<Option<ReplicaInspection>, PostgresOpenError>) -> Option<Finding> {
+    use CheckResult::{Good, Warning};
+    let instead = "the primary answers searches and statistics meanwhile";
+    let (verdict, found, advice) = match seen {
+        Ok(None) => return None,
+        Err(error) => (
+            Warning,
+            format!("{:#}; {instead}", anyhow::Error::from(error)),
+            "start the replica, or correct the setting",
+        ),
+        Ok(Some(seen)) if !seen.has_tables => (
+            Warning,
+            format!("PostgreSQL {} has no tables of terse; {instead}", seen.server),
+            "name the same database as in `store`",
+        ),
+        Ok(Some(seen)) if !seen.is_standby => (
+            Warning,
+            format!("PostgreSQL {} is no standby: nobody knows how old its rows are", seen.server),
+            "name a standby of the database in `store`",
+        ),
+        Ok(Some(seen)) if seen.behind > 0 => (
+            Warning,
+            format!("the replica is {} bytes of the log behind; {instead}", seen.behind),
+            "look for long queries on the replica, and at its disk and network",
+        ),
+        Ok(Some(seen)) => (Good, format!("PostgreSQL {} has caught up", seen.server), ""),
+    };
+    let what = "store_replica".to_owned();
+    Some(Finding { what, verdict, found, advice: advice.to_owned() })
 }
 
-fn findings(seen: &PostgresInspection) -> Vec<Finding> {
+fn findings(seen: &PostgresInspection, setting: &str) -> Vec<Finding> {
     use CheckResult::{Good, Problem, Warning};
+    let finding = |verdict: CheckResult, found: String, advice: &str| {
+        let (what, advice) = (setting.to_owned(), advice.to_owned());
+        Finding { what, verdict, found, advice }
+    };
+    let has_links = setting == "store";
+    let acknowledged = if has_links { "links" } else { "changes" };
     let mut all = Vec::new();
     if !seen.writable {
         let found = format!("PostgreSQL {} is read-only", seen.server);
-        all.push(finding(Problem, found, "name the primary in `store`, or promote this one"));
+        let advice = format!("name the primary in `{setting}`, or promote this one");
+        all.push(finding(Problem, found, &advice));
     }
     let (allowed, used) = seen.connections;
     let found = format!(
@@ -146,27 +230,30 @@ fn findings(seen: &PostgresInspection) -> Vec<Finding> {
     });
     if !seen.fsync || matches!(seen.synchronous_commit.as_str(), "off") {
         let found = format!(
-            "fsync is {}, synchronous_commit is {}: a link may be lost after it was acknowledged",
+            "fsync is {}, synchronous_commit is {}: {acknowledged} that were acknowledged may be \
+             lost",
             if seen.fsync { "on" } else { "off" },
             seen.synchronous_commit
         );
         all.push(finding(Warning, found, "set fsync = on and synchronous_commit = on"));
     }
     if seen.standbys > 0 && seen.synchronous_standbys.is_empty() {
-        let found = "the standbys are not waited for: a failover may lose links that were \
-                     acknowledged";
+        let found = format!(
+            "the standbys are not waited for: a failover may lose {acknowledged} that were \
+             acknowledged"
+        );
         let advice = "set synchronous_standby_names, with a quorum of standbys";
-        all.push(finding(Warning, found.to_owned(), advice));
+        all.push(finding(Warning, found, advice));
     }
     let ahead = seen.clock_ahead_ms;
     if ahead.unsigned_abs() > MAX_CLOCK_DIFFERENCE_MS {
         let found = format!("the clocks of the database and this machine differ by {ahead} ms");
         all.push(finding(Warning, found, "synchronise both clocks (NTP)"));
     }
-    if !seen.search_index {
+    if has_links && !seen.search_index {
         let found = "searches have no index: the extension pg_trgm could not be created".to_owned();
-        let advice = "create the extension as a superuser, then the index links_search (see \
-                      docs/fleet.md)";
+        let advice = "create the extension as a superuser, then the indexes links_search and \
+                      links_search_rules (see docs/fleet.md)";
         all.push(finding(Warning, found, advice));
     }
     all

@@ -1,17 +1,35 @@
 //! `terse backup` and `terse restore`.
 
-use anyhow::ensure;
+use std::path::Path;
+
+use anyhow::bail;
 use terse_cli::DataFiles;
 
 use crate::backends;
-use crate::config::Config;
+use crate::config::{Config, StoreUrl};
 
 /// The files to copy. Refuses a database, whose server has backups of its own.
 pub(crate) fn files(config: &Config) -> anyhow::Result<DataFiles> {
-    ensure!(
-        !config.is_shared(),
-        "links and owners are in PostgreSQL: back them up and restore them with its own tools, \
-         such as pg_dump"
-    );
-    Ok(backends::data_files(config))
+    match config.store {
+        StoreUrl::File(_) => Ok(backends::data_files(config)),
+        StoreUrl::Dynamo(_) => bail!(
+            "links are in DynamoDB and owners in PostgreSQL: use the point-in-time recovery of the \
+             table, and PostgreSQL's own tools, such as pg_dump (docs/dynamodb.md)"
+        ),
+        _ => bail!(
+            "links and owners are in PostgreSQL: back them up and restore them with its own tools, \
+             such as pg_dump"
+        ),
+    }
+}
+
+/// The same files in another data folder, with their usual names.
+pub(crate) fn files_in(config: &Config, dir: Option<&Path>) -> anyhow::Result<DataFiles> {
+    let Some(dir) = dir else { return files(config) };
+    let mut config = config.clone();
+    config.data_dir = dir.to_owned();
+    config.store = StoreUrl::File("terse.db".into());
+    config.registry = None;
+    config.clicks.store = None;
+    files(&config)
 }

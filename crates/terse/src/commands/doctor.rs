@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use terse_cli::{DataFiles, DoctorChecks, LocalServer};
 use terse_core::{
-    CheckResult, Clock, Code, Domain, EdgeCache, Finding, LinkKey, Purge, PurgeError,
+    CheckResult, Clock, Code, Domain, EdgeCache, Finding, LinkKey, ListenAddress, Purge, PurgeError,
 };
 use terse_tls::AcmeCertificates;
 use tokio::task::JoinSet;
@@ -27,7 +27,10 @@ pub(crate) fn checks(config: &Config) -> DoctorChecks {
     let store = config.store_file();
     DoctorChecks {
         base_url: config.base_url(),
-        listen: config.listen,
+        listen: config.listen.clone(),
+        trusts_unix_peer: config
+            .proxies()
+            .is_ok_and(|proxies| proxies.trusts(ListenAddress::UNIX_PEER.ip())),
         anonymous_ttl: config.anonymous.create.then(|| config.anonymous.ttl.to_string()),
         data_dir: config.data_dir.clone(),
         reserve: (config.storage.reserve.bytes(), config.storage.reserve.to_string()),
@@ -42,7 +45,9 @@ pub(crate) fn checks(config: &Config) -> DoctorChecks {
         servers: Box::new(move || {
             let mut findings = backends::inspect_database(&servers);
             findings.extend(backends::inspect_clickhouse(&servers));
+            findings.extend(backends::inspect_bus(&servers));
             findings.extend(backends::inspect_cache(&servers));
+            findings.extend(backends::inspect_archive(&servers));
             findings.extend(cdn(&servers));
             findings
         }),

@@ -93,17 +93,21 @@ impl ImportClicksArgs {
     }
 }
 
+/// How much of an address the settings keep.
+pub(super) fn address_precision(config: &Config) -> AddressPrecision {
+    match config.clicks.address {
+        ClickAddresses::Cut => AddressPrecision::Network,
+        ClickAddresses::Nothing => AddressPrecision::Omitted,
+        ClickAddresses::Full => AddressPrecision::Full,
+    }
+}
+
 async fn open(config: &Config) -> anyhow::Result<(EdgeLogImport, backends::Stores)> {
     let store = backends::open(config).await?;
     let hosts = hosts(config, &config.base_url(), &[])?;
     let registry = store.registry.snapshot().await.context("reading the domains")?;
     hosts.set_added(registry.domains.into_iter().map(|domain| domain.domain));
-    let precision = match config.clicks.address {
-        ClickAddresses::Cut => AddressPrecision::Network,
-        ClickAddresses::Nothing => AddressPrecision::Omitted,
-        ClickAddresses::Full => AddressPrecision::Full,
-    };
-    let clock = Clock::default();
+    let (clock, precision) = (Clock::default(), address_precision(config));
     let enricher = Enricher::new(config.clicks.geo_database.clone(), precision, clock.now())
         .context("reading clicks.geo_database")?;
     let import = EdgeLogImport {

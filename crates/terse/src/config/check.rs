@@ -9,6 +9,9 @@ use url::{Host, Position, Url};
 
 use super::{ByteSize, CdnConfig, CdnProvider, Config, HumanDuration, MailConfig, StoreUrl};
 
+/// More partitions make each query slower and help no more.
+const MAX_PARTITIONS: u32 = 256;
+
 /// The first setting that is invalid, and why.
 pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     let c = config;
@@ -80,6 +83,8 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
             HumanDuration::secs(60),
             HumanDuration::days(365),
         ),
+        ("backup.every", c.backup.every, hour, HumanDuration::days(365)),
+        ("backup.keep", c.backup.keep, hour, HumanDuration::days(36_500)),
         ("cdn.ttl", c.cdn.ttl, HumanDuration::secs(1), day),
         ("links.grace", c.links.grace, HumanDuration::secs(0), HumanDuration::days(3650)),
         (
@@ -132,9 +137,12 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         return Err(("roles", why.into()));
     }
     for (name, given) in [("store_direct", &c.store_direct), ("store_replica", &c.store_replica)] {
-        if given.is_some() && !c.is_shared() {
-            return Err((name, "is for a store on PostgreSQL only".into()));
+        if given.is_some() && c.registry_database().is_none() {
+            return Err((name, "is for a store or registry on PostgreSQL only".into()));
         }
+    }
+    if c.store_partitions > MAX_PARTITIONS {
+        return Err(("store_partitions", format!("must be at most {MAX_PARTITIONS}")));
     }
     if c.cache.url.is_some() && !c.is_shared() {
         let why = "is for a store that several nodes share, such as postgres://…";
@@ -143,18 +151,13 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     if c.cache.write_through && c.cache.url.is_none() {
         return Err(("cache.write_through", "needs cache.url".into()));
     }
-    if matches!(c.store, StoreUrl::ClickHouse(_)) {
-        return Err(("store", "must not be ClickHouse, which is for clicks.store only".into()));
+    stores(c)?;
+    if c.clicks.bus.is_some() && (!c.is_shared() || c.has_clicks_file()) {
+        let why = "needs a store and a clicks.store that nodes share: postgres://… or, for clicks, \
+                   clickhouse://…";
+        return Err(("clicks.bus", why.into()));
     }
-    let has_click_server =
-        matches!(c.clicks.store, Some(StoreUrl::Postgres(_) | StoreUrl::ClickHouse(_)));
-    if has_click_server && !c.is_shared() {
-        let why = "must be a file while store is a file";
-        return Err(("clicks.store", why.into()));
-    }
-    if !c.is_shared() && c.clicks_file() == c.store_file() {
-        return Err(("clicks.store", "must be another file than store".into()));
-    }
+    object_storage(c)?;
     let issuer = c.issuer().map_err(|why| ("oidc.issuer", why))?;
     if issuer.is_some() != c.oidc.client_id.is_some() {
         return Err(("oidc.client_id", "is needed with oidc.issuer, and only there".into()));
@@ -174,7 +177,11 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
             ));
         }
     }
-    if c.admin.listen.is_some_and(|at| at == c.listen && at.port() != 0) {
+    if c.listen.unix().is_some() && c.base_url.is_none() && c.tls.listen.is_none() {
+        let why = "must be set if listen is a Unix socket, which has no host and port";
+        return Err(("base_url", why.into()));
+    }
+    if c.admin.listen.is_some_and(|at| Some(at) == c.listen.tcp() && at.port() != 0) {
         return Err(("admin.listen", "must differ from listen".into()));
     }
     tls(c)?;
@@ -186,7 +193,122 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     }
     lists(c)?;
     safe_browsing(c)?;
+    traces(c)?;
     log_level(&c.log.level).map_err(|why| ("log.level", why))
+}
+
+/// Which stores may stand beside each other.
+fn stores(config: &Config) -> Result<(), (&'static str, String)> {
+    use StoreUrl::{ClickHouse, Dynamo, File, Postgres};
+    let refuse = |name, why: &str| Err((name, why.to_owned()));
+    match (&config.store, &config.registry) {
+        (ClickHouse(_), _) => {
+            return refuse("store", "must not be ClickHouse, which is for clicks.store only");
+        }
+        (_, Some(ClickHouse(_) | Dynamo(_))) => {
+            return refuse("registry", "must be postgres://… or file:…");
+        }
+        (File(_), Some(Postgres(_))) => {
+            return refuse("registry", "must be a file while store is a file");
+        }
+        (Postgres(_), Some(File(_))) | (Dynamo(_), None | Some(File(_))) => {
+            let why = "must be postgres://… while nodes share the store: they share accounts, \
+                       sessions and the leases of jobs, too";
+            return refuse("registry", why);
+        }
+        (Postgres(store), Some(Postgres(registry))) if store != registry => {
+            return refuse("registry", "must be the database of store, or not be set");
+        }
+        (File(_), None | Some(File(_)))
+        | (Postgres(_), None | Some(Postgres(_)))
+        | (Dynamo(_), Some(Postgres(_))) => {}
+    }
+    match (&config.store, &config.clicks.store) {
+        (_, Some(Dynamo(_))) => {
+            return refuse("clicks.store", "must not be DynamoDB, which is for store only");
+        }
+        (File(_), Some(Postgres(_) | ClickHouse(_))) => {
+            return refuse("clicks.store", "must be a file while store is a file");
+        }
+        (Dynamo(_), Some(File(_))) => {
+            let why = "must be postgres://… or clickhouse://… while store is on DynamoDB; without \
+                       it, clicks are in the database of registry";
+            return refuse("clicks.store", why);
+        }
+        _ => {}
+    }
+    if config.is_shared() {
+        return Ok(());
+    }
+    if config.clicks_file() == config.store_file() {
+        return refuse("clicks.store", "must be another file than store");
+    }
+    if [config.store_file(), config.clicks_file()].contains(&config.registry_file()) {
+        return refuse("registry", "must be another file than store and clicks.store");
+    }
+    Ok(())
+}
+
+fn traces(config: &Config) -> Result<(), (&'static str, String)> {
+    let Some(text) = &config.traces.url else { return Ok(()) };
+    let url = Url::parse(text).ok().filter(|url| {
+        let no_user = url.username().is_empty() && url.password().is_none();
+        matches!(url.scheme(), "http" | "https") && url.has_host() && no_user
+    });
+    if url.is_none() {
+        // A query may contain a key.
+        let why = "must be a URL such as http://127.0.0.1:4318/v1/traces, without a password";
+        return Err(("traces.url", why.into()));
+    }
+    let secret = config.traces.authorization.as_ref().map_or("", super::Secret::reveal);
+    match secret.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+        true => Ok(()),
+        false => Err(("traces.authorization", "must be visible ASCII characters".into())),
+    }
+}
+
+/// The archive of clicks, backups, and S3.
+fn object_storage(config: &Config) -> Result<(), (&'static str, String)> {
+    let (clicks, s3, day) = (&config.clicks, &config.s3, HumanDuration::days(1));
+    if clicks.archive.is_some() && clicks.keep_raw < day {
+        let why = "must be at least 1d with clicks.archive, which copies single clicks";
+        return Err(("clicks.keep_raw", why.into()));
+    }
+    if clicks.archive.is_some() && config.is_shared() && config.has_clicks_file() {
+        let why = "must be a database with clicks.archive: one node archives the clicks of all";
+        return Err(("clicks.store", why.into()));
+    }
+    match clicks.archive_keep {
+        Some(_) if clicks.archive.is_none() => {
+            return Err(("clicks.archive_keep", "needs clicks.archive".into()));
+        }
+        Some(keep) if keep < day => {
+            return Err(("clicks.archive_keep", format!("must be at least 1d (got {keep})")));
+        }
+        _ => {}
+    }
+    if config.backup.url.is_some() && config.is_shared() {
+        let why = "is for a store in files: back databases up with their own tools";
+        return Err(("backup.url", why.into()));
+    }
+    if s3.access_key_id.is_some() != s3.secret_access_key.is_some() {
+        let why = "is needed with s3.secret_access_key, and only there";
+        return Err(("s3.access_key_id", why.into()));
+    }
+    let is_server = |text: &String| {
+        Url::parse(text).is_ok_and(|url| {
+            let is_plain = matches!(url.path(), "" | "/") && url.query().is_none();
+            let no_user = url.username().is_empty() && url.password().is_none();
+            matches!(url.scheme(), "http" | "https") && url.has_host() && is_plain && no_user
+        })
+    };
+    match s3.endpoint.as_ref().filter(|endpoint| !is_server(endpoint)) {
+        Some(text) => Err((
+            "s3.endpoint",
+            format!("must be a URL such as https://minio.example:9000 (got {text:?})"),
+        )),
+        None => Ok(()),
+    }
 }
 
 fn cdn(config: &Config) -> Result<(), (&'static str, String)> {
@@ -278,7 +400,7 @@ fn tls(config: &Config) -> Result<(), (&'static str, String)> {
             _ if tls.acme.enabled && orders_for_others => Ok(()),
             _ if tls.acme.enabled => {
                 let why = "needs tls.listen; without it, only a node with the role worker and a \
-                           store on PostgreSQL orders certificates, for the other nodes";
+                           store that nodes share orders certificates, for the other nodes";
                 Err(("tls.acme.enabled", why.into()))
             }
             0 => Ok(()),
@@ -289,7 +411,8 @@ fn tls(config: &Config) -> Result<(), (&'static str, String)> {
         let why = "needs tls.certificate and tls.key, or tls.acme.enabled";
         return Err(("tls.listen", why.into()));
     }
-    if listen.port() != 0 && (listen == config.listen || Some(listen) == config.admin.listen) {
+    let others = [config.listen.tcp(), config.admin.listen];
+    if listen.port() != 0 && others.contains(&Some(listen)) {
         return Err(("tls.listen", "must differ from listen and admin.listen".into()));
     }
     Ok(())

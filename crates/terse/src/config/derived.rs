@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use terse_core::Proxies;
 use terse_core::limits::Limit;
+use terse_core::{ListenAddress, Proxies};
 use url::Url;
 
 use super::{
@@ -38,18 +38,19 @@ impl Config {
 
     /// The start of every short URL.
     pub fn base_url(&self) -> Url {
-        self.base_url_at(self.listen, self.tls.listen)
+        self.base_url_at(&self.listen, self.tls.listen)
     }
 
     /// The start of every short URL if the server listens at these addresses: with port 0 only the
     /// listeners know the ports.
-    pub fn base_url_at(&self, plain: SocketAddr, tls: Option<SocketAddr>) -> Url {
+    pub fn base_url_at(&self, plain: &ListenAddress, tls: Option<SocketAddr>) -> Url {
         if let Some(base) = &self.base_url {
             return base.url().clone();
         }
         let (scheme, listen) = match tls {
             Some(tls) => ("https", tls),
-            None => ("http", plain),
+            // A Unix socket has no port: with one, the settings name a `base_url`.
+            None => ("http", plain.tcp().unwrap_or(ListenAddress::UNIX_PEER)),
         };
         // Clients cannot connect to the unspecified address.
         let host = match listen.ip() {
@@ -65,7 +66,7 @@ impl Config {
     pub fn store_file(&self) -> PathBuf {
         match &self.store {
             StoreUrl::File(path) => self.data_dir.join(path),
-            StoreUrl::Postgres(_) | StoreUrl::ClickHouse(_) => self.data_dir.join("terse.db"),
+            _ => self.data_dir.join("terse.db"),
         }
     }
 
@@ -77,11 +78,20 @@ impl Config {
         }
     }
 
+    /// The PostgreSQL database of the registry: that of the links, if they are on PostgreSQL.
+    pub fn registry_database(&self) -> Option<&PostgresUrl> {
+        match (&self.store, &self.registry) {
+            (StoreUrl::Postgres(url), _) | (_, Some(StoreUrl::Postgres(url))) => Some(url),
+            _ => None,
+        }
+    }
+
     /// The PostgreSQL database that clicks are counted in.
     pub fn clicks_database(&self) -> Option<&PostgresUrl> {
-        match (&self.clicks.store, &self.store) {
-            (Some(StoreUrl::Postgres(url)), _) | (None, StoreUrl::Postgres(url)) => Some(url),
-            _ => None,
+        match &self.clicks.store {
+            Some(StoreUrl::Postgres(url)) => Some(url),
+            Some(_) => None,
+            None => self.registry_database(),
         }
     }
 
@@ -100,7 +110,7 @@ impl Config {
 
     /// Whether several nodes share the store.
     pub fn is_shared(&self) -> bool {
-        matches!(self.store, StoreUrl::Postgres(_))
+        matches!(self.store, StoreUrl::Postgres(_) | StoreUrl::Dynamo(_))
     }
 
     /// Whether there is a store already that a command can open.
@@ -108,9 +118,12 @@ impl Config {
         self.is_shared() || self.store_file().exists()
     }
 
-    /// The registry's file.
+    /// The registry's file. With another registry there is none.
     pub fn registry_file(&self) -> PathBuf {
-        self.data_dir.join("registry.db")
+        match &self.registry {
+            Some(StoreUrl::File(path)) => self.data_dir.join(path),
+            _ => self.data_dir.join("registry.db"),
+        }
     }
 
     /// The OpenID Connect provider; checked when the settings were read.

@@ -30,7 +30,7 @@ fn each_layer_has_the_last_word_over_those_before() {
     let env = [("TERSE_CACHE__TTL", "2m"), ("TERSE_LISTEN", "127.0.0.1:2"), ("PATH", "/bin")];
     let loaded = load(&sources(Some(file.path()), &env, &[("listen", "127.0.0.1:3")])).unwrap();
     let config = &loaded.config;
-    assert_eq!(config.listen.port(), 3);
+    assert_eq!(config.listen.tcp().unwrap().port(), 3);
     assert_eq!(config.cache.ttl, HumanDuration::secs(120));
     assert_eq!(config.cache.negative_ttl, HumanDuration::secs(1));
     assert_eq!(config.redirect, Default::default());
@@ -264,4 +264,36 @@ fn the_only_process_of_a_file_store_runs_its_jobs() {
     let error = refusal(&[("TERSE_ROLES", "redirect,api,web")]);
     assert!(error.contains("must include worker while store is a file"), "{error}");
     load(&sources(None, &[("TERSE_ROLES", "redirect,worker")], &[])).unwrap();
+}
+
+#[test]
+fn stores_that_do_not_fit_together_are_refused_by_name() {
+    const TABLE: (&str, &str) = ("TERSE_STORE", "dynamodb://links?region=eu-central-1");
+    const DATABASE: (&str, &str) = ("TERSE_STORE", "postgres://db/terse");
+    const REGISTRY: (&str, &str) = ("TERSE_REGISTRY", "postgres://db/terse");
+    let same_file = [("TERSE_REGISTRY", "file:clicks.db")];
+    assert!(refusal(&same_file).contains("another file than store and clicks.store"));
+    load(&sources(None, &[("TERSE_REGISTRY", "file:owners.db")], &[])).unwrap();
+    // The rest needs stores that the default build does not have.
+    if crate::backends::check_scheme("dynamodb").is_err() {
+        return;
+    }
+    for (settings, name, part) in [
+        (&[TABLE][..], "registry", "must be postgres://"),
+        (&[TABLE, ("TERSE_REGISTRY", "file:registry.db")], "registry", "must be postgres://"),
+        (&[DATABASE, ("TERSE_REGISTRY", "file:registry.db")], "registry", "must be postgres://"),
+        (&[DATABASE, ("TERSE_REGISTRY", "postgres://db/other")], "registry", "database of store"),
+        (&[REGISTRY], "registry", "must be a file while store is a file"),
+        (&[DATABASE, ("TERSE_REGISTRY", TABLE.1)], "registry", "must be postgres://… or file:…"),
+        (&[TABLE, REGISTRY, ("TERSE_CLICKS__STORE", "file:x.db")], "clicks.store", "clickhouse://"),
+        (&[TABLE, REGISTRY, ("TERSE_CLICKS__STORE", TABLE.1)], "clicks.store", "not be DynamoDB"),
+        (&[("TERSE_STORE", "dynamodb://a:b@links")], "store", "takes no credentials"),
+    ] {
+        let error = refusal(settings);
+        assert!(error.contains(name) && error.contains(part), "{settings:?}: {error}");
+    }
+    let config = load(&sources(None, &[TABLE, REGISTRY], &[])).unwrap().config;
+    assert!(config.is_shared() && !config.has_clicks_file());
+    assert_eq!(config.clicks_database(), config.registry_database());
+    assert_eq!(config.store.to_string(), TABLE.1);
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::node::{choice, settings};
-use super::values::{ByteSize, CacheUrl, HumanDuration, Secret, StoreUrl};
+use super::values::{BusUrl, ByteSize, CacheUrl, HumanDuration, ObjectUrl, Secret, StoreUrl};
 
 settings! {
     /// `[codes]`: generated codes.
@@ -125,11 +125,16 @@ settings! {
     pub struct ClicksConfig {
         /// Whether terse counts clicks. Existing statistics stay.
         pub enabled: bool = true,
-        /// The store of clicks, in the form of `store`. Without it, clicks are in the database of
-        /// `store` if that is one, else in `file:clicks.db`. With a file beside a database, every
-        /// node has statistics of its own visits only. `clickhouse://…` is a ClickHouse database;
-        /// it needs a `store` on PostgreSQL, which decides which clicks count.
+        /// The store of clicks, in the form of `store`. Without it, clicks are in the PostgreSQL
+        /// database of `store` or `registry` if there is one, else in `file:clicks.db`. With a file
+        /// beside a database, every node has statistics of its own visits only. `clickhouse://…` is
+        /// a ClickHouse database; it needs a `store` or `registry` on PostgreSQL, which decides
+        /// which clicks count.
         pub store: Option<StoreUrl> = None,
+        /// Kafka between the journals of many nodes and `clicks.store`:
+        /// `kafka://a,b,c/topic`. Nodes publish their clicks there, and nodes with the role
+        /// `worker` count them. Needs a `clicks.store` that nodes share; see [Kafka](kafka.md).
+        pub bus: Option<BusUrl> = None,
         /// The most disk space for clicks that are not counted yet, at least `16MiB`, beside what
         /// is being written. If it is full while `clicks.store` accepts nothing, terse drops the
         /// oldest clicks. While the store is only slow, four times as much may wait.
@@ -143,6 +148,11 @@ settings! {
         /// The most disk space for single clicks. Past it terse deletes the oldest, some ten
         /// thousand at a time; their sums stay. Without it, only `clicks.keep_raw` counts.
         pub max_raw: Option<ByteSize> = None,
+        /// Where terse keeps copies of single clicks in Parquet files, one or more per hour:
+        /// `s3://bucket/prefix` (see `s3.*`) or `file:///folder`; see archive.md.
+        pub archive: Option<ObjectUrl> = None,
+        /// How long terse keeps files in `clicks.archive`, at least `1d`. Without it, for ever.
+        pub archive_keep: Option<HumanDuration> = None,
         /// How long terse keeps sums per hour, at least `2d`; older sums are per day.
         pub keep_hours: HumanDuration = HumanDuration::days(30),
         /// How much of a visitor's IP address terse stores: `cut` the first 24 bits of IPv4 and 48

@@ -303,14 +303,8 @@ impl Leaf for std::net::SocketAddr {
     fn read(given: RawValue) -> Result<Self, String> {
         let text = read_text(given)?;
         let text = text.trim();
-        let parsed = match text.rsplit_once(':') {
-            Some(("", port)) => port.parse().ok().map(|port| Self::from(([0, 0, 0, 0], port))),
-            Some(("localhost", port)) => {
-                port.parse().ok().map(|port| Self::from(([127, 0, 0, 1], port)))
-            }
-            _ => text.parse().ok(),
-        };
-        parsed.ok_or_else(|| {
+        let parsed = text.parse::<terse_core::ListenAddress>().ok();
+        parsed.and_then(|address| address.tcp()).ok_or_else(|| {
             format!(
                 "must be ADDRESS:PORT such as 127.0.0.1:8080 or [::1]:8080, or :8080 for all \
                  addresses (got {text:?})"
@@ -323,4 +317,4 @@ impl Leaf for std::net::SocketAddr {
     }
 }
 
-textual! { String: "text" }
+textual! { String: "text", terse_core::ListenAddress: "address, or Unix socket" }

@@ -165,6 +165,8 @@ pub enum StoreUrl {
     Postgres(PostgresUrl),
     /// A ClickHouse database, for clicks only.
     ClickHouse(ClickHouseUrl),
+    /// A table of DynamoDB, for links only.
+    Dynamo(DynamoUrl),
 }
 
 impl FromStr for StoreUrl {
@@ -184,6 +186,9 @@ impl FromStr for StoreUrl {
         if scheme == "clickhouse" {
             return text.parse().map(Self::ClickHouse);
         }
+        if scheme == "dynamodb" {
+            return text.parse().map(Self::Dynamo);
+        }
         crate::backends::check_scheme(scheme)?;
         Ok(match path {
             "" => Self::File("terse.db".into()),
@@ -198,6 +203,7 @@ impl fmt::Display for StoreUrl {
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Postgres(url) => url.fmt(f),
             Self::ClickHouse(url) => url.fmt(f),
+            Self::Dynamo(url) => url.fmt(f),
         }
     }
 }
@@ -285,6 +291,56 @@ impl fmt::Debug for CacheUrl {
     }
 }
 
+/// The URL of a bucket or a folder for objects. It has no password.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ObjectUrl(String);
+
+impl ObjectUrl {
+    /// The URL as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ObjectUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        crate::backends::check_object_url(text).map(Self)
+    }
+}
+
+impl fmt::Display for ObjectUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The URL of a table of DynamoDB. It has no password.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DynamoUrl(String);
+
+impl DynamoUrl {
+    /// The URL as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for DynamoUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        crate::backends::check_dynamodb_url(text).map(Self)
+    }
+}
+
+impl fmt::Display for DynamoUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// The URL of a ClickHouse database. Its password is never shown.
 #[derive(Clone, Eq, PartialEq)]
 pub struct ClickHouseUrl {
@@ -315,6 +371,41 @@ impl fmt::Display for ClickHouseUrl {
 }
 
 impl fmt::Debug for ClickHouseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// The URL of a bus that carries clicks. Its password is never shown.
+#[derive(Clone, Eq, PartialEq)]
+pub struct BusUrl {
+    url: String,
+    shown: String,
+}
+
+impl BusUrl {
+    /// The whole URL, for the driver.
+    pub fn reveal(&self) -> &str {
+        &self.url
+    }
+}
+
+impl FromStr for BusUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let shown = crate::backends::check_bus_url(text)?;
+        Ok(Self { url: text.to_owned(), shown })
+    }
+}
+
+impl fmt::Display for BusUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for BusUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
@@ -402,7 +493,7 @@ impl Leaf for Limit {
 }
 
 textual! {
-    HumanDuration: "duration", ByteSize: "size", BaseUrl: "URL", StoreUrl: "store", PostgresUrl: "database", CacheUrl: "URL", OperatorName: "text",
+    HumanDuration: "duration", ByteSize: "size", BaseUrl: "URL", StoreUrl: "store", PostgresUrl: "database", CacheUrl: "URL", ObjectUrl: "URL", BusUrl: "URL", OperatorName: "text",
     PageUrl: "URL", Contact: "email address or URL",
 }
 

@@ -16,6 +16,7 @@ const LINES: u32 = 10;
 
 /// Writes the lines of another format, but only a few warnings and errors a minute of each place in
 /// the source, because clients can cause some of them. The next line says how many were left out.
+/// Lines of a sampled trace name it.
 pub(super) struct LimitedFormat<F> {
     lines: F,
     clock: Clock,
@@ -51,19 +52,29 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        match self.admit(event) {
-            None => Ok(()),
-            Some(0) => self.lines.format_event(context, writer, event),
-            Some(suppressed) => {
-                let mut line = String::new();
-                self.lines.format_event(context, Writer::new(&mut line), event)?;
-                let line = line.trim_end();
-                match line.strip_suffix('}').filter(|_| line.starts_with('{')) {
-                    Some(json) => writeln!(writer, "{json},\"suppressed\":{suppressed}}}"),
-                    None => writeln!(writer, "{line} suppressed={suppressed}"),
-                }
+        let Some(suppressed) = self.admit(event) else { return Ok(()) };
+        let trace = terse_traces::current_trace_id();
+        if suppressed == 0 && trace.is_none() {
+            return self.lines.format_event(context, writer, event);
+        }
+        let mut line = String::new();
+        self.lines.format_event(context, Writer::new(&mut line), event)?;
+        let line = line.trim_end();
+        let json = line.strip_suffix('}').filter(|_| line.starts_with('{'));
+        writer.write_str(json.unwrap_or(line))?;
+        if let Some(trace) = trace {
+            match json {
+                Some(_) => write!(writer, ",\"trace_id\":\"{trace}\"")?,
+                None => write!(writer, " trace_id={trace}")?,
             }
         }
+        if suppressed > 0 {
+            match json {
+                Some(_) => write!(writer, ",\"suppressed\":{suppressed}")?,
+                None => write!(writer, " suppressed={suppressed}")?,
+            }
+        }
+        writeln!(writer, "{}", if json.is_some() { "}" } else { "" })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use terse_clicks::GeoRefresh;
 use terse_core::accounts::Erasures;
+use terse_core::metrics::MetricsSource;
 use terse_core::{Clock, Notices, OwnerTags};
 use terse_worker::{
     CacheRescreen, CdnCounts, CdnPurge, CdnPurgeParts, ErasureJob, FreeMemory, OldSalts,
@@ -13,7 +14,7 @@ use terse_worker::{
 };
 
 use super::services::Services;
-use crate::backends::{DiskWatch, Stores};
+use crate::backends::{self, DiskWatch, Stores};
 use crate::click_plane::ClickPlane;
 use crate::config::Config;
 use crate::outgoing::edge_caches;
@@ -32,6 +33,8 @@ pub(super) struct JobCounters {
     pub(super) reaper: Arc<ReaperCounts>,
     pub(super) rescan: Arc<RescanCounts>,
     pub(super) cdn: Arc<CdnCounts>,
+    /// The metrics of the archive and of backups.
+    pub(super) archive: Vec<MetricsSource>,
     /// Cached links that were dropped because the screen changed.
     pub(super) recalled: Arc<AtomicU64>,
 }
@@ -44,10 +47,13 @@ impl JobParts<'_> {
         click_plane: &ClickPlane,
         used_keys: Arc<UsedKeys>,
         jobs: &mut Scheduler,
-    ) -> JobCounters {
+    ) -> anyhow::Result<JobCounters> {
         let Self { config, clock, store, .. } = *self;
-        let counts = JobCounters::default();
+        let mut counts = JobCounters::default();
         if config.roles.worker {
+            let archive = backends::archive_jobs(config, store, clock)?;
+            jobs.add_all(archive.jobs);
+            counts.archive = archive.metrics;
             self.add_fleet_jobs(&services, click_plane, &counts, jobs);
         }
         let Services {
@@ -67,7 +73,7 @@ impl JobParts<'_> {
         jobs.add(FreeMemory);
         jobs.add(UsedKeyFlush { registry: Arc::clone(&store.registry), used_keys });
         integrations.add_jobs(config, &link_store, &links, clock, jobs);
-        counts
+        Ok(counts)
     }
 
     /// Jobs that one node runs for all, under the lease.

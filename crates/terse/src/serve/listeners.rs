@@ -3,10 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 
 use anyhow::Context as _;
-use terse_redirect::SocketsToKeep;
+use terse_core::ListenAddress;
+use terse_redirect::{Listener, SocketsToKeep};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::unix_socket;
 use crate::config::Config;
 
 /// A listening socket whose connections send small responses at once.
@@ -29,7 +31,7 @@ fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 
 /// Listening sockets that another process opened and passed on (`LISTEN_FDS`, as systemd does).
 /// They stay open while this process restarts, and the kernel keeps new connections until then.
-struct Inherited(Vec<(SocketAddr, TcpListener)>);
+struct Inherited(Vec<(ListenAddress, Listener)>);
 
 impl Inherited {
     /// The sockets for this process.
@@ -41,24 +43,32 @@ impl Inherited {
         };
         let take = |at: u32| {
             let listener = inherit(at).context("LISTEN_FDS has a socket that cannot be used")?;
-            let address = listener.local_addr().context(
-                "LISTEN_FDS has a socket without an address and a port (a Unix socket?)",
-            )?;
+            let address =
+                listener.local_addr().context("LISTEN_FDS has a socket without an address")?;
             Ok((address, listener))
         };
         (0..count).map(take).collect::<anyhow::Result<_>>().map(Self)
     }
 
     /// Whether there is one for an address.
-    fn has(&self, address: SocketAddr) -> bool {
-        self.0.iter().any(|(have, _)| *have == address)
+    fn has(&self, address: &ListenAddress) -> bool {
+        self.0.iter().any(|(have, _)| have == address)
     }
 
     /// The socket for an address, or a new one.
-    fn take_or_listen(&mut self, address: SocketAddr) -> anyhow::Result<TcpListener> {
-        match self.0.iter().position(|(have, _)| *have == address) {
-            Some(at) => Ok(self.0.swap_remove(at).1),
-            None => listen(address),
+    fn take_or_listen(&mut self, address: &ListenAddress) -> anyhow::Result<Listener> {
+        match (self.0.iter().position(|(have, _)| have == address), address) {
+            (Some(at), _) => Ok(self.0.swap_remove(at).1),
+            (None, ListenAddress::Tcp(address)) => listen(*address).map(Listener::Tcp),
+            (None, ListenAddress::Unix(path)) => unix_socket::listen(path),
+        }
+    }
+
+    /// The same for an address and a port.
+    fn take_or_listen_tcp(&mut self, address: SocketAddr) -> anyhow::Result<TcpListener> {
+        match self.take_or_listen(&address.into())? {
+            Listener::Tcp(listener) => Ok(listener),
+            Listener::Unix(_) => anyhow::bail!("a Unix socket has no port"),
         }
     }
 
@@ -76,11 +86,11 @@ impl Inherited {
 
 /// The listening sockets of the settings.
 pub(super) struct BoundListeners {
-    pub(super) plain: TcpListener,
+    pub(super) plain: Listener,
     pub(super) tls: Option<TcpListener>,
     /// For health and metrics, if they have a listener of their own.
     pub(super) admin: Option<TcpListener>,
-    pub(super) address: SocketAddr,
+    pub(super) address: ListenAddress,
     pub(super) tls_address: Option<SocketAddr>,
     /// Which sockets another process keeps open when this one ends.
     pub(super) outlive: SocketsToKeep,
@@ -91,12 +101,12 @@ impl BoundListeners {
     pub(super) fn open(config: &Config) -> anyhow::Result<Self> {
         let mut inherited = Inherited::from_environment()?;
         let outlive = SocketsToKeep {
-            plain: inherited.has(config.listen),
-            tls: config.tls.listen.is_some_and(|at| inherited.has(at)),
+            plain: inherited.has(&config.listen),
+            tls: config.tls.listen.is_some_and(|at| inherited.has(&at.into())),
         };
-        let plain = inherited.take_or_listen(config.listen)?;
+        let plain = inherited.take_or_listen(&config.listen)?;
         let mut listen = |at: Option<SocketAddr>, what: &'static str| {
-            at.map(|at| inherited.take_or_listen(at).context(what)).transpose()
+            at.map(|at| inherited.take_or_listen_tcp(at).context(what)).transpose()
         };
         let admin = listen(config.admin.listen, "admin")?;
         let tls = listen(config.tls.listen, "tls")?;
@@ -110,7 +120,7 @@ impl BoundListeners {
 
 /// The inherited socket with this number, from 0.
 #[allow(unsafe_code)]
-fn inherit(at: u32) -> std::io::Result<TcpListener> {
+fn inherit(at: u32) -> std::io::Result<Listener> {
     use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
     const FIRST: RawFd = 3;
     let fd = RawFd::try_from(at).map_err(std::io::Error::other)? + FIRST;
@@ -122,9 +132,12 @@ fn inherit(at: u32) -> std::io::Result<TcpListener> {
     if !socket.is_listener()? {
         return Err(std::io::Error::other("it is not a listening socket"));
     }
+    if socket.domain()? == socket2::Domain::UNIX {
+        return Ok(Listener::Unix(socket.into()));
+    }
     // Accepted connections inherit it.
     socket.set_tcp_nodelay(true)?;
-    Ok(socket.into())
+    Ok(Listener::Tcp(socket.into()))
 }
 
 /// Health and metrics on a listener of their own.
@@ -150,7 +163,8 @@ pub(super) fn serve_admin(
 }
 
 /// The address that local commands connect to.
-pub(super) fn local_url(address: SocketAddr) -> String {
+pub(super) fn local_url(address: &ListenAddress) -> String {
+    let Some(address) = address.tcp() else { return address.to_string() };
     let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
         IpAddr::V6(ip) if ip.is_unspecified() => "[::1]".to_owned(),

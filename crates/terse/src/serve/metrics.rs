@@ -38,6 +38,10 @@ pub(super) struct MetricsParts<'a> {
     pub(super) click_plane: MetricsSource,
     pub(super) clicks: Arc<ShipperCounts>,
     pub(super) shared_cache: Option<MetricsSource>,
+    /// What only this kind of store has.
+    pub(super) store_metrics: Option<MetricsSource>,
+    /// Both sides of a bus for clicks.
+    pub(super) bus: Vec<MetricsSource>,
     /// If a mail server is set.
     pub(super) mail: Option<Arc<MailQueue>>,
 }
@@ -91,6 +95,8 @@ impl MetricsParts<'_> {
             }),
         ];
         sources.extend(self.shared_cache);
+        sources.extend(self.store_metrics);
+        sources.extend(self.bus);
         sources
     }
 }
@@ -106,7 +112,8 @@ pub(super) fn reads_links(redirector: &Arc<Redirector>) -> LinkProbe {
 
 impl jobs::JobCounters {
     fn write_metrics(&self, to: &mut terse_core::metrics::Metrics) {
-        let Self { reaper, rescan, cdn, recalled } = self;
+        let Self { reaper, rescan, cdn, archive, recalled } = self;
+        archive.iter().for_each(|source| source(to));
         reaper.write_metrics(to);
         rescan.write_metrics(to);
         cdn.write_metrics(to);

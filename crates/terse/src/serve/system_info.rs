@@ -1,7 +1,7 @@
 //! What the page System shows of this process.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use terse_core::metrics::{Metrics, MetricsSource};
 use terse_core::{ChangedSetting, StoredSize, SystemInfo};
@@ -13,13 +13,22 @@ const MAX_FILES: usize = 100_000;
 
 /// The settings and files of this process, and its counters once they exist.
 pub(super) struct ServerInfo {
-    config: Config,
+    config: RwLock<Config>,
     pub(super) sources: OnceLock<Arc<Vec<MetricsSource>>>,
 }
 
 impl ServerInfo {
     pub(super) fn new(config: &Config) -> Self {
-        Self { config: config.clone(), sources: OnceLock::new() }
+        Self { config: RwLock::new(config.clone()), sources: OnceLock::new() }
+    }
+
+    /// Shows these settings from now on.
+    pub(super) fn set_config(&self, config: &Config) {
+        self.config.write().unwrap_or_else(PoisonError::into_inner).clone_from(config);
+    }
+
+    fn config(&self) -> RwLockReadGuard<'_, Config> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -34,7 +43,7 @@ impl SystemInfo for ServerInfo {
 
     fn sizes(&self) -> Vec<StoredSize> {
         let mut sizes: Vec<StoredSize> = Vec::new();
-        let Ok(entries) = std::fs::read_dir(&self.config.data_dir) else { return sizes };
+        let Ok(entries) = std::fs::read_dir(self.config().data_dir.clone()) else { return sizes };
         for entry in entries.flatten().take(MAX_FILES) {
             let name = entry.file_name().to_string_lossy().into_owned();
             // A database with its log counts as one.
@@ -51,7 +60,7 @@ impl SystemInfo for ServerInfo {
     }
 
     fn settings(&self) -> Vec<ChangedSetting> {
-        self.config.changed_settings()
+        self.config().changed_settings()
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
 use terse_core::accounts::{KeyUse, NoKeyUse, NoRefresh, RefreshHook};
+use terse_core::limits::LimitSettings;
 use terse_core::{
     CertificateStatus, Clock, JobBoard, Links, MailQueue, NoCertificates, NoLookup, NoRouteCache,
     NoSystemInfo, SystemInfo,
@@ -20,7 +21,7 @@ use super::{credentials, policy, safety};
 use crate::backends::{self, Stores};
 use crate::click_plane::ClickPlane;
 use crate::commands::doctor;
-use crate::config::{Config, LogRequests};
+use crate::config::{Config, LimitsConfig, LogRequests};
 use crate::outgoing::Integrations;
 
 /// The other dependencies of the web plane, besides the services.
@@ -63,17 +64,10 @@ impl WebParts<'_> {
             pass_key: credentials::pass_key(store),
             two_factor_key: credentials::two_factor_key(store),
             reporter_key: store.links.identity().derive("terse reporters v1"),
-            limits: RateLimits {
-                limiter: Arc::clone(&services.shared.limiter),
-                create_per_address: config.limits.create_per_ip,
-                create_per_key: config.limits.create_per_key,
-                create_per_account: config.limits.create_per_account,
-                create_per_address_with_key: config.limits.create_per_ip_with_key,
-                guesses_per_address: config.limits.guesses_per_ip,
-                passwords_per_address: config.limits.password_attempts_per_ip,
-                sign_in: config.limits.sign_in_per_ip,
-                reports_per_address: config.limits.report_per_ip,
-            },
+            limits: RateLimits::new(
+                Arc::clone(&services.shared.limiter),
+                limit_settings(&config.limits),
+            ),
             stats: Arc::default(),
             clicks: Arc::clone(&store.clicks),
             live: Arc::clone(&click_plane.live),
@@ -97,7 +91,8 @@ pub(crate) async fn in_process_api(
 ) -> anyhow::Result<(axum::Router, String, Stores)> {
     let store = backends::open(config).await?;
     let base_url = config.base_url();
-    let hosts = policy::hosts(config, &base_url, &[config.listen])?;
+    let addresses: Vec<_> = config.listen.tcp().into_iter().collect();
+    let hosts = policy::hosts(config, &base_url, &addresses)?;
     let places = store.registry.domain_configs().await.context("reading the short domains")?;
     hosts.set_added(places.into_iter().map(|place| place.domain));
     let moderator_blocks =
@@ -163,6 +158,20 @@ fn http_settings(config: &Config) -> anyhow::Result<HttpSettings> {
     let cors = CorsOrigins::parse(&config.api.cors_origins);
     let cors = cors.map_err(|why| anyhow::anyhow!("api.cors_origins {why}"))?;
     Ok(HttpSettings { cors, log: request_log(config) })
+}
+
+/// The limits of the services, in their words.
+pub(super) fn limit_settings(limits: &LimitsConfig) -> LimitSettings {
+    LimitSettings {
+        create_per_address: limits.create_per_ip,
+        create_per_key: limits.create_per_key,
+        create_per_account: limits.create_per_account,
+        create_per_address_with_key: limits.create_per_ip_with_key,
+        guesses_per_address: limits.guesses_per_ip,
+        passwords_per_address: limits.password_attempts_per_ip,
+        sign_in: limits.sign_in_per_ip,
+        reports_per_address: limits.report_per_ip,
+    }
 }
 
 /// Which requests are logged.

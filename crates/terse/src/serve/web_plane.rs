@@ -10,7 +10,7 @@ use axum::response::Response;
 use http::{HeaderValue, Method, Request};
 use hyper::body::Incoming;
 use terse_core::PageLanguage;
-use terse_redirect::{PasswordDecision, PasswordVisit, Refusal, WebPlane};
+use terse_redirect::{PasswordDecision, PasswordVisit, RejectedRequest, WebPlane};
 use terse_server::{
     ForwardedQuery, GateDecision, PasswordGate, PasswordRequest, Peer, RefusalPages, RequestLog,
     name_problem,
@@ -46,8 +46,8 @@ impl WebPlane for WebService {
         async { answer.await.unwrap_or_else(|never| match never {}) }
     }
 
-    fn refuse(&self, refusal: &Refusal, page: Option<PageLanguage>) -> Response {
-        self.refusal_pages.answer(refusal.status, refusal.code, &refusal.detail, page)
+    fn refuse(&self, rejected: &RejectedRequest, page: Option<PageLanguage>) -> Response {
+        self.refusal_pages.answer(rejected.status, rejected.code, &rejected.detail, page)
     }
 
     fn challenge_answer(&self, token: &str) -> Option<Bytes> {

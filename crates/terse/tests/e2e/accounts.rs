@@ -12,6 +12,9 @@ const PASSWORD: &str = "correct horse battery";
 impl Browser {
     /// Checks the page that is open, on a wide and a narrow screen, in both themes.
     async fn check_state(&self, name: &str) {
+        if !self.scripts {
+            return self.check_page().await;
+        }
         let mut found = Vec::new();
         for (width, dark) in [(1440, true), (390, true), (390, false), (1440, false)] {
             self.screen(width, 1000, dark).await;
@@ -45,72 +48,78 @@ fn next_code(secret: &str, last: &mut u64) -> String {
 
 #[test]
 fn two_factor_sign_in_is_turned_on_used_and_turned_off() {
-    let world = World::new();
+    for scripts in [true, false] {
+        let world = World::new();
+        run_scenario(scripts, &[&world.terse.url], async |browser| {
+            two_factor_walk(browser, &world).await;
+        });
+    }
+}
+
+async fn two_factor_walk(browser: &Browser, world: &World) {
     let url = &world.terse.url;
-    run_scenario(true, &[url], async |browser| {
-        world.sign_in(browser, "/account").await;
-        browser.press("a[href='/account/two-factor']").await;
-        browser.wait("svg.qr").await;
-        browser.check_state("two-factor").await;
-        let secret = browser.text("#secret").await;
-        let mut last = 0;
-        browser.fill("#password", PASSWORD).await;
-        browser.fill("#code", "000000").await;
-        browser.press("form[action='/account/two-factor'] button[type=submit]").await;
-        browser.wait("#code[aria-invalid]").await;
-        browser.check_state("two-factor-refused").await;
-        assert_eq!(browser.text("#secret").await, secret, "the app keeps its secret");
-        browser.fill("#password", PASSWORD).await;
-        browser.fill("#code", &next_code(&secret, &mut last)).await;
-        browser.press("form[action='/account/two-factor'] button[type=submit]").await;
-        browser.wait("ul.codes").await;
-        browser.check_state("two-factor-codes").await;
-        let codes = browser.text("ul.codes").await;
-        let codes: Vec<&str> = codes.split_whitespace().collect();
-        assert_eq!(codes.len(), 10, "{codes:?}");
-        browser.open(&format!("{url}/account")).await;
-        browser.check_state("account-two-factor").await;
-        browser.press("form[action='/logout'] button[type=submit]").await;
-        browser.wait("a[href='/login']").await;
+    world.sign_in(browser, "/account").await;
+    browser.press("a[href='/account/two-factor']").await;
+    browser.wait("svg.qr").await;
+    browser.check_state("two-factor").await;
+    let secret = browser.text("#secret").await;
+    let mut last = 0;
+    browser.fill("#password", PASSWORD).await;
+    browser.fill("#code", "000000").await;
+    browser.press("form[action='/account/two-factor'] button[type=submit]").await;
+    browser.wait("#code[aria-invalid]").await;
+    browser.check_state("two-factor-refused").await;
+    assert_eq!(browser.text("#secret").await, secret, "the app keeps its secret");
+    browser.fill("#password", PASSWORD).await;
+    browser.fill("#code", &next_code(&secret, &mut last)).await;
+    browser.press("form[action='/account/two-factor'] button[type=submit]").await;
+    browser.wait("ul.codes").await;
+    browser.check_state("two-factor-codes").await;
+    let codes = browser.text("ul.codes").await;
+    let codes: Vec<&str> = codes.split_whitespace().collect();
+    assert_eq!(codes.len(), 10, "{codes:?}");
+    browser.open(&format!("{url}/account")).await;
+    browser.check_state("account-two-factor").await;
+    browser.press("form[action='/logout'] button[type=submit]").await;
+    browser.wait("a[href='/login']").await;
 
-        browser.give_password(url, PASSWORD).await;
-        browser.wait("#code").await;
-        browser.check_state("login-code").await;
-        browser.open(&format!("{url}/dashboard")).await;
-        browser.wait("form[action='/login']").await;
-        browser.give_password(url, PASSWORD).await;
-        browser.wait("#code").await;
-        browser.fill("#code", "000000").await;
-        browser.press("form[action='/login/code'] button[type=submit]").await;
-        browser.wait("#code[aria-invalid]").await;
-        browser.check_state("login-code-refused").await;
-        browser.fill("#code", &next_code(&secret, &mut last)).await;
-        browser.press("form[action='/login/code'] button[type=submit]").await;
-        browser.wait("nav.side").await;
-        browser.press("a.me").await;
-        browser.wait("#off").await;
-        browser.press("form[action='/logout'] button[type=submit]").await;
-        browser.wait("a[href='/login']").await;
+    browser.give_password(url, PASSWORD).await;
+    browser.wait("#code").await;
+    browser.check_state("login-code").await;
+    browser.open(&format!("{url}/dashboard")).await;
+    browser.wait("form[action='/login']").await;
+    browser.give_password(url, PASSWORD).await;
+    browser.wait("#code").await;
+    browser.fill("#code", "000000").await;
+    browser.press("form[action='/login/code'] button[type=submit]").await;
+    browser.wait("#code[aria-invalid]").await;
+    browser.check_state("login-code-refused").await;
+    browser.fill("#code", &next_code(&secret, &mut last)).await;
+    browser.press("form[action='/login/code'] button[type=submit]").await;
+    browser.wait("nav.side").await;
+    browser.press("a.me").await;
+    browser.wait("#off").await;
+    browser.press("form[action='/logout'] button[type=submit]").await;
+    browser.wait("a[href='/login']").await;
 
-        browser.give_password(url, PASSWORD).await;
-        browser.wait("#code").await;
-        browser.fill("#code", codes[4]).await;
-        browser.press("form[action='/login/code'] button[type=submit]").await;
-        browser.wait("nav.side").await;
-        browser.press("a.me").await;
-        browser.wait("#off").await;
-        assert!(browser.text("main").await.contains("9 recovery codes are left"));
-        browser.fill("#off", "wrong").await;
-        browser.press("form[action='/account/two-factor/off'] button[type=submit]").await;
-        browser.wait("#off[aria-invalid]").await;
-        browser.fill("#off", PASSWORD).await;
-        browser.press("form[action='/account/two-factor/off'] button[type=submit]").await;
-        browser.wait(".done").await;
-        browser.press("form[action='/logout'] button[type=submit]").await;
-        browser.wait("a[href='/login']").await;
-        browser.give_password(url, PASSWORD).await;
-        browser.wait("nav.side").await;
-    });
+    browser.give_password(url, PASSWORD).await;
+    browser.wait("#code").await;
+    browser.fill("#code", codes[4]).await;
+    browser.press("form[action='/login/code'] button[type=submit]").await;
+    browser.wait("nav.side").await;
+    browser.press("a.me").await;
+    browser.wait("#off").await;
+    assert!(browser.text("main").await.contains("9 recovery codes are left"));
+    browser.fill("#off", "wrong").await;
+    browser.press("form[action='/account/two-factor/off'] button[type=submit]").await;
+    browser.wait("#off[aria-invalid]").await;
+    browser.fill("#off", PASSWORD).await;
+    browser.press("form[action='/account/two-factor/off'] button[type=submit]").await;
+    browser.wait(".done").await;
+    browser.press("form[action='/logout'] button[type=submit]").await;
+    browser.wait("a[href='/login']").await;
+    browser.give_password(url, PASSWORD).await;
+    browser.wait("nav.side").await;
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Browser {
     }
 
     /// Runs a command of the DevTools protocol.
-    async fn devtools(&self, command: &'static str, params: Value) {
+    pub(crate) async fn devtools(&self, command: &'static str, params: Value) {
         self.client.issue_cmd(DevTools(command, params)).await.expect("a command of DevTools");
     }
 
@@ -102,6 +102,13 @@ impl Browser {
         let theme = if dark { "dark" } else { "light" };
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": theme }] });
         self.devtools("Emulation.setEmulatedMedia", media).await;
+    }
+
+    /// Asks for pages in this language from now on.
+    pub(crate) async fn prefer_language(&self, tag: &str) {
+        self.devtools("Network.enable", json!({})).await;
+        let headers = json!({ "headers": { "Accept-Language": tag } });
+        self.devtools("Network.setExtraHTTPHeaders", headers).await;
     }
 
     async fn log(&self, kind: &'static str) -> Vec<Value> {

@@ -1,11 +1,12 @@
-//! A crawl over all pages of a server whose data is hostile: titles, notes, tags, URLs, referrers, user
-//! agents, campaigns, reports and reasons. No page may take any of it for markup.
+//! A crawl over all pages of a server whose data is hostile: titles, notes, tags, URLs, social previews,
+//! referrers, user agents, campaigns, reports, reasons, domains, branding, an imported file, and what is
+//! typed into forms. No page may take any of it for markup.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 
-use crate::browser::run_scenario;
+use crate::browser::{Browser, run_scenario};
 use crate::dashboard::World;
 
 /// Ends attributes, elements, comments and scripts, and adds an element and a handler that the crawl
@@ -55,6 +56,8 @@ fn fill(world: &World) {
             "alias": alias,
             "long_url": format!("https://example.com/{payload}?q={payload}#{payload}"),
             "title": payload, "notes": payload, "tags": [tag],
+            "preview": {"title": payload, "description": payload,
+                "image_url": format!("https://example.com/{payload}.png")},
         });
         world.api("POST", "/urls", &body);
         let changed = json!({"title": format!("{payload} again"),
@@ -64,13 +67,16 @@ fn fill(world: &World) {
         let query = ["campaign", "source", "medium", "term", "content"]
             .map(|name| format!("utm_{name}={campaign}"))
             .join("&");
-        let answer = World::agent()
-            .get(format!("{}/{alias}?{query}", world.terse.url))
-            .header("user-agent", format!("Mozilla/5.0 {payload}"))
-            .header("referer", format!("https://{place}.example/{payload}"))
-            .header("accept-language", *payload)
-            .call();
-        assert!(answer.is_ok());
+        for referrer in [format!("https://{payload}"), format!("https://from-{place}.example/")] {
+            let answer = World::agent()
+                .get(format!("{}/{alias}?{query}", world.terse.url))
+                // The name of such an app is a part of its user agent, whatever it contains.
+                .header("user-agent", format!("{payload}/1.0 CFNetwork/1408 Darwin/22.5.0"))
+                .header("referer", referrer)
+                .header("accept-language", *payload)
+                .call();
+            assert_eq!(answer.unwrap().status().as_u16(), 302);
+        }
         let report = json!({"reason": "phishing", "text": payload});
         world.api("POST", &format!("/urls/{alias}/report"), &report);
         let block = json!({"host": format!("evil-{place}.example"), "why": payload});
@@ -79,7 +85,89 @@ fn fill(world: &World) {
         world.api("POST", "/webhooks", &hook);
         world.api("POST", &format!("/webhooks/{}/test", place + 1), &Value::Null);
         world.api("POST", "/keys", &json!({"name": payload, "scope": "read"}));
+        let fallback = |of: &str| format!("https://example.com/{of}/{payload}?{payload}#{payload}");
+        let fallbacks = json!({"root": fallback("root"), "not_found": fallback("not-found"),
+            "expired": fallback("expired")});
+        world.api("PUT", &format!("/domains/hostile-{place}.example"), &fallbacks);
     }
+    for place in 0..PAYLOADS.len() {
+        world.wait_for_clicks(&format!("hostile-{place}"), 2);
+    }
+}
+
+fn cut(text: &str, to: usize) -> String {
+    text.chars().take(to).collect()
+}
+
+/// Saves a hostile branding: its name, links and contact are on every page.
+async fn brand(browser: &Browser, url: &str) {
+    browser.open(&format!("{url}/branding")).await;
+    browser.fill("#name", &cut(PAYLOADS[0], 64)).await;
+    browser.fill("#abuse_contact", &format!("https://example.com/?{}", PAYLOADS[1])).await;
+    for (place, payload) in PAYLOADS.iter().enumerate() {
+        browser.fill(&format!("#label{place}"), &cut(payload, 40)).await;
+        browser.fill(&format!("#url{place}"), &format!("https://example.com/?{payload}")).await;
+    }
+    browser.press(".brand button[type=submit]").await;
+    browser.wait(".toast").await;
+}
+
+/// Uploads a file with hostile columns, codes, targets and titles, of which some rows are refused.
+async fn upload(browser: &Browser, world: &World) {
+    let cell = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let mut rows = format!("short_code,long_url,title,{}\n", cell(PAYLOADS[0]));
+    for payload in PAYLOADS {
+        for (code, scheme) in [("", "https"), (payload, "ftp")] {
+            let target = format!("{scheme}://example.com/{payload}");
+            let cells = [code, &target, payload, payload].map(cell);
+            rows.push_str(&format!("{}\n", cells.join(",")));
+        }
+    }
+    browser.open(&format!("{}/import", world.terse.url)).await;
+    browser.choose("#file", &world.file("hostile.csv", &rows)).await;
+    browser.press("main form button[type=submit]").await;
+    browser.wait_for_text("#state", "This would happen").await;
+}
+
+/// Types a text into all fields of one of the forms of a page, and sends it without the checks of the
+/// browser; `false` if there is no such form.
+const SEND: &str = "const [at, text] = arguments;
+    const typed = 'input:not([type=hidden], [type=checkbox], [type=radio], [type=file]), textarea';
+    const form = [...document.querySelectorAll('form[method=post]')]
+      .filter((one) => one.querySelector(typed))[at];
+    if (!form) return false;
+    for (const field of form.querySelectorAll(typed)) field.value = text;
+    [form.noValidate, document.documentElement.dataset.sent] = [true, ''];
+    form.requestSubmit();
+    return true";
+
+/// Sends every form of a page with hostile texts: the answer shows them again.
+async fn send_forms(browser: &Browser, url: &str) -> usize {
+    for at in 0.. {
+        browser.open(url).await;
+        let payload = PAYLOADS[at % PAYLOADS.len()];
+        let sent = browser.client.execute(SEND, vec![json!(at), json!(payload)]).await.unwrap();
+        if sent == json!(false) {
+            return at;
+        }
+        browser.wait("html:not([data-sent]) body").await;
+        let found = browser.client.execute(INJECTED, vec![]).await.unwrap();
+        assert_eq!(found, json!(""), "form {at} of {url}");
+    }
+    unreachable!("a page has an end")
+}
+
+/// Checks that a tab of a link shows the payload: the data really got there.
+async fn shows(browser: &Browser, url: &str, payload: &str) {
+    browser.open(url).await;
+    // What is above the tabs has hostile texts of its own.
+    let without =
+        "document.querySelectorAll('.link-head, .tabs, .crumbs').forEach((one) => one.remove())";
+    browser.client.execute(without, vec![]).await.unwrap();
+    let shown = browser.text("main").await;
+    // The longest name of a browser has 60 characters, and the middle of long texts is cut.
+    let begin: String = payload.chars().take(20).collect();
+    assert!(shown.contains(&begin), "{url} does not show {begin}: {shown}");
 }
 
 #[test]
@@ -88,6 +176,8 @@ fn hostile_data_stays_text_on_every_page() {
     fill(&world);
     run_scenario(true, &[&world.terse.url], async |browser| {
         world.sign_in(browser, "/dashboard").await;
+        brand(browser, &world.terse.url).await;
+        upload(browser, &world).await;
         let mut seen = BTreeSet::new();
         let mut waiting: VecDeque<String> = VecDeque::new();
         let visible = [
@@ -136,9 +226,63 @@ fn hostile_data_stays_text_on_every_page() {
             "/account",
             "/system",
             "/accounts",
+            "/tags",
+            "/domains",
+            "/branding",
+            "/import",
         ] {
             assert!(seen.contains(page), "{page} was not found: {seen:?}");
         }
-        println!("{} pages", seen.len());
+        for (place, payload) in PAYLOADS.iter().enumerate() {
+            for (part, payload) in [
+                // Some of these user agents count as bots.
+                ("?bots=include", *payload),
+                ("/values?of=browsers&bots=include", payload),
+                ("/values?of=campaigns&bots=include", payload),
+                ("/values?of=referrers&bots=include", &*format!("from-{place}.example")),
+                ("/live", payload),
+                ("/history", payload),
+                ("/rules", "%3C"),
+            ] {
+                let url = format!("{}/links/hostile-{place}{part}", world.terse.url);
+                shows(browser, &url, payload).await;
+            }
+        }
+        for payload in PAYLOADS {
+            shows(browser, &format!("{}/import", world.terse.url), payload).await;
+        }
+        assert!(browser.text("nav.side .logo").await.contains("<xss-probe"), "the branding is set");
+        let manifest: Value =
+            serde_json::from_str(&world.terse.get("/manifest.webmanifest").2).unwrap();
+        assert_eq!(manifest["name"], json!(cut(PAYLOADS[0], 64)));
+        let mut forms = 0;
+        for page in [
+            "/",
+            "/hostile-0?report",
+            "/links/new",
+            "/links/hostile-0/edit",
+            "/tags",
+            "/webhooks",
+            "/webhooks/1",
+            "/domains",
+            "/moderation",
+            "/branding",
+            "/account",
+            "/account/two-factor",
+        ] {
+            let sent = send_forms(browser, &format!("{}{page}", world.terse.url)).await;
+            assert!(sent > 0, "{page} has no form");
+            forms += sent;
+        }
+        // What chats and social networks get.
+        let robot = json!({"userAgent": "facebookexternalhit/1.1"});
+        browser.devtools("Network.setUserAgentOverride", robot).await;
+        for (place, payload) in PAYLOADS.iter().enumerate() {
+            browser.open(&format!("{}/hostile-{place}", world.terse.url)).await;
+            assert_eq!(browser.client.title().await.unwrap(), *payload);
+            let found = browser.client.execute(INJECTED, vec![]).await.unwrap();
+            assert_eq!(found, json!(""), "the preview of hostile-{place}");
+        }
+        println!("{} pages, {forms} forms", seen.len());
     });
 }

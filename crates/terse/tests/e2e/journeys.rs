@@ -3,7 +3,7 @@
 
 use fantoccini::Locator;
 use fantoccini::key::Key;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::browser::{Browser, destination, run_scenario};
 use crate::dashboard::World;
@@ -13,7 +13,7 @@ const PASSWORD: &str = "correct horse battery";
 
 impl Browser {
     /// Fills the form of a new account and sends it.
-    async fn join(&self, name: &str) {
+    pub(crate) async fn join(&self, name: &str) {
         self.wait("#again").await;
         self.fill("#name", name).await;
         self.fill("#password", PASSWORD).await;
@@ -42,9 +42,24 @@ impl Browser {
         self.keys(&char::from(key).to_string()).await;
     }
 
-    async fn focused(&self) -> String {
-        let id = "return document.activeElement.id || document.activeElement.className";
-        self.client.execute(id, vec![]).await.unwrap().as_str().unwrap_or_default().to_owned()
+    /// Presses Tab, or Shift and Tab, until an element has the focus.
+    async fn tab_to(&self, css: &str, back: bool) {
+        let mut keys = String::from(char::from(Key::Tab));
+        if back {
+            keys.insert(0, char::from(Key::Shift));
+        }
+        for _ in 0..100 {
+            if self.is_focused(css).await {
+                return;
+            }
+            self.keys(&keys).await;
+        }
+        panic!("Tab does not reach {css}");
+    }
+
+    async fn is_focused(&self, css: &str) -> bool {
+        let is_focused = "return document.activeElement.matches(arguments[0])";
+        self.client.execute(is_focused, vec![json!(css)]).await.unwrap() == json!(true)
     }
 }
 
@@ -142,6 +157,71 @@ fn a_visitor_reports_a_link_and_a_moderator_blocks_it() {
 }
 
 #[test]
+fn a_moderator_decides_reports_with_one_key_each() {
+    let world = World::new();
+    let bob = world.key_of_new_account("bob");
+    let chidi = world.key_of_new_account("chidi");
+    for (owner, alias) in [(&bob, "lure"), (&bob, "fine"), (&chidi, "spam"), (&chidi, "other")] {
+        let link = json!({"alias": alias, "long_url": format!("https://example.com/{alias}")});
+        world.api_with(owner, "POST", "/urls", &link);
+    }
+    for alias in ["lure", "fine", "spam"] {
+        let report = json!({"reason": "phishing", "text": "It asks for a password."});
+        world.api("POST", &format!("/urls/{alias}/report"), &report);
+    }
+    let status = |alias: &str| world.terse.get(&format!("/{alias}")).0;
+    run_scenario(true, &[&world.terse.url], async |browser| {
+        world.sign_in(browser, "/moderation").await;
+        browser.wait_for_text(".keys-hint", "block").await;
+        let cases = async || browser.client.find_all(Locator::Css(".cases > li")).await.unwrap();
+        let chosen = async || {
+            let code = "const one = document.activeElement.closest('[data-case]');
+                return one ? one.querySelector('[name=code]').value : ''";
+            let code = browser.client.execute(code, vec![]).await.unwrap();
+            code.as_str().unwrap_or_default().to_owned()
+        };
+        // Without a chosen report the keys decide nothing; in a field they are letters.
+        browser.keys("b").await;
+        assert_eq!(chosen().await, "");
+        browser.press(".cases input[name=why]").await;
+        browser.keys("bco").await;
+        let why = browser.client.find(Locator::Css(".cases input[name=why]")).await.unwrap();
+        assert_eq!(why.prop("value").await.unwrap().as_deref(), Some("bco"));
+        assert_eq!(cases().await.len(), 3);
+        for alias in ["lure", "fine", "spam"] {
+            assert_eq!(status(alias), 302, "{alias}");
+        }
+        // The keys move down and up, and stay within the list.
+        browser.open(&format!("{}/moderation", world.terse.url)).await;
+        let mut order = Vec::new();
+        for key in ["j", "j", "j", "j", "k", "k", "k"] {
+            browser.keys(key).await;
+            order.push(chosen().await);
+        }
+        let (first, second, third) = (order[0].clone(), order[1].clone(), order[2].clone());
+        assert_eq!(order[3..], [&*third, &*second, &*first, &*first]);
+        assert_eq!(browser.axe("moderation-chosen").await, [""; 0]);
+        for (alias, key, done, want) in [
+            ("lure", "b", "The link is blocked.", [451, 302, 302, 302]),
+            ("fine", "c", "The link is cleared.", [451, 302, 302, 302]),
+            ("spam", "o", "The owner is suspended", [451, 302, 451, 451]),
+        ] {
+            browser.open(&format!("{}/moderation", world.terse.url)).await;
+            for _ in 0..3 {
+                if chosen().await != alias {
+                    browser.keys("j").await;
+                }
+            }
+            browser.keys(key).await;
+            browser.wait_for_text(".toast", done).await;
+            assert_eq!(["lure", "fine", "spam", "other"].map(status), want, "{alias}");
+        }
+        // The suspension of its owner leaves the report to be decided.
+        assert_eq!(cases().await.len(), 1);
+    });
+}
+
+#[test]
 fn an_invitation_is_made_sent_and_accepted() {
     let world = World::new();
     let url = &world.terse.url;
@@ -191,44 +271,69 @@ fn the_dashboard_is_used_with_a_keyboard_alone() {
         browser.wait("nav.side").await;
         browser.keys("n").await;
         browser.wait("#long_url").await;
-        for _ in 0..40 {
-            if browser.focused().await == "long_url" {
-                break;
-            }
-            browser.key(Key::Tab).await;
-        }
+        browser.tab_to("#long_url", false).await;
         browser.keys(&format!("https://example.com/typed{}", char::from(Key::Enter))).await;
         browser.wait_for_text(".toast", "The link is created.").await;
 
         // The search, down to a row, and what its letters do.
         browser.open(&format!("{url}/links")).await;
         browser.keys("/").await;
-        assert_eq!(browser.focused().await, "q");
+        assert!(browser.is_focused("#q").await);
         browser.keys("example.com/t").await;
         browser.wait_for_text("#rows", "typed").await;
         browser.keys(&char::from(Key::Escape).to_string()).await;
-        for _ in 0..40 {
-            if browser.focused().await == "copy-source" {
-                break;
-            }
-            browser.key(Key::Tab).await;
-        }
+        browser.tab_to(".copy-source", false).await;
+        let short = browser.attribute(".copy", "data-copy").await;
+        browser.keys("c").await;
+        browser.wait_for_text(".copy", "Copied").await;
         browser.key(Key::Down).await;
         browser.keys("x").await;
         browser.wait(".pick:checked").await;
         browser.keys("x").await;
         browser.keys("e").await;
         browser.wait("#long_url").await;
+        browser.tab_to("#title", false).await;
+        browser.keys(&format!("{}v", char::from(Key::Control))).await;
+        let title = browser.client.find(Locator::Css("#title")).await.unwrap();
+        assert_eq!(title.prop("value").await.unwrap(), Some(short), "c has copied the short link");
 
-        // Menus open and close.
-        browser.open(&format!("{url}/links/one")).await;
-        let focus = "document.querySelector(\"summary[aria-label='More actions']\").focus()";
-        browser.client.execute(focus, vec![]).await.unwrap();
+        // Two rows are selected, and an action is applied to both.
+        browser.open(&format!("{url}/links")).await;
+        browser.tab_to(".copy-source", false).await;
+        browser.keys("x").await;
+        browser.key(Key::Down).await;
+        browser.keys("x").await;
+        browser.wait_for_text("[data-selected]", "2 links").await;
+        browser.tab_to("#action", true).await;
+        browser.keys("Add the tag").await;
+        browser.tab_to("#bulk-tag", false).await;
+        browser.keys("by-keys").await;
+        browser.tab_to(".bulk button", false).await;
+        browser.key(Key::Enter).await;
+        browser.wait_for_text(".toast", "2 links are tagged.").await;
+        let tagged = world.api("GET", "/urls?tag=by-keys", &Value::Null);
+        assert_eq!(tagged["links"].as_array().map(Vec::len), Some(2), "{tagged}");
+
+        // Enter opens a row.
+        let name = "[data-row]:last-child .copy-source";
+        let path = browser.attribute(name, "href").await;
+        browser.tab_to(name, false).await;
+        browser.key(Key::Enter).await;
+        browser.wait(&format!("nav.tabs a[href='{path}'][aria-current]")).await;
+
+        // Menus open and close, and what is in them is pressed.
+        let more = "summary[aria-label='More actions']";
+        browser.tab_to(more, false).await;
         browser.key(Key::Enter).await;
         browser.wait(".actions details[open] button").await;
         browser.key(Key::Escape).await;
         let open = browser.client.find(Locator::Css(".actions details[open]")).await;
         assert!(open.is_err(), "Escape closes a menu");
+        browser.tab_to(more, false).await;
+        browser.key(Key::Enter).await;
+        browser.tab_to("form[action$='/archive'] button", false).await;
+        browser.key(Key::Enter).await;
+        browser.wait_for_text(".toast", "archived").await;
 
         for (width, path) in
             [(1440, "/links"), (390, "/links"), (1440, "/links/one"), (390, "/account")]

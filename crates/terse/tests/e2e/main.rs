@@ -5,11 +5,15 @@ mod accounts;
 mod axe;
 mod browser;
 mod dashboard;
+mod dashboard_states;
+mod first_run;
 mod hostile;
+mod import;
 mod journeys;
 #[path = "../it/process.rs"]
 #[allow(dead_code, reason = "the other test binary uses the rest")]
 mod process;
+mod scripts;
 mod showcase;
 mod signed_in;
 mod states;

@@ -2,7 +2,7 @@
 //!
 //! `TERSE_TEST_SCREENSHOTS=docs cargo test -p terse --test e2e showcase` writes them to `docs/images`; any
 //! other value writes them below `target/`. Without it the test does nothing, because moving the clock
-//! through two months takes most of a minute.
+//! through two months takes more than a minute.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::browser::run_mapped_scenario;
 use crate::process::{Served, command, folder};
 
 const DAY: u64 = 86_400;
-/// How many days ago the clicks begin. They are of every third day, and of every day of the last month.
+/// How many days ago the clicks begin: a month, and the one before for comparison.
 const DAYS: u64 = 60;
 /// A serving thread reads the wall clock once a second.
 const CLOCK_TICK: Duration = Duration::from_millis(1100);
@@ -55,7 +55,7 @@ const LINKS: [ShownLink; 9] = [
         "https://blog.example.com/2026/11/introducing-the-new-dashboard?utm_source=newsletter",
         &["newsletter", "q4"],
         26,
-        33,
+        62,
     ),
     (
         "careers",
@@ -235,18 +235,17 @@ impl Showcase {
             let body = json!({"alias": alias, "title": title, "long_url": target, "tags": tags});
             self.api(port, "POST", "/urls", &body);
         }
-        let days = (0..=DAYS).rev().filter(|day| *day <= 31 || day % 3 == 0);
-        for day in days {
-            clock.set_back(if day == 0 { 240 } else { day * DAY });
+        for day in (0..=DAYS).rev() {
+            // An hour before this time of day, so that the earlier period has its last day.
+            clock.set_back(if day == 0 { 240 } else { day * DAY + 3600 });
             std::thread::sleep(CLOCK_TICK);
-            let weight = if day <= 31 { 1 } else { 2 };
             for (alias, _, _, _, per_day, age) in LINKS {
-                if day > age {
+                if day >= age {
                     continue;
                 }
                 let peak = if alias == "launch" && (10..=13).contains(&day) { 5 } else { 2 };
                 let quiet = if day % 7 < 2 { 3 } else { 1 };
-                let clicks = weight * per_day * peak / 2 / quiet + numbers.below(1 + per_day / 2);
+                let clicks = per_day * peak / 2 / quiet + numbers.below(1 + per_day / 2);
                 (0..clicks).for_each(|_| self.visit(port, alias, &mut numbers));
             }
         }
@@ -280,12 +279,15 @@ fn in_days(days: u64) -> String {
 }
 
 /// The pictures: name, path, width, height, and whether in the dark theme.
-const PICTURES: [(&str, &str, u32, u32, bool); 9] = [
+const PICTURES: [(&str, &str, u32, u32, bool); 12] = [
     ("links", "/links", 1280, 780, false),
     ("link", "/links/launch", 1280, 900, false),
     ("link-dark", "/links/launch", 1280, 900, true),
     ("countries", "/links/launch/values?of=countries", 1280, 900, false),
+    ("form", "/links/launch/edit", 1280, 900, false),
+    ("live", "/links/launch/live", 1280, 780, false),
     ("overview", "/dashboard", 1280, 900, false),
+    ("account", "/account", 1280, 900, false),
     ("moderation", "/moderation", 1280, 780, false),
     ("system", "/system", 1280, 780, false),
     ("links-phone", "/links", 390, 844, false),
@@ -316,6 +318,7 @@ fn showcase_pictures_are_taken() {
     let map = format!("MAP go.example 127.0.0.1:{port}");
     let mut sum = 0;
     run_mapped_scenario(&map, true, &[HOST], async |browser| {
+        browser.devtools("Emulation.setScrollbarsHidden", json!({ "hidden": true })).await;
         browser.open(&format!("{HOST}/login")).await;
         browser.fill("#name", "anna").await;
         browser.fill("#password", "correct horse battery").await;

@@ -77,6 +77,7 @@ fn a_server_is_set_up_and_an_account_signs_in_creates_a_key_and_signs_out() {
         browser.open(&format!("{}/account", terse.url)).await;
         browser.check_page().await;
         browser.picture("account-narrow").await;
+        press(".keys summary").await;
         press(".keys button").await;
         browser.wait(".done").await;
         press("form[action='/logout'] button").await;
@@ -131,7 +132,7 @@ fn a_new_key_and_a_new_link_are_copied_over_plain_http() {
         browser.wait("#keys").await;
         fill("#key", "the newsletter").await;
         press("form[action='/account/keys'] button").await;
-        browser.wait("button.copy:not([hidden])").await;
+        browser.wait(".fresh button.copy:not([hidden])").await;
         let key = browser.text("#fresh").await;
         assert_eq!(copied().await, "Copied");
         assert_eq!(pasted("#key").await, key);
@@ -227,7 +228,7 @@ fn a_new_key_stays_on_the_page_after_copying() {
         browser.wait("#keys").await;
         fill("#key", "the newsletter").await;
         press("form[action='/account/keys'] button").await;
-        browser.wait("button.copy:not([hidden])").await;
+        browser.wait(".fresh button.copy:not([hidden])").await;
         let key = browser.text("#fresh").await;
         press("button.copy").await;
         for _ in 0..100 {

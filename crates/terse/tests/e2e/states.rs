@@ -1,39 +1,49 @@
-//! axe-core on the states that a plain visit does not show: empty lists, forms with errors, open menus
-//! and dialogs, and the pages for visitors; in the light and the dark theme.
+//! axe-core on the states of visitors' pages that a plain visit does not show: forms with errors, links
+//! that are over, limits, other languages; on a wide screen and a phone, in the light and the dark theme.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::browser::{Browser, run_scenario};
 use crate::dashboard::World;
+use crate::process::{Served, folder};
 
 /// What axe-core found in all states so far.
-struct States<'a> {
-    browser: &'a Browser,
+pub(crate) struct States<'a> {
+    pub(crate) browser: &'a Browser,
     url: &'a str,
+    language: &'static str,
     found: Vec<String>,
 }
 
-impl States<'_> {
-    /// Checks the page as it is now, on a wide screen in the light theme and on a phone in the dark one.
-    async fn check(&mut self, name: &str) {
-        for (width, height, dark) in [(1440, 900, false), (390, 844, true)] {
-            self.browser.screen(width, height, dark).await;
-            self.browser.check_page().await;
-            let theme = if dark { "dark" } else { "light" };
-            let what = format!("state-{name}-{width}-{theme}");
-            self.browser.picture(&what).await;
-            self.found.extend(self.browser.axe(&what).await);
-        }
-        self.browser.screen(1440, 900, false).await;
+impl<'a> States<'a> {
+    pub(crate) fn new(browser: &'a Browser, url: &'a str) -> Self {
+        Self { browser, url, language: "en", found: Vec::new() }
     }
 
-    async fn open(&mut self, name: &str, path: &str) {
+    /// Checks the page as it is now, on both screens in both themes.
+    pub(crate) async fn check(&mut self, name: &str) {
+        for (width, height) in [(390, 844), (1440, 900)] {
+            for dark in [true, false] {
+                self.browser.screen(width, height, dark).await;
+                let theme = if dark { "dark" } else { "light" };
+                let what = format!("state-{name}-{width}-{theme}");
+                // Colours are the same on all screens: one picture of each theme is enough to look at.
+                if dark == (width == 390) {
+                    self.browser.picture(&what).await;
+                }
+                self.found.extend(self.browser.axe(&what).await);
+            }
+            self.browser.check_page_in(self.language).await;
+        }
+    }
+
+    pub(crate) async fn open(&mut self, name: &str, path: &str) {
         self.browser.open(&format!("{}{path}", self.url)).await;
         self.check(name).await;
     }
 
     /// Opens every menu of a page.
-    async fn open_menus(&mut self, name: &str, path: &str) {
+    pub(crate) async fn open_menus(&mut self, name: &str, path: &str) {
         self.browser.open(&format!("{}{path}", self.url)).await;
         let open =
             "for (const one of document.querySelectorAll('main details, .more')) one.open = true";
@@ -41,8 +51,16 @@ impl States<'_> {
         self.check(name).await;
     }
 
+    /// Opens a page and fills its fields, by their ids.
+    pub(crate) async fn fill(&self, path: &str, fields: &[(&str, &str)]) {
+        self.browser.open(&format!("{}{path}", self.url)).await;
+        for (id, text) in fields {
+            self.browser.fill(&format!("#{id}"), text).await;
+        }
+    }
+
     /// Sends a form as it is, without the checks of the browser, and waits for what it says.
-    async fn refuse(&mut self, name: &str, form: &str, css: &str) {
+    pub(crate) async fn refuse(&mut self, name: &str, form: &str, css: &str) {
         let send = "const form = document.querySelector(arguments[0]); form.noValidate = true; \
             form.requestSubmit()";
         self.browser.client.execute(send, vec![json!(form)]).await.unwrap();
@@ -50,130 +68,172 @@ impl States<'_> {
         self.check(name).await;
     }
 
-    fn done(self) {
+    pub(crate) fn done(self) {
         assert!(self.found.is_empty(), "axe-core: {}", self.found.join("\n"));
     }
 }
 
-#[test]
-fn visitors_pages_pass_axe_in_every_state() {
-    let world = World::new();
-    world.api("POST", "/urls", &json!({"alias": "plain", "long_url": "https://example.com/a"}));
-    let secret =
-        json!({"alias": "secret", "long_url": "https://example.com/s", "password": "sesame!"});
-    world.api("POST", "/urls", &secret);
-    let soon =
-        json!({"alias": "soon", "long_url": "https://example.com/l", "valid_from": "2999-01-01"});
-    world.api("POST", "/urls", &soon);
-    world.api("POST", "/urls", &json!({"alias": "gone", "long_url": "https://example.com/g"}));
+/// Limits that a test reaches, mails, and accounts for everyone.
+const SETTINGS: [&str; 8] = [
+    "limits.guesses_per_ip=20/h",
+    "limits.password_attempts_per_ip=2/h",
+    "limits.report_per_ip=1/h",
+    "limits.sign_in_per_ip=2/h",
+    "accounts.sign_up=open",
+    "mail.server=127.0.0.1:9",
+    "mail.tls=none",
+    "mail.from=terse@example.com",
+];
+
+/// Makes links in every state that a visitor can meet.
+fn links_in_every_state(world: &World) {
+    let link = |alias: &str, more: serde_json::Value| {
+        let mut body = json!({"alias": alias, "long_url": format!("https://example.com/{alias}")});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        world.api("POST", "/urls", &body);
+    };
+    link("plain", json!({}));
+    link("secret", json!({"password": "sesame!"}));
+    link("soon", json!({"valid_from": "2999-01-01"}));
+    link("gone", json!({}));
     let blocked = json!({"standing": "blocked", "why": "a test"});
     world.api("PUT", "/admin/links/gone/standing", &blocked);
-    let lure = json!({"alias": "lure", "long_url": "https://p\u{430}ypal.com/login"});
-    world.api("POST", "/urls", &lure);
-    run_scenario(true, &[&world.terse.url], async |browser| {
-        let mut states = States { browser, url: &world.terse.url, found: Vec::new() };
-        states.open_menus("home", "/").await;
-        browser.fill("#long_url", "javascript:alert(1)").await;
-        states.refuse("home-refused", "form.shorten", "#problem").await;
-        browser.fill("#long_url", "https://example.com/made").await;
-        states.refuse("home-made", "form.shorten", "#short").await;
-        states.open("preview", "/plain+").await;
-        states.open("preview-protected", "/secret+").await;
-        states.open("password", "/secret").await;
-        browser.fill("#password", "wrong").await;
-        states.refuse("password-wrong", "main form", "#password[aria-invalid]").await;
-        states.open("report", "/plain?report").await;
-        states.refuse("report-refused", "form.report", "#reason[aria-invalid]").await;
-        browser.press("#reason option[value=spam]").await;
-        states.refuse("report-sent", "form.report", "#thanks").await;
-        states.open("warning", "/lure").await;
-        states.open("blocked", "/gone").await;
-        states.open("not-yet", "/soon").await;
-        states.open("not-found", "/nosuch9").await;
-        states.open("nothing-here", "/no/such/page").await;
-        states.open("login", "/login").await;
-        browser.fill("#name", "ann").await;
-        browser.fill("#password", "wrong").await;
-        states.refuse("login-refused", "form[action='/login']", "#problem").await;
+    link("lure", json!({"long_url": "https://p\u{430}ypal.com/login"}));
+    link("brief", json!({"ttl": 1}));
+    link("once", json!({"max_clicks": 1}));
+    assert_eq!(world.terse.get("/once").0, 302);
+    for alias in ["brief", "once"] {
+        while world.terse.get(&format!("/{alias}")).0 != 410 {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+}
+
+#[test]
+fn visitors_pages_pass_axe_in_every_state_and_language() {
+    let world = World::with(&SETTINGS);
+    links_in_every_state(&world);
+    let (temp, data) = folder();
+    let output = temp.path().join("output");
+    let new_server = Served::start_with_output(&data, &[], &output);
+    let output = std::fs::read_to_string(&output).unwrap();
+    let setup = output.split_whitespace().find(|word| word.contains("/setup?token=")).unwrap();
+    let url = &*world.terse.url;
+    let unknown_host = url.replace("127.0.0.1", "plain.example");
+    run_scenario(true, &[url, &new_server.url, &unknown_host], async |browser| {
+        let mut states = States::new(browser, url);
+        home_and_links(&mut states).await;
+        browser.open(&format!("{unknown_host}/plain")).await;
+        assert_eq!(browser.status().await, 421);
+        states.check("unknown-host").await;
+
+        // Accounts.
+        browser.open(setup).await;
+        states.check("setup").await;
+        browser.fill("#name", "x").await;
+        states.refuse("setup-refused", "form.stack", "[aria-invalid]").await;
+        states.open("setup-over", "/setup?token=nonsense").await;
+        states.open("signup", "/signup").await;
+        browser.fill("#name", "x").await;
+        states.refuse("signup-refused", "form.stack", "[aria-invalid]").await;
+        states.open("forgot", "/login/forgot").await;
+        browser.fill("#name", "x").await;
+        states.refuse("forgot-refused", "form.stack", "#name[aria-invalid]").await;
+        browser.fill("#name", "nobody").await;
+        states.refuse("forgot-sent", "form.stack", ".lead[role=status]").await;
+        states.open("reset-over", "/login/reset?token=nonsense").await;
         states.open("invitation-invalid", "/join?token=nonsense").await;
         let made = world.api("POST", "/invitations", &json!({"role": "user"}));
         browser.open(made["url"].as_str().unwrap()).await;
         states.check("invitation").await;
         browser.fill("#name", "x").await;
         states.refuse("invitation-refused", "form.stack", "[aria-invalid]").await;
-        states.open("docs", "/api/docs").await;
+        states.open("login", "/login").await;
+        browser.fill("#name", "ann").await;
+        browser.fill("#password", "wrong").await;
+        states.refuse("login-refused", "form[action='/login']", "#problem").await;
+
+        in_other_languages(&mut states).await;
+        limited(&mut states, &world).await;
         states.done();
     });
 }
 
-#[test]
-fn the_dashboard_passes_axe_in_every_state() {
-    let world = World::new();
-    run_scenario(true, &[&world.terse.url], async |browser| {
-        let mut states = States { browser, url: &world.terse.url, found: Vec::new() };
-        world.sign_in(browser, "/dashboard").await;
-        // Nothing there yet.
-        for (name, path) in [
-            ("overview-empty", "/dashboard"),
-            ("links-empty", "/links"),
-            ("links-none-match", "/links?q=nothing"),
-            ("links-none-archived", "/links?show=archived"),
-            ("webhooks-empty", "/webhooks"),
-            ("moderation-empty", "/moderation"),
-            ("signed-in-not-found", "/links/nosuch9"),
-        ] {
-            states.open(name, path).await;
-        }
-        // Forms with errors.
-        browser.open(&format!("{}/links/new", world.terse.url)).await;
-        browser.fill("#long_url", "nonsense").await;
-        browser.fill("#alias", "no spaces").await;
-        states.refuse("link-refused", ".link-form", "[aria-invalid]").await;
-        browser.open(&format!("{}/webhooks", world.terse.url)).await;
-        browser.fill("#url", "nonsense").await;
-        states.refuse("webhook-refused", "main form", "#url[aria-invalid]").await;
-        browser.open(&format!("{}/domains", world.terse.url)).await;
-        browser.fill("#domain", "no domain").await;
-        states.refuse("domain-refused", ".below form", "#domain[aria-invalid]").await;
-        browser.open(&format!("{}/moderation", world.terse.url)).await;
-        browser.fill("#host", "no host").await;
-        states
-            .refuse("host-refused", "form[action='/moderation/hosts']", "#host[aria-invalid]")
-            .await;
+async fn home_and_links(states: &mut States<'_>) {
+    let browser = states.browser;
+    states.open_menus("home", "/").await;
+    browser.fill("#long_url", "javascript:alert(1)").await;
+    states.refuse("home-refused", "form.shorten", "#problem").await;
+    browser.fill("#long_url", "https://example.com/made").await;
+    states.refuse("home-made", "form.shorten", "#short").await;
+    states.open("preview", "/plain+").await;
+    states.open("preview-protected", "/secret+").await;
+    states.open("password", "/secret").await;
+    browser.fill("#password", "wrong").await;
+    states.refuse("password-wrong", "main form", "#password[aria-invalid]").await;
+    states.open("report", "/plain?report").await;
+    states.refuse("report-refused", "form.report", "#reason[aria-invalid]").await;
+    browser.press("#reason option[value=spam]").await;
+    states.refuse("report-sent", "form.report", "#thanks").await;
+    for (name, path, status) in [
+        ("warning", "/lure", 200),
+        ("not-yet", "/soon", 404),
+        ("blocked", "/gone", 451),
+        ("expired", "/brief", 410),
+        ("used-up", "/once", 410),
+        ("not-found", "/nosuch9", 404),
+        ("nothing-here", "/no/such/page", 404),
+        ("docs", "/api/docs", 200),
+    ] {
+        states.open(name, path).await;
+        assert_eq!(browser.status().await, status, "{path}");
+    }
+}
 
-        let launch = json!({"alias": "launch", "long_url": "https://example.com/", "tags": ["q4"]});
-        world.api("POST", "/urls", &launch);
-        world.api("PATCH", "/urls/launch", &json!({"title": "Launch post"}));
-        states.open("link-without-clicks", "/links/launch").await;
-        states
-            .open("period-refused", "/links/launch?period=custom&from=2026-02-01&to=2026-01-01")
-            .await;
-        world.api("POST", "/urls/launch/report", &json!({"reason": "spam", "text": "unwanted"}));
-        world.api("POST", "/webhooks", &json!({"url": "http://127.0.0.1:8/hook"}));
-        world.api("POST", "/webhooks/1/test", &Value::Null);
-        // Menus, dialogs and folded parts, all open.
+async fn in_other_languages(states: &mut States<'_>) {
+    for language in ["de", "ja"] {
+        states.language = language;
+        states.browser.prefer_language(language).await;
         for (name, path) in [
-            ("links-menus", "/links"),
-            ("link-menus", "/links/launch"),
-            ("form-menus", "/links/launch/edit"),
-            ("webhook-menus", "/webhooks/1"),
-            ("domains-menus", "/domains"),
-            ("account-menus", "/account"),
-            ("moderation-report", "/moderation"),
-            ("history", "/links/launch/history?done=undone"),
+            ("home", "/"),
+            ("preview", "/plain+"),
+            ("preview-protected", "/secret+"),
+            ("password", "/secret"),
+            ("report", "/plain?report"),
+            ("warning", "/lure"),
+            ("blocked", "/gone"),
+            ("expired", "/brief"),
+            ("used-up", "/once"),
+            ("not-found", "/nosuch9"),
         ] {
-            states.open_menus(name, path).await;
+            states.open(&format!("{name}-{language}"), path).await;
         }
-        browser.open(&format!("{}/links", world.terse.url)).await;
-        browser.press(".pick").await;
-        states.check("links-selected").await;
-        world.api("DELETE", "/urls/launch", &Value::Null);
-        states.open("links-deleted", "/links?deleted=launch&show=deleted").await;
-        states.open("link-deleted", "/links/launch").await;
-        browser.open(&format!("{}/accounts", world.terse.url)).await;
-        browser.press("form[action='/accounts/invite'] button").await;
-        browser.wait("#fresh").await;
-        states.check("accounts-invited").await;
-        states.done();
-    });
+    }
+    states.language = "en";
+    states.browser.prefer_language("en").await;
+}
+
+/// What comes when a visitor has tried too often.
+async fn limited(states: &mut States<'_>, world: &World) {
+    let browser = states.browser;
+    for (name, path, form, fields) in [
+        ("password-limited", "/secret", "main form", &[("password", "wrong")][..]),
+        ("login-limited", "/login", "main form", &[("name", "ann"), ("password", "wrong")][..]),
+    ] {
+        for _ in 0..5 {
+            states.fill(path, fields).await;
+            browser.press(&format!("{form} button[type=submit]")).await;
+            browser.wait("#problem, .status-code").await;
+        }
+        assert_eq!(browser.status().await, 429, "{path}");
+        states.check(name).await;
+    }
+    browser.open(&format!("{}/plain?report", world.terse.url)).await;
+    browser.press("#reason option[value=spam]").await;
+    states.refuse("report-limited", "form.report", "#problem").await;
+    assert_eq!(browser.status().await, 429);
+    let limited = (0..40).any(|_| world.terse.get("/guessed").0 == 429);
+    assert!(limited, "40 guesses are not limited");
+    states.open("guesses-limited", "/guessed").await;
+    assert_eq!(browser.status().await, 429);
 }

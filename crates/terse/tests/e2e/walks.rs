@@ -26,6 +26,13 @@ impl Browser {
             .expect("text")
     }
 
+    /// The status of the page that is open.
+    pub(crate) async fn status(&self) -> u16 {
+        let status = "return performance.getEntriesByType('navigation')[0].responseStatus";
+        let status = self.client.execute(status, vec![]).await.expect("a status");
+        status.as_u64().and_then(|status| status.try_into().ok()).unwrap_or_default()
+    }
+
     pub(crate) async fn attribute(&self, css: &str, name: &str) -> String {
         let element =
             self.client.find(Locator::Css(css)).await.unwrap_or_else(|_| panic!("no {css}"));
@@ -68,8 +75,13 @@ impl Browser {
 
     /// Checks that every page must pass.
     pub(crate) async fn check_page(&self) {
+        self.check_page_in("en").await;
+    }
+
+    /// The same for a page in another language.
+    pub(crate) async fn check_page_in(&self, language: &str) {
         assert_eq!(self.client.find_all(Locator::Css("h1")).await.expect("headings").len(), 1);
-        assert_eq!(self.attribute("html", "lang").await, "en");
+        assert_eq!(self.attribute("html", "lang").await, language);
         if self.scripts {
             let wide = "return document.documentElement.scrollWidth > innerWidth";
             assert_eq!(

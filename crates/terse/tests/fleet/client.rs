@@ -96,7 +96,7 @@ pub(crate) fn send(
     Some((answer.status().as_u16(), location, body))
 }
 
-/// Sends an API call to a node.
+/// Sends an API call of the admin to a node.
 pub(crate) fn api(
     fleet: &Fleet,
     node: usize,
@@ -105,7 +105,20 @@ pub(crate) fn api(
     request: Option<&str>,
     body: Option<&Value>,
 ) -> Reply {
-    let key = format!("Bearer {KEY}");
+    api_as(KEY, fleet, node, method, path, request, body)
+}
+
+/// The same, with another API key.
+fn api_as(
+    key: &str,
+    fleet: &Fleet,
+    node: usize,
+    method: &str,
+    path: &str,
+    request: Option<&str>,
+    body: Option<&Value>,
+) -> Reply {
+    let key = format!("Bearer {key}");
     let mut headers = vec![("authorization", key.as_str()), ("content-type", "application/json")];
     headers.extend(request.map(|request| ("idempotency-key", request)));
     send(&format!("{}/api/v1{path}", fleet.url(node)), method, &headers, body)
@@ -127,34 +140,60 @@ struct Made {
     limited: bool,
     /// Whether its next state is known: after a lost change it is not changed again.
     settled: bool,
+    /// Other clients may have it too, as it leads to a target that they shorten: none changes it.
+    shared: bool,
+    blocked: bool,
+    /// Whether it was ever blocked. Nodes forget such a link.
+    was_blocked: bool,
+}
+
+/// Whose links a client creates.
+#[derive(Clone)]
+pub(crate) struct Owner {
+    pub(crate) name: &'static str,
+    pub(crate) key: String,
+}
+
+impl Owner {
+    pub(crate) fn admin() -> Self {
+        Self { name: "admin", key: KEY.to_owned() }
+    }
 }
 
 pub(crate) struct Client {
     number: u64,
+    owner: Owner,
     random: u64,
     serial: u64,
-    fleet: Arc<Fleet>,
-    recorder: Arc<Recorder>,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) recorder: Arc<Recorder>,
     made: Vec<Made>,
     /// Aliases whose creation has no known outcome.
     lost: Vec<String>,
 }
 
 impl Client {
-    pub(crate) fn new(number: u64, seed: u64, fleet: Arc<Fleet>, recorder: Arc<Recorder>) -> Self {
+    pub(crate) fn new(
+        number: u64,
+        owner: Owner,
+        seed: u64,
+        fleet: Arc<Fleet>,
+        recorder: Arc<Recorder>,
+    ) -> Self {
         let random = (seed << 8 | number).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        Self { number, random, serial: 0, fleet, recorder, made: Vec::new(), lost: Vec::new() }
+        let (made, lost) = (Vec::new(), Vec::new());
+        Self { number, owner, random, serial: 0, fleet, recorder, made, lost }
     }
 
     /// A number below `below`.
-    fn pick(&mut self, below: usize) -> usize {
+    pub(crate) fn pick(&mut self, below: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         (self.random >> 11) as usize % below
     }
 
-    fn node(&mut self) -> usize {
+    pub(crate) fn node(&mut self) -> usize {
         self.pick(self.fleet.len())
     }
 
@@ -171,6 +210,8 @@ impl Client {
                 11..16 => self.update(),
                 16..17 => self.delete(),
                 17..21 => self.total(),
+                21..23 => self.create_shared(),
+                23..26 => self.block_or_clear(),
                 _ => self.visit(),
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -183,19 +224,44 @@ impl Client {
         }
     }
 
-    fn record(&self, call: u64, node: usize, outcome: Outcome, reply: &Reply, action: Action) {
+    pub(crate) fn record(
+        &self,
+        call: u64,
+        node: usize,
+        outcome: Outcome,
+        reply: &Reply,
+        action: Action,
+    ) {
         let is_error = reply.as_ref().is_none_or(|(status, ..)| *status >= 500);
         let returned = self.recorder.now();
         let operation = Operation { call, returned, node, outcome, action, is_error };
         self.recorder.operations.lock().unwrap().push(operation);
     }
 
+    /// Creates a link of its own.
+    pub(crate) fn create(&mut self, alias: Option<String>, max_clicks: Option<u64>) {
+        let target = format!("https://example.com/{}/{}/0", self.number, self.serial + 1);
+        self.create_to(target, alias, max_clicks, false);
+    }
+
+    /// Shortens a target that other clients shorten at the same time: the first to come creates the
+    /// link, and the others get it.
+    fn create_shared(&mut self) {
+        let target = format!("https://example.com/shared/{}", self.recorder.now() / 2_000);
+        self.create_to(target, None, None, true);
+    }
+
     /// Creates a link, and asks other nodes with the same `Idempotency-Key` if no answer comes.
-    fn create(&mut self, alias: Option<String>, max_clicks: Option<u64>) {
+    fn create_to(
+        &mut self,
+        target: String,
+        alias: Option<String>,
+        max_clicks: Option<u64>,
+        shared: bool,
+    ) {
         self.serial += 1;
         let request = format!("request-{}-{}", self.number, self.serial);
-        let target = format!("https://example.com/{}/{}/0", self.number, self.serial);
-        let mut body = json!({ "long_url": target, "reuse": false });
+        let mut body = json!({ "long_url": target, "reuse": shared });
         if let Some(alias) = &alias {
             body["custom_alias"] = json!(alias);
         }
@@ -205,24 +271,34 @@ impl Client {
         for _ in 0..4 {
             let node = self.node();
             let call = self.recorder.now();
-            let reply = api(&self.fleet, node, "POST", "/urls", Some(&request), Some(&body));
+            let (fleet, key) = (&self.fleet, &self.owner.key);
+            let reply = api_as(key, fleet, node, "POST", "/urls", Some(&request), Some(&body));
             let outcome = outcome(&reply);
             let code = reply.as_ref().and_then(|(.., link)| link["short_code"].as_str());
             let key = code.or(alias.as_deref()).unwrap_or_default().to_owned();
             let action = Action::Create {
                 key: key.clone(),
                 target: target.clone(),
-                owner: "admin".into(),
+                owner: self.owner.name.to_owned(),
                 request: request.clone(),
                 max_clicks,
-                reused: false,
+                // 201 is the answer to the one that created it.
+                reused: matches!(&reply, Some((200, ..))),
             };
             self.record(call, node, outcome, &reply, action);
             match outcome {
                 Outcome::Ok => {
                     let limited = max_clicks.is_some();
                     // A replay of a create that was answered before is the same link.
-                    self.made.push(Made { key, revision: 0, limited, settled: true });
+                    self.made.push(Made {
+                        key,
+                        revision: 0,
+                        limited,
+                        settled: true,
+                        shared,
+                        blocked: false,
+                        was_blocked: false,
+                    });
                     return;
                 }
                 Outcome::Failed => return,
@@ -236,11 +312,42 @@ impl Client {
     fn changeable(&mut self) -> Option<usize> {
         let count = self.made.len().checked_sub(20).filter(|count| *count > 0)?;
         let n = 20 + self.pick(count);
-        (self.made[n].settled && !self.made[n].limited).then_some(n)
+        let Made { settled, limited, shared, .. } = self.made[n];
+        (settled && !limited && !shared).then_some(n)
+    }
+
+    /// Blocks a link as a moderator, or clears one that is blocked.
+    fn block_or_clear(&mut self) {
+        let blocked = (0..self.made.len()).find(|n| self.made[*n].blocked && self.made[*n].settled);
+        let blocked = blocked.filter(|_| self.serial.is_multiple_of(2));
+        let Some(n) = blocked.or_else(|| self.changeable()) else { return };
+        let (node, key, block) = (self.node(), self.made[n].key.clone(), !self.made[n].blocked);
+        let (verb, action) = match block {
+            true => ("confirm", Action::Block { key: key.clone() }),
+            false => ("clear", Action::Unblock { key: key.clone() }),
+        };
+        let (path, body) = (format!("/admin/links/{key}/{verb}"), json!({ "why": "a test" }));
+        self.made[n].was_blocked = true;
+        let call = self.recorder.now();
+        let reply = api(&self.fleet, node, "POST", &path, None, Some(&body));
+        let outcome = outcome(&reply);
+        self.made[n].settled = outcome == Outcome::Ok;
+        self.made[n].blocked = block;
+        self.record(call, node, outcome, &reply, action);
+    }
+
+    /// The links that it has created.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.made.iter().map(|made| made.key.clone()).collect()
+    }
+
+    /// Notes that all its links are blocked with their owner from time to time.
+    pub(crate) fn expect_blocks(&mut self) {
+        self.made.iter_mut().for_each(|made| made.was_blocked = true);
     }
 
     fn update(&mut self) {
-        let Some(n) = self.changeable() else { return };
+        let Some(n) = self.changeable().filter(|n| !self.made[*n].blocked) else { return };
         let (node, key) = (self.node(), self.made[n].key.clone());
         let revision = self.made[n].revision + 1;
         self.made[n].revision = revision;
@@ -276,13 +383,15 @@ impl Client {
         }
     }
 
-    fn visit(&mut self) {
+    pub(crate) fn visit(&mut self) {
         if self.made.is_empty() {
             return;
         }
         let (node, n) = (self.node(), self.pick(self.made.len()));
-        let Made { key, revision, limited, settled } = &self.made[n];
-        let (key, stable) = (key.clone(), *revision == 0 && !*limited && *settled);
+        let Made { key, revision, limited, settled, was_blocked, shared, .. } = &self.made[n];
+        // A node forgets a link that a create through it uses again, as if it were new.
+        let is_changed = *revision > 0 || *was_blocked || *shared;
+        let (key, stable) = (key.clone(), !is_changed && !*limited && *settled);
         self.read(node, &key, stable);
     }
 
@@ -315,19 +424,26 @@ impl Client {
     }
 }
 
-/// Reads the statistics of all links from the first node.
-pub(crate) fn drained(fleet: &Fleet, history: &History) -> FinalCounts {
+/// Reads the statistics of all links from the first node, and the sums of `owners`, who have deleted
+/// no link.
+pub(crate) fn drained(fleet: &Fleet, history: &History, owners: &[Owner]) -> FinalCounts {
     let mut drained = FinalCounts::default();
+    let get = |api_key: &str, path: &str| match api_as(api_key, fleet, 0, "GET", path, None, None) {
+        Some((200, _, body)) => Some(body),
+        Some((404, ..)) => None,
+        other => panic!("{path}: {other:?}"),
+    };
+    for Owner { name, key } in owners {
+        let total = get(key, "/stats").unwrap()["total_clicks"].as_u64().unwrap();
+        drained.owners.insert((*name).to_owned(), total);
+    }
     for operation in &history.operations {
-        let Action::Create { key, .. } = &operation.action else { continue };
+        let Action::Create { key, owner, .. } = &operation.action else { continue };
         if key.is_empty() || drained.links.contains_key(key) {
             continue;
         }
-        let get = |path: String| match api(fleet, 0, "GET", &path, None, None) {
-            Some((200, _, body)) => Some(body),
-            Some((404, ..)) => None,
-            other => panic!("{path}: {other:?}"),
-        };
+        let api_key = owners.iter().find(|other| other.name == owner).map_or(KEY, |own| &own.key);
+        let get = |path: String| get(api_key, &path);
         // The statistics of deleted links cannot be read.
         let Some(stats) = get(format!("/urls/{key}/stats?interval=hour")) else { continue };
         let clicks = get(format!("/urls/{key}/clicks")).unwrap();
@@ -338,7 +454,7 @@ pub(crate) fn drained(fleet: &Fleet, history: &History) -> FinalCounts {
         };
         let marks = clicks.iter();
         let counted = LinkStatistics {
-            owner: "admin".into(),
+            owner: owner.clone(),
             total: stats["total_clicks"].as_u64().unwrap(),
             hours: series.iter().map(|hour| hour["clicks"].as_u64().unwrap()).sum(),
             marks: marks.map(|click| click["utm_content"].as_str().unwrap().to_owned()).collect(),

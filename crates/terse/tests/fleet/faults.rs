@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use terse_testkit::TcpProxy;
 use terse_testkit::fleet::{History, Window};
+use terse_testkit::{TcpProxy, wait_until};
 
 use crate::client::Recorder;
+use crate::engines::{Engine, EngineFault};
 use crate::nodes::{Fleet, RedisFault};
 use crate::sleep;
 
@@ -26,12 +27,16 @@ pub(crate) enum Fault {
     FolderCopied,
     /// The clock of a node is a minute ahead.
     ClockOff,
+    /// The node that runs the jobs is paused until after its lease has ended.
+    LeaseHolderPaused,
+    /// An engine of `TERSE_FLEET_STORES`.
+    Engine(Engine, EngineFault),
     /// Once and as the last one, because the primary does not come back.
     DatabaseFailsOver,
 }
 
 /// All, with the names by which they are selected. The first six are the usual ones.
-const FAULTS: [(&str, Fault); 13] = [
+const FAULTS: [(&str, Fault); 20] = [
     ("node-killed", Fault::NodeKilled),
     ("node-paused", Fault::NodePaused),
     ("redis-frozen", Fault::RedisFrozen),
@@ -45,7 +50,14 @@ const FAULTS: [(&str, Fault); 13] = [
     ("redis-partitioned", Fault::RedisPartitioned),
     ("folder-copied", Fault::FolderCopied),
     ("clock-off", Fault::ClockOff),
+    ("lease-holder-paused", Fault::LeaseHolderPaused),
     ("database-fails-over", Fault::DatabaseFailsOver),
+    ("dynamodb-killed", Fault::Engine(Engine::DynamoDb, EngineFault::Killed)),
+    ("dynamodb-frozen", Fault::Engine(Engine::DynamoDb, EngineFault::Frozen)),
+    ("kafka-killed", Fault::Engine(Engine::Kafka, EngineFault::Killed)),
+    ("kafka-frozen", Fault::Engine(Engine::Kafka, EngineFault::Frozen)),
+    ("clickhouse-killed", Fault::Engine(Engine::ClickHouse, EngineFault::Killed)),
+    ("clickhouse-frozen", Fault::Engine(Engine::ClickHouse, EngineFault::Frozen)),
 ];
 
 /// A test of its own: what was written after the backup is lost on purpose.
@@ -58,12 +70,22 @@ pub(crate) fn restores_a_backup() -> bool {
 }
 
 impl Fault {
-    /// Those of `TERSE_FLEET_FAULTS`, or the usual six.
+    /// Those of `TERSE_FLEET_FAULTS`, or the usual six; with `TERSE_FLEET_STORES` the nodes and these
+    /// engines.
     pub(crate) fn selected() -> Vec<Self> {
-        let faults = |some: &[(&str, Self)]| some.iter().map(|(_, fault)| *fault).collect();
+        let engines = Engine::selected();
+        let is_used = |fault: &Self| match fault {
+            Self::Engine(engine, _) => engines.contains(engine),
+            _ => true,
+        };
+        let usual = |fault: &Self| match engines.is_empty() {
+            true => FAULTS[..6].iter().any(|(_, usual)| usual == fault),
+            false => matches!(fault, Self::NodeKilled | Self::NodePaused | Self::Engine(..)),
+        };
+        let all = FAULTS.iter().map(|(_, fault)| *fault).filter(is_used);
         match std::env::var("TERSE_FLEET_FAULTS").as_deref() {
-            Err(_) | Ok("") => faults(&FAULTS[..6]),
-            Ok("all") => faults(&FAULTS),
+            Err(_) | Ok("") => all.filter(usual).collect(),
+            Ok("all") => all.collect(),
             Ok(names) => {
                 let find = |name: &str| FAULTS.iter().find(|(known, _)| *known == name.trim());
                 let known = || FAULTS.map(|(name, _)| name).join(", ");
@@ -88,14 +110,19 @@ impl Fault {
                 | Self::DatabaseSlow
                 | Self::DatabaseRefuses
                 | Self::DatabaseFailsOver
+                | Self::Engine(Engine::DynamoDb, _)
         )
     }
 
-    /// Nodes need no Redis: a fault of it excuses nothing.
-    pub(crate) fn is_of_redis(self) -> bool {
+    /// Nodes need no Redis, and no Kafka once they run: a fault of these excuses nothing.
+    pub(crate) fn excuses_nothing(self) -> bool {
         matches!(
             self,
-            Self::RedisKilled | Self::RedisFrozen | Self::RedisFlushed | Self::RedisPartitioned
+            Self::RedisKilled
+                | Self::RedisFrozen
+                | Self::RedisFlushed
+                | Self::RedisPartitioned
+                | Self::Engine(Engine::Kafka, _)
         )
     }
 }
@@ -152,13 +179,15 @@ pub(crate) fn apply(
             sleep(8_000);
             fleet.restart(node);
         }
+        Fault::LeaseHolderPaused => pause_lease_holder(fleet, recorder, history),
+        Fault::Engine(engine, fault) => fleet.break_engine(engine, fault),
         Fault::DatabaseFailsOver => {
             fleet.fail_over();
             history.store_away.push(Window { from, to: recorder.now() });
         }
     }
     let to = recorder.now();
-    if !fault.is_of_redis() {
+    if !fault.excuses_nothing() {
         history.faults.push(Window { from, to });
     }
     history.effects.extend(fleet.tokens());
@@ -169,4 +198,24 @@ pub(crate) fn apply(
         // A node that may have missed a change forgets all links.
         fleet.forget();
     }
+}
+
+/// Longer than the lease of the jobs lasts, and than others take to notice.
+const LONGER_THAN_THE_LEASE: Duration = Duration::from_secs(45);
+
+/// Another node takes over while the holder is paused. When the holder goes on, its jobs are in the
+/// middle of their work: it must notice, and must not get the lease back by itself.
+fn pause_lease_holder(fleet: &Fleet, recorder: &Recorder, history: &mut History) {
+    wait_until("a node runs the jobs", || fleet.lease_holder().is_some());
+    let holder = fleet.lease_holder().unwrap();
+    history.effects.extend(fleet.tokens());
+    let from = recorder.now();
+    fleet.pause(holder, LONGER_THAN_THE_LEASE);
+    history.cuts.push((holder, Window { from, to: recorder.now() }));
+    history.effects.extend(fleet.tokens());
+    let next = fleet.lease_holder();
+    assert!(next.is_some_and(|next| next != holder), "{next:?} runs the jobs of {holder}");
+    let lost = "this node lost the lease of the background jobs";
+    wait_until("the paused node notices", || fleet.log(holder).contains(lost));
+    assert_eq!(fleet.lease_holder(), next);
 }

@@ -4,28 +4,32 @@
 //! A test binary of its own, so that no other test takes its processors. `TERSE_FLEET_SECONDS=3600`
 //! runs for longer (the faults in turn), `TERSE_FLEET_SEED=17` with other choices, and
 //! `TERSE_FLEET_FAULTS=redis-flushed,clock-off` or `all` with other faults than the six usual ones.
+//! `TERSE_FLEET_STORES=kafka,clickhouse` or `dynamodb` puts other engines underneath and breaks these.
 //! After a failure the history is in the folder that the message names.
 #![cfg(all(feature = "postgres", feature = "redis"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 mod balancer;
 mod client;
+mod engines;
 mod faults;
 mod nodes;
 #[allow(dead_code, reason = "the other test binary uses all of it")]
 #[path = "../it/process.rs"]
 mod process;
+mod suspended_owner;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use balancer::Balancer;
-use client::{Client, Recorder};
+use balancer::{Balancer, free_ports};
+use client::{Client, Owner, Recorder};
 use faults::{Fault, apply};
 use nodes::Fleet;
 use serde_json::{Value, json};
-use terse_testkit::fleet::{History, check};
+use suspended_owner::SuspendedOwner;
+use terse_testkit::fleet::{Action, History, Outcome, check};
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
@@ -35,8 +39,8 @@ fn sleep(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
-/// Erases an account through one node. No node shows anything of it afterwards, also not one that
-/// is killed and started again.
+/// Erases an account through one node. No node shows anything of it afterwards, also not after all
+/// nodes were killed and started again.
 fn erase(fleet: &Fleet, recorder: &Recorder) {
     let (name, secret) = ("erin-of-the-fleet", "unforgettable");
     // A client that gets 503 waits and asks again.
@@ -94,9 +98,9 @@ fn erase(fleet: &Fleet, recorder: &Recorder) {
     // The other nodes read the change within a second. The promise about changes is 5.
     sleep(5_000);
     (0..fleet.len()).for_each(|node| drop(show(node)));
-    fleet.kill(1);
-    fleet.start_node(1);
-    show(1);
+    (0..fleet.len()).for_each(|node| fleet.kill(node));
+    (0..fleet.len()).for_each(|node| fleet.start_node(node));
+    (0..fleet.len()).for_each(|node| drop(show(node)));
 }
 
 /// One test at a time has the processors.
@@ -106,18 +110,23 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Nodes are restarted one after the other behind a load balancer that asks them whether they are
-/// ready, as for an upgrade.
+/// Nodes are restarted one after the other behind HAProxy with the settings of `deploy/`, as for an
+/// upgrade.
 #[test]
 fn a_rolling_restart_fails_no_request() {
     let _alone = alone();
-    let fleet = Arc::new(Fleet::start(3, &["shutdown.drain_delay=3s"]));
-    let balancer = Balancer::start(Arc::clone(&fleet));
-    balancer.wait_until_ready(0..3);
+    let ports = free_ports(3);
+    let Some(balancer) = Balancer::start(&ports) else { return };
+    // As in `deploy/compose.yaml`.
+    let settings = ["shutdown.drain_delay=5s", "trusted_proxies=127.0.0.1"];
+    let fleet = Fleet::start_at(&ports, &settings);
+    (0..3).for_each(|node| balancer.wait_until_up(node));
     let clients: Vec<_> = (0..3).map(|n| balancer.client(n)).collect();
     for node in 0..3 {
-        fleet.restart(node);
-        balancer.wait_until_ready(node..node + 1);
+        fleet.terminate(node);
+        balancer.wait_until_down(node);
+        fleet.start_node(node);
+        balancer.wait_until_up(node);
     }
     balancer.stop();
     let (mut requests, mut failures) = (0, Vec::new());
@@ -192,12 +201,18 @@ fn a_fleet_keeps_its_promises_while_parts_of_it_fail() {
     }
     let fleet = Arc::new(Fleet::start(3, &[]));
     let recorder = Arc::new(Recorder::default());
-    let clients: Vec<_> = (0..4)
+    let shared = || (Arc::clone(&fleet), Arc::clone(&recorder));
+    let mut clients: Vec<_> = (0..4)
         .map(|n| {
-            let (fleet, recorder) = (Arc::clone(&fleet), Arc::clone(&recorder));
-            std::thread::spawn(move || Client::new(n, seed, fleet, recorder).run())
+            let (fleet, recorder) = shared();
+            let client = Client::new(n, Owner::admin(), seed, fleet, recorder);
+            std::thread::spawn(move || client.run())
         })
         .collect();
+    let (other_fleet, other_recorder) = shared();
+    let suspended = SuspendedOwner::new(4, seed, other_fleet, other_recorder);
+    let owner = suspended.owner.clone();
+    clients.push(std::thread::spawn(move || suspended.run()));
 
     let mut history = History::default();
     let end = seconds * 1_000;
@@ -227,17 +242,27 @@ fn a_fleet_keeps_its_promises_while_parts_of_it_fail() {
     for client in clients {
         client.join().unwrap();
     }
+    eprintln!("{}", fleet.change_delays());
     erase(&fleet, &recorder);
     history.operations = recorder.take();
 
     // All nodes end, and ship what is in their journals; another start reads the statistics.
     fleet.stop();
     fleet.start_node(0);
-    history.drained = Some(client::drained(&fleet, &history));
+    fleet.wait_until_counted();
+    history.drained = Some(client::drained(&fleet, &history, &[owner]));
     fleet.stop();
     let (operations, errors) =
         (history.operations.len(), history.operations.iter().filter(|op| op.is_error).count());
     let links = history.drained.as_ref().unwrap().links.len();
+    let count = |is: fn(&Action) -> bool| {
+        history.operations.iter().filter(|at| at.outcome == Outcome::Ok && is(&at.action)).count()
+    };
+    let blocks = count(|action| matches!(action, Action::Block { .. }));
+    let cleared = count(|action| matches!(action, Action::Unblock { .. }));
+    let reused = count(|action| matches!(action, Action::Create { reused: true, .. }));
+    eprintln!("{blocks} blocks, {cleared} of them undone, {reused} links used again");
+    assert!(blocks > 10 && cleared > 10 && reused > 10, "too little happened to check it");
     eprintln!("{operations} operations, {errors} without success, {links} links");
     assert!(operations > 500 && links > 20, "too little happened to check anything");
     let broken = check(&history);

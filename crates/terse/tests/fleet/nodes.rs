@@ -1,4 +1,5 @@
-//! The machines: PostgreSQL with its standby, pgbouncer, Redis, and nodes with a proxy to each.
+//! The machines: PostgreSQL with its standby, pgbouncer, Redis, other engines by setting, and nodes
+//! with a proxy to each.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use terse_testkit::{PgBouncer, PostgresServer, RedisServer, TcpProxy};
 
+use crate::engines::{self, Engine, EngineFault, Engines};
 use crate::process::Served;
 
 pub(crate) const KEY: &str = "a-key-for-tests-0123456789";
@@ -16,7 +18,9 @@ pub(crate) const KEY: &str = "a-key-for-tests-0123456789";
 struct Node {
     served: Mutex<Option<Served>>,
     folder: TempDir,
-    /// Where it listens; another port after each start.
+    /// The port; 0 for another one after each start.
+    port: u16,
+    /// Where it listens.
     url: RwLock<String>,
     /// Links that it has answered since it started.
     remembered: Mutex<HashSet<String>>,
@@ -32,6 +36,7 @@ pub(crate) struct Fleet {
     standby: PostgresServer,
     pub(crate) server: PostgresServer,
     redis: Redis,
+    engines: Engines,
     /// Whether the standby has taken over.
     failed_over: AtomicBool,
 }
@@ -73,18 +78,25 @@ fn last_lines(log: &str) -> String {
 
 impl Fleet {
     pub(crate) fn start(size: usize, settings: &[&'static str]) -> Self {
+        Self::start_at(&vec![0; size], settings)
+    }
+
+    /// With a node at each of these ports.
+    pub(crate) fn start_at(ports: &[u16], settings: &[&'static str]) -> Self {
+        let size = ports.len();
         let server = PostgresServer::start(&["shared_buffers = 128MB"]);
         let database = server.fresh_database();
         let standby = server.synchronous_standby();
         let pooler = PgBouncer::start(&server, 20);
         let proxies = (0..size).map(|_| TcpProxy::start(pooler.port())).collect();
-        let node = |_| Node {
+        let node = |port: &u16| Node {
             served: Mutex::default(),
             folder: tempfile::tempdir().unwrap(),
+            port: *port,
             url: RwLock::default(),
             remembered: Mutex::default(),
         };
-        let nodes = (0..size).map(node).collect();
+        let nodes = ports.iter().map(node).collect();
         let redis_server = RedisServer::start(&[]);
         let redis = Redis {
             proxies: (0..size).map(|_| TcpProxy::start(redis_server.port())).collect(),
@@ -99,6 +111,7 @@ impl Fleet {
             standby,
             server,
             redis,
+            engines: Engines::start(size),
             failed_over: AtomicBool::new(false),
         };
         (0..size).for_each(|node| fleet.start_node(node));
@@ -151,6 +164,48 @@ impl Fleet {
         rows.lines().map(row).collect()
     }
 
+    /// The node that runs the background jobs, if one does.
+    pub(crate) fn lease_holder(&self) -> Option<usize> {
+        let name = self.primary().sql(
+            &self.database,
+            "SELECT node FROM job_leases WHERE name = 'jobs' AND expires_at > clock_timestamp()",
+        );
+        (0..self.len()).find(|node| {
+            let file = self.nodes[*node].folder.path().join("data/node");
+            !name.is_empty() && std::fs::read_to_string(file).is_ok_and(|own| own.trim() == name)
+        })
+    }
+
+    /// What a node has logged since it was started.
+    pub(crate) fn log(&self, node: usize) -> String {
+        std::fs::read_to_string(self.nodes[node].folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// How long changes took to reach the nodes, since each of them was started.
+    pub(crate) fn change_delays(&self) -> String {
+        let mut buckets: Vec<(String, u64)> = Vec::new();
+        for node in 0..self.len() {
+            let url = format!("{}/metrics", self.url(node));
+            let text = ureq::get(&url).call().unwrap().body_mut().read_to_string().unwrap();
+            for line in text.lines() {
+                let Some(rest) = line.strip_prefix("terse_change_delay_seconds_bucket{le=\"")
+                else {
+                    continue;
+                };
+                let (end, count) = rest.split_once("\"} ").unwrap();
+                let count: u64 = count.parse().unwrap();
+                match buckets.iter_mut().find(|(other, _)| other == end) {
+                    Some((_, sum)) => *sum += count,
+                    None => buckets.push((end.to_owned(), count)),
+                }
+            }
+        }
+        let all = buckets.last().map_or(0, |(_, count)| *count);
+        let shown: Vec<_> =
+            buckets.iter().map(|(end, count)| format!("{count} within {end} s")).collect();
+        format!("{all} changes reached a node: {}", shown.join(", "))
+    }
+
     /// Starts a process in the node's folder.
     pub(crate) fn start_node(&self, node: usize) {
         self.start_node_ahead(node, 0);
@@ -161,7 +216,7 @@ impl Fleet {
         let at = &self.nodes[node];
         let log = std::fs::File::create(at.folder.path().join("log")).unwrap();
         let data = at.folder.path().join("data");
-        let served = self.serve(node, &data, log, seconds);
+        let served = self.serve(node, at.port, &data, log, seconds);
         at.remembered.lock().unwrap().clear();
         *at.url.write().unwrap() = served.url.clone();
         *at.served.lock().unwrap() = Some(served);
@@ -178,7 +233,7 @@ impl Fleet {
         // It is of the process that runs in the original.
         let _removed = std::fs::remove_file(data.join("run.json"));
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
-        let copy = self.serve(0, &data, log, 0);
+        let copy = self.serve(0, 0, &data, log, 0);
         std::thread::sleep(time);
         copy.kill();
         self.restart(0);
@@ -207,24 +262,48 @@ impl Fleet {
         }
     }
 
-    fn serve(&self, node: usize, data: &Path, log: std::fs::File, ahead: u64) -> Served {
+    pub(crate) fn break_engine(&self, engine: Engine, fault: EngineFault) {
+        self.engines.break_one(engine, fault);
+    }
+
+    /// Waits until the first node, the only one that runs, has counted what is on the bus.
+    pub(crate) fn wait_until_counted(&self) {
+        let data = self.nodes[0].folder.path().join("data");
+        self.engines.wait_until_counted(&data, &self.settings(0));
+    }
+
+    fn settings(&self, node: usize) -> Vec<String> {
         let database = &self.database;
         let port = self.proxies[node].port();
         let redis = self.redis.proxies[node].port();
-        let settings = [
+        let url = format!("postgres://terse@127.0.0.1:{port}/{database}");
+        let mut settings = self.engines.settings(node, &url);
+        settings.extend([
             format!("cache.url=redis://127.0.0.1:{redis}"),
-            format!("store=postgres://terse@127.0.0.1:{port}/{database}"),
             format!("store_direct={}", self.primary().url(database)),
             format!("admin_key={KEY}"),
             "base_url=http://127.0.0.1:1".to_owned(),
             "redirect.threads=1".to_owned(),
             "clicks.flush=1s".to_owned(),
-        ];
+        ]);
+        settings
+    }
+
+    fn serve(
+        &self,
+        node: usize,
+        listen: u16,
+        data: &Path,
+        log: std::fs::File,
+        ahead: u64,
+    ) -> Served {
+        let settings = self.settings(node);
         let mut command = crate::process::command(data);
-        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        command.args(["serve", "--listen", &format!("127.0.0.1:{listen}")]);
         settings.iter().map(String::as_str).chain(self.settings.iter().copied()).for_each(|set| {
             command.args(["--set", set]);
         });
+        engines::set_credentials(&mut command);
         if ahead > 0 {
             let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
             assert!(Path::new(library).exists(), "this fault needs Debian's package `faketime`");

@@ -58,7 +58,7 @@ impl Authority {
     /// Lets a server listen where the authority connects to.
     fn listen_at(&self, config: &mut Config) {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        config.listen = at(self.pebble.http_port());
+        config.listen = at(self.pebble.http_port()).into();
         config.tls.listen = Some(at(self.pebble.tls_port()));
     }
 

@@ -1,6 +1,7 @@
 //! The command line with the real binary.
 
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -477,6 +478,33 @@ fn the_doctor_asks_the_running_server() {
     let said = done(&data, &["--json", "doctor"]);
     assert_eq!(find(&said, "anonymous"), "allowed, on this machine only");
     assert_eq!(find(&said, "server"), "not running");
+}
+
+#[test]
+fn the_doctor_watches_and_prints_what_changes() {
+    use std::io::BufRead as _;
+    use std::os::unix::fs::PermissionsExt as _;
+    let (_temp, data) = folder();
+    let server = Served::start(&data, &[]);
+    let mut watch = command(&data);
+    watch.args(["doctor", "--watch", "1s"]).stdout(Stdio::piped());
+    let mut watch = watch.spawn().unwrap();
+    let mut lines = std::io::BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut next = |text: &str| {
+        lines.by_ref().map(Result::unwrap).find(|line| line.contains(text)).expect(text)
+    };
+    assert!(next("server: running (pid ").starts_with('✔'));
+    assert!(next("data_dir").contains("private"));
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let changed = next("data_dir");
+    assert!(changed.contains(" ! data_dir: ") && changed.contains("other users"), "{changed}");
+    server.kill();
+    assert!(next("server:").ends_with("✔ server: not running"));
+    let server = Served::start(&data, &[]);
+    assert!(next("server:").contains("✔ server: running (pid "));
+    drop(server);
+    watch.kill().unwrap();
+    watch.wait().unwrap();
 }
 
 #[test]

@@ -16,7 +16,7 @@ const PIPELINED: usize = 16;
 /// Counting runs at low priority; only a standstill of this length means lost clicks.
 const TIMEOUT: Duration = Duration::from_secs(45);
 
-fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Option<Value> {
+pub(crate) fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Option<Value> {
     let url = format!("http://{address}/api/v1{path}");
     let request = http::Request::builder()
         .method(method)
@@ -31,15 +31,15 @@ fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Option<Val
 
 /// What one client observed.
 #[derive(Default)]
-struct Ledger {
+pub(crate) struct Ledger {
     /// Visits with a response.
-    answered: u64,
+    pub(crate) answered: u64,
     /// Visits without a response before the kill; each may have been counted once.
-    unanswered: u64,
+    pub(crate) unanswered: u64,
 }
 
 /// Sends pipelined visits at full speed until the server is killed.
-fn storm(address: SocketAddr, code: &str, over: &AtomicBool) -> Ledger {
+pub(crate) fn storm(address: SocketAddr, code: &str, over: &AtomicBool) -> Ledger {
     let mut ledger = Ledger::default();
     let Ok(mut stream) = TcpStream::connect(address) else { return ledger };
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");

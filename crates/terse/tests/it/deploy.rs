@@ -144,6 +144,29 @@ fn compose_starts_three_nodes_with_a_volume_each() {
     }
 }
 
+/// Checks manifests against the schemas of Kubernetes, which a package of PyPI contains. Only with
+/// `TERSE_TEST_MANIFESTS`, because it downloads the package.
+fn check_with_schemas(file: &Path) {
+    if std::env::var_os("TERSE_TEST_MANIFESTS").is_none() {
+        return;
+    }
+    let folder = terse_testkit::cached("kubernetes-validate-1.37.0", |folder| {
+        let mut pip = Command::new("pip3");
+        pip.args(["install", "--quiet", "kubernetes-validate==1.37.0", "--target"]).arg(folder);
+        terse_testkit::run(&mut pip);
+    });
+    let mut check = Command::new("python3");
+    check.env("PYTHONPATH", &folder).args(["-m", "kubernetes_validate", "--strict"]).arg(file);
+    terse_testkit::run(&mut check);
+    // It finds a mistake.
+    let wrong = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    let text = std::fs::read_to_string(file).unwrap();
+    std::fs::write(&wrong, text.replace("readinessProbe:", "readynessProbe:")).unwrap();
+    check = Command::new("python3");
+    check.env("PYTHONPATH", &folder).args(["-m", "kubernetes_validate", "--strict"]);
+    assert!(!check.arg(wrong.path()).output().unwrap().status.success());
+}
+
 #[test]
 fn kubernetes_gets_probes_volumes_and_a_budget() {
     let Some(documents) = yaml("kubernetes/terse.yaml") else { return };
@@ -182,6 +205,7 @@ fn kubernetes_gets_probes_volumes_and_a_budget() {
         node["volumeMounts"][0]["name"]
     );
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    check_with_schemas(&deploy("kubernetes/terse.yaml"));
     // Every setting exists, and a node has time to stop.
     let (temp, data) = crate::process::folder();
     let file = temp.path().join("terse.toml");

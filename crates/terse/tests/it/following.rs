@@ -421,9 +421,9 @@ fn a_first_start_that_fails_does_not_swallow_the_key() {
     let folder = tempfile::TempDir::new().unwrap();
     let mut config =
         terse::Config { data_dir: folder.path().join("data"), ..terse::Config::default() };
-    config.listen = taken.local_addr().unwrap();
+    config.listen = taken.local_addr().unwrap().into();
     assert!(terse::serve::Server::start(&config, terse_core::Clock::default()).is_err());
-    config.listen.set_port(0);
+    config.listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into();
     let server = terse::serve::Server::start(&config, terse_core::Clock::default()).unwrap();
     assert!(server.fresh_key().is_some());
     server.stop(Duration::from_secs(5));

@@ -72,7 +72,7 @@ impl TestTerse {
     fn build(change: impl FnOnce(&mut Config), fast_path: bool) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let mut config = Config {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)).into(),
             data_dir: folder.path().join("data"),
             base_url: Some(format!("http://{HOST}/").parse().expect("a base URL")),
             admin_key: Some(terse::config::Secret::new(KEY)),
@@ -92,7 +92,7 @@ impl TestTerse {
             .max_idle_connections_per_host(64)
             .build()
             .into();
-        Self { address: server.address(), server: Some(server), config, agent, folder }
+        Self { address: tcp(&server), server: Some(server), config, agent, folder }
     }
 
     /// Stops the server and keeps its folder.
@@ -119,7 +119,7 @@ impl TestTerse {
                 Err(error) => panic!("terse does not start again: {error:#}"),
             }
         };
-        self.address = server.address();
+        self.address = tcp(&server);
         self.server = Some(server);
     }
 
@@ -325,4 +325,8 @@ impl Drop for TestTerse {
             server.stop(Duration::from_secs(5));
         }
     }
+}
+
+fn tcp(server: &Server) -> SocketAddr {
+    server.address().tcp().expect("it listens at a port")
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde_json::json;
 use terse_testkit::wait_until;
 
 use crate::harness::{Answer, TestTerse};
@@ -92,6 +93,11 @@ fn an_invitation_is_sent_by_mail_and_a_refused_address_is_given_up() {
     wait_until("a mail arrives", || server.mails().len() == 1);
     let mail = server.mails().remove(0);
     assert_eq!(mail.to, "bob@example.com");
+    let body = json!({ "email": "eve@example.com" });
+    let by_api = terse.api("POST", "/invitations", Some(body));
+    assert_eq!((by_api.status, &by_api.json()["mailed"]), (201, &json!(true)));
+    wait_until("a mail arrives", || server.mails().len() == 2);
+    assert_eq!(server.mails()[1].to, "eve@example.com");
     let page = terse.send("GET", &link_in(&mail.text), &[("accept", "text/html")], None);
     assert!(page.status == 200 && page.text().contains("Accept your invitation"));
     let metrics = terse.get("/metrics").text();

@@ -39,9 +39,39 @@ fn stop(served: Served) {
 }
 
 fn migrate(data: &Path, to: &str) -> (bool, String) {
-    let output = command(data).args(["--json", "migrate", "--to", to]).output().unwrap();
+    migrate_by(data, &["--to", to])
+}
+
+fn migrate_by(data: &Path, options: &[&str]) -> (bool, String) {
+    let output = command(data).args(["--json", "migrate"]).args(options).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+fn browser() -> ureq::Agent {
+    let config = ureq::Agent::config_builder().max_redirects(0).http_status_as_error(false);
+    config.timeout_global(Some(std::time::Duration::from_secs(30))).build().into()
+}
+
+/// Signs in, and returns the cookie.
+fn sign_in(at: &Served, name: &str, password: &str) -> String {
+    let request = http::Request::post(format!("{}/login", at.url))
+        .header("host", "127.0.0.1:1")
+        .header("origin", "http://127.0.0.1:1")
+        .header("accept", "text/html")
+        .header("content-type", "application/x-www-form-urlencoded");
+    let form = format!("name={name}&password={password}");
+    let answer = browser().run(request.body(form).unwrap()).unwrap();
+    assert_eq!(answer.status(), 303);
+    let cookie = answer.headers()["set-cookie"].to_str().unwrap();
+    cookie.split(';').next().unwrap().to_owned()
+}
+
+/// Whether the account's page opens with this cookie, without another sign-in.
+fn is_signed_in(at: &Served, cookie: &str) -> bool {
+    let request = browser().get(format!("{}/account", at.url)).header("host", "127.0.0.1:1");
+    let page = request.header("accept", "text/html").header("cookie", cookie).call().unwrap();
+    page.status() == 200
 }
 
 /// The answers of a server to all read requests.
@@ -124,9 +154,10 @@ fn visits(at: &Served, codes: &[String]) -> Vec<(String, u16, Option<String>)> {
 }
 
 #[test]
-fn a_moved_folder_gives_the_same_answers_on_postgresql() {
+fn a_moved_folder_gives_the_same_answers_on_postgresql_and_back_in_files() {
     let server = PostgresServer::shared();
-    let database = server.fresh();
+    // Of its own: the move back asks whether nodes use the database.
+    let database = server.url(&server.fresh_database());
     let (_temp, data) = folder();
     let file = start(&data, &[]);
     let create = |key: &str, body: Value| -> String {
@@ -135,13 +166,17 @@ fn a_moved_folder_gives_the_same_answers_on_postgresql() {
         link["short_code"].as_str().unwrap().to_owned()
     };
     // An owner with a key, a webhook and links.
-    let (status, user) = call(&file, "POST", "/admin/users", Some(json!({ "name": "ann" })));
+    let password = "correct-horse-battery";
+    let ann = json!({ "name": "ann", "password": password });
+    let (status, user) = call(&file, "POST", "/admin/users", Some(ann));
     assert_eq!(status, 201, "{user}");
     let path = format!("/admin/users/{}/keys", user["id"]);
     let (status, made) =
         call(&file, "POST", &path, Some(json!({ "name": "all", "scope": "full" })));
     assert_eq!(status, 201, "{made}");
     let owner = made["key"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned();
+    let cookie = sign_in(&file, "ann", password);
+    assert!(is_signed_in(&file, &cookie) && !is_signed_in(&file, ""));
     let to = |name: &str| format!("https://example.com/{name}");
     let mut codes = vec![
         create(KEY, json!({ "long_url": to("generated") })),
@@ -257,6 +292,7 @@ fn a_moved_folder_gives_the_same_answers_on_postgresql() {
     for (path, expected) in &expected {
         assert_eq!(&found[path], expected, "{path}");
     }
+    assert!(is_signed_in(&node, &cookie), "the session has moved");
     let led = visits(&node, &codes[..8]);
     let statuses: Vec<u16> = led.iter().map(|(_, status, _)| *status).collect();
     assert_eq!(statuses[..4], [302, 302, 302, 301], "{led:?}");
@@ -278,6 +314,109 @@ fn a_moved_folder_gives_the_same_answers_on_postgresql() {
     let (_, other) = call(&node, "POST", "/admin/users", Some(json!({ "name": "bob" })));
     assert!(other["id"].as_u64() > user["id"].as_u64(), "{other} after {user}");
     stop(node);
+    move_back(server, &database, &data, &codes, &owner, &cookie);
+}
+
+/// Moves the database into files, and compares the answers of a server there.
+fn move_back(
+    server: &PostgresServer,
+    database: &str,
+    data: &Path,
+    codes: &[String],
+    owner: &str,
+    cookie: &str,
+) {
+    let store = format!("store={database}");
+    let node = start(data, &[&store]);
+    let led = visits(&node, &codes[..8]);
+    let from = ["--from", database, "--to", "file:back.db"];
+    let (moved, said) = migrate_by(data, &from);
+    assert!(!moved && said.contains("stop all nodes first"), "{said}");
+    // A node with another folder is noticed, too.
+    let (_other, elsewhere) = folder();
+    let (moved, said) = migrate_by(&elsewhere, &from);
+    assert!(!moved && said.contains("nodes of terse use the database"), "{said}");
+    stop(node);
+    // The files of the first move are still there.
+    let (moved, said) = migrate_by(data, &from);
+    assert!(!moved && said.contains("registry.db exists"), "{said}");
+    for file in ["terse.db", "terse.db-mark", "registry.db", "clicks.db"] {
+        std::fs::rename(data.join(file), elsewhere.join(file)).unwrap();
+    }
+    // A sum that is damaged is noticed: as after an interruption, the links are written already.
+    let change = |sql: &str| {
+        server.sql(database, sql);
+    };
+    change("UPDATE click_subjects SET humans = humans + 1, sum = sum || 'x' WHERE kind = 2");
+    let (moved, said) = migrate_by(data, &from);
+    assert!(!moved && said.contains("not what was written there"), "{said}");
+    assert!(data.join("incoming/terse.db").exists());
+    change(
+        "UPDATE click_subjects SET humans = humans - 1, \
+         sum = substr(sum, 1, length(sum) - 1) WHERE kind = 2",
+    );
+    // Links change before the move continues: one is purged, and one differs.
+    change("DELETE FROM links WHERE target LIKE '%/many/0/1'");
+    change("UPDATE links SET spent_clicks = 4 WHERE target LIKE '%/few'");
+    // All visits were counted by the end of the node.
+    let node = start(data, &[&store]);
+    let expected = answers(&node, codes, owner);
+    stop(node);
+    let (moved, said) = migrate_by(data, &from);
+    assert!(moved && said.contains("continuing an earlier move"), "{said}");
+    let counts: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!(counts["links"], 631, "{counts}");
+    assert!(!data.join("incoming").exists());
+    // No node starts on the database any more.
+    let refused = command(data).args(["serve", "--set", &store]).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("has moved to"), "{said}");
+
+    let file = start(data, &["store=file:back.db"]);
+    let found = answers(&file, codes, owner);
+    for (path, expected) in &expected {
+        assert!(found[path] == *expected, "{path}: {}", difference(&found[path], expected));
+    }
+    assert_eq!(visits(&file, &codes[..8]), led);
+    assert!(is_signed_in(&file, cookie), "the session has moved back");
+    let clicks = |file: &Served| {
+        let (_, stats) = call(file, "GET", &format!("/urls/{}/stats", codes[0]), None);
+        stats["total_clicks"].as_u64().unwrap()
+    };
+    wait_until("seven clicks", || clicks(&file) == 7);
+    let few = codes.last().unwrap();
+    for status in [302, 410] {
+        assert_eq!(file.get(&format!("/{few}")).0, status, "four of five were spent");
+    }
+    for n in 0..20 {
+        let link = json!({ "long_url": format!("https://example.com/back/{n}") });
+        let (status, link) = call(&file, "POST", "/urls", Some(link));
+        assert_eq!(status, 201, "{link}");
+    }
+    let found = listed(&file, KEY, "/urls?q=back&limit=100");
+    assert_eq!(found.as_object().unwrap().len(), 20, "searches find new links: {found}");
+    stop(file);
+    let (whole, said) = doctor(data);
+    assert!(whole, "{said}");
+}
+
+/// Where two answers differ first.
+fn difference(found: &Value, expected: &Value) -> String {
+    let (found, expected) = (found.to_string(), expected.to_string());
+    let same = found.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count();
+    let part =
+        |text: &str| -> String { text.chars().skip(same.saturating_sub(200)).take(400).collect() };
+    format!("{} instead of {}", part(&found), part(&expected))
+}
+
+fn doctor(data: &Path) -> (bool, String) {
+    let checked = command(data)
+        .args(["--json", "doctor", "--deep"])
+        .env("TERSE_STORE", "file:back.db")
+        .output()
+        .unwrap();
+    let said = [checked.stdout, checked.stderr].concat();
+    (checked.status.success(), String::from_utf8(said).unwrap())
 }
 
 /// Starts a move of a running server, and returns once it says this.
@@ -384,5 +523,73 @@ fn a_running_server_moves_and_is_read_only_at_the_end() {
         let (status, link) = call(&node, "POST", "/urls", Some(body(4_000_000 + n)));
         assert_eq!(status, 201, "{link}");
     }
+    stop(node);
+}
+
+/// A command that was killed at the end of a live move leaves the files closed, and one that sleeps
+/// while the server is restarted notices it.
+#[test]
+fn after_a_live_move_the_files_stay_closed() {
+    let server = PostgresServer::shared();
+    let database = server.fresh();
+    let store = format!("store={database}");
+    let (_temp, data) = folder();
+    let file = start(&data, &[]);
+    let body = |name: &str| {
+        let target = format!("https://example.com/{name}");
+        Some(json!({ "long_url": target, "custom_alias": name }))
+    };
+    assert_eq!(call(&file, "POST", "/urls", body("first")).0, 201);
+    let (mut child, _) = begin_live(&data, &database, "everything is in the database");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for n in 0..3 {
+        let (status, answer) = call(&file, "POST", "/urls", body(&format!("late-{n}")));
+        assert_eq!(status, 503, "{answer}");
+        assert_eq!(file.get("/first").0, 302);
+    }
+    stop(file);
+    let refused = command(&data).args(["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("has moved to a database"), "{said}");
+    // As a killed move leaves it.
+    std::fs::create_dir_all(data.join("migrating")).unwrap();
+    std::fs::write(data.join("migrating/clicks.db"), "a copy").unwrap();
+    let node = start(&data, &[&store, "clicks.flush=1s"]);
+    assert!(!data.join("migrating").exists());
+    let clicks = || {
+        let (_, stats) = call(&node, "GET", "/urls/first/stats", None);
+        stats["total_clicks"].as_u64()
+    };
+    wait_until("the visits of the files are counted", || clicks() == Some(3));
+    stop(node);
+
+    // Back to the files, and once more.
+    let (undone, said) = migrate_by(&data, &["--undo"]);
+    assert!(undone, "{said}");
+    let file = start(&data, &[]);
+    assert_eq!(call(&file, "POST", "/urls", body("second")).0, 201);
+    let database = server.fresh();
+    let (mut child, _) = begin_live(&data, &database, "everything is in the database");
+    let signal = |name: &str| {
+        let pid = child.id().to_string();
+        assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
+    };
+    signal("-STOP");
+    stop(file);
+    let store = format!("store={database}");
+    let node = start(&data, &[&store]);
+    signal("-CONT");
+    let begun = std::time::Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        let waited = begun.elapsed();
+        assert!(waited < std::time::Duration::from_secs(60), "the restart was not noticed");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    assert!(status.success());
+    assert_eq!(node.get("/second").0, 302);
     stop(node);
 }

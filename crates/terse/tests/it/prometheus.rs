@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use terse::config::Paths;
+
 use crate::harness::TestTerse;
+use crate::tls::Certificates;
 
 /// Whether the programs are there. `scripts/test` installs them.
 fn installed() -> bool {
@@ -101,7 +104,14 @@ impl Drop for Prometheus {
 
 /// Links in every state, each visited, so that every metric has a value.
 fn visited() -> TestTerse {
-    let terse = TestTerse::start();
+    let mut certificates = Certificates::new();
+    certificates.write("go", "go.example");
+    let (certificate, key) = certificates.paths("go");
+    let terse = TestTerse::with(|config| {
+        config.tls.listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        (config.tls.certificate, config.tls.key) = (Paths(vec![certificate]), Paths(vec![key]));
+        config.tls.redirect = false;
+    });
     terse.alias("ok1234", "https://example.com/ok");
     for _ in 0..20 {
         assert_eq!(terse.get("/ok1234").status, 302);
@@ -167,6 +177,24 @@ fn each_alert_fires_when_it_should() {
     }
 }
 
+/// The metrics of a node with `clicks.bus`, which needs Kafka. They are taken from the source that
+/// writes them, as Prometheus names them.
+fn names_of_the_bus() -> Vec<String> {
+    let source = include_str!("../../../../backends/terse-kafka/src/counts.rs");
+    let mut names = Vec::new();
+    for (call, ending) in [("to.counter(", "_total"), ("to.counters(", "_total"), ("to.gauge(", "")]
+    {
+        let calls = source.split(call).skip(1);
+        let first = calls.map(|rest| rest.split('"').nth(1).expect("a name"));
+        names.extend(first.map(|name| format!("{name}{ending}")));
+    }
+    assert!(
+        names.len() > 8 && names.iter().all(|name| name.starts_with("terse_bus_")),
+        "{names:?}"
+    );
+    names
+}
+
 #[test]
 fn alerts_and_charts_ask_for_metrics_that_terse_has() {
     if !installed() {
@@ -179,11 +207,14 @@ fn alerts_and_charts_ask_for_metrics_that_terse_has() {
     prometheus.wait(&terse, "count({__name__=~\"terse:.+\"})", |recorded| recorded >= 5.0);
     let names = prometheus.get("/api/v1/label/__name__/values", &[]).expect("the names");
     let names: Vec<_> = names["data"].as_array().expect("a list").iter().collect();
+    let bus_names = names_of_the_bus();
     let known = |query: &str| {
         let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));
         let ours = ["terse_", "terse:", "process_"];
         for word in words.filter(|word| ours.iter().any(|prefix| word.starts_with(prefix))) {
-            assert!(names.iter().any(|name| *name == word), "no metric {word} in {query}");
+            let found =
+                names.iter().any(|name| *name == word) || bus_names.iter().any(|name| name == word);
+            assert!(found, "no metric {word} in {query}");
         }
     };
 
@@ -211,5 +242,22 @@ fn alerts_and_charts_ask_for_metrics_that_terse_has() {
         let query = query.replace("$__rate_interval", "10s").replace("$instance", ".*");
         let answer = prometheus.get("/api/v1/query", &[("query", &query)]);
         assert!(answer.is_some_and(|answer| answer["status"] == "success"), "{query}");
+    }
+}
+
+#[test]
+fn panels_of_the_dashboard_do_not_overlap() {
+    let dashboard = std::fs::read(deployed("grafana/terse.json")).expect("the dashboard");
+    let dashboard: Value = serde_json::from_slice(&dashboard).expect("JSON");
+    let mut cells = std::collections::HashMap::new();
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        let at = |side: &str| panel["gridPos"][side].as_u64().expect("a number");
+        assert!(at("x") + at("w") <= 24, "{} is too wide", panel["title"]);
+        for x in at("x")..at("x") + at("w") {
+            for y in at("y")..at("y") + at("h") {
+                let other = cells.insert((x, y), &panel["title"]);
+                assert!(other.is_none(), "{} covers {other:?}", panel["title"]);
+            }
+        }
     }
 }

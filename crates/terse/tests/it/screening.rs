@@ -117,7 +117,7 @@ fn a_warn_list_puts_a_warning_before_links_until_the_target_leaves_it() {
     let warned = |code: &str| terse.get(&format!("/{code}")).status == 200;
     let (listed, later) =
         (create("https://a.new.example.net/"), create("https://next.example.net/"));
-    let by_hand = create("https://next.example.net/by-hand");
+    let cleared_by_moderator = create("https://next.example.net/by-hand");
     assert!(warned(&listed), "from the start");
     let page = terse.browse(&format!("/{listed}")).text();
     assert!(page.contains("on a list of sites that need care"), "{page}");
@@ -125,13 +125,17 @@ fn a_warn_list_puts_a_warning_before_links_until_the_target_leaves_it() {
     assert_eq!((flags(&listed), flags(&later)), (json!(["on_warn_list"]), json!([])));
     assert_eq!(terse.get(&format!("/{later}")).status, 302);
     let clear = Some(json!({"standing": "clear"}));
-    terse.api("PUT", &format!("/admin/links/{by_hand}/standing"), clear);
+    terse.api("PUT", &format!("/admin/links/{cleared_by_moderator}/standing"), clear);
 
     file.write("next.example.net\n");
     wait_until("the re-scan warns", || warned(&later));
     wait_until("the other link is cleared", || terse.get(&format!("/{listed}")).status == 302);
     assert_eq!((flags(&listed), flags(&later)), (json!([]), json!(["on_warn_list"])));
-    assert_eq!(terse.get(&format!("/{by_hand}")).status, 302, "a moderator cleared it");
+    assert_eq!(
+        terse.get(&format!("/{cleared_by_moderator}")).status,
+        302,
+        "a moderator cleared it"
+    );
     let suspicious = Some(json!({"standing": "suspicious"}));
     terse.api("PUT", &format!("/admin/links/{later}/standing"), suspicious);
     assert_eq!(metric(&terse, "terse_warn_list_entries"), 1);

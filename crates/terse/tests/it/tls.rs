@@ -21,24 +21,24 @@ use crate::process::{Served, command};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Certificates in a folder, each its own root.
-struct Certificates {
+pub(crate) struct Certificates {
     folder: TempDir,
     roots: RootCertStore,
 }
 
 impl Certificates {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         Self { folder, roots: RootCertStore::empty() }
     }
 
-    fn paths(&self, file: &str) -> (PathBuf, PathBuf) {
+    pub(crate) fn paths(&self, file: &str) -> (PathBuf, PathBuf) {
         let path = |end: &str| self.folder.path().join(format!("{file}.{end}"));
         (path("pem"), path("key"))
     }
 
     /// Writes a certificate for a name, which clients trust from now on.
-    fn write(&mut self, file: &str, name: &str) -> CertificateDer<'static> {
+    pub(crate) fn write(&mut self, file: &str, name: &str) -> CertificateDer<'static> {
         let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).expect("made");
         self.roots.add(made.cert.der().clone()).expect("a root");
         let (certificate, key) = self.paths(file);
@@ -56,7 +56,7 @@ impl Certificates {
         config.tls.key = Paths(paths.iter().map(|(_, path)| path.clone()).collect());
     }
 
-    fn client(&self, protocols: &[&str]) -> Arc<ClientConfig> {
+    pub(crate) fn client(&self, protocols: &[&str]) -> Arc<ClientConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -74,9 +74,9 @@ fn write_pem(path: &Path, kind: &str, der: &[u8]) {
     std::fs::write(path, text).expect("a file");
 }
 
-type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
-fn connect(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) -> TlsStream {
+pub(crate) fn connect(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) -> TlsStream {
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     let socket = TcpStream::connect(address).expect("a connection");
     socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
@@ -85,7 +85,7 @@ fn connect(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) -> TlsSt
 }
 
 /// Sends a request and reads the answer until the server ends the connection as TLS prescribes.
-fn ask(stream: &mut TlsStream, method: &str, path: &str, host: &str) -> String {
+pub(crate) fn ask(stream: &mut TlsStream, method: &str, path: &str, host: &str) -> String {
     let request = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("sent");
     let mut answer = String::new();

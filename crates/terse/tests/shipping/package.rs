@@ -18,7 +18,7 @@ terse --data-dir /var/lib/terse shorten https://example.com/ --alias kept
 curl -sSI http://127.0.0.1:8080/kept | grep -i '^location: https://example.com/'
 
 # systemd understands the units, and they give little away.
-systemd-analyze verify /lib/systemd/system/terse.service /lib/systemd/system/terse-backup.timer
+systemd-analyze verify /lib/systemd/system/terse.service /lib/systemd/system/terse.socket /lib/systemd/system/terse-backup.timer
 systemd-analyze security --offline=true --threshold=19 --no-pager /lib/systemd/system/terse.service >/dev/null
 
 # Manual pages and completions are there, and shells understand them.

@@ -7,6 +7,9 @@ use std::time::SystemTime;
 
 use tempfile::TempDir;
 
+/// The binary under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_terse");
+
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -32,8 +35,8 @@ impl Sandbox {
         Some(Self(temp))
     }
 
-    /// Runs a script with the package in root's home folder. Returns what it printed, and panics with it if the
-    /// script fails.
+    /// Runs a script with the package in root's home folder. Returns what it printed, and panics
+    /// with it if the script fails.
     pub(crate) fn run(&self, text: &str) -> String {
         let (file, package) = (self.0.path().join("script"), package());
         let name = package.file_name().unwrap().to_str().unwrap();
@@ -61,21 +64,25 @@ fn package() -> PathBuf {
     let lock = File::create(folder.join("lock")).unwrap();
     lock.lock().unwrap();
     let package = folder.join("terse_0.1.0_amd64.deb");
-    let program = Path::new(env!("CARGO_BIN_EXE_terse"));
+    let program = Path::new(PROGRAM);
     let parts = ["docs", "deploy", "scripts", "Cargo.toml"].map(|part| newest(&root().join(part)));
     let changed = parts.into_iter().chain([newest(program)]).max().unwrap();
     if newest(&package) > changed {
         return package;
     }
-    // The debug information is most of a debug build.
     let stripped = folder.join("terse");
-    let mut strip = Command::new("strip");
-    assert!(strip.arg("-o").arg(&stripped).arg(program).status().unwrap().success());
+    strip(&stripped);
     let mut pack = script("deb");
     pack.env("COMPRESSION", "none").env("VERSION", "0.1.0");
     let packed = pack.arg(&stripped).arg("amd64").arg(&folder).output().unwrap();
     assert!(packed.status.success(), "{packed:?}");
     package
+}
+
+/// Copies the binary under test without its debug information, which is most of a debug build.
+pub(crate) fn strip(to: &Path) {
+    let mut strip = Command::new("strip");
+    assert!(strip.arg("-o").arg(to).arg(PROGRAM).status().unwrap().success());
 }
 
 /// When a file, or the newest one in a folder, was changed.

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Ends what runs in a process when it is dropped. Unlike a `watch` channel, it wakes those who wait
-/// in the order in which they began to wait, so that a seed replays.
+/// Ends what runs in a process when it is dropped. Unlike a `watch` channel, it wakes those who
+/// wait in the order in which they began to wait, so that a seed replays.
 #[derive(Debug, Default)]
 pub(crate) struct Alive(Arc<State>);
 

@@ -34,7 +34,7 @@ fn pace() -> Pace {
 }
 
 /// What journals and counts the clicks of one process.
-pub(crate) struct Counting {
+pub(crate) struct ClickCounter {
     journal: Option<SimJournal>,
     shipper: LocalShipper,
     /// Whether everything was counted, once the shipper has ended.
@@ -73,7 +73,7 @@ impl World {
             }
         });
         let journal = Some(SimJournal::new(disk, self.dice.clone(), clock, run));
-        *machine.counting.borrow_mut() = Some(Counting { journal, shipper, ended });
+        *machine.counting.borrow_mut() = Some(ClickCounter { journal, shipper, ended });
         true
     }
 
@@ -122,11 +122,19 @@ impl World {
                 code: code.as_bytes(),
                 ..JournalRecord::default()
             };
-            let place = journal.write(&record).expect("a new segment has room");
+            let position = journal.write(&record).expect("a new segment has room");
             let code = code.to_owned();
             let (answered, lost, counted) = (false, false, 0);
             let node = at;
-            ledger.add(JournaledClick { node, code, created_ms, place, answered, lost, counted });
+            ledger.add(JournaledClick {
+                node,
+                code,
+                created_ms,
+                position,
+                answered,
+                lost,
+                counted,
+            });
             return number;
         }
         // The process has ended: the visitor gets no answer.
@@ -135,7 +143,7 @@ impl World {
 
     /// What a server would do that answers first. Only to see that the model finds it.
     async fn journal_after_the_answer(&self, at: usize, code: &str, link: (u64, i64)) {
-        let place = crate::journal::Place { segment: String::new(), from: 0, to: 0 };
+        let position = crate::journal::JournalPosition { segment: String::new(), from: 0, to: 0 };
         let (node, created_ms) = (at, link.1);
         let late = self.on(at, |_| async {
             sleep(Duration::from_millis(20)).await;
@@ -147,7 +155,7 @@ impl World {
                 let code = code.to_owned();
                 let (answered, lost, counted) = (true, false, 0);
                 let click =
-                    JournaledClick { node, code, created_ms, place, answered, lost, counted };
+                    JournaledClick { node, code, created_ms, position, answered, lost, counted };
                 self.ledger.lock().unwrap().add(click);
             }
         }
@@ -238,7 +246,7 @@ impl World {
     async fn restart_fenced(self: &Rc<Self>) -> bool {
         let mut any = false;
         for at in 0..NODES {
-            let has_ended = |one: &Counting| one.ended.get().is_some();
+            let has_ended = |one: &ClickCounter| one.ended.get().is_some();
             if self.machines[at].counting.borrow().as_ref().is_none_or(has_ended) {
                 any = true;
                 self.say(|| format!("node {at} counts no more"));

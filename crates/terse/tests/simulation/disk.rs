@@ -100,8 +100,8 @@ impl SimDisk {
         self.state().dies_after = None;
     }
 
-    /// Creates a segment as its writer does: under another name, with its header, then renamed. None
-    /// of it is synced.
+    /// Creates a segment as its writer does: under another name, with its header, then renamed.
+    /// None of it is synced.
     pub(crate) fn create_segment(&self, name: &str, size: usize, header: &[u8]) {
         let mut bytes = vec![0; size];
         bytes[..header.len()].copy_from_slice(header);
@@ -154,8 +154,8 @@ impl SimDisk {
         }
     }
 
-    /// The power fails. Of each name and each sector that was not synced, the disk has the old state
-    /// or the new; some sectors are torn. Returns how many files changed.
+    /// The power fails. Of each name and each sector that was not synced, the disk has the old
+    /// state or the new; some sectors are torn. Returns how many files changed.
     pub(crate) fn cut_power(&self) -> usize {
         let state = &mut *self.state();
         let mut changed = 0;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use terse_core::Clock;
-use terse_core::clicks::{HEADER, JournalRecord, Journaled, SegmentHeader, finish};
+use terse_core::clicks::{HEADER, JournalRecord, JournalWriteResult, SegmentHeader, finish};
 
 use crate::dice::Dice;
 use crate::disk::SimDisk;
 
 /// Where a record is.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct JournalPosition {
     pub(crate) segment: String,
     pub(crate) from: usize,
     pub(crate) to: usize,
@@ -43,9 +43,9 @@ impl SimJournal {
     }
 
     /// Writes a record, to the next segment if the current one is full.
-    pub(crate) fn write(&mut self, record: &JournalRecord<'_>) -> Option<Place> {
-        if let Some(place) = self.write_into_current(record) {
-            return Some(place);
+    pub(crate) fn write(&mut self, record: &JournalRecord<'_>) -> Option<JournalPosition> {
+        if let Some(position) = self.write_into_current(record) {
+            return Some(position);
         }
         self.finish_current();
         self.current = Some(self.spare.take().unwrap_or_else(|| self.make()));
@@ -53,15 +53,15 @@ impl SimJournal {
         self.write_into_current(record)
     }
 
-    fn write_into_current(&mut self, record: &JournalRecord<'_>) -> Option<Place> {
+    fn write_into_current(&mut self, record: &JournalRecord<'_>) -> Option<JournalPosition> {
         let Segment { name, id, at } = self.current.as_mut()?;
         match self.disk.change(name, |bytes| record.write(bytes, *id, *at))? {
-            Journaled::Next(next) => {
-                let place = Place { segment: name.clone(), from: *at, to: next };
+            JournalWriteResult::Next(next) => {
+                let position = JournalPosition { segment: name.clone(), from: *at, to: next };
                 *at = next;
-                Some(place)
+                Some(position)
             }
-            Journaled::Full => None,
+            JournalWriteResult::Full => None,
         }
     }
 

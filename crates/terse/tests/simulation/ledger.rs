@@ -11,7 +11,7 @@ use terse_core::{Code, Domain, LinkKey};
 use terse_testkit::MemoryClickStore;
 
 use crate::disk::SimDisk;
-use crate::journal::Place;
+use crate::journal::JournalPosition;
 
 /// A click in a journal. Its number is how long its answer took, in microseconds.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct JournaledClick {
     pub(crate) node: usize,
     pub(crate) code: String,
     pub(crate) created_ms: i64,
-    pub(crate) place: Place,
+    pub(crate) position: JournalPosition,
     /// Whether the visitor has the answer.
     pub(crate) answered: bool,
     /// Whether a power cut took the record.
@@ -92,16 +92,20 @@ impl Ledger {
         let waiting =
             |click: &&mut JournaledClick| click.node == node && click.counted == 0 && !click.lost;
         // The reader needs the header of a segment, too.
-        let of = |place: &Place| {
-            let header = disk.part(&place.segment, 0, terse_core::clicks::HEADER);
-            (header, disk.part(&place.segment, place.from, place.to))
+        let of = |position: &JournalPosition| {
+            let header = disk.part(&position.segment, 0, terse_core::clicks::HEADER);
+            (header, disk.part(&position.segment, position.from, position.to))
         };
-        let mut before: Vec<_> =
-            self.clicks.iter_mut().filter(waiting).map(|click| (of(&click.place), click)).collect();
+        let mut before: Vec<_> = self
+            .clicks
+            .iter_mut()
+            .filter(waiting)
+            .map(|click| (of(&click.position), click))
+            .collect();
         disk.cut_power();
         let mut lost = 0;
         for (bytes, click) in &mut before {
-            click.lost = of(&click.place) != *bytes;
+            click.lost = of(&click.position) != *bytes;
             lost += u64::from(click.lost);
         }
         lost

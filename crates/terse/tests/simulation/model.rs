@@ -159,9 +159,9 @@ impl Bucket {
 
 /// Codes and the request that each was issued for.
 #[derive(Debug, Default)]
-pub(crate) struct Issued(HashMap<String, u64>);
+pub(crate) struct IssuedFor(HashMap<String, u64>);
 
-impl Issued {
+impl IssuedFor {
     pub(crate) fn check(&mut self, code: &str, request: u64) -> Result<(), String> {
         match self.0.insert(code.to_owned(), request) {
             Some(other) if other != request => {

@@ -113,7 +113,7 @@ over_the_network! {
         fn announce(key: &LinkKey) -> ();
     }
     impl Outbox {
-        fn outbox(limit: usize) -> OutboxPage;
+        fn outbox(after: Option<u64>, limit: usize) -> OutboxPage;
         fn outbox_done(positions: &[u64]) -> ();
     }
     impl LinkStore {

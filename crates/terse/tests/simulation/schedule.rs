@@ -11,11 +11,11 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep};
 
 use crate::click_store::SimClickStore;
-use crate::counting::Counting;
+use crate::counting::ClickCounter;
 use crate::dice::Dice;
 use crate::disk::SimDisk;
 use crate::ledger::Ledger;
-use crate::model::{Bucket, History, Issued, Trouble};
+use crate::model::{Bucket, History, IssuedFor, Trouble};
 use crate::network::{AFTER_FAULT, SimStore, Weather};
 use crate::node::{CACHE_TTL, Node, reap};
 
@@ -111,7 +111,7 @@ pub(crate) struct Machine {
     /// Its disk, its way to the click store, and the process that journals and counts.
     pub(crate) disk: Arc<SimDisk>,
     pub(crate) click_store: Arc<SimClickStore>,
-    pub(crate) counting: RefCell<Option<Counting>>,
+    pub(crate) counting: RefCell<Option<ClickCounter>>,
     store: Arc<SimStore>,
     pub(crate) node: RefCell<Option<Node>>,
     pub(crate) trouble: RefCell<Trouble>,
@@ -139,7 +139,7 @@ pub(crate) struct World {
     /// The reaper's way to the store, and its clock.
     reaper: (Arc<SimStore>, Clock),
     pub(crate) histories: RefCell<Vec<Rc<RefCell<History>>>>,
-    pub(crate) issued: RefCell<Issued>,
+    pub(crate) issued: RefCell<IssuedFor>,
     outcome: RefCell<Outcome>,
     requests: Cell<u64>,
 }

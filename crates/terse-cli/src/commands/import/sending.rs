@@ -1,16 +1,15 @@
 //! Sends rows to the server, and reads what became of each.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use http::Method;
 use serde_json::Value;
-use terse_core::import_file::{RejectedRow, Row};
+use terse_core::import_file::{RejectedRow, Row, RowAnswer, answers_in, request_of};
 use terse_core::{ImportRowConflict, ImportRowKey, SeenImportRows};
 
-use crate::client::ApiClient;
+use crate::client::{ApiClient, parse};
 use crate::problem::Problem;
 
 /// How often a request to a busy server is repeated.
@@ -20,7 +19,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The results of the rows of a batch.
 #[derive(Default)]
-pub(super) struct Sent {
+pub(super) struct SentRows {
     pub(super) created: u64,
     pub(super) existing: u64,
     pub(super) refused: Vec<RejectedRow>,
@@ -38,27 +37,14 @@ struct Importable {
 
 /// Hashes of what rows claim.
 pub(super) fn keys_of(rows: &[Row]) -> HashSet<u64> {
-    rows.iter().map(key_of).collect()
-}
-
-/// A hash of what a row claims: its code, in lower case because look-alikes exclude each other, or
-/// its target where the code will be generated.
-fn key_of(row: &Row) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let text = |name: &str| row.body.get(name).and_then(Value::as_str);
-    text("domain").hash(&mut hasher);
-    match text("short_code") {
-        Some(code) => code.to_ascii_lowercase().hash(&mut hasher),
-        None => text("long_url").hash(&mut hasher),
-    }
-    hasher.finish()
+    rows.iter().map(Row::claim).collect()
 }
 
 /// Splits rows into rounds, so that no two rows of one round claim the same code or target.
 fn rounds(rows: &[Row]) -> Vec<Vec<&Row>> {
     let (mut rounds, mut seen) = (Vec::<Vec<&Row>>::new(), HashMap::<u64, usize>::new());
     for row in rows {
-        let round = seen.entry(key_of(row)).or_default();
+        let round = seen.entry(row.claim()).or_default();
         if *round == rounds.len() {
             rounds.push(Vec::new());
         }
@@ -75,8 +61,8 @@ pub(super) fn send(
     path: &str,
     dry_run: bool,
     rows: &[Row],
-) -> anyhow::Result<Sent> {
-    let mut sent = Sent { importable: dry_run.then(Vec::new), ..Sent::default() };
+) -> anyhow::Result<SentRows> {
+    let mut sent = SentRows { importable: dry_run.then(Vec::new), ..SentRows::default() };
     // A dry run compares rows of one file itself: the server does not know which earlier rows would
     // be refused.
     let rounds = if dry_run { rounds(rows) } else { vec![rows.iter().collect()] };
@@ -90,17 +76,16 @@ fn send_round(
     api: &ApiClient,
     path: &str,
     mut left: Vec<&Row>,
-    sent: &mut Sent,
+    sent: &mut SentRows,
 ) -> anyhow::Result<()> {
     let mut attempt = 0;
     while !left.is_empty() {
-        let bodies: Vec<_> = left.iter().map(|row| &row.body).collect();
-        let answer = api.call_with(&Method::POST, path, Some(serde_json::to_vec(&bodies)?))?;
+        let answer = api.call_raw(&Method::POST, path, Some(request_of(&left)))?;
         let mut busy = Vec::new();
         match answer.status {
             200 | 201 | 207 => busy = sent.read(&left, &answer.body)?,
             429 | 500.. if attempt + 1 < ATTEMPTS => busy.clone_from(&left),
-            _ => return Err(Problem::read(answer.status, &answer.body).into()),
+            status => return Err(Problem::read(status, &parse(status, &answer.body)?).into()),
         }
         left = busy;
         if !left.is_empty() {
@@ -114,23 +99,16 @@ fn send_round(
     Ok(())
 }
 
-impl Sent {
+impl SentRows {
     /// Counts the results. Returns the rows that were neither accepted nor refused.
-    fn read<'r>(&mut self, rows: &[&'r Row], body: &Value) -> anyhow::Result<Vec<&'r Row>> {
-        let Some(results) = body
-            .get("results")
-            .and_then(Value::as_array)
-            .filter(|results| results.len() == rows.len())
-        else {
+    fn read<'r>(&mut self, rows: &[&'r Row], body: &[u8]) -> anyhow::Result<Vec<&'r Row>> {
+        let Some(answers) = answers_in(body).filter(|answers| answers.len() == rows.len()) else {
             bail!("the response does not cover every row: is this a terse server?");
         };
         let mut busy = Vec::new();
-        for (place, result) in results.iter().enumerate() {
-            let number = |name: &str| result.get(name).and_then(Value::as_u64);
-            let index =
-                number("index").and_then(|index| usize::try_from(index).ok()).unwrap_or(place);
+        for (place, RowAnswer { index, status, problem }) in answers.into_iter().enumerate() {
+            let index = index.unwrap_or(place);
             let row = *rows.get(index).context("the response names a row that was not sent")?;
-            let status = number("status").unwrap_or_default();
             if let (Some(importable), 200 | 201) = (&mut self.importable, status) {
                 let (short_code, is_new) = (row.code(), status == 201);
                 importable.extend(claim_of(row).map(|claim| Importable {
@@ -145,10 +123,7 @@ impl Sent {
                 200 => self.existing += 1,
                 429 | 500..=599 => busy.push(row),
                 status => {
-                    let problem = Problem::read(
-                        u16::try_from(status).unwrap_or(400),
-                        result.get("problem").unwrap_or(&Value::Null),
-                    );
+                    let problem = Problem::read(status, &problem);
                     self.refused.push(RejectedRow {
                         line: row.line,
                         short_code: row.code(),

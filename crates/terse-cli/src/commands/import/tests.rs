@@ -138,12 +138,12 @@ fn rows(from: usize, to: usize) -> String {
 fn a_file_is_handed_over_in_batches_and_twice_is_harmless() {
     let bench = Bench::new(Api::default());
     let file = bench.path("links.csv");
-    std::fs::write(&file, format!("long_url,alias\n{}", rows(0, 1100))).unwrap();
+    std::fs::write(&file, format!("long_url,alias\n{}", rows(0, 2 * BATCH + 100))).unwrap();
     assert!(bench.import(&file, &[]).unwrap());
     bench.api.batches.lock().unwrap().sort_unstable();
-    assert_eq!(*bench.api.batches.lock().unwrap(), [100, 500, 500]);
+    assert_eq!(*bench.api.batches.lock().unwrap(), [100, BATCH, BATCH]);
     assert!(bench.import(&file, &[]).unwrap());
-    assert_eq!(bench.api.links.lock().unwrap().len(), 1100);
+    assert_eq!(bench.api.links.lock().unwrap().len(), 2 * BATCH + 100);
     assert!(!ImportPosition::path(&file).exists());
 }
 
@@ -167,15 +167,14 @@ fn refused_rows_are_reported_and_fail_the_command_unless_lenient() {
 
 #[test]
 fn an_interrupted_import_goes_on_where_it_stopped() {
-    let mut bench = Bench::new(Api { full_at: Some(500), ..Api::default() });
+    let mut bench = Bench::new(Api { full_at: Some(BATCH), ..Api::default() });
     let file = bench.path("links.csv");
-    let text = format!("long_url,alias\n{}", rows(0, 1200));
+    let text = format!("long_url,alias\n{}", rows(0, 2 * BATCH + 200));
     std::fs::write(&file, &text).unwrap();
     let error = format!("{:#}", bench.import(&file, &[]).unwrap_err());
-    assert!(
-        error.contains("after 500 rows; repeat the command to continue from there: no more (full)"),
-        "{error}"
-    );
+    let expected =
+        format!("after {BATCH} rows; repeat the command to continue from there: no more (full)");
+    assert!(error.contains(&expected), "{error}");
     assert!(ImportPosition::path(&file).exists());
 
     bench.api.full_at = None;
@@ -185,8 +184,8 @@ fn an_interrupted_import_goes_on_where_it_stopped() {
     bench.api.batches.lock().unwrap().clear();
     assert!(bench.import(&file, &[]).unwrap());
     bench.api.batches.lock().unwrap().sort_unstable();
-    assert_eq!(*bench.api.batches.lock().unwrap(), [200, 500]);
-    assert_eq!(bench.api.links.lock().unwrap().len(), 1200);
+    assert_eq!(*bench.api.batches.lock().unwrap(), [200, BATCH]);
+    assert_eq!(bench.api.links.lock().unwrap().len(), 2 * BATCH + 200);
     assert!(!ImportPosition::path(&file).exists());
 }
 
@@ -207,7 +206,9 @@ fn of_rows_with_the_same_code_the_last_is_sent_last() {
     let file = bench.path("links.csv");
     // The fake keeps the last one; a store keeps the first one. In both cases the order counts.
     let again: String = (0..6)
-        .map(|n| format!("https://e.com/again-{n},SAME\n{}", rows(n * 500, n * 500 + 499)))
+        .map(|n| {
+            format!("https://e.com/again-{n},SAME\n{}", rows(n * BATCH, n * BATCH + BATCH - 1))
+        })
         .collect();
     std::fs::write(&file, format!("long_url,alias\n{again}")).unwrap();
     assert!(bench.import(&file, &[]).unwrap());
@@ -230,16 +231,16 @@ fn a_dry_run_changes_nothing_and_is_no_part_of_an_import() {
     assert!(std::fs::read_to_string(report).unwrap().contains("2,refused,xyz,long_url"));
 
     // Of an interrupted import it tries all rows, and leaves the position.
-    let mut bench = Bench::new(Api { full_at: Some(500), ..Api::default() });
+    let mut bench = Bench::new(Api { full_at: Some(BATCH), ..Api::default() });
     let file = bench.path("links.csv");
-    std::fs::write(&file, format!("long_url,alias\n{}", rows(0, 1200))).unwrap();
+    std::fs::write(&file, format!("long_url,alias\n{}", rows(0, 2 * BATCH + 200))).unwrap();
     bench.import(&file, &[]).unwrap_err();
     let position = std::fs::read(ImportPosition::path(&file)).unwrap();
     bench.api.full_at = None;
     bench.api.batches.lock().unwrap().clear();
     assert!(bench.import(&file, &["--dry-run"]).unwrap());
-    assert_eq!(bench.api.batches.lock().unwrap().iter().sum::<usize>(), 1200);
-    assert_eq!(bench.api.links.lock().unwrap().len(), 500);
+    assert_eq!(bench.api.batches.lock().unwrap().iter().sum::<usize>(), 2 * BATCH + 200);
+    assert_eq!(bench.api.links.lock().unwrap().len(), BATCH);
     assert_eq!(std::fs::read(ImportPosition::path(&file)).unwrap(), position);
 }
 
@@ -251,7 +252,7 @@ fn a_dry_run_foresees_rows_that_meet_an_earlier_one() {
     let text = format!(
         "long_url,alias\nhttps://e.com/a,SAME\nftp://e.com/,LATER\nhttps://e.com/free,\n{}\
          https://e.com/b,SAME\nhttps://E.com/a,SAME\nhttps://e.com/b,LATER\nhttps://e.com/free,\n",
-        rows(0, 1200)
+        rows(0, 2 * BATCH + 200)
     );
     std::fs::write(&file, text).unwrap();
     let report = bench.path("report.jsonl");
@@ -260,7 +261,7 @@ fn a_dry_run_foresees_rows_that_meet_an_earlier_one() {
     let report = std::fs::read_to_string(report).unwrap();
     let refused: Vec<Value> = report.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let lines: Vec<_> = refused.iter().map(|row| row["line"].as_u64().unwrap()).collect();
-    assert_eq!(lines, [3, 1205], "{report}");
+    assert_eq!(lines, [3, 2 * BATCH as u64 + 205], "{report}");
     assert_eq!(refused[1]["short_code"], "SAME");
     assert!(refused[1]["reason"].as_str().unwrap().contains("an earlier row has this code"));
 }

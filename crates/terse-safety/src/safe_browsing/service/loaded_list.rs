@@ -48,7 +48,8 @@ struct Entry {
 pub(crate) struct FetchResult {
     /// The entries changed, or there were none before.
     pub(crate) changed: bool,
-    /// The lists were missing or too old before, so links may have been created unscreened.
+    /// The lists were missing or too old before, so links may have been created with the flag
+    /// `unscreened`.
     pub(crate) back: bool,
     /// How many lists did not match the server's and must be fetched in full.
     pub(crate) reset: usize,

@@ -1,4 +1,4 @@
-//! Screens links again that could not be screened when they were created or when the lists changed:
+//! Scans links again that could not be scanned when they were created or when the lists changed:
 //! the job asks the server first.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Revisit {
     pub(crate) target: Target,
 }
 
-/// Asks the server about links that could not be screened, and screens them again.
+/// Asks the server about links that could not be scanned, and scans them again.
 pub(super) struct Revisits {
     service: Arc<SafeBrowsingService>,
     links: Arc<Links>,
@@ -74,7 +74,7 @@ impl Job for Revisits {
         counter.fetch_add(count, Ordering::Relaxed);
         while let Some(Revisit { key, .. }) = self.batch.pop() {
             if let Err(error) = self.links.rescreen(&key).await {
-                tracing::warn!(%error, "a link could not be screened again; the next re-scan does");
+                tracing::warn!(%error, "a link could not be scanned again; the next re-scan does");
             }
         }
         Ok(NextRun::Interval)

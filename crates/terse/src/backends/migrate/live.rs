@@ -1,10 +1,11 @@
 //! Moves the files of a server that runs.
 //!
 //! While the server goes on, the command copies its links, and copies again what has changed since.
-//! Then it keeps the server from writing (a lock of SQLite on each file), copies the rest, compares,
-//! and releases the database to nodes. From the lock until the server is stopped, links redirect and
-//! nothing can be changed. Clicks are locked from the beginning: they wait in the journal, which the
-//! first node counts into the database.
+//! It then keeps the server from counting clicks and copies those: later ones wait in the journal,
+//! which the first node counts into the database. At last it keeps the server from writing at all (a
+//! lock of SQLite on each file), copies the rest, compares, and releases the database to nodes. A
+//! fence in the files replaces the locks before: from then on links redirect and nothing can be
+//! changed, also if the command is killed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,12 +14,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use terse_core::LinkKey;
 use terse_core::transfer::{Digest, MovedLink};
-use terse_embedded::{DataDir, DataDirError, LinksFile, WriteLock};
+use terse_embedded::{DataDir, DataDirError, LinksFile, LockGuard, WriteLock};
 use terse_postgres::DatabaseImport;
 use tokio::runtime::Runtime;
 
 use super::super::{MigratedCounts, embedded, postgres};
-use super::{LINKS, Move};
+use super::{LINKS, Move, progress};
 use crate::config::{Config, PostgresUrl};
 
 /// How long a write of the server may be under way.
@@ -38,8 +39,12 @@ struct Chunk {
     links: Digest,
 }
 
-struct Live<'a> {
-    of: Move<'a>,
+/// Copies the links of a server that changes them meanwhile.
+struct Links<'a> {
+    config: &'a Config,
+    runtime: &'a Runtime,
+    say: &'a dyn Fn(String),
+    links: LinksFile,
     import: DatabaseImport,
     chunks: Vec<Chunk>,
 }
@@ -53,80 +58,194 @@ pub(super) fn migrate(
     say: &dyn Fn(String),
 ) -> anyhow::Result<MigratedCounts> {
     let runtime = Runtime::new().context("starting the threads")?;
+    let server = RunningServer::of(folder)?;
     let links = open_links(config)?;
+    let options = postgres::transfer_options(config, to);
+    let leases = links.leases().context("reading the links")?;
+    let begun = DatabaseImport::begin(&options, links.identity(), &leases);
+    let import = runtime.block_on(begun)?;
+    let files = [config.store_file(), config.registry_file(), config.clicks_file()];
+    // Of a move that was killed just before its end.
+    files.iter().try_for_each(|file| terse_embedded::remove_fence(file))?;
+    let mut copier = Links { config, runtime: &runtime, say, links, import, chunks: Vec::new() };
+    copier.copy(MAX_ROUNDS)?;
+
     let clicks_lock = WriteLock::take(&config.clicks_file(), LOCK_WAIT)
         .context("keeping the server from counting clicks")?;
     say("clicks wait in the journal from now on".to_owned());
     let copy = CopyFolder::new(folder).context("creating a folder for a copy of the clicks")?;
     let mut copied = config.clone();
-    (copied.data_dir, copied.clicks.store) = (copy.0.clone(), None);
+    (copied.data_dir, copied.clicks.store) = (copy.folder.path().to_owned(), None);
     terse_embedded::backup_clicks(&config.clicks_file(), &copied.clicks_file())
         .context("copying the clicks")?;
-    let options = postgres::options(config, to);
-    let leases = links.leases().context("reading the links")?;
-    let begun = DatabaseImport::begin(&options, links.identity(), &leases);
-    let import = runtime.block_on(begun)?;
     let of = Move {
         config,
         options,
-        links,
+        links: open_links(config)?,
         clicks: runtime.block_on(embedded::open_clicks(&copied))?.0,
         clicks_file: copied.clicks_file(),
+        journal: Some(JournalWatch::new(config)),
         runtime: &runtime,
         say,
     };
-    let mut live = Live { of, import, chunks: Vec::new() };
-    live.copy_links(MAX_ROUNDS)?;
-    runtime.block_on(live.import.clear_clicks())?;
-    let (subjects, clicks) = live.of.move_clicks(&live.import)?;
-    live.copy_links(1)?;
+    runtime.block_on(copier.import.clear_clicks())?;
+    let (subjects, clicks) = of.move_clicks(&copier.import)?;
+    copier.copy(1)?;
+    if let Some(journal) = &of.journal {
+        journal.check()?;
+    }
 
     let read_only = Instant::now();
     let lock =
         |file: &Path| WriteLock::take(file, LOCK_WAIT).context("keeping the server from writing");
-    let locks = (lock(&config.store_file())?, lock(&config.registry_file())?);
+    let locks = [lock(&config.store_file())?, lock(&config.registry_file())?, clicks_lock];
     say("the server is read-only from now on: links redirect, and nothing can be changed".into());
-    live.of.links = open_links(config)?;
-    let links = live.copy_changes()?.0;
-    live.delete_purged(links)?;
-    let leases = live.of.links.leases().context("reading the links")?;
-    runtime.block_on(live.import.raise_leases(&leases))?;
-    let rows = live.of.move_tables(&live.import)?;
-    runtime.block_on(live.import.finish())?;
+    copier.links = open_links(config)?;
+    let links = copier.copy_changes()?.0;
+    copier.delete_purged(links)?;
+    if let Some(journal) = &of.journal {
+        journal.check()?;
+    }
+    let leases = copier.links.leases().context("reading the links")?;
+    runtime.block_on(copier.import.raise_leases(&leases))?;
+    let rows = of.move_tables(&copier.import)?;
+    for lock in locks {
+        lock.fence().context("keeping the server from writing")?;
+    }
+    if let Err(error) = runtime.block_on(copier.import.finish()) {
+        // The answer may be lost, and not the commit. Only one of both sides may accept writes.
+        match runtime.block_on(copier.import.is_finished()) {
+            Ok(true) => {}
+            Ok(false) => {
+                files.iter().try_for_each(|file| terse_embedded::remove_fence(file))?;
+                return Err(error.into());
+            }
+            Err(_) => {
+                return Err(anyhow::Error::from(error).context(
+                    "whether the database has everything is not known, so the files stay closed to \
+                     writes. When the database answers again, run the command again: if it says \
+                     that the move has finished, set store to the database; otherwise it continues",
+                ));
+            }
+        }
+    }
     say(format!(
         "everything is in the database, {} ms after the server became read-only. Now set store to \
          the database and restart the server: this command waits until it has stopped",
         read_only.elapsed().as_millis()
     ));
-    let stopped = wait_for_end(folder, wait)?;
+    let stopped = server.wait_for_end(folder, wait)?;
     let read_only_ms = u64::try_from(read_only.elapsed().as_millis()).unwrap_or(u64::MAX);
-    drop((locks, clicks_lock));
     ensure!(
         stopped,
-        "the server was not stopped for {} seconds and can write to its files again: what it \
-         writes now is not in the database. Stop it, and use the database",
+        "everything is in the database, and the server was not stopped for {} seconds. It stays \
+         read-only: set store to the database, and restart it",
         wait.as_secs()
     );
     Ok(MigratedCounts { links, rows, subjects, clicks, read_only_ms: Some(read_only_ms) })
 }
 
-/// A folder for the copy of the clicks. Of a move that was killed, it is still there.
-struct CopyFolder(PathBuf);
+/// A server that was running when the move began.
+struct RunningServer {
+    pid: Option<u32>,
+    /// The key that it has written for commands: another one for each run.
+    key: Option<String>,
+}
+
+impl RunningServer {
+    fn of(folder: &DataDir) -> anyhow::Result<Self> {
+        let pid = match folder.lock() {
+            Err(DataDirError::InUse { pid, .. }) => pid,
+            locked => locked.map(|_| None)?,
+        };
+        Ok(Self { pid, key: run_key(folder) })
+    }
+
+    /// Whether the server has stopped in time. Another one may run on the folder by then.
+    fn wait_for_end(&self, folder: &DataDir, wait: Duration) -> anyhow::Result<bool> {
+        let begun = Instant::now();
+        loop {
+            // Process ids of containers are often the same. The file is missing while a server
+            // starts.
+            let key = run_key(folder);
+            if self.key.is_some() && key.is_some() && key != self.key {
+                return Ok(true);
+            }
+            match folder.lock() {
+                Ok(_) => return Ok(true),
+                Err(DataDirError::InUse { pid, .. }) if pid.is_some() && pid != self.pid => {
+                    return Ok(true);
+                }
+                Err(DataDirError::InUse { .. }) if begun.elapsed() < wait => {
+                    std::thread::sleep(POLL_INTERVAL);
+                }
+                Err(DataDirError::InUse { .. }) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn run_key(folder: &DataDir) -> Option<String> {
+    folder.read_run().ok().flatten().map(|run| run.key)
+}
+
+/// The journal in which clicks wait while they are copied. A full journal drops clicks.
+pub(super) struct JournalWatch {
+    folder: PathBuf,
+    limit: u64,
+    /// Its size when clicks began to wait: parts of it may be reserved, and empty.
+    at_first: u64,
+}
+
+impl JournalWatch {
+    fn new(config: &Config) -> Self {
+        let folder = config.data_dir.join("journal");
+        let at_first = size_of(&folder);
+        Self { folder, limit: config.clicks.journal_size.bytes(), at_first }
+    }
+
+    /// An error if the journal is nearly full: the server must count again.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let size = size_of(&self.folder);
+        ensure!(
+            size <= self.at_first || size < self.limit / 5 * 4,
+            "the clicks that wait have nearly filled the journal: the server counts them again. \
+             Raise clicks.journal_size ({} bytes), restart the server, and run the command again; \
+             or stop the server and move without --live",
+            self.limit
+        );
+        Ok(())
+    }
+}
+
+fn size_of(folder: &Path) -> u64 {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+}
+
+/// A folder for the copy of the clicks. A server that starts removes one that a killed move has
+/// left, which nothing locks.
+struct CopyFolder {
+    folder: DataDir,
+    _lock: LockGuard,
+}
 
 impl CopyFolder {
-    fn new(folder: &DataDir) -> io::Result<Self> {
-        let path = folder.path().join("migrating");
+    fn new(folder: &DataDir) -> anyhow::Result<Self> {
+        let path = folder.path().join(embedded::MIGRATING);
         match std::fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => std::fs::create_dir(&path)?,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
         }
-        Ok(Self(path))
+        let folder = DataDir::open(&path)?;
+        Ok(Self { _lock: folder.lock()?, folder })
     }
 }
 
 impl Drop for CopyFolder {
     fn drop(&mut self) {
-        let _left = std::fs::remove_dir_all(&self.0);
+        let _left = std::fs::remove_dir_all(self.folder.path());
     }
 }
 
@@ -134,28 +253,13 @@ fn open_links(config: &Config) -> anyhow::Result<LinksFile> {
     LinksFile::open(&config.store_file()).context("reading the links")
 }
 
-/// Whether the server has stopped in time.
-fn wait_for_end(folder: &DataDir, wait: Duration) -> anyhow::Result<bool> {
-    let begun = Instant::now();
-    loop {
-        match folder.lock() {
-            Ok(_) => return Ok(true),
-            Err(DataDirError::InUse { .. }) if begun.elapsed() < wait => {
-                std::thread::sleep(POLL_INTERVAL);
-            }
-            Err(DataDirError::InUse { .. }) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-impl Live<'_> {
+impl Links<'_> {
     /// Copies changed links until few change meanwhile.
-    fn copy_links(&mut self, rounds: usize) -> anyhow::Result<()> {
+    fn copy(&mut self, rounds: usize) -> anyhow::Result<()> {
         for _ in 0..rounds {
-            self.of.links = open_links(self.of.config)?;
+            self.links = open_links(self.config)?;
             let (links, changed) = self.copy_changes()?;
-            (self.of.say)(format!("{links} links, {changed} of them written"));
+            (self.say)(format!("{links} links, {changed} of them written"));
             if changed < FEW_CHANGES {
                 break;
             }
@@ -181,15 +285,15 @@ impl Live<'_> {
             }
         }
         loop {
-            let some = self.of.links.links(after, LINKS).context("reading the links")?;
+            let some = self.links.links(after, LINKS).context("reading the links")?;
             let Some(last) = some.last() else { return Ok((links, written)) };
             let to = last.position;
             let count = some.len();
             links += count as u64;
             written += self.write(after, to, &[some])?;
-            self.of.progress("links", links, count);
+            progress(self.say, "links", links, count);
             // A long transaction would keep SQLite from shortening its log.
-            self.of.links.refresh().context("reading the links")?;
+            self.links.refresh().context("reading the links")?;
             after = to;
         }
     }
@@ -198,7 +302,7 @@ impl Live<'_> {
     fn pages(&self, mut after: i64, to: i64) -> anyhow::Result<Vec<Vec<MovedLink>>> {
         let mut pages = Vec::new();
         loop {
-            let page = self.of.links.links_to(after, to, LINKS).context("reading the links")?;
+            let page = self.links.links_to(after, to, LINKS).context("reading the links")?;
             let Some(last) = page.last() else { return Ok(pages) };
             after = last.position;
             pages.push(page);
@@ -210,7 +314,7 @@ impl Live<'_> {
         let mut written = 0;
         for (n, page) in pages.iter().enumerate() {
             let sync = self.import.sync_links(page);
-            written += self.of.runtime.block_on(sync).context("writing links")?;
+            written += self.runtime.block_on(sync).context("writing links")?;
             let mut links = Digest::default();
             page.iter().for_each(|moved| moved.digest(&mut links));
             let is_last = n + 1 == pages.len();
@@ -226,7 +330,7 @@ impl Live<'_> {
 
     /// Deletes links that were purged since they were copied. The server writes nothing meanwhile.
     fn delete_purged(&self, links: u64) -> anyhow::Result<()> {
-        let runtime = self.of.runtime;
+        let runtime = self.runtime;
         if runtime.block_on(self.import.count_links())? > links {
             let mut after: Option<LinkKey> = None;
             loop {
@@ -234,7 +338,7 @@ impl Live<'_> {
                 let Some(last) = keys.last().cloned() else { break };
                 let mut gone = Vec::new();
                 for key in keys {
-                    if !self.of.links.contains(&key).context("reading the links")? {
+                    if !self.links.contains(&key).context("reading the links")? {
                         gone.push(key);
                     }
                 }

@@ -136,6 +136,32 @@ fn links_in_use_are_in_memory_again_after_a_restart() {
 }
 
 #[test]
+fn without_its_file_a_restart_reads_the_links_with_the_most_clicks() {
+    let mut terse = TestTerse::start();
+    for n in 0..20 {
+        terse.alias(&format!("warm-{n}"), "https://example.com/");
+    }
+    terse.restart();
+    for n in 0..10 {
+        assert_eq!(terse.get(&format!("/warm-{n}")).status, 302);
+    }
+    wait_until("the clicks are counted", || {
+        let top = terse.api("GET", "/top?owner=all&limit=20", None).json();
+        top["links"].as_array().unwrap().len() == 10
+    });
+    terse.stop();
+    // As after a crash, or in a folder that was restored from a backup.
+    std::fs::remove_file(terse.config.data_dir.join("hot-links")).unwrap();
+    terse.restart();
+    wait_until("links are read", || metric(&terse, "terse_cache_routes") >= 10.0);
+    for n in 0..10 {
+        assert_eq!(terse.get(&format!("/warm-{n}")).status, 302);
+    }
+    assert_eq!(metric(&terse, r#"terse_cache_total{result="miss"}"#), 0.0);
+    assert_eq!(metric(&terse, "terse_cache_routes"), 10.0, "only those that were visited");
+}
+
+#[test]
 fn after_a_restart_the_most_visited_links_are_in_memory_first() {
     let mut terse = TestTerse::with(|config| config.cache.size = "1MiB".parse().ok());
     // Half of the cache holds some of these, not all.

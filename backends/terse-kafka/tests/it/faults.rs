@@ -1,0 +1,74 @@
+//! Brokers and stores that fail.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use terse_core::clicks::ClickStore;
+use terse_testkit::{KafkaServer, MemoryClickStore, PostgresServer};
+
+use crate::support::{Node, RunningWorker, bus, clicks, wait, wait_for_total};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_click_is_counted_once_while_the_broker_is_killed_and_frozen() {
+    let (kafka, database) = (KafkaServer::start(), PostgresServer::shared().fresh());
+    let (url, store) = (kafka.fresh(), clicks(&database).await);
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = Node::open(1, bus(&url, &database, &store, folder.path()).await).await;
+    let worker = RunningWorker::start(&url, &store).await;
+    let counts = node.bus.counts();
+    let publishing = tokio::spawn(async move {
+        let begun = std::time::Instant::now();
+        let mut rounds = 0;
+        while rounds < 60 || begun.elapsed() < Duration::from_secs(12) {
+            node.publish(1 + rounds % 7).await;
+            rounds += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        node.at
+    });
+    wait("messages are published", || counts.published.load(Ordering::Relaxed) > 20).await;
+    let kafka = tokio::task::spawn_blocking(move || {
+        kafka.kill();
+        kafka.run();
+        kafka
+    });
+    let kafka = kafka.await.unwrap();
+    let before = counts.published.load(Ordering::Relaxed);
+    wait("it goes on", || counts.published.load(Ordering::Relaxed) > before + 10).await;
+    kafka.freeze();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    kafka.thaw();
+    let sent = publishing.await.unwrap();
+    wait_for_total(&store, sent).await;
+    assert_eq!(worker.set_aside(), 0);
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clicks_wait_in_kafka_while_the_store_fails() {
+    let (kafka, database) = (KafkaServer::shared(), PostgresServer::shared().fresh());
+    let (url, memory) = (kafka.fresh(), Arc::new(MemoryClickStore::new()));
+    let store: Arc<dyn ClickStore> = memory.clone();
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = Node::open(1, bus(&url, &database, &store, folder.path()).await).await;
+    let worker = RunningWorker::start(&url, &store).await;
+    node.publish(10).await;
+    wait_for_total(&store, 10).await;
+    memory.fail(true);
+    for _ in 0..5 {
+        node.publish(10).await;
+    }
+    let failures = || worker.counts.store_failures.load(Ordering::Relaxed);
+    wait("it is tried again and again", || failures() > 5).await;
+    // The answers are lost, but not the clicks.
+    memory.lose_answers(true);
+    memory.fail(false);
+    let before = failures();
+    wait("answers are lost", || failures() > before + 2).await;
+    memory.lose_answers(false);
+    wait_for_total(&store, 60).await;
+    wait("the lag is gone", || worker.counts.lag_messages.load(Ordering::Relaxed) == 0).await;
+    assert_eq!(worker.set_aside(), 0);
+    worker.stop().await;
+}
