@@ -17,7 +17,7 @@ use crate::operator::{Contact, Logo, Operator, OperatorName, PageUrl};
 /// The largest number of links in the footer.
 pub const MAX_FOOTER_LINKS: usize = 4;
 /// The longest label of a link in the footer, in characters.
-const MAX_LABEL: usize = 40;
+pub const MAX_FOOTER_LABEL: usize = 40;
 /// The largest logo in octets. Every node keeps it in memory.
 pub const MAX_BRANDING_LOGO: usize = 64 * 1024;
 
@@ -84,7 +84,7 @@ impl FooterLink {
     /// Checks both parts. The URL must be https.
     pub fn parse(label: &str, url: &str) -> Result<Self, &'static str> {
         let label = label.trim();
-        let fits = (1..=MAX_LABEL).contains(&label.chars().count());
+        let fits = (1..=MAX_FOOTER_LABEL).contains(&label.chars().count());
         if !fits || label.chars().any(char::is_control) {
             return Err("needs a label of 1 to 40 characters on one line");
         }

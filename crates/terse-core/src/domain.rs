@@ -10,6 +10,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub struct Domain(Arc<str>);
 
 impl Domain {
+    /// The longest name of a host, in bytes (RFC 1035, without the last dot).
+    pub const MAX: usize = 253;
+
     /// The domain of `base_url`.
     pub fn primary() -> Self {
         Self("".into())

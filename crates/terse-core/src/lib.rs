@@ -68,7 +68,8 @@ pub mod webhooks;
 
 pub use aliases::UnwantedAliases;
 pub use branding::{
-    AccentColour, Branding, EffectiveOperator, FooterLink, MAX_BRANDING_LOGO, MAX_FOOTER_LINKS,
+    AccentColour, Branding, EffectiveOperator, FooterLink, MAX_BRANDING_LOGO, MAX_FOOTER_LABEL,
+    MAX_FOOTER_LINKS,
 };
 pub use certificate_status::{CertificateState, CertificateStatus, NoCertificates};
 pub use changes::{
@@ -115,14 +116,14 @@ pub use log_limit::LogLimit;
 pub use mail::{EmailAddress, Mail, MailError, MailQueue, MailRequest, MailTransport, QueuedMail};
 pub use notices::Notices;
 pub use object_storage::ObjectStorage;
-pub use operator::{Contact, Logo, Operator, OperatorName, PageUrl};
+pub use operator::{Contact, Logo, MAX_CONTACT, Operator, OperatorName, PageUrl};
 pub use outbox::{
     DrainedPage, EventId, LaterEntry, Outbox, OutboxDrain, OutboxEntry, OutboxEvent, OutboxPage,
     OutboxRow,
 };
 pub use outcome::{Answered, ExceededLimit, VisitDecision};
 pub use page_language::PageLanguage;
-pub use password::{PasswordError, PasswordHash, PasswordHasher};
+pub use password::{MAX_PASSWORD_LEN, PasswordError, PasswordHash, PasswordHasher};
 pub use patch::{LinkPatch, MAX_TTL, PatchField};
 pub use principal::{AccessError, Credential, Principal};
 pub use proxies::{Proxies, ProxyRange};

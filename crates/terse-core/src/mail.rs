@@ -18,14 +18,15 @@ use crate::time::Timestamp;
 
 /// How many mails wait at most.
 const MAX_WAITING: usize = 200;
-/// The longest address, in bytes (RFC 5321).
-const MAX_ADDRESS: usize = 254;
 
 /// An address that mail can be sent to: ASCII, without quotes and comments.
 #[derive(Clone, Eq, PartialEq)]
 pub struct EmailAddress(Box<str>);
 
 impl EmailAddress {
+    /// The longest address, in bytes (RFC 5321).
+    pub const MAX: usize = 254;
+
     /// Checks and parses an address.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -38,7 +39,7 @@ impl EmailAddress {
                 && !label.starts_with('-')
                 && !label.ends_with('-')
         };
-        let fits = text.len() <= MAX_ADDRESS
+        let fits = text.len() <= Self::MAX
             && (1..=64).contains(&local.len())
             && local.bytes().all(plain)
             && !local.split('.').any(str::is_empty)

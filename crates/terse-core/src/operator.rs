@@ -7,10 +7,8 @@ use url::Url;
 
 use crate::branding::{AccentColour, FooterLink};
 
-/// The longest name in characters.
-const MAX_NAME: usize = 64;
-/// The longest contact or URL in octets.
-const MAX_CONTACT: usize = 512;
+/// The longest contact or URL of an operator, in octets.
+pub const MAX_CONTACT: usize = 512;
 /// The largest logo in octets.
 const MAX_LOGO: usize = 256 * 1024;
 /// The greatest width and height of a PNG that terse draws into QR codes, in pixels.
@@ -35,16 +33,21 @@ pub struct Operator {
     pub links: Vec<FooterLink>,
 }
 
-/// The name of an operator: 1 to 64 characters on one line.
+/// The name of an operator: 1 to [`OperatorName::MAX`] characters on one line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OperatorName(Box<str>);
+
+impl OperatorName {
+    /// The longest name, in characters.
+    pub const MAX: usize = 64;
+}
 
 impl FromStr for OperatorName {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim();
-        if !(1..=MAX_NAME).contains(&text.chars().count()) || text.chars().any(char::is_control) {
+        if !(1..=Self::MAX).contains(&text.chars().count()) || text.chars().any(char::is_control) {
             return Err("must have 1 to 64 characters on one line");
         }
         Ok(Self(text.into()))

@@ -4,6 +4,9 @@ use std::fmt;
 
 use async_trait::async_trait;
 
+/// The longest password, in bytes. It bounds the work that a request can cause.
+pub const MAX_PASSWORD_LEN: usize = 1024;
+
 /// Why a password could not be hashed or checked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PasswordError {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use url::{Host, Url};
 
-use crate::domain::Hosts;
+use crate::domain::{Domain, Hosts};
 use crate::host::{BlockedHosts, is_public_address, is_public_name};
 use crate::validation::{ValidationError, ValidationErrorKind};
 
@@ -165,7 +165,7 @@ fn check_host(url: &Url, rules: &TargetRules) -> Result<(), ValidationError> {
 /// Refuses names that exceed the DNS length limits.
 fn check_name(name: &str) -> Result<(), ValidationError> {
     let name = name.strip_suffix('.').unwrap_or(name);
-    if name.len() > 253 || name.split('.').any(|label| !(1..=63).contains(&label.len())) {
+    if name.len() > Domain::MAX || name.split('.').any(|label| !(1..=63).contains(&label.len())) {
         return refuse(
             ValidationErrorKind::InvalidUrl,
             "the host name is invalid: labels may have 1 to 63 characters, the name at most 253",

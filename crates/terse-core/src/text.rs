@@ -2,20 +2,17 @@
 
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// A title: up to 1,000 characters, without control characters.
+/// A title: up to [`Title::MAX`] characters, without control characters.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Title(Box<str>);
 
 impl Title {
+    /// The longest title, in characters.
+    pub const MAX: usize = 1000;
+
     /// Trims the title and replaces control characters by spaces. `None` if it is empty.
     pub fn parse(text: &str) -> Result<Option<Self>, ValidationError> {
-        if text.chars().count() > 1000 {
-            return Err(ValidationError::new(
-                ValidationErrorKind::InvalidRequest,
-                "title",
-                "a title may have at most 1,000 characters",
-            ));
-        }
+        check_length("title", "a title", text, Self::MAX)?;
         let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let clean = clean.trim();
         Ok((!clean.is_empty()).then(|| Self(clean.into())))
@@ -32,21 +29,18 @@ impl Title {
     }
 }
 
-/// Private notes of the owner: up to 2,000 characters on any number of lines.
+/// Private notes of the owner: up to [`Notes::MAX`] characters on any number of lines.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Notes(Box<str>);
 
 impl Notes {
+    /// The longest notes, in characters.
+    pub const MAX: usize = 2000;
+
     /// Trims the notes, normalises line breaks to `\n`, keeps tabs and replaces other control
     /// characters by spaces. `None` if they are empty.
     pub fn parse(text: &str) -> Result<Option<Self>, ValidationError> {
-        if text.chars().count() > 2000 {
-            return Err(ValidationError::new(
-                ValidationErrorKind::InvalidRequest,
-                "notes",
-                "notes may have at most 2,000 characters",
-            ));
-        }
+        check_length("notes", "notes", text, Self::MAX)?;
         let lines = text.replace("\r\n", "\n").replace('\r', "\n");
         let clean: String = lines
             .chars()
@@ -65,6 +59,21 @@ impl Notes {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Refuses a text of more than `max` characters. `subject` names it in the message.
+fn check_length(
+    field: &'static str,
+    subject: &str,
+    text: &str,
+    max: usize,
+) -> Result<(), ValidationError> {
+    if text.chars().count() <= max {
+        return Ok(());
+    }
+    let (thousands, rest) = (max / 1000, max % 1000);
+    let detail = format!("{subject} may have at most {thousands},{rest:03} characters");
+    Err(ValidationError::new(ValidationErrorKind::InvalidRequest, field, detail))
 }
 
 /// Up to [`Tags::MAX`] distinct tags of up to [`Tags::MAX_LENGTH`] characters, in the given order.
@@ -150,8 +159,9 @@ mod tests {
     fn a_title_is_one_clean_line() {
         assert_eq!(Title::parse("  a\0b\n ").unwrap().unwrap().as_str(), "a b");
         assert_eq!(Title::parse(" \t ").unwrap(), None);
-        assert!(Title::parse(&"é".repeat(1000)).is_ok());
-        assert!(Title::parse(&"é".repeat(1001)).is_err());
+        assert!(Title::parse(&"é".repeat(Title::MAX)).is_ok());
+        let error = Title::parse(&"é".repeat(Title::MAX + 1)).unwrap_err();
+        assert_eq!(error.detail, "a title may have at most 1,000 characters");
     }
 
     #[test]
@@ -161,8 +171,8 @@ mod tests {
             "a\nb\nc\n\td e [31m"
         );
         assert_eq!(Notes::parse(" \r\n\t ").unwrap(), None);
-        assert!(Notes::parse(&"é".repeat(2000)).is_ok());
-        assert_eq!(Notes::parse(&"é".repeat(2001)).unwrap_err().field, "notes");
+        assert!(Notes::parse(&"é".repeat(Notes::MAX)).is_ok());
+        assert_eq!(Notes::parse(&"é".repeat(Notes::MAX + 1)).unwrap_err().field, "notes");
     }
 
     #[test]

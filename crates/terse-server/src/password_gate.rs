@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use terse_core::{Code, Link, LinkError, LinkKey, LinkStatus, PasswordHash};
+use terse_core::{Code, Link, LinkError, LinkKey, LinkStatus, MAX_PASSWORD_LEN, PasswordHash};
 
 use crate::access_cookies::AccessCookies;
 use crate::http::body::read;
@@ -22,7 +22,6 @@ use crate::http::problem::{
 };
 use crate::http::state::{App, AppState};
 use crate::pages::{self, PageFrame, PasswordProblem, password_page};
-use crate::passwords::MAX_PASSWORD_LEN;
 use crate::warning_pass::WarningPass;
 
 /// Longer than a password takes to arrive and to be verified.

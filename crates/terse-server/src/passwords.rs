@@ -7,11 +7,9 @@ use std::time::Duration;
 use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use async_trait::async_trait;
-use terse_core::{PasswordError, PasswordHasher};
+use terse_core::{MAX_PASSWORD_LEN, PasswordError, PasswordHasher};
 use tokio::sync::Semaphore;
 
-/// The largest length of a password in octets. It bounds the work that a request can cause.
-pub(crate) const MAX_PASSWORD_LEN: usize = 1024;
 /// 19 MiB and two passes, as OWASP recommends for Argon2id.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;

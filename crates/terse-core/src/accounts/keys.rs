@@ -14,7 +14,8 @@ use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// The longest name of a key, in characters.
 pub const MAX_KEY_NAME: usize = 100;
-const MAX_PLAN_LEN: usize = 32;
+/// The longest text of a plan, such as `100/h`, in bytes.
+pub const MAX_PLAN_LEN: usize = 32;
 
 /// A key to create, not yet checked.
 #[derive(Clone, Debug, Default)]

@@ -16,8 +16,8 @@ use crate::registry::{
 };
 use crate::time::Timestamp;
 
-/// The longest name of a time zone.
-const MAX_ZONE: usize = 64;
+/// The longest name of a time zone, in bytes.
+pub const MAX_TIME_ZONE: usize = 64;
 
 /// Changes to the choices of an account; an empty text removes a choice.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +58,7 @@ impl Accounts {
         let email = email_address(&edit.email)?;
         let time_zone = match edit.time_zone.trim() {
             "" => None,
-            text if text.len() <= MAX_ZONE && jiff::tz::TimeZone::get(text).is_ok() => {
+            text if text.len() <= MAX_TIME_ZONE && jiff::tz::TimeZone::get(text).is_ok() => {
                 Some(text.to_owned())
             }
             _ => return Err(invalid("time_zone", "choose one of the listed time zones").into()),

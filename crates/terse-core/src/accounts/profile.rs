@@ -185,8 +185,11 @@ impl Accounts {
 
 /// Checks an account name.
 pub(super) fn account_name(text: &str) -> Result<AccountName, ValidationError> {
-    let detail =
-        "the name must have 3 to 64 letters, digits or . _ - + @ and begin with a letter or digit";
+    let detail = format!(
+        "the name must have {} to {} letters, digits or . _ - + @ and begin with a letter or digit",
+        AccountName::MIN,
+        AccountName::MAX
+    );
     AccountName::parse(text).ok_or_else(|| invalid("name", detail))
 }
 

@@ -145,7 +145,7 @@ impl Moderation {
         let name = domain.as_str();
         let address = name.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok();
         let labels = name.split('.').all(|label| (1..=63).contains(&label.len()));
-        match address || name.len() > 253 || !labels {
+        match address || name.len() > Domain::MAX || !labels {
             true => Err(invalid("not a host name")),
             false => Ok(domain),
         }

@@ -14,9 +14,14 @@ use crate::time::Timestamp;
 pub struct AccountName(Box<str>);
 
 impl AccountName {
+    /// The shortest name, in bytes.
+    pub const MIN: usize = 3;
+    /// The longest name, in bytes.
+    pub const MAX: usize = 64;
+
     /// Checks and parses a name.
     pub fn parse(text: &str) -> Option<Self> {
-        let fits = (3..=64).contains(&text.len());
+        let fits = (Self::MIN..=Self::MAX).contains(&text.len());
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+@".contains(&byte);
         let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
         (fits && begins && text.bytes().all(allowed)).then(|| Self(text.into()))

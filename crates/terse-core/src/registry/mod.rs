@@ -69,8 +69,8 @@ pub use store::{Registry, RegistryError};
 pub use suspended::SuspendedOwners;
 pub use two_factor::{TotpSeed, TwoFactor};
 pub use webhook::{
-    Deactivation, EventKind, MAX_WEBHOOKS_PER_OWNER, NewWebhook, SubscribedEvents, Webhook,
-    WebhookChange, WebhookId, WebhookKey, WebhookToggle, receiver,
+    Deactivation, EventKind, MAX_RECEIVER_URL, MAX_WEBHOOKS_PER_OWNER, NewWebhook,
+    SubscribedEvents, Webhook, WebhookChange, WebhookId, WebhookKey, WebhookToggle, receiver,
 };
 pub use webhook_store::WebhookStore;
 

@@ -12,6 +12,8 @@ use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// How many webhooks an owner may have.
 pub const MAX_WEBHOOKS_PER_OWNER: usize = 20;
+/// The longest address of a receiver, in bytes.
+pub const MAX_RECEIVER_URL: usize = 2048;
 
 /// The id of a webhook. Never reused.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -125,7 +127,7 @@ pub fn receiver(text: &str, rules: &TargetRules) -> Result<Target, ValidationErr
     if !url.starts_with("https://") && !rules.allow_private {
         return refuse(ValidationErrorKind::SchemeNotAllowed, "events are sent by https only");
     }
-    if url.len() > 2048 {
+    if url.len() > MAX_RECEIVER_URL {
         return refuse(
             ValidationErrorKind::InvalidUrl,
             "the address of a receiver has at most 2,048 bytes",
@@ -352,7 +354,7 @@ mod tests {
             receiver("https://Hook.example/a?b=c", &rules).unwrap().as_str(),
             "https://hook.example/a?b=c"
         );
-        let long = format!("https://hook.example/{}", "a".repeat(2048));
+        let long = format!("https://hook.example/{}", "a".repeat(MAX_RECEIVER_URL));
         for text in [
             "http://hook.example/",
             "https://u:p@hook.example/",

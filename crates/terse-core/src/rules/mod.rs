@@ -34,7 +34,7 @@ pub use country::parse_country;
 pub use explain::{Explanation, RuleEvaluation, RuleMatch};
 pub use language::preferred_language;
 pub(crate) use language::weighted_ranges;
-pub use parse::{ParsedRules, TargetInput};
+pub use parse::{MAX_QUERY_NAME, MAX_QUERY_VALUE, ParsedRules, TargetInput};
 pub use platform::{DEVICES, SYSTEMS};
 pub use raw_rules::RawRules;
 pub use rule::{RequiredTraits, RuleFactors, Rules};

@@ -17,8 +17,10 @@ const RULE: &[&str] =
 const OLD_TZ: &str = "zone";
 /// The maximum number of alternatives of a condition.
 const MAX_ALTERNATIVES: usize = 250;
-const MAX_NAME_LEN: usize = 100;
-const MAX_VALUE_LEN: usize = 500;
+/// The longest name of a parameter in a rule, in characters.
+pub const MAX_QUERY_NAME: usize = 100;
+/// The longest value of a parameter in a rule, in characters.
+pub const MAX_QUERY_VALUE: usize = 500;
 const MAX_WEIGHT: u64 = 10_000;
 
 /// Parsed rules, with the text that was sent for each target.
@@ -160,15 +162,15 @@ fn query_condition(sent: &Value, at: &str) -> Result<QueryCondition, ValidationE
         return refuse(format!("{at}.name"), "is required");
     };
     let name = text(name, &name_at)?;
-    if !(1..=MAX_NAME_LEN).contains(&name.chars().count()) {
-        return refuse(name_at, format!("must have 1 to {MAX_NAME_LEN} characters"));
+    if !(1..=MAX_QUERY_NAME).contains(&name.chars().count()) {
+        return refuse(name_at, format!("must have 1 to {MAX_QUERY_NAME} characters"));
     }
     let value = match object.get("value") {
         None => None,
         Some((value, at)) => {
             let value = text(value, &at)?;
-            if value.chars().count() > MAX_VALUE_LEN {
-                return refuse(at, format!("must have at most {MAX_VALUE_LEN} characters"));
+            if value.chars().count() > MAX_QUERY_VALUE {
+                return refuse(at, format!("must have at most {MAX_QUERY_VALUE} characters"));
             }
             Some(value.into())
         }

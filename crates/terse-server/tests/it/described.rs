@@ -1,4 +1,12 @@
 use serde_json::Value;
+use terse_core::accounts::{MAX_KEY_NAME, MAX_PLAN_LEN, MAX_REASON, MAX_TIME_ZONE};
+use terse_core::moderation::MAX_REPORT_TEXT;
+use terse_core::registry::{AccountName, MAX_RECEIVER_URL};
+use terse_core::rules::{MAX_QUERY_NAME, MAX_QUERY_VALUE};
+use terse_core::{
+    Code, Domain, EmailAddress, MAX_PASSWORD_LEN, MAX_PREVIEW_DESCRIPTION, MAX_PREVIEW_IMAGE_URL,
+    MAX_PREVIEW_TITLE, MAX_SEARCH_LENGTH, Notes, Tags, Target, Title,
+};
 
 use crate::web::Web;
 
@@ -17,6 +25,109 @@ fn the_description_is_as_it_was_reviewed() {
         now == reviewed,
         "the description changed: run with UPDATE=1 and review the difference"
     );
+}
+
+/// The longest texts that the core accepts, by schema or place, and property.
+const LENGTHS: [(&str, usize); 36] = [
+    ("CreateUser.name", AccountName::MAX),
+    ("PatchUser.name", AccountName::MAX),
+    ("User.name", AccountName::MAX),
+    ("PatchAccount.name", AccountName::MAX),
+    ("EraseAccount.confirm", AccountName::MAX),
+    ("CreateKey.name", MAX_KEY_NAME),
+    ("RenameTag.name", Tags::MAX_LENGTH),
+    ("query.name", MAX_QUERY_NAME),
+    ("query.value", MAX_QUERY_VALUE),
+    ("preview.title", MAX_PREVIEW_TITLE),
+    ("preview.description", MAX_PREVIEW_DESCRIPTION),
+    ("preview.image_url", MAX_PREVIEW_IMAGE_URL),
+    ("title", Title::MAX),
+    ("notes", Notes::MAX),
+    ("tag", Tags::MAX_LENGTH),
+    ("tags", Tags::MAX_LENGTH),
+    ("long_url", Target::MAX),
+    ("to.url", Target::MAX),
+    ("Rule.to", Target::MAX),
+    ("root", Target::MAX),
+    ("not_found", Target::MAX),
+    ("expired", Target::MAX),
+    ("CreateWebhook.url", MAX_RECEIVER_URL),
+    ("PatchWebhook.url", MAX_RECEIVER_URL),
+    ("custom_alias", Code::MAX),
+    ("short_code", Code::MAX),
+    ("domain", Domain::MAX),
+    ("host", Domain::MAX),
+    ("password", MAX_PASSWORD_LEN),
+    ("current_password", MAX_PASSWORD_LEN),
+    ("email", EmailAddress::MAX),
+    ("plan", MAX_PLAN_LEN),
+    ("text", MAX_REPORT_TEXT),
+    ("why", MAX_REASON),
+    ("q", MAX_SEARCH_LENGTH),
+    ("tz", MAX_TIME_ZONE),
+];
+
+/// Parameters whose length only the API bounds; no type of the core stands behind them.
+const ONLY_HERE: [&str; 11] = [
+    "Idempotency-Key",
+    "accept_language",
+    "action",
+    "address",
+    "cursor",
+    "from",
+    "parameters.to",
+    "query",
+    "subject",
+    "user_agent",
+    "visitor_id",
+];
+
+#[test]
+fn every_length_in_the_description_is_a_constant_of_the_core() {
+    let document = serde_json::from_str::<Value>(terse_server::OPENAPI).unwrap();
+    let mut described = Vec::new();
+    lengths(&document, &mut Vec::new(), &mut described);
+    for (place, length) in &described {
+        let last = place.rsplit('.').next().unwrap();
+        if ONLY_HERE.iter().any(|name| [last, place].contains(name)) {
+            continue;
+        }
+        let by_place = LENGTHS.iter().find(|(name, _)| name == place);
+        let constant = by_place.or_else(|| LENGTHS.iter().find(|(name, _)| *name == last));
+        let (_, expected) = constant.unwrap_or_else(|| panic!("no constant for {place}"));
+        assert_eq!(length, expected, "{place}");
+    }
+    for (name, _) in LENGTHS {
+        let is_used = |place: &str| place == name || place.ends_with(&format!(".{name}"));
+        assert!(described.iter().any(|(place, _)| is_used(place)), "{name} is not described");
+    }
+}
+
+/// Collects every `maxLength` as its schema or place, its property, and the length.
+fn lengths<'a>(value: &'a Value, path: &mut Vec<&'a str>, found: &mut Vec<(String, usize)>) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(length) = fields.get("maxLength").and_then(Value::as_u64) {
+                let place = path[path.len() - 2..].join(".");
+                found.push((place, usize::try_from(length).unwrap()));
+            }
+            for (name, inner) in fields {
+                let is_name = !["schema", "oneOf", "items", "properties"].contains(&&**name);
+                path.extend(is_name.then_some(&**name));
+                lengths(inner, path, found);
+                path.truncate(path.len() - usize::from(is_name));
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                let name = item["name"].as_str();
+                path.extend(name);
+                lengths(item, path, found);
+                path.truncate(path.len() - usize::from(name.is_some()));
+            }
+        }
+        _ => {}
+    }
 }
 
 #[tokio::test]
