@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use aws_sdk_dynamodb::types::ReturnValue;
-use terse_core::{CodeLease, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering, StoreError};
+use terse_core::{CodeLease, LeaseMarks, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering, StoreError};
 
 use crate::client::Db;
 use crate::failure::Failure;
@@ -35,6 +35,15 @@ pub(crate) fn first_marks() -> Item {
 async fn read(db: &Db) -> Result<Item, StoreError> {
     let item = db.get(db.deadline(), &keys::marks(), true).await.map_err(StoreError::from)?;
     item.ok_or_else(|| corrupt("the table has no leases: was it created by terse?"))
+}
+
+/// The leases as they are now.
+pub(crate) async fn known(db: &Db) -> Result<LeaseMarks, StoreError> {
+    let (item, known) = (read(db).await?, LeaseMarks::default());
+    for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
+        known.note(length, mark(Some(&item), length)?);
+    }
+    Ok(known)
 }
 
 fn incarnation_of(marks: &Item) -> Result<u64, StoreError> {

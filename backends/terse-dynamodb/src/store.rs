@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::{
-    ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeLease, IdempotencyKey,
-    Insert, Inserted, Link, LinkChange, LinkKey, LinkPage, LinkReader, LinkStore, LinkVersion,
-    ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, PurgeBefore, Revision,
-    StoreError, StoreIdentity, TagCount, Timestamp, Updated,
+    AbsenceCertainty, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeLease,
+    Domain, IdempotencyKey, Insert, Inserted, LeaseMarks, Link, LinkChange, LinkKey, LinkPage,
+    LinkReader, LinkStore, LinkVersion, ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage,
+    OwnerId, PurgeBefore, Revision, StoreError, StoreIdentity, TagCount, Timestamp, Updated,
 };
 use tokio::sync::Mutex;
 
@@ -27,6 +27,7 @@ pub struct DynamoLinks {
     max_in_flight: usize,
     identity: StoreIdentity,
     numbering: Numbering,
+    marks: LeaseMarks,
     lookups: Lookups,
     feed: Mutex<Feed>,
 }
@@ -57,12 +58,21 @@ impl DynamoLinks {
         let numbering = Numbering::new(&identity);
         let detected = leases::detect_restore(&db, &numbering, &table_id).await;
         detected.map_err(|error| DynamoOpenError::Service(describe(&error)))?;
+        let marks = leases::known(&db).await;
+        let marks = marks.map_err(|error| DynamoOpenError::Service(describe(&error)))?;
         let recent = Arc::new(RecentChanges::default());
         let source = Source { home: db.clone(), near, recent: Arc::clone(&recent) };
         let lookups = Lookups::start(source);
         let feed = Mutex::new(Feed::new(recent));
         let max_in_flight = options.max_in_flight;
-        Ok(Self { db, max_in_flight, identity, numbering, lookups, feed })
+        Ok(Self { db, max_in_flight, identity, numbering, marks, lookups, feed })
+    }
+
+    /// Learns from a link that was read which numbers are leased.
+    fn note_leased(&self, found: &Result<Option<Link>, StoreError>) {
+        if let Ok(Some(link)) = found {
+            self.marks.note_link(link, &self.numbering);
+        }
     }
 
     /// How many requests are under way.
@@ -95,15 +105,23 @@ impl std::fmt::Debug for DynamoLinks {
 #[async_trait]
 impl LinkReader for DynamoLinks {
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
-        self.lookups.get(key).await
+        let found = self.lookups.get(key).await;
+        self.note_leased(&found);
+        found
     }
 
     async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
-        self.lookups.get_many(keys).await
+        let found = self.lookups.get_many(keys).await;
+        found.iter().for_each(|found| self.note_leased(found));
+        found
     }
 
     async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         self.lookups.get_folded(key).await
+    }
+
+    fn surely_absent(&self, _domain: &Domain, code: &str) -> AbsenceCertainty {
+        self.marks.absence(code, &self.numbering)
     }
 }
 
@@ -196,7 +214,9 @@ impl LinkStore for DynamoLinks {
     }
 
     async fn lease_ahead(&self, lease: CodeLease) -> Result<Range<u64>, StoreError> {
-        leases::lease(&self.db, &self.numbering, lease).await
+        let range = leases::lease(&self.db, &self.numbering, lease).await?;
+        self.marks.note(lease.length, range.end);
+        Ok(range)
     }
 
     async fn incarnation(&self) -> Result<u64, StoreError> {

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use crate::leases::{self, Leases};
 use rusqlite::Connection;
-use terse_core::{AbsenceCertainty, Domain, LinkKey, MAX_CODE_LENGTH, Numbering};
+use terse_core::{AbsenceCertainty, Domain, LeaseMarks, LinkKey, Numbering};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// The largest number of codes that only look generated to keep in memory.
@@ -18,7 +18,7 @@ const MAX_ROWS: usize = 1_000_000;
 /// Which codes may exist. It may list numbers and codes whose write then failed, but never misses
 /// one that was written.
 pub(crate) struct IssuedCodes {
-    leased: [AtomicU64; MAX_CODE_LENGTH as usize + 1],
+    leased: LeaseMarks,
     alike: RwLock<HashSet<u64, BuildHasherDefault<IdentityHasher>>>,
     too_many: AtomicBool,
     /// Whether a page of the file was found to be damaged.
@@ -29,7 +29,7 @@ impl IssuedCodes {
     /// Loads the state from the file.
     pub(crate) fn load(conn: &Connection, numbering: &Numbering) -> rusqlite::Result<Self> {
         let issued = Self {
-            leased: Default::default(),
+            leased: LeaseMarks::default(),
             alike: RwLock::default(),
             too_many: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
@@ -66,13 +66,13 @@ impl IssuedCodes {
 
     /// How many numbers of this length were leased.
     pub(crate) fn leased(&self, length: u8) -> u64 {
-        self.leased.get(usize::from(length)).map_or(0, |next| next.load(Ordering::Acquire))
+        self.leased.mark(length)
     }
 
     /// Call this before leases are committed.
     pub(crate) fn publish_leases(&self, leases: &Leases) {
-        for (leased, next) in self.leased.iter().zip(leases) {
-            leased.fetch_max(*next, Ordering::AcqRel);
+        for (length, end) in (0u8..).zip(leases) {
+            self.leased.note(length, *end);
         }
     }
 
@@ -88,10 +88,7 @@ impl IssuedCodes {
         code: &str,
         numbering: &Numbering,
     ) -> AbsenceCertainty {
-        let Some((length, n)) = numbering.number(code.as_bytes()) else {
-            return AbsenceCertainty::Unknown;
-        };
-        if n < self.leased(length) {
+        if self.leased.absence(code, numbering) == AbsenceCertainty::Unknown {
             return AbsenceCertainty::Unknown;
         }
         let alike = self.alike.read().unwrap_or_else(PoisonError::into_inner);

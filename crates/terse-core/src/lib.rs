@@ -80,7 +80,7 @@ pub use clock::Clock;
 pub use clock_guard::{ClockGuard, ClockProblem};
 pub use code::{AliasMinimum, Code, is_reserved};
 pub use codes::{
-    Alphabet, CodeRequest, CodeSource, CodeSourceError, HashedCodes, MAX_CODE_LENGTH,
+    Alphabet, CodeRequest, CodeSource, CodeSourceError, HashedCodes, LeaseMarks, MAX_CODE_LENGTH,
     MIN_CODE_LENGTH, NumberedCodes, Numbering, RandomCodes, SnowflakeCodes,
 };
 pub use colour::Colour;

@@ -15,9 +15,10 @@ pub enum AbsenceCertainty {
     /// that sees every lease and every alias before they are committed can answer this; the
     /// embedded store does.
     Certain,
-    /// This node knows of no lease and no alias that covers the code, but another node may. A
-    /// store shared by several nodes answers this where the embedded one answers `Certain`. The
-    /// caller must still read; it may give such reads a lower priority.
+    /// The code is shaped like a generated one, and its number lies past all leases that this node
+    /// knows of; but another node may have leased more, or an alias may have the code. A store
+    /// shared by several nodes answers this where the embedded one answers `Certain`. The caller
+    /// must still read; it may give such reads a lower priority.
     Likely,
     /// The link may well exist. Read it.
     Unknown,
@@ -50,6 +51,8 @@ pub trait LinkReader: Send + Sync + 'static {
     }
 
     /// Whether the code can exist at all, by arithmetic alone. Must be cheap and must not block.
+    /// `Unknown` for every code whose number this handle leased, and for every generated link that
+    /// it has read.
     fn surely_absent(&self, _domain: &Domain, _code: &str) -> AbsenceCertainty {
         AbsenceCertainty::Unknown
     }

@@ -54,6 +54,9 @@ counts! {
     not_found,
     /// Answered 404 without a look-up; also counted as `not_found`.
     never_issued,
+    /// Answered 503 because too many look-ups of codes that were probably never issued were
+    /// waiting; also counted as `unavailable`.
+    unissued_refused,
     /// Answered 410.
     gone,
     /// Answered 451.

@@ -47,6 +47,7 @@ mod stream;
 mod suspensions;
 mod tls;
 mod transport_security;
+mod unissued_lane;
 mod visit_handler;
 mod visitor_headers;
 

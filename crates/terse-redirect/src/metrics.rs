@@ -34,6 +34,7 @@ impl RedirectCounts {
             ("hit", self.hits),
             ("miss", self.misses),
             ("never_issued", self.never_issued),
+            ("unissued_refused", self.unissued_refused),
             ("stale", self.stale),
         ];
         to.counters("terse_cache", "Cache lookups, by result", "result", lookups);

@@ -78,7 +78,8 @@ impl MemoryStore {
         self.delay_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    /// Makes `surely_absent` answer `Likely` at best, as a store of several nodes does.
+    /// Makes `surely_absent` answer `Likely` at best, as a store of several nodes does: also for
+    /// links that exist, as if other nodes had added them.
     pub fn be_unsure(&self) {
         self.unsure.store(true, Ordering::SeqCst);
     }
@@ -182,10 +183,13 @@ impl LinkReader for MemoryStore {
         };
         let key = LinkKey { domain: domain.clone(), code };
         let state = self.state();
-        let leased = n < state.leased.get(&length).copied().unwrap_or(0);
-        match (leased || state.serials.contains_key(&key), self.unsure.load(Ordering::SeqCst)) {
-            (true, _) => AbsenceCertainty::Unknown,
-            (false, true) => AbsenceCertainty::Likely,
+        if n < state.leased.get(&length).copied().unwrap_or(0) {
+            return AbsenceCertainty::Unknown;
+        }
+        match (self.unsure.load(Ordering::SeqCst), state.serials.contains_key(&key)) {
+            // Another node may have added the link, so whether it exists makes no difference.
+            (true, _) => AbsenceCertainty::Likely,
+            (false, true) => AbsenceCertainty::Unknown,
             (false, false) => AbsenceCertainty::Certain,
         }
     }

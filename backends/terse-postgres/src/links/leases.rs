@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use terse_core::{CodeLease, MAX_CODE_LENGTH, MIN_CODE_LENGTH, StoreError};
+use terse_core::{CodeLease, LeaseMarks, MAX_CODE_LENGTH, MIN_CODE_LENGTH, StoreError};
 
 use super::PostgresLinks;
 use crate::exclusive::Transaction;
 use crate::failure::{Failure, corrupt};
-use crate::pool::retried;
+use crate::pool::{Pool, retried};
 use crate::sql::params;
 
 /// The end of the leased numbers of each length; lengths below the shortest are 0.
@@ -18,7 +18,9 @@ impl PostgresLinks {
         if !(MIN_CODE_LENGTH..=MAX_CODE_LENGTH).contains(&lease.length) {
             return Err(StoreError::Exhausted);
         }
-        Ok(retried(|| self.lease_once(lease)).await?)
+        let range = retried(|| self.lease_once(lease)).await?;
+        self.marks.note(lease.length, range.end);
+        Ok(range)
     }
 
     async fn lease_once(&self, lease: CodeLease) -> Result<Range<u64>, Failure> {
@@ -87,6 +89,17 @@ impl PostgresLinks {
         }
         leases
     }
+}
+
+/// The leases as they are now.
+pub(super) async fn known(pool: &Pool) -> Result<LeaseMarks, StoreError> {
+    let marks = LeaseMarks::default();
+    for row in pool.lookup("SELECT length, next FROM link_leases", &[]).await? {
+        let length = u8::try_from(row.get::<_, i16>(0))
+            .map_err(|_| corrupt("a lease of an unknown length"))?;
+        marks.note(length, row.get::<_, i64>(1).cast_unsigned());
+    }
+    Ok(marks)
 }
 
 /// Whether the tables were restored from a dump since the last lease. Notes that they were.

@@ -16,10 +16,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::{
-    Alphabet, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, CodeHash, CodeLease,
-    IdempotencyKey, Insert, Inserted, Link, LinkChange, LinkKey, LinkPage, LinkReader, LinkStore,
-    LinkVersion, ListQuery, Numbering, Outbox, OutboxEvent, OutboxPage, OwnerId, PurgeBefore,
-    Revision, StoreError, StoreIdentity, TagCount, Timestamp, Updated,
+    AbsenceCertainty, Alphabet, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
+    CodeHash, CodeLease, Domain, IdempotencyKey, Insert, Inserted, LeaseMarks, Link, LinkChange,
+    LinkKey, LinkPage, LinkReader, LinkStore, LinkVersion, ListQuery, Numbering, Outbox,
+    OutboxEvent, OutboxPage, OwnerId, PurgeBefore, Revision, StoreError, StoreIdentity, TagCount,
+    Timestamp, Updated,
 };
 
 use crate::failure::unavailable;
@@ -37,6 +38,7 @@ pub struct PostgresLinks {
     pool: Arc<Pool>,
     identity: StoreIdentity,
     numbering: Numbering,
+    marks: LeaseMarks,
     lookups: Lookups,
     inserter: Inserter,
     feed: tokio::sync::Mutex<Feed>,
@@ -55,15 +57,25 @@ impl PostgresLinks {
             .await
             .map_err(|error| PostgresOpenError::Foreign(describe(&error)))?;
         let numbering = Numbering::new(&identity);
+        let marks = leases::known(&pool)
+            .await
+            .map_err(|error| PostgresOpenError::Foreign(describe(&error)))?;
         let lookups = Lookups::start(Arc::clone(&pool));
         let inserter = Inserter::start(Arc::clone(&pool), numbering.clone(), options.queue);
         let feed = tokio::sync::Mutex::default();
-        Ok(Self { pool, identity, numbering, lookups, inserter, feed })
+        Ok(Self { pool, identity, numbering, marks, lookups, inserter, feed })
     }
 
     /// Its connections, for other stores in the same database.
     pub fn connections(&self) -> PostgresConnections {
         PostgresConnections(Arc::clone(&self.pool))
+    }
+
+    /// Learns from a link that was read which numbers are leased.
+    fn note_leased(&self, found: &Result<Option<Link>, StoreError>) {
+        if let Ok(Some(link)) = found {
+            self.marks.note_link(link, &self.numbering);
+        }
     }
 
     /// How many new links are waiting to be committed.
@@ -122,15 +134,23 @@ pub(crate) async fn stored_identity(pool: &Pool) -> Result<Option<StoreIdentity>
 #[async_trait]
 impl LinkReader for PostgresLinks {
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
-        self.lookups.get(key).await
+        let found = self.lookups.get(key).await;
+        self.note_leased(&found);
+        found
     }
 
     async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
-        self.lookups.get_many(keys).await
+        let found = self.lookups.get_many(keys).await;
+        found.iter().for_each(|found| self.note_leased(found));
+        found
     }
 
     async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         self.lookups.get_folded(key).await
+    }
+
+    fn surely_absent(&self, _domain: &Domain, code: &str) -> AbsenceCertainty {
+        self.marks.absence(code, &self.numbering)
     }
 }
 

@@ -6,6 +6,7 @@
 //! link.
 
 mod hashed;
+mod lease_marks;
 mod numbered;
 mod numbering;
 mod offensive;
@@ -15,6 +16,7 @@ mod snowflake;
 use async_trait::async_trait;
 
 pub use hashed::HashedCodes;
+pub use lease_marks::LeaseMarks;
 pub use numbered::NumberedCodes;
 pub use numbering::{MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering};
 pub use random::RandomCodes;

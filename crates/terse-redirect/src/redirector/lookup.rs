@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use terse_core::{
     AbsenceCertainty, Code, Link, LinkKey, ModerationSource, ModerationStatus, StoreError,
+    VisitDecision,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -32,12 +33,20 @@ struct LoadedRoute {
 }
 
 impl Redirector {
-    /// Whether the store is certain, without a look-up, that there is no such link. `Likely` is not
-    /// enough for a 404: the redirector reads such a link like any other.
+    /// Whether the store is certain, without a look-up, that there is no such link.
     pub(crate) fn surely_absent(&self, domain: u16, code: &[u8]) -> bool {
-        let Ok(code) = std::str::from_utf8(code) else { return true };
-        !self.settings.loose
-            && self.reader.surely_absent(self.hosts.name(domain), code) == AbsenceCertainty::Certain
+        self.absence(domain, code) == AbsenceCertainty::Certain
+    }
+
+    /// What the store knows about a code without a look-up. `Likely` is not enough for a 404: the
+    /// redirector reads such a code in [`UnissuedLane`](crate::unissued_lane::UnissuedLane).
+    fn absence(&self, domain: u16, code: &[u8]) -> AbsenceCertainty {
+        let Ok(code) = std::str::from_utf8(code) else { return AbsenceCertainty::Certain };
+        if self.settings.loose {
+            // An alias may differ from the code by case.
+            return AbsenceCertainty::Unknown;
+        }
+        self.reader.surely_absent(self.hosts.name(domain), code)
     }
 
     /// Looks a link up, once for all visitors who wait for it, and caches it. If the store does not
@@ -47,7 +56,7 @@ impl Redirector {
         let name = self.routes.name(domain, code);
         if self.surely_absent(domain, code) {
             self.counts.never_issued.add(1);
-            return Ok(Route::missing(domain, code, self.now(), &self.settings));
+            return Ok(self.missing(domain, code));
         }
         if let Some(route) = self.fetch(name, domain, code, false).await {
             return Ok(route);
@@ -104,7 +113,11 @@ impl Redirector {
                     if let Some(route) = cached.filter(|route| route.is_fresh(self.now())) {
                         return Some(route);
                     }
-                    guard.finish(self.load_by(deadline, domain, code).await, &self.routes)
+                    let result = match self.is_probably_unissued(name, domain, code) {
+                        true => self.load_unissued_by(deadline, domain, code).await,
+                        false => self.load_by(deadline, domain, code).await,
+                    };
+                    guard.finish(result, &self.routes)
                 }
             };
             match result {
@@ -119,6 +132,35 @@ impl Redirector {
             }
         }
         None
+    }
+
+    /// Whether a code is shaped like a generated one that no node has issued as far as this one
+    /// knows, and is not in memory as a link.
+    fn is_probably_unissued(&self, name: u64, domain: u16, code: &[u8]) -> bool {
+        let is_link = |route: &Route| route.head().decision != VisitDecision::NotFound;
+        self.absence(domain, code) == AbsenceCertainty::Likely
+            && !self.routes.with(name, domain, code, is_link).unwrap_or(false)
+    }
+
+    /// Reads a code that was probably never issued, after others of its kind. A failure says
+    /// nothing about the store, because the look-up may have ended before its turn.
+    async fn load_unissued_by(&self, deadline: Instant, domain: u16, code: &[u8]) -> LookupResult {
+        let Some(key) = self.key(domain, code) else {
+            return LookupResult::Route(self.missing(domain, code));
+        };
+        match timeout_at(deadline, self.unissued.get(key.clone())).await {
+            Ok(Ok(Some(link))) => LookupResult::Route(self.route_of(domain, &key, link).route),
+            Ok(Ok(None)) => LookupResult::Route(self.missing(domain, code)),
+            Ok(Err(StoreError::Busy)) => {
+                self.counts.unissued_refused.add(1);
+                LookupResult::Failed
+            }
+            Ok(Err(error)) => {
+                self.warn_about(&error);
+                LookupResult::Failed
+            }
+            Err(_) => LookupResult::Failed,
+        }
     }
 
     /// Reads a link from the store and notes whether the store answered. A row that the store
@@ -154,15 +196,12 @@ impl Redirector {
 
     async fn load(&self, domain: u16, code: &[u8]) -> Result<LoadedRoute, StoreError> {
         let current = |route: Route| LoadedRoute { route, is_old: false };
-        let missing = || current(Route::missing(domain, code, self.now(), &self.settings));
-        let Some(key) = self.key(domain, code) else { return Ok(missing()) };
+        let Some(key) = self.key(domain, code) else {
+            return Ok(current(self.missing(domain, code)));
+        };
         let _permit = self.store_permits.acquire().await;
         if let Some(link) = self.batch.get(key.clone()).await? {
-            let (age, mut now) = (self.reader.age(&key), self.now());
-            // Its time to live began when the copy was read from the store.
-            now.steady_ms -= i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-            let route = Route::of_link(domain, self.as_known_now(link), now, &self.settings);
-            return Ok(LoadedRoute { route, is_old: !age.is_zero() });
+            return Ok(self.route_of(domain, &key, link));
         }
         if self.settings.loose
             && let Some(link) = self.reader.get_folded(&key).await?
@@ -175,7 +214,21 @@ impl Redirector {
                 &self.settings,
             )));
         }
-        Ok(missing())
+        Ok(current(self.missing(domain, code)))
+    }
+
+    /// The route of a link that was just read.
+    fn route_of(&self, domain: u16, key: &LinkKey, link: Link) -> LoadedRoute {
+        let (age, mut now) = (self.reader.age(key), self.now());
+        // Its time to live began when the copy was read from the store.
+        now.steady_ms -= i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let route = Route::of_link(domain, self.as_known_now(link), now, &self.settings);
+        LoadedRoute { route, is_old: !age.is_zero() }
+    }
+
+    /// The route of a code that no link has.
+    fn missing(&self, domain: u16, code: &[u8]) -> Route {
+        Route::missing(domain, code, self.now(), &self.settings)
     }
 
     /// The link with what this node knows and the store may not know yet: it is blocked if its

@@ -32,6 +32,7 @@ use crate::routes::Routes;
 use crate::rule_evaluator::RuleEvaluator;
 use crate::settings::RedirectSettings;
 use crate::single_flight::SingleFlight;
+use crate::unissued_lane::UnissuedLane;
 
 /// Links that are read ahead in one call of the store.
 const LOADED_AT_ONCE: usize = 32;
@@ -54,7 +55,9 @@ pub struct Redirector {
     pub(crate) suspended: SuspendedOwners,
     pub(crate) single_flight: SingleFlight,
     batch: LookupBatcher,
-    /// Bounds the look-ups that wait for the store.
+    /// Reads the codes that were probably never issued.
+    unissued: UnissuedLane,
+    /// Bounds the other look-ups that wait for the store.
     store_permits: Semaphore,
     store_log: LogLimit,
     slow_log: LogLimit,
@@ -90,6 +93,7 @@ impl Redirector {
             suspended: SuspendedOwners::default(),
             single_flight: SingleFlight::default(),
             batch: LookupBatcher::new(Arc::clone(&reader)),
+            unissued: UnissuedLane::new(Arc::clone(&reader), settings.store_timeout),
             store_permits: Semaphore::new(settings.store_concurrency.max(1)),
             reader,
             spender,

@@ -11,7 +11,9 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tempfile::TempDir;
-use terse_core::{Clock, Code, Hosts, Insert, Link, LinkStore, PageLanguage, is_reserved};
+use terse_core::{
+    Clock, Code, Hosts, Insert, Link, LinkReader, LinkStore, PageLanguage, is_reserved,
+};
 use terse_redirect::{
     AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, LanguagePages,
     RedirectSettings, Redirector, Reply, ServingThreads, VisitHandler, VisitMethod, Visitor,
@@ -31,6 +33,14 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new(change: impl FnOnce(&mut RedirectSettings)) -> Self {
+        Self::reading_through(|store| store, change)
+    }
+
+    /// With another reader in front of the store.
+    pub(crate) fn reading_through<R: LinkReader>(
+        reader: impl FnOnce(Arc<MemoryStore>) -> Arc<R>,
+        change: impl FnOnce(&mut RedirectSettings),
+    ) -> Self {
         let mut settings = RedirectSettings { threads: 2, ..RedirectSettings::default() };
         change(&mut settings);
         let threads = settings.threads;
@@ -46,7 +56,7 @@ impl Fixture {
             ..FailurePages::default()
         };
         let redirector = Arc::new(Redirector::new(
-            store.clone(),
+            reader(store.clone()),
             store.clone(),
             hosts,
             80,

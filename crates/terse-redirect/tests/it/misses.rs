@@ -3,9 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use terse_core::{LinkStore, ModerationStatus, PasswordHash, Revision, RouteCache};
+use async_trait::async_trait;
+use terse_core::{
+    AbsenceCertainty, Domain, Link, LinkKey, LinkReader, LinkStore, ModerationStatus, Numbering,
+    PasswordHash, Revision, RouteCache, StoreError,
+};
 use terse_redirect::{ErrorStyle, Reply, VisitMethod, Visitor};
-use terse_testkit::{alias, key};
+use terse_testkit::{MemoryStore, alias, key};
+use tokio::sync::watch;
 
 use crate::fixture::{Fixture, visitor};
 
@@ -109,6 +114,90 @@ async fn only_certain_absence_is_answered_without_a_read() {
     fixture.store.be_unsure();
     assert_eq!(fixture.visit(never_issued).await.0, 404);
     assert_eq!(fixture.store.gets(), 1, "another node may have made it");
+}
+
+/// Answers codes that were probably never issued only once `gate` is open, as a store does that is
+/// flooded with them.
+struct GatedReader {
+    store: Arc<MemoryStore>,
+    gate: watch::Receiver<bool>,
+}
+
+#[async_trait]
+impl LinkReader for GatedReader {
+    async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        if self.surely_absent(&key.domain, key.code.as_str()) == AbsenceCertainty::Likely {
+            self.gate.clone().wait_for(|open| *open).await.expect("the gate exists");
+        }
+        self.store.get(key).await
+    }
+
+    async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.store.get_folded(key).await
+    }
+
+    fn surely_absent(&self, domain: &Domain, code: &str) -> AbsenceCertainty {
+        self.store.surely_absent(domain, code)
+    }
+}
+
+/// Codes that no lease covers.
+fn unissued(count: u64) -> Vec<String> {
+    let numbering = Numbering::new(MemoryStore::new().identity());
+    (0..count).map(|n| numbering.code(7, 5_000_000 + n).to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_flood_of_unknown_codes_does_not_hold_ordinary_misses_up() {
+    let (open, gate) = watch::channel(false);
+    let fixture = Arc::new(Fixture::reading_through(
+        |store| Arc::new(GatedReader { store, gate }),
+        |settings| {
+            settings.store_timeout = Duration::from_mins(5);
+            settings.store_concurrency = 4;
+        },
+    ));
+    fixture.store.be_unsure();
+    let visit = |code: String| {
+        let fixture = Arc::clone(&fixture);
+        tokio::spawn(async move { fixture.visit(&code).await })
+    };
+    // More than one batch and all places in the queue.
+    let mut flood: Vec<_> = unissued(1_000).into_iter().map(visit).collect();
+    let mut refused = 0;
+    for visit in flood.extract_if(.., |visit| visit.is_finished()).collect::<Vec<_>>() {
+        assert_eq!(visit.await.unwrap().0, 503);
+        refused += 1;
+    }
+    while refused < 1_000 - 32 - 256 {
+        tokio::task::yield_now().await;
+        for visit in flood.extract_if(.., |visit| visit.is_finished()).collect::<Vec<_>>() {
+            assert_eq!(visit.await.unwrap().0, 503, "never 404");
+            refused += 1;
+        }
+    }
+    // Ordinary misses are answered meanwhile, and the store does not count as away.
+    fixture.insert(alias("my-link", TARGET)).await;
+    assert_eq!(fixture.visit("my-link").await, (302, Some(TARGET.into())));
+    assert_eq!(fixture.visit("no-link").await.0, 404);
+    assert!(fixture.redirector.reads_links().await);
+    open.send(true).unwrap();
+    for visit in flood {
+        assert_eq!(visit.await.unwrap().0, 404);
+        refused += 1;
+    }
+    assert_eq!(refused, 1_000);
+}
+
+#[tokio::test]
+async fn a_link_of_another_node_is_found_though_its_code_looks_unissued() {
+    let fixture = Fixture::new(|_| ());
+    fixture.store.be_unsure();
+    let [code] = &unissued(1)[..] else { panic!("one code") };
+    fixture.insert(Link { generated: true, ..alias(code, TARGET) }).await;
+    assert_eq!(fixture.visit(code).await, (302, Some(TARGET.into())));
+    assert_eq!(fixture.visit(code).await.0, 302);
+    assert_eq!(fixture.store.gets(), 1, "it is cached");
 }
 
 #[tokio::test]

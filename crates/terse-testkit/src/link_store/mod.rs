@@ -69,6 +69,7 @@ macro_rules! link_store {
     ($fresh:path) => {
         $crate::promises! { link_store, $fresh, |shared: $crate::link_store::LinkStorePair| shared =>
             what_one_handle_writes_the_other_reads_at_once
+            a_handle_learns_of_leases_from_the_links_that_it_reads
             an_alias_raced_through_two_handles_has_one_owner
             leases_of_two_handles_never_overlap
             a_change_by_one_handle_is_a_conflict_for_the_other
@@ -139,6 +140,7 @@ macro_rules! link_store {
             a_lease_begins_at_the_distance_that_is_asked_for
             a_raised_incarnation_skips_a_random_distance
             no_existing_link_is_surely_absent
+            the_codes_of_a_lease_are_not_called_absent
             expired_links_are_marked_once
             a_link_is_purged_after_its_mark_and_its_expiry
             purged_links_are_gone_and_their_aliases_free

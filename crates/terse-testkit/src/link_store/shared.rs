@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use terse_core::registry::EventKind;
 use terse_core::{
-    ChangeCursor, ChangeFollower, ClickSpend, IdempotencyKey, Insert, Inserted, Link, LinkKey,
-    OutboxEvent, OutboxPage, OwnerId, Revision, RouteCache, StoreError, Updated,
+    AbsenceCertainty, ChangeCursor, ChangeFollower, ClickSpend, IdempotencyKey, Insert, Inserted,
+    Link, LinkKey, OutboxEvent, OutboxPage, OwnerId, Revision, RouteCache, StoreError, Updated,
 };
 
 use super::{LinkStorePair, leased_code, numbering, put};
@@ -28,7 +28,19 @@ pub async fn what_one_handle_writes_the_other_reads_at_once(shared: LinkStorePai
         put(&writer, &link).await;
         assert_eq!(reader.get(&link.key).await.unwrap().as_ref(), Some(&link));
         let absence = reader.surely_absent(&link.key.domain, link.key.code.as_str());
-        assert_ne!(absence, terse_core::AbsenceCertainty::Certain, "{:?}", link.key);
+        assert_ne!(absence, AbsenceCertainty::Certain, "{:?}", link.key);
+    }
+}
+
+pub async fn a_handle_learns_of_leases_from_the_links_that_it_reads(shared: LinkStorePair) {
+    let absence = |link: &Link| shared.b.surely_absent(&link.key.domain, link.key.code.as_str());
+    for _ in 0..3 {
+        // A lease of the other handle, which this one did not see.
+        let link = generated(&leased_code(&shared.a).await, "https://example.com/");
+        put(&shared.a, &link).await;
+        assert_ne!(absence(&link), AbsenceCertainty::Certain);
+        assert_eq!(shared.b.get(&link.key).await.unwrap().as_ref(), Some(&link));
+        assert_eq!(absence(&link), AbsenceCertainty::Unknown);
     }
 }
 
