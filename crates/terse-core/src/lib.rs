@@ -123,7 +123,7 @@ pub use outbox::{
 };
 pub use outcome::{Answered, ExceededLimit, VisitDecision};
 pub use page_language::PageLanguage;
-pub use password::{MAX_PASSWORD_LEN, PasswordError, PasswordHash, PasswordHasher};
+pub use password::{MAX_PASSWORD_LEN, NoPasswords, PasswordError, PasswordHash, PasswordHasher};
 pub use patch::{LinkPatch, MAX_TTL, PatchField};
 pub use principal::{AccessError, Credential, Principal};
 pub use proxies::{Proxies, ProxyRange};

@@ -40,6 +40,29 @@ pub trait PasswordHasher: Send + Sync {
     async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, PasswordError>;
 }
 
+/// Hashes nothing: for services whose links get no passwords.
+#[derive(Debug)]
+pub struct NoPasswords;
+
+#[async_trait]
+impl PasswordHasher for NoPasswords {
+    async fn hash(&self, _password: String) -> Result<String, PasswordError> {
+        Err(PasswordError::Failed)
+    }
+
+    async fn hash_with_salt(
+        &self,
+        _password: String,
+        _salt: [u8; 16],
+    ) -> Result<String, PasswordError> {
+        Err(PasswordError::Failed)
+    }
+
+    async fn verify(&self, _text: String, _kept: Option<String>) -> Result<bool, PasswordError> {
+        Err(PasswordError::Failed)
+    }
+}
+
 /// A password's hash in the PHC format, never clear text.
 #[derive(Clone, Eq, PartialEq)]
 pub struct PasswordHash(Box<str>);

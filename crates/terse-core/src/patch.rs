@@ -8,6 +8,7 @@ use crate::link::{Link, ModerationSource, ModerationStatus, RedirectKind};
 use crate::password::PasswordHash;
 use crate::rules::{ParsedRules, RawRules, Rules};
 use crate::screening::REPORTED;
+use crate::secret::Secret;
 use crate::social_preview::{RawPreview, SocialPreview};
 use crate::target::{Target, TargetRules};
 use crate::text::{Notes, Tags, Title};
@@ -46,8 +47,8 @@ pub struct LinkPatch {
     pub tags: Option<Vec<String>>,
     /// New notes.
     pub notes: PatchField<String>,
-    /// The hash of a new password.
-    pub password: PatchField<PasswordHash>,
+    /// A new password, in clear text. The service hashes it.
+    pub password: PatchField<Secret>,
     /// Whether it is archived.
     pub archived: Option<bool>,
     /// New rules, replacing the old ones.
@@ -64,10 +65,12 @@ pub struct LinkPatch {
 
 impl LinkPatch {
     /// The changed link, or why the change is invalid. A patch that changes nothing returns the
-    /// link as it is. Screening a new target is up to the caller.
-    pub fn apply(
+    /// link as it is. `password` is the change of the password, hashed. Screening a new target is
+    /// up to the caller.
+    pub(crate) fn apply(
         &self,
         link: &Link,
+        password: &PatchField<PasswordHash>,
         rules: &TargetRules,
         now: Timestamp,
     ) -> Result<Link, ValidationError> {
@@ -114,7 +117,7 @@ impl LinkPatch {
             PatchField::Clear => new.notes = None,
             PatchField::Set(text) => new.notes = Notes::parse(text)?,
         }
-        match &self.password {
+        match password {
             PatchField::Keep => {}
             PatchField::Clear => new.password = None,
             PatchField::Set(hash) => new.password = Some(hash.clone()),

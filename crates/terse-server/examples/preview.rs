@@ -33,14 +33,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         unwanted_aliases: Default::default(),
     };
     let codes = Arc::new(RandomCodes::new(Alphabet::Base62, 7));
-    let links = Arc::new(Links::new(
+    let passwords = Passwords::new(1);
+    let links = Links::new(
         fake::Fake::new(),
         codes,
         Arc::new(NoRouteCache),
         Arc::new(NoScreening),
         rules,
         Clock::default(),
-    ));
+    );
+    let links = Arc::new(links.with_passwords(Arc::new(passwords.clone())));
     let keys = AdminKeys::new(vec![AdminKeys::hash("terse_preview")]);
     let (_stop, stop) = tokio::sync::watch::channel(false);
     let app = router(AppState {
@@ -48,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         keys,
         registry: Arc::new(terse_testkit::MemoryRegistry::new()),
         registry_refresh: Arc::new(terse_core::accounts::NoRefresh),
-        passwords: Passwords::new(1),
+        passwords,
         operator: Arc::default(),
         accounts: AccountSettings::closed(),
         used_keys: Arc::new(terse_core::accounts::NoKeyUse),

@@ -12,7 +12,7 @@ use super::{Caller, Created, ImportPreview, ImportRowKey, LinkError, Links};
 use crate::create_link::CreateLink;
 use crate::insert::IdempotencyKey;
 use crate::limits::{Allowance, LimitDecision, LimitOutcome, RateLimits};
-use crate::password::{PasswordError, PasswordHash, PasswordHasher};
+use crate::password::PasswordHash;
 use crate::principal::Principal;
 use crate::registry::Role;
 use crate::target::Target;
@@ -110,7 +110,6 @@ pub const MAX_PASSWORDS_PER_REQUEST: usize = 50;
 pub struct LinkCreation {
     links: Arc<Links>,
     limits: RateLimits,
-    passwords: Arc<dyn PasswordHasher>,
     metrics: Arc<dyn CreateMetrics>,
 }
 
@@ -130,13 +129,8 @@ pub struct CreateGrant<'a> {
 
 impl LinkCreation {
     /// Wires the service.
-    pub fn new(
-        links: Arc<Links>,
-        limits: RateLimits,
-        passwords: Arc<dyn PasswordHasher>,
-        metrics: Arc<dyn CreateMetrics>,
-    ) -> Self {
-        Self { links, limits, passwords, metrics }
+    pub fn new(links: Arc<Links>, limits: RateLimits, metrics: Arc<dyn CreateMetrics>) -> Self {
+        Self { links, limits, metrics }
     }
 
     /// Checks whether a caller may create links: the key's scope, and whether anonymous links are
@@ -213,16 +207,8 @@ impl LinkCreation {
         mac.update(password.as_bytes());
         let mut salt = [0; 16];
         salt.copy_from_slice(&mac.finalize().into_bytes()[..16]);
-        match self.passwords.hash_with_salt(password, salt).await {
-            Ok(hash) => Ok(PasswordHash::from_phc(hash)),
-            Err(error @ PasswordError::Length) => Err(ValidationError::new(
-                ValidationErrorKind::InvalidRequest,
-                "password",
-                error.to_string(),
-            )
-            .into()),
-            Err(error) => Err(error.into()),
-        }
+        let hash = self.links.passwords.hash_with_salt(password, salt).await?;
+        Ok(PasswordHash::from_phc(hash))
     }
 
     /// Counts an attempt whose request could not be parsed.

@@ -5,7 +5,7 @@ use crate::limits::LimitReached;
 use crate::password::PasswordError;
 use crate::principal::AccessError;
 use crate::store::StoreError;
-use crate::validation::ValidationError;
+use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum LinkError {
     Limited(#[from] LimitReached),
     /// The password was not hashed.
     #[error(transparent)]
-    Password(#[from] PasswordError),
+    Password(PasswordError),
     /// Concurrent changes of the same link won.
     #[error("another caller changed the link")]
     Conflict,
@@ -40,6 +40,19 @@ pub enum LinkError {
     /// No code could be generated.
     #[error("no code could be generated")]
     NoCode(#[source] CodeSourceError),
+}
+
+impl From<PasswordError> for LinkError {
+    /// A length is the caller's mistake, and names the field.
+    fn from(error: PasswordError) -> Self {
+        match error {
+            PasswordError::Length => {
+                let kind = ValidationErrorKind::InvalidRequest;
+                Self::Refused(ValidationError::new(kind, "password", error.to_string()))
+            }
+            error => Self::Password(error),
+        }
+    }
 }
 
 impl From<StoreError> for LinkError {

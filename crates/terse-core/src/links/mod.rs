@@ -52,6 +52,7 @@ use crate::domain::Hosts;
 use crate::events::{LinkEvents, NoEvents};
 use crate::link::OwnerId;
 use crate::outbox::OutboxEvent;
+use crate::password::{NoPasswords, PasswordHasher};
 use crate::registry::{AuditLog, EventKind, SuspendedOwners};
 use crate::screening::Screening;
 use crate::store::LinkStore;
@@ -88,6 +89,7 @@ pub struct Links {
     screen: Arc<dyn Screening>,
     events: Arc<dyn LinkEvents>,
     audit: Arc<dyn AuditLog>,
+    passwords: Arc<dyn PasswordHasher>,
     rules: LinkPolicy,
     suspended: SuspendedOwners,
     clock: Clock,
@@ -112,8 +114,13 @@ impl Links {
         clock: Clock,
     ) -> Self {
         let (events, audit) = (Arc::new(NoEvents), Arc::new(scan_audit::NoAudit));
-        let suspended = SuspendedOwners::default();
-        Self { store, codes, cache, screen, events, audit, rules, suspended, clock }
+        let (suspended, passwords) = (SuspendedOwners::default(), Arc::new(NoPasswords));
+        Self { store, codes, cache, screen, events, audit, passwords, rules, suspended, clock }
+    }
+
+    /// The same, with a hasher for the passwords of links. Without one no link gets a password.
+    pub fn with_passwords(self, passwords: Arc<dyn PasswordHasher>) -> Self {
+        Self { passwords, ..self }
     }
 
     /// The same, with a listener for events.

@@ -5,6 +5,7 @@ use super::screening::targets_of_change;
 use super::{Caller, LinkError, Links};
 use crate::events::kind_of;
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, Revision};
+use crate::password::PasswordHash;
 use crate::patch::{LinkPatch, PatchField};
 use crate::rules;
 use crate::screening::{self, UNREACHABLE};
@@ -28,6 +29,7 @@ impl Links {
         if patch.moderation.is_some() && !caller.sees_all() {
             return Err(LinkError::NotFound);
         }
+        let password = self.hashed(caller, key, expected, patch).await?;
         let target = patch
             .long_url
             .as_ref()
@@ -42,7 +44,7 @@ impl Links {
             if link.deleted_at.is_some() && patch.moderation.is_none() {
                 return Err(LinkError::NotFound);
             }
-            let mut new = patch.apply(link, &self.rules.targets, now)?;
+            let mut new = patch.apply(link, &password, &self.rules.targets, now)?;
             if new.preview != link.preview {
                 self.check_image(caller, link.owner, new.preview.as_ref())?;
             }
@@ -69,6 +71,34 @@ impl Links {
             Ok(new)
         });
         changed.await.inspect(|link| self.revisit_if_unscreened(link))
+    }
+
+    /// The change of the password, hashed. Hashing is slow on purpose, so a caller who may not
+    /// change the link is refused first.
+    async fn hashed(
+        &self,
+        caller: Caller,
+        key: &LinkKey,
+        expected: Option<Revision>,
+        patch: &LinkPatch,
+    ) -> Result<PatchField<PasswordHash>, LinkError> {
+        let password = match &patch.password {
+            PatchField::Keep => return Ok(PatchField::Keep),
+            PatchField::Clear => return Ok(PatchField::Clear),
+            PatchField::Set(password) => password,
+        };
+        if caller == Caller::Anonymous {
+            return Err(LinkError::KeyNeeded);
+        }
+        let link = self.get(caller, key).await?;
+        if link.deleted_at.is_some() && patch.moderation.is_none() {
+            return Err(LinkError::NotFound);
+        }
+        if expected.is_some_and(|expected| expected != link.revision) {
+            return Err(LinkError::Conflict);
+        }
+        let hash = self.passwords.hash(password.reveal().to_owned()).await?;
+        Ok(PatchField::Set(PasswordHash::from_phc(hash)))
     }
 
     /// Gives a link the title of its target, unless it has a title, has another target by now, or

@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -210,4 +211,60 @@ async fn only_wrong_passwords_of_a_link_stay_counted() {
         assert!(!attempt("simsim").await.unwrap());
     }
     assert!(matches!(attempt("sesame").await, Err(LinkError::Limited(_))));
+}
+
+/// Counts the passwords that it hashes.
+#[derive(Default)]
+struct CountingHasher(AtomicUsize);
+
+#[async_trait]
+impl PasswordHasher for CountingHasher {
+    async fn hash(&self, password: String) -> Result<String, PasswordError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        match password.len() {
+            1..=MAX_PASSWORD_LEN => Plain.hash(password).await,
+            _ => Err(PasswordError::Length),
+        }
+    }
+
+    async fn hash_with_salt(&self, text: String, _: [u8; 16]) -> Result<String, PasswordError> {
+        self.hash(text).await
+    }
+
+    async fn verify(&self, _: String, _: Option<String>) -> Result<bool, PasswordError> {
+        Ok(false)
+    }
+}
+
+#[tokio::test]
+async fn a_password_is_hashed_only_for_a_caller_who_may_change_the_link() {
+    let (store, hasher) = (Arc::new(MemoryStore::new()), Arc::<CountingHasher>::default());
+    let links = links_on(store.clone()).with_passwords(hasher.clone());
+    let (owner, stranger) = (Caller::Owner(OwnerId(1000)), Caller::Owner(OwnerId(1001)));
+    let link = Link { owner: OwnerId(1000), ..alias("mine", "https://example.com/") };
+    store.insert(Insert::new(link.clone(), None)).await.unwrap();
+    let patch = |password: &str| LinkPatch {
+        password: PatchField::Set(Secret::new(password)),
+        ..LinkPatch::default()
+    };
+    let change = async |caller, password: &str, expected| {
+        links.patch(caller, &link.key, &patch(password), expected).await
+    };
+    let hashed = || hasher.0.load(Ordering::Relaxed);
+
+    assert!(matches!(change(stranger, "sesame", None).await, Err(LinkError::NotFound)));
+    assert!(matches!(change(Caller::Anonymous, "x", None).await, Err(LinkError::KeyNeeded)));
+    let outdated = Some(Revision(99));
+    assert!(matches!(change(owner, "sesame", outdated).await, Err(LinkError::Conflict)));
+    assert_eq!(hashed(), 0);
+
+    let changed = change(owner, "sesame", Some(link.revision)).await.unwrap();
+    assert!(changed.password.is_some());
+    assert_eq!(hashed(), 1);
+    for bad in ["", &"x".repeat(MAX_PASSWORD_LEN + 1)] {
+        let Err(LinkError::Refused(error)) = change(owner, bad, None).await else {
+            panic!("{} bytes", bad.len());
+        };
+        assert_eq!(error.field, "password");
+    }
 }

@@ -9,7 +9,6 @@ use terse_core::{
     ValidationErrorKind,
 };
 
-use super::password_fields;
 use super::shapes::{CreateLinkBody, LinkBody, PatchLink};
 use crate::counts::click_counts;
 use crate::describe;
@@ -216,9 +215,8 @@ pub(super) async fn patch(
 ) -> Result<Response, Problem> {
     let key = link_key(&state, params, &code)?;
     let expected = if_match(&headers)?;
-    let mut patch: PatchLink = parse_object(&body)?;
-    let password = password_fields::change(&state.passwords, patch.password.take()).await?;
-    let changed = state.links.patch(caller, &key, &patch.into_patch(password), expected).await;
+    let patch: PatchLink = parse_object(&body)?;
+    let changed = state.links.patch(caller, &key, &patch.into_patch(), expected).await;
     let link = changed.map_err(|error| conflict(error, expected))?;
     Ok(answer(&state, StatusCode::OK, &link).await)
 }

@@ -1,13 +1,8 @@
-//! A password in a request, before it is hashed.
+//! A password in a request. The service hashes it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
-use terse_core::PasswordHasher as _;
-use terse_core::{PasswordHash, PatchField};
-
-use crate::http::problem::Problem;
-use crate::passwords::Passwords;
 
 /// A password in clear text. It is never logged or stored.
 #[derive(Clone, Deserialize)]
@@ -19,25 +14,6 @@ impl PasswordFields {
     pub(crate) fn into_text(self) -> String {
         self.0
     }
-
-    /// The hash, which is stored.
-    async fn hashed(self, passwords: &Passwords) -> Result<PasswordHash, Problem> {
-        let hash =
-            passwords.hash(self.0).await.map_err(|error| Problem::from(error).on("password"))?;
-        Ok(PasswordHash::from_phc(hash))
-    }
-}
-
-/// The change of a link's password, hashed.
-pub(crate) async fn change(
-    passwords: &Passwords,
-    given: Option<Option<PasswordFields>>,
-) -> Result<PatchField<PasswordHash>, Problem> {
-    Ok(match given {
-        None => PatchField::Keep,
-        Some(None) => PatchField::Clear,
-        Some(Some(text)) => PatchField::Set(text.hashed(passwords).await?),
-    })
 }
 
 impl fmt::Debug for PasswordFields {

@@ -7,8 +7,7 @@ use sha2::{Digest, Sha256};
 use terse_core::rules::{RawRules, Rules};
 use terse_core::{
     CreateLink, Creator, Hosts, IdempotencyKey, Link, LinkDraft, LinkKey, LinkPatch,
-    ModerationStatus, OwnerId, PasswordHash, PatchField, Principal, RawPreview, SocialPreview,
-    Timestamp,
+    ModerationStatus, OwnerId, PatchField, Principal, RawPreview, Secret, SocialPreview, Timestamp,
 };
 
 use super::password_fields::PasswordFields;
@@ -235,8 +234,8 @@ pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 impl PatchLink {
-    /// Makes the patch, with the change of the password already hashed.
-    pub(crate) fn into_patch(self, password: PatchField<PasswordHash>) -> LinkPatch {
+    /// Makes the patch.
+    pub(crate) fn into_patch(self) -> LinkPatch {
         LinkPatch {
             long_url: self.long_url,
             expires_at: change(self.expires_at),
@@ -247,7 +246,9 @@ impl PatchLink {
             title: change(self.title),
             tags: self.tags,
             notes: change(self.notes),
-            password,
+            password: change(
+                self.password.map(|given| given.map(|text| Secret::new(&text.into_text()))),
+            ),
             archived: self.archived,
             rules: change(self.rules),
             preview: change(self.preview),

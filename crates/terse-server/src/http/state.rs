@@ -157,7 +157,6 @@ impl App {
         let creation = Arc::new(LinkCreation::new(
             Arc::clone(&state.links),
             state.limits.clone(),
-            Arc::new(state.passwords.clone()),
             state.stats.clone(),
         ));
         let imports = Imports::new(Arc::clone(&creation), state.links.clock().clone());

@@ -5,8 +5,8 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 use terse_core::rules::{RawRules, Rules};
 use terse_core::{
-    CreateLink, Link, LinkDraft, LinkPatch, PasswordHash, PasswordHasher as _, PatchField,
-    RawPreview, SocialPreview, Target, Timestamp,
+    CreateLink, Link, LinkDraft, LinkPatch, PatchField, RawPreview, Secret, SocialPreview, Target,
+    Timestamp,
 };
 
 use super::home::with_scheme;
@@ -15,7 +15,6 @@ use super::rule_form::{RowAction, RuleRow, rows_of, shown, take_rows, to_json};
 use super::shell::{Shell, named_zone};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
-use crate::http::state::App;
 
 /// The lifetimes that the form offers, in seconds.
 const LIFETIMES: [(&str, &str); 5] = [
@@ -270,12 +269,7 @@ impl LinkForm {
         })
     }
 
-    pub(super) async fn patch(
-        &self,
-        state: &App,
-        link: &Link,
-        zone: &TimeZone,
-    ) -> Result<LinkPatch, Problem> {
+    pub(super) fn patch(&self, link: &Link, zone: &TimeZone) -> Result<LinkPatch, Problem> {
         let field = |text: Option<String>| text.map_or(PatchField::Clear, PatchField::Set);
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         // A time whose minute is unchanged keeps its seconds.
@@ -287,11 +281,7 @@ impl LinkForm {
         };
         let ttl = self.ttl()?;
         let password = match (self.password.is_empty(), self.no_password) {
-            (false, _) => {
-                let hash = state.passwords.hash(self.password.clone()).await;
-                let hash = hash.map_err(|error| Problem::from(error).on("password"))?;
-                PatchField::Set(PasswordHash::from_phc(hash))
-            }
+            (false, _) => PatchField::Set(Secret::new(&self.password)),
             (true, true) => PatchField::Clear,
             (true, false) => PatchField::Keep,
         };

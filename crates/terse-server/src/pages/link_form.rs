@@ -287,11 +287,8 @@ pub(super) async fn change(
     }
     let Ok(revision) = page.form.revision.parse() else { return message(&BAD_FORM) };
     let expected = Some(Revision(revision));
-    let patch = async {
-        fields.done()?;
-        page.form.patch(&state, &link, &page.form.zone(&page.shell)).await
-    };
-    let patch = match patch.await {
+    let patch = fields.done().and_then(|()| page.form.patch(&link, &page.form.zone(&page.shell)));
+    let patch = match patch {
         Ok(patch) => patch,
         Err(problem) => return form_problem(page, &problem),
     };

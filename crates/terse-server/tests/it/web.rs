@@ -289,14 +289,16 @@ impl Web {
         change(&mut rules);
         let (store, clock, stats) = (Fake::new(), Clock::default(), Arc::new(ApiStats::default()));
         let codes = Arc::new(RandomCodes::new(Alphabet::Base62, 7));
-        let links = Arc::new(Links::new(
+        let passwords = Passwords::new(1);
+        let links = Links::new(
             store.clone(),
             codes,
             Arc::new(NoRouteCache),
             Arc::new(Watchful),
             rules,
             clock.clone(),
-        ));
+        );
+        let links = Arc::new(links.with_passwords(Arc::new(passwords.clone())));
         let keys = AdminKeys::new(vec![AdminKeys::hash(KEY)]);
         let registry = Arc::new(MemoryRegistry::new());
         for ((key, owner), role) in
@@ -315,7 +317,7 @@ impl Web {
                 registry: registry.clone(),
                 operator: operator.clone(),
             }),
-            passwords: Passwords::new(1),
+            passwords,
             operator: Arc::clone(&operator),
             accounts: AccountSettings::closed(),
             used_keys: Arc::new(NoKeyUse),

@@ -10,9 +10,10 @@ use terse_core::{
 use terse_metrics::{ChangeDelays, Exposition, MetricsStore};
 use terse_redirect::{RedirectSettings, Redirector};
 use terse_safety::Safety;
+use terse_server::Passwords;
 use terse_worker::{ApplyRegistry, LinkChanges, RegistryRefresh, RegistryWatcher, Scheduler};
 
-use super::{policy, safety};
+use super::{credentials, policy, safety};
 use crate::backends::{SharedServices, Stores};
 use crate::config::Config;
 use crate::outgoing::Integrations;
@@ -25,6 +26,7 @@ pub(super) struct Services {
     pub(super) safety: Arc<Safety>,
     pub(super) redirector: Arc<Redirector>,
     pub(super) links: Arc<Links>,
+    pub(super) passwords: Passwords,
     pub(super) integrations: Integrations,
     pub(super) operator: Arc<EffectiveOperator>,
     hosts: Hosts,
@@ -75,6 +77,8 @@ impl Services {
             policy::link_policy(config, hosts.clone(), policy::unwanted_aliases(config)?)?,
             clock.clone(),
         );
+        let passwords = credentials::passwords();
+        let links = links.with_passwords(Arc::new(passwords.clone()));
         let links = policy::with_audit(links, &store.registry);
         let links = Arc::new(policy::with_events(links, &integrations));
         Ok(Self {
@@ -83,6 +87,7 @@ impl Services {
             safety: screening,
             redirector,
             links,
+            passwords,
             integrations,
             operator,
             hosts: hosts.clone(),

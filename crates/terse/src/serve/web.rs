@@ -55,7 +55,7 @@ impl WebParts<'_> {
             keys,
             registry: Arc::clone(&store.registry),
             registry_refresh,
-            passwords: credentials::passwords(),
+            passwords: services.passwords.clone(),
             operator: Arc::clone(&services.operator),
             accounts: credentials::accounts(config, &services.links.rules().hosts, store)?,
             used_keys,
@@ -111,6 +111,8 @@ pub(crate) async fn in_process_api(
         Integrations::open(config, &store.registry, store.links.identity(), &rules.hosts).await?;
     let links =
         Links::new(Arc::clone(&store.links), codes, Arc::new(NoRouteCache), screen, rules, clock);
+    let passwords = credentials::passwords();
+    let links = links.with_passwords(Arc::new(passwords.clone()));
     let links = policy::with_audit(links, &store.registry);
     // The next server sends the events of this command. Titles are not fetched.
     let links = Arc::new(policy::with_events(links, &integrations));
@@ -125,7 +127,7 @@ pub(crate) async fn in_process_api(
         keys: AdminKeys::new(vec![hash]),
         registry: Arc::clone(&store.registry),
         registry_refresh: Arc::new(NoRefresh),
-        passwords: credentials::passwords(),
+        passwords,
         // Commands show no pages.
         operator: Arc::default(),
         accounts,
